@@ -55,7 +55,7 @@ check: $(VENV)/.installed-test ## lint, formatting, types, and the tests that ne
 	$(BIN)/ty check pipeline jobs
 	$(BIN)/python -m pytest --numprocesses 2 $(QUICK)
 
-test: $(VENV)/.installed-test ## run the tests, those that start Ray in one process and the others in another
+test: $(VENV)/.installed-test ## run the tests in two processes, those that start Ray first
 	$(BIN)/python -m pytest --numprocesses 2 --no-loadscope-reorder
 
 test-long: $(VENV)/.installed-test ## run the few tests that `make test` leaves out for time

@@ -2,9 +2,11 @@
 
     python jobs/bench.py text
     python jobs/bench.py text --corpus books/ --vocabulary.path vocab.txt --vocabulary.lowercase
+    python jobs/bench.py text --corpus books/ --vocabulary.kind byte-bpe
     python jobs/bench.py stream --corpus books/
     python jobs/bench.py wikitext --dump simplewiki-pages-articles.xml.bz2
     python jobs/bench.py step tiny mini --lengths full
+    python jobs/bench.py step mini --family electra
     python jobs/bench.py job
     python jobs/bench.py scale
     python jobs/bench.py checkpoint --preset bert-base

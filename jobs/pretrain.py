@@ -23,8 +23,8 @@ EXTRA = (
     Extra(name="show", text="Print the whole configuration as TOML and stop."),
     Extra(
         name="plan",
-        text="Print what the run would take on --workers GPUs and stop: parameters, tokens, arithmetic, hours and cost "
-        "by machine, storage, and how slots are dealt.",
+        text="Print what the run would take on --workers GPUs and stop: parameters, tokens, arithmetic, storage, "
+        "hours and cost for each machine type, and how slots are dealt.",
     ),
 )
 

@@ -1,4 +1,4 @@
-"""Use a BERT in Python, on one device and without Ray: load, inspect, embed, fill blanks, fine-tune, predict.
+"""Use an encoder in Python, on one device and without Ray: load, inspect, embed, fill blanks, fine-tune, predict.
 
 from pipeline import api
 
@@ -22,7 +22,7 @@ from pipeline.batch import Batch
 from pipeline.config.model import Model
 from pipeline.errors import CheckpointError, ConfigError, DataError, PipelineError, shown
 from pipeline.export.inference import TEXTS_AT_ONCE, batch_of, fill_masks
-from pipeline.export.trained import Trained, find_checkpoint
+from pipeline.export.trained import Trained, find_checkpoint, load_trained
 from pipeline.export.tuned_card import tuned_files
 from pipeline.locations import absolute, is_url
 from pipeline.model.encoder import Encoder, initialize
@@ -30,13 +30,14 @@ from pipeline.model.heads import by_segment
 from pipeline.model.published import published_folder, read_config, require_owner
 from pipeline.model.states import attention_weights, layer_states
 from pipeline.model.weights import model_settings, without_memory
-from pipeline.objectives.pretraining import BertPretraining
+from pipeline.objectives.masked import MaskedTokens
+from pipeline.objectives.replaced import GENERATOR
 from pipeline.reporting import Report
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_loading import load_vocabulary_as_published
 from pipeline.text.vocabulary_saving import published_tokenizer
-from pipeline.train.initial import POOLER, errors_with_location, load_usable, require_fitting_vocabulary
-from pipeline.train.published_tuned import HEADS, head_named, load_tuned_or_published
+from pipeline.train.initial import errors_with_location, load_usable, require_fitting_vocabulary
+from pipeline.train.published_tuned import head_named, is_task_head, load_tuned_or_published
 from pipeline.train.run import RUN
 from pipeline.train.tuned import TASK, TunedModel, save_tuned
 
@@ -47,7 +48,6 @@ Layers = int | Sequence[int] | Literal["mean of last four"]
 Kind = Literal["classification", "multilabel", "regression"]
 LAST = 4
 """Number of layers in the mean (Devlin et al. 2019, 5.3, take their sum)."""
-MASKED_HEAD = "cls.predictions."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ class Tokens:
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class LoadedModel:
-    """A BERT in evaluation mode, which computes in float32.
+    """An encoder in evaluation mode, which computes in float32.
 
     Texts are strings, or pairs as tuples of two; longer ones are cut at the model's positions. "[MASK]" in a text is
     the mask.
@@ -78,7 +78,7 @@ class LoadedModel:
     encoder: Encoder
     device: torch.device
     lacks: tuple[str, ...] = ()
-    """Published names of tensors that the files lack."""
+    """Modules that the files lack, such as encoder.pooler."""
     pretrained: Trained | None = None
     tuned: TunedModel | None = None
 
@@ -89,7 +89,7 @@ class LoadedModel:
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """The tokenizer, which truncates at the model's positions."""
-        found = Tokenizer.from_str(json.dumps(published_tokenizer(self.vocabulary)))
+        found = Tokenizer.from_str(json.dumps(published_tokenizer(self.vocabulary, self.settings.segments)))
         found.enable_truncation(self.settings.maximum_positions)
         return found
 
@@ -135,8 +135,8 @@ class LoadedModel:
 
         Raises CheckpointError where the model was saved without a pooler.
         """
-        if any(name.startswith(POOLER) for name in self.lacks):
-            raise CheckpointError(f"{self.location} has no pooler ({POOLER}*): use .cls or .embed")
+        if "encoder.pooler" in self.lacks:
+            raise CheckpointError(f"{self.location} has no pooler: use .cls or .embed")
         return self.vectors(texts, self.encoder.pool)
 
     def embed(self, texts: Sequence[Text]) -> np.ndarray:
@@ -157,10 +157,9 @@ class LoadedModel:
 
         Raises DataError for a text without [MASK], CheckpointError for a model without a head for masked tokens.
         """
-        if self.pretrained is None or any(name.startswith(MASKED_HEAD) for name in self.lacks):
+        if self.pretrained is None or "masked_token_head" in self.lacks:
             raise CheckpointError(
-                f"{self.location} has no head for masked tokens ({MASKED_HEAD}*): load a pretrained model, such as a "
-                "run's export"
+                f"{self.location} has no head for masked tokens: load a pretrained model, such as a run's export"
             )
         (batch,) = self.batches([text])
         if not batch.masked:
@@ -282,7 +281,7 @@ def _checked(texts: Sequence[Text]) -> list[Text]:
 
 
 def load(location: str, device: Device = "auto") -> LoadedModel:
-    """Load a BERT from a folder, a run (its newest sound checkpoint), or the Hugging Face hub (hf://OWNER/NAME).
+    """Load an encoder from a folder, a run (its newest sound checkpoint), or the Hugging Face hub (hf://OWNER/NAME).
 
     A folder is an export, a fine-tuned model, or any in Hugging Face's or google-research's layout. Raises ConfigError
     or CheckpointError, in one line, if there is no such model.
@@ -298,7 +297,7 @@ def load(location: str, device: Device = "auto") -> LoadedModel:
     try:
         if storage.exists(storage.join(location, RUN)):
             location = find_checkpoint(location, None, warnings.warn)
-        tuned = storage.exists(storage.join(location, TASK)) or head_named(location) in HEADS
+        tuned = storage.exists(storage.join(location, TASK)) or is_task_head(head_named(location))
     except PipelineError:
         raise
     except Exception as error:  # file systems and web clients raise kinds of their own
@@ -327,7 +326,7 @@ def _require_folder(given: str, location: str) -> None:
 
 def _of_tuned(location: str, tuned: TunedModel, device: torch.device) -> LoadedModel:
     """Return a fine-tuned model on a device."""
-    lacks = (POOLER,) if tuned.module.per_token else ()
+    lacks = ("encoder.pooler",) if tuned.module.encoder.pooler is None else ()
     tuned.module.to(device).eval()
     return LoadedModel(
         location=location, settings=tuned.model, vocabulary=tuned.vocabulary, encoder=tuned.module.encoder,
@@ -337,6 +336,9 @@ def _of_tuned(location: str, tuned: TunedModel, device: torch.device) -> LoadedM
 
 def _load_pretrained(location: str, device: torch.device) -> LoadedModel:
     """Load a pretrained model with the heads that its files have. Raises CheckpointError if it is not one."""
+    if storage.exists(storage.join(location, GENERATOR)):  # our checkpoint or export of two models
+        trained = load_trained(location)
+        return _of_trained(trained, load_vocabulary_as_published(location), device, ("encoder.pooler",))
     with published_folder(location) as (folder, files):
         settings = errors_with_location(
             location, model_settings, errors_with_location(location, read_config, folder, files)
@@ -345,15 +347,24 @@ def _load_pretrained(location: str, device: torch.device) -> LoadedModel:
         taken, rows, _ = errors_with_location(location, load_usable, settings, vocabulary.size, folder, files)
     require_fitting_vocabulary(location, location, rows, vocabulary)
     with without_memory():  # no time for weights that are replaced
-        module = BertPretraining(settings, rows)
-    absent = {
-        name: torch.empty(tensor.shape) for name, tensor in module.state_dict().items() if name not in taken.state
-    }
-    module.load_state_dict(absent | taken.state, assign=True)  # without a copy
-    if any(name.startswith("encoder.pooler.") for name in absent):
+        module = MaskedTokens(settings, rows)
+    own = module.state_dict()
+    absent = {name: torch.empty(tensor.shape) for name, tensor in own.items() if name not in taken.state}
+    given = {name: tensor for name, tensor in taken.state.items() if name in own}
+    module.load_state_dict(absent | given, assign=True)  # without a copy
+    lacks = {name.rpartition(".")[0] for name in absent}
+    if module.encoder.pooler is None:
+        lacks.add("encoder.pooler")
+    elif "encoder.pooler" in lacks:
         initialize(module.encoder.pooler, settings.initializer_deviation, torch.Generator().manual_seed(0))
-    trained = Trained(checkpoint=location, model=settings, vocabulary_size=rows, module=module.to(device).eval())
+    trained = Trained(checkpoint=location, model=settings, vocabulary_size=rows, module=module.eval())
+    return _of_trained(trained, vocabulary, device, tuple(sorted(lacks)))
+
+
+def _of_trained(trained: Trained, vocabulary: Vocabulary, device: torch.device, lacks: tuple[str, ...]) -> LoadedModel:
+    """Return a pretrained model on a device."""
+    trained.module.to(device)
     return LoadedModel(
-        location=location, settings=settings, vocabulary=vocabulary, encoder=module.encoder, device=device,
-        lacks=taken.missing, pretrained=trained,
+        location=trained.checkpoint, settings=trained.model, vocabulary=vocabulary, encoder=trained.module.encoder,
+        device=device, lacks=lacks, pretrained=trained,
     )  # fmt: skip

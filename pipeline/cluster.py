@@ -32,15 +32,15 @@ NAMESPACE = "bertstream"
 SHARES = tuple(sixteenths / 16 for sixteenths in range(16, 0, -1))
 """CPU shares tried per worker where placement.worker_cpus is not set; sums of them are exact."""
 STAGES = 2
-"""Ray Data operators of a stream that ask for CPUs.
+"""Number of Ray Data operators of a stream that request CPUs.
 
-Each request is rounded up, so they may ask for this many CPUs more than needed.
+Ray rounds each request up to whole CPUs, so a stream may request this many CPUs more than it needs.
 """
 CONNECT_SECONDS = 5.0
-HEAD_SECONDS, HEAD_SHARE, LOOKS = 60.0, 0.75, 10
-"""Seconds without a head after which Ray ends a process, the share of them after which this project does, and the
-checks in that time.
-"""
+HEAD_SECONDS = 60.0
+"""Ray ends a process after this many seconds without a head."""
+HEAD_SHARE, LOOKS = 0.75, 10
+"""Share of Ray's time after which this project ends the process, and the number of checks until then."""
 AGAIN = "start the same command again, and it continues with what is done"
 LONGEST_TEMPORARY = 103 - len(
     "/bertstream-ray-01234567/files/session_2026-01-01_00-00-00_000000_1234567/sockets/plasma_store"
@@ -75,10 +75,10 @@ class NodeGroup:
 
 
 def connect(address: str | None) -> None:
-    """Join the cluster at `address` or RAY_ADDRESS or on this machine, else start Ray in this process; a no-op where
-    Ray is initialised.
+    """Join a cluster, or start Ray in this process if there is none; a no-op if Ray is initialised.
 
-    Raises ConfigError when an address does not answer or Ray does not start.
+    The cluster is the one at `address`, else at RAY_ADDRESS, else the head of this machine. Raises ConfigError when an
+    address does not answer or Ray does not start.
     """
     if ray.is_initialized():
         return
@@ -119,9 +119,7 @@ def ray_errors_as_cluster_lost() -> Generator[None]:
             cause, ray.exceptions.RayTaskError
         ):
             raise
-        raise ClusterLost(
-            f"Ray, or a process of it that this needs, is gone ({storage.first_line(cause)}); {AGAIN}"
-        ) from error
+        raise ClusterLost(f"Ray, or one of its processes, is gone ({storage.first_line(cause)}); {AGAIN}") from error
 
 
 def watch_head() -> None:
@@ -174,7 +172,7 @@ def start(**options: Any) -> None:
             folders.close()
 
     atexit.register(end)
-    with ray_private.listening_on_loopback():
+    with ray_private.listening_on_loopback(), ray_private.light_worker_setup():
         places = {"_temp_dir": str(folder), "object_spilling_directory": str(spilled)}
         ray.init(address="local", namespace=NAMESPACE, include_dashboard=False, **places, **options)
 
@@ -271,8 +269,8 @@ def fit_workers(
     """Return the resources that each of `workers` requests on nodes with these resources.
 
     One whole CPU of one node is left for data: without it the data stage waits for ever, without a message. In an
-    autoscaled cluster, the node types decide. Raises ConfigError naming both numbers when the least workers do not fit,
-    or the most could leave no CPU for data.
+    autoscaled cluster, the node types decide. Raises ConfigError with both numbers if the minimum number of workers
+    does not fit, or the maximum might leave no CPU for data.
     """
     name, least = placement.worker_resource, workers.least
     if placement.autoscaled:
@@ -305,8 +303,8 @@ def _leaves_one_cpu(
 ) -> bool:
     """Return whether some node keeps a whole CPU, however the workers are placed.
 
-    A node holds at most as many workers as it has of each resource in `bounds`. An elastic group fills the nodes that
-    remain when others go, so at least one node must be too large to fill.
+    A node holds at most as many workers as it has of each resource in `bounds`. When nodes go, an elastic group may
+    fill the remaining ones, so at least one node must be too large to be filled.
     """
     needed = 0
     for node in nodes:
@@ -319,7 +317,7 @@ def _leaves_one_cpu(
 
 
 def _remedy(nodes: Sequence[Mapping[str, float]], bounds: Sequence[str], workers: WorkerRange, share: float) -> str:
-    """Return what to change where workers of this share leave no CPU for data."""
+    """Return advice for workers of this share that leave no CPU for data."""
     most = max(
         (
             most
@@ -341,12 +339,12 @@ def _remedy(nodes: Sequence[Mapping[str, float]], bounds: Sequence[str], workers
 def _fit_autoscaled_workers(placement: Placement, workers: WorkerRange, groups: Sequence[NodeGroup]) -> WorkerResources:
     """Return the resources that each worker requests where nodes are started on demand.
 
-    Raises ConfigError where all nodes that may be started could not hold the most workers: Ray's autoscaler starts
-    nothing for a request that it cannot satisfy in full.
+    Raises ConfigError if the maximum number of workers does not fit on all nodes that may be started: Ray's autoscaler
+    starts nothing for a request that it cannot satisfy in full.
     """
     if placement.device == "auto":
         raise ConfigError(
-            "placement.autoscaled needs placement.device cuda or cpu: the nodes that would tell are not there yet"
+            "placement.autoscaled needs placement.device cuda or cpu: auto would look at nodes that are not up yet"
         )
     resources = WorkerResources(
         cpus=placement.worker_cpus or 1.0, gpu=placement.device == "cuda", custom=placement.worker_resource
@@ -356,17 +354,17 @@ def _fit_autoscaled_workers(placement: Placement, workers: WorkerRange, groups: 
         each = ", ".join(f"{need:g} {name}" for name, need in needs.items())
         raise ConfigError(
             f"workers ({workers}) need more than the cluster may start: its nodes hold {room:g} workers of {each}; "
-            "use fewer, or raise max_workers (maxReplicas on Kubernetes) of a kind of node"
+            "use fewer, or raise max_workers (maxReplicas on Kubernetes) of a node type"
         )
     return resources
 
 
 def stream_cpus(resources: WorkerResources, workers: WorkerRange, groups: Sequence[NodeGroup]) -> float:
-    """Return the CPUs that a stream may request: those of node types on which no worker fits, else those that workers
-    leave.
+    """Return the CPUs that a stream may request; infinite without an autoscaler.
 
-    Infinite without an autoscaler. Ray combines the requests of the stream and of an elastic group, and its autoscaler
-    starts no node at all for a combined request that it cannot satisfy in full.
+    These are the CPUs of node types on which no worker fits; if there are none, the CPUs that workers leave. Ray
+    combines the requests of the stream and of an elastic group, and its autoscaler starts no node for a combined
+    request that it cannot satisfy in full.
     """
     if not groups:
         return math.inf

@@ -31,9 +31,9 @@ def path_problem(path: str) -> str | None:
     if "\0" in path:
         return "it holds a zero byte"
     if max(lengths) > LONGEST_NAME:
-        return f"a name in it has {max(lengths)} bytes, and at most {LONGEST_NAME} can be"
+        return f"a name in it has {max(lengths)} bytes, and at most {LONGEST_NAME} are allowed"
     return (
-        f"it has {len(path.encode())} bytes, and at most {LONGEST_PATH} can be"
+        f"it has {len(path.encode())} bytes, and at most {LONGEST_PATH} are allowed"
         if len(path.encode()) > LONGEST_PATH
         else None
     )
@@ -57,7 +57,7 @@ def require_regular(path: str) -> None:
     """Raise OSError for a path that exists and is not a regular file: reading a pipe or a device may never end."""
     try:
         mode = os.stat(path).st_mode
-    except OSError:  # reading it says why
+    except OSError:  # the reader's own error names the cause
         return
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, "it is a folder, and a file is needed", path)
@@ -88,7 +88,7 @@ def scratch_folder(purpose: str, parent: Path | None = None) -> Generator[Path]:
         folder = Path(name)
         with open_lock(str(folder / f"{LOCK}.new")) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            os.rename(folder / f"{LOCK}.new", folder / LOCK)  # whoever sees the lock sees it held
+            os.rename(folder / f"{LOCK}.new", folder / LOCK)  # the lock is held before it is visible
             (folder / FILES).mkdir()
             yield folder / FILES
 

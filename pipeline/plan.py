@@ -18,8 +18,8 @@ from pipeline.config.workers import WorkerRange
 from pipeline.corpus.order import offset, slots_at, slots_of_block
 from pipeline.durations import estimate
 from pipeline.errors import ConfigError, listed
-from pipeline.model.flops import BACKWARD, PEAKS, TokenCounts, flops_per_token
-from pipeline.objectives.pretraining import BertPretraining
+from pipeline.model.flops import BACKWARD, PEAKS, TokenCounts
+from pipeline.objectives.table import build_objective, flops_per_token
 from pipeline.train.schedule import decay_start
 
 PRICES = Path(__file__).with_name("prices.toml")
@@ -77,7 +77,7 @@ class Gradients:
     count: int
     """Number of parameters."""
     last: int
-    """Of these, the embeddings' parameters, whose gradients are complete only when the backward ends."""
+    """The share of these in the embeddings, whose gradients are complete only when the backward pass ends."""
     overlapped: bool
     """Whether the other gradients are sent during the backward."""
 
@@ -105,8 +105,11 @@ class Gradients:
 def gradients_of(config: Pretrain) -> Gradients:
     """Return a phase's gradient traffic; compiled code delivers all gradients at the end of its backward."""
     model = config.model
-    rows = config.vocabulary.size + model.maximum_positions + model.segments + 2  # and weight and bias of a LayerNorm
-    return Gradients(count=parameters(config), last=rows * model.width, overlapped=config.placement.compile == "off")
+    positions = model.positions.first + model.maximum_positions
+    rows = config.vocabulary.size + positions + model.segments + 2  # and weight and bias of a LayerNorm
+    return Gradients(
+        count=parameters(config), last=rows * model.embedded_width, overlapped=config.placement.compile == "off"
+    )
 
 
 def read_prices(path: Path = PRICES) -> list[Machine]:
@@ -155,16 +158,15 @@ def loads(config: Pretrain) -> Iterator[Load]:
             phase=phase,
             rows=rows,
             tokens=tokens,
-            flops=tokens * flops_per_token(config.model, config.vocabulary.size, counted),
+            flops=tokens * flops_per_token(config.objective, config.model, config.vocabulary.size, counted),
         )
 
 
 def parameters(config: Pretrain) -> int:
-    """Return the number of trained parameters with both heads; tied ones count once."""
+    """Return the number of trained parameters with all heads; tied ones count once."""
     with torch.device("meta"):
-        return sum(
-            parameter.numel() for parameter in BertPretraining(config.model, config.vocabulary.size).parameters()
-        )
+        module = build_objective(config.objective, config.sampling, config.model, config.vocabulary.size)
+        return sum(parameter.numel() for parameter in module.parameters())
 
 
 def _slots_of_busiest_rank(slots: int, world: int) -> int:

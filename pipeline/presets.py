@@ -5,9 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pipeline.config.data import VocabularySettings
+from pipeline.config.data import FullSentences, Sampling, TokenMasking, VocabularySettings
 from pipeline.config.jobs import Pretrain
-from pipeline.config.model import Model
+from pipeline.config.model import LearnedPositions, Model
+from pipeline.config.objective import Replaced
 from pipeline.config.options import did_you_mean, nearest
 from pipeline.config.phases import TwoPhases
 from pipeline.config.toml import read_config, settings_of, to_toml, toml_value
@@ -52,6 +53,90 @@ PRESETS: dict[str, Pretrain] = {
     "bert-medium": bert(8, 512, 8, small_model(100_000, 5e-4)),
     "bert-base": bert(12, 768, 12, replace(PUBLISHED, phases=TwoPhases())),  # Devlin et al. 2019
     "bert-large": bert(24, 1024, 16, replace(PUBLISHED, phases=TwoPhases())),  # Devlin et al. 2019
+}
+# Liu et al. 2019, table 9: 8,192 rows of full sentences, byte-level BPE, no pairs. Clipping is ours (theirs: none).
+ROBERTA = replace(
+    PUBLISHED,
+    steps=500_000,
+    vocabulary=VocabularySettings(kind="byte-bpe", size=50_265),
+    sampling=Sampling(maximum_length=512, pairs=FullSentences()),
+    batch=Batch(rows_per_step=8_192, rows_per_slot=32),
+    optimizer=AdamW(learning_rate=6e-4, beta2=0.98, epsilon=1e-6),
+    schedule=LinearDecay(warmup_share=0.048),
+)
+
+
+def roberta(preset: Pretrain, base: Pretrain = ROBERTA) -> Pretrain:
+    """Return a RoBERTa of a BERT's size: one segment, positions after the padding entry's."""
+    model = replace(
+        preset.model,
+        family="roberta",
+        segments=1,
+        positions=LearnedPositions(first=2),
+        layer_norm_epsilon=1e-5,
+    )
+    return replace(base, model=model)
+
+
+def _small_roberta(preset: Pretrain) -> Pretrain:
+    """Return a RoBERTa with a small BERT's size, steps, rates and rows, which are ours."""
+    vocabulary = replace(preset.vocabulary, kind="byte-bpe")
+    sampling = replace(preset.sampling, pairs=FullSentences())
+    return roberta(preset, replace(preset, vocabulary=vocabulary, sampling=sampling))
+
+
+PRESETS |= {
+    "roberta-tiny": _small_roberta(PRESETS["bert-tiny"]),
+    "roberta-mini": _small_roberta(PRESETS["bert-mini"]),
+    "roberta-base": roberta(PRESETS["bert-base"]),
+    "roberta-large": roberta(
+        PRESETS["bert-large"],
+        replace(
+            ROBERTA, optimizer=replace(ROBERTA.optimizer, learning_rate=4e-4), schedule=LinearDecay(warmup_share=0.06)
+        ),
+    ),
+}
+
+# Clark et al. 2020, table 6; google-research/electra masks 85% of the drawn positions and keeps the rest. One segment
+# is ours (theirs: contiguous text in two).
+ELECTRA_SAMPLING = Sampling(
+    maximum_length=128, pairs=FullSentences(), masking=TokenMasking(mask_share=0.85, random_share=0.0)
+)
+
+
+def electra(preset: Pretrain, **parts: Any) -> Pretrain:
+    """Return an ELECTRA of a BERT's size, with other `parts` of the model; the rest of the preset stays."""
+    model = replace(preset.model, family="electra", **parts)
+    sampling = replace(ELECTRA_SAMPLING, maximum_length=preset.sampling.maximum_length)
+    return replace(preset, model=model, sampling=sampling, objective=Replaced())
+
+
+PRESETS |= {
+    # Size, steps and rows of the small BERTs; that the generator has a quarter of the width is the paper's.
+    "electra-tiny": electra(PRESETS["bert-tiny"]),
+    "electra-mini": electra(PRESETS["bert-mini"]),
+    # The released electra-small has a generator of the discriminator's size; a quarter is the paper's.
+    "electra-small": electra(
+        replace(
+            bert(12, 256, 4),
+            batch=Batch(rows_per_step=128, rows_per_slot=32),
+            optimizer=AdamW(learning_rate=5e-4, epsilon=1e-6),
+            schedule=LinearDecay(warmup_share=0.01),
+        ),
+        embedding_width=128,
+    ),
+    "electra-base": replace(
+        electra(
+            replace(
+                bert(12, 768, 12),
+                steps=766_000,
+                sampling=Sampling(maximum_length=512),
+                optimizer=AdamW(learning_rate=2e-4, epsilon=1e-6),
+                schedule=LinearDecay(warmup_share=0.013),
+            )
+        ),
+        objective=Replaced(generator_share=1 / 3),
+    ),
 }
 # Going on from a published model (--init), which brings its sizes and vocabulary. The rate is that of
 # google-research/bert's README for additional steps (2e-5, against 1e-4); that of small models is as much lower than

@@ -11,6 +11,8 @@ from typing import Any
 
 import ray
 
+LIGHT_SETUP = "ray_worker.py"
+
 
 def connection() -> Any:
     """Return this process's connection to a cluster (None without one); another object after another `ray.init`.
@@ -43,6 +45,23 @@ def listening_on_loopback() -> Generator[None]:
     finally:
         os.environ.pop(variable) if before[0] is None else os.environ.update({variable: before[0]})
         constants.ENABLE_RAY_CLUSTER = before[1]
+
+
+@contextmanager
+def light_worker_setup() -> Generator[None]:
+    """Start processes by ray_worker.py, which takes 0.6 s of CPU less, in a Ray that is started inside this context.
+
+    Ray has no option for the script that sets a process up; joining a cluster that runs already is not affected.
+    """
+    constants = ray._private.ray_constants
+    before, constants.SETUP_WORKER_FILENAME = (
+        constants.SETUP_WORKER_FILENAME,
+        str(Path(__file__).with_name(LIGHT_SETUP)),
+    )
+    try:
+        yield
+    finally:
+        constants.SETUP_WORKER_FILENAME = before
 
 
 def autoscaler_config() -> Any:

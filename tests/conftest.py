@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import fsspec
 import numpy as np
@@ -24,18 +24,19 @@ set_ray_defaults()  # before anything imports Ray: its compiled part reads the e
 from pipeline import storage  # noqa: E402
 from pipeline.config.data import Sampling  # noqa: E402
 from pipeline.config.jobs import Pretrain  # noqa: E402
-from pipeline.config.model import Model  # noqa: E402
+from pipeline.config.model import FamilyName, Model  # noqa: E402
 from pipeline.config.training import AdamW, Batch, Checkpoints, Evaluation, LinearDecay, Tracking  # noqa: E402
 from pipeline.corpus.order import cursor_for_phase, window_ranges  # noqa: E402
 from pipeline.corpus.prepared import Corpus, Window  # noqa: E402
 from pipeline.corpus.stream import StreamSettings, rows_of_range  # noqa: E402
 from pipeline.errors import DataError  # noqa: E402
 from pipeline.export.card import Lineage  # noqa: E402
-from pipeline.objectives.pretraining import BertPretraining  # noqa: E402
+from pipeline.objectives.table import Pretraining, build_objective  # noqa: E402
+from pipeline.presets import PRESETS  # noqa: E402
+from pipeline.text.cached_tokenizer import CachedTokenizer  # noqa: E402
 from pipeline.text.schema import DOCUMENT  # noqa: E402
 from pipeline.text.training import train_vocabulary  # noqa: E402
 from pipeline.text.vocabulary import Vocabulary  # noqa: E402
-from pipeline.text.wordpiece import WordPiece  # noqa: E402
 from pipeline.train import checkpoint  # noqa: E402
 from pipeline.train.checkpoint import State  # noqa: E402
 from pipeline.train.evaluate import heldout_batches  # noqa: E402
@@ -45,7 +46,10 @@ from pipeline.train.run import SUMMARY, identity, record, save_run_vocabulary, w
 from pipeline.train.tracking import open_run  # noqa: E402
 
 RAY_TESTS = "tests/ray/"
-RAY_OF_THEIR_OWN = ("tests/ray/test_wheel.py",)
+OWN_RAY = ("head", "wheel")
+"""Modules of tests/ray/ that start a Ray of their own."""
+SECOND_RAY = ("documents", "families", "finetune", "killed_prepare", "predict")
+"""Modules of tests/ray/ that share a Ray, about as long as all the others, which share another one."""
 
 WORDS = [a + b for a in ("ka", "lo", "mi", "ne", "su", "ta") for b in ("r", "nd", "p", "st", "l", "m")]
 DOCUMENTS_PER_WINDOW = 6
@@ -59,23 +63,34 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     )  # a process of tests beside others: threads that wait for their turn cost more than they do
 
 
-class OneRay(LoadScopeScheduling):
-    """Several processes of tests (pytest --numprocesses): one has all that share a Ray; the others have whole files,
-    among them those that start jobs whose Ray is their own.
-    """
+class TwoRays(LoadScopeScheduling):
+    """With several processes of tests (pytest --numprocesses), the modules that share a Ray run in one of them."""
 
     def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.split("::")[0]
-        return RAY_TESTS if file.startswith(RAY_TESTS) and file not in RAY_OF_THEIR_OWN else file
+        return scope_of(nodeid)
+
+
+def scope_of(nodeid: str) -> str:
+    """Return what a process takes at once: the modules that share a Ray, else one module."""
+    file = nodeid.split("::")[0]
+    name = Path(file).stem.removeprefix("test_")
+    if not file.startswith(RAY_TESTS) or name in OWN_RAY:
+        return file
+    return f"{RAY_TESTS}{'second' if name in SECOND_RAY else 'first'}"
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
-    return OneRay(config, log)
+    return TwoRays(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes longest begins first."""
-    items.sort(key=lambda item: not item.nodeid.startswith(RAY_TESTS))
+    """Run the slowest tests first: modules that share a Ray, those that start their own, all others."""
+
+    def turn(item: pytest.Item) -> tuple[bool, bool]:
+        scope = scope_of(item.nodeid)
+        return not scope.startswith(RAY_TESTS), scope.endswith(".py")
+
+    items.sort(key=turn)
 
 
 def text_of(number: int) -> str:
@@ -150,6 +165,20 @@ def tiny_config() -> Pretrain:
     )
 
 
+def of_family(family: str, config: Pretrain, vocabulary: Vocabulary) -> Pretrain:
+    """The same training of another family's model, with the rows and the objective of its presets."""
+    preset = PRESETS[f"{family}-tiny"]
+    model = replace(config.model, family=family, segments=preset.model.segments).for_padding(vocabulary.pad_id)
+    sampling = replace(config.sampling, pairs=preset.sampling.pairs, masking=preset.sampling.masking)
+    return replace(config, model=model, sampling=sampling, objective=preset.objective)
+
+
+@pytest.fixture(params=get_args(FamilyName))
+def family_config(request: pytest.FixtureRequest, tiny_config: Pretrain, tiny_vocabulary: Vocabulary) -> Pretrain:
+    """The tiny training of each family."""
+    return of_family(request.param, tiny_config, tiny_vocabulary)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Training:
     """The loop as one worker runs it, on blocks that are cut here instead of by Ray Data."""
@@ -157,8 +186,9 @@ class Training:
     corpus: Corpus
     vocabulary: Vocabulary
 
-    def module(self, config: Pretrain) -> BertPretraining:
-        return BertPretraining(config.model, self.vocabulary.size, torch.Generator().manual_seed(config.seed))
+    def module(self, config: Pretrain) -> Pretraining:
+        generator = torch.Generator().manual_seed(config.seed)
+        return build_objective(config.objective, config.sampling, config.model, self.vocabulary.size, generator)
 
     def blocks(self, config: Pretrain, state: State = State()) -> list[pa.Table]:  # noqa: B008 (it is frozen)
         """All slots of the first windows after the cursor, in the global order of the phase of the state."""
@@ -166,7 +196,7 @@ class Training:
         stream = StreamSettings(
             corpus=self.corpus, vocabulary=self.vocabulary, sampling=phase.sampling, batch=phase.batch, seed=config.seed
         )
-        wordpiece = WordPiece(self.vocabulary)
+        wordpiece = CachedTokenizer(self.vocabulary)
         ranges = window_ranges(
             cursor_for_phase(state.cursor, phase, state.step), len(self.corpus.train), ENOUGH_WINDOWS, 7
         )
@@ -203,7 +233,7 @@ class Training:
             autocast=torch.autocast("cpu", enabled=False),
             heldout=heldout_batches(
                 self.corpus,
-                WordPiece(self.vocabulary),
+                CachedTokenizer(self.vocabulary),
                 sampling,
                 rows=config.evaluation.rows,
                 rows_per_batch=4,
@@ -221,14 +251,14 @@ class Training:
         logged: dict[int, dict[str, float]],
         blocks: Iterator[pa.Table] | None = None,
         stop_at: int | None = None,
-    ) -> tuple[State, BertPretraining]:
+    ) -> tuple[State, Pretraining]:
         """Train from the folder's newest checkpoint, or from the start, to the end of the phase and give the last
         state and the module.
         """
         module = self.module(config)
         optimizer = build_optimizer(config.optimizer, module)
         found = checkpoint.newest_sound(str(folder), lambda line: None)
-        state = checkpoint.load(found, module, optimizer, config.model) if found else State()
+        state = checkpoint.load(found, module, optimizer) if found else State()
         if found:  # what is not loaded must come from somewhere else than the seed
             torch.manual_seed(99)
         stream = iter(self.blocks(config, state)) if blocks is None else blocks
@@ -258,9 +288,13 @@ def tiny_run(
     """The folder of a finished run of three steps, with a checkpoint after each, its corpus, its summary and its
     MLflow run.
     """
-    output = tmp_path_factory.mktemp("tiny-run")
+    return finished_run(tmp_path_factory.mktemp("tiny-run"), tiny_config, tiny_corpus, tiny_vocabulary)
+
+
+def finished_run(output: Path, config: Pretrain, tiny_corpus: Corpus, tiny_vocabulary: Vocabulary) -> Path:
+    """The folder of such a run in an output folder."""
     folder, database = output / "runs" / "tiny", f"sqlite:///{output}/mlflow.db"
-    config = replace(tiny_config, steps=3, checkpoint=Checkpoints(every=1, keep=3))
+    config = replace(config, steps=3, checkpoint=Checkpoints(every=1, keep=3))
     training = Training(corpus=tiny_corpus, vocabulary=tiny_vocabulary)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -319,7 +353,7 @@ def tiny_run(
 
 @pytest.fixture(scope="session")
 def tiny_lineage(tiny_corpus: Corpus, tiny_vocabulary: Vocabulary, tiny_config: Pretrain) -> Lineage:
-    """Of a run that is not finished and whose corpus is gone."""
+    """Lineage of an unfinished run whose corpus is gone."""
     recorded = record(identity(tiny_config, tiny_corpus, tiny_vocabulary), tiny_config.steps, "0" * 32, "/gone/corpus")
     return Lineage(
         name="tiny", recorded=recorded, summary=None, corpus=DataError("/gone/corpus holds no prepared corpus")

@@ -2,16 +2,20 @@
 
 import contextlib
 import io
+import json
 import re
 from collections.abc import Iterator
 from fnmatch import fnmatch
+from pathlib import Path
 
 from cluster.rules.node_config import node_configs
 from cluster.rules.problems import Problem
 from cluster.rules.software import OWN_IMAGE, RAY_IMAGE, environment_problems, pip_problems, right_image
 
-RAISED_BY_RAY = (AssertionError, AttributeError, KeyError, NotImplementedError, RuntimeError, TypeError, ValueError)
-"""Exceptions of Ray's checks, which raise anything they meet."""
+RAISED_BY_RAY = (AssertionError, KeyError, NotImplementedError, TypeError, ValueError)
+"""Exceptions of Ray's checks for files that its schema allows: no image, no provider, an unknown provider, a null where
+a default would be filled in, and a head that is no node type.
+"""
 NETWORKS = {
     "aws": (
         "SecurityGroupIds",
@@ -30,6 +34,7 @@ def launcher(config: dict) -> Iterator[Problem]:
     from ray.autoscaler._private.util import prepare_config, validate_config
 
     try:
+        _require_types(config)
         quiet = io.StringIO()  # Ray warns of mounted files
         with contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet):
             config = prepare_config(config)
@@ -42,6 +47,21 @@ def launcher(config: dict) -> Iterator[Problem]:
         return
     for rules in (node_types, zone, network, node_configs, start_commands, options, mounts, software):
         yield from rules(config)
+
+
+def _require_types(config: dict) -> None:
+    """Raise ValidationError if a field has another type than in Ray's schema.
+
+    Ray fills in defaults before it validates, and would fail there without naming the field. Fields may be missing.
+    """
+    import ray.autoscaler
+    from jsonschema.exceptions import best_match
+    from jsonschema.validators import validator_for
+
+    schema = json.loads((Path(ray.autoscaler.__file__).parent / "ray-schema.json").read_text())
+    errors = [error for error in validator_for(schema)(schema).iter_errors(config) if error.validator != "required"]
+    if errors:
+        raise best_match(errors)
 
 
 def node_types(config: dict) -> Iterator[Problem]:

@@ -2,7 +2,8 @@
 
 import statistics
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import ray
@@ -17,8 +18,9 @@ from pipeline.config.locations import BUILTIN
 from pipeline.config.training import Batch
 from pipeline.corpus.given_vocabulary import given_vocabulary
 from pipeline.corpus.prepare import prepare
-from pipeline.corpus.prepared import read_window
+from pipeline.corpus.prepared import Corpus, read_window
 from pipeline.corpus.stream import StreamSettings
+from pipeline.corpus.vocabulary import splitting_of
 from pipeline.errors import ConfigError
 from pipeline.presets import PRESETS
 from pipeline.reporting import Report
@@ -27,17 +29,23 @@ from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.hardware import cores
 
 AIMS = {
-    "WordPiece warm / encode_batch_fast": 10.0,
-    "WordPiece cold / encode_batch_fast": 5.0,
-    "whole path / usual preparation": 10.0,
-    "whole path, M tokens/s": 3.0,
+    "wordpiece warm / encode_batch_fast": 10.0,
+    "wordpiece cold / encode_batch_fast": 5.0,
+    "wordpiece whole path / usual preparation": 10.0,
+    "wordpiece whole path, M tokens/s": 3.0,
+    "byte-bpe warm / encode_batch_fast": 8.0,
+    "byte-bpe cold / encode_batch_fast": 4.0,
     "Ray Data / the same work without it": 0.7,
     "under Ray Train / the loop alone": 0.97,
 }
 FLOORS = {
-    "WordPiece warm / encode_batch_fast": 8.6,
-    "WordPiece cold / encode_batch_fast": 5.5,
-    "whole path / usual preparation": 11.1,
+    "wordpiece warm / encode_batch_fast": 8.6,
+    "wordpiece cold / encode_batch_fast": 5.5,
+    "wordpiece whole path / usual preparation": 11.1,
+    "byte-bpe warm / encode_batch_fast": 9.0,
+    "byte-bpe cold / encode_batch_fast": 4.0,
+    "unigram warm / encode_batch_fast": 3.8,
+    "unigram cold / encode_batch_fast": 2.0,
     "Ray Data / the same work without it": 0.56,
     "under Ray Train / the loop alone": 0.64,
 }
@@ -46,20 +54,17 @@ FLOORS = {
 
 def _run_text(config: settings.Text, report: Report) -> int:
     specs = config.corpus or (BUILTIN,)
-    with tempfile.TemporaryDirectory(prefix="bertstream-bench-") as folder:
+    with _temporary_folder() as folder:
         vocabulary = _vocabulary_of(specs, config.vocabulary, folder)
         measured = text.measure(specs, vocabulary, config.sampling, config.windows, folder)
     print(text.table(measured))
-    return verdict(text.ratios(measured))
+    return verdict(text.ratios(measured, vocabulary.kind))
 
 
 def _run_stream(config: settings.Stream, report: Report) -> int:
-    specs, rows_per_slot, rows = config.corpus or (BUILTIN,), config.rows_per_slot, config.rows
-    cluster.connect(None)
-    with tempfile.TemporaryDirectory(prefix="bertstream-bench-") as folder:
-        vocabulary = _vocabulary_of(specs, config.vocabulary, folder)
-        corpus = prepare(specs, Preparation(), f"{folder}/corpus", report)
-        ray.shutdown()  # where Ray runs for this alone: its processes keep what preparation took
+    rows_per_slot, rows = config.rows_per_slot, config.rows
+    with _prepared(config, report) as (corpus, vocabulary):
+        ray.shutdown()  # a Ray started by this process keeps the memory that preparation took
         cluster.connect(None)
         wanted = StreamSettings(
             corpus=corpus,
@@ -95,7 +100,7 @@ def _run_job(config: settings.Job, report: Report) -> int:
     require(preset in startable, f"preset ({preset}) must be one of {', '.join(startable)}")
     used = config.threads or cores()
     print(f"{preset}, {used} of {cores()} CPU threads, torch.compile {compiled}", flush=True)
-    with tempfile.TemporaryDirectory(prefix="bertstream-bench-") as folder:
+    with _temporary_folder() as folder:
         words = [
             preset,
             "--corpus",
@@ -109,23 +114,21 @@ def _run_job(config: settings.Job, report: Report) -> int:
         ]
         seconds = job.first_steps(words, folder, config.repetitions)
         print("submission to first step  " + "  ".join(f"{value:.1f} s" for value in seconds), flush=True)
-        found = job.rates(words, folder, steps=steps, compiled=compiled, threads=used)
-    if not found:
+        turns = job.rates(words, folder, steps=steps, compiled=compiled, threads=used)
+    if not turns:
         raise ConfigError(
-            f"steps ({steps}) are over before both sides had a turn of {job.TURN:g} seconds: ask for more"
+            f"steps ({steps}) are finished before both sides had a turn of {job.TURN:g} seconds: ask for more"
         )
     print(f"{'tokens/s':<10}{'alone':>10}{'under Ray':>12}{'ratio':>8}")
-    for number, one in enumerate(found, 1):
-        print(f"{f'turn {number}':<10}{one.alone:>10,.0f}{one.under_ray:>12,.0f}{one.under_ray / one.alone:>8.3f}")
-    return verdict({"under Ray Train / the loop alone": statistics.median(one.under_ray / one.alone for one in found)})
+    for number, turn in enumerate(turns, 1):
+        print(f"{f'turn {number}':<10}{turn.alone:>10,.0f}{turn.under_ray:>12,.0f}{turn.under_ray / turn.alone:>8.3f}")
+    ratio = statistics.median(turn.under_ray / turn.alone for turn in turns)
+    return verdict({"under Ray Train / the loop alone": ratio})
 
 
 def _run_scale(config: settings.Scale, report: Report) -> int:
-    specs, milliseconds, steps = config.corpus or (BUILTIN,), config.milliseconds, config.steps
-    cluster.connect(None)
-    with tempfile.TemporaryDirectory(prefix="bertstream-bench-") as folder:
-        vocabulary = _vocabulary_of(specs, config.vocabulary, folder)
-        corpus = prepare(specs, Preparation(), f"{folder}/corpus", report)
+    milliseconds, steps = config.milliseconds, config.steps
+    with _prepared(config, report) as (corpus, vocabulary):
         batch = Batch(rows_per_step=128, rows_per_slot=32)
         wanted = StreamSettings(corpus=corpus, vocabulary=vocabulary, sampling=Sampling(), batch=batch, seed=0)
         paces = [
@@ -141,7 +144,7 @@ def _run_scale(config: settings.Scale, report: Report) -> int:
             for world in scale.WORLDS
         ]
         alone = [scale.read_dealt_blocks(wanted, world, rounds) for world, rounds in scale.ROUNDS.items()]
-    print(f"4 slots of 32 rows a step, {milliseconds:g} ms of sleep a slot in place of the model")
+    print(f"4 slots of 32 rows per step, {milliseconds:g} ms of sleep per slot in place of the model")
     print(scale.table(paces))
     print("without any sleep")
     print(scale.table(awake))
@@ -149,7 +152,7 @@ def _run_scale(config: settings.Scale, report: Report) -> int:
     print(scale.dealt_table(alone))
     print(
         scale.estimate_for_many_gpus(
-            min(one.blocks / one.seconds for one in alone),
+            min(reading.blocks / reading.seconds for reading in alone),
             awake[0].tokens / awake[0].slots / batch.rows_per_slot,
             wanted.sampling.maximum_length,
         )
@@ -166,7 +169,7 @@ def _run_checkpoint(config: settings.Checkpoint, report: Report) -> int:
     between = every * step_milliseconds / 1000
     print(
         f"{preset}, {costs[0].parameters / 1e6:.1f} M parameters, median of {repetitions}: "
-        f"training stands still for {1000 * still:,.0f} ms; published after {written:.1f} s, beside the steps"
+        f"training stands still for {1000 * still:,.0f} ms; published after {written:.1f} s, during the steps"
     )
     print(
         f"every {every} steps of {step_milliseconds:g} ms: {still / between:.3%} of the time still; "
@@ -175,18 +178,34 @@ def _run_checkpoint(config: settings.Checkpoint, report: Report) -> int:
     return 0
 
 
+def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="bertstream-bench-")
+
+
+@contextmanager
+def _prepared(config: settings.Stream | settings.Scale, report: Report) -> Generator[tuple[Corpus, Vocabulary]]:
+    """Connect to Ray, and prepare a bench's corpus and vocabulary in a temporary folder."""
+    specs = config.corpus or (BUILTIN,)
+    cluster.connect(None)
+    with _temporary_folder() as folder:
+        vocabulary = _vocabulary_of(specs, config.vocabulary, folder)
+        yield prepare(specs, Preparation(), f"{folder}/corpus", report), vocabulary
+
+
 def _vocabulary_of(specs: Sequence[str], given_by: VocabularySettings, folder: str) -> Vocabulary:
-    """Return the given vocabulary, or one trained on a few windows of the sources."""
+    """Return the given vocabulary, or train one on a few windows of the sources."""
     if given := given_vocabulary(given_by):
         return given
     corpus, _ = split_corpora(specs, f"{folder}/vocabulary", 4)
     texts = (row for window in corpus.train for row in read_window(corpus, window)["text"].to_pylist())
-    return train_vocabulary(texts, size=given_by.size, lowercase=given_by.lowercase is not False)
+    splitting = splitting_of(given_by)
+    return train_vocabulary(texts, size=given_by.size, lowercase=splitting.lowercase, kind=splitting.kind)
 
 
 def verdict(ratios: dict[str, float]) -> int:
     """Print the ratios with their aims; return 1 when one is below its floor."""
-    print("; ".join(f"{name}: {value:.2f} (aim {AIMS[name]:g})" for name, value in ratios.items()))
+    aims = {name: f" (aim {AIMS[name]:g})" if name in AIMS else "" for name in ratios}
+    print("; ".join(f"{name}: {value:.2f}{aims[name]}" for name, value in ratios.items()))
     low = [name for name, value in ratios.items() if value < FLOORS.get(name, 0)]
     for name in low:
         print(f"below its floor: {name}: {ratios[name]:.2f}, floor {FLOORS[name]:g}")

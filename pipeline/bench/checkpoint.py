@@ -8,7 +8,7 @@ import torch
 
 from pipeline.config.jobs import Pretrain
 from pipeline.corpus.order import Cursor
-from pipeline.objectives.pretraining import BertPretraining
+from pipeline.objectives.table import build_objective
 from pipeline.text.training import train_vocabulary
 from pipeline.train.checkpoint import State
 from pipeline.train.optim import build_optimizer
@@ -29,7 +29,7 @@ class Cost:
 def measure(config: Pretrain, output: str | None, repetitions: int) -> list[Cost]:
     """Write checkpoints of a model with random weights and optimiser state, below `output` or in a temporary folder."""
     vocabulary = train_vocabulary(["a b c d e f g"] * 100, size=100, lowercase=True)
-    module = BertPretraining(config.model, config.vocabulary.size)
+    module = build_objective(config.objective, config.sampling, config.model, config.vocabulary.size)
     optimizer = build_optimizer(config.optimizer, module)
     for parameter in module.parameters():
         parameter.grad = torch.zeros_like(parameter)

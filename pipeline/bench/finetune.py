@@ -31,7 +31,7 @@ from pipeline.train.tuned import About, save_tuned
 
 AIM, FLOOR = 1.5, 1.2
 NEAR = 0.02
-"""How far our accuracy may be below theirs by chance."""
+"""Largest shortfall of our accuracy that still counts as chance."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +82,7 @@ def _measure(wanted: Settings) -> int:
         (problem,) = read_problems(config, initial, print)
         if problem.task.kind != "classification":
             raise ConfigError(
-                f"task ({task}) is of the kind {problem.task.kind}: choose one of classes, such as sst2 or mrpc"
+                f"task ({task}) is of the kind {problem.task.kind}: choose a classification task, such as sst2 or mrpc"
             )
         torch.set_num_threads(cores())
         device = device_of(config.placement, config.trials.gpus)
@@ -108,7 +108,7 @@ def _verdict(sides: dict[str, list[Side]]) -> int:
     theirs.
     """
     ratio = statistics.median(b.seconds / a.seconds for a, b in zip(sides["ours"], sides["Trainer"], strict=True))
-    mine, other = (statistics.median(one.accuracy for one in sides[name]) for name in ("ours", "Trainer"))
+    mine, other = (statistics.median(side.accuracy for side in sides[name]) for name in ("ours", "Trainer"))
     print(
         f"ours / transformers' Trainer: {ratio:.2f} times as fast (aim {AIM:g}); "
         f"median accuracy {100 * mine:.1f}% and {100 * other:.1f}%"
@@ -126,7 +126,7 @@ def _ours(config: Finetune, problem: Problem, initial: Initial, seed: int) -> Si
     device = device_of(config.placement, config.trials.gpus)
     autocast = autocast_for(config.placement, initial.model.width, device)
     module = build(config, problem, initial, seed).to(device)
-    found = run_trial(
+    result = run_trial(
         config,
         problem.task,
         problem.cutting,
@@ -137,7 +137,7 @@ def _ours(config: Finetune, problem: Problem, initial: Initial, seed: int) -> Si
         device=device,
         autocast=autocast,
     )
-    return Side(seconds=found.seconds, accuracy=_accuracy(problem, found.scores), tokens=found.tokens)
+    return Side(seconds=result.seconds, accuracy=_accuracy(problem, result.scores), tokens=result.tokens)
 
 
 def _accuracy(problem: Problem, scores: dict[str, dict[str, float]]) -> float:
@@ -147,31 +147,48 @@ def _accuracy(problem: Problem, scores: dict[str, dict[str, float]]) -> float:
 
 def _theirs(config: Finetune, problem: Problem, initial: Initial, seed: int, folder: Path) -> Side:
     """Train once with the Trainer, from the same weights including the head, timed without evaluation."""
+    _prepare_transformers()
+    about = About(task=problem.task, cutting=problem.cutting, pooling="cls", tuned={}, lineage={})
+    save_tuned(str(folder / "model"), build(config, problem, initial, seed), about, initial.model, initial.vocabulary)
+    rows = sample_rows(problem.train.rows, config.recipe.training_rows, seed)
+    trainer = _trainer(config, initial.model.width, rows, next(iter(problem.splits.values())).rows, seed, folder)
+    begun = time.perf_counter()
+    trainer.train()
+    seconds = time.perf_counter() - begun
+    predictions = trainer.predict(trainer.eval_dataset)  # ordered by length, with labels in the same order
+    accuracy = METRICS[problem.task.metrics[0]](
+        np.asarray(predictions.predictions, np.float32).argmax(-1), np.asarray(predictions.label_ids)
+    )
+    return Side(seconds=seconds, accuracy=accuracy, tokens=len(rows["ids"].combine_chunks().flatten()))
+
+
+def _prepare_transformers() -> None:
+    """Silence transformers. Raises ConfigError if it or accelerate, which the Trainer needs, is not installed."""
     try:
-        import accelerate  # noqa: F401  (the Trainer says so in many lines)
-        from transformers import (
-            AutoModelForSequenceClassification,
-            DataCollatorWithPadding,
-            PreTrainedTokenizerFast,
-            Trainer,
-            TrainingArguments,
-        )
-        from transformers.utils import logging as quiet
+        import accelerate  # noqa: F401  (without it, the Trainer's own error has many lines)
+        from transformers.utils import logging as transformers_logging
     except ImportError as error:
         raise ConfigError(
             f"bench finetune needs transformers and accelerate ({error}): pip install 'bertstream[bench]'"
         ) from error
-    quiet.set_verbosity_error()
-    quiet.disable_progress_bar()
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
     logging.getLogger("accelerate").setLevel(logging.ERROR)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    said = About(task=problem.task, cutting=problem.cutting, pooling="cls", tuned={}, lineage={})
-    save_tuned(str(folder / "model"), build(config, problem, initial, seed), said, initial.model, initial.vocabulary)
-    model = AutoModelForSequenceClassification.from_pretrained(folder / "model", attn_implementation="sdpa")
-    rows = sample_rows(problem.train.rows, config.recipe.training_rows, seed)
-    dev = next(iter(problem.splits.values()))
+
+
+def _trainer(config: Finetune, width: int, rows: pa.Table, dev: pa.Table, seed: int, folder: Path) -> Any:
+    """Return a Trainer of the model in `folder`/model, in its fastest settings for ragged rows."""
+    from transformers import (
+        AutoModelForSequenceClassification,
+        DataCollatorWithPadding,
+        PreTrainedTokenizerFast,
+        Trainer,
+        TrainingArguments,
+    )
+
     device = device_of(config.placement, config.trials.gpus)
-    asked = TrainingArguments(
+    settings = TrainingArguments(
         output_dir=str(folder / "out"),
         num_train_epochs=1,
         per_device_train_batch_size=config.recipe.rows_per_step,
@@ -180,7 +197,7 @@ def _theirs(config: Finetune, problem: Problem, initial: Initial, seed: int, fol
         weight_decay=config.optimizer.weight_decay,
         warmup_steps=config.schedule.warmup_share,
         lr_scheduler_type="linear",
-        bf16=precision_of(config.placement, initial.model.width, device) == "bfloat16",
+        bf16=precision_of(config.placement, width, device) == "bfloat16",
         train_sampling_strategy="group_by_length",
         optim="adamw_torch_fused",
         seed=seed,
@@ -191,22 +208,13 @@ def _theirs(config: Finetune, problem: Problem, initial: Initial, seed: int, fol
         use_cpu=device.type == "cpu",
         dataloader_pin_memory=False,
     )
-    tokenizer = PreTrainedTokenizerFast.from_pretrained(folder / "model")
-    trainer = Trainer(
-        model=model,
-        args=asked,
+    return Trainer(
+        model=AutoModelForSequenceClassification.from_pretrained(folder / "model", attn_implementation="sdpa"),
+        args=settings,
         train_dataset=_examples(rows),
-        eval_dataset=_examples(dev.rows),
-        data_collator=DataCollatorWithPadding(tokenizer),
+        eval_dataset=_examples(dev),
+        data_collator=DataCollatorWithPadding(PreTrainedTokenizerFast.from_pretrained(folder / "model")),
     )
-    begun = time.perf_counter()
-    trainer.train()
-    seconds = time.perf_counter() - begun
-    answered = trainer.predict(trainer.eval_dataset)  # in an order of its own, by length
-    scored = METRICS[problem.task.metrics[0]](
-        np.asarray(answered.predictions, np.float32).argmax(-1), np.asarray(answered.label_ids)
-    )
-    return Side(seconds=seconds, accuracy=scored, tokens=len(rows["ids"].combine_chunks().flatten()))
 
 
 def _examples(rows: pa.Table) -> list[dict[str, Any]]:
@@ -215,7 +223,7 @@ def _examples(rows: pa.Table) -> list[dict[str, Any]]:
     return [
         {
             "input_ids": ids,
-            "token_type_ids": [int(place >= first) for place in range(len(ids))],
+            "token_type_ids": [int(position >= first) for position in range(len(ids))],
             "attention_mask": [1] * len(ids),
             "labels": int(label),
         }

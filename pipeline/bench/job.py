@@ -1,7 +1,7 @@
 """Compare the training loop alone with the same loop under Ray Train and the live stream, and time a job's first step.
 
-Both sides run at once and take turns of a few seconds, the other's processes stopped meanwhile (SIGSTOP): shared
-machines change their speed by a third within a minute, which would dominate a ratio of whole runs.
+Both sides are started, then run in turns of a few seconds, with the other side stopped by SIGSTOP. The speed of shared
+machines changes by a third within a minute, which would dominate the ratio if whole runs were compared.
 """
 
 import json
@@ -30,7 +30,7 @@ HEAD = str(ROOT / "cluster" / "head.sh")
 STEPS_AN_INTERVAL = 5
 ONE_PHASE = "phases:one-phase"  # kinds come last
 WARM_UP = 4
-"""Log intervals before those that count: memory is mapped, code compiled, the stream's first blocks made."""
+"""Log intervals that are not measured, during which memory is mapped, code compiled and the first blocks made."""
 TURN = 8.0
 """Seconds per turn."""
 
@@ -67,8 +67,9 @@ def prepare(folder: str, corpus: Sequence[str]) -> str:
 
 
 def first_steps(words: Sequence[str], folder: str, repetitions: int) -> list[float]:
-    """Return the seconds from submitting a job to the end of its first step, on a running head, with a vocabulary
-    trained before.
+    """Return the seconds from submitting a job to the end of its first step, one value per repetition.
+
+    The head runs already, and a job that is not measured has trained the vocabulary.
     """
     seconds = []
     with _head(folder) as environment:
@@ -137,7 +138,7 @@ def rates(words: Sequence[str], folder: str, *, steps: int, compiled: str, threa
 
 
 class Side:
-    """One side: a process, with a Ray head where it has one, and its log so far."""
+    """One side of the comparison: a process, its log intervals so far, and its Ray head, if it uses one."""
 
     def __init__(
         self, process: subprocess.Popen[Any], intervals: Callable[[], list[Interval]], head_pid: Path | None = None
@@ -145,7 +146,7 @@ class Side:
         self.process, self.intervals, self.head_pid = process, intervals, head_pid
 
     def wait(self, intervals: int) -> None:
-        """Wait for this number of log intervals. Raises PipelineError where the process ends before."""
+        """Wait for this number of log intervals. Raises PipelineError if the process ends earlier."""
         while len(self.intervals()) < intervals:
             if self.process.poll() is not None:
                 raise PipelineError(
@@ -178,9 +179,7 @@ def _processes(root: int) -> list[psutil.Process]:
 
 
 def take_turns(alone: Side, ray: Side) -> Turns:
-    """Run the two sides in turns until one ends; `alone` is stopped at the start, and the one under Ray runs at the
-    end.
-    """
+    """Run the two sides in turns until one ends. `alone` must be stopped at the start; at the end only `ray` runs."""
     taken: dict[Side, list[tuple[float, float]]] = {ray: [], alone: []}
     try:
         while all(side.process.poll() is None for side in taken):
@@ -200,15 +199,19 @@ def by_turn(turns: Turns, alone: Sequence[Interval], under_ray: Sequence[Interva
     """Return the rates of each pair of turns, from intervals within one turn; pairs without an interval on a side are
     left out.
     """
-    found = []
+    rates_of_pairs = []
     for pair in zip(turns.alone, turns.under_ray, strict=True):
         sides = [
-            [one.tokens_per_second for one in side if begun <= one.end - one.seconds and one.end <= end]
+            [
+                interval.tokens_per_second
+                for interval in side
+                if begun <= interval.end - interval.seconds and interval.end <= end
+            ]
             for side, (begun, end) in zip((alone, under_ray), pair, strict=True)
         ]
         if all(sides):
-            found.append(Rates(alone=statistics.mean(sides[0]), under_ray=statistics.mean(sides[1])))
-    return found
+            rates_of_pairs.append(Rates(alone=statistics.mean(sides[0]), under_ray=statistics.mean(sides[1])))
+    return rates_of_pairs
 
 
 def _logged(folder: str, name: str) -> list[Interval]:
@@ -258,9 +261,9 @@ def running(
     try:
         yield process
     finally:
-        for one in _processes(process.pid):
+        for running_process in _processes(process.pid):
             with suppress(psutil.NoSuchProcess):
-                one.kill()
+                running_process.kill()
         process.wait()
 
 

@@ -20,8 +20,8 @@ from pipeline.config.placement import Placement
 from pipeline.config.training import Tracking
 from pipeline.corpus.order import WindowRange, offset
 from pipeline.corpus.stream import StreamSettings, rows_of_range, windows_for
-from pipeline.objectives.pretraining import BertPretraining
-from pipeline.text.wordpiece import WordPiece
+from pipeline.objectives.table import build_objective
+from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.train import run
 from pipeline.train.checkpoint import State
 from pipeline.train.evaluate import heldout_batches
@@ -56,11 +56,11 @@ def slots(tables: Iterator[pa.Table], rows_per_slot: int) -> Iterator[pa.Table]:
 
 def _train_alone(config: Pretrain, settings: StreamSettings, folder: str) -> None:
     """Train a whole run in this process and print its log intervals; checkpoints go into `folder`."""
-    wordpiece, (phase, *_) = WordPiece(settings.vocabulary, settings.table_chunks), config.all_phases
+    tokenizer, (phase, *_) = CachedTokenizer(settings.vocabulary, settings.table_chunks), config.all_phases
     everything = WindowRange(first=0, count=windows_for(settings, offset(config.steps, config.batch)))
     blocks = list(
         islice(
-            slots(rows_of_range(settings, wordpiece, everything), config.batch.rows_per_slot),
+            slots(rows_of_range(settings, tokenizer, everything), config.batch.rows_per_slot),
             config.steps * config.batch.slots_per_step,
         )
     )
@@ -68,7 +68,7 @@ def _train_alone(config: Pretrain, settings: StreamSettings, folder: str) -> Non
     if config.placement.threads:
         torch.set_num_threads(config.placement.threads)
     torch.manual_seed(config.seed)
-    module = BertPretraining(config.model, settings.vocabulary.size).to(device)
+    module = build_objective(config.objective, config.sampling, config.model, settings.vocabulary.size).to(device)
     if config.placement.compile == "on":
         module.compile(dynamic=True)
 
@@ -92,7 +92,7 @@ def _train_alone(config: Pretrain, settings: StreamSettings, folder: str) -> Non
         autocast=autocast_of(chosen_precision(config.placement, device), device),
         heldout=heldout_batches(
             settings.corpus,
-            wordpiece,
+            tokenizer,
             phase.sampling,
             rows=config.evaluation.rows,
             rows_per_batch=phase.batch.rows_per_slot,

@@ -32,7 +32,7 @@ from pipeline.corpus.stream import (
     stream_from_items,
 )
 from pipeline.plan import STREAM_TOKENS
-from pipeline.text.wordpiece import WordPiece
+from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.train.dealing import Dealing
 from pipeline.train.slots import exchange, make_slot
 
@@ -74,6 +74,11 @@ class Pace:
     """Time of the sleeps alone."""
 
 
+def _no_terms(batch: object) -> dict[str, int]:
+    """Return no counts: nothing is trained here."""
+    return {}
+
+
 def _sleep_instead_of_training(settings: dict[str, Any]) -> None:
     """Run a worker's loop: blocks, exchange of records and a reduction as in training, and a sleep instead of the
     model.
@@ -89,7 +94,9 @@ def _sleep_instead_of_training(settings: dict[str, Any]) -> None:
     for step in range(about.warm + about.steps):
         if step == about.warm:
             tokens, started = 0, time.perf_counter()
-        slots = [make_slot(next(coming), place) for place in slots_of_rank(step, 0, about.batch, rank, world)]
+        slots = [
+            make_slot(next(coming), place, _no_terms) for place in slots_of_rank(step, 0, about.batch, rank, world)
+        ]
         records = exchange([slot.record for slot in slots], slots_at(step, about.batch), world)
         time.sleep(about.seconds * len(slots))
         if world > 1:
@@ -150,7 +157,7 @@ def read_dealt_blocks(settings: StreamSettings, world: int, rounds: int) -> Deal
     """Read the blocks of a world without its workers. The rows repeat one window, so that making them takes no time."""
     length = settings.sampling.maximum_length
     one_round = rows_of_round(settings.batch, length, world)
-    window = next(rows_of_range(settings, WordPiece(settings.vocabulary), WindowRange(first=0, count=1)))
+    window = next(rows_of_range(settings, CachedTokenizer(settings.vocabulary), WindowRange(first=0, count=1)))
     there = ray.put(window)
 
     def same_rows(block: pa.Table) -> Iterator[pa.Table]:

@@ -1,8 +1,9 @@
-"""Compare a training step with transformers' BertForPreTraining: same batches and dropout, interleaved repetitions.
+"""Compare a training step with that of transformers' models: same batches and dropout, interleaved repetitions.
 
 Needs torch, numpy and the modules of the step alone, so that it runs wherever a GPU is:
 
     python jobs/bench.py step base large --no-attention-dropout
+    python jobs/bench.py step mini --family electra
 """
 
 import argparse
@@ -12,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -21,12 +22,16 @@ from torch import nn
 from pipeline.batch import Batch
 from pipeline.bench.peer import masked_only_loss, padded, peer_model, peer_optimizer, peer_step, shipped_loss
 from pipeline.config.called import as_called
-from pipeline.config.model import Model
+from pipeline.config.data import NextSentence
+from pipeline.config.jobs import Pretrain
+from pipeline.config.model import FamilyName, Model
 from pipeline.config.training import AdamW
 from pipeline.errors import ConfigError
+from pipeline.model.encoder import encoders_in
 from pipeline.model.float8 import refuse_float8, to_float8
-from pipeline.model.flops import TokenCounts, flops_per_token, peak_flops, utilisation
-from pipeline.objectives.pretraining import BertPretraining
+from pipeline.model.flops import TokenCounts, peak_flops, utilisation
+from pipeline.objectives.table import Pretraining, build_objective, flops_per_token
+from pipeline.objectives.terms import divisors
 from pipeline.presets import PRESETS
 from pipeline.train.optim import build_optimizer
 from pipeline.train.step import Compute, train_step
@@ -40,7 +45,9 @@ DECILES = {128: (9, 73, 114, *[128] * 8), 512: (10, 72, 189, 314, 494, *[512] * 
 ROWS = {"cpu": {"base": 8, "large": 4}, "cuda": {}}
 ROWS_OTHERWISE = {"cpu": 32, "cuda": 256}
 AIMS = {"tiny": 4.0, "mini": 2.5, "small": 2.0, "base": 1.3}
-"""Aims for full-length batches on two CPU cores, against unmodified transformers."""
+"""Aims for full-length batches of BERT on two CPU cores, against unmodified transformers."""
+AIM = 1.3
+"""Aim of other families' mini."""
 FLOORS = {
     "tiny full": 3.5,
     "tiny ragged": 3.7,
@@ -68,15 +75,31 @@ class Case:
     length: int
     ragged: bool
     attention_dropout: bool
+    family: FamilyName = "bert"
+
+    @property
+    def preset(self) -> Pretrain:
+        return PRESETS[f"{self.family}-{self.size}"]
 
     @property
     def model(self) -> Model:
-        model = PRESETS[f"bert-{self.size}"].model
+        model = self.preset.model
         return model if self.attention_dropout else replace(model, attention_dropout=0.0)
+
+    @property
+    def module(self) -> Pretraining:
+        """The preset's objective on this model."""
+        return build_objective(self.preset.objective, self.preset.sampling, self.model, VOCABULARY_SIZE)
 
     @property
     def name(self) -> str:
         return f"{self.size}, {'ragged' if self.ragged else 'full'} {self.length}"
+
+    @property
+    def ratio(self) -> str:
+        """Name of its ratio, and key of its aim and floor."""
+        family = "" if self.family == "bert" else f"{self.family} "
+        return f"{family}{self.size} {'ragged' if self.ragged else 'full'}"
 
 
 def _lengths_of(case: Case, rng: np.random.Generator) -> np.ndarray:
@@ -106,8 +129,13 @@ def make_batch(case: Case, seed: int) -> Batch:
         maximum_length=int(lengths_N.max()),
         masked_positions_M=torch.from_numpy(masked_positions_M),
         masked_labels_M=torch.from_numpy(rng.integers(1, VOCABULARY_SIZE, len(masked_positions_M))),
-        not_next_N=torch.from_numpy(rng.integers(0, 2, case.rows)),
+        not_next_N=torch.from_numpy(rng.integers(0, 2, case.rows)) if _has_pairs(case) else None,
     )
+
+
+def _has_pairs(case: Case) -> bool:
+    """Return whether the family's rows are pairs."""
+    return isinstance(case.preset.sampling.pairs, NextSentence)
 
 
 def counted(batch: Batch) -> TokenCounts:
@@ -118,16 +146,16 @@ def counted(batch: Batch) -> TokenCounts:
 
 
 def _our_step(
-    objective: nn.Module, module: nn.Module, optimizer: torch.optim.Optimizer, autocast: torch.autocast, batch: Batch
+    objective: nn.Module, module: Pretraining, optimizer: torch.optim.Optimizer, autocast: torch.autocast, batch: Batch
 ) -> None:
     """Take one step as the training loop does; `objective` is the module or its compiled form."""
-    counts, device = {"mlm": batch.masked, "nsp": batch.sequences}, next(module.parameters()).device
+    device = next(module.parameters()).device
     compute = Compute(device=device, autocast=autocast, seed=0)
     train_step(
         objective,
         optimizer,
         [(0, batch)],
-        counts,
+        divisors(module.counts(batch), module.weights),
         compute,
         step=0,
         rate=AdamW().learning_rate,
@@ -139,9 +167,9 @@ def _our_ways(
     case: Case, autocast: torch.autocast, device: torch.device, modes: Sequence[str], *, float8: bool = False
 ) -> Ways:
     """Return our step in each mode, over the same weights."""
-    module = BertPretraining(case.model, VOCABULARY_SIZE).to(device)
-    if float8:
-        to_float8(module.encoder.layers)
+    module = case.module.to(device)
+    for encoder in encoders_in(module) if float8 else ():
+        to_float8(encoder.layers)
     optimizer, batches = build_optimizer(AdamW(), module), [make_batch(case, seed) for seed in range(BATCHES)]
     objectives = {mode: torch.compile(module, dynamic=True) if mode == "compiled" else module for mode in modes}
     return {
@@ -156,8 +184,10 @@ def _their_ways(case: Case, autocast: torch.autocast, device: torch.device, mode
     """
     if importlib.util.find_spec("transformers") is None:
         return {}
-    model = peer_model(case.model, VOCABULARY_SIZE).to(device)
-    optimizer, inputs = peer_optimizer(model), [padded(make_batch(case, seed)) for seed in range(BATCHES)]
+    ours = case.module
+    model = peer_model(ours.models(), VOCABULARY_SIZE, ours.weights).to(device)
+    optimizer = peer_optimizer(model)
+    inputs = [padded(make_batch(case, seed), case.model) for seed in range(BATCHES)]
     ways = {}
     for column, loss in (("as shipped", shipped_loss), ("masked only", masked_only_loss)):
         for mode in modes:
@@ -226,7 +256,14 @@ def line(case: Case, seconds: dict[tuple[str, str], float], device: torch.device
     ]
     peak = peak_flops(torch.cuda.get_device_name(device), precision) if device.type == "cuda" else None
     if peak and found["ours"]:
-        flops = float(np.mean([flops_per_token(case.model, VOCABULARY_SIZE, counted(batch)) for batch in batches]))
+        flops = float(
+            np.mean(
+                [
+                    flops_per_token(case.preset.objective, case.model, VOCABULARY_SIZE, counted(batch))
+                    for batch in batches
+                ]
+            )
+        )
         cells.append(f"{utilisation(flops, tokens / found['ours'][0], peak):>8.1%}")
     return "".join(cells)
 
@@ -241,12 +278,13 @@ def run(
     attention_dropout: bool,
     precision: str,
     modes: Sequence[str],
+    family: FamilyName = "bert",
 ) -> int:
     """Measure, print the table and the ratios; return 1 when one is below its floor."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     autocast = torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision != "float32")
     print(
-        f"{_device_name(device)}, {precision}, dropout 0.1, of attention {0.1 if attention_dropout else 0}, "
+        f"{family}, {_device_name(device)}, {precision}, dropout 0.1, of attention {0.1 if attention_dropout else 0}, "
         f"torch {torch.__version__}; real tokens/s"
     )
     print(
@@ -258,13 +296,18 @@ def run(
         for kind in lengths:
             of_step = rows or ROWS[device.type].get(size, ROWS_OTHERWISE[device.type])
             case = Case(
-                size=size, rows=of_step, length=length, ragged=kind == "ragged", attention_dropout=attention_dropout
+                size=size,
+                rows=of_step,
+                length=length,
+                ragged=kind == "ragged",
+                attention_dropout=attention_dropout,
+                family=family,
             )
             seconds = measure(case, autocast, device, modes, repetitions, float8=precision == "float8")
             print(line(case, seconds, device, precision), flush=True)
             ours, theirs = best(seconds, "ours"), best(seconds, "as shipped")
             if ours and theirs:
-                ratios[f"{size} {kind}"] = theirs[0] / ours[0]
+                ratios[case.ratio] = theirs[0] / ours[0]
             torch.compiler.reset()
             gc.collect()
     return verdict(ratios, device)
@@ -279,7 +322,8 @@ def verdict(ratios: dict[str, float], device: torch.device) -> int:
     if not ratios:
         print("no ratio: transformers is not installed")
         return 0
-    aims = {f"{size} full": aim for size, aim in AIMS.items()} if device.type == "cpu" else {}
+    others = {f"{family} mini full": AIM for family in get_args(FamilyName)}
+    aims = others | {f"{size} full": aim for size, aim in AIMS.items()} if device.type == "cpu" else {}
     print(
         "ours / transformers as shipped: "
         + "; ".join(
@@ -311,9 +355,10 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "sizes",
         nargs="*",
-        default=list(AIMS) if not torch.cuda.is_available() else ["base", "large"],
-        help=f"of {', '.join(SIZES)}; tiny to base on a CPU, base and large on a GPU when left out",
+        help=f"of {', '.join(SIZES)}; when left out, tiny to base on a CPU, base and large on a GPU, where the family "
+        "has them",
     )
+    parser.add_argument("--family", choices=get_args(FamilyName), default="bert", help="default: bert")
     parser.add_argument("--length", type=_at_least_one, default=128)
     parser.add_argument("--lengths", nargs="+", choices=("full", "ragged"), default=["full", "ragged"])
     parser.add_argument("--rows", type=_at_least_one)
@@ -327,8 +372,10 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--modes", nargs="+", choices=("eager", "compiled"), default=["eager", "compiled"])
     given = parser.parse_args(arguments)
-    if unknown := [size for size in given.sizes if size not in SIZES]:
-        parser.error(f"size {unknown[0]} is none of {', '.join(SIZES)}")
+    there = [size for size in SIZES if f"{given.family}-{size}" in PRESETS]
+    if unknown := [size for size in given.sizes if size not in there]:
+        parser.error(f"size {unknown[0]} is none of {', '.join(there)}")
+    usual = ("base", "large") if torch.cuda.is_available() else AIMS
     if given.length > (most := Model().maximum_positions):
         parser.error(f"--length ({given.length}) must be at most {most}, the positions of all sizes")
     try:
@@ -337,7 +384,7 @@ def main(arguments: Sequence[str]) -> int:
     except ConfigError as error:
         parser.error(str(error))
     return run(
-        given.sizes,
+        given.sizes or [size for size in usual if size in there],
         length=given.length,
         lengths=given.lengths,
         rows=given.rows,
@@ -345,4 +392,5 @@ def main(arguments: Sequence[str]) -> int:
         attention_dropout=not given.no_attention_dropout,
         precision=given.precision,
         modes=given.modes,
+        family=given.family,
     )

@@ -12,7 +12,7 @@ from ray.data import ExecutionOptions
 from pipeline.corpus.order import WindowRange
 from pipeline.corpus.stream import StreamSettings, blocks_for_ranks, build_stream, rows_of_range, windows_for
 from pipeline.corpus.tasks import quiet_ray_data
-from pipeline.text.wordpiece import WordPiece
+from pipeline.text.cached_tokenizer import CachedTokenizer
 
 WARM_SHARE = 0.25
 """Share of the rows before the clock starts: processes start and tables fill."""
@@ -48,8 +48,8 @@ def _clocked(tables: Iterator, rows: int) -> Rate:
 
 def plain_rate(settings: StreamSettings, rows: int) -> Rate:
     """Measure the rate of rows made in this process, in the stream's order."""
-    wordpiece = WordPiece(settings.vocabulary)
-    return _clocked(rows_of_range(settings, wordpiece, WindowRange(first=0, count=windows_for(settings, rows))), rows)
+    tokenizer = CachedTokenizer(settings.vocabulary)
+    return _clocked(rows_of_range(settings, tokenizer, WindowRange(first=0, count=windows_for(settings, rows))), rows)
 
 
 def stream_rate(settings: StreamSettings, rows: int) -> tuple[Rate, dict[str, float]]:

@@ -16,13 +16,13 @@ from pipeline.bench.windows import split_corpora
 from pipeline.config.data import Sampling
 from pipeline.corpus.prepared import Corpus, Window, read_window
 from pipeline.errors import ConfigError
-from pipeline.text import wordpiece as wordpieces
-from pipeline.text.examples import assemble, example_table, generator, make_examples, window_sentences
+from pipeline.text.cached_tokenizer import TABLE_CHUNKS, CachedTokenizer, encode_directly
+from pipeline.text.examples import assemble, example_table, make_examples, sentence_begins, window_sentences
 from pipeline.text.masking import mask
 from pipeline.text.pairs import PAIRINGS
+from pipeline.text.randomness import generator
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_saving import save_vocabulary
-from pipeline.text.wordpiece import WordPiece, encode_directly
 
 
 @dataclass(kw_only=True)
@@ -59,11 +59,11 @@ def measure(specs: Sequence[str], vocabulary: Vocabulary, sampling: Sampling, wi
     collator = _transformers_collator(vocabulary, folder)
     others, measured = split_corpora(specs, folder, windows)
     warm, cold = (
-        WordPiece(vocabulary),
-        WordPiece(vocabulary, table_chunks=wordpieces.TABLE_CHUNKS + 1),
+        CachedTokenizer(vocabulary),
+        CachedTokenizer(vocabulary, table_chunks=TABLE_CHUNKS + 1),
     )  # tables of their own
     for window in others.train:
-        warm.encode(window_sentences(read_window(others, window))[0])
+        warm.encode(window_sentences(read_window(others, window), keep_spaces=vocabulary.keeps_spaces)[0])
     clock = Clock()
     sums = np.zeros(4, np.int64)
     for number, window in enumerate(measured.train):
@@ -81,18 +81,20 @@ def _window_in_all_ways(
     corpus: Corpus,
     window: Window,
     number: int,
-    warm: WordPiece,
-    cold: WordPiece,
+    warm: CachedTokenizer,
+    cold: CachedTokenizer,
     sampling: Sampling,
     collator: Any,
 ) -> tuple[int, int, int, int]:
     """Return bytes, tokens and rows of a window, and tokens of the common preparation."""
     vocabulary = warm.vocabulary
     documents = clock.time("read the shard", read_window, corpus, window)
-    sentences, document_offsets = clock.time("sentences", window_sentences, documents)
+    sentences, document_offsets = clock.time(
+        "sentences", window_sentences, documents, keep_spaces=vocabulary.keeps_spaces
+    )
     wanted = clock.time("encode_batch_fast", encode_directly, warm.tokenizer, sentences)
-    for name, wordpiece in (("WordPiece, cold", cold), ("WordPiece, warm", warm)):
-        tokens, sentence_offsets = clock.time(name, wordpiece.encode, sentences)
+    for name, tokenizer in (("ids, cold", cold), ("ids, warm", warm)):
+        tokens, sentence_offsets = clock.time(name, tokenizer.encode, sentences)
         assert all(map(np.array_equal, wanted, (tokens, sentence_offsets))), "the ids are the tokenizer's"
     parents = documents["parent"].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
     rng = generator(0, 0, number, "pairs")
@@ -105,11 +107,15 @@ def _window_in_all_ways(
         parents,
         sampling.maximum_length,
         rng,
+        vocabulary.template,
     )
     pairs = pairs.take(generator(0, 0, number, "rows").permutation(len(pairs)))
     ids, offsets = clock.time("sequences", assemble, tokens, pairs, vocabulary)
-    masked = clock.time("masks", mask, sampling.masking, ids, offsets, vocabulary, generator(0, 0, number, "masks"))
-    block = clock.time("Arrow block", example_table, pairs, offsets, masked)
+    begins = clock.time("sequences", sentence_begins, sentence_offsets, pairs, vocabulary)
+    masked = clock.time(
+        "masks", mask, sampling.masking, ids, offsets, vocabulary, generator(0, 0, number, "masks"), begins
+    )
+    block = clock.time("Arrow block", example_table, pairs, offsets, masked, vocabulary.template)
     whole = clock.time(
         "whole path", lambda: make_examples(read_window(corpus, window), warm, sampling, seed=0, epoch=0, window=number)
     )
@@ -158,13 +164,13 @@ def table(measured: Measured) -> str:
     return "\n".join(lines)
 
 
-def ratios(measured: Measured) -> dict[str, float]:
-    """Return speed-ups over the others, and millions of tokens per second of the whole path."""
+def ratios(measured: Measured, kind: str) -> dict[str, float]:
+    """Return speed-ups over the others for a kind of vocabulary, and millions of tokens per second of the path."""
     seconds = measured.seconds
     ours = measured.tokens / seconds["whole path"]
     return {
-        "WordPiece warm / encode_batch_fast": seconds["encode_batch_fast"] / seconds["WordPiece, warm"],
-        "WordPiece cold / encode_batch_fast": seconds["encode_batch_fast"] / seconds["WordPiece, cold"],
-        "whole path / usual preparation": ours / (seconds["usual tokens"] / seconds["usual preparation"]),
-        "whole path, M tokens/s": ours / 1e6,
+        f"{kind} warm / encode_batch_fast": seconds["encode_batch_fast"] / seconds["ids, warm"],
+        f"{kind} cold / encode_batch_fast": seconds["encode_batch_fast"] / seconds["ids, cold"],
+        f"{kind} whole path / usual preparation": ours / (seconds["usual tokens"] / seconds["usual preparation"]),
+        f"{kind} whole path, M tokens/s": ours / 1e6,
     }

@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 
 from pipeline.text.examples import window_sentences
 
-ROWS = 32  # of a batch that is collated
+ROWS = 32  # rows per collated batch
 
 
 def _usual_examples(
@@ -40,11 +40,11 @@ def _document_pairs(
     """Return segments A and B of one document, before truncation."""
     target = rng.randint(2, maximum) if rng.random() < 0.1 else maximum
     chunk: list[list[int]] = []
-    length = place = 0
-    while place < len(document):
-        chunk.append(document[place])
-        length += len(document[place])
-        if place == len(document) - 1 or length >= target:
+    length = index = 0
+    while index < len(document):
+        chunk.append(document[index])
+        length += len(document[index])
+        if index == len(document) - 1 or length >= target:
             a_end = rng.randint(1, len(chunk) - 1) if len(chunk) >= 2 else 1
             a = [id for sentence in chunk[:a_end] for id in sentence]
             is_random = len(every) > 1 and (len(chunk) == 1 or rng.random() < 0.5)
@@ -54,23 +54,23 @@ def _document_pairs(
                 else [id for sentence in chunk[a_end:] for id in sentence]
             )
             if is_random:
-                place -= len(chunk) - a_end
+                index -= len(chunk) - a_end
             if b:
                 yield a, b, is_random
             chunk, length = [], 0
-        place += 1
+        index += 1
 
 
 def _random_other_chunk(every: list[list[list[int]]], number: int, wanted: int, rng: Random) -> list[int]:
     """Return about `wanted` ids from a random position in another document."""
     chosen = rng.randrange(len(every) - 1)
     document = every[chosen + (chosen >= number)]
-    found: list[int] = []
+    ids: list[int] = []
     for sentence in document[rng.randrange(len(document)) :]:
-        found.extend(sentence)
-        if len(found) >= wanted:
+        ids.extend(sentence)
+        if len(ids) >= wanted:
             break
-    return found
+    return ids
 
 
 def _shorten(a: list[int], b: list[int], maximum: int, rng: Random) -> None:

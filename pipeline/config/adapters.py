@@ -1,4 +1,4 @@
-"""Settings of fine-tuning a few weights only: what is added to the encoder, and what of it stays as it is."""
+"""Settings of fine-tuning a few weights only: adapters added to the encoder, and parts of it that are frozen."""
 
 from dataclasses import dataclass
 
@@ -12,18 +12,18 @@ class NoAdapter:
 
 @dataclass(frozen=True, kw_only=True)
 class LowRank:
-    """Train a product of two thin matrices beside frozen ones, merged into them at the end (LoRA, Hu et al. 2021)."""
+    """Train a product of two thin matrices next to each frozen one, and merge it at the end (LoRA, Hu et al. 2021)."""
 
     rank: int = 8
     """Inner width of the product."""
     scale: float = 16.0
-    """The product counts scale / rank times (alpha): another rank then needs no other learning rate."""
-    dropout: float = 0.0
-    """Dropout of what the product reads."""
-    everywhere: bool = False
-    """Beside every linear layer of the encoder's layers; else beside the projections to queries and values alone, as
-    published.
+    """The product is multiplied by scale / rank (scale is the paper's alpha), so that the learning rate need not change
+    with the rank.
     """
+    dropout: float = 0.0
+    """Dropout on the product's input."""
+    everywhere: bool = False
+    """Adapt every linear layer of the encoder's layers; otherwise query and value projections only, as published."""
 
     def __post_init__(self) -> None:
         require_at_least("adapter.rank", self.rank, 1)
@@ -33,8 +33,8 @@ class LowRank:
 
 @dataclass(frozen=True, kw_only=True)
 class Bottleneck:
-    """Train a narrow two-layer network after each attention and each feed-forward, and the LayerNorms (Houlsby et al.
-    2019); it cannot be merged.
+    """Train the LayerNorms, and a narrow two-layer network after each attention and feed-forward block (Houlsby et al.
+    2019). These networks cannot be merged.
     """
 
     width: int = 64
@@ -49,8 +49,8 @@ Adapter = NoAdapter | LowRank | Bottleneck
 
 @dataclass(frozen=True, kw_only=True)
 class Freeze:
-    """Parts of the encoder, counted from below, that are not trained; where the embeddings are among them, nothing is
-    computed backwards through these.
+    """Parts of the encoder that are not trained, from the embeddings upwards. With frozen embeddings, the backward pass
+    ends at the lowest trained layer.
     """
 
     embeddings: bool = False

@@ -77,7 +77,7 @@ class Scale(BenchSources):
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """How long a checkpoint stops training, and how long it is written during the steps; without floors."""
+    """Time that a checkpoint stops training, and time that its writing takes during the steps; no floors."""
 
     preset: str = "bert-base"
     output: Location | None = None

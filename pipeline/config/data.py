@@ -8,7 +8,7 @@ from pipeline.config.locations import Location, SourceText
 
 PASSING = frozenset({"prepare.web_timeout"})
 """Settings that do not affect the content of a prepared corpus."""
-PRESET_SIZES = (30_522, 8_192)
+PRESET_SIZES = (30_522, 8_192, 50_265)
 """Vocabulary sizes of presets: next to a given vocabulary they ask for nothing."""
 
 
@@ -118,8 +118,8 @@ class VocabularySettings:
     chinese_characters: bool = True
     """WordPiece: every Chinese character is a word of its own; the other kinds never split them."""
     unused: int = 0
-    """Entries [unused0], [unused1], … of a trained one, kept free for words of a later task; their ids follow the five
-    special tokens'.
+    """Entries [unused0], [unused1], … of a trained one, kept free for words of a later task; their ids follow those of
+    the special tokens at the beginning.
     """
     training_characters: int | None = 100_000_000
     """Maximum text that one is trained on: the first windows of the shuffled corpus, about 20 million English words,

@@ -48,7 +48,7 @@ class Export:
         unknown = [kind for kind in self.kinds if kind not in EXPORT_KINDS]
         require(
             self.kinds != () and not unknown,
-            f"kinds ({', '.join(unknown) or 'none'}) must be of {', '.join(EXPORT_KINDS)}",
+            f"kinds ({', '.join(unknown) or 'none'}) must be among {', '.join(EXPORT_KINDS)}",
         )
         require(
             self.register is None or "mlflow" in self.kinds,

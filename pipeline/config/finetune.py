@@ -7,6 +7,7 @@ from pipeline.config.adapters import Adapter, Freeze, NoAdapter
 from pipeline.config.checks import require, require_above_zero, require_at_least, require_share
 from pipeline.config.data import VocabularySettings
 from pipeline.config.locations import Location
+from pipeline.config.model import FAMILY_PARTS, Model
 from pipeline.config.placement import TrialPlacement
 from pipeline.config.training import AdamW, LinearDecay
 
@@ -34,20 +35,20 @@ class Cutting:
     """Truncation and splitting of long texts."""
 
     maximum_length: int | None = None
-    """Tokens of a row with its special tokens; default: the task's (128, questions 384), or the checkpoint's positions
-    where those are fewer.
+    """Maximum tokens per row, with special tokens; default: 128, for questions 384, and never more than the
+    checkpoint's positions.
     """
     stride: int | None = None
-    """Tokens that a window or passage shares with the next; default: 128 for questions, 32 for others, or a third of
-    the length where that is less.
+    """Tokens that a window or passage shares with the next; default: 128 for questions and 32 for others, and at most
+    a third of the length.
     """
     question_length: int = 64
-    """Tokens of a question; longer ones are cut."""
+    """Maximum tokens of a question; longer ones are truncated."""
     longest_answer: int = 30
-    """Tokens of an answer."""
+    """Maximum tokens of an answer."""
     passages: bool = False
-    """Split a long text into passages, each trained on with its label and answered by the mean of their
-    logits; else its end is cut off.
+    """Split a long text into passages instead of truncating it. Each passage is trained on with the text's label; the
+    answer is the mean of their logits.
     """
     label_all_pieces: bool = False
     """Give all pieces of a word its tag; otherwise only the first (Devlin et al. 2019, 5.3)."""
@@ -67,30 +68,30 @@ class Recipe:
     """Training recipe of a trial."""
 
     epochs: int = 3
-    """Times that each training row is seen, at most where training stops early."""
+    """Passes over the training rows; fewer if training stops early."""
     rows_per_step: int = 32
-    """Rows of one optimiser update; the last one of an epoch has what is left."""
+    """Rows per optimiser step; the last step of an epoch has the remaining rows."""
     rows_per_slot: int | None = None
-    """Rows of one forward and backward, whose gradients add up to the step's: lower it when memory runs out; default:
-    all of the step.
+    """Rows per forward and backward pass; the gradients of a step's passes are summed. Lower it when memory runs out.
+    Default: all rows of the step.
     """
     training_rows: int | None = None
-    """Maximum number of training rows, drawn by the seed; default: all."""
+    """Maximum number of training rows, a random sample by the seed; default: all."""
     pooling: Literal["cls", "mean", "attention"] = "cls"
-    """Vector of a text: the pooled [CLS] state (as published), the mean of the last states, or their mean by
-    learnt weights.
+    """Vector of a text: the pooled [CLS] state (as published), the mean of the last hidden states, or their weighted
+    mean with learnt weights.
     """
     dropout: float | None = None
     """Hidden and attention dropout; default: the checkpoint's."""
     patience: int | None = None
-    """Epochs without a better development score after which training stops, and the best epoch's weights are taken;
-    default: all epochs, the last one's.
+    """Early stopping: end training after this many epochs without a better development score, and keep the best
+    epoch's weights. Default: train all epochs and keep the last one's weights.
     """
     balance_classes: bool = False
     """Weight each class in the loss in inverse proportion to its rows."""
     group_lengths: bool = True
-    """Put rows of similar length into one step (rows of each 50 steps are sorted among themselves, as transformers'
-    Trainer can): less padding where attention pads.
+    """Put rows of similar length into one step, for less padding where attention pads. Rows are sorted within every 50
+    steps, as by transformers' Trainer with group_by_length.
     """
     metric: str | None = None
     """Metric on the development set that selects settings, the epoch (recipe.patience) and the best model: accuracy,
@@ -116,23 +117,23 @@ class Search:
     """Which settings are tried, and how many seeds select and report."""
 
     grid: Literal["none", "bert", "miniatures"] = "none"
-    """bert: 16 or 32 rows, 5e-5, 3e-5 or 2e-5, 2 to 4 epochs (Devlin et al. 2019, A.3); miniatures: 8 to 128 rows, 3e-4
-    to 3e-5, 4 epochs (google-research/bert).
+    """Published grid to try, or "none" for your settings alone. bert: 16 or 32 rows, 5e-5, 3e-5 or 2e-5, 2 to 4 epochs
+    (Devlin et al. 2019, A.3); miniatures: 8 to 128 rows, 3e-4 to 3e-5, 4 epochs (google-research/bert).
     """
     over: tuple[str, ...] = ()
     """NAME=VALUE,VALUE of a setting of cutting, recipe, optimizer, schedule, freeze or adapter to try all of
     (adapter=no-adapter,low-rank tries kinds), or NAME=LOW..HIGH, drawn log-uniformly.
     """
     samples: int = 8
-    """Settings drawn where there is a range, each with all values of the others."""
+    """Number of random draws if search.over has a range; each is combined with all values of the other settings."""
     seeds: int = 1
-    """Seeds that a setting is selected on; those that are reported are others."""
+    """Number of seeds for selecting a setting; the reported scores use other seeds."""
     folds: int | None = None
-    """Cross-validation of your own file, for small ones: each of so many folds of its rows (classes stratified) is the
-    development split of trials on the others; no model is kept. Default: one development split.
+    """Cross-validation of your own file, if it is small: number of folds of its rows, with classes stratified. Each
+    fold is the development split of trials on the others, and no model is kept. Default: one development split.
     """
     stop_early: bool = False
-    """Stop trials that lag behind after an epoch (asynchronous successive halving, Li et al. 2020)."""
+    """Stop trials with low scores after an epoch (asynchronous successive halving, Li et al. 2020)."""
 
     def __post_init__(self) -> None:
         require_at_least("search.samples", self.samples, 1)
@@ -145,9 +146,9 @@ class Trials:
     """Resources of a trial."""
 
     cpus: float = 1.0
-    """CPUs of one trial; its threads, where it has no GPU and placement.threads is not set, are as many."""
+    """CPUs per trial. Without a GPU it also has as many threads, unless placement.threads is set."""
     gpus: float | None = None
-    """GPUs of one trial, such as 0.25; default: one where there are any."""
+    """GPUs per trial, such as 0.25; default: one if the cluster has any."""
     workers: int = 1
     """Workers that share the steps of one trial, on one machine; each has `cpus` and `gpus`."""
     at_once: int | None = None
@@ -166,11 +167,14 @@ class TaskAdamW(AdamW):
 
     learning_rate: float | None = None  # ty: ignore[incompatible-attribute-override]
     """Peak learning rate; default: 3e-4 for widths up to 256, 1e-4 up to 512, 5e-5 above."""
+    layer_decay: float | None = None  # ty: ignore[incompatible-attribute-override]
+    """Each layer's rate is this share of the next one's: its (layers + 1)th power for the embeddings, 1 for pooler and
+    heads; default: 0.8 for ELECTRA (Clark et al. 2020), 1 for others.
+    """
 
     def __post_init__(self) -> None:
-        AdamW(
-            **vars(self) | {"learning_rate": WIDE_RATE if self.learning_rate is None else self.learning_rate}
-        )  # checks
+        usual = {"learning_rate": WIDE_RATE, "layer_decay": 1.0}
+        AdamW(**vars(self) | {name: value for name, value in usual.items() if getattr(self, name) is None})  # checks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,9 +182,9 @@ class Finetune:
     """Fine-tune a pretrained encoder on tasks, each with several seeds."""
 
     checkpoint: Location
-    """Folder, URL or hf://OWNER/NAME of a published BERT, such as a run's export or a fine-tuned model."""
+    """Folder, URL or hf://OWNER/NAME of a published model, such as a run's export or a fine-tuned model."""
     task: tuple[str, ...] = ()
-    """Tasks by name, glue for all of GLUE's whose files are there, or builtin."""
+    """Tasks by name; "glue" for all GLUE tasks whose files are in data; or "builtin"."""
     data: Location | None = None
     """Folder of the tasks' files in their official layout: CoLA/train.tsv, …; train-v1.1.json; eng.train."""
     train: Location | None = None
@@ -188,39 +192,39 @@ class Finetune:
     dev: Location | None = None
     """Its development file; default: a tenth of the training rows, set aside by a hash."""
     test: Location | None = None
-    """Labelled file like train; the model that dev selects scores and answers it at the end."""
+    """Labelled file in the form of train; at the end, the selected model answers it and is scored on it."""
     text: str = "text"
-    """Column of the text in your own file; for tags of the words (a list, or separated by spaces), for questions of the
-    context (column context by default).
+    """Column of the text in your own file. With tags, it holds the words (a list, or separated by spaces); with
+    questions, the context, and its name is then "context" unless it is set.
     """
     pair: str | None = None
     """Column of the second text of a pair, or of the question (default: question)."""
     label: tuple[str, ...] = ()
-    """Column of the label or value, of the tags, or of the answers; default: label, for questions answers or answer;
-    several: one 0/1 column per label. In CoNLL's columns a number from 0, -1 for the last.
+    """Column of the label, value, tags or answers; default: label; for questions, answers or answer. Give several
+    columns if each holds 0 or 1 for one label. In CoNLL's files it is the column's number from 0, or -1 for the last.
     """
     kind: Literal["auto", "classification", "regression", "multilabel", "tags", "spans"] = "auto"
     """Kind of the labels in your own file; auto: recognised."""
     on_bad_rows: OnBadRows = "refuse"
-    """Rows with an empty text, no label, or a label that only the development file has: refuse (the first is an error)
-    or skip (they are left out and counted).
+    """Treatment of rows with an empty text, no label, or a label that only the development file has. refuse: stop with
+    an error at the first; skip: leave them out and count them.
     """
     seeds: int = 3
     """Runs per task and setting; the seed of each sets the head's initial weights, the order of rows and dropout."""
     minutes: float | None = None
-    """Approximate time from start to table: if the trials need more, large tasks lose seeds, then epochs, then rows,
+    """Approximate time from start to table. If the trials need more, large tasks lose seeds, then epochs, then rows,
     and a line says which.
     """
     random_weights: bool = False
-    """Start from random weights of the checkpoint's sizes: what the task alone teaches."""
+    """Start from random weights with the checkpoint's sizes, to see what pretraining gives."""
     start_from: str | None = None
-    """Task whose fine-tuned encoder starts RTE, MRPC and STS-B, where both are asked for: mnli (Devlin et al. 2019 do
-    not; Liu et al. 2019 do).
+    """Task whose fine-tuned encoder RTE, MRPC and STS-B start from, if it is among the tasks: mnli (Liu et al. 2019 do
+    so; Devlin et al. 2019 do not).
     """
     register: str | None = None
-    """Name in MLflow's registry of the best model; of several tasks each has its name added: NAME-sst2."""
+    """Name of the best model in MLflow's registry; with several tasks, the task's name is added, as in NAME-sst2."""
     output: Location = "output"
-    """Folder of results; what is there already is not trained again."""
+    """Folder of results; finished trials in it are not trained again."""
     mlflow_uri: str | None = None
     """MLflow tracking URI; default: MLFLOW_TRACKING_URI, else SQLite at OUTPUT/mlflow.db."""
     cutting: Cutting = Cutting()
@@ -270,10 +274,9 @@ class Finetune:
         )
 
     def for_workers(self) -> "Finetune":
-        """With rows_per_slot so that every worker of a trial has a slot of each step.
+        """Return the settings with rows_per_slot so that every worker of a trial has a slot of each step.
 
-        Slots decide which dropout is drawn, so trials of the same rows_per_slot have the same losses on any
-        number of workers.
+        Dropout is drawn per slot, so trials with the same rows_per_slot have the same losses on any number of workers.
         """
         workers, recipe = self.trials.workers, self.recipe
         if workers == 1:
@@ -292,8 +295,11 @@ class Finetune:
         )
         return replace(self, recipe=replace(recipe, rows_per_slot=slot))
 
-    def for_width(self, width: int) -> "Finetune":
-        """Return the settings with the learning rate filled in: as set, or the default for this width."""
-        if self.optimizer.learning_rate is not None:
-            return self
-        return replace(self, optimizer=replace(self.optimizer, learning_rate=usual_rate(width)))
+    def for_model(self, model: Model) -> "Finetune":
+        """Return the settings with learning rate and layer decay filled in: as set, or the defaults for this model."""
+        usual = {
+            "learning_rate": usual_rate(model.width),
+            "layer_decay": FAMILY_PARTS[model.family].tuned_layer_decay,
+        }
+        unset = {name: value for name, value in usual.items() if getattr(self.optimizer, name) is None}
+        return replace(self, optimizer=replace(self.optimizer, **unset)) if unset else self

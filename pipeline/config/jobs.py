@@ -4,9 +4,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from pipeline.config.checks import require, require_at_least
-from pipeline.config.data import Preparation, Sampling, Sources, VocabularySettings
+from pipeline.config.data import NextSentence, Preparation, Sampling, SentenceOrder, Sources, VocabularySettings
 from pipeline.config.locations import Location
-from pipeline.config.model import Model
+from pipeline.config.model import EncoderPooler, Model
+from pipeline.config.objective import Masked, Objective, Replaced
 from pipeline.config.phases import OnePhase, Phase, TwoPhases, split
 from pipeline.config.placement import Placement
 from pipeline.config.training import (
@@ -50,7 +51,7 @@ class Pretrain(Sources):
     """Pretrain an encoder on raw text."""
 
     init: Location | None = None
-    """Published BERT to start from, such as a run's export: its weights, vocabulary and sizes.
+    """Published model to start from, such as a run's export: its weights, vocabulary and sizes.
 
     A folder, an s3:// or gs:// URL, or hf://OWNER/NAME. Default: random weights.
     """
@@ -84,6 +85,7 @@ class Pretrain(Sources):
     tracking: Tracking = Tracking()
     placement: Placement = Placement()
     phases: OnePhase | TwoPhases = OnePhase()
+    objective: Objective = Masked()
     optimizer: AdamW | Lamb = AdamW()
     schedule: Schedule = LinearDecay()
 
@@ -99,6 +101,8 @@ class Pretrain(Sources):
                 f"({self.model.maximum_positions})",
             )
         _refuse_long_warmups(self)
+        if self.init is None:  # else its family decides
+            require_trained_parts(self)
         require(
             self.init is not None or not self.vocabulary.extend,
             f"vocabulary.extend ({self.vocabulary.extend}) needs init, the published model whose vocabulary is "
@@ -164,6 +168,26 @@ def _refuse_long_warmups(config: Pretrain) -> None:
             f"schedule.warmup_steps ({config.schedule.warmup_steps}) must be at most {stable}, where the decay of "
             f"steps ({config.steps}) "
             f"by schedule.decay_share ({config.schedule.decay_share}) begins",
+        )
+
+
+def require_trained_parts(config: Pretrain) -> None:
+    """Raise ConfigError for an objective that the family is not published with, and for pairs that nothing learns."""
+    replaced, family = isinstance(config.objective, Replaced), config.model.family
+    require(
+        not replaced or family == "electra",
+        f"objective (replaced) needs model.family electra, which has a generator, and it is {family}: choose a preset "
+        "electra-*",
+    )
+    if isinstance(config.objective, Replaced):
+        config.objective.generator_of(config.model)  # refuses a share that gives no whole heads
+    if isinstance(config.sampling.pairs, NextSentence | SentenceOrder):
+        kind = type(config.sampling.pairs).__name__
+        learns = not replaced and isinstance(config.model.pooler, EncoderPooler)
+        require(
+            learns,
+            f"sampling.pairs ({kind}) makes pairs for a head that {'objective replaced' if replaced else family} does "
+            "not have: choose sampling.pairs:full-sentences or sampling.pairs:single-segment",
         )
 
 

@@ -1,21 +1,60 @@
-"""Settings of the encoder."""
+"""Settings of the encoder: its sizes, and the parts in which architectures differ."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from pipeline.config.checks import require, require_above_zero, require_at_least, require_share
+
+FamilyName = Literal["bert", "roberta", "electra"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnedPositions:
+    """A learned embedding of each position, added to the word's (Devlin et al. 2019)."""
+
+    first: int = 0
+    """Row of a sequence's first position. RoBERTa leaves the rows up to its padding entry's unused."""
+
+    def __post_init__(self) -> None:
+        require_at_least("model.positions.first", self.first, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderPooler:
+    """A tanh layer on the first token, pretrained by sentence pairs and used by sequence classifiers (Devlin et al.
+    2019).
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassifierLayer:
+    """No pooler: a sequence classifier has a layer of its own on the first token (Liu et al. 2019, Clark et al.
+    2020).
+    """
+
+    activation: Literal["tanh", "gelu"] = "tanh"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """A BERT encoder (Devlin et al. 2019): post-LayerNorm, erf GELU, learned positions, tanh pooler."""
+    """An encoder over word, position and segment embeddings: attention and feed-forward (erf GELU) with
+    post-LayerNorm.
+    """
 
+    family: FamilyName = "bert"
+    """Published architecture, which fixes the parts, the names in exported files, and the template of sequences."""
     layers: int = 2
     width: int = 128
     heads: int = 2
     feed_forward: int = 512
     """Inner width of the feed-forward block."""
     maximum_positions: int = 512
+    """Tokens of the longest sequence."""
     segments: int = 2
+    """Rows of the segment embeddings; 1: segments are not told apart."""
+    embedding_width: int | None = None
+    """Width of the embeddings, which are projected to the model's. Default: model.width."""
+    positions: LearnedPositions = LearnedPositions()
     hidden_dropout: float = 0.1
     attention_dropout: float = 0.1
     """Dropout of attention weights; above 0 takes the padded attention path on every device."""
@@ -26,7 +65,8 @@ class Model:
     def __post_init__(self) -> None:
         for name in ("layers", "width", "heads", "feed_forward", "maximum_positions", "segments"):
             require_at_least(f"model.{name}", getattr(self, name), 1)
-        require_at_least("model.segments", self.segments, 2)
+        if self.embedding_width is not None:
+            require_at_least("model.embedding_width", self.embedding_width, 1)
         require(
             self.width % self.heads == 0,
             f"model.width ({self.width}) must be a multiple of model.heads ({self.heads})",
@@ -35,3 +75,60 @@ class Model:
         require_share("model.attention_dropout", self.attention_dropout)
         require_above_zero("model.layer_norm_epsilon", self.layer_norm_epsilon)
         require_above_zero("model.initializer_deviation", self.initializer_deviation)
+        FAMILY_PARTS[self.family].check(self)
+
+    def for_padding(self, entry: int) -> "Model":
+        """Return the model for a vocabulary with this padding entry: in some families positions start after it."""
+        after = FAMILY_PARTS[self.family].positions_after_padding
+        return replace(self, positions=LearnedPositions(first=entry + 1)) if after else self
+
+    @property
+    def pooler(self) -> "EncoderPooler | ClassifierLayer":
+        """Layer on a sequence's first token."""
+        return FAMILY_PARTS[self.family].pooler
+
+    @property
+    def embedded_width(self) -> int:
+        """Width of the embeddings, before any projection."""
+        return self.width if self.embedding_width is None else self.embedding_width
+
+
+@dataclass(frozen=True, kw_only=True)
+class FamilyParts:
+    """Parts that every model of a family has."""
+
+    pooler: EncoderPooler | ClassifierLayer
+    tells_segments: bool = True
+    """Whether segment embeddings have two rows or more; otherwise they have one."""
+    positions_after_padding: bool = False
+    """Whether positions start one row after the padding entry's; otherwise at row 0."""
+    projects_embeddings: bool = False
+    """Whether embeddings may be narrower or wider than the model."""
+    tuned_layer_decay: float = 1.0
+    """Default of optimizer.layer_decay in fine-tuning."""
+
+    def check(self, model: Model) -> None:
+        """Raise ConfigError for a part that the family does not have."""
+        of = f"for model.family {model.family}"
+        require(
+            self.tells_segments == (model.segments > 1),
+            f"model.segments ({model.segments}) must be {'at least 2' if self.tells_segments else '1'} {of}",
+        )
+        require(
+            self.projects_embeddings or model.embedding_width in (None, model.width),
+            f"model.embedding_width ({model.embedding_width}) must be model.width ({model.width}) {of}",
+        )
+        require(
+            self.positions_after_padding or model.positions.first == 0,
+            f"model.positions.first ({model.positions.first}) must be 0 {of}",
+        )
+
+
+FAMILY_PARTS: dict[str, FamilyParts] = {
+    "bert": FamilyParts(pooler=EncoderPooler()),
+    "roberta": FamilyParts(
+        pooler=ClassifierLayer(activation="tanh"), tells_segments=False, positions_after_padding=True
+    ),
+    # Layer decay: Clark et al. 2020, table 7, small and base.
+    "electra": FamilyParts(pooler=ClassifierLayer(activation="gelu"), projects_embeddings=True, tuned_layer_decay=0.8),
+}

@@ -16,8 +16,8 @@ class OnePhase:
 class TwoPhases:
     """The last steps have longer sequences (Devlin et al. 2019, A.2: length 128 for 90% of the steps, then 512).
 
-    The second phase reads on at the window after the one that the first ended in: the examples of a window are made for
-    one length.
+    The second phase starts at the window after the last one that the first phase read, because the examples of a window
+    are made for one length.
     """
 
     share: float = 0.1
@@ -27,7 +27,9 @@ class TwoPhases:
     rows_per_step: int = 256
     """Rows of one optimiser update in the second phase."""
     rows_per_slot: int = 8
-    """Rows of one slot in the second phase; sequences four times as long need a quarter for the same memory."""
+    """Rows of one slot in the second phase; with sequences four times as long, a quarter of the rows takes the same
+    memory.
+    """
 
     def __post_init__(self) -> None:
         require(0 < self.share < 1, f"phases.share ({self.share}) must lie between 0 and 1")

@@ -37,7 +37,7 @@ class ModelPlacement(DevicePlacement):
         super().__post_init__()
         require(
             not self.autoscaled or self.device != "auto",
-            "placement.autoscaled needs placement.device cuda or cpu: the nodes that would tell are not there yet",
+            "placement.autoscaled needs placement.device cuda or cpu: auto would look at nodes that are not up yet",
         )
 
 
@@ -69,7 +69,7 @@ class Placement(DevicePlacement):
     threads: int | None = None
     """CPU threads of each worker; default: the node's cores divided by its workers."""
     table_chunks: int = 1_000_000
-    """Distinct words whose WordPiece ids each data process keeps, some 200 bytes each; beyond that its table starts
+    """Distinct words whose ids each data process keeps, some 200 bytes each; beyond that its table starts
     anew.
     """
     restarts: int = 8

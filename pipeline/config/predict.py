@@ -20,8 +20,7 @@ class Predict:
 
     checkpoint: Location
     """Folder, URL or hf://OWNER/NAME of a fine-tuned model, such as output/finetune/NAME/model or one that transformers
-    wrote (BertForSequenceClassification, BertForTokenClassification or BertForQuestionAnswering); or the folder of a
-    run's export, which fills [MASK]s.
+    wrote, with a head for sequences, tokens or questions; or the folder of a run's export, which fills [MASK]s.
     """
     input: Location
     """File, folder, glob or URL of what is answered."""
@@ -125,7 +124,7 @@ class Compare(Finetune):
     """Fine-tune two encoders on the same tasks with the same seeds, and tell whether one is better."""
 
     checkpoint: tuple[Location, ...]  # ty: ignore[incompatible-attribute-override]
-    """Folder, URL or hf://OWNER/NAME of a published BERT; given twice, A and then B, or once with random_weights."""
+    """Folder, URL or hf://OWNER/NAME of a published model; given twice, A and then B, or once with random_weights."""
     random_weights: bool = False
     """With one checkpoint: it is B, and A has random weights of its sizes: what did its pretraining give?"""
     seeds: int = 5

@@ -99,6 +99,6 @@ def require_hub_name(name: str) -> None:
     usable = all(REPOSITORY.fullmatch(part) and "--" not in part and ".." not in part for part in (owner, own))
     require(
         usable and len(name) <= LONGEST and not own.endswith(".git"),
-        f"push_to_hub ({name}) is no name of the hub: give OWNER/NAME of letters, digits, single - and ., and _, "
-        f"{LONGEST} characters at most",
+        f"push_to_hub ({name}) is no name of the hub: give OWNER/NAME, at most {LONGEST} characters: each begins with "
+        "a letter or digit, goes on with letters, digits, _ and single - or ., and does not end with -, . or .git",
     )

@@ -1,4 +1,4 @@
-"""Settings of the views of a corpus, its examples, and what a training run saw."""
+"""Settings of the job `show`: views of a corpus, of its examples, and of the rows that a training run saw."""
 
 from dataclasses import dataclass
 
@@ -15,9 +15,9 @@ class Documents:
     """Folder or URL of the prepared corpus."""
     number: int = 3
     window: int = 0
-    """Which training window they are from."""
+    """Index of the training window to take them from."""
     source: str | None = None
-    """Only those of sources with this in their location."""
+    """Show only documents whose source location contains this text."""
     sentences: int = 12
     """Maximum sentences per document."""
 
@@ -39,9 +39,9 @@ class Statistics:
 
     folder: Location
     vocabulary: VocabularySettings = VocabularySettings()
-    """For tokens; none without a path."""
+    """Vocabulary for counting tokens; without a path, tokens are not counted."""
     windows: int = 8
-    """Windows of the sample."""
+    """Maximum windows to measure, evenly spaced."""
     picture: Location | None = None
     """File of the picture (.png, .svg, .pdf); default: no picture."""
 
@@ -79,7 +79,7 @@ class Seen:
     row: int = 0
     """Index in the step's global batch."""
     number: int = 1
-    """Rows shown, from that one on."""
+    """Number of rows to show, starting at `row`."""
 
     def __post_init__(self) -> None:
         require_at_least("number", self.number, 1)

@@ -47,7 +47,7 @@ def distributions() -> dict[str, Distribution]:
 
     Requirements are followed through extras and markers, so other installed packages change nothing.
     """
-    found: dict[str, Distribution] = {}
+    installed: dict[str, Distribution] = {}
     followed: dict[str, set[str]] = {}
     waiting = [(line, frozenset({""})) for line in _own_requirements()]
     while waiting:
@@ -58,12 +58,12 @@ def distributions() -> dict[str, Distribution]:
         name = canonicalize_name(requirement.name)
         extras = frozenset({"", *requirement.extras}) - followed.setdefault(name, set())
         try:
-            found[name] = found.get(name) or importlib.metadata.distribution(name)
+            installed[name] = installed.get(name) or importlib.metadata.distribution(name)
         except PackageNotFoundError:
             continue
         followed[name] |= extras
-        waiting += [(line, extras) for line in found[name].requires or []] if extras else []
-    return dict(sorted(found.items()))
+        waiting += [(line, extras) for line in installed[name].requires or []] if extras else []
+    return dict(sorted(installed.items()))
 
 
 def read_docstrings(blocks: Iterator[bytes], name: str) -> Iterator[Record | Dropped]:

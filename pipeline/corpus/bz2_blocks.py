@@ -34,17 +34,17 @@ def find_marks(data: bytes | bytearray, start: int = 0) -> list[Mark]:
 
     Bits are counted from the data's first bit.
     """
-    found = []
+    marks = []
     for magic, block in ((BLOCK_MAGIC, True), (END_MAGIC, False)):
         for shift in range(8):
-            whole = (magic << 8 - shift).to_bytes(7)[1:6]  # the whole bytes of the magic, as `find` is fast
+            whole = (magic << 8 - shift).to_bytes(7)[1:6]  # the bytes that the magic fills entirely: `find` is fast
             at = data.find(whole, start + 1)
             while at >= 0:
                 around = data[at - 1 : at + 6]
                 if len(around) == 7 and int.from_bytes(around) >> 8 - shift & (1 << MAGIC_BITS) - 1 == magic:
-                    found.append(Mark(bit=8 * (at - 1) + shift, block=block))
+                    marks.append(Mark(bit=8 * (at - 1) + shift, block=block))
                 at = data.find(whole, at + 1)
-    return sorted(found)
+    return sorted(marks)
 
 
 def _decompress_block(block: int, bits: int) -> bytes:
@@ -80,7 +80,7 @@ class Blocks:
         self.pieces, self.held, self.base = pieces, bytearray(), start
         self.at = 8 * start  # the next bit to look at
         self.searched = 0  # bytes held
-        self.found: list[Mark] = []
+        self.marks: list[Mark] = []
         self.ended = self.cut_off = False
         self.damaged: list[int] = []
 
@@ -122,21 +122,21 @@ class Blocks:
     def rest(self, start: Mark) -> bytes | None:
         """Return the text of the last block of truncated data; None unless only what follows the block is missing."""
         bits = 8 * (self.base + len(self.held)) - start.bit
-        bits -= bits % 8  # zeros to fill a byte would be data
+        bits -= bits % 8  # padding the last byte with zeros would add data
         decoder = bz2.BZ2Decompressor()
         text = decoder.decompress(_as_stream(self.bits(start.bit, start.bit + bits), bits))
-        while more := decoder.decompress(b""):  # it stops at the end of its input, even with output left
+        while more := decoder.decompress(b""):  # one call may leave output after the end of the input
             text += more
         self.cut_off = True
         return text or None
 
     def mark(self, first: int, stop: int) -> Mark | None:
         """Return the first mark at bit `first` or later and before bit `stop`, reading as much as needed."""
-        while not (found := next((mark for mark in self.found if mark.bit >= first), None)):
+        while not (next_mark := next((mark for mark in self.marks if mark.bit >= first), None)):
             if self.ended or 8 * (self.base + self.searched) >= stop:
                 return None
             self.take()
-        return found if found.bit < stop else None
+        return next_mark if next_mark.bit < stop else None
 
     def holds(self, stop: int) -> bool:
         """Whether the data reaches bit `stop`, reading as much as needed."""
@@ -149,9 +149,9 @@ class Blocks:
         piece = next(self.pieces, None)
         self.ended = piece is None
         self.held += piece or b""
-        known = self.found[-1].bit if self.found else -1
+        known = self.marks[-1].bit if self.marks else -1
         new = [Mark(bit=8 * self.base + mark.bit, block=mark.block) for mark in find_marks(self.held, self.searched)]
-        self.found += [mark for mark in new if mark.bit > known]
+        self.marks += [mark for mark in new if mark.bit > known]
         self.searched = max(0, len(self.held) - 7)
 
     def forget(self, bit: int) -> None:
@@ -160,7 +160,7 @@ class Blocks:
         del self.held[:gone]
         self.base += gone
         self.searched = max(0, self.searched - gone)
-        self.found = [mark for mark in self.found if mark.bit >= bit]
+        self.marks = [mark for mark in self.marks if mark.bit >= bit]
 
     def bits(self, start: int, stop: int) -> int:
         """Return the bits from `start` up to `stop` (exclusive) as a number."""

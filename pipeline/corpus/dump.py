@@ -40,7 +40,7 @@ DISAMBIGUATION_NAME = re.compile(
 )
 """Parts of template names that mark disambiguation pages, for wikis whose own name is not in the table."""
 HATNOTE = re.compile(r"needed|link|hinweis|redirect|check|^(?:voir|ver|nota|zie|about|other|see) |\?$")
-"""Parts of the names of templates that link to such a page or ask for one."""
+"""Parts of template names that link to a disambiguation page or ask for one, and do not mark one."""
 
 Kind = Literal["outside", "page", "page too long", "broken record", "truncated file", "head"]
 LIMITS: dict[Kind, int] = {"outside": LONGEST_HEAD, "page": LONGEST_PAGE, "page too long": KEPT_BYTES}
@@ -73,8 +73,8 @@ def is_dump(head: bytes) -> bool:
 
 def end_of_prolog(head: bytes) -> int:
     """Return the offset of the first XML element or other text."""
-    found = PROLOG.match(head)
-    return found.end() if found else 0
+    prolog = PROLOG.match(head)
+    return prolog.end() if prolog else 0
 
 
 def read_dump(blocks: Iterable[bytes], name: str) -> Iterator[Record | Dropped]:
@@ -88,10 +88,10 @@ def read_dump(blocks: Iterable[bytes], name: str) -> Iterator[Record | Dropped]:
         if kind == "head":
             wiki = _parse_head(content)
             continue
-        found = PAGE_ID.search(content)
-        id = f"{name}:{found[1].decode()}" if found else f"{name}:page {number}"
+        page_id = PAGE_ID.search(content)
+        id = f"{name}:{page_id[1].decode()}" if page_id else f"{name}:page {number}"
         if kind != "page":
-            reason: Any = kind  # every other kind is a reason
+            reason: Any = kind  # all kinds but "page" and "head" are drop reasons
             yield dropped(id, reason, content[:KEPT_BYTES].decode("utf-8", "replace"))
             continue
         try:
@@ -130,9 +130,9 @@ def _reason_to_drop(page: dict[str, str], title: str, text: str, wiki: Wiki) -> 
 
 def _is_redirect(text: str) -> bool:
     """Whether a text is #REDIRECT [[…]] in any language: a known word, or any upper-case word of a short page."""
-    found = REDIRECT.match(text)
-    return found is not None and (
-        found[1].lower() in REDIRECTS or (len(text) < LONGEST_REDIRECT and found[1] == found[1].upper())
+    redirect = REDIRECT.match(text)
+    return redirect is not None and (
+        redirect[1].lower() in REDIRECTS or (len(text) < LONGEST_REDIRECT and redirect[1] == redirect[1].upper())
     )
 
 
@@ -215,7 +215,7 @@ def split_pages(blocks: Iterable[bytes]) -> Iterator[tuple[Kind, bytes]]:
 
 
 def _finish_piece(kind: Kind, content: bytes, closed: bool) -> Iterator[tuple[Kind, bytes]]:
-    """Yield what was read up to a <page>, a </page> (`closed`) or the end of the stream outside pages."""
+    """Yield the content before a <page>, before a </page> (then `closed`), or between the last page and the end."""
     if kind == "page":
         yield ("page", content + b"</page>") if closed else ("broken record", content)
     elif kind == "page too long":
@@ -231,19 +231,19 @@ def _parse(content: bytes) -> dict[str, str]:
 
     The content begins with <page>: after that XML allows no document type and no entities, so nothing can expand.
     """
-    found: dict[str, list[str]] = {}
+    texts: dict[str, list[str]] = {}
     path: list[str] = []
 
     def start(name: str, attributes: dict[str, str]) -> None:
         path.append(name)
         if len(path) > DEEPEST:
             raise TooDeep
-        if (place := "/".join(path[1:])) in ELEMENTS:
-            found[place] = []
+        if (element_path := "/".join(path[1:])) in ELEMENTS:
+            texts[element_path] = []
 
     def characters(text: str) -> None:
-        if (place := "/".join(path[1:])) in found:
-            found[place].append(text)
+        if (element_path := "/".join(path[1:])) in texts:
+            texts[element_path].append(text)
 
     parser = expat.ParserCreate("utf-8")
     parser.buffer_text = True
@@ -253,4 +253,4 @@ def _parse(content: bytes) -> dict[str, str]:
         characters,
     )
     parser.Parse(content, True)
-    return {place: "".join(parts) for place, parts in found.items()}
+    return {element_path: "".join(parts) for element_path, parts in texts.items()}

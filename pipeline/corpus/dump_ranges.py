@@ -80,16 +80,16 @@ def stored_pieces(location: str, start: int, stop: int, stamp: str, fetched: byt
     """Yield the stored bytes from the start of a range on, fetched ones first; the file is opened only if needed."""
     if fetched is None:
         return read_stored(location, start, stamp=stamp)
-    if len(fetched) < stop + BEYOND_BYTES - start:  # the file ends there
+    if len(fetched) < stop + BEYOND_BYTES - start:  # the fetched bytes reach the end of the file
         return iter([fetched])
     return chain([fetched], _stored_after(location, stop + BEYOND_BYTES, stamp))
 
 
 def _stored_after(location: str, start: int, stamp: str) -> Iterator[bytes]:
     """Yield the stored bytes of a file from `start` on, which may be its end, because servers refuse an empty range."""
-    found = read_stored(location, start - 1, stamp=stamp)
-    yield next(found)[1:]
-    yield from found
+    pieces = read_stored(location, start - 1, stamp=stamp)
+    yield next(pieces)[1:]
+    yield from pieces
 
 
 def range_text(pieces: Iterator[bytes], start: int, stop: int, head: bytes, expansion_limit: int) -> Iterator[bytes]:
@@ -139,8 +139,8 @@ def _pages_in_range(own: Iterator[bytes | None], beyond: Iterator[bytes | None])
         if text is None:
             rest, wanted, size = b"", False, None
             continue
-        *found, rest = tokens([rest + text])
-        for token in found:
+        *complete, rest = tokens([rest + text])
+        for token in complete:
             if edge := EDGE.fullmatch(token):
                 size = None if edge[1] else 0
                 wanted = wanted or size == 0
@@ -162,11 +162,11 @@ def _end_of_page(rest: bytes, beyond: Iterator[bytes | None], size: int | None) 
     for text in beyond:
         if text is None:
             return
-        *found, rest = tokens([rest + text])
-        for token in found:
+        *complete, rest = tokens([rest + text])
+        for token in complete:
             edge = EDGE.fullmatch(token)
             opens = edge is not None and not edge[1]
-            if opens and size is not None:  # the next range's page: this one was not closed before it
+            if opens and size is not None:  # the next range's page begins, and the current one has no end
                 yield NEVER_CLOSED
                 return
             if opens and own <= 0:  # the next range's page

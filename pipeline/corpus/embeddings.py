@@ -19,7 +19,7 @@ from pipeline.local_files import scratch_folder
 from pipeline.locks import locked_name
 from pipeline.reporting import Report
 from pipeline.shared_output import unshared_output
-from pipeline.text.wordpiece import WordPiece
+from pipeline.text.cached_tokenizer import CachedTokenizer
 
 WORDS = "words.safetensors"
 CHARACTERS = 300_000_000
@@ -28,12 +28,12 @@ METHOD = 1
 """Version of the method; embeddings of other versions are kept separately."""
 
 
-def counted_embeddings(corpus: Corpus, wordpiece: WordPiece, width: int, output: str, report: Report) -> str:
+def counted_embeddings(corpus: Corpus, tokenizer: CachedTokenizer, width: int, output: str, report: Report) -> str:
     """Return the folder of the corpus' word embeddings; they are made on the running Ray unless they exist.
 
     Raises DataError if it is damaged and ConfigError if this machine cannot see what a task wrote.
     """
-    vocabulary = wordpiece.vocabulary
+    vocabulary = tokenizer.vocabulary
     folder = storage.join(
         output, "embeddings", f"{corpus.fingerprint[:12]}-{vocabulary.fingerprint[:12]}-{width}-{METHOD}"
     )
@@ -46,13 +46,13 @@ def counted_embeddings(corpus: Corpus, wordpiece: WordPiece, width: int, output:
             )
             started = time.monotonic()
             work = partial(
-                publish, corpus=replace(corpus, train=(), heldout=()), wordpiece=wordpiece, width=width, folder=folder
+                publish, corpus=replace(corpus, train=(), heldout=()), tokenizer=tokenizer, width=width, folder=folder
             )
-            (found,) = run_tasks(work, [[astuple(window) for window in windows]])
+            (summary,) = run_tasks(work, [[astuple(window) for window in windows]])
             if not storage.exists(storage.join(folder, storage.MANIFEST)):
                 raise unshared_output(output, f"word embeddings {folder} are not there")
             report(
-                f"word embeddings: {found['seen']:,} of {vocabulary.size:,} entries "
+                f"word embeddings: {summary['seen']:,} of {vocabulary.size:,} entries "
                 f"in {time.monotonic() - started:.0f} s, in {folder}"
             )
     if problem := storage.damage(folder):
@@ -63,7 +63,7 @@ def counted_embeddings(corpus: Corpus, wordpiece: WordPiece, width: int, output:
 
 
 def publish(
-    windows: Sequence[Sequence[Any]], corpus: Corpus, wordpiece: WordPiece, width: int, folder: str
+    windows: Sequence[Sequence[Any]], corpus: Corpus, tokenizer: CachedTokenizer, width: int, folder: str
 ) -> dict[str, int]:
     """Task: count windows (lists of their fields) and publish the embeddings, unless another driver's task was first.
 
@@ -75,22 +75,22 @@ def publish(
     )  # scikit-learn, which no other process of a run needs
 
     read = [Window(shard=s, row_group=g, documents=d, characters=c) for s, g, d, c in windows]
-    size = wordpiece.vocabulary.size
-    found = embeddings(cooccurrences(_documents_of(corpus, read, wordpiece), size), width)
+    size = tokenizer.vocabulary.size
+    vectors = embeddings(cooccurrences(_documents_of(corpus, read, tokenizer), size), width)
     with scratch_folder("embeddings") as temporary:
-        save_file({"words": found}, f"{temporary}/{WORDS}")
+        save_file({"words": vectors}, f"{temporary}/{WORDS}")
         if not storage.exists(storage.join(folder, storage.MANIFEST)):
             storage.publish(
                 temporary,
                 folder,
-                {"corpus": corpus.fingerprint, "vocabulary": wordpiece.vocabulary.fingerprint, "width": width},
+                {"corpus": corpus.fingerprint, "vocabulary": tokenizer.vocabulary.fingerprint, "width": width},
             )
-    return {"seen": int(found.any(1).sum())}
+    return {"seen": int(vectors.any(1).sum())}
 
 
-def _documents_of(corpus: Corpus, windows: Sequence[Window], wordpiece: WordPiece) -> Iterator[np.ndarray]:
+def _documents_of(corpus: Corpus, windows: Sequence[Window], tokenizer: CachedTokenizer) -> Iterator[np.ndarray]:
     """Yield the ids of each document of windows, int64."""
     for window in windows:
         documents = [text.split("\n") for text in texts_of(corpus, [window])]
-        ids, offsets = wordpiece.encode([line for lines in documents for line in lines])
+        ids, offsets = tokenizer.encode([line for lines in documents for line in lines])
         yield from np.split(ids.astype(np.int64), offsets[np.cumsum([len(lines) for lines in documents])][:-1])

@@ -162,11 +162,11 @@ def _next_header(text: Iterator[str]) -> Header | None:
 
 def _parse_header(head: list[str], body: list[str]) -> Header:
     """Parse the lines of a header."""
-    # The older licence is from a time when no file was UTF-8, and few stated their encoding.
+    # Files with the older licence are not UTF-8, and few state their encoding.
     header = Header(body=body, latin=bool(head) and SMALL_PRINT_END.match(head[-1]) is not None)
     for at, line in enumerate(head):
-        if found := HEADER.match(line.strip()):
-            name, value = found[1].lower(), found[2].strip()
+        if field := HEADER.match(line.strip()):
+            name, value = field[1].lower(), field[2].strip()
             if name == "title":
                 more = [part.strip() for part in head[at + 1 : at + 4]]
                 indented = head[at + 1 : at + 2] and head[at + 1].startswith("  ") and more[0]

@@ -50,7 +50,7 @@ class InputFile:
 def fingerprint(source: Source, files: Sequence[InputFile]) -> dict[str, list[int | str]]:
     """Return what shows that a source has changed: {file: [bytes, stamp]}, or {distribution: [version]} if built in."""
     if source.location == BUILTIN:
-        return {f"{BUILTIN}:{name}": [found.version] for name, found in builtin.distributions().items()}
+        return {f"{BUILTIN}:{name}": [distribution.version] for name, distribution in builtin.distributions().items()}
     return {file.location: [file.bytes, file.stamp] for file in files}
 
 
@@ -64,8 +64,8 @@ def list_files(source: Source, setting: str = "corpus") -> list[InputFile]:
     if source.location.startswith(WEB):
         return [_web_file(source, setting)]
     system, path = storage.filesystem(source.location)
-    found = sorted(_stored_files(source, setting, system, path), key=lambda pair: pair[0])
-    return [_stored_file(source, name, info) for name, info in found]
+    stored = sorted(_stored_files(source, setting, system, path), key=lambda pair: pair[0])
+    return [_stored_file(source, name, info) for name, info in stored]
 
 
 def _stored_file(source: Source, name: str, info: fs.FileInfo) -> InputFile:
@@ -106,17 +106,17 @@ def _stored_files(source: Source, setting: str, system: fs.FileSystem, path: str
         if info.type == fs.FileType.File:
             return [(info.base_name, info)]
         if info.type == fs.FileType.Directory:
-            found, nothing = _files_below(system, path, "**"), "no files in this folder"
+            files, nothing = _files_below(system, path, "**"), "no files in this folder"
         elif magic := MAGIC.search(path):
             root = path[: path.rfind("/", 0, magic.start())]
-            found, nothing = _files_below(system, root, path[len(root) + 1 :]), "no file matches this pattern"
+            files, nothing = _files_below(system, root, path[len(root) + 1 :]), "no file matches this pattern"
         else:
-            found, nothing = [], f"no such file or folder; it must be {BUILTIN}, a path, a pattern or a URL"
+            files, nothing = [], f"no such file or folder; it must be {BUILTIN}, a path, a pattern or a URL"
     except Exception as error:  # web clients below fsspec raise their own types
         raise DataError(f"{setting} {source.spec} cannot be read: {storage.first_line(error)}") from error
-    if not found:
+    if not files:
         raise ConfigError(f"{setting} {source.spec}: {nothing}")
-    return found
+    return files
 
 
 def _files_below(system: fs.FileSystem, root: str, pattern: str) -> list[tuple[str, fs.FileInfo]]:
@@ -183,16 +183,16 @@ def _web_file(source: Source, setting: str) -> InputFile:
 
 def _builtin_files(source: Source) -> list[InputFile]:
     """Return the Python files of the built-in corpus, stamped with their distribution's version."""
-    found: dict[str, InputFile] = {}
+    inputs: dict[str, InputFile] = {}
     for distribution in builtin.distributions().values():
         root, version = str(distribution.locate_file("")).rstrip("/"), distribution.version
         sizes = {str(file): file.size for file in distribution.files or []}
         for name in sorted(name for name in sizes if name.endswith(".py") and not name.startswith("..")):
             size = sizes[name]
-            found[name] = _input_file(
+            inputs[name] = _input_file(
                 source, location=f"{root}/{name}", name=name, bytes=-1 if size is None else size, stamp=version
             )
-    return list(found.values())
+    return list(inputs.values())
 
 
 def split_into_ranges(file: InputFile) -> tuple[list[InputFile], bytes]:
@@ -203,8 +203,8 @@ def split_into_ranges(file: InputFile) -> tuple[list[InputFile], bytes]:
     text = _dump_head(file)
     if text is None:
         return [file], b""
-    found = byte_ranges(file.location, file.bytes, RANGE_BYTES)
-    return [replace(file, format=DUMP, start=start, stop=stop, bytes=stop - start) for start, stop in found], text
+    ranges = byte_ranges(file.location, file.bytes, RANGE_BYTES)
+    return [replace(file, format=DUMP, start=start, stop=stop, bytes=stop - start) for start, stop in ranges], text
 
 
 def _dump_head(file: InputFile) -> bytes | None:

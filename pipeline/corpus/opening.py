@@ -163,8 +163,8 @@ def compression_by_name(location: str) -> str | None:
 
 def _compression_by_magic(head: bytes) -> str:
     """Return smart_open's name for the compression shown by first bytes, for downloads without a telling name."""
-    found = next((suffix for start, suffix in MAGIC.items() if head.startswith(start)), "disable")
-    return "disable" if found == ".bz2" and head[4:10] != BZ2_BLOCK else found
+    recognised = next((suffix for start, suffix in MAGIC.items() if head.startswith(start)), "disable")
+    return "disable" if recognised == ".bz2" and head[4:10] != BZ2_BLOCK else recognised
 
 
 def is_utf16(head: bytes) -> bool:

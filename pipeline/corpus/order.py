@@ -19,8 +19,8 @@ from pipeline.config.phases import Phase
 from pipeline.config.training import Batch
 from pipeline.text.randomness import generator
 
-MOST_SLOTS = 16  # per block if that is enough tokens: the first slot waits for all of them, on every rank
-SLOTS_PER_RANK = 8  # if that is more: then all ranks of a large world need no more blocks per second than two do
+MOST_SLOTS = 16  # per block for up to two ranks; a rank's first slot waits for its whole block
+SLOTS_PER_RANK = 8  # times the ranks, per block, for more: so blocks per second do not grow with the ranks
 BLOCK_TOKENS = 2**20
 LEAST_BLOCK_TOKENS = 2**16
 """At full length.

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline import storage
-from pipeline.corpus.parts import SKETCH, parquet
+from pipeline.corpus.part_tables import SKETCH, parquet
 from pipeline.corpus.ranges import key_edges, sorted_range
 from pipeline.text.sketches import COMMON
 
@@ -40,12 +40,12 @@ def write_overlap(folder: str, parts: Sequence[str], plan: str, number: int, cou
     if storage.exists(target):
         return
     low, high = key_edges(number, count)
-    found = [
+    sketches = [
         sorted_range(storage.join(folder, "parts", f"{part}.sketch.parquet"), SKETCH, "hash", low, high)
         for part in sorted(parts)
     ]
     storage.write_bytes(
-        target, parquet(count_overlaps(pa.concat_tables([SKETCH.empty_table(), *found]), heldout_share), "place")
+        target, parquet(count_overlaps(pa.concat_tables([SKETCH.empty_table(), *sketches]), heldout_share), "place")
     )
 
 

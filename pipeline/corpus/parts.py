@@ -7,14 +7,12 @@ parts/NAME.json                  written last: input files, parts, least parent 
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, field
 from itertools import chain
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pipeline import storage
 from pipeline.config.data import Preparation
@@ -22,40 +20,15 @@ from pipeline.corpus.dump_ranges import RangeInput, range_text, stored_pieces
 from pipeline.corpus.formats import FORMATS, HEAD_BYTES, Format, bare_name, recognise
 from pipeline.corpus.inputs import InputFile
 from pipeline.corpus.opening import EXPANSION_LIMIT, CutOff, Damaged, ExpandsTooFar, Opened, as_utf8, blocks, is_utf16
+from pipeline.corpus.part_tables import KEY_BYTES, SketchedRow, parquet, part_tables
 from pipeline.corpus.records import NoTextColumn
 from pipeline.corpus.unsupported import UNSUPPORTED, unsupported_reason
 from pipeline.errors import DataError
 from pipeline.text.documents import ENGLISH, Document, Dropped, Record, documents, dropped
-from pipeline.text.schema import DOCUMENT
 from pipeline.text.sketches import COMMON, casing, sample_hashes, shingle_hashes, size_class
 
-KEY_BYTES = 16
-PART = pa.schema(
-    [
-        pa.field("key", pa.binary(KEY_BYTES), nullable=False),  # hash of the text
-        # decides which parents are held out, and which of two texts is kept
-        pa.field("parent_hash", pa.uint64(), nullable=False),
-        pa.field("hashes", pa.int32(), nullable=False),  # number of hashes in the sketch
-        pa.field("common", pa.int32(), nullable=False),  # how many of these are below sketches.COMMON
-        *DOCUMENT,
-    ]
-)
-SKETCH = pa.schema(
-    [
-        pa.field("hash", pa.uint64(), nullable=False),
-        pa.field("size", pa.uint8(), nullable=False),  # of the text, in powers of two
-        pa.field("casing", pa.uint8(), nullable=False),  # of the text
-        pa.field("parent_hash", pa.uint64(), nullable=False),
-        pa.field("place", pa.uint64(), nullable=False),  # the first 8 bytes of the text's key
-    ]
-)
-VERSION = 7
+VERSION = 8
 """Increase when the same input gives other parts, so that an unfinished preparation does not resume with old ones."""
-PART_CHARACTERS = 48_000_000
-TABLE_CHARACTERS = 4_000_000
-"""Characters held as Python strings before they become Arrow memory."""
-GROUP_BYTES = 250_000
-"""Size of a part's row groups; small, so that a shard reads little more of a part than its share."""
 MUCH_LOST = 0.1
 """If paragraphs that are not UTF-8 hold more than this share of a file's characters, the file is reported as not UTF-8
 too; its other paragraphs are kept."""
@@ -66,16 +39,6 @@ SAMPLES = 5
 WHOLE_FILE = RangeInput()
 MOST_PARENTS = 40
 """Number of smallest parent hashes that are kept: a tenth of them, four parents, is the least that is held out."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SketchedRow:
-    """A row of PART with its sketch, uint64, and the size class and casing of its text."""
-
-    row: dict[str, Any]
-    sketch: np.ndarray
-    size: int
-    casing: int
 
 
 @dataclass(kw_only=True)
@@ -182,7 +145,7 @@ def records(folder: str, settings: Preparation) -> dict[str, dict[str, Any]]:
     """Return {name: record} of the finished batches in a folder of parts with these settings, if their parts exist."""
     present = set(storage.children(folder))
     names = [name for name in sorted(present) if name.endswith(".json") and "-" not in name]
-    found = {
+    read = {
         name: storage.read_object(storage.join(folder, name)) or {} for name in names
     }  # a damaged one is made again
     about = part_settings(settings)
@@ -192,7 +155,7 @@ def records(folder: str, settings: Preparation) -> dict[str, dict[str, Any]]:
             f"{part}{suffix}" in present for part in record["parts"] for suffix in (".parquet", ".sketch.parquet")
         )
 
-    return {name: record for name, record in found.items() if record.get("settings") == about and whole(record)}
+    return {name: record for name, record in read.items() if record.get("settings") == about and whole(record)}
 
 
 def _file_rows(file: InputFile, tally: Tally, settings: Preparation, given: RangeInput) -> Iterator[SketchedRow]:
@@ -344,59 +307,3 @@ def sketch_document(document: Document, source: str) -> SketchedRow:
 def parent_hash(parent: str) -> int:
     """Hash a parent's name to 64 bits."""
     return int.from_bytes(hashlib.blake2b(parent.encode(), digest_size=8).digest(), "big")
-
-
-def part_tables(rows: Iterable[SketchedRow]) -> Iterator[tuple[pa.Table, pa.Table]]:
-    """Group rows to sorted tables of about 48 million characters, each with the table of its sketches."""
-    tables: list[tuple[pa.Table, pa.Table]] = []
-    held: list[SketchedRow] = []
-    characters = gathered = 0
-    for item in rows:
-        held.append(item)
-        characters += len(item.row["text"])
-        if characters >= TABLE_CHARACTERS:
-            tables.append(arrow_tables(held))
-            gathered += characters
-            held, characters = [], 0
-        if gathered >= PART_CHARACTERS:
-            yield _merge_tables(tables)
-            tables, gathered = [], 0
-    if tables or held:
-        yield _merge_tables([*tables, arrow_tables(held)])
-
-
-def arrow_tables(held: list[SketchedRow]) -> tuple[pa.Table, pa.Table]:
-    """Convert rows (schema PART) and their sketches (schema SKETCH) to Arrow."""
-    lengths = [len(item.sketch) for item in held]
-    sizes, casings = (np.array([getattr(item, name) for item in held], np.uint8) for name in ("size", "casing"))
-    parents = np.array([item.row["parent_hash"] for item in held], np.uint64)
-    places = np.array([leading_number(item.row["key"]) for item in held], np.uint64)
-    hashes = np.concatenate([np.zeros(0, np.uint64), *(item.sketch for item in held)])
-    of_texts = (np.repeat(values, lengths) for values in (sizes, casings, parents, places))
-    columns = [pa.array(column) for column in (hashes, *of_texts)]
-    return pa.Table.from_pylist([item.row for item in held], schema=PART), pa.Table.from_arrays(columns, schema=SKETCH)
-
-
-def leading_number(key: bytes) -> int:
-    """Return the first 8 bytes of a key as a number."""
-    return int.from_bytes(key[:8], "big")
-
-
-def _merge_tables(tables: list[tuple[pa.Table, pa.Table]]) -> tuple[pa.Table, pa.Table]:
-    """Merge several tables to one sorted part and its sketches."""
-    return sort_part(pa.concat_tables([rows for rows, _ in tables])), pa.concat_tables(
-        [sketches for _, sketches in tables]
-    ).sort_by("hash")
-
-
-def sort_part(table: pa.Table) -> pa.Table:
-    """Sort rows by text hash, then by parent hash (greatest first), then by id."""
-    return table.sort_by([("key", "ascending"), ("parent_hash", "descending"), ("id", "ascending")])
-
-
-def parquet(table: pa.Table, column: str) -> pa.Buffer:
-    """Write a table to Parquet with small row groups and statistics of its sort column."""
-    rows = max(1, table.num_rows * GROUP_BYTES // max(1, table.nbytes))
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, row_group_size=rows, compression="zstd", compression_level=1, write_statistics=[column])
-    return sink.getvalue()

@@ -10,10 +10,10 @@ from pipeline.text.documents import Dropped, Record
 TITLE = re.compile(r"#?\s*Title:\s*(.+)")
 BOOKS = re.compile(r"(^|/)books_large_p\d+(\.txt)?$")
 SENTENCES_A_DOCUMENT = 500
-"""Sentences of 13 words (Zhu et al. 2015, table 2) that make up about the 32,000 characters of
+"""Sentences per block: at 13 words each (Zhu et al. 2015, table 2), about the 32,000 characters of
 prepare.piece_characters.
 
-Book boundaries are unknown. A block is its own parent, so that every window has other parents to draw NotNext from.
+Book boundaries are unknown, so each block counts as a book of its own; NotNext sentences are drawn from other blocks.
 """
 MUCH = 0.05
 """Share of undecodable bytes in a file's head above which it is not UTF-8 text."""
@@ -61,7 +61,7 @@ def read_bookscorpus(file: Opened) -> Iterator[Record | Dropped]:
 
 
 def sentence_blocks(name: str, sentences: Iterable[str]) -> Iterator[Record]:
-    """Group sentences without document boundaries to documents of 500."""
+    """Group sentences without document boundaries into documents of 500 sentences."""
     rest = (sentence for sentence in sentences if sentence.strip())
     for number, first in enumerate(rest):
         id = f"{name}:{number}"

@@ -63,8 +63,8 @@ class Listing:
 def list_sources(sources: Sequence[str], settings: Preparation, folder: str, report: Report) -> Listing:
     """List the files of each source. Raises ConfigError and DataError for sources without files to read."""
     with patience(settings.web_timeout, report):
-        found = {source: [] if source.location == BUILTIN else list_files(source) for source in _parse_all(sources)}
-    listed = {source: _files_outside(source, files, folder) for source, files in found.items()}
+        stored = {source: [] if source.location == BUILTIN else list_files(source) for source in _parse_all(sources)}
+    listed = {source: _files_outside(source, files, folder) for source, files in stored.items()}
     return Listing(sources=listed, settings=settings, folder=folder)
 
 
@@ -87,8 +87,8 @@ def prepare_listed(listing: Listing, report: Report) -> Corpus:
         files = with_distinct_names(
             [
                 file
-                for source, found in listing.sources.items()
-                for file in (list_files(source) if source.location == BUILTIN else found)
+                for source, source_files in listing.sources.items()
+                for file in (list_files(source) if source.location == BUILTIN else source_files)
             ]
         )
         storage.require_writable("folder", folder)
@@ -119,13 +119,13 @@ def _files_outside(source: Source, files: list[InputFile], folder: str) -> list[
     """Return the files outside a folder. Raises ConfigError if all are inside."""
     real = cache(lambda location: location if is_url(location) else os.path.realpath(location))
     inside = f"{real(folder)}/"
-    found = [file for file in files if not f"{real(file.location.rsplit('/', 1)[0])}/".startswith(inside)]
-    if files and not found:
+    outside = [file for file in files if not f"{real(file.location.rsplit('/', 1)[0])}/".startswith(inside)]
+    if files and not outside:
         raise ConfigError(
             f"corpus {source.spec}: all its files lie in {folder}, where the corpus is to be prepared: "
             "choose another folder"
         )
-    return found
+    return outside
 
 
 def _summary(corpus: Corpus) -> str:
@@ -242,8 +242,8 @@ def _source_counts(location: str, shards: list[dict[str, Any]], tally: Tally) ->
     """Return the counts and drops of a source."""
     none = dict.fromkeys(COUNTED, 0)
     of = {split: [shard[split]["sources"].get(location, none) for shard in shards] for split in SPLITS}
-    sums = {name: sum(found[name] for split in SPLITS for found in of[split]) for name in COUNTED}
-    heldout = {f"heldout_{name}": sum(found[name] for found in of["heldout"]) for name in ("pieces", "characters")}
+    sums = {name: sum(counts[name] for split in SPLITS for counts in of[split]) for name in COUNTED}
+    heldout = {f"heldout_{name}": sum(counts[name] for counts in of["heldout"]) for name in ("pieces", "characters")}
     return {"files": tally.files} | sums | heldout | {"dropped": tally.dropped}
 
 

@@ -22,7 +22,7 @@ def sorted_range(location: str, schema: pa.Schema, column: str, low: int, high: 
     The column has 64-bit numbers, or bytes whose first 8 are read as a number.
     """
     system, path = storage.filesystem(location)
-    found = [schema.empty_table()]
+    slices = [schema.empty_table()]
     with pq.ParquetFile(path, filesystem=system) as file:
         column_index = file.schema_arrow.names.index(column)
         for group in range(file.num_row_groups):
@@ -35,8 +35,8 @@ def sorted_range(location: str, schema: pa.Schema, column: str, low: int, high: 
                 first, last = (
                     int(np.searchsorted(keys, np.uint64(edge))) if edge < KEYS else len(keys) for edge in (low, high)
                 )
-                found.append(table.slice(first, last - first))
-    return pa.concat_tables(found)
+                slices.append(table.slice(first, last - first))
+    return pa.concat_tables(slices)
 
 
 def _number(key: bytes | int) -> int:

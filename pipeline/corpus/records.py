@@ -46,15 +46,15 @@ def line_records(location: str, name: str, blocks: Iterator[bytes], wanted: str 
     """Yield the records of JSON lines; the text is in the column `wanted`, or None: in the only possible one."""
     rows = _parse_lines(whole_lines(blocks, LONGEST_RECORD))
     first = _first_rows(rows)
-    found = [value for _, value in first if isinstance(value, dict)]
-    if not found:
+    objects = [value for _, value in first if isinstance(value, dict)]
+    if not objects:
         column = wanted or TEXT
     else:
-        named = list(dict.fromkeys(key for value in found for key in value))
+        named = list(dict.fromkeys(key for value in objects for key in value))
         texts = [
             key
             for key in named
-            if any(_is_text(value.get(key)) for value in found) or not any(value.get(key) for value in found)
+            if any(_is_text(value.get(key)) for value in objects) or not any(value.get(key) for value in objects)
         ]
         column = text_column(location, named, texts, wanted)
     for number, (line, value) in enumerate(chain(first, rows)):

@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 from pipeline import storage
 from pipeline.config.data import Preparation
 from pipeline.corpus.overlaps import OVERLAP, is_heldout, overlap_name
-from pipeline.corpus.parts import PART, SAMPLES, Tally, sort_part
+from pipeline.corpus.part_tables import PART, sort_part
+from pipeline.corpus.parts import SAMPLES, Tally
 from pipeline.corpus.ranges import key_bytes, key_edges, numbers, sorted_range
 from pipeline.text.documents import Reason, dropped
 from pipeline.text.schema import DOCUMENT
@@ -41,14 +42,14 @@ def write_shard(
     characters], ...], "sources": counts of each, "digest", "members": digests of each source}.
     """
     done = storage.join(folder, "parts", f"{plan}-{number:05d}.json")
-    if found := _finished_shard(folder, done):
-        return found
+    if finished := _finished_shard(folder, done):
+        return finished
     low, high = key_edges(number, count)
-    found = [
+    tables = [
         sorted_range(storage.join(folder, "parts", f"{part}.parquet"), PART, "key", low, high) for part in sorted(parts)
     ]
     tallies: dict[str, Tally] = {}
-    table = without_repeats(sort_part(pa.concat_tables([PART.empty_table(), *found])), tallies)
+    table = without_repeats(sort_part(pa.concat_tables([PART.empty_table(), *tables])), tallies)
     if settings.near_duplicates is not None:
         names = [storage.join(folder, "parts", overlap_name(plan, index)) for index in range(count)]
         overlaps = pa.concat_tables([sorted_range(name, OVERLAP, "place", low, high) for name in names])
@@ -88,8 +89,8 @@ def without_near_duplicates(
     """Keep rows that, by their sketches, share little with other parents' texts (held-out rows: training texts)."""
     sums = overlaps.group_by(["place", "parent_hash"]).aggregate([("shared", "sum"), ("common", "sum")])
     of = {
-        (place, parent): counts
-        for place, parent, *counts in zip(*(sums[name].to_pylist() for name in sums.column_names))
+        (text_number, parent): counts
+        for text_number, parent, *counts in zip(*(sums[name].to_pylist() for name in sums.column_names))
     }
     parents = table["parent_hash"].to_numpy()
     keys = zip(numbers(table["key"]).tolist(), parents.tolist())

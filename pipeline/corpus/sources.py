@@ -13,7 +13,7 @@ KEYS = ("format", "column", "language", "weight")
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """Where raw text comes from."""
+    """One source of raw text: a location, and how to read it."""
 
     spec: str
     location: str

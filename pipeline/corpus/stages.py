@@ -114,11 +114,11 @@ def _file_key(file: dict[str, Any]) -> tuple[Any, ...]:
     return astuple(InputFile(**file))
 
 
-def _reusable(found: dict[str, dict[str, Any]], files: Sequence[InputFile]) -> list[dict[str, Any]]:
+def _reusable(finished: dict[str, dict[str, Any]], files: Sequence[InputFile]) -> list[dict[str, Any]]:
     """Return the records whose files are all still wanted, each file once."""
     wanted = {_file_key(asdict(file)) for file in files}
     chosen = []
-    for _, record in sorted(found.items()):
+    for _, record in sorted(finished.items()):
         held = {_file_key(file) for file in record["files"]}
         if held <= wanted:
             wanted -= held

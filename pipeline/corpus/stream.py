@@ -18,10 +18,10 @@ from pipeline.config.training import Batch
 from pipeline.corpus.order import Cursor, WindowRange, permutation, rows_of_round, slots_by_rank, window_ranges
 from pipeline.corpus.prepared import Corpus, Window, read_window
 from pipeline.errors import DataError
+from pipeline.text.cached_tokenizer import TABLE_CHUNKS, CachedTokenizer
 from pipeline.text.examples import make_examples
 from pipeline.text.schema import ROW
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.text.wordpiece import TABLE_CHUNKS, WordPiece
 
 INPUT_BLOCKS = 2_000  # with more, Ray Data plans for seconds at every start
 # The rows of about one window; without this, Ray Data collects 128 MiB before it passes anything on.
@@ -41,7 +41,7 @@ CHARACTERS_PER_TOKEN = 5  # English, for estimates only
 
 @dataclass(frozen=True, kw_only=True)
 class StreamSettings:
-    """Everything that a stream's rows depend on, and the size of a process' WordPiece table."""
+    """Everything that a stream's rows depend on, and the size of a process' table of chunks."""
 
     corpus: Corpus
     vocabulary: Vocabulary
@@ -66,12 +66,12 @@ def settings_for_phase(settings: StreamSettings, phase: Phase) -> StreamSettings
 
 
 def window_rows(
-    settings: StreamSettings, wordpiece: WordPiece, windows: tuple[Window, ...], epoch: int, position: int
+    settings: StreamSettings, tokenizer: CachedTokenizer, windows: tuple[Window, ...], epoch: int, position: int
 ) -> pa.Table:
     """Make the rows (schema ROW) of the window at a position of an epoch's order: a pure function of its arguments."""
     index = int(permutation(settings.seed, epoch, len(windows))[position])
     documents = repeat_by_weight(read_window(settings.corpus, windows[index]), settings.corpus.weights, epoch)
-    examples = make_examples(documents, wordpiece, settings.sampling, seed=settings.seed, epoch=epoch, window=index)
+    examples = make_examples(documents, tokenizer, settings.sampling, seed=settings.seed, epoch=epoch, window=index)
     rows = examples.num_rows
     columns = [
         pa.repeat(pa.scalar(epoch, pa.int64()), rows),
@@ -101,12 +101,12 @@ def uniform(id: str, epoch: int) -> float:
     return int.from_bytes(hashlib.blake2b(f"{epoch}:{id}".encode(), digest_size=6).digest(), "big") / 2**48
 
 
-def rows_of_range(settings: StreamSettings, wordpiece: WordPiece, windows: WindowRange) -> Iterator[pa.Table]:
+def rows_of_range(settings: StreamSettings, tokenizer: CachedTokenizer, windows: WindowRange) -> Iterator[pa.Table]:
     """Yield the rows of a range of windows, one table per window; windows without rows are skipped."""
     train = settings.corpus.train
     for number in range(windows.first, windows.first + windows.count):
         epoch, position = divmod(number, len(train))
-        table = window_rows(settings, wordpiece, train, epoch, position)
+        table = window_rows(settings, tokenizer, train, epoch, position)
         if number == windows.first:
             table = table.slice(windows.skip)
         if table.num_rows:
@@ -126,9 +126,9 @@ def _characters_of(windows: Sequence[Window]) -> int:
 
 def _count_rows(settings: StreamSettings, positions: Iterable[int]) -> int:
     """Count the rows of the windows at these positions of the first epoch's order."""
-    wordpiece = WordPiece(settings.vocabulary, settings.table_chunks)
+    tokenizer = CachedTokenizer(settings.vocabulary, settings.table_chunks)
     train = settings.corpus.train
-    return sum(window_rows(settings, wordpiece, train, 0, position).num_rows for position in positions)
+    return sum(window_rows(settings, tokenizer, train, 0, position).num_rows for position in positions)
 
 
 def windows_for(settings: StreamSettings, rows: int) -> int:
@@ -167,13 +167,13 @@ def build_stream(settings: StreamSettings, cursor: Cursor | None, rows: int) -> 
 
     The order holds only under ExecutionOptions(preserve_order=True).
     """
-    wordpiece = WordPiece(settings.vocabulary, settings.table_chunks)
+    tokenizer = CachedTokenizer(settings.vocabulary, settings.table_chunks)
     ranges = list(window_ranges(cursor, len(settings.corpus.train), windows_for(settings, rows), INPUT_BLOCKS))
     items = [{"first": r.first, "count": r.count, "skip": r.skip} for r in ranges]
 
     def rows_of_block(block: pa.Table) -> Iterator[pa.Table]:
         for item in block.to_pylist():
-            yield from rows_of_range(settings, wordpiece, WindowRange(**item))
+            yield from rows_of_range(settings, tokenizer, WindowRange(**item))
 
     return stream_from_items(settings, items, rows_of_block)
 

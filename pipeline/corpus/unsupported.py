@@ -100,8 +100,8 @@ def _is_json_document(name: str, head: bytes) -> bool:
     first, *more = [line for line in start.split(b"\n")[:-1] if line.strip()] or [b""]
     if first.strip() == b"[" or (not more and start.startswith(b"[")):
         return True
-    found = any(isinstance(parse_json(line.decode("utf-8", "replace")), dict) for line in (first, *more))
-    return not found and more != [] and not any(line.startswith(b"{") for line in more)
+    has_object = any(isinstance(parse_json(line.decode("utf-8", "replace")), dict) for line in (first, *more))
+    return not has_object and more != [] and not any(line.startswith(b"{") for line in more)
 
 
 def _is_other_encoding(name: str, head: bytes) -> bool:

@@ -14,7 +14,7 @@ from pipeline.local_files import scratch_folder
 from pipeline.locks import locked_name
 from pipeline.reporting import Report
 from pipeline.text import extension
-from pipeline.text.splitting import Splitting
+from pipeline.text.splitting import SPECIALS_OF_BYTES, Splitting
 from pipeline.text.training import vocabulary_of_counts
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_loading import load_vocabulary
@@ -106,11 +106,13 @@ def splitting_of(settings: VocabularySettings) -> Splitting:
 
 def settings_of_training(settings: VocabularySettings, splitting: Splitting) -> dict[str, Any]:
     """Return all settings that a trained vocabulary depends on."""
-    return {
+    about = {
         "size": settings.size,
         "unused": settings.unused,
         "training_characters": settings.training_characters,
     } | asdict(splitting)
+    # Byte-level BPE had BERT's special tokens once: such a folder is not taken for this one's.
+    return about | ({"specials": SPECIALS_OF_BYTES} if splitting.kind == "byte-bpe" else {})
 
 
 def _train(
@@ -135,7 +137,7 @@ def _train(
         f"{counts.dropped:,} of those dropped as too rare"
     )
     vocabulary = vocabulary_of_counts(counts.table, splitting, size=settings.size, unused=settings.unused)
-    found = {
+    figures = {
         "characters": counts.characters,
         "words": counts.words,
         "distinct_words": counts.distinct,
@@ -143,7 +145,7 @@ def _train(
     }
     with scratch_folder("vocabulary") as temporary:
         save_vocabulary(vocabulary, temporary, maximum_length=512)
-        storage.publish(temporary, folder, about | {"counts": found | {"entries": vocabulary.size}})
+        storage.publish(temporary, folder, about | {"counts": figures | {"entries": vocabulary.size}})
     storage.delete_folder(partial)
     report(f"vocabulary: {vocabulary.size:,} entries in {folder}")
 

@@ -64,7 +64,7 @@ class Silence:
 
     def __init__(self, url: str):
         self.url, self.patience, self.standing = url, PATIENCE.get(), ""
-        self.since: float | None = None  # None: nobody waits
+        self.since: float | None = None  # start of the current wait; None if no read is waiting
         self.closed = threading.Event()
         threading.Thread(target=self.watch, daemon=True).start()
 

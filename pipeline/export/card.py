@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline import storage
-from pipeline.config.data import NextSentence, SentenceOrder
 from pipeline.config.jobs import Pretrain
 from pipeline.config.locations import BUILTIN
 from pipeline.corpus.prepared import Corpus, load_corpus
@@ -25,6 +24,10 @@ from pipeline.export.markdown import (
     version,
 )
 from pipeline.export.trained import Trained
+from pipeline.model.families.table import family_of
+from pipeline.objectives.masked import HELDOUT_LOSS, UNIGRAM_LOSS
+from pipeline.objectives.table import DESCRIPTIONS, described
+from pipeline.text.vocabulary_loading import load_vocabulary
 from pipeline.train.checkpoint import WEIGHTS, read_state
 from pipeline.train.run import settings_of
 from pipeline.train.summary import figures
@@ -38,7 +41,6 @@ FORMS = {
     "mlflow": "the files of a model in MLflow",
 }
 """Kind of export -> its description."""
-PAIRS = {NextSentence: "next-sentence prediction", SentenceOrder: "sentence-order prediction"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +70,9 @@ class Made:
     checked: str
     """Short description of the check; begins with "checked" or "not checked"."""
     use: str
-    """Markdown usage example; FOLDER and PLACE stand for the model, as transformers and pipeline.api name it."""
+    """Markdown usage example; FOLDER and PLACE stand for the model, as transformers and pipeline.api name it, and
+    [MASK] for the vocabulary's mask.
+    """
     library: str = "transformers"
     """The hub's name of the library that loads the model."""
     tags: tuple[str, ...] = ()
@@ -102,7 +106,7 @@ def card(trained: Trained, lineage: Lineage, kind: str, made: Made) -> str:
         _introduction(trained, lineage, asked, step),
         f"This folder holds {FORMS[kind]}; {made.checked}.",
         "## Use",
-        _use(made, lineage),
+        _use(trained, made, lineage),
         *made.extra,
         "## What it is not for",
         _limits(trained, lineage, asked, step),
@@ -119,10 +123,10 @@ def card(trained: Trained, lineage: Lineage, kind: str, made: Made) -> str:
         "## License",
         license_text(lineage.license),
     ]
-    return header(_metadata(lineage, made, step), lineage.license) + "\n" + "\n\n".join(parts) + "\n"
+    return header(_metadata(trained, lineage, made, step), lineage.license) + "\n" + "\n\n".join(parts) + "\n"
 
 
-def _metadata(lineage: Lineage, made: Made, step: int) -> dict[str, Any]:
+def _metadata(trained: Trained, lineage: Lineage, made: Made, step: int) -> dict[str, Any]:
     """Return the card's metadata for the hub, except the license."""
     sources = {} if isinstance(lineage.corpus, DataError) else lineage.corpus.sources
     found = [match[1] for location in sources if (match := DATASET.match(location))]
@@ -130,18 +134,20 @@ def _metadata(lineage: Lineage, made: Made, step: int) -> dict[str, Any]:
         "language": list(lineage.language or languages(sources)),
         "library_name": made.library,
         "pipeline_tag": "fill-mask",
-        "tags": ["bert", *made.tags, "bertstream"],
+        "tags": [family_of(trained.model).name, *made.tags, "bertstream"],
         "base_model": hub_name(_initial_model(lineage)),
         "datasets": list(dict.fromkeys(found)),
         "model-index": model_index(lineage.name, _results(lineage.summary, step)),
     }
 
 
-def _use(made: Made, lineage: Lineage) -> str:
-    """Return the usage example, with the model's hub name or, without one, its folder."""
+def _use(trained: Trained, made: Made, lineage: Lineage) -> str:
+    """Return the usage example, with the vocabulary's mask, and the model's hub name or, without one, its folder."""
+    vocabulary = load_vocabulary(trained.checkpoint, None)
+    use = made.use.replace("[MASK]", vocabulary.tokens[vocabulary.mask_id])
     if lineage.repository:
-        return made.use.replace("FOLDER", lineage.repository).replace("PLACE", f"hf://{lineage.repository}")
-    return f"In this folder; elsewhere give its path.\n\n{made.use.replace('FOLDER', '.').replace('PLACE', '.')}"
+        return use.replace("FOLDER", lineage.repository).replace("PLACE", f"hf://{lineage.repository}")
+    return f"In this folder; elsewhere give its path.\n\n{use.replace('FOLDER', '.').replace('PLACE', '.')}"
 
 
 def languages(sources: dict[str, dict[str, Any]]) -> list[str]:
@@ -158,13 +164,7 @@ def _initial_model(lineage: Lineage) -> str:
 def _results(summary: dict[str, Any] | None, step: int) -> list[dict[str, Any]]:
     """Return the results of a model-index: measurements on held-out text after this step."""
     after = _measured(summary, step)
-    names = {
-        "heldout/mlm_accuracy": ("accuracy", "accuracy at masked tokens"),
-        "heldout/mlm_loss": ("loss", "cross-entropy at masked tokens, nats"),
-        "heldout/nsp_accuracy": ("accuracy", "accuracy of next-sentence prediction"),
-        "heldout/sop_accuracy": ("accuracy", "accuracy of sentence-order prediction"),
-    }
-    found = [(*names[name], after[name]) for name in names if name in after]
+    found = [(*said, after[name]) for name, said in DESCRIPTIONS.items() if name in after]
     dataset = {"type": "held-out", "name": "held-out part of the training corpus"}
     return [result("fill-mask", dataset, found)] if found else []
 
@@ -178,12 +178,13 @@ def _introduction(trained: Trained, lineage: Lineage, asked: Pretrain, step: int
     """Return a description of the model in three sentences."""
     initial = public_model_location(_initial_model(lineage)) or "another model"
     started = f"the weights of {initial}" if "init.fingerprint" in lineage.recorded["identity"] else "random weights"
-    objectives = " and ".join(filter(None, ("masked-language modelling", PAIRS.get(type(asked.sampling.pairs)))))
+    family = family_of(trained.model)
     state = read_state(trained.checkpoint)
     return (
-        f"A BERT encoder with {trained.model.layers} layers of width {trained.model.width}, "
+        f"{family.article.capitalize()} {family.title} encoder with {trained.model.layers} layers of width "
+        f"{trained.model.width}, "
         f"{trained.vocabulary_size:,} vocabulary entries and {_parameters(trained):,} parameters. "
-        f"It was pretrained by {objectives} with bertstream {version()}, "
+        f"It was pretrained by {described(asked.objective, asked.sampling)} with bertstream {version()}, "
         f"from {started}{_texts(lineage)}: "
         f"{step:,} steps, {state.tokens:,} tokens, sequences of at most {trained_length(asked)} tokens, "
         f"seed {asked.seed}."
@@ -208,9 +209,9 @@ def _limits(trained: Trained, lineage: Lineage, asked: Pretrain, step: int) -> s
         f"It read {tokens:,} tokens; the published BERTs read up to {PUBLISHED_TOKENS:,} (Devlin et al. 2019, A.2).",
         "It repeats what its texts say, errors and prejudice included; neither was examined.",
     ]
-    if (loss := _measured(lineage.summary, step).get("heldout/mlm_loss")) is not None:
+    if (loss := _measured(lineage.summary, step).get(HELDOUT_LOSS)) is not None:
         assert lineage.summary is not None  # else nothing was measured
-        frequencies = lineage.summary["baselines"]["baseline/unigram_mlm_loss"]
+        frequencies = lineage.summary["baselines"][UNIGRAM_LOSS]
         if loss >= frequencies:
             compared = f"Its held-out loss, {loss:.3f}, is not below {frequencies:.3f} of word frequencies alone"
             lines.insert(0, f"{compared}: it makes nothing of the words around a blank yet.")

@@ -17,7 +17,6 @@ from pipeline.export.probe import TOLERANCE, difference, padded, probes
 from pipeline.export.sentence_files import sentence_files
 from pipeline.export.trained import Trained, load_module, load_trained
 from pipeline.local_files import scratch_folder
-from pipeline.objectives.pretraining import BertPretraining
 from pipeline.train.checkpoint import TRAINING_ONLY
 from pipeline.train.run import settings_of
 
@@ -27,7 +26,7 @@ USE = """Fill blanks with `transformers`:
 ```python
 from transformers import pipeline
 
-fill = pipeline("fill-mask", model="FOLDER")
+fill = pipeline("fill-mask", model="FOLDER"SUBFOLDER)
 print(fill("A text with a [MASK] in it."))
 ```
 
@@ -49,9 +48,11 @@ model = api.load("PLACE")
 print(model.fill("A text with a [MASK] in it."))
 print(model.embed(["A first text.", "A second one."]).shape)
 ```"""
-"""Usage of a folder of the published format; PLACE is the folder as pipeline.api names it."""
-Logits = Callable[[Batch], tuple[Tensor, Tensor]]
-"""Batch -> logits (M, V) of its masked tokens and (N, 2) of its pairs."""
+"""Usage of a folder of the published format; PLACE is the folder as pipeline.api names it, and SUBFOLDER the argument
+for the model that fills blanks.
+"""
+Logits = Callable[[Batch], dict[str, Tensor]]
+"""Batch -> logits by head, as an objective's `outputs`."""
 
 
 def export(checkpoint: str, target: str, lineage: Lineage) -> str:
@@ -72,13 +73,16 @@ def write_published(trained: Trained, lineage: Lineage, folder: Path) -> Made:
     copy_model(trained.checkpoint, folder)
     for name, content in sentence_files(trained.model.width, trained_length(settings_of(lineage.recorded))).items():
         storage.write_bytes(str(folder / name), content.encode())
-    return Made(checked=check(folder, trained), use=USE, tags=("sentence-transformers",))
+    masked = next(model.folder for model in trained.module.models() if model.use == "masked")
+    use = USE.replace("SUBFOLDER", f', model_kwargs={{"subfolder": "{masked}"}}' if masked else "")
+    return Made(checked=check(folder, trained), use=use, tags=("sentence-transformers",))
 
 
 def copy_model(checkpoint: str, folder: Path) -> None:
     """Copy a checkpoint's files of the published format to a local folder."""
     for name in storage.read_json(storage.join(checkpoint, storage.MANIFEST))["files"]:
         if name not in TRAINING_ONLY:
+            (folder / name).parent.mkdir(exist_ok=True)
             copy_file(storage.join(checkpoint, name), f"{folder}/{name}")
 
 
@@ -88,7 +92,7 @@ def check(folder: Path, trained: Trained) -> str:
     Raises CheckpointError if they differ.
     """
     installed = importlib.util.find_spec("transformers") is not None
-    theirs = published_logits(folder) if installed else _own_logits(load_module(str(folder), trained.model)[0])
+    theirs = published_logits(folder, trained) if installed else load_module(str(folder), trained.model)[0].outputs
     found = largest_difference(theirs, trained)
     if not found <= TOLERANCE:
         raise CheckpointError(
@@ -106,33 +110,34 @@ def largest_difference(theirs: Logits, trained: Trained) -> float:
     """Return the largest difference from the checkpoint's logits in float32, relative to the largest logit (to 1 if
     that is smaller).
     """
-    ours = _own_logits(trained.module)
+    differences = []
     with torch.inference_mode():
-        found = [
-            difference(*pair)
-            for batch in probes(trained.vocabulary_size, trained.model.maximum_positions)
-            for pair in zip(theirs(batch), ours(batch), strict=True)
-        ]
-    return torch.tensor(found).max().item()
+        for batch in probes(trained.model, trained.vocabulary_size):
+            given, ours = theirs(batch), trained.module.outputs(batch)
+            differences += [difference(given[head], logits) for head, logits in ours.items()]
+    return torch.tensor(differences).max().item()
 
 
-def _own_logits(module: BertPretraining) -> Logits:
-    """Return a function that computes our model's logits."""
-    return lambda batch: (module.predict_masked(batch), module.pair_logits(module.encoder(batch), batch))
-
-
-def published_logits(folder: Path) -> Logits:
-    """Return a function that computes transformers' logits of a folder's model."""
-    from transformers import AutoModelForPreTraining
+def published_logits(folder: Path, trained: Trained) -> Logits:
+    """Return a function that computes transformers' logits of a folder's models, for each of our heads."""
+    from transformers import AutoModelForMaskedLM, AutoModelForPreTraining
     from transformers.utils import logging
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-    model = AutoModelForPreTraining.from_pretrained(folder).eval()
+    places = {model.use: folder / model.folder for model in trained.module.models()}
+    masked = AutoModelForMaskedLM.from_pretrained(places["masked"]).eval()
+    whole = AutoModelForPreTraining.from_pretrained(folder).eval()
 
-    def logits(batch: Batch) -> tuple[Tensor, Tensor]:
-        inputs = padded(batch)
-        output = model(**inputs)
-        return output.prediction_logits[inputs["attention_mask"].bool()], output.seq_relationship_logits
+    def logits(batch: Batch) -> dict[str, Tensor]:
+        inputs = padded(batch, trained.model)
+        real = inputs["attention_mask"].bool()
+        output = whole(**inputs)
+        found = {"masked": masked(**inputs).logits[real]}
+        if "seq_relationship_logits" in output:
+            found["pairs"] = output.seq_relationship_logits
+        if "replaced" in places:
+            found["replaced"] = output.logits[real]
+        return found
 
     return logits

@@ -19,9 +19,7 @@ TEXTS_AT_ONCE = 32
 
 
 def read_tokenizer(folder: str, maximum_length: int) -> Tokenizer:
-    """Load a local folder's tokenizer.json, which reads [MASK] as the mask and truncates texts at `maximum_length`
-    tokens.
-    """
+    """Load a folder's tokenizer.json. Texts are truncated at `maximum_length` tokens; [MASK] is the mask token."""
     tokenizer = Tokenizer.from_file(f"{folder}/tokenizer.json")
     tokenizer.enable_truncation(maximum_length)
     return tokenizer
@@ -33,7 +31,7 @@ def encode(texts: Sequence[str], tokenizer: Tokenizer, mask_id: int) -> Batch:
 
 
 def batch_of(encodings: Sequence[Encoding], mask_id: int) -> Batch:
-    """Build the same batch from the tokenizer's encodings."""
+    """Build a batch from the tokenizer's encodings, with dummy labels at each [MASK]."""
     rows = []
     for encoding in encodings:
         blanks = [position for position, id in enumerate(encoding.ids) if id == mask_id]
@@ -67,8 +65,9 @@ def fill_masks(
 
 @torch.inference_mode()
 def embeddings(trained: Trained, batch: Batch) -> Tensor:
-    """Return one vector per sequence, (N, width): the mean of its last hidden states, [CLS] and [SEP] included (Reimers
-    & Gurevych 2019, MEAN).
+    """Return the mean of each sequence's last hidden states, (N, width), including [CLS] and [SEP].
+
+    Source: Reimers & Gurevych 2019, MEAN.
     """
     return torch.segment_reduce(  # ty: ignore[missing-attribute]  (torch's stubs lack it)
         trained.module.encoder(batch), "mean", lengths=batch.offsets.diff().long()

@@ -11,6 +11,7 @@ import torch
 from torch.nn import functional as F
 
 from pipeline.batch import Batch
+from pipeline.config.model import Model
 from pipeline.errors import CheckpointError
 from pipeline.export.onnx_graphs import EMBEDDING, FILL_MASK, quiet, run, session
 from pipeline.export.probe import padded, probe
@@ -68,9 +69,10 @@ def check_int8(float32: Path, folder: Path, trained: Trained) -> str:
 
     Raises CheckpointError if they are broken.
     """
-    batch = probe(trained.vocabulary_size, [min(length, trained.model.maximum_positions) for length in (19, 7, 64)])
+    model = trained.model
+    batch = probe(model, trained.vocabulary_size, [min(length, model.maximum_positions) for length in (19, 7, 64)])
     found = {
-        name: deviation(run(session(folder / name), batch), run(session(float32 / name), batch))
+        name: deviation(run(session(folder / name), batch, model), run(session(float32 / name), batch, model))
         for name in (FILL_MASK, EMBEDDING)
     }
     for name, share in found.items():
@@ -90,7 +92,7 @@ def deviation(theirs: torch.Tensor, ours: torch.Tensor) -> float:
     return ((theirs - ours).square().mean().sqrt() / ours.std()).item()
 
 
-def compare(float32: Path, int8: Path, rows: Sequence[Batch]) -> tuple[Measured, Measured]:
+def compare(float32: Path, int8: Path, rows: Sequence[Batch], model: Model) -> tuple[Measured, Measured]:
     """Return scores and latency of both fill-mask graphs on batches of one sequence each.
 
     The graphs alternate, so that both see the same load on the machine.
@@ -98,8 +100,8 @@ def compare(float32: Path, int8: Path, rows: Sequence[Batch]) -> tuple[Measured,
     graphs = [session(folder / FILL_MASK) for folder in (float32, int8)]
     for graph in graphs:
         for batch in rows[:WARM_UP]:
-            run(graph, batch)
-    scored = [[_score(graph, batch) for graph in graphs] for batch in rows]
+            run(graph, batch, model)
+    scored = [[_score(graph, batch, model) for graph in graphs] for batch in rows]
     masked = sum(batch.masked for batch in rows)
     measured = []
     for folder, (loss, right, seconds) in zip((float32, int8), np.array(scored).transpose(1, 2, 0), strict=True):
@@ -111,11 +113,11 @@ def compare(float32: Path, int8: Path, rows: Sequence[Batch]) -> tuple[Measured,
     return measured[0], measured[1]
 
 
-def _score(graph: "InferenceSession", batch: Batch) -> tuple[float, int, float]:
+def _score(graph: "InferenceSession", batch: Batch, model: Model) -> tuple[float, int, float]:
     """Return one sequence's summed cross-entropy in nats, its right answers at masked positions, and the graph's
     seconds.
     """
-    inputs = {name: tensor.numpy() for name, tensor in padded(batch).items()}
+    inputs = {name: tensor.numpy() for name, tensor in padded(batch, model).items()}
     begun = time.perf_counter()
     (logits,) = graph.run(None, inputs)
     seconds = time.perf_counter() - begun

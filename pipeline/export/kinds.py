@@ -18,15 +18,17 @@ from pipeline.export.markdown import table
 from pipeline.export.onnx_graphs import OPSET, check_graphs, write_graphs
 from pipeline.export.probe import probe
 from pipeline.export.trained import Trained
+from pipeline.model.families.table import family_of
+from pipeline.objectives.masked import MLM
+from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.vocabulary_loading import load_vocabulary
-from pipeline.text.wordpiece import WordPiece
 from pipeline.train.checkpoint import WEIGHTS
 from pipeline.train.evaluate import heldout_batches
 
 HELDOUT_ROWS = 256
 """Number of held-out sequences for int8's comparison."""
-ONNX_USE = f"""`fill_mask.onnx` gives `logits` (batch, length, vocabulary), `embedding.onnx` gives `sentence_embedding`
-(batch, width), the mean of the last hidden states over the attention mask. Opset {OPSET}; inputs are int64
+ONNX_USE = """`fill_mask.onnx` gives `logits` (batch, length, vocabulary), `embedding.onnx` gives `sentence_embedding`
+(batch, width), the mean of the last hidden states over the attention mask. Opset OPSET; inputs are int64
 (batch, length), both sizes free up to the model's positions.
 
 ```python
@@ -36,12 +38,12 @@ tokenizer = tokenizers.Tokenizer.from_file("tokenizer.json")
 tokenizer.enable_padding()
 texts = tokenizer.encode_batch(["a text", "a longer text with a [MASK] in it"])
 session = onnxruntime.InferenceSession("embedding.onnx")
-session.run(None, {{
-    "input_ids": numpy.array([text.ids for text in texts]),
-    "attention_mask": numpy.array([text.attention_mask for text in texts]),
-    "token_type_ids": numpy.array([text.type_ids for text in texts]),
-}})
+session.run(None, {
+INPUTS
+})
 ```"""
+ENCODED = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
+"""Input of a graph -> attribute of a text that `tokenizers` encoded."""
 
 
 def _huggingface(trained: Trained, lineage: Lineage, scratch: Path, folder: Path) -> Made:
@@ -53,7 +55,7 @@ def _onnx(trained: Trained, lineage: Lineage, scratch: Path, folder: Path) -> Ma
     """Export float32 graphs with the tokenizer."""
     _copy_tokenizer(trained, folder)
     shutil.copytree(_float32_graphs(trained, scratch), folder, dirs_exist_ok=True)
-    return Made(checked=check_graphs(folder, trained), use=ONNX_USE, library="onnx", tags=("onnx",))
+    return Made(checked=check_graphs(folder, trained), use=_use(trained), library="onnx", tags=("onnx",))
 
 
 def _int8(trained: Trained, lineage: Lineage, scratch: Path, folder: Path) -> Made:
@@ -64,16 +66,29 @@ def _int8(trained: Trained, lineage: Lineage, scratch: Path, folder: Path) -> Ma
     quantize_graphs(float32, folder)
     checked = check_int8(float32, folder, trained)
     rows, why = _sequences(trained, lineage)
-    both = compare(float32, folder, rows)
+    both = compare(float32, folder, rows, trained.model)
     beside = ("## Beside float32", _comparison(*both, rows, why))
     said = _in_a_line(*both, why)
-    return Made(checked=checked, use=ONNX_USE, library="onnx", tags=("onnx", "int8"), extra=beside, figures=said)
+    tags = ("onnx", "int8")
+    return Made(checked=checked, use=_use(trained), library="onnx", tags=tags, extra=beside, figures=said)
+
+
+def _use(trained: Trained) -> str:
+    """Return the usage of both graphs, with the inputs of the model's family."""
+    lines = [
+        f'    "{name}": numpy.array([text.{ENCODED[name]} for text in texts]),'
+        for name in family_of(trained.model).inputs
+    ]
+    return ONNX_USE.replace("OPSET", str(OPSET)).replace("INPUTS", "\n".join(lines))
 
 
 def _copy_tokenizer(trained: Trained, folder: Path) -> None:
-    """Copy the published format without the weights."""
+    """Copy the published format without the weights, and without a generator's folder, whose tokenizer is the same."""
     copy_model(trained.checkpoint, folder)
     (folder / WEIGHTS).unlink()
+    for model in trained.module.models():
+        if model.folder:
+            shutil.rmtree(folder / model.folder)
 
 
 def _float32_graphs(trained: Trained, scratch: Path) -> Path:
@@ -83,7 +98,7 @@ def _float32_graphs(trained: Trained, scratch: Path) -> Path:
         published.mkdir()
         copy_model(trained.checkpoint, published)
         folder.mkdir()
-        write_graphs(published, folder)
+        write_graphs(published, folder, trained)
     return folder
 
 
@@ -92,23 +107,26 @@ def _sequences(trained: Trained, lineage: Lineage) -> tuple[list[Batch], str | N
     if isinstance(lineage.corpus, DataError):
         why = corpus_problem(lineage)
     else:
-        wordpiece = WordPiece(load_vocabulary(trained.checkpoint, None))
+        tokenizer = CachedTokenizer(load_vocabulary(trained.checkpoint, None))
         sampling = unflatten(Sampling, lineage.recorded["identity"], "sampling.")
         rows = heldout_batches(
-            lineage.corpus, wordpiece, sampling, rows=HELDOUT_ROWS, rows_per_batch=1, rank=0, world=1
+            lineage.corpus, tokenizer, sampling, rows=HELDOUT_ROWS, rows_per_batch=1, rank=0, world=1
         )
         if rows:
             return rows, None
         why = "the corpus has no held-out part"
-    return [probe(trained.vocabulary_size, [min(128, trained.model.maximum_positions)])] * HELDOUT_ROWS, why
+    return [
+        probe(trained.model, trained.vocabulary_size, [min(128, trained.model.maximum_positions)])
+    ] * HELDOUT_ROWS, why
 
 
 def _comparison(float32: Measured, int8: Measured, rows: list[Batch], problem: str | None) -> str:
     """Return the card's table of both graphs."""
+    term = MLM.upper()
     figures = {
         "megabytes, both graphs": [f"{m.megabytes:.1f}" for m in (float32, int8)],
-        "held-out MLM accuracy": ["not measured" if problem else f"{m.accuracy:.2%}" for m in (float32, int8)],
-        "held-out MLM loss, nats": ["not measured" if problem else f"{m.loss:.4f}" for m in (float32, int8)],
+        f"held-out {term} accuracy": ["not measured" if problem else f"{m.accuracy:.2%}" for m in (float32, int8)],
+        f"held-out {term} loss, nats": ["not measured" if problem else f"{m.loss:.4f}" for m in (float32, int8)],
         "latency p50, ms": [f"{m.milliseconds[0]:.2f}" for m in (float32, int8)],
         "latency p99, ms": [f"{m.milliseconds[1]:.2f}" for m in (float32, int8)],
     }

@@ -48,7 +48,7 @@ def model_index(name: str, results: Sequence[dict[str, Any]]) -> list[dict[str, 
 
 
 def hub_name(location: str) -> str | None:
-    """Return OWNER/NAME of a model of the hub; None for any other place."""
+    """Return OWNER/NAME of a model of the hub; None for any other location."""
     return location.removeprefix(storage.HUB).partition("@")[0] if location.startswith(storage.HUB) else None
 
 
@@ -69,7 +69,7 @@ def public_model_location(location: str) -> str:
 
 
 def version() -> str:
-    """Return this package's version; a tree that is not installed has none."""
+    """Return this package's version, or "from its source tree" where the package is not installed."""
     try:
         return importlib.metadata.version("bertstream")
     except importlib.metadata.PackageNotFoundError:

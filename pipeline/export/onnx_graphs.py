@@ -19,10 +19,11 @@ import torch
 from torch import Tensor, nn
 
 from pipeline.batch import Batch
+from pipeline.config.model import Model
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.export.huggingface import INSTALL
 from pipeline.export.inference import embeddings
-from pipeline.export.probe import INPUTS, TOLERANCE, difference, padded, probes
+from pipeline.export.probe import TOLERANCE, difference, padded, probe, probes
 from pipeline.export.trained import Trained
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class FillMask(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor) -> Tensor:
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
         return self.model(input_ids=input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids).logits
 
 
@@ -56,7 +57,7 @@ class Embedding(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor) -> Tensor:
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
         hidden_NS = self.model(
             input_ids=input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids
         ).last_hidden_state
@@ -71,7 +72,7 @@ def require_onnx(kind: str) -> None:
         raise ConfigError(f"kind {kind} needs {', '.join(missing)}: {INSTALL}")
 
 
-def write_graphs(published: Path, folder: Path) -> None:
+def write_graphs(published: Path, folder: Path, trained: Trained) -> None:
     """Write both graphs of a published folder's model to another folder."""
     from transformers import AutoModel, AutoModelForMaskedLM
     from transformers.utils import logging as transformers_logging
@@ -79,27 +80,25 @@ def write_graphs(published: Path, folder: Path) -> None:
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
     with quiet():
-        masked = AutoModelForMaskedLM.from_pretrained(published).eval()
-        _write_graph(FillMask(masked), folder / FILL_MASK, "logits")
-        _write_graph(Embedding(AutoModel.from_pretrained(published).eval()), folder / EMBEDDING, "sentence_embedding")
+        place = next(model.folder for model in trained.module.models() if model.use == "masked")
+        masked = AutoModelForMaskedLM.from_pretrained(published / place).eval()
+        encoder = AutoModel.from_pretrained(published).eval()
+        _write_graph(FillMask(masked), folder / FILL_MASK, "logits", trained.model)
+        _write_graph(Embedding(encoder), folder / EMBEDDING, "sentence_embedding", trained.model)
 
 
-def _write_graph(module: Any, file: Path, output: str) -> None:
-    """Trace a module with the three inputs and write its graph."""
-    config = module.model.config
-    sizes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", max=config.max_position_embeddings)}
-    shape = (2, min(8, config.max_position_embeddings))
+def _write_graph(module: Any, file: Path, output: str, model: Model) -> None:
+    """Trace a module with its family's inputs and write its graph."""
+    length = min(8, model.maximum_positions)
+    inputs = padded(probe(model, module.model.config.vocab_size, (length, length)), model)
+    sizes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", max=model.maximum_positions)}
     torch.onnx.export(
         module.eval(),
-        (
-            torch.zeros(shape, dtype=torch.int64),
-            torch.ones(shape, dtype=torch.int64),
-            torch.zeros(shape, dtype=torch.int64),
-        ),
+        tuple(inputs.values()),
         file,
-        input_names=list(INPUTS),
+        input_names=list(inputs),
         output_names=[output],
-        dynamic_shapes=(sizes, sizes, sizes),
+        dynamic_shapes=(sizes,) * len(inputs),
         opset_version=OPSET,
         dynamo=True,
         external_data=sum(weight.nbytes for weight in module.parameters()) > WEIGHTS_INSIDE,
@@ -118,9 +117,9 @@ def session(file: Path) -> "InferenceSession":
     return InferenceSession(file, options, providers=["CPUExecutionProvider"])
 
 
-def run(graph: "InferenceSession", batch: Batch) -> Tensor:
+def run(graph: "InferenceSession", batch: Batch, model: Model) -> Tensor:
     """Return a graph's output for a batch: (M, V) logits of all its tokens, or (N, width) embeddings."""
-    inputs = padded(batch)
+    inputs = padded(batch, model)
     output = torch.from_numpy(graph.run(None, {name: tensor.numpy() for name, tensor in inputs.items()})[0])
     return output[inputs["attention_mask"].bool()] if output.dim() == 3 else output
 
@@ -135,8 +134,8 @@ def check_graphs(folder: Path, trained: Trained) -> str:
         graph = session(folder / file)
         with torch.inference_mode():
             found = [
-                difference(run(graph, batch), answer(batch))
-                for batch in probes(trained.vocabulary_size, trained.model.maximum_positions)
+                difference(run(graph, batch, trained.model), answer(batch))
+                for batch in probes(trained.model, trained.vocabulary_size)
             ]
         largest = torch.tensor(found).max().item()
         if not largest <= TOLERANCE:

@@ -11,24 +11,32 @@ import torch
 from torch import Tensor
 
 from pipeline.batch import Batch, collate
+from pipeline.config.model import Model
+from pipeline.model.families.table import family_of
 from pipeline.text.schema import EXAMPLE
 
 TOLERANCE = 1e-5
 """Largest allowed difference of outputs in float32, relative to the largest output (to 1 if that is smaller)."""
-INPUTS = ("input_ids", "attention_mask", "token_type_ids")
-"""Inputs of published BERTs, each int64 (N, S)."""
 
 
-def probes(vocabulary_size: int, maximum_positions: int) -> Iterator[Batch]:
+def _padding_entry(model: Model) -> int:
+    """Return the entry that published models pad with; where positions start after it, it is told from text by its
+    id.
+    """
+    return max(0, model.positions.first - 1)
+
+
+def probes(model: Model, vocabulary_size: int) -> Iterator[Batch]:
     """Yield batches of different shapes: a single token, unequal lengths, and the model's maximum length."""
-    longest = maximum_positions
+    longest = model.maximum_positions
     for lengths in ((1,), (min(7, longest), 1, min(19, longest)), (longest, (longest + 1) // 2)):
-        yield probe(vocabulary_size, lengths)
+        yield probe(model, vocabulary_size, lengths)
 
 
-def probe(vocabulary_size: int, lengths: Sequence[int]) -> Batch:
-    """Return sequences of random ids, with labels at every position."""
-    random = np.random.default_rng(0)
+def probe(model: Model, vocabulary_size: int, lengths: Sequence[int]) -> Batch:
+    """Return sequences of random ids, none of them padding, with labels at every position."""
+    random, padding = np.random.default_rng(0), _padding_entry(model)
+    entries = np.array([entry for entry in range(vocabulary_size) if entry != padding or not model.positions.first])
     rows = [
         {
             "ids": ids,
@@ -39,18 +47,24 @@ def probe(vocabulary_size: int, lengths: Sequence[int]) -> Batch:
             "document_a": 0,
             "document_b": 0,
         }
-        for ids in (random.integers(0, vocabulary_size, length).tolist() for length in lengths)
+        for ids in (entries[random.integers(0, len(entries), length)].tolist() for length in lengths)
     ]
     return collate(pa.Table.from_pylist(rows, schema=EXAMPLE))
 
 
-def padded(batch: Batch) -> dict[str, Tensor]:
-    """Return the batch as published models take it, padded with id 0 of segment 0 under a zero attention mask."""
+def padded(batch: Batch, model: Model) -> dict[str, Tensor]:
+    """Return the batch as published models take it, padded in segment 0 under a zero attention mask."""
     rows_T = torch.repeat_interleave(torch.arange(batch.sequences), batch.offsets.diff())
-    values = (batch.ids_T, torch.ones_like(batch.ids_T), batch.segments_T)
-    filled = {name: torch.zeros(batch.sequences, batch.maximum_length, dtype=torch.int64) for name in INPUTS}
-    for tensor_NS, value_T in zip(filled.values(), values, strict=True):
-        tensor_NS[rows_T, batch.positions_T] = value_T
+    values = {
+        "input_ids": (batch.ids_T, _padding_entry(model)),
+        "attention_mask": (torch.ones_like(batch.ids_T), 0),
+        "token_type_ids": (batch.segments_T, 0),
+    }
+    filled = {}
+    for name in family_of(model).inputs:
+        value_T, fill = values[name]
+        filled[name] = torch.full((batch.sequences, batch.maximum_length), fill, dtype=torch.int64)
+        filled[name][rows_T, batch.positions_T] = value_T
     return filled
 
 

@@ -6,9 +6,12 @@ from typing import Any
 from pipeline import storage
 from pipeline.config.model import Model
 from pipeline.errors import CheckpointError, ConfigError, listed
+from pipeline.model.families.table import family_of
 from pipeline.model.published import MOST_CONFIG, json_object
-from pipeline.model.weights import from_published, model_settings, vocabulary_size
-from pipeline.objectives.pretraining import BertPretraining
+from pipeline.model.weights import model_settings, published_names, vocabulary_size
+from pipeline.objectives.masked import MaskedTokens
+from pipeline.objectives.replaced import GENERATOR, ReplacedTokens
+from pipeline.objectives.table import Pretraining
 from pipeline.reporting import Report
 from pipeline.train import checkpoint, run
 
@@ -22,7 +25,7 @@ class Trained:
     checkpoint: str
     model: Model
     vocabulary_size: int
-    module: BertPretraining
+    module: Pretraining
 
 
 def recorded_run(folder: str) -> dict[str, Any]:
@@ -71,25 +74,37 @@ def load_trained(folder: str) -> Trained:
     """
     if problem := storage.damage(folder):
         raise CheckpointError(f"checkpoint {folder} is damaged ({problem})")
-    try:
-        model = model_settings(json_object(storage.read_at_most(storage.join(folder, CONFIG), MOST_CONFIG)))
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{storage.join(folder, CONFIG)} cannot be read: {storage.first_line(error)}") from error
+    model = _read_model(storage.join(folder, CONFIG))
     module, rows = load_module(folder, model)
     return Trained(checkpoint=folder, model=model, vocabulary_size=rows, module=module)
 
 
-def load_module(folder: str, model: Model) -> tuple[BertPretraining, int]:
+def _read_model(location: str) -> Model:
+    """Return the settings of a config.json. Raises CheckpointError if it cannot be read or is of another kind."""
+    try:
+        return model_settings(json_object(storage.read_at_most(location, MOST_CONFIG)))
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{location} cannot be read: {storage.first_line(error)}") from error
+
+
+def load_module(folder: str, model: Model) -> tuple[Pretraining, int]:
     """Load the weights of a published folder, in evaluation mode, and return them with the number of word embeddings.
 
-    Raises CheckpointError if they do not fit such a model.
+    A folder of a generator beside the model's files makes it the discriminator of both. Raises CheckpointError if the
+    weights do not fit such a model.
     """
+    family = family_of(model)
     try:
         tensors = checkpoint.read_tensors(storage.join(folder, checkpoint.WEIGHTS))
-        state = from_published(tensors, model)
+        rows = vocabulary_size(tensors, family)
+        generator = storage.join(folder, GENERATOR, CONFIG)
+        if storage.exists(generator):
+            module: Pretraining = ReplacedTokens.of(model, _read_model(generator), rows)
+        else:
+            pair_head = "next_sentence_head.weight"
+            pairs = "next_sentence_head" in family.names and published_names(pair_head, family)[0] in tensors
+            module = MaskedTokens(model, rows, pairs=pairs)
+        checkpoint.load_models(folder, module)
     except CheckpointError as error:
         raise CheckpointError(f"{folder}: {error}") from error
-    rows = vocabulary_size(tensors)
-    module = BertPretraining(model, rows).eval()
-    module.load_state_dict(state)
-    return module, rows
+    return module.eval(), rows

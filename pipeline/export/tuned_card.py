@@ -17,6 +17,7 @@ from pipeline.export.markdown import (
     version,
 )
 from pipeline.export.sentence_files import sentence_files
+from pipeline.model.families.table import family_of
 from pipeline.tasks import glue
 from pipeline.tasks.task import Task
 from pipeline.train.tuned import About
@@ -99,13 +100,13 @@ def _tuned_card(
     about: About, model: Model, plain: bool, license: str | None, language: tuple[str, ...], repository: str | None
 ) -> str:
     """Return the README.md of a fine-tuned model."""
-    task, said = about.task, about.lineage
+    task, said, family = about.task, about.lineage, family_of(model)
     name = str(said.get("trial") or task.name)
     encoder = public_model_location(str(said.get("checkpoint") or "")) or "an encoder of which nothing is recorded"
     parts = [
         f"# {name}",
-        f"A BERT encoder with {model.layers} layers of width {model.width} that {_what(task)}. It was fine-tuned on "
-        f"{_data_name(task)} with bertstream {version()}, from {encoder}; "
+        f"{family.article.capitalize()} {family.title} encoder with {model.layers} layers of width {model.width} that "
+        f"{_what(task)}. It was fine-tuned on {_data_name(task)} with bertstream {version()}, from {encoder}; "
         f"texts are cut at {about.cutting.maximum_length} tokens.",
         "## Use",
         _use(about, plain, repository),
@@ -118,7 +119,7 @@ def _tuned_card(
         "## License",
         license_text(license),
     ]
-    return header(_metadata(about, name, plain, language), license) + "\n" + "\n\n".join(parts) + "\n"
+    return header(_metadata(about, model, name, plain, language), license) + "\n" + "\n\n".join(parts) + "\n"
 
 
 def _what(task: Task) -> str:
@@ -135,7 +136,7 @@ def _training(about: About, encoder: str) -> list[tuple[str, str]]:
     return [("encoder", encoder), ("pooling", about.pooling), *rows]
 
 
-def _metadata(about: About, name: str, plain: bool, language: tuple[str, ...]) -> dict[str, Any]:
+def _metadata(about: About, model: Model, name: str, plain: bool, language: tuple[str, ...]) -> dict[str, Any]:
     """Return the card's metadata for the hub, except the license."""
     task, known = about.task, DATASETS.get(about.task.name)
     kind = PIPELINES[task.kind]
@@ -143,7 +144,11 @@ def _metadata(about: About, name: str, plain: bool, language: tuple[str, ...]) -
         "language": list(language or (ENGLISH if known else ())),
         "library_name": "transformers",
         "pipeline_tag": kind,
-        "tags": ["bert", *(["sentence-transformers"] if _has_vectors(about, plain) else []), "bertstream"],
+        "tags": [
+            family_of(model).name,
+            *(["sentence-transformers"] if _has_vectors(about, plain) else []),
+            "bertstream",
+        ],
         "base_model": hub_name(str(about.lineage.get("checkpoint") or "")),
         "datasets": [known[0]] if known else [],
         "model-index": model_index(name, _results(about.lineage.get("scores", {}), task, kind)),

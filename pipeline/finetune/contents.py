@@ -54,8 +54,9 @@ def lengths_in_words(rows: pa.Table) -> str:
 
 
 def shared_in_words(task: Task, train: Any, items: Any) -> str:
-    """Return how many items have texts that also occur in training, and how many of these have another answer there;
-    empty if none.
+    """Return the number of items whose texts also occur in training, and of those with another answer in training.
+
+    Empty if there are none.
     """
     answers = _answers_by_text(train)
     shared = [(text, answer) for text, answer in zip(texts_of(items), _answers_of(items)) if text in answers]
@@ -75,10 +76,10 @@ def contradictions_in_words(task: Task, items: Any) -> str:
 
 def _answers_by_text(items: Any) -> dict[Text, set[Hashable]]:
     """Return text -> set of its answers."""
-    found: dict[Text, set[Hashable]] = {}
+    answers: dict[Text, set[Hashable]] = {}
     for text, answer in zip(texts_of(items), _answers_of(items)):
-        found.setdefault(text, set()).add(answer)
-    return found
+        answers.setdefault(text, set()).add(answer)
+    return answers
 
 
 def texts_of(items: Any) -> list[Text]:

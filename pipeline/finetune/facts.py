@@ -8,21 +8,21 @@ from pipeline.tasks.kinds import KINDS
 from pipeline.train.trial import Result
 
 
-def training_facts(config: Finetune, problem: Problem, seed: int, came_to: Result) -> dict[str, Any]:
+def training_facts(config: Finetune, problem: Problem, seed: int, result: Result) -> dict[str, Any]:
     """Return the encoder's source, the scores and baselines, and the training settings."""
     splits = problem.splits or {"train": problem.train}
     kind = KINDS[problem.task.kind]
     return {
         "checkpoint": config.checkpoint,
-        "scores": came_to.scores,
+        "scores": result.scores,
         "baselines": {name: kind.baseline(problem.task, problem.train, split) for name, split in splits.items()},
         "rows": {name: len(split.items) for name, split in splits.items()},
         "training": {
             "seed": seed,
-            "rows": came_to.rows,
+            "rows": result.rows,
             "rows per step": config.recipe.rows_per_step,
             "learning rate": config.optimizer.learning_rate,
-            "steps": came_to.steps,
-            "tokens": came_to.tokens,
+            "steps": result.steps,
+            "tokens": result.tokens,
         },
     }

@@ -13,13 +13,14 @@ from pipeline.config.model import Model
 from pipeline.config.placement import TrialPlacement
 from pipeline.errors import ConfigError, DataError, shown
 from pipeline.finetune.facts import training_facts
-from pipeline.finetune.problems import cut
+from pipeline.finetune.problems import Problem, cut
 from pipeline.finetune.trials import autocast_for, build, precision_of
 from pipeline.model.encoder import Encoder
 from pipeline.objectives.sequences import SequenceTask
 from pipeline.reporting import Report
 from pipeline.tasks.files import label_text, labels_text, own_task, require_labels
 from pipeline.tasks.tables import texts_table
+from pipeline.tasks.task import Kind
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.initial import Initial
 from pipeline.train.trial import run_trial
@@ -57,12 +58,7 @@ def fit_lists(
 
     Raises DataError for invalid rows, ConfigError for invalid settings.
     """
-    if kind not in ("classification", "multilabel", "regression"):
-        raise ConfigError(f"kind ({kind}) must be classification, multilabel or regression")
-    if any(parameter.requires_grad for name, parameter in encoder.named_parameters() if "_adapter." in name):
-        raise ConfigError(
-            f"{checkpoint} has bottleneck adapters: fit its encoder without them, from the checkpoint it was tuned from"
-        )
+    _require_usable(kind, encoder, checkpoint)
     config = Finetune(
         checkpoint=checkpoint,
         train=NAME,
@@ -70,37 +66,52 @@ def fit_lists(
         recipe=Recipe(epochs=epochs, rows_per_step=rows_per_step),
         optimizer=TaskAdamW(learning_rate=learning_rate),
         placement=TrialPlacement(device="cuda" if device.type == "cuda" else "cpu"),
-    ).for_width(model.width)
-    train = _table(NAME, given.texts, given.labels, kind)
-    task = own_task(NAME, train, kind)
-    task = replace(task, paired=train["second"].null_count < train.num_rows)
-    dev = {"dev": require_labels(task, "dev", _table("dev", *given.dev, kind))} if given.dev else {}
+    ).for_model(model)
     initial = Initial(folder="", fingerprint="", model=model, vocabulary=vocabulary)  # its encoder is in memory
-    problem = cut(task, config.cutting, {"train": train} | dev, initial)
-    for name, one in {"train": problem.train, **problem.splits}.items():
-        report(", ".join([f"{name}: {len(one.items):,} rows", *one.notes]))
+    problem = _problem(config, given, kind, initial)
+    for name, split in {"train": problem.train, **problem.splits}.items():
+        report(", ".join([f"{name}: {len(split.items):,} rows", *split.notes]))
     module = build(config, problem, initial, seed, encoder).to(device)
     autocast = autocast_for(config.placement, model.width, device)
-    metric = task.metrics[0]
+    task, metric = problem.task, problem.task.metrics[0]
 
     def after_epoch(epoch: int, scores: dict[str, dict[str, float]]) -> None:
         report(
             f"epoch {epoch} of {epochs}: "
-            + ", ".join(f"{split} {metric} {found[metric]:.3f}" for split, found in scores.items())
+            + ", ".join(f"{split} {metric} {metrics[metric]:.3f}" for split, metrics in scores.items())
         )
 
-    came_to = run_trial(
+    result = run_trial(
         config, task, problem.cutting, module, problem.train, problem.splits or {"train": problem.train},
         seed=seed, device=device, autocast=autocast, after_epoch=after_epoch,
     )  # fmt: skip
     if isinstance(module, SequenceTask):
         module.fold_standardisation()
     precision = precision_of(config.placement, model.width, device)
-    lineage = {"precision": precision} | training_facts(config, problem, seed, came_to)
+    lineage = {"precision": precision} | training_facts(config, problem, seed, result)
     about = About(
-        task=task, cutting=problem.cutting, pooling=config.recipe.pooling, tuned=came_to.tuned, lineage=lineage
+        task=task, cutting=problem.cutting, pooling=config.recipe.pooling, tuned=result.tuned, lineage=lineage
     )
     return TunedModel(about=about, model=model, vocabulary=vocabulary, module=module.eval())
+
+
+def _require_usable(kind: str, encoder: Encoder, checkpoint: str) -> None:
+    """Raise ConfigError for an unknown kind, and for an encoder with trainable adapters."""
+    if kind not in ("classification", "multilabel", "regression"):
+        raise ConfigError(f"kind ({kind}) must be classification, multilabel or regression")
+    if any(parameter.requires_grad for name, parameter in encoder.named_parameters() if "_adapter." in name):
+        raise ConfigError(
+            f"{checkpoint} has bottleneck adapters: fit its encoder without them, from the checkpoint it was tuned from"
+        )
+
+
+def _problem(config: Finetune, given: Lists, kind: Kind, initial: Initial) -> Problem:
+    """Return the task of the lists with its rows as ids. Raises DataError for invalid rows."""
+    train = _table(NAME, given.texts, given.labels, kind)
+    task = own_task(NAME, train, kind)
+    task = replace(task, paired=train["second"].null_count < train.num_rows)
+    dev = {"dev": require_labels(task, "dev", _table("dev", *given.dev, kind))} if given.dev else {}
+    return cut(task, config.cutting, {"train": train} | dev, initial)
 
 
 def _table(name: str, texts: Sequence[Any], labels: Sequence[Any], kind: str) -> pa.Table:
@@ -114,7 +125,7 @@ def _table(name: str, texts: Sequence[Any], labels: Sequence[Any], kind: str) ->
         pair = text if isinstance(text, tuple) and len(text) == 2 else (text, None)
         if not isinstance(pair[0], str) or not isinstance(pair[1], str | None):
             raise DataError(f"{name}:{row}: {shown(text)} is no text and no pair of texts")
-        if not all(one.strip() for one in pair if one is not None):
+        if not all(part.strip() for part in pair if part is not None):
             raise DataError(f"{name}:{row}: the text is empty: leave the row out")
         rows.append((str(row), *pair, _label_cell(name, row, label, kind)))
     return texts_table(name, rows)
@@ -125,9 +136,9 @@ def _label_cell(name: str, row: int, label: Any, kind: str) -> str:
     if kind == "multilabel":
         if isinstance(label, str) or not isinstance(label, Sequence | np.ndarray | set | frozenset):
             raise DataError(
-                f"{name}:{row}: label {shown(label)} is no list: of kind multilabel each text has a list of labels"
+                f"{name}:{row}: label {shown(label)} is no list: with kind multilabel each text has a list of labels"
             )
-        return labels_text(label_text(name, row, "label", _plain(one)) for one in label)
+        return labels_text(label_text(name, row, "label", _plain(member)) for member in label)
     return label_text(name, row, "label", _plain(label))
 
 

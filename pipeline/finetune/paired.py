@@ -13,7 +13,7 @@ from scipy import stats
 CONFIDENCE = 0.95
 DRAWS = 1_000
 BATCH_INDICES = 1_000_000
-"""Indices of rows that are drawn at once, 8 bytes each."""
+"""Maximum row indices of one bootstrap batch, 8 bytes each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +26,7 @@ class Difference:
 
     @property
     def better(self) -> int:
-        """1 if B's score is significantly higher, -1 if A's is, otherwise 0, also without any spread."""
+        """1 if B's score is significantly higher, -1 if A's is, else 0; always 0 if all differences are equal."""
         return 0 if self.exact else int(self.low > 0) - int(self.high < 0)
 
     @property
@@ -54,10 +54,10 @@ def over_seeds(a: Sequence[float], b: Sequence[float]) -> Difference:
 def over_rows(
     a: Callable[[np.ndarray], float], b: Callable[[np.ndarray], float], rows: int, draws: int = DRAWS, seed: int = 0
 ) -> Difference:
-    """Return the difference of two models' scores on all R rows, with a percentile bootstrap interval (Efron 1979) over
-    rows, resampled alike for both.
+    """Return the difference of two models' scores on all R rows, with a percentile bootstrap interval (Efron 1979).
 
-    `a` and `b` return a score of the rows at these indices, int64 (R,).
+    Each resample takes the same rows for both models. `a` and `b` take row indices, int64 (R,), and return the score of
+    those rows.
     """
     everything = np.arange(rows)
     mean = b(everything) - a(everything)
@@ -88,12 +88,12 @@ def verdict(task: str, difference: Difference, *, percent: bool = True, lower_is
     if difference.exact and difference.mean == 0:
         return f"no difference can be told on {task}: A and B score the same with every seed"
     if not math.isfinite(difference.low):
-        return f"no difference can be told on {task}: one seed says nothing of the spread; give --seeds 2 or more"
+        return f"no difference can be told on {task}: one seed shows no spread; give --seeds 2 or more"
     if difference.exact:  # happens with collapsed models, and by chance with few rows
         return (
-            f"no difference can be told on {task}: all seeds differ by the same, "
-            f"{format_difference(difference, percent).split()[0]}, which says nothing of the spread; give more seeds "
-            "or development rows"
+            f"no difference can be told on {task}: the difference is "
+            f"{format_difference(difference, percent).split()[0]} with every seed, so its spread is unknown; give more "
+            "seeds or development rows"
         )
     better = -difference.better if lower_is_better else difference.better
     if better:

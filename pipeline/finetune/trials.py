@@ -20,6 +20,7 @@ from pipeline import storage
 from pipeline.config.adapters import Bottleneck, NoAdapter
 from pipeline.config.finetune import Finetune
 from pipeline.config.flat import flatten
+from pipeline.config.model import Model
 from pipeline.config.placement import ModelPlacement
 from pipeline.errors import DataError
 from pipeline.export.tuned_card import tuned_files
@@ -29,11 +30,12 @@ from pipeline.locks import locked
 from pipeline.model.adapters import add_adapter, freeze
 from pipeline.model.encoder import Encoder
 from pipeline.model.gpu import gpu_of, supports_matmul
+from pipeline.objectives.masked import MaskedTokens
 from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
 from pipeline.tasks.task import Task
 from pipeline.train.checkpoint import steps_saved
 from pipeline.train.hardware import autocast_of, chosen_precision, cores, device_of
-from pipeline.train.initial import Initial, build_initial_module
+from pipeline.train.initial import Initial, load_initial
 from pipeline.train.step import Compute
 from pipeline.train.trial import assist_trial, class_weights, label_mean_and_deviation, load_encoder, run_trial
 from pipeline.train.trial_state import Scores, TrialCheckpoints, delete_checkpoints
@@ -182,7 +184,7 @@ def build(
         model, initial.vocabulary.size, len(problem.task.labels), random, config.recipe.pooling, weights
     )
     if not config.random_weights:
-        load_encoder(encoder or build_initial_module(initial, model).encoder, module)
+        load_encoder(encoder or _pretrained_encoder(initial, model), module)
     if not isinstance(config.adapter, NoAdapter):
         add_adapter(module, config.adapter, random)
     if _standardises(config, problem.task):
@@ -190,6 +192,13 @@ def build(
     module.encoder.recompute = config.placement.recompute
     freeze(module, config.freeze.layers, config.freeze.embeddings)
     return module
+
+
+def _pretrained_encoder(initial: Initial, model: Model) -> Encoder:
+    """Return a checkpoint's encoder; a pooler that it lacks is initialised from torch's global generator."""
+    module = MaskedTokens(model, initial.vocabulary.size)
+    load_initial(initial, module)
+    return module.encoder
 
 
 def _standardises(config: Finetune, task: Task) -> bool:

@@ -27,8 +27,8 @@ RowScorer = Callable[[np.ndarray], float]
 def names_of_sides(both: Sequence[Finetune]) -> list[str]:
     """Return a line per encoder: its letter and its checkpoint."""
     return [
-        f"{letter}: {'random weights of the sizes of ' * one.random_weights}{one.checkpoint}"
-        for letter, one in zip("AB", both)
+        f"{letter}: {'random weights of the sizes of ' * encoder.random_weights}{encoder.checkpoint}"
+        for letter, encoder in zip("AB", both)
     ]
 
 
@@ -65,10 +65,10 @@ def sides(config: Compare) -> list[Finetune]:
 
 def first_of_each(rows: Sequence[Reported]) -> dict[str, Reported]:
     """Return each task's selecting metric on its selecting split: the first row reported."""
-    found: dict[str, Reported] = {}
+    by_task: dict[str, Reported] = {}
     for row in rows:
-        found.setdefault(row.task, row)
-    return found
+        by_task.setdefault(row.task, row)
+    return by_task
 
 
 def seed_lines(a: Reported, b: Reported) -> list[str]:
@@ -76,7 +76,9 @@ def seed_lines(a: Reported, b: Reported) -> list[str]:
     percent = is_share(a.name)
     seeds = over_seeds(a.values, b.values)
     collapsed = "".join(
-        f"; {one.collapsed} of {letter}'s seeds collapsed" for letter, one in (("A", a), ("B", b)) if one.collapsed
+        f"; {reported.collapsed} of {letter}'s seeds collapsed"
+        for letter, reported in (("A", a), ("B", b))
+        if reported.collapsed
     )
     medians = (
         f"{a.task}, {a.name}: median A {format_score(a.name, a.median)}, B {format_score(b.name, b.median)}, "
@@ -93,11 +95,11 @@ def _row_difference(both: Sequence[Finetune], models: Sequence[str], task: str) 
     scores, rows = [], 0
     for config, model in zip(both, models, strict=True):
         tuned = load_tuned(model)
-        config = replace(config, cutting=tuned.about.cutting)  # a search may have selected another than was asked for
+        config = replace(config, cutting=tuned.about.cutting)  # a search may have selected another cutting
         problem = next(
-            one
-            for one in read_problems(config, read_encoder(config, config.checkpoint, _discard), _discard)
-            if one.task.name == task
+            candidate
+            for candidate in read_problems(config, read_encoder(config, config.checkpoint, _discard), _discard)
+            if candidate.task.name == task
         )
         if problem.task.kind == "tags":
             return None
@@ -120,16 +122,16 @@ def _row_scorer(config: Finetune, problem: Problem, tuned: TunedModel) -> RowSco
         which = 1 if task.metrics[0] == "f1" else 0
         texts = questions.texts_of(
             task, questions.answers(task, prepared, logits, problem.cutting), {}
-        )  # as the trials were scored
+        )  # without tuned thresholds, as in the trials' scores
         values = np.array([best_of(texts[item.id], item, task.unanswerable)[which] for item in prepared.items])
-        return lambda places: float(values[places].mean())
-    found = sequences.answers(task, prepared, logits, problem.cutting)
+        return lambda rows: float(values[rows].mean())
+    outputs = sequences.answers(task, prepared, logits, problem.cutting)
     return answer_scorer(
         problem,
         prepared,
-        sequences.probabilities(task, found)
+        sequences.probabilities(task, outputs)
         if task.metrics[0] in metrics.RANKED
-        else sequences.predicted_labels(task, found, {}),
+        else sequences.predicted_labels(task, outputs, {}),
     )
 
 
@@ -137,4 +139,4 @@ def answer_scorer(problem: Problem, prepared: Prepared, answers: np.ndarray) -> 
     """Return a function from indices to the selecting metric of the answers, or of the probabilities."""
     true, name = sequences.true_labels(problem.task, prepared), problem.task.metrics[0]
     measure = (metrics.METRICS | metrics.RANKED)[name]
-    return lambda places: measure(answers[places], true[places])
+    return lambda rows: measure(answers[rows], true[rows])

@@ -1,4 +1,4 @@
-"""What a grid trains: read an encoder, tasks and settings, and refuse what does not fit together."""
+"""Read a grid's encoder, tasks and settings, and refuse combinations that do not fit together."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -42,9 +42,11 @@ def read_inputs(config: Finetune, report: Report) -> GridInputs:
     settings = settings_of(config)
     storage.require_writable("output", config.output)
     initial = read_encoder(config, config.checkpoint, report)
-    config = config.for_width(initial.model.width)
+    config = config.for_model(initial.model)
     tried = [with_setting(config, setting).cutting for setting in settings]
-    problems = {one.task.name: one for one in read_problems(replace(config, cutting=tried[0]), initial, report)}
+    problems = {
+        problem.task.name: problem for problem in read_problems(replace(config, cutting=tried[0]), initial, report)
+    }
     _require_start(config, problems)
     _require_fitting(config, settings, initial, problems)
     for problem in problems.values():
@@ -57,19 +59,20 @@ def _require_fitting(
     config: Finetune, settings: Sequence[dict[str, Any]], initial: Initial, problems: Mapping[str, Problem]
 ) -> None:
     """Raise ConfigError for settings that do not fit this checkpoint and these tasks."""
-    for one in (with_setting(config, setting) for setting in settings):
-        one.for_workers()  # refuses slots that leave a worker without rows
-        if config.start_from and (isinstance(one.adapter, Bottleneck) or config.random_weights):
+    for tried_config in (with_setting(config, setting) for setting in settings):
+        tried_config.for_workers()  # refuses slots that leave a worker without rows
+        if config.start_from and (isinstance(tried_config.adapter, Bottleneck) or config.random_weights):
             raise ConfigError(
                 f"start_from ({config.start_from}) hands on a whole encoder: leave out "
                 f"{'random_weights' if config.random_weights else 'adapter:bottleneck'}"
             )
-        if one.freeze.layers > initial.model.layers:
+        if tried_config.freeze.layers > initial.model.layers:
             raise ConfigError(
-                f"freeze.layers ({one.freeze.layers}) must be at most the checkpoint's layers ({initial.model.layers})"
+                f"freeze.layers ({tried_config.freeze.layers}) must be at most the checkpoint's layers "
+                f"({initial.model.layers})"
             )
         odd = [name for name, problem in problems.items() if problem.task.kind not in WEIGHTED]
-        if one.recipe.balance_classes and odd:
+        if tried_config.recipe.balance_classes and odd:
             raise ConfigError(
                 f"recipe.balance_classes (True) is for {' and '.join(WEIGHTED)}, and {', '.join(odd)} is "
                 f"{problems[odd[0]].task.kind}: leave it out"

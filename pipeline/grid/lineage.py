@@ -24,7 +24,7 @@ def _ancestors(location: str, seen: frozenset[str]) -> dict[str, str]:
     """Return finetuned_from, the chain of trials from last to first, and the pretraining behind them."""
     try:
         said = _tuned_from(location)
-    except (OSError, ValueError, PipelineError):  # what cannot be read says nothing: the model itself was read before
+    except (OSError, ValueError, PipelineError):  # lineage is optional; a damaged model was refused when it was read
         return {}
     if said is None:
         return _pretraining(location)
@@ -63,10 +63,10 @@ def _run_lineage(folder: str) -> dict[str, str]:
         return {}
     if recorded is None:
         return {}
-    found = {
+    facts = {
         "pretraining_run": recorded["mlflow_run_id"],
         "pretraining_folder": folder,
         "corpus": recorded["identity"].get("corpus.fingerprint"),
         "corpus_folder": recorded["corpus"],
     }
-    return {name: str(value) for name, value in found.items() if value is not None}
+    return {name: str(value) for name, value in facts.items() if value is not None}

@@ -38,28 +38,28 @@ def planned(
         answering = plan.answering_seconds(config, to_answer, per_step, many)
     else:
         measured = tune.seconds_per_step(
-            config, {ones[0]: cuttings[ones[0]] for ones in by_task(problems).values()}, initial
+            config, {names[0]: cuttings[names[0]] for names in by_task(problems).values()}, initial
         )
-        per_step = {name: measured[ones[0]] for ones in by_task(problems).values() for name in ones}
+        per_step = {name: measured[names[0]] for names in by_task(problems).values() for name in names}
         answering = plan.answering_seconds(config, to_answer, per_step, many)
         shares = plan.fit_to_time(
             config, list(problems.values()), per_step, many, len(settings), spent=time.monotonic() - begun + answering
         )
         shares = {
-            name: min((shares[one] for one in ones), key=plan.size)
-            for ones in by_task(problems).values()
-            for name in ones
-        }  # folds alike
+            name: min((shares[other] for other in names), key=plan.size)
+            for names in by_task(problems).values()
+            for name in names
+        }  # all folds of a task get the same share
         plan.write_plan(location, shares, per_step)
     for name, problem in problems.items():
         if line := plan.left_out(problem, config, shares[name]):
             report(line)
     baselines = {
         name: {
-            split: KINDS[one.task.kind].baseline(one.task, one.train, prepared)
-            for split, prepared in one.splits.items()
+            split: KINDS[problem.task.kind].baseline(problem.task, problem.train, prepared)
+            for split, prepared in problem.splits.items()
         }
-        for name, one in problems.items()
+        for name, problem in problems.items()
     }
     each = {
         name: plan.trial_seconds(config, problem, per_step[name], shares[name]) for name, problem in problems.items()
@@ -88,7 +88,8 @@ def grid_name(config: Finetune, problems: Mapping[str, Problem], initial: Initia
         not in ("placement", "trials", "output", "mlflow_uri", "register", "checkpoint", "data", "train", "dev", "test")
     }
     content = json.dumps(
-        [shaping, initial.fingerprint, sorted((name, one.digest) for name, one in problems.items())], sort_keys=True
+        [shaping, initial.fingerprint, sorted((name, problem.digest) for name, problem in problems.items())],
+        sort_keys=True,
     )
     tasks = by_task(problems)
     names = "-".join(tasks) if len(tasks) < 4 else f"{len(tasks)}-tasks"

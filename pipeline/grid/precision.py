@@ -30,23 +30,23 @@ def with_precision(config: Finetune, width: int, asked: Mapping[str, float], rep
         return config
     device = device_of(config.placement, config.trials.gpus)
     if on_this_machine() and (device.type == "cuda" or not asked.get("GPU")):
-        found = [precision_of(config.placement, width, device)]
+        precisions = [precision_of(config.placement, width, device)]
     elif not asked.get("GPU") and width <= NARROW:
-        found = [precision_of(config.placement, width, torch.device("cpu"))]
+        precisions = [precision_of(config.placement, width, torch.device("cpu"))]
     else:
-        found = node_precisions(config, width, asked)
-    if asked.get("GPU") and set(found) == {"float32"}:
+        precisions = node_precisions(config, width, asked)
+    if asked.get("GPU") and set(precisions) == {"float32"}:
         report("placement.precision auto: float32, because the GPUs do not multiply in bfloat16")
-    return with_common_precision(config, found, report)
+    return with_common_precision(config, precisions, report)
 
 
-def with_common_precision(config: Finetune, found: Sequence[str], report: Report) -> Finetune:
+def with_common_precision(config: Finetune, precisions: Sequence[str], report: Report) -> Finetune:
     """Return the config with the nodes' precision; if they differ, float32, which all support."""
-    chosen = found[0] if len(set(found)) == 1 else "float32"
-    if len(set(found)) > 1:
-        few = sum(precision != chosen for precision in found)
+    chosen = precisions[0] if len(set(precisions)) == 1 else "float32"
+    if len(set(precisions)) > 1:
+        few = sum(precision != chosen for precision in precisions)
         report(
-            f"placement.precision auto: {few} of {len(found)} machines would compute in bfloat16 "
+            f"placement.precision auto: {few} of {len(precisions)} machines would compute in bfloat16 "
             "and the others in float32, so all trials do in float32"
         )
     return replace(config, placement=replace(config.placement, precision=chosen))

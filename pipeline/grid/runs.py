@@ -95,7 +95,7 @@ def _description(config: Finetune, name: str) -> str:
 
 
 def record_run(parent: GridRun, location: str, report: Report) -> None:
-    """Store a grid's MLflow run, and report if it had another one that this MLflow does not know."""
+    """Store a grid's MLflow run. Report if it had another one, which this MLflow server does not know."""
     now = {"uri": parent.uri, "run_id": parent.run_id}
     before = storage.read_object(location)
     if before is not None and before.keys() == now.keys() and before != now:
@@ -138,7 +138,7 @@ def _search(client: MlflowClient, experiment: str, words: str) -> Iterator[Run]:
 
 @contextmanager
 def end_run_with_status(parent: GridRun, live: Any) -> Generator[None]:
-    """End the grid's run as FINISHED, KILLED or FAILED on exit; `live.report` receives what MLflow did not accept."""
+    """End the grid's run as FINISHED, KILLED or FAILED on exit; trials that MLflow did not accept are reported."""
     parent.say, status = live.report, "FAILED"
     try:
         yield
@@ -162,7 +162,7 @@ def _report_failure(parent: GridRun, what: str) -> Generator[None]:
     """Report an MLflow error in one line instead of raising it."""
     try:
         yield
-    except Exception as error:  # a grid that dies of its tracker helps nobody
+    except Exception as error:  # a failing tracker must not end a grid
         parent.say(f"MLflow did not take {what}: {storage.first_line(error)}")
 
 
@@ -186,7 +186,7 @@ def _send_waiting(parent: GridRun) -> None:
             parent.logged.add(name)
             del parent.waiting[name]
         parent.problem = None
-    except Exception as error:  # kept and sent again: training goes on without its tracker
+    except Exception as error:  # queued and sent again later; training continues without MLflow
         if parent.problem is None:
             parent.say(f"MLflow does not answer, trials are kept for it: {storage.first_line(error)}")
         parent.problem, parent.again = storage.first_line(error), time.monotonic() + RETRY_SECONDS
@@ -252,8 +252,8 @@ def points(result: dict[str, Any]) -> Iterator[tuple[str, int, float]]:
     for step, scores in whole:
         yield from (
             (metric_name(f"{split}/{name}"), step, value)
-            for split, found in scores.items()
-            for name, value in found.items()
+            for split, metrics in scores.items()
+            for name, value in metrics.items()
         )
     yield from (
         (metric_name(f"tuned/{name}"), result["steps"], value)
@@ -281,7 +281,7 @@ def _write_artifacts(client: MlflowClient, run_id: str, trial: Trial, result: di
 
 
 def log_table(parent: GridRun, text: str, rows: Sequence[Reported]) -> None:
-    """Log the table as Markdown and as an MLflow table, and its values as metrics of the grid's run."""
+    """Log the result table as Markdown and as an MLflow table, and its values as metrics of the grid's run."""
     with _report_failure(parent, "the table"):
         client = MlflowClient(tracking_uri=parent.uri)
         client.log_text(parent.run_id, f"{text}\n", "table.md")
@@ -298,22 +298,22 @@ def log_table(parent: GridRun, text: str, rows: Sequence[Reported]) -> None:
         )
         data = [
             [
-                one.task,
-                one.name,
-                *map(_six_digits, (one.median, min(one.values), max(one.values))),
-                len(one.values),
-                one.collapsed,
-                _six_digits(one.baseline),
-                one.setting,
+                row.task,
+                row.name,
+                *map(_six_digits, (row.median, min(row.values), max(row.values))),
+                len(row.values),
+                row.collapsed,
+                _six_digits(row.baseline),
+                row.setting,
             ]
-            for one in rows
+            for row in rows
         ]
         client.log_dict(parent.run_id, {"columns": columns, "data": data}, "table.json")
         client.set_tag(parent.run_id, DESCRIPTION, text)
         client.set_tag(parent.run_id, TABLES, '[{"path": "table.json", "type": "table"}]')
         there, now = client.get_run(parent.run_id).data.metrics, int(time.time() * 1000)
         fresh = [
-            Metric(name, value, now, 0) for one in rows for name, value in _row_metrics(one) if there.get(name) != value
+            Metric(name, value, now, 0) for row in rows for name, value in _row_metrics(row) if there.get(name) != value
         ]
         for start in range(0, len(fresh), METRICS_A_CALL):
             client.log_batch(parent.run_id, metrics=fresh[start : start + METRICS_A_CALL])
@@ -332,12 +332,12 @@ def _six_digits(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.6g}")
 
 
-def _row_metrics(one: Reported) -> Iterator[tuple[str, float]]:
+def _row_metrics(row: Reported) -> Iterator[tuple[str, float]]:
     """Yield (metric name, value) of a table row."""
-    found = {"median": one.median, "lowest": min(one.values), "highest": max(one.values), "baseline": one.baseline}
-    found |= {"mean": statistics.fmean(one.values)} if one.folds > 1 else {}
+    figures = {"median": row.median, "lowest": min(row.values), "highest": max(row.values), "baseline": row.baseline}
+    figures |= {"mean": statistics.fmean(row.values)} if row.folds > 1 else {}
     yield from (
-        (metric_name(f"{one.task}/{one.name}/{name}"), value) for name, value in found.items() if value is not None
+        (metric_name(f"{row.task}/{row.name}/{name}"), value) for name, value in figures.items() if value is not None
     )
 
 
@@ -365,7 +365,7 @@ def log_best(
             version = registry.register(logged, name, parent.uri, {TRIAL: trial})
     except CheckpointError:
         raise
-    except Exception as error:  # the model is in its folder all the same
+    except Exception as error:  # the model's folder is complete without MLflow
         report(
             f"{task_name}: MLflow did not take the model {name}: {storage.first_line(error)}; it is in {folder}, and "
             "the same command registers it"
@@ -379,8 +379,12 @@ def log_best(
 
 def _registered(parent: GridRun, name: str, trial: str) -> str | None:
     """Return the version under which this grid's trial is already registered, if any."""
-    found = MlflowClient(tracking_uri=parent.uri, registry_uri=parent.uri).search_model_versions(f"name='{name}'")
-    mine = [int(one.version) for one in found if one.run_id == parent.run_id and one.tags.get(TRIAL) == trial]
+    versions = MlflowClient(tracking_uri=parent.uri, registry_uri=parent.uri).search_model_versions(f"name='{name}'")
+    mine = [
+        int(version.version)
+        for version in versions
+        if version.run_id == parent.run_id and version.tags.get(TRIAL) == trial
+    ]
     return f"models:/{name}/{max(mine)}" if mine else None
 
 
@@ -388,8 +392,8 @@ def _sample_questions(problem: Problem) -> dict[str, list[Any]]:
     """Return a few development items as input columns of a served model."""
     items = next(iter(problem.splits.values())).items[:ASKED]
     if problem.task.kind == "spans":
-        return {"question": [one.question for one in items], "context": [one.context for one in items]}
+        return {"question": [item.question for item in items], "context": [item.context for item in items]}
     if problem.task.kind == "tags":
-        return {"text": [" ".join(one.words) for one in items]}
+        return {"text": [" ".join(item.words) for item in items]}
     second = items["second"].to_pylist()
     return {"text": items["first"].to_pylist()} | ({"second": second} if any(second) else {})

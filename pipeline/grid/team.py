@@ -47,9 +47,9 @@ def workers(trial: Trial, problem: ray.ObjectRef, initial: Initial, share: dict[
         try:
             join(0, world, port, _backend(config), LONGEST_WAIT, START_WAIT)
             yield
-        except RuntimeError:  # of which dist.DistError is one
-            with suppress(ray.exceptions.GetTimeoutError):  # they wait for this process: the error is ours
-                ray.get(done, timeout=10)  # an error of theirs is the cause of ours
+        except RuntimeError:  # dist.DistError is a subclass
+            with suppress(ray.exceptions.GetTimeoutError):  # the others still wait: the error is of this process
+                ray.get(done, timeout=10)  # raises an error of the others, which caused the one here
             raise
         ray.get(done)
     finally:

@@ -42,14 +42,14 @@ class Grid:
 
 def first_of_each(cuttings: Mapping[str, Mapping[Cutting, Problem]]) -> dict[str, Problem]:
     """Return task -> its problem in the first cutting; items are the same in all cuttings."""
-    return {name: next(iter(ones.values())) for name, ones in cuttings.items()}
+    return {name: next(iter(problems.values())) for name, problems in cuttings.items()}
 
 
 def trial_of(grid: Grid, name: str, seed: int, setting: dict[str, Any], stage: str) -> Trial:
     """Return the trial of a setting, limited to the problem's share."""
     share, config = (
         grid.shares[name],
-        with_setting(grid.config, setting).for_workers().for_width(grid.initial.model.width),
+        with_setting(grid.config, setting).for_workers().for_model(grid.initial.model),
     )
     recipe = config.recipe
     if share.epochs < grid.config.recipe.epochs:
@@ -70,7 +70,10 @@ def selection_trials(grid: Grid) -> list[Trial]:
         return []
     seeds = range(grid.config.search.seeds)
     asked = [
-        trial_of(grid, name, seed, one, "select") for name in grid.problems for one in grid.settings for seed in seeds
+        trial_of(grid, name, seed, setting, "select")
+        for name in grid.problems
+        for setting in grid.settings
+        for seed in seeds
     ]
     return list({trial.name: trial for trial in asked}.values())
 
@@ -119,8 +122,8 @@ def summary(grid: Grid, many: int) -> str:
     tasks, settings, seeds = len(grid.problems), len(grid.settings), grid.config.seeds
     selects = settings * grid.config.search.seeds * tasks if settings > 1 else 0
     reports = sum(share.seeds for share in grid.shares.values())
-    ones = f"{grid.config.search.folds} folds" if grid.config.search.folds else f"{tasks} task{'s' * (tasks > 1)}"
-    parts = f"{ones}, {seeds} seed{'s' * (seeds > 1)} at most"
+    units = f"{grid.config.search.folds} folds" if grid.config.search.folds else f"{tasks} task{'s' * (tasks > 1)}"
+    parts = f"{units}, {seeds} seed{'s' * (seeds > 1)} at most"
     if selects:
         parts = f"{selects} that select one of {settings} settings, {reports} that report it on fresh seeds"
     left, total = list(remaining_tasks(grid)), len(selection_trials(grid)) + reports

@@ -25,8 +25,8 @@ from pipeline.train.probe import gpus_of_process
 from pipeline.train.trial_state import Scores, delete_checkpoints
 
 SCORE, VALUE, EPOCH, LAST = "score", "value", "epoch", "last"
-"""What a trial reports to Tune after an epoch: the selecting metric as a number that is higher for better models, the
-metric itself, the epoch, and whether it is the trial's result.
+"""Keys of a trial's report to Tune after an epoch: the selecting metric as a number that is higher for better models,
+the metric itself, the epoch, and whether this epoch is the trial's result.
 """
 LOGINS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SECURITY_TOKEN", "AWS_SESSION_TOKEN")
 MEASURED_AT_ONCE = 8
@@ -53,13 +53,13 @@ class Watch(tune.Callback):
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
     ) -> None:
-        if SCORE in result and not result[LAST]:  # its end is told by itself
+        if SCORE in result and not result[LAST]:  # on_trial_complete reports the end
             self.tell(self.trials[trial.config["number"]], "running", {EPOCH: result[EPOCH], VALUE: result[VALUE]})
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         mine = self.trials[trial.config["number"]]
-        found = trial_work.result_of(mine)
-        self.tell(mine, "stopped early" if found is None else "done", found or {})
+        own_result = trial_work.result_of(mine)
+        self.tell(mine, "stopped early" if own_result is None else "done", own_result or {})
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self.tell(self.trials[trial.config["number"]], "failed", {})
@@ -92,12 +92,12 @@ def fit(config: Finetune, total: Mapping[str, float]) -> dict[str, float]:
 
 
 def _of_all_workers(asked: dict[str, float], workers: int) -> dict[str, float] | tune.PlacementGroupFactory:
-    """What Tune reserves for a trial of several workers of `asked` each, on one machine."""
+    """Resources that Tune reserves for a trial: `asked` for each worker, all on one machine."""
     return asked if workers == 1 else tune.PlacementGroupFactory([asked] * workers, strategy="STRICT_PACK")
 
 
 def _room(asked: Mapping[str, float], total: Mapping[str, float]) -> int:
-    """How many of what is asked fit into what there is."""
+    """Return how many times `asked` fits into `total`."""
     return int(min(total.get(name, 0.0) / share for name, share in asked.items()) + 1e-6)
 
 
@@ -129,10 +129,10 @@ def at_once(config: Finetune) -> int:
 
 def connect(config: Finetune) -> None:
     """Join or start Ray. Raises ConfigError if an address does not answer."""
-    # Otherwise Tune turns Ctrl-C into a finished experiment.
+    # With its own handler, Tune would treat Ctrl-C as the end of the experiment and return.
     os.environ.setdefault("TUNE_DISABLE_SIGINT_HANDLER", "1")
     os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
-    os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")  # the new one prints a box for each experiment at verbose=0 too
+    os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")  # the new output prints a box per experiment even at verbose=0
     # Tune would pass these to its trials as a runtime environment, which Ray writes into its logs; nodes have their own
     # credentials, which all other stages use.
     ray_private.keep_from_trials(LOGINS)
@@ -147,24 +147,27 @@ def seconds_per_step(
     Measured where the trials will run, and concurrently, because cores that share memory and caches slow each other
     down. Raises PipelineError in one line if a few steps cannot be run.
     """
-    asked, there = resources(config), {name: [ray.put(one) for one in ones.values()] for name, ones in problems.items()}
+    asked, there = (
+        resources(config),
+        {name: [ray.put(problem) for problem in variants.values()] for name, variants in problems.items()},
+    )
     few_steps = ray.remote(num_cpus=asked["CPU"], num_gpus=asked.get("GPU", 0.0), max_retries=0)(_measure)
     try:
-        found = ray.get(
+        measured = ray.get(
             [few_steps.remote(config, there, initial) for _ in range(min(at_once(config), MEASURED_AT_ONCE))]
         )
     except ray.exceptions.RayError as error:
         raise cause([error], "measuring a few steps failed: {}") from error
-    return {name: statistics.median(one[name] for one in found) for name in problems}
+    return {name: statistics.median(seconds[name] for seconds in measured) for name in problems}
 
 
 def _measure(config: Finetune, problems: dict[str, list[Any]], initial: Initial) -> dict[str, float]:
     """Return one process's measurements."""
-    found: dict[str, float] = {}
-    for name, ones in ((name, ray.get(ones)) for name, ones in problems.items()):
-        epochs = [plan.seconds_of(config, one, initial) * one.train.rows.num_rows for one in ones]
-        found[name] = statistics.mean(epochs) / ones[0].train.rows.num_rows
-    return found
+    seconds: dict[str, float] = {}
+    for name, variants in ((name, ray.get(variants)) for name, variants in problems.items()):
+        epochs = [plan.seconds_of(config, variant, initial) * variant.train.rows.num_rows for variant in variants]
+        seconds[name] = statistics.mean(epochs) / variants[0].train.rows.num_rows
+    return seconds
 
 
 def run_trials(
@@ -184,7 +187,7 @@ def run_trials(
     scheduler: TrialScheduler = FIFOScheduler()
     if may_stop:
         most = max(trial.config.recipe.epochs for trial in trials)
-        # max_t is one higher, as at max_t it would also stop trials that reach the end.
+        # One more than the epochs: at max_t the scheduler would stop trials that are at their end anyway.
         scheduler = ASHAScheduler(
             time_attr="training_iteration", metric=SCORE, mode="max", max_t=most + 1, grace_period=1, reduction_factor=3
         )
@@ -194,13 +197,13 @@ def run_trials(
             for name, cutting in {(trial.problem, trial.config.cutting) for trial in trials}
         }
         function = tune.with_parameters(_work, trials=list(trials), problems=there, initial=initial, share=asked)
-        found = tune.Tuner(
+        results = tune.Tuner(
             tune.with_resources(function, _of_all_workers(asked, config.trials.workers)),
             param_space={"number": tune.grid_search(list(range(len(trials))))},
             tune_config=tune.TuneConfig(
                 scheduler=scheduler,
                 max_concurrent_trials=many,
-                reuse_actors=config.trials.workers == 1,  # the other workers go with the trial's actor
+                reuse_actors=config.trials.workers == 1,  # a trial's other workers end with its actor
                 trial_name_creator=lambda trial: trials[trial.config["number"]].name,
             ),
             run_config=tune.RunConfig(
@@ -211,13 +214,13 @@ def run_trials(
                 failure_config=tune.FailureConfig(max_failures=1),
             ),
         ).fit()
-    if found.errors:
+    if results.errors:
         raise cause(
-            found.errors,
-            f"{len(found.errors)} trials failed, the first with: {{}}; the others have their results, and the same "
+            results.errors,
+            f"{len(results.errors)} trials failed, the first with: {{}}; the others have their results, and the same "
             "command tries these again",
         )
-    return published(trials, {one.config["number"]: one.metrics or {} for one in found}, may_stop=may_stop)
+    return published(trials, {result.config["number"]: result.metrics or {} for result in results}, may_stop=may_stop)
 
 
 def published(trials: Sequence[Trial], last: Mapping[int, dict[str, Any]], *, may_stop: bool) -> Results:
@@ -258,14 +261,14 @@ def _work(
             tell(scores, epoch, last=False)
 
     if trial.config.trials.workers == 1:
-        found = trial_work.load_or_train(trial, problem, initial, after_epoch)
+        result = trial_work.load_or_train(trial, problem, initial, after_epoch)
     else:
-        from pipeline.grid import team  # Ray Train, which most trials do not need
+        from pipeline.grid import team  # imports Ray Train, which most trials do not need
 
-        found = trial_work.load_or_train(
+        result = trial_work.load_or_train(
             trial, problem, initial, after_epoch, lambda: team.workers(trial, there, initial, share)
         )
-    tell(found["scores"], found["best_epoch"], last=True)
+    tell(result["scores"], result["best_epoch"], last=True)
 
 
 def _stopped(trial: Trial, last: dict[str, Any]) -> dict[str, Any]:

@@ -32,8 +32,8 @@ def run_waves(grid: Grid, parent: runs.GridRun, live: Live, report: Report) -> t
         if wave is not None:
             config = replace(grid.config, checkpoint=models[wave])
             of_wave = replace(of_wave, config=config, initial=read_encoder(config, models[wave], report))
-        found, best = run_wave(of_wave, parent, live, report)
-        rows, models = rows + found, models | best
+        wave_rows, best = run_wave(of_wave, parent, live, report)
+        rows, models = rows + wave_rows, models | best
     return rows, models
 
 
@@ -59,11 +59,11 @@ def run_wave(grid: Grid, parent: Any, live: Live, report: Report) -> tuple[list[
             if grid.config.search.stop_early
             else [selecting]
         )
-        found = {}
-        for group in groups:  # halving compares scores, which are of one task then
-            found |= run_all(grid, group, parent, live, may_stop=grid.config.search.stop_early)
+        results = {}
+        for group in groups:  # successive halving compares scores, so each group has one task
+            results |= run_all(grid, group, parent, live, may_stop=grid.config.search.stop_early)
         for task, names in tasks.items():
-            best, value = select(selecting, found, *(grid.problems[name] for name in names))
+            best, value = select(selecting, results, *(grid.problems[name] for name in names))
             tried = len({str(trial.chosen) for trial in selecting if trial.problem == names[0]})
             metric = grid.problems[names[0]].task.metrics[0]
             where = "the folds" if len(names) > 1 else "dev"
@@ -72,32 +72,36 @@ def run_wave(grid: Grid, parent: Any, live: Live, report: Report) -> tuple[list[
             words[task] = said
             report(f"{task}: selected {said}")
     reporting = {name: trial_set.report_trials(grid, name, chosen[name]) for name in grid.problems}
-    results = run_all(grid, [trial for ones in reporting.values() for trial in ones], parent, live, may_stop=False)
+    results = run_all(
+        grid, [trial for wave_trials in reporting.values() for trial in wave_trials], parent, live, may_stop=False
+    )
     rows, models = [], {}
     for task, names in tasks.items():
-        ones = [trial for name in names for trial in reporting[name]]
-        mine, problem = [results[trial.name] for trial in ones], grid.problems[names[0]]
+        wave_trials = [trial for name in names for trial in reporting[name]]
+        mine, problem = [results[trial.name] for trial in wave_trials], grid.problems[names[0]]
         rows += reported(
             problem, mean_baseline([grid.baselines[name] for name in names]), mine, words[task], len(names)
         )
-        if problem.fold_of is None:  # the best of models that were scored on different rows is none
-            models[task] = best_model(problem, ones, mine)
+        if problem.fold_of is None:  # models of different folds were scored on different rows, so none is the best
+            models[task] = best_model(problem, wave_trials, mine)
     return rows, models
 
 
-def run_all(grid: Grid, ones: Sequence[Trial], parent: Any, live: Live, *, may_stop: bool) -> dict[str, dict[str, Any]]:
+def run_all(
+    grid: Grid, trials_of_wave: Sequence[Trial], parent: Any, live: Live, *, may_stop: bool
+) -> dict[str, dict[str, Any]]:
     """Return the trials' results; only those without a result are sent to the cluster."""
-    ready = {trial.name: result for trial in ones if (result := finished_result(trial, may_stop)) is not None}
-    for trial in {trial.name: trial for trial in ones if trials.is_damaged(trial)}.values():
+    ready = {trial.name: result for trial in trials_of_wave if (result := finished_result(trial, may_stop)) is not None}
+    for trial in {trial.name: trial for trial in trials_of_wave if trials.is_damaged(trial)}.values():
         live.report(f"{storage.join(trial.folder, trials.RESULT)} is damaged: the trial is trained again")
     missing = sorted(
-        (trial for trial in ones if trial.name not in ready), key=lambda trial: -grid.seconds[trial.problem]
-    )  # the longest first: they all end sooner
+        (trial for trial in trials_of_wave if trial.name not in ready), key=lambda trial: -grid.seconds[trial.problem]
+    )  # the longest first, so that the whole set ends sooner
     for trial in missing:
         if step := trials.kept_step(trial):
             live.report(f"{label(trial)}: goes on after step {step:,}")
-    with live.table(ones, ready):
-        for trial in ones:
+    with live.table(trials_of_wave, ready):
+        for trial in trials_of_wave:
             if trial.name in ready:
                 runs.log_trial(parent, trial, ready[trial.name])
 
@@ -111,13 +115,15 @@ def run_all(grid: Grid, ones: Sequence[Trial], parent: Any, live: Live, *, may_s
             if missing
             else {}
         )
-        for trial in missing:  # those that were stopped early; the others are there
+        for trial in missing:  # adds those that were stopped early; the others are logged already
             runs.log_trial(parent, trial, fresh[trial.name])
     return ready | fresh
 
 
-def best_model(problem: Problem, ones: Sequence[Trial], results: Sequence[dict[str, Any]]) -> str:
+def best_model(problem: Problem, finished: Sequence[Trial], results: Sequence[dict[str, Any]]) -> str:
     """Return the folder of the model with the best development score."""
     first, metric = next(iter(problem.splits)), problem.task.metrics[0]
-    best = max(range(len(ones)), key=lambda index: comparable_score(metric, results[index]["scores"][first][metric]))
-    return storage.join(ones[best].folder, trials.MODEL)
+    best = max(
+        range(len(finished)), key=lambda index: comparable_score(metric, results[index]["scores"][first][metric])
+    )
+    return storage.join(finished[best].folder, trials.MODEL)

@@ -15,9 +15,9 @@ from pipeline.config.checks import require
 from pipeline.errors import CheckpointError
 from pipeline.model.dropout import dropout
 from pipeline.model.encoder import Encoder, initialize
-from pipeline.model.weights import FUSED
 
-QKV = FUSED[1]
+QKV = ("query", "key", "value")
+"""Parts of the fused projection, in their order."""
 CHANGED = ("query", "value")
 """Changed parts of the fused projection (Hu et al. 2021, 4.2 and 7.1)."""
 WHOLE = ("whole",)
@@ -125,7 +125,7 @@ def _add_bottlenecks(encoder: Encoder, adapter: settings.Bottleneck, generator: 
     for part in encoder.modules():
         if isinstance(part, nn.LayerNorm):
             part.requires_grad_(True)
-    width = encoder.pooler.in_features
+    width = encoder.settings.width
     for layer in encoder.layers:
         layer.attention_adapter = Bottleneck(width, adapter.width, generator)
         layer.feed_forward_adapter = Bottleneck(width, adapter.width, generator)
@@ -134,6 +134,7 @@ def _add_bottlenecks(encoder: Encoder, adapter: settings.Bottleneck, generator: 
 def _freeze_below_pooler(encoder: Encoder) -> None:
     """Freeze embeddings and layers."""
     encoder.embeddings.requires_grad_(False)
+    encoder.projection.requires_grad_(False)
     encoder.layers.requires_grad_(False)
 
 
@@ -166,6 +167,7 @@ def freeze(module: nn.Module, layers: int, embeddings: bool) -> None:
     module.encoder.layers[:layers].requires_grad_(False)
     if embeddings:
         module.encoder.embeddings.requires_grad_(False)
+        module.encoder.projection.requires_grad_(False)
 
 
 def merge(module: nn.Module) -> None:

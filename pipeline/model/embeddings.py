@@ -1,4 +1,4 @@
-"""BERT's input layer: word, position and segment embeddings, summed and normalised."""
+"""The input layer: word, position and segment embeddings, summed and normalised."""
 
 from torch import Tensor, nn
 
@@ -8,16 +8,21 @@ from pipeline.model.dropout import dropout
 
 
 class Embeddings(nn.Module):
-    """Map flat ids, positions and segments to hidden states (T, width)."""
+    """Map flat ids, positions and segments to states (T, embedded width)."""
 
     def __init__(self, settings: Model, vocabulary_size: int) -> None:
         super().__init__()
-        self.words = nn.Embedding(vocabulary_size, settings.width)
-        self.positions = nn.Embedding(settings.maximum_positions, settings.width)
-        self.segments = nn.Embedding(settings.segments, settings.width)
-        self.norm = nn.LayerNorm(settings.width, eps=settings.layer_norm_epsilon)
+        width, self.first = settings.embedded_width, settings.positions.first
+        self.words = nn.Embedding(vocabulary_size, width)
+        self.positions = nn.Embedding(self.first + settings.maximum_positions, width)
+        self.segments = nn.Embedding(settings.segments, width)
+        self.norm = nn.LayerNorm(width, eps=settings.layer_norm_epsilon)
         self.dropout = settings.hidden_dropout
 
     def forward(self, batch: Batch) -> Tensor:
-        summed = self.words(batch.ids_T) + self.positions(batch.positions_T) + self.segments(batch.segments_T)
+        positions_T = batch.positions_T + self.first if self.first else batch.positions_T
+        # With one row, segments are not told apart; a batch's may still be 0 and 1.
+        alone = self.segments.num_embeddings == 1
+        segments = self.segments.weight[0] if alone else self.segments(batch.segments_T)
+        summed = self.words(batch.ids_T) + self.positions(positions_T) + segments
         return dropout(self.norm(summed), self.dropout if self.training else 0.0)

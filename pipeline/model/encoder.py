@@ -1,4 +1,4 @@
-"""The BERT encoder (Devlin et al. 2019) over flat batches, and its weight initialisation.
+"""The encoder over flat batches, composed of the parts that its settings choose, and its weight initialisation.
 
 Shapes: T tokens of the batch, N sequences, H heads, D width of a head.
 """
@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from pipeline.batch import Batch
-from pipeline.config.model import Model
+from pipeline.config.model import EncoderPooler, Model
 from pipeline.errors import DataError
 from pipeline.model.attention import Layout, attention, layout
 from pipeline.model.dropout import dropout
@@ -71,14 +71,18 @@ class Layer(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Map a flat batch to hidden states (T, width), and these to pooled [CLS] states (N, width)."""
+    """Map a flat batch to hidden states (T, width), and with a pooler these to pooled states (N, width)."""
 
-    def __init__(self, settings: Model, vocabulary_size: int) -> None:
+    def __init__(self, settings: Model, vocabulary_size: int, embeddings: Embeddings | None = None) -> None:
+        """Take `embeddings` to share another encoder's."""
         super().__init__()
-        self.embeddings = Embeddings(settings, vocabulary_size)
+        self.settings = settings
+        self.embeddings = embeddings or Embeddings(settings, vocabulary_size)
+        same = settings.embedded_width == settings.width
+        self.projection = nn.Identity() if same else nn.Linear(settings.embedded_width, settings.width)
         self.layers = nn.ModuleList(Layer(settings) for _ in range(settings.layers))
-        self.pooler = nn.Linear(settings.width, settings.width)
-        self.maximum_positions = settings.maximum_positions
+        pooled = isinstance(settings.pooler, EncoderPooler)
+        self.pooler: nn.Linear | None = nn.Linear(settings.width, settings.width) if pooled else None
         self.recompute = False
         """Activation checkpointing in training: layers store only their input; losses and gradients do not change."""
 
@@ -87,13 +91,13 @@ class Encoder(nn.Module):
 
         Raises DataError for a sequence longer than the learned positions.
         """
-        if batch.maximum_length > self.maximum_positions:
+        if batch.maximum_length > self.settings.maximum_positions:
             raise DataError(
                 f"a sequence of {batch.maximum_length} tokens is longer than model.maximum_positions "
-                f"({self.maximum_positions}): "
+                f"({self.settings.maximum_positions}): "
                 "cut sequences at that length"
             )
-        hidden_T = self.embeddings(batch)
+        hidden_T = self.embed(batch)
         where = layout(batch)
         for layer in self.layers:
             hidden_T = (
@@ -103,9 +107,26 @@ class Encoder(nn.Module):
             )
         return hidden_T
 
+    def embed(self, batch: Batch) -> Tensor:
+        """Return the first layer's input (T, width)."""
+        embedded_T = self.embeddings(batch)
+        return self.projection(embedded_T).to(embedded_T.dtype)  # float32 under autocast, for the residual sums
+
     def pool(self, hidden_T: Tensor, batch: Batch) -> Tensor:
-        """Return one state (N, width) per sequence: a tanh layer on its first token, [CLS]."""
+        """Return one state (N, width) per sequence: a tanh layer on its first token."""
+        assert self.pooler is not None, "an encoder without a pooler is not asked for pooled states"
         return torch.tanh(self.pooler(hidden_T[batch.offsets[:-1]]))
+
+    def drop_pooler(self) -> None:
+        """Remove the pooler, which the objective does not use; its initial numbers were drawn, so that other parts
+        start with the same weights as with one.
+        """
+        self.pooler = None
+
+
+def encoders_in(module: nn.Module) -> list[Encoder]:
+    """Return the encoders of a module: an objective may have several."""
+    return [part for part in module.modules() if isinstance(part, Encoder)]
 
 
 def initialize(module: nn.Module, deviation: float, generator: torch.Generator | None = None) -> None:

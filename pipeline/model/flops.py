@@ -100,17 +100,29 @@ class TokenCounts:
     """Positions that the vocabulary head ran on."""
 
 
-def flops_per_token(model: Model, vocabulary_size: int, counted: TokenCounts) -> float:
-    """Return floating-point operations of forward and backward per real token, matrix products only.
+def encoder_flops(model: Model, counted: TokenCounts) -> float:
+    """Return floating-point operations of an encoder's forward and backward per real token, matrix products only.
 
-    With L layers of width H: 6 * 12 * L * H^2 for the layers (of which 8 are the feed-forward's, whose width is 4 H),
-    12 * L * H * (sum of s^2) / (sum of s) for attention and 6 * share * (H^2 + V * H) for the head on the masked share
-    of positions.
+    With L layers of width H: 6 * 12 * L * H^2 for the layers (of which 8 are the feed-forward's, whose width is 4 H)
+    and 12 * L * H * (sum of s^2) / (sum of s) for attention.
     """
-    L, H, V = model.layers, model.width, vocabulary_size
+    L, H = model.layers, model.width
     layer = 4 * H * H + 2 * H * model.feed_forward
-    mean_length, share = counted.squares / counted.tokens, counted.masked / counted.tokens
-    return BACKWARD * (2 * L * layer + 4 * L * H * mean_length + 2 * share * (H * H + V * H))
+    projection = 0 if model.embedded_width == H else model.embedded_width * H
+    return BACKWARD * (2 * L * layer + 2 * projection + 4 * L * H * counted.squares / counted.tokens)
+
+
+def masked_head_flops(model: Model, vocabulary_size: int, counted: TokenCounts) -> float:
+    """Return the same of the head for masked tokens, on the masked share of positions: 6 * share * (H * E + V * E),
+    with embeddings of width E.
+    """
+    H, E = model.width, model.embedded_width
+    return BACKWARD * 2 * counted.masked / counted.tokens * (H * E + vocabulary_size * E)
+
+
+def replaced_head_flops(model: Model) -> float:
+    """Return the same of the head for replaced tokens, on all positions."""
+    return BACKWARD * 2 * (model.width**2 + model.width)
 
 
 def peak_flops(device_name: str, precision: str) -> float | None:

@@ -1,13 +1,14 @@
-"""Heads that map hidden states to predictions: masked tokens and sentence pairs, and after fine-tuning classes and
-answers.
+"""Heads that map hidden states to predictions: masked and replaced tokens and sentence pairs, and after fine-tuning
+classes and answers.
 """
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pipeline.config.model import Model
+from pipeline.config.model import ClassifierLayer, Model
 from pipeline.model.dropout import dropout
+from pipeline.model.sampling import drawn, entries_at
 from pipeline.model.vocabulary_loss import pad_vocabulary, vocabulary_loss
 
 
@@ -16,12 +17,12 @@ class MaskedTokenHead(nn.Module):
 
     def __init__(self, settings: Model, vocabulary_size: int) -> None:
         super().__init__()
-        self.dense = nn.Linear(settings.width, settings.width)
-        self.norm = nn.LayerNorm(settings.width, eps=settings.layer_norm_epsilon)
+        self.dense = nn.Linear(settings.width, settings.embedded_width)
+        self.norm = nn.LayerNorm(settings.embedded_width, eps=settings.layer_norm_epsilon)
         self.bias = nn.Parameter(torch.zeros(vocabulary_size))
 
     def forward(self, hidden_M: Tensor, words: Tensor) -> Tensor:
-        """Return float32 logits (M, V); `words` (V, width) are the word embeddings."""
+        """Return float32 logits (M, V); `words` (V, embedded width) are the word embeddings."""
         return self.logits(self.transform(hidden_M), words)
 
     def transform(self, hidden_M: Tensor) -> Tensor:
@@ -33,14 +34,39 @@ class MaskedTokenHead(nn.Module):
 
     def loss(self, hidden_M: Tensor, words: Tensor, labels_M: Tensor) -> Tensor:
         """Return the summed cross-entropy of the labels (M,), a float32 scalar."""
+        return self._loss_and_samples(hidden_M, words, labels_M, hidden_M.new_empty(0, dtype=torch.float64))[0]
+
+    def loss_and_samples(self, hidden_M: Tensor, words: Tensor, labels_M: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the same, and an entry (M,), int64, drawn from each position's distribution."""
+        return self._loss_and_samples(hidden_M, words, labels_M, drawn(labels_M))
+
+    def _loss_and_samples(
+        self, hidden_M: Tensor, words: Tensor, labels_M: Tensor, drawn_M: Tensor
+    ) -> tuple[Tensor, Tensor]:
         transformed = self.transform(hidden_M)
         device = transformed.device.type
         if device == "cpu":
             dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else words.dtype
-            return vocabulary_loss(transformed, words, self.bias, labels_M, dtype)[0]
-        return F.cross_entropy(
-            F.linear(transformed, *pad_vocabulary(words, self.bias)).float(), labels_M, reduction="sum"
-        )
+            loss, _, _, _, sampled = vocabulary_loss(transformed, words, self.bias, labels_M, dtype, drawn_M)
+            return loss, sampled
+        logits = F.linear(transformed, *pad_vocabulary(words, self.bias)).float()
+        sampled = entries_at(logits.detach().softmax(1), drawn_M) if len(drawn_M) else labels_M.new_empty(0)
+        return F.cross_entropy(logits, labels_M, reduction="sum"), sampled
+
+
+class ReplacedTokenHead(nn.Module):
+    """Map hidden states (T, width) to one logit per token, above 0 where it was probably replaced (Clark et al.
+    2020).
+    """
+
+    def __init__(self, settings: Model) -> None:
+        super().__init__()
+        self.dense = nn.Linear(settings.width, settings.width)
+        self.score = nn.Linear(settings.width, 1)
+
+    def forward(self, hidden_T: Tensor) -> Tensor:
+        """Return float32 logits (T,)."""
+        return self.score(F.gelu(self.dense(hidden_T)))[:, 0].float()
 
 
 class NextSentenceHead(nn.Linear):
@@ -59,6 +85,20 @@ class ClassificationHead(nn.Linear):
 
     def forward(self, states: Tensor) -> Tensor:  # ty: ignore[lost-keyword-for-regular-parameter]
         return super().forward(dropout(states, self.dropout if self.training else 0.0)).float()
+
+
+ACTIVATIONS = {"tanh": torch.tanh, "gelu": F.gelu}
+
+
+class FirstTokenLayer(nn.Linear):
+    """Map the states of first tokens (N, width) to (N, width): a classifier's own layer, where there is no pooler."""
+
+    def __init__(self, settings: Model, layer: ClassifierLayer) -> None:
+        super().__init__(settings.width, settings.width)
+        self.dropout, self.activation = settings.hidden_dropout, ACTIVATIONS[layer.activation]
+
+    def forward(self, states: Tensor) -> Tensor:  # ty: ignore[lost-keyword-for-regular-parameter]
+        return self.activation(super().forward(dropout(states, self.dropout if self.training else 0.0)))
 
 
 class AttentionPooling(nn.Linear):

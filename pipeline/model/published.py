@@ -1,4 +1,4 @@
-"""Read the files of a published BERT, and their tensors in every common format."""
+"""Read the files of a published model, and their tensors in every common format."""
 
 import hashlib
 import json
@@ -95,7 +95,7 @@ def files_of(location: str) -> Files:
         instead = (
             f"{storage.join(location, 'export')} has them"
             if "export" in names
-            else "give the folder of a published BERT, such as a run's export, "
+            else "give the folder of a published model, such as a run's export, "
             "or hf://OWNER/NAME of the Hugging Face hub"
         )
         raise CheckpointError(f"{location} has no {wanted}: {instead}")

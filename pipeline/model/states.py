@@ -18,7 +18,7 @@ def layer_states(encoder: Encoder, batch: Batch) -> list[Tensor]:
     """Return hidden states (T, width) of the embeddings and of each layer, L + 1 in all; the encoder must be in
     evaluation mode.
     """
-    where, found = layout(batch), [encoder.embeddings(batch)]
+    where, found = layout(batch), [encoder.embed(batch)]
     for layer in encoder.layers:
         found.append(layer(found[-1], where))
     return found

@@ -1,4 +1,5 @@
-"""Cross-entropy over the vocabulary with its gradients, without holding all logits of a batch in memory.
+"""Cross-entropy over the vocabulary with its gradients, and samples from the same probabilities, without holding all
+logits of a batch in memory.
 
 Shapes: M masked positions, V vocabulary entries, H width.
 """
@@ -7,6 +8,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+
+from pipeline.model.sampling import entries_at
 
 MULTIPLE = 64
 """The vocabulary is padded to a multiple of this with logits of -inf, for fast kernels; callers never see the padding.
@@ -27,10 +30,10 @@ def pad_vocabulary(words: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
 # while the logits are at hand.
 @torch.library.custom_op("pipeline::vocabulary_loss", mutates_args=())
 def vocabulary_loss(
-    hidden_M: Tensor, words: Tensor, bias: Tensor, labels_M: Tensor, dtype: torch.dtype
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the summed cross-entropy (float32 scalar) and its gradients for hidden states (M, H), words (V, H) and
-    bias (V,), on a CPU.
+    hidden_M: Tensor, words: Tensor, bias: Tensor, labels_M: Tensor, dtype: torch.dtype, drawn_M: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Return the summed cross-entropy (float32 scalar), its gradients for hidden states (M, H), words (V, H) and
+    bias (V,), and an entry (M,) sampled by each number of `drawn_M`, which may be empty; on a CPU.
 
     Products use `dtype`; the softmax and sums over parts use float32.
     """
@@ -40,50 +43,54 @@ def vocabulary_loss(
     M, most = len(hidden_M), max(1, LOGIT_BYTES // (len(words_V) * dtype.itemsize))
     size = -(-M // -(-M // most)) if M else 1  # parts of equal size
     logits_memory, losses, by_hidden = hidden_M.new_empty(size, len(words_V)), [], []
+    samples, seen = [labels_M.new_empty(0)], 0
     by_words, by_bias = words.new_zeros(words.shape), bias.new_zeros(V)
     for part_M, part_labels in zip(hidden_M.split(size), labels_M.split(size), strict=True):
         logits = torch.addmm(bias_V, part_M, words_V.T, out=logits_memory[: len(part_M)])
-        losses += [
-            _to_gradients(rows, labels)
-            for rows, labels in zip(logits.split(ROWS_AT_ONCE), part_labels.split(ROWS_AT_ONCE), strict=True)
-        ]
+        for rows, labels in zip(logits.split(ROWS_AT_ONCE), part_labels.split(ROWS_AT_ONCE), strict=True):
+            row_losses, sampled = _to_gradients(rows, labels, drawn_M[seen : seen + len(rows)])
+            seen += len(rows)
+            losses.append(row_losses)
+            samples.append(sampled)
         by_hidden.append(logits @ words_V)
         by_words += (logits.T @ part_M)[:V]
         by_bias += (logits.new_ones(1, len(logits)) @ logits)[0, :V]
     loss = torch.stack(losses).sum() if losses else words.new_zeros(())
-    return loss.float(), torch.cat(by_hidden).float(), by_words, by_bias
+    return loss.float(), torch.cat(by_hidden).float(), by_words, by_bias, torch.cat(samples)
 
 
-def _to_gradients(logits: Tensor, labels: Tensor) -> Tensor:
-    """Turn logits, in place, into the gradients of their summed cross-entropy; return that sum."""
+def _to_gradients(logits: Tensor, labels: Tensor, drawn_M: Tensor) -> tuple[Tensor, Tensor]:
+    """Turn logits, in place, into the gradients of their summed cross-entropy; return that sum and the samples."""
     wide, labels = logits.float(), labels[:, None]
     largest, wanted = wide.amax(1), wide.gather(1, labels)[:, 0]
     shares = wide.softmax(1)
     # The largest logit's share is 1 / the sum of exponentials: no second pass for that sum.
     loss = (largest - shares.amax(1).log() - wanted).sum()
+    sampled = entries_at(shares, drawn_M) if len(drawn_M) else labels.new_empty(0)
     logits.copy_(shares.scatter_add_(1, labels, shares.new_full((1, 1), -1.0).expand_as(labels)))
-    return loss
+    return loss, sampled
 
 
 @vocabulary_loss.register_fake
 def _(
-    hidden_M: Tensor, words: Tensor, bias: Tensor, labels_M: Tensor, dtype: torch.dtype
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    hidden_M: Tensor, words: Tensor, bias: Tensor, labels_M: Tensor, dtype: torch.dtype, drawn_M: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     return (
         words.new_empty(()),
         hidden_M.new_empty(hidden_M.shape, dtype=torch.float32),
         torch.empty_like(words),
         torch.empty_like(bias),
+        labels_M.new_empty(drawn_M.shape),
     )
 
 
 def _keep(ctx: torch.autograd.function.FunctionCtx, inputs: tuple, output: tuple[Tensor, ...]) -> None:
     ctx.mark_non_differentiable(*output[1:])
-    ctx.save_for_backward(*output[1:])
+    ctx.save_for_backward(*output[1:4])
 
 
 def _backward(ctx: Any, by_loss: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-    return *(by_loss * saved for saved in ctx.saved_tensors), None, None
+    return *(by_loss * saved for saved in ctx.saved_tensors), None, None, None
 
 
 vocabulary_loss.register_autograd(_backward, setup_context=_keep)

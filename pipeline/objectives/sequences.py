@@ -8,17 +8,19 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pipeline.batch import Batch
-from pipeline.config.model import Model
+from pipeline.config.model import ClassifierLayer, Model
 from pipeline.model.encoder import Encoder, initialize
-from pipeline.model.heads import AttentionPooling, ClassificationHead, by_segment
-from pipeline.objectives.pretraining import Terms
+from pipeline.model.heads import AttentionPooling, ClassificationHead, FirstTokenLayer, by_segment
+from pipeline.objectives.terms import Terms
 
 LOSSES = ("classification", "multilabel", "regression")
 POOLINGS = ("cls", "mean", "attention")
 
 
 class SequenceTask(nn.Module):
-    """Encoder with a linear layer on one state per sequence: the pooled [CLS] state, or a mean of all."""
+    """Encoder with a linear layer on one state per sequence: that of the first token, pooled or through a layer of the
+    head, or a mean of all.
+    """
 
     per_token = False
 
@@ -40,6 +42,8 @@ class SequenceTask(nn.Module):
         super().__init__()
         assert kind in LOSSES and pooling in POOLINGS
         self.encoder = Encoder(settings, vocabulary_size)
+        own_layer = isinstance(settings.pooler, ClassifierLayer) and pooling == "cls"
+        self.classification_layer = FirstTokenLayer(settings, settings.pooler) if own_layer else None
         self.classification_head = ClassificationHead(settings, outputs)
         self.attention_pooling = AttentionPooling(settings) if pooling == "attention" else None
         self.kind, self.pooling = kind, pooling
@@ -91,6 +95,8 @@ class SequenceTask(nn.Module):
     def scores(self, batch: Batch) -> Tensor:
         """Return the head's output, float32 (N, outputs)."""
         hidden_T = self.encoder(batch)
+        if self.classification_layer is not None:
+            return self.classification_head(self.classification_layer(hidden_T[batch.offsets[:-1]]))
         if self.pooling == "cls":
             return self.classification_head(self.encoder.pool(hidden_T, batch))
         lengths = batch.offsets.diff().long()

@@ -11,7 +11,7 @@ from pipeline.batch import Batch
 from pipeline.config.model import Model
 from pipeline.model.encoder import Encoder, initialize
 from pipeline.model.heads import AnswerHead, ClassificationHead
-from pipeline.objectives.pretraining import Terms
+from pipeline.objectives.terms import Terms
 
 IGNORED = -100  # as pipeline.tasks.tagging writes it, and PyTorch reads it
 
@@ -36,9 +36,10 @@ class TagTask(nn.Module):
         """
         super().__init__()
         self.encoder = Encoder(settings, vocabulary_size)
-        self.classification_head = ClassificationHead(settings, outputs)
+        self.tag_head = ClassificationHead(settings, outputs)
         self.register_buffer("class_weights", class_weights, persistent=False)
         initialize(self, settings.initializer_deviation, generator)
+        self.encoder.drop_pooler()
 
     def forward(self, batch: Batch) -> Terms:
         """Return "task": the loss summed over labelled tokens, a float32 scalar, and its count."""
@@ -59,7 +60,7 @@ class TagTask(nn.Module):
 
     def logits(self, batch: Batch) -> Tensor:
         """Return float32 (T, tags)."""
-        return self.classification_head(self.encoder(batch))
+        return self.tag_head(self.encoder(batch))
 
 
 class AnswerTask(nn.Module):
@@ -73,6 +74,7 @@ class AnswerTask(nn.Module):
         self.encoder = Encoder(settings, vocabulary_size)
         self.answer_head = AnswerHead(settings)
         initialize(self, settings.initializer_deviation, generator)
+        self.encoder.drop_pooler()
 
     def forward(self, batch: Batch) -> Terms:
         """Return "task": the mean of start and end cross-entropy over each sequence's tokens, summed over N sequences,

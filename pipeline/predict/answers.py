@@ -48,7 +48,7 @@ def items_of(tuned: TunedModel, columns: Mapping[str, Sequence[Any]]) -> Any:
     if task.kind == "tags":
         # placeholder tags: encoding requires known ones
         words = columns["words"] if "words" in columns else [text.split() for text in columns["text"]]
-        return [Sentence(words=tuple(ones), tags=(task.labels[0],) * len(ones)) for ones in words]
+        return [Sentence(words=tuple(sentence), tags=(task.labels[0],) * len(sentence)) for sentence in words]
     if task.kind == "spans":
         pairs = zip(columns["question"], columns["context"], strict=True)
         return [
@@ -103,11 +103,11 @@ def answer_items(tuned: TunedModel, items: Any, device: torch.device, autocast: 
 def _sequence_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list[dict[str, Any]]:
     """Return each text's label, labels or value."""
     task = tuned.about.task
-    found = sequences.answers(task, prepared, logits, tuned.about.cutting)
-    said = sequences.predicted_labels(task, found, tuned.about.tuned)
+    outputs = sequences.answers(task, prepared, logits, tuned.about.cutting)
+    said = sequences.predicted_labels(task, outputs, tuned.about.tuned)
     if task.kind == "regression":
         return [{"score": float(value)} for value in said]
-    shares = [dict(zip(task.labels, map(float, row))) for row in sequences.probabilities(task, found)]
+    shares = [dict(zip(task.labels, map(float, row))) for row in sequences.probabilities(task, outputs)]
     if task.kind == "multilabel":
         chosen = [[label for label, given in zip(task.labels, row) if given] for row in said]
         return [{"labels": labels, "probabilities": of_labels} for labels, of_labels in zip(chosen, shares)]
@@ -120,19 +120,19 @@ def _sequence_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> lis
 
 def _tag_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list[dict[str, Any]]:
     """Return each sentence's words and tags."""
-    found = tags.answers(tuned.about.task, prepared, logits, tuned.about.cutting)
+    predicted = tags.answers(tuned.about.task, prepared, logits, tuned.about.cutting)
     return [
-        {"words": list(sentence.words), "tags": list(one.tags)}
-        for sentence, one in zip(prepared.items, found, strict=True)
+        {"words": list(sentence.words), "tags": list(tagged.tags)}
+        for sentence, tagged in zip(prepared.items, predicted, strict=True)
     ]
 
 
 def _span_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list[dict[str, Any]]:
     """Return each question's answer."""
     about = tuned.about
-    found = questions.answers(about.task, prepared, logits, about.cutting)
-    texts = questions.texts_of(about.task, found, about.tuned)
-    return [span_row(found[question.id], texts[question.id]) for question in prepared.items]
+    spans = questions.answers(about.task, prepared, logits, about.cutting)
+    texts = questions.texts_of(about.task, spans, about.tuned)
+    return [span_row(spans[question.id], texts[question.id]) for question in prepared.items]
 
 
 def span_row(answer: Answer, text: str) -> dict[str, Any]:

@@ -4,8 +4,9 @@ several loaded models.
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -31,6 +32,8 @@ READER_CPUS = 0.5
 """CPUs of the reading process, and of the one that distributes parts: both mostly wait for the models."""
 COUNTED_BYTES = 2 << 30
 """Maximum size of inputs whose rows are counted in parallel, to estimate the time left."""
+SMALL_BYTES = 1 << 20
+"""Maximum size of inputs whose rows are counted first, so that no process loads the model for no part."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,14 +49,14 @@ def inputs_of(given: str, target: str, format: str, *, tags: bool) -> list[Input
     """Return the input files, without the output, its manifest and its parts, which may be in the same folder."""
     ours = (target, output.manifest_of(target))
     there = [file for file in list_inputs(given, format, tags) if file.location not in ours]
-    found = [file for file in there if not file.location.startswith(f"{target}.parts/")]
-    if not found:
+    remaining = [file for file in there if not file.location.startswith(f"{target}.parts/")]
+    if not remaining:
         raise ConfigError(f"input ({given}) has no other file than the output: give another folder")
-    return found
+    return remaining
 
 
 def result_lines(whole: PartsSummary, files: int, seconds: float, target: str) -> list[str]:
-    """Return the last lines of a prediction: how much was answered, how, in what time, and where it is."""
+    """Return the last lines of a prediction: the number of answers, the number format, the time, and the output."""
     without = f", {whole.empty:,} of them empty and without an answer" if whole.empty else ""
     without += f", {whole.cut:,} longer than the model reads and cut" if whole.cut else ""
     of = f" of {files:,} files" if files > 1 else ""
@@ -94,6 +97,8 @@ def _answer_all(config: Predict, files: Sequence[InputFile], parts: Parts, repor
     """Answer and publish every missing part."""
     cluster.connect(config.placement.address)
     use = fit(config, cpus=ray.cluster_resources().get("CPU", 0.0), gpus=ray.cluster_resources().get("GPU", 0.0))
+    if config.actors is None:
+        use = replace(use, actors=int(min(use.actors, most_parts(files, config.rows_per_part))))
     if use.gpus:
         require_usable_gpus()
     report_shared_output(config.output, cluster.count_nodes() > 1 or config.placement.autoscaled, report)
@@ -130,6 +135,16 @@ def _answer_all(config: Predict, files: Sequence[InputFile], parts: Parts, repor
         )
         counting = _start_counting(files)
         _follow(rows, parts, Progress(report, None, before=parts.counted().rows if done else 0), counting)
+
+
+def most_parts(files: Sequence[InputFile], rows_per_part: int) -> float:
+    """Return how many parts small files have, at least 1; infinity for others, and where one cannot be read."""
+    if sum(file.bytes for file in files) > SMALL_BYTES or any(is_url(file.location) for file in files):
+        return math.inf
+    try:
+        return max(1, sum(math.ceil(rows_of(file) / rows_per_part) for file in files))
+    except PipelineError:  # the file's reader reports it
+        return math.inf
 
 
 def resources_line(files: int, use: ModelResources) -> str:
@@ -174,7 +189,7 @@ PART = pa.schema(
         ("part", pa.int64()),
         ("rows", pa.int64()),  # of the table
         ("table", pa.large_binary()),  # an Arrow stream; null where there is nothing to answer
-        ("parts", pa.int64()),  # at a file's end: its number of parts, plus one; else 0
+        ("parts", pa.int64()),  # in a file's last row: its number of parts plus one; in the others 0
         # class and message of an error while reading or answering: Ray would wrap it in a traceback
         ("error", pa.string()),
         ("message", pa.string()),
@@ -253,8 +268,8 @@ class Answering:
 
 
 def output_columns(table: pa.Table, file: InputFile) -> pa.Table:
-    """Return the input columns that the output keeps: all except SQuAD's contexts, and sentences' words, which the
-    answers contain.
+    """Return the input columns that the output keeps: all but SQuAD's contexts, which are long, and the words of tagged
+    sentences, which the answers repeat.
     """
     dropped = {"squad": ["context"], "words": ["words"]}.get(file.form, [])
     return table.drop_columns(dropped)
@@ -285,8 +300,8 @@ def fit(config: Predict, *, cpus: float, gpus: float) -> ModelResources:
             else "give Ray 2 CPUs (ray start --head --num-cpus 2)"
         )
         raise ConfigError(
-            f"actors ({wanted}) of {config.cpus:g} CPUs do not fit: the cluster has {cpus:g} CPUs, of which "
-            f"{2 * READER_CPUS:g} reads; {remedy}"
+            f"actors ({wanted}) of {config.cpus:g} CPUs do not fit: the cluster has {cpus:g} CPUs, and "
+            f"reading needs {2 * READER_CPUS:g}; {remedy}"
         )
     return ModelResources(actors=wanted, cpus=config.cpus, gpus=share)
 

@@ -25,7 +25,7 @@ from pipeline.tasks.tables import require_once
 from pipeline.tasks.tagging import read_words
 
 Form = Literal["table", "squad", "words", "text"]
-SURROGATE = re.compile("[\ud800-\udfff]")  # JSON can write half a pair, which no table takes
+SURROGATE = re.compile("[\ud800-\udfff]")  # JSON can contain half a surrogate pair, which Arrow refuses
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,15 +47,15 @@ def list_inputs(given: str, format: str, tags: bool) -> list[InputFile]:
     """
     location = storage.join(given, "train") if is_prepared(given) else given
     try:
-        found = corpus_inputs.list_files(Source(spec=given, location=location), setting="input")
+        stored = corpus_inputs.list_files(Source(spec=given, location=location), setting="input")
     except ConfigError:
         raise ConfigError(
             f"input ({given}): there is no such file, nothing in this folder, or nothing that matches; give a file, a "
             "folder or a pattern in quotes"
         ) from None
     return [
-        InputFile(location=one.location, form=form_of(one.location, format, tags), bytes=one.bytes, stamp=one.stamp)
-        for one in found
+        InputFile(location=file.location, form=form_of(file.location, format, tags), bytes=file.bytes, stamp=file.stamp)
+        for file in stored
     ]
 
 
@@ -65,9 +65,9 @@ def form_of(location: str, format: str, tags: bool) -> Form:
         return format
     if bare_name(location).endswith(".txt") and not tags:
         return "text"
-    found = infer_file_kind(location, lambda: _sample(location))
-    if found is not None:
-        return "words" if found == "conll" else found
+    kind = infer_file_kind(location, lambda: _sample(location))
+    if kind is not None:
+        return "words" if kind == "conll" else kind
     if bare_name(location).endswith(".txt"):
         return "text"
     raise DataError(
@@ -78,14 +78,14 @@ def form_of(location: str, format: str, tags: bool) -> Form:
 
 def _sample(location: str) -> bytes:
     """Return all of a .json, whose form may only show at its end; of other files at least SAMPLE_BYTES, or all."""
-    found, held = opening.blocks(location), bytearray()
+    stored_blocks, held = opening.blocks(location), bytearray()
     try:
-        for block in found:
+        for block in stored_blocks:
             held += block
             if len(held) > SAMPLE_BYTES and not bare_name(location).endswith(".json"):
                 break
     except (opening.CutOff, opening.Damaged, opening.ExpandsTooFar):
-        pass  # the decompressed part shows the form; reading the whole file reports the damage
+        pass  # enough to recognise the form; the damage is reported when the whole file is read
     return bytes(held)
 
 
@@ -127,7 +127,7 @@ def rechunked(tables: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
     held: list[pa.Table] = []
     for table in tables:
         held.append(table)
-        if sum(one.num_rows for one in held) >= rows:
+        if sum(batch.num_rows for batch in held) >= rows:
             whole = pa.concat_tables(held)
             full = whole.num_rows // rows * rows
             yield from (whole.slice(start, rows) for start in range(0, full, rows))
@@ -227,8 +227,8 @@ def _without_surrogates(value: Any) -> Any:
 
 def _read_squad(location: str) -> Iterator[dict[str, Any]]:
     """Yield questions with their ids and contexts."""
-    for one in read_questions(location):
-        yield {"id": one.id, "question": one.question, "context": one.context}
+    for question in read_questions(location):
+        yield {"id": question.id, "question": question.question, "context": question.context}
 
 
 def _read_sentences(location: str) -> Iterator[dict[str, Any]]:

@@ -60,8 +60,8 @@ def identify(checkpoint: str) -> tuple[str, str]:
 
 def fingerprint(checkpoint: str) -> str:
     """Return the digest of a model's folder. Raises CheckpointError if there is no model."""
-    place = storage.join(checkpoint, storage.MANIFEST)
-    if not storage.exists(place):
+    path = storage.join(checkpoint, storage.MANIFEST)
+    if not storage.exists(path):
         folders = (storage.join(checkpoint, name) for name in ("model", "export"))
         inside = next((folder for folder in folders if storage.exists(storage.join(folder, storage.MANIFEST))), None)
         wanted = (
@@ -70,13 +70,13 @@ def fingerprint(checkpoint: str) -> str:
         )
         instead = f"{inside} has one" if inside else wanted
         raise CheckpointError(f"checkpoint {checkpoint} has no {storage.MANIFEST}: {instead}")
-    return storage.sha256(place)[:16]
+    return storage.sha256(path)[:16]
 
 
 def kind_of(checkpoint: str) -> str:
     """Return a model's kind of task, or "fill"."""
-    place = storage.join(checkpoint, TASK)
-    return about_of(checkpoint)[0].task.kind if storage.exists(place) else FILL
+    path = storage.join(checkpoint, TASK)
+    return about_of(checkpoint)[0].task.kind if storage.exists(path) else FILL
 
 
 def load(config: Predict) -> Answerer:
@@ -124,18 +124,21 @@ def fill(
     The metadata key CUT holds the number of truncated texts with a [MASK].
     """
     blank = vocabulary.tokens[vocabulary.mask_id]
-    masked = [place for place, text in enumerate(texts) if blank in text]
+    masked = [index for index, text in enumerate(texts) if blank in text]
     guesses: list[list[list[dict[str, str | float]]]] = [[] for _ in texts]
     cut = 0
     for start in range(0, len(masked), TEXTS_AT_ONCE):
-        places = masked[start : start + TEXTS_AT_ONCE]
-        encodings = tokenizer.encode_batch([texts[place] for place in places])
+        indexes = masked[start : start + TEXTS_AT_ONCE]
+        encodings = tokenizer.encode_batch([texts[index] for index in indexes])
         cut += sum(bool(encoding.overflowing) for encoding in encodings)
         batch = batch_of(encodings, vocabulary.mask_id)
         if batch.masked:
-            for place, found in zip(places, fill_masks(trained, batch.to(device), vocabulary, top), strict=True):
-                guesses[place] = found
-    filled = [with_words(text, blank, [str(ones[0]["token"]) for ones in found]) for text, found in zip(texts, guesses)]
+            for index, words in zip(indexes, fill_masks(trained, batch.to(device), vocabulary, top), strict=True):
+                guesses[index] = words
+    filled = [
+        with_words(text, blank, [str(candidates[0]["token"]) for candidates in words])
+        for text, words in zip(texts, guesses)
+    ]
     return pa.table(
         [pa.array(filled, GUESSES.field("filled").type), pa.array(guesses, GUESSES.field("guesses").type)],
         schema=GUESSES.with_metadata({CUT: str(cut)}),
@@ -197,6 +200,6 @@ def answer_table(model: Answerer, table: pa.Table, text: str | None, pair: str |
     gaps = [[_is_empty(value, names[name], name == "words") for value in values] for name, values in columns.items()]
     there = [not any(empty) for empty in zip(*gaps, strict=True)]
     wanted = {name: [value for value, given in zip(values, there) if given] for name, values in columns.items()}
-    found = model.answer(wanted) if any(there) else model.schema.empty_table()
-    places = iter(range(found.num_rows))
-    return found.take(pa.array([next(places) if given else None for given in there], pa.int64())), there.count(False)
+    answers = model.answer(wanted) if any(there) else model.schema.empty_table()
+    rows = iter(range(answers.num_rows))
+    return answers.take(pa.array([next(rows) if given else None for given in there], pa.int64())), there.count(False)

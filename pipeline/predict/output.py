@@ -90,12 +90,12 @@ def _write_answers(tables: Iterator[pa.Table], schema: pa.Schema, stream: Binary
     """Write {id: answer}, empty for "no answer", as SQuAD's official scripts read it; without ids, row
     numbers from 0.
     """
-    found: dict[str, Any] = {}
+    texts: dict[str, Any] = {}
     answer = "predicted_answer" if "predicted_answer" in schema.names else "answer"
     for table in tables:
-        ids = table["id"].to_pylist() if "id" in schema.names else range(len(found), len(found) + table.num_rows)
-        found |= {str(id): text or "" for id, text in zip(ids, table[answer].to_pylist())}
-    stream.write((json.dumps(found, ensure_ascii=False, indent=0) + "\n").encode())
+        ids = table["id"].to_pylist() if "id" in schema.names else range(len(texts), len(texts) + table.num_rows)
+        texts |= {str(id): text or "" for id, text in zip(ids, table[answer].to_pylist())}
+    stream.write((json.dumps(texts, ensure_ascii=False, indent=0) + "\n").encode())
 
 
 CSV_FORMS = (

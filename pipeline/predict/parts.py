@@ -47,21 +47,21 @@ class Parts:
     def counts(self) -> dict[int, int]:
         """Return file -> number of its parts, where known."""
         names = [name for name in storage.children(self.folder) if name.endswith(".json") and name != ABOUT]
-        found = {int(name[:6]): storage.read_object(storage.join(self.folder, name)) or {} for name in names}
+        records = {int(name[:6]): storage.read_object(storage.join(self.folder, name)) or {} for name in names}
         return {
-            file: said["parts"] for file, said in found.items() if "parts" in said
-        }  # a damaged record is counted again
+            file: said["parts"] for file, said in records.items() if "parts" in said
+        }  # parts of a damaged record are counted again
 
     def begin(self, about: dict[str, Any]) -> None:
         """Record what the parts belong to. Raises ConfigError if they belong to something else."""
-        place = storage.join(self.folder, ABOUT)
-        if not storage.exists(place):
-            storage.write_json(place, about)
+        path = storage.join(self.folder, ABOUT)
+        if not storage.exists(path):
+            storage.write_json(path, about)
             return
-        before = storage.read_object(place)
+        before = storage.read_object(path)
         if before is None:
             raise ConfigError(
-                f"{place} is damaged: delete {self.folder}, and all is answered again, or choose another --output"
+                f"{path} is damaged: delete {self.folder}, and all is answered again, or choose another --output"
             )
         for name in about:
             if before.get(name) != about[name]:
@@ -96,22 +96,24 @@ class Parts:
             file in counts and all((file, part) in done for part in range(counts[file])) for file in range(files)
         )
 
-    def read(self, place: str) -> pa.Table:
+    def read(self, path: str) -> pa.Table:
         """Read one part."""
-        return pq.read_table(io.BytesIO(storage.read_bytes(place)))
+        return pq.read_table(io.BytesIO(storage.read_bytes(path)))
 
     def counted(self) -> "PartsSummary":
         """Summarise all parts without reading their rows."""
-        found, rows, empty, cut = [], 0, 0, 0
+        schemas, rows, empty, cut = [], 0, 0, 0
         precisions: Counter[str] = Counter()
         for file, part in sorted(self.done()):
             system, path = storage.filesystem(self.place(file, part))
             about = pq.read_metadata(system.open_input_file(path))
             schema = about.schema.to_arrow_schema()
-            found.append(schema)
+            schemas.append(schema)
             rows, empty, cut = rows + about.num_rows, empty + int(about.metadata[EMPTY]), cut + int(about.metadata[CUT])
             precisions[about.metadata[PRECISION].decode()] += about.num_rows
-        return PartsSummary(schemas=found, rows=rows, empty=empty, cut=cut, precisions=dict(sorted(precisions.items())))
+        return PartsSummary(
+            schemas=schemas, rows=rows, empty=empty, cut=cut, precisions=dict(sorted(precisions.items()))
+        )
 
     def final(self, schema: pa.Schema) -> pa.Schema:
         """Return a schema of the parts with the output's column names."""
@@ -154,7 +156,7 @@ def _storable(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _has_empty_struct(kind: pa.DataType) -> bool:
     """Return whether a type contains a struct without fields."""
-    inner = [kind.field(place).type for place in range(kind.num_fields)]
+    inner = [kind.field(index).type for index in range(kind.num_fields)]
     return pa.types.is_struct(kind) and not inner or any(map(_has_empty_struct, inner))
 
 
@@ -171,14 +173,14 @@ def renamed(names: Sequence[str]) -> dict[str, str]:
     that name.
     """
     taken = {name.removeprefix(INPUT) for name in names if name.startswith(INPUT)}
-    found = {name: name.removeprefix(INPUT) for name in names if name.startswith(INPUT)}
+    new_names = {name: name.removeprefix(INPUT) for name in names if name.startswith(INPUT)}
     for name in [name for name in names if name.startswith(ANSWER)]:
         wanted = name.removeprefix(ANSWER)
         while wanted in taken:
             wanted = PREFIX + wanted
         taken.add(wanted)
-        found[name] = wanted
-    return found
+        new_names[name] = wanted
+    return new_names
 
 
 def unified(schemas: Sequence[pa.Schema]) -> pa.Schema:
@@ -193,20 +195,20 @@ def unified(schemas: Sequence[pa.Schema]) -> pa.Schema:
             types.setdefault(field.name, []).append(field.type)
             if WIDE in (field.metadata or {}):
                 wide.add(field.name)
-    found = {name: widest(ones) for name, ones in types.items()}
-    found |= {name: pa.string() for name in wide if pa.types.is_floating(found[name])}
+    kinds = {name: widest(column_types) for name, column_types in types.items()}
+    kinds |= {name: pa.string() for name in wide if pa.types.is_floating(kinds[name])}
     names = [name for name in types if name.startswith(INPUT)] + [name for name in types if name.startswith(ANSWER)]
-    return pa.schema([pa.field(name, found[name]) for name in names])
+    return pa.schema([pa.field(name, kinds[name]) for name in names])
 
 
 def widest(types: Sequence[pa.DataType]) -> pa.DataType:
     """Return a type that holds all of these; text if there is none."""
     try:
-        fields = [pa.schema([pa.field("column", one)]) for one in dict.fromkeys(types)]
-        found = pa.unify_schemas(fields, promote_options="permissive").field("column").type
+        fields = [pa.schema([pa.field("column", column_type)]) for column_type in dict.fromkeys(types)]
+        common = pa.unify_schemas(fields, promote_options="permissive").field("column").type
     except pa.ArrowException:
         return pa.string()
-    return pa.string() if pa.types.is_null(found) else found
+    return pa.string() if pa.types.is_null(common) else common
 
 
 def _as_type(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:

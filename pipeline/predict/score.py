@@ -57,11 +57,11 @@ def score_model(config: Score, report: Report) -> dict[str, float]:
     precision = answer_precision(config.placement, tuned.about.lineage.get("precision"), device)
     logits = compute_logits(tuned.module.to(device), prepared.rows, device, autocast_of(precision, device))
     said = handlers.answers(task, prepared, logits, tuned.about.cutting)
-    found = handlers.score(task, prepared, said, tuned.about.tuned)
+    scores = handlers.score(task, prepared, said, tuned.about.tuned)
     baseline, words = _baseline_of(tuned, given, prepared)
     notes = (*given.lost, *prepared.notes, f"computed in {precision}")
     report(", ".join([f"{given.name}: {len(given.items):,} {noun(task)}", *notes]))
-    for line in table(found, baseline, words):
+    for line in table(scores, baseline, words):
         report(line)
     if tuned.about.tuned:
         report(
@@ -71,7 +71,7 @@ def score_model(config: Score, report: Report) -> dict[str, float]:
         report(line)
     if handlers.collapsed(task, prepared, said):
         report("the model gives the same answer to everything")
-    return found
+    return scores
 
 
 def _of_task(config: Score, task: Task) -> Labelled:
@@ -176,7 +176,7 @@ def _baseline_of(tuned: TunedModel, given: Labelled, prepared: Prepared) -> tupl
             else (KINDS[task.kind].baseline(task, prepared, prepared), f"{answer} of these rows")
         )
     train = given.train if task.kind == "tags" else _without_texts(given.train)
-    if task.kind == "tags":  # its words are what counts, and tags that the model does not know may be among them
+    if task.kind == "tags":  # the baseline counts words, whose tags may be unknown to the model
         learnt = Prepared(items=train, rows=prepared.rows)
     else:
         learnt = KINDS[task.kind].prepare(task, train, tuned.vocabulary, tuned.about.cutting)
@@ -190,12 +190,12 @@ def _without_texts(texts: pa.Table) -> pa.Table:
     return pa.table([columns.get(field.name, texts[field.name]) for field in texts.schema], schema=texts.schema)
 
 
-def table(found: Mapping[str, float], baseline: Mapping[str, float], words: str) -> list[str]:
+def table(scores: Mapping[str, float], baseline: Mapping[str, float], words: str) -> list[str]:
     """Return lines of metrics next to the baseline's."""
     head = ["metric", "score"] + ([f"baseline: {words}"] if baseline else [])
     rows = [
         [name, shown_figure(name, value, 2)] + ([shown_figure(name, baseline.get(name), 2)] if baseline else [])
-        for name, value in found.items()
+        for name, value in scores.items()
     ]
     return aligned(head, rows)
 
@@ -207,8 +207,8 @@ def detail_lines(task: Task, details: Mapping[str, Any]) -> list[str]:
     heads = ["label" if task.kind == "multilabel" else "class", "precision", "recall", "f1", "rows"]
     by_label = [(label, details["per_class"][label]) for label in task.labels]
     each = [
-        [label, *(f"{100 * one[name]:.1f}" for name in ("precision", "recall", "f1")), f"{one['count']:.0f}"]
-        for label, one in by_label
+        [label, *(f"{100 * shares[name]:.1f}" for name in ("precision", "recall", "f1")), f"{shares['count']:.0f}"]
+        for label, shares in by_label
     ]
     if "confusion" not in details:
         return ["", *aligned(heads, each)]
@@ -229,16 +229,16 @@ def score_answers(config: Score, predictions: str, report: Report) -> dict[str, 
             f"{predictions} has {len(answers):,} answers, and not one is to a question of "
             f"{config.input or config.task}, such as {shown(questions[0].id)}: give the answers to these questions"
         )
-    found = squad_score(answers, questions)
+    scored = squad_score(answers, questions)
     beside = f", {len(answers.keys() - ids):,} answers to other questions passed over" if answers.keys() - ids else ""
     report(
-        f"{predictions}: {len(answers):,} answers to {len(questions):,} questions, {found['missing']:.0f} without an "
+        f"{predictions}: {len(answers):,} answers to {len(questions):,} questions, {scored['missing']:.0f} without an "
         f"answer{beside}"
     )
-    scores = [[name, f"{value:.3f}"] for name, value in found.items() if not name.endswith(("total", "missing"))]
+    scores = [[name, f"{value:.3f}"] for name, value in scored.items() if not name.endswith(("total", "missing"))]
     for line in aligned(["metric", "score"], scores):
         report(line)
-    return found
+    return scored
 
 
 def _asked_questions(config: Score) -> list[Question]:

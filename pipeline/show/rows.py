@@ -50,7 +50,7 @@ def _masked_text(vocabulary: Vocabulary, id: int, label: int) -> tuple[str, str]
 
 
 def segments(row: dict[str, Any], vocabulary: Vocabulary) -> list[Text]:
-    """Render an example, one text per [SEP]: special tokens dim, and each masked position with its answer."""
+    """Render an example, one text up to each [SEP]: special tokens dim, and each masked position with its answer."""
     ids, labels = row["ids"], dict(zip(row["masked_positions"], row["masked_labels"]))
     special = {vocabulary.cls_id, vocabulary.sep_id, vocabulary.pad_id}
     found, apart = [Text()], False
@@ -66,7 +66,7 @@ def segments(row: dict[str, Any], vocabulary: Vocabulary) -> list[Text]:
             part = f" {part.lstrip()}"
         found[-1].append(part if found[-1] else part.lstrip(), style)
         apart = style == SPECIAL
-        if alone is not None and ids[alone] == vocabulary.sep_id and alone + 1 < len(ids):
+        if alone is not None and ids[alone] == vocabulary.sep_id != ids[min(alone + 1, len(ids) - 1)]:
             found.append(Text())
     return found
 

@@ -11,8 +11,8 @@ from pipeline.corpus.order import Cursor, cursor_for_phase, offset, permutation,
 from pipeline.corpus.prepared import read_window
 from pipeline.corpus.stream import StreamSettings, repeat_by_weight, settings_for_phase, window_rows
 from pipeline.errors import ConfigError
+from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.text.wordpiece import WordPiece
 from pipeline.train import checkpoint, run
 from pipeline.train.run_stream import stream_of_run
 
@@ -104,11 +104,11 @@ def position_before(folder: str, step: int) -> tuple[int, Cursor | None]:
 def rows_after(settings: StreamSettings, cursor: Cursor | None) -> Iterator[tuple[pa.Table, int]]:
     """Yield the rows after a cursor without end: tables, each with its window's position in the epoch."""
     windows = settings.corpus.train
-    wordpiece = WordPiece(settings.vocabulary)
+    tokenizer = CachedTokenizer(settings.vocabulary)
     number, skip = row_after(cursor, len(windows)) if cursor else (0, 0)
     while True:
         epoch, position = divmod(number, len(windows))
-        yield window_rows(settings, wordpiece, windows, epoch, position).slice(skip), position
+        yield window_rows(settings, tokenizer, windows, epoch, position).slice(skip), position
         number, skip = number + 1, 0
 
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from pipeline.corpus.prepared import Corpus, read_window
+from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.examples import window_sentences
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.text.wordpiece import WordPiece
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
@@ -37,16 +37,16 @@ def statistics(corpus: Corpus, vocabulary: Vocabulary | None, windows: int) -> S
     indices = np.unique(np.linspace(0, len(corpus.train) - 1, windows).astype(int))
     chosen = [corpus.train[index] for index in indices]
     pieces, words, tokens, unknown = [], [], [], 0
-    wordpiece = WordPiece(vocabulary) if vocabulary else None
+    tokenizer = CachedTokenizer(vocabulary) if vocabulary else None
     for window in chosen:
         table = read_window(corpus, window)
         pieces += [len(text) for text in table["text"].to_pylist()]
-        sentences, _ = window_sentences(table)
+        sentences, _ = window_sentences(table, keep_spaces=vocabulary is not None and vocabulary.keeps_spaces)
         words += [len(sentence.split()) for sentence in sentences]
-        if wordpiece:
-            ids, offsets = wordpiece.encode(sentences)
+        if tokenizer:
+            ids, offsets = tokenizer.encode(sentences)
             tokens.append(np.diff(offsets))
-            unknown += int((ids == wordpiece.vocabulary.unk_id).sum())
+            unknown += int((ids == tokenizer.vocabulary.unk_id).sum())
     every = np.concatenate(tokens) if tokens else None
     return Statistics(
         windows=len(chosen),

@@ -21,9 +21,9 @@ from pipeline.show import statistics as figures
 from pipeline.show.picture import require_picture, write_picture
 from pipeline.show.rows import LEGEND, example_lines, example_summary
 from pipeline.show.seen import documents_of, recompute_rows
+from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.sentences import split_sentences
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.text.wordpiece import WordPiece
 
 CONSOLE = Console(highlight=False, soft_wrap=True)
 WIDEST = 110
@@ -89,7 +89,7 @@ def _examples(
     settings = StreamSettings(
         corpus=corpus, vocabulary=_require_vocabulary(vocabulary), sampling=sampling, batch=Batch(), seed=seed
     )
-    table = window_rows(settings, WordPiece(settings.vocabulary), corpus.train, epoch, window)
+    table = window_rows(settings, CachedTokenizer(settings.vocabulary), corpus.train, epoch, window)
     documents = documents_of(settings, epoch, window)
     CONSOLE.print(
         Text(

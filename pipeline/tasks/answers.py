@@ -13,7 +13,8 @@ from pipeline.tasks.squad import Question
 from pipeline.tasks.squad_metrics import best_of, require_answers
 from pipeline.tasks.windows import Window
 
-N_BEST = 20  # this and the next: google-research/bert, run_squad.py
+# N_BEST and LONGEST_ANSWER are the defaults of google-research/bert's run_squad.py.
+N_BEST = 20
 LONGEST_ANSWER = 30
 """Tokens."""
 REPEATS = 4
@@ -37,7 +38,7 @@ class Answer:
     """The n-best spans of one question and the score of "no answer"."""
 
     spans: tuple[Span, ...]  # best first, no text twice; one with the empty text is "no answer"
-    null: float  # minimum over the windows of [CLS]'s start and end logit
+    null: float  # [CLS]'s start logit plus its end logit, minimum over the windows
 
     @property
     def best(self) -> Span | None:
@@ -69,17 +70,18 @@ def answer_of_logits(
 ) -> Answer:
     """Return the n-best answers to one question from the start and end logits (L,) of each of its windows.
 
-    A span lies in the context, has at most `longest` tokens, and starts at a token that has its most context in this
-    window (its end may have more in the next). If `unanswerable` (SQuAD 2.0), "no answer" is added to the n-best.
+    A span lies in the context and has at most `longest` tokens. Of the windows that contain its first token, it comes
+    from the one that shows most context around that token; its last token may have more context in the next window. If
+    `unanswerable` (SQuAD 2.0), "no answer" is added to the n-best.
     """
     null = min(float(start[0]) + float(end[0]) for start, end in zip(starts, ends, strict=True))
-    found = [
+    spans = [
         span
         for window, start, end in zip(windows, starts, ends, strict=True)
         for span in _spans(context, window, start, end, n_best * REPEATS, longest)
     ]
     distinct: dict[str, Span] = {}
-    for span in sorted(found, key=lambda span: -span.logit):
+    for span in sorted(spans, key=lambda span: -span.logit):
         distinct.setdefault(span.text, span)
     none = [Span(text="", start=0, end=0, logit=null)] * unanswerable
     best = [*list(distinct.values())[:n_best], *none]
@@ -87,7 +89,7 @@ def answer_of_logits(
 
 
 def _spans(context: str, window: Window, start: np.ndarray, end: np.ndarray, most: int, longest: int) -> Iterator[Span]:
-    """Yield the `most` spans of a window with the highest logits, unordered."""
+    """Yield at most `most` spans of a window, those with the highest logits, unordered."""
     starting = np.where(window.most_context, start[window.context].astype(np.float64), -np.inf)
     # Row s, column k: the span from token s to token s + k; -inf if it would end after the context.
     ending = np.concatenate((end[window.context].astype(np.float64), np.full(longest - 1, -np.inf)))
@@ -136,7 +138,8 @@ def best_threshold(answers: Mapping[str, Answer], questions: Sequence[Question])
     gains = sorted(_f1_gain(answers[question.id], question) for question in questions)
     f1 = sum(not question.answers for question in questions)
     tuned = (f1, min((margin for margin, _ in gains if np.isfinite(margin)), default=1.0) - 1)
-    # within one margin losses come first, so the sum after the last of them is the one that counts
+    # Among questions with equal margins, sorting puts losses of F1 before gains. So `f1` in the middle of such a group
+    # never exceeds both its value before the group and its value after it.
     for margin, change in gains:
         f1 += change
         if f1 > tuned[0] and np.isfinite(margin):

@@ -58,11 +58,11 @@ def _rows(by_package: dict[str, list[Row]], packages: list[str], start: int, end
 
 def _distinct_texts(documents: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Return {masked text: package}, without texts that several packages share."""
-    found: dict[str, set[str]] = defaultdict(set)
+    packages_of: dict[str, set[str]] = defaultdict(set)
     for package, text in documents:
         if shown := _masked(package, text):
-            found[shown].add(package)
-    return {text: next(iter(packages)) for text, packages in found.items() if len(packages) == 1}
+            packages_of[shown].add(package)
+    return {text: next(iter(packages)) for text, packages in packages_of.items() if len(packages) == 1}
 
 
 def _masked(package: str, text: str) -> str:

@@ -20,7 +20,7 @@ from pipeline.tasks.content import lines
 from pipeline.tasks.glue import TASKS
 
 BASE = "https://dl.fbaipublicfiles.com"
-"""Where the benchmark's owners host the archives (gluebenchmark.com/tasks)."""
+"""Host of the archives, run by the benchmark's owners (gluebenchmark.com/tasks)."""
 TIMEOUT = (10, 60)
 """Seconds to connect, and between two reads."""
 BLOCK_BYTES = 1 << 20

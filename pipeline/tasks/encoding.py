@@ -1,5 +1,5 @@
-"""Encode texts as ids: [CLS] A [SEP] or [CLS] A [SEP] B [SEP], truncated as `tokenizers` does, or split into
-overlapping rows.
+"""Encode texts as ids: [CLS] A [SEP] or [CLS] A [SEP] B [SEP] (or the vocabulary's other template of a pair), truncated
+as `tokenizers` does, or split into overlapping rows.
 
 N texts, R rows.
 """
@@ -15,12 +15,11 @@ from pipeline.errors import ConfigError
 from pipeline.tasks.parts import parts
 from pipeline.tasks.schema import ENCODED
 from pipeline.tasks.task import Task
-from pipeline.text.wordpiece import WordPiece, concatenate_runs
+from pipeline.text.cached_tokenizer import CachedTokenizer, concatenate_runs
+from pipeline.text.template import SPECIALS_OF_ONE, Template
 
 ROWS_AT_ONCE = 8_192
 """Batch size, so that the ids of a large file are never in memory twice."""
-SPECIALS = {False: 2, True: 3}
-"""Number of special tokens of a row with one text, and of a pair."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,33 +35,39 @@ class Encoded:
 
 
 def encode(
-    task: Task, texts: pa.Table, wordpiece: WordPiece, maximum_length: int | None = None, passages: int | None = None
+    task: Task,
+    texts: pa.Table,
+    tokenizer: CachedTokenizer,
+    maximum_length: int | None = None,
+    passages: int | None = None,
 ) -> Encoded:
     """Encode a table of TEXTS as rows of at most `maximum_length` tokens (None: the task's). Special tokens in a text
     are plain text.
 
     `passages`: overlap in tokens. A longer text becomes several overlapping rows with its index and label; of a pair,
     only the second text is split, and the first is truncated if it takes more than half of the room. None: texts are
-    truncated. Raises ValueError for a length below 3 and for an unknown label, ConfigError if the overlap leaves no
-    room for new tokens.
+    truncated. Raises ValueError for a length below a pair's special tokens and for an unknown label, ConfigError if the
+    overlap leaves no room for new tokens.
     """
     length = task.maximum_length if maximum_length is None else maximum_length
-    if length < SPECIALS[True]:
-        raise ValueError(f"maximum_length ({length}) must be at least {SPECIALS[True]}")
-    _require_room(length, passages, texts["second"].null_count < texts.num_rows)
+    template = tokenizer.vocabulary.template
+    if length < template.specials_of_pair:
+        raise ValueError(f"maximum_length ({length}) must be at least {template.specials_of_pair}")
+    _require_room(length, passages, texts["second"].null_count < texts.num_rows, template)
     done = [
-        _encode_part(task, texts.slice(start, ROWS_AT_ONCE), start, wordpiece, length, passages)
+        _encode_part(task, texts.slice(start, ROWS_AT_ONCE), start, tokenizer, length, passages)
         for start in range(0, texts.num_rows, ROWS_AT_ONCE)
     ]
     rows = pa.concat_tables([ENCODED.empty_table(), *(part.rows for part in done)])
     return Encoded(rows=rows, cut=sum(part.cut for part in done), passages=sum(part.passages for part in done))
 
 
-def _require_room(length: int, passages: int | None, paired: bool) -> None:
+def _require_room(length: int, passages: int | None, paired: bool, template: Template) -> None:
     """Raise ConfigError unless each passage has room for more tokens than it shares with the next."""
-    room = length - SPECIALS[True] - (length - SPECIALS[True]) // 2 if paired else length - SPECIALS[False]
+    specials = template.specials_of_pair if paired else SPECIALS_OF_ONE
+    room = length - specials - (length - specials) // 2 if paired else length - specials
     if passages is not None and not 0 <= passages < room:
-        beside = f"{SPECIALS[True]} special tokens and a first text" if paired else f"{SPECIALS[False]} special tokens"
+        beside = f"{specials} special tokens and a first text" if paired else f"{specials} special tokens"
         raise ConfigError(
             f"cutting.stride ({passages}) must be from 0 to less than the {room} tokens that cutting.maximum_length "
             f"({length}) leaves a passage beside {beside}: "
@@ -71,29 +76,35 @@ def _require_room(length: int, passages: int | None, paired: bool) -> None:
 
 
 def _encode_part(
-    task: Task, texts: pa.Table, start: int, wordpiece: WordPiece, length: int, passages: int | None
+    task: Task, texts: pa.Table, start: int, tokenizer: CachedTokenizer, length: int, passages: int | None
 ) -> Encoded:
     """Encode a slice of the texts, as `encode` does; `start` is the index of its first text."""
     second = texts["second"].to_pylist()
     paired = np.array([text is not None for text in second])
-    ids, bounds = wordpiece.encode([*texts["first"].to_pylist(), *(text or "" for text in second)])
-    lengths, room = np.diff(bounds).reshape(2, -1), length - np.where(paired, SPECIALS[True], SPECIALS[False])
+    ids, bounds = tokenizer.encode([*texts["first"].to_pylist(), *(text or "" for text in second)])
+    template = tokenizer.vocabulary.template
+    lengths, room = (
+        np.diff(bounds).reshape(2, -1),
+        length - np.where(paired, template.specials_of_pair, SPECIALS_OF_ONE),
+    )
     text, start_a, end_a, start_b, end_b = (
         _truncated_rows(lengths, room) if passages is None else _passage_rows(lengths, room, paired, passages)
     )
-    ones, vocabulary = np.ones_like(text), wordpiece.vocabulary
-    # five runs per row: [CLS], A, [SEP], B, [SEP]; the ids of [CLS] and [SEP] are appended to `ids`
-    source = np.append(ids, np.array([vocabulary.cls_id, vocabulary.sep_id], np.int32))
+    ones, vocabulary = np.ones_like(text), tokenizer.vocabulary
+    # five runs per row: [CLS], A, the [SEP] after it, B, [SEP]; the ids of [CLS] and of all [SEP] are appended to `ids`
+    separators = [vocabulary.sep_id] * template.pair_separators
+    source = np.append(ids, np.array([vocabulary.cls_id, *separators], np.int32))
+    after_a = np.where(paired[text], template.pair_separators, 1)
     cls, sep = ones * len(ids), ones * (len(ids) + 1)
     starts = np.stack((cls, bounds[text] + start_a, sep, bounds[text + len(paired)] + start_b, sep), axis=1)
-    counts = np.stack((ones, end_a - start_a, ones, end_b - start_b, paired[text].astype(np.int64)), axis=1)
+    counts = np.stack((ones, end_a - start_a, after_a, end_b - start_b, paired[text].astype(np.int64)), axis=1)
     runs = np.stack((starts, starts + counts), axis=2).ravel()
     tokens = _gather_runs(source, runs)
     offsets = np.append(0, np.cumsum(counts.sum(axis=1))).astype(np.int32)
     labels = texts["label"].take(text).to_pylist()
     columns = [
         pa.ListArray.from_arrays(offsets, tokens),
-        pa.array((end_a - start_a + 2).astype(np.int32)),
+        pa.array((end_a - start_a + 1 + after_a).astype(np.int32)),
         pa.array(_parsed_labels(task.number, task.kind != "multilabel", labels), pa.float32()),
         pa.array(_parsed_labels(task.indicators, task.kind == "multilabel", labels), ENCODED.field("labels").type),
         pa.array(start + text),

@@ -75,11 +75,11 @@ def score_entities(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[s
     return scores
 
 
-def _entity_scores(prefix: str, right: int, found: int, wanted: int) -> dict[str, float]:
+def _entity_scores(prefix: str, right: int, predicted: int, wanted: int) -> dict[str, float]:
     """Return precision, recall and F1 in percent from counts; 0 if undefined."""
-    precision = 100 * right / found if found else 0.0
+    precision = 100 * right / predicted if predicted else 0.0
     recall = 100 * right / wanted if wanted else 0.0
-    f1 = 200 * right / (found + wanted) if right else 0.0
+    f1 = 200 * right / (predicted + wanted) if right else 0.0
     return {
         f"{prefix}precision": precision,
         f"{prefix}recall": recall,

@@ -112,8 +112,8 @@ def own_task(
         require_labels(task, location, texts, BadRows(skip=skip))
         return task
     if kind == "multilabel":
-        found = labels or _sorted_labels(_named_labels(location, texts, skip))
-        return Task(name=name, kind=kind, labels=found, metrics=MULTILABEL_METRICS)
+        known = labels or _sorted_labels(_named_labels(location, texts, skip))
+        return Task(name=name, kind=kind, labels=known, metrics=MULTILABEL_METRICS)
     if asked is None:
         require_few_classes(location, texts["label"].to_pylist())
     return Task(
@@ -133,7 +133,7 @@ def _infer_kind(location: str, texts: pa.Table, skip: bool = False) -> Kind:
         return "multilabel"
     parsed = {label: _numbers([label]) for label in set(labels)}
     odd = [index for index, label in enumerate(labels) if parsed[label] is None]
-    values = {number for ones in parsed.values() if ones is not None for number in ones}
+    values = {number for numbers in parsed.values() if numbers is not None for number in numbers}
     if len(odd) > MOST_ODD * len(labels) or not (
         len(values) > MOST_NUMERIC_CLASSES or any(value != int(value) for value in values)
     ):
@@ -282,14 +282,14 @@ def labels_text(labels: Iterable[str]) -> str:
 
 def _parse_truth_value(location: str, line: int, column: str, value: Any) -> bool:
     """Return whether a row has the label of a 0/1 column. Raises DataError for any other value."""
-    found = TRUTHS.get(str(value).strip().lower())
-    if found is None:
+    truth = TRUTHS.get(str(value).strip().lower())
+    if truth is None:
         raise BadRow(
             f"{location}:{line}: column {column} is {shown('' if value is None else value)}; a label column holds 0 "
             "or 1, or false or true",
             "no-label",
         )
-    return found
+    return truth
 
 
 def label_text(location: str, line: int, column: str, value: Any) -> str:

@@ -112,5 +112,7 @@ def with_labels(task: Task, train: Any) -> Task:
     """
     if task.kind != "tags":
         return task
-    found = own_task(task.name, task.name, train)
-    return replace(task, labels=found.labels, metrics=tuple(name for name in task.metrics if name in found.metrics))
+    recognised = own_task(task.name, task.name, train)
+    return replace(
+        task, labels=recognised.labels, metrics=tuple(name for name in task.metrics if name in recognised.metrics)
+    )

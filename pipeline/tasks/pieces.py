@@ -55,13 +55,17 @@ class Tokenization:
 
     def of_words(self, sentences: Sequence[Sequence[str]]) -> list[Pieces]:
         """Return the pieces of each sentence's words, each word encoded as if after a space."""
-        space = " " if self.vocabulary.kind == "byte-bpe" else ""
-        spaced = [[space + word for word in words] for words in sentences]
+        spaced = [_words_after_spaces(words) for words in sentences] if self.vocabulary.keeps_spaces else sentences
         batches = (spaced[start : start + AT_ONCE] for start in range(0, len(spaced), AT_ONCE))
         encodings = chain.from_iterable(
             self.tokenizer.encode_batch(batch, is_pretokenized=True, add_special_tokens=False) for batch in batches
         )
         return [_pieces_of(encoding) for encoding in encodings]
+
+
+def _words_after_spaces(words: Sequence[str]) -> list[str]:
+    """Return the words with a space before each that has none, as transformers' add_prefix_space."""
+    return [word if word == "" or word.startswith(" ") else f" {word}" for word in words]
 
 
 def _pieces_of(encoding: Encoding) -> Pieces:

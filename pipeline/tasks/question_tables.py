@@ -26,34 +26,35 @@ class AskedColumns:
 def read_question_table(
     location: str, columns: AskedColumns = AskedColumns(), bad: BadRows | None = None
 ) -> list[Question]:
-    """Return a table's questions in order; a row's id is the number of its first line (in Parquet its row number), from
-    1.
+    """Return a table's questions in order. A row's id is the number of its first line, from 1; in Parquet, of its row.
 
-    An answer is {"text": […], "answer_start": […]}, as in published data sets, or a text that starts at the character
-    in column answer_start, else at its first occurrence in the context. An empty answer means that the context has
-    none. Raises DataError, with file and line, for a missing column and, unless `bad` skips such rows, for any other
-    answer.
+    An answer is {"text": […], "answer_start": […]}, as in published data sets, or a text. A text starts at the
+    character that column answer_start names; without that column, at its first occurrence in the context. An empty
+    answer means that the context has none. Raises DataError, with file and line, for a missing column, and for any
+    other answer unless `bad` skips such rows.
     """
     content, read, bad = content_of(location), reader_of(location), bad or BadRows()
     answers = columns.answers or next(
         (name for name in ANSWERS if _has_columns(location, (name,), content)), ANSWERS[0]
     )
     names = [columns.context, columns.question, answers] + [START] * _has_columns(location, (START,), content)
-    found = []
+    questions = []
     for line, values in read(location, content, names, bad):
         try:
-            found.append(_question_of(f"{location}:{line}", str(line), names, values))
+            questions.append(_question_of(f"{location}:{line}", str(line), names, values))
         except BadRow as error:
             bad.take(error)
-    bad.require_some(location, len(found))
-    if not found:
+    bad.require_some(location, len(questions))
+    if not questions:
         raise DataError(f"{location} has no rows")
-    return found
+    return questions
 
 
 def has_questions(location: str, answers: str | None = None) -> bool:
-    """Return whether a table has the usual question columns, or, if a column of `answers` is named, whether that one
-    holds answers as in published data sets.
+    """Return whether a table holds questions.
+
+    It does if it has the usual columns. If the column `answers` is named, only that column's first value counts: it
+    must have the form of published data sets.
     """
     content = content_of(location)
     if answers is None:
@@ -117,7 +118,7 @@ def _answers_in(where: str, name: str, value: Any, start: Any, context: str) -> 
         return ()
     if not isinstance(value, str):
         raise BadRow(
-            f'{where}: column {name} is no answer but {shown(value)}; the text of one is read, or {{"text": […], '
+            f'{where}: column {name} is no answer but {shown(value)}; give its text, or {{"text": […], '
             '"answer_start": […]}',
             "no-answer-that-can-be-read",
         )

@@ -43,7 +43,10 @@ def prepare(task: Task, items: Sequence[Question], vocabulary: Vocabulary, cutti
     """
     assert cutting.maximum_length is not None and cutting.stride is not None
     windowing = Windowing(
-        maximum_length=cutting.maximum_length, stride=cutting.stride, question_length=cutting.question_length
+        maximum_length=cutting.maximum_length,
+        stride=cutting.stride,
+        question_length=cutting.question_length,
+        template=vocabulary.template,
     )
     by_question = windows(Tokenization(vocabulary), items, windowing)
     flat = [(index, window) for index, group in enumerate(by_question) for window in group]
@@ -69,56 +72,56 @@ def prepare(task: Task, items: Sequence[Question], vocabulary: Vocabulary, cutti
 
 def answers(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) -> dict[str, Answer]:
     """Return the n-best answers by question id; logits are (L, 2) per window."""
-    found, start = {}, 0
-    for question, ones in zip(prepared.items, prepared.windows, strict=True):
-        mine = logits[start : start + len(ones)]
-        start += len(ones)
-        found[question.id] = answer_of_logits(
+    by_id, start = {}, 0
+    for question, own_windows in zip(prepared.items, prepared.windows, strict=True):
+        mine = logits[start : start + len(own_windows)]
+        start += len(own_windows)
+        by_id[question.id] = answer_of_logits(
             question.context,
-            ones,
+            own_windows,
             [pair[:, 0] for pair in mine],
             [pair[:, 1] for pair in mine],
             unanswerable=task.unanswerable,
             longest=cutting.longest_answer,
         )
-    return found
+    return by_id
 
 
-def texts_of(task: Task, found: dict[str, Answer], tuned: Tuned) -> dict[str, str]:
+def texts_of(task: Task, answers: dict[str, Answer], tuned: Tuned) -> dict[str, str]:
     """Return the answer to each question, empty for "no answer"; a threshold applies only to tasks with unanswerable
     questions.
     """
     threshold = tuned.get("null_threshold", NO_MARGIN) if task.unanswerable else None
-    return {id: answer.text(threshold) for id, answer in found.items()}
+    return {id: answer.text(threshold) for id, answer in answers.items()}
 
 
-def tune(task: Task, prepared: Prepared, found: dict[str, Answer]) -> Tuned:
+def tune(task: Task, prepared: Prepared, answers: dict[str, Answer]) -> Tuned:
     """Return the no-answer threshold with the highest F1 on these questions, and that F1; empty if all questions have
     answers.
     """
     if not task.unanswerable:
         return {}
-    best = best_threshold(found, prepared.items)
+    best = best_threshold(answers, prepared.items)
     return {"null_threshold": best["threshold_tuned_on_dev"], "f1_tuned_on_dev": best["f1_tuned_on_dev"] / 100}
 
 
-def score(task: Task, prepared: Prepared, found: dict[str, Answer], tuned: Tuned) -> dict[str, float]:
+def score(task: Task, prepared: Prepared, answers: dict[str, Answer], tuned: Tuned) -> dict[str, float]:
     """Return the official scores, as shares of 1."""
-    scores = squad_score(texts_of(task, found, tuned), prepared.items)
+    scores = squad_score(texts_of(task, answers, tuned), prepared.items)
     return {name: scores[name] / 100 for name in EXAMINED if name in scores}
 
 
 def baseline(task: Task, train: Prepared, prepared: Prepared) -> dict[str, float]:
     """Return the scores of always answering "no answer"; no other constant answer suits all questions."""
-    found = squad_score({question.id: "" for question in prepared.items}, prepared.items)
-    return {name: found[name] / 100 for name in EXAMINED if name in found}
+    scores = squad_score({question.id: "" for question in prepared.items}, prepared.items)
+    return {name: scores[name] / 100 for name in EXAMINED if name in scores}
 
 
-def collapsed(task: Task, prepared: Prepared, found: dict[str, Answer]) -> bool:
+def collapsed(task: Task, prepared: Prepared, answers: dict[str, Answer]) -> bool:
     """Return whether all questions have the same answer."""
-    return len(set(texts_of(task, found, {}).values())) < 2
+    return len(set(texts_of(task, answers, {}).values())) < 2
 
 
-def details(task: Task, prepared: Prepared, found: dict[str, Answer], tuned: Tuned) -> dict[str, Any]:
+def details(task: Task, prepared: Prepared, answers: dict[str, Answer], tuned: Tuned) -> dict[str, Any]:
     """Return nothing: the scores say all."""
     return {}

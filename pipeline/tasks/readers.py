@@ -70,7 +70,7 @@ def separator_of(header: str) -> str:
         try:
             if len(next(csv.reader([header], delimiter=separator, strict=True), [])) > 1:
                 return separator
-        except csv.Error:  # its quotes belong to another separator
+        except csv.Error:  # quotes that fit another separator only
             continue
     return SEPARATORS[0]
 
@@ -80,7 +80,7 @@ def csv_rows(location: str, lines: Iterable[str], header: str) -> Iterator[tuple
 
     `header` is its first line. Raises DataError for broken quotes.
     """
-    csv.field_size_limit(sys.maxsize)  # its 131,072 characters are fewer than a long text has
+    csv.field_size_limit(sys.maxsize)  # the default of 131,072 characters is too small for long texts
     rows = csv.reader(lines, delimiter=separator_of(header), strict=True)
     while True:
         line = rows.line_num + 1
@@ -144,8 +144,8 @@ def json_rows(location: str, text: str, bad: BadRows) -> Iterator[tuple[int, dic
     Values that are not objects are bad rows.
     """
     one_list = is_one_list(text)
-    found = enumerate(_list_of(location, text), 1) if one_list else enumerate(text.split("\n"), 1)
-    for number, value in found:
+    values = enumerate(_list_of(location, text), 1) if one_list else enumerate(text.split("\n"), 1)
+    for number, value in values:
         if not one_list and not value.strip(BLANK):
             continue
         try:

@@ -21,15 +21,15 @@ def kind_of(location: str) -> ExampleKind:
 
     Raises DataError if the file does not exist or is none of these.
     """
-    found = infer_file_kind(location, lambda: content_of(location))
-    if found is None:
+    kind = infer_file_kind(location, lambda: content_of(location))
+    if kind is None:
         raise DataError(
             f"{location}: neither its name nor its content tells what it is; known are tables ({', '.join(TABLES)}, "
             "or .json with one object a line or a list of them), "
             f'SQuAD (.json, one object with a list "data") and CoNLL ({", ".join(TAGGED)}, or a word and its tags on '
             "each line and blank lines between sentences)"
         )
-    return found
+    return kind
 
 
 def infer_file_kind(location: str, content: Callable[[], bytes]) -> ExampleKind | None:
@@ -81,5 +81,5 @@ def _has_tagged_words(content: bytes) -> bool:
     whole = lines[:-1] if len(content) > SAMPLE_BYTES else lines  # the last line of a sample may be cut
     rows = [BLANK.split(line.strip(f"{BOM} \t\r")) for line in whole]
     columns = {len(cells) for cells in rows if cells[0] not in ("", DOCUMENT_START)}
-    # what follows the last line end is no blank line
+    # The empty text after the last line end does not count as a blank line.
     return len(columns) == 1 and min(columns) > 1 and [""] in rows[:-1]

@@ -6,7 +6,7 @@ from pipeline.text.schema import EXAMPLE
 
 TEXTS = pa.schema(
     [
-        # the file's own id if it has one; else GLUE: row number from 0, the user's own files: line number from 1
+        # the file's own id if it has one; else the row number from 0 (GLUE) or the line number from 1 (own files)
         pa.field("id", pa.string(), nullable=False),
         pa.field("first", pa.string(), nullable=False),  # segment A
         pa.field("second", pa.string()),  # segment B; null for tasks on single texts
@@ -17,8 +17,8 @@ TEXTS = pa.schema(
 
 ENCODED = pa.schema(
     [
-        EXAMPLE.field("ids"),  # [CLS] A [SEP], or [CLS] A [SEP] B [SEP]
-        # length of [CLS] A [SEP], where segment 1 starts; for a single text, the length of ids
+        EXAMPLE.field("ids"),  # [CLS] A [SEP], or [CLS] A [SEP] B [SEP] (RoBERTa: two [SEP] after A)
+        # length of [CLS] A [SEP], so the index at which B and segment 1 start; for a single text, the length of ids
         EXAMPLE.field("first_length"),
         # class number or regression value; null for unlabelled splits and other tasks
         pa.field("label", pa.float32()),

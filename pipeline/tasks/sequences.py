@@ -13,8 +13,8 @@ from pipeline.tasks.metrics import score as class_score
 from pipeline.tasks.prepared import Logits, Prepared, Tuned
 from pipeline.tasks.tables import left_out
 from pipeline.tasks.task import Task
+from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.text.wordpiece import WordPiece
 
 MOST_CONFUSED = 200
 """Maximum number of classes for a confusion matrix: for 20,000 it would have 400 million counts."""
@@ -22,18 +22,20 @@ MOST_CONFUSED = 200
 
 def prepare(task: Task, items: pa.Table, vocabulary: Vocabulary, cutting: Cutting) -> Prepared:
     """Encode a table of TEXTS, truncated at the length or split into passages."""
-    found = encode(
-        task, items, WordPiece(vocabulary), cutting.maximum_length, cutting.stride if cutting.passages else None
+    encoded = encode(
+        task, items, CachedTokenizer(vocabulary), cutting.maximum_length, cutting.stride if cutting.passages else None
     )
     lost = left_out(items)
     notes = (
-        [f"{found.cut:,} cut at {cutting.maximum_length} tokens (--cutting.passages reads the rest)"]
-        if found.cut
+        [f"{encoded.cut:,} cut at {cutting.maximum_length} tokens (--cutting.passages reads the rest)"]
+        if encoded.cut
         else []
     )
-    notes += [f"{found.passages:,} in several passages of {cutting.maximum_length} tokens"] if found.passages else []
+    notes += (
+        [f"{encoded.passages:,} in several passages of {cutting.maximum_length} tokens"] if encoded.passages else []
+    )
     notes += [f"{len(lost)} lines left out, the first: {lost[0]}"] if lost else []
-    return Prepared(items=items, rows=found.rows, cut=found.cut, notes=tuple(notes))
+    return Prepared(items=items, rows=encoded.rows, cut=encoded.cut, notes=tuple(notes))
 
 
 def answers(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) -> np.ndarray:
@@ -63,36 +65,36 @@ def probabilities(task: Task, logits: np.ndarray) -> np.ndarray:
     return shares / shares.sum(axis=1, keepdims=True)
 
 
-def predicted_labels(task: Task, found: np.ndarray, tuned: Tuned) -> np.ndarray:
+def predicted_labels(task: Task, outputs: np.ndarray, tuned: Tuned) -> np.ndarray:
     """Return class numbers or values (texts,), or 0 and 1 (texts, classes), from the result of `answers`."""
     if task.kind == "regression":
-        return found[:, 0].astype(np.float64)
+        return outputs[:, 0].astype(np.float64)
     if task.kind == "multilabel":
-        return (probabilities(task, found) >= np.asarray(tuned.get("thresholds", [0.5] * len(task.labels)))).astype(
+        return (probabilities(task, outputs) >= np.asarray(tuned.get("thresholds", [0.5] * len(task.labels)))).astype(
             np.int64
         )
-    return found.argmax(-1)
+    return outputs.argmax(-1)
 
 
-def tune(task: Task, prepared: Prepared, found: np.ndarray) -> Tuned:
+def tune(task: Task, prepared: Prepared, outputs: np.ndarray) -> Tuned:
     """For multilabel, return each label's threshold with the highest F1 on these texts, and the scores at these
     thresholds.
     """
     if task.kind != "multilabel":
         return {}
-    thresholds = [float(value) for value in tuned_thresholds(probabilities(task, found), true_labels(task, prepared))]
-    with_them = score(task, prepared, found, {"thresholds": thresholds})
+    thresholds = [float(value) for value in tuned_thresholds(probabilities(task, outputs), true_labels(task, prepared))]
+    with_them = score(task, prepared, outputs, {"thresholds": thresholds})
     return {"thresholds": thresholds} | {f"{name}_tuned_on_dev": value for name, value in with_them.items()}
 
 
-def score(task: Task, prepared: Prepared, found: np.ndarray, tuned: Tuned) -> dict[str, float]:
+def score(task: Task, prepared: Prepared, outputs: np.ndarray, tuned: Tuned) -> dict[str, float]:
     """Return the task's metrics."""
     ranked = any(name in metrics.RANKED for name in task.metrics)
     return class_score(
         task,
-        predicted_labels(task, found, tuned),
+        predicted_labels(task, outputs, tuned),
         true_labels(task, prepared),
-        probabilities(task, found) if ranked else None,
+        probabilities(task, outputs) if ranked else None,
     )
 
 
@@ -103,19 +105,19 @@ def baseline(task: Task, train: Prepared, prepared: Prepared) -> dict[str, float
     return majority(task, true_labels(task, train), true_labels(task, prepared))
 
 
-def collapsed(task: Task, prepared: Prepared, found: np.ndarray) -> bool:
+def collapsed(task: Task, prepared: Prepared, outputs: np.ndarray) -> bool:
     """Return whether all texts get the same answer although their labels differ."""
-    said, true = predicted_labels(task, found, {}), true_labels(task, prepared)
+    said, true = predicted_labels(task, outputs, {}), true_labels(task, prepared)
     if task.kind == "regression":
         return not np.isfinite(said).all() or bool(np.ptp(said) < 1e-3 * max(np.ptp(true), 1e-9))
     return bool((said == said[:1]).all() and (true != true[:1]).any())
 
 
-def details(task: Task, prepared: Prepared, found: np.ndarray, tuned: Tuned) -> dict[str, Any]:
+def details(task: Task, prepared: Prepared, outputs: np.ndarray, tuned: Tuned) -> dict[str, Any]:
     """Return the scores of each class or label, and the confusion matrix if there are few classes."""
     if task.kind not in ("classification", "multilabel"):
         return {}
-    said, true = predicted_labels(task, found, tuned), true_labels(task, prepared)
+    said, true = predicted_labels(task, outputs, tuned), true_labels(task, prepared)
     figures = {"labels": list(task.labels), "per_class": metrics.per_class(task, said, true)}
     shown = task.kind == "classification" and len(task.labels) <= MOST_CONFUSED
     return figures | ({"confusion": metrics.confusion(task, said, true).tolist()} if shown else {})

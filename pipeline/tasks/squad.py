@@ -11,7 +11,7 @@ from pipeline import storage
 from pipeline.errors import DataError, listed, shown
 from pipeline.tasks.content import content_of
 
-SURROGATE = re.compile("[\ud800-\udfff]")  # JSON can write half a pair, which is no character
+SURROGATE = re.compile("[\ud800-\udfff]")  # JSON can contain half a surrogate pair, which is no character
 MISALIGNED = "answer-not-at-its-offset"
 UNANSWERED = "no-answer-given"
 

@@ -58,15 +58,15 @@ def left_out(texts: pa.Table) -> list[str]:
 def existing_file(location: str) -> str | None:
     """Return a file's location, plain or compressed; None if it does not exist."""
     return next(
-        (found for found in (location, *(location + ending for ending in COMPRESSED)) if storage.exists(found)), None
+        (path for path in (location, *(location + ending for ending in COMPRESSED)) if storage.exists(path)), None
     )
 
 
 def _split_content(task: Task, folder: str, where: Split) -> bytes:
     """Return the bytes of a split's file. Raises DataError that lists the existing files."""
     location = storage.join(folder, where.file)
-    if (found := existing_file(location)) is not None:
-        return content_of(found)
+    if (path := existing_file(location)) is not None:
+        return content_of(path)
     inner = location.rsplit("/", 1)[0]
     there = storage.children(inner)
     available = f"{inner} has {listed(there)}" if there else f"{folder} has {listed(storage.children(folder))}"

@@ -20,15 +20,15 @@ from pipeline.tasks.parts import most_context, parts
 from pipeline.tasks.pieces import Pieces, Tokenization
 from pipeline.tasks.readers import rows_in
 from pipeline.tasks.squad import SURROGATE
+from pipeline.text.template import SPECIALS_OF_ONE
 from pipeline.text.vocabulary import Vocabulary
 
 DOCUMENT_START = "-DOCSTART-"
-BLANK = re.compile("[ \t]+")  # other white space, such as a no-break space, may stand in a word
+BLANK = re.compile("[ \t]+")  # other white space, such as a no-break space, may be part of a word
 WITH_LISTS = (".jsonl", ".ndjson", ".json", ".parquet")
 """File formats whose columns can hold lists."""
 IGNORED = -100
 """Label of tokens that the loss ignores (PyTorch's ignore_index)."""
-SPECIAL_TOKENS = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class Sentence:
 
 @dataclass(frozen=True, kw_only=True)
 class Tagging:
-    """How sentences are split into windows, and which pieces have labels."""
+    """Settings for splitting sentences into windows, and for choosing the pieces that have labels."""
 
     maximum_length: int = 128
     stride: int = 32
@@ -52,12 +52,12 @@ class Tagging:
     """
 
     def __post_init__(self) -> None:
-        room = self.maximum_length - SPECIAL_TOKENS
+        room = self.maximum_length - SPECIALS_OF_ONE
         if not 0 <= self.stride < room:
             raise ConfigError(
                 f"cutting.stride ({self.stride}) must be from 0 to less than the {room} pieces that "
                 f"cutting.maximum_length ({self.maximum_length}) "
-                f"leaves beside {SPECIAL_TOKENS} special tokens: lower the stride or raise the length"
+                f"leaves beside {SPECIALS_OF_ONE} special tokens: lower the stride or raise the length"
             )
 
 
@@ -286,7 +286,7 @@ def _windows_of(
     vocabulary: Vocabulary, pieces: Pieces, labels: np.ndarray, tagging: Tagging
 ) -> Iterator[TaggingWindow]:
     """Yield the windows of one sentence."""
-    bounds = parts(len(pieces.ids), tagging.maximum_length - SPECIAL_TOKENS, tagging.stride)
+    bounds = parts(len(pieces.ids), tagging.maximum_length - SPECIALS_OF_ONE, tagging.stride)
     firsts = _first_of_word(pieces)
     for (start, end), most in zip(bounds, most_context(bounds)):
         yield TaggingWindow(

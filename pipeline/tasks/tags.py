@@ -40,12 +40,12 @@ def prepare(task: Task, items: Sequence[Sentence], vocabulary: Vocabulary, cutti
 
 def answers(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) -> list[PredictedTags]:
     """Return the tags of each sentence; logits are (L, tags) per window."""
-    found, start = [], 0
-    for sentence, ones in zip(prepared.items, prepared.windows, strict=True):
-        likeliest = [window.argmax(-1) for window in logits[start : start + len(ones)]]
-        start += len(ones)
-        found.append(tagging.predicted_tags(len(sentence.words), ones, likeliest, task.labels))
-    return found
+    predicted, start = [], 0
+    for sentence, windows in zip(prepared.items, prepared.windows, strict=True):
+        likeliest = [window.argmax(-1) for window in logits[start : start + len(windows)]]
+        start += len(windows)
+        predicted.append(tagging.predicted_tags(len(sentence.words), windows, likeliest, task.labels))
+    return predicted
 
 
 def chunks(task: Task) -> bool:
@@ -55,14 +55,14 @@ def chunks(task: Task) -> bool:
 
 def _tag_scores(task: Task, true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float]:
     """Return scores as shares of 1: of entities overall and by type, or of words if the tags are not chunks."""
-    found = score_entities(true, predicted)
-    shares = {name: value / 100 for name, value in found.items() if not name.endswith("entities")}
+    scores = score_entities(true, predicted)
+    shares = {name: value / 100 for name, value in scores.items() if not name.endswith("entities")}
     return shares if chunks(task) else {"accuracy": shares["accuracy"]}
 
 
-def score(task: Task, prepared: Prepared, found: Sequence[PredictedTags], tuned: Tuned) -> dict[str, float]:
+def score(task: Task, prepared: Prepared, predicted: Sequence[PredictedTags], tuned: Tuned) -> dict[str, float]:
     """Return `_tag_scores` of the most likely tags."""
-    return _tag_scores(task, [item.tags for item in prepared.items], [answer.tags for answer in found])
+    return _tag_scores(task, [item.tags for item in prepared.items], [answer.tags for answer in predicted])
 
 
 def baseline(task: Task, train: Prepared, prepared: Prepared) -> dict[str, float]:
@@ -84,17 +84,17 @@ def baseline(task: Task, train: Prepared, prepared: Prepared) -> dict[str, float
     )
 
 
-def tune(task: Task, prepared: Prepared, found: Sequence[PredictedTags]) -> Tuned:
+def tune(task: Task, prepared: Prepared, predicted: Sequence[PredictedTags]) -> Tuned:
     """Return nothing: tagging tunes nothing."""
     return {}
 
 
-def collapsed(task: Task, prepared: Prepared, found: Sequence[PredictedTags]) -> bool:
+def collapsed(task: Task, prepared: Prepared, predicted: Sequence[PredictedTags]) -> bool:
     """Return whether all words have the same tag."""
-    return len({tag for answer in found for tag in answer.tags}) < 2
+    return len({tag for answer in predicted for tag in answer.tags}) < 2
 
 
-def details(task: Task, prepared: Prepared, found: Sequence[PredictedTags], tuned: Tuned) -> dict[str, Any]:
+def details(task: Task, prepared: Prepared, predicted: Sequence[PredictedTags], tuned: Tuned) -> dict[str, Any]:
     """Return nothing: the scores include those of each type."""
     return {}
 

@@ -96,10 +96,10 @@ class Task:
 
 def several(label: str) -> list[str]:
     """Parse a multilabel row's labels, a JSON list of texts. Raises ValueError with a short message."""
-    found = list_in(label)
-    if found is None or not all(isinstance(name, str) for name in found):
+    names = list_in(label)
+    if names is None or not all(isinstance(name, str) for name in names):
         raise ValueError(f"label {shown(label)} is not a list of labels")
-    return found
+    return names
 
 
 def list_in(value: Any) -> list[Any] | None:
@@ -130,8 +130,8 @@ def number_in(label: str) -> float | None:
     """Parse a number with an optional percent sign or decimal comma: 12.5 for "12.50%", 0.14 for "0,14"; None
     otherwise.
     """
-    found = PLAIN.fullmatch(label.strip())
-    value = float(found[1].replace(",", ".")) if found else math.inf
+    match = PLAIN.fullmatch(label.strip())
+    value = float(match[1].replace(",", ".")) if match else math.inf
     return value if math.isfinite(value) else None
 
 

@@ -1,4 +1,5 @@
-"""Encode a question and its context as windows: [CLS] question [SEP] part of the context [SEP].
+"""Encode a question and its context as windows: [CLS] question [SEP] part of the context [SEP], or as the vocabulary's
+template of a pair.
 
 L tokens per window, C of them context.
 """
@@ -12,9 +13,8 @@ from pipeline.errors import ConfigError
 from pipeline.tasks.parts import most_context, parts
 from pipeline.tasks.pieces import Pieces, Tokenization
 from pipeline.tasks.squad import Question
+from pipeline.text.template import ONE_SEPARATOR, Template
 from pipeline.text.vocabulary import Vocabulary
-
-SPECIAL_TOKENS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +26,7 @@ class Windowing:
     """Overlap of consecutive windows."""
     question_length: int = 64
     """Longer questions are truncated."""
+    template: Template = ONE_SEPARATOR
 
     def __post_init__(self) -> None:
         if self.question_length < 1 or self.stride < 0:
@@ -33,12 +34,13 @@ class Windowing:
                 f"cutting.question_length ({self.question_length}) must be at least 1, cutting.stride ({self.stride}) "
                 "at least 0"
             )
-        room = self.maximum_length - self.question_length - SPECIAL_TOKENS
+        special_tokens = self.template.specials_of_pair
+        room = self.maximum_length - self.question_length - special_tokens
         if room <= self.stride:
             raise ConfigError(
                 f"cutting.stride ({self.stride}) must be less than the {room} pieces of context that "
                 f"cutting.maximum_length ({self.maximum_length}) "
-                f"leaves beside cutting.question_length ({self.question_length}) and {SPECIAL_TOKENS} special tokens: "
+                f"leaves beside cutting.question_length ({self.question_length}) and {special_tokens} special tokens: "
                 "lower the stride or raise the length"
             )
 
@@ -50,7 +52,7 @@ class Window:
     """
 
     ids: np.ndarray  # int32 (L,)
-    first_length: int  # of [CLS] question [SEP]: where the context begins
+    first_length: int  # of [CLS] question and its [SEP]: where the context begins
     starts: np.ndarray  # int32 (C,), first character of each context token in the original context
     ends: np.ndarray  # int32 (C,), one past its last
     most_context: np.ndarray  # bool (C,), the token has more context here than in the question's other windows
@@ -93,8 +95,10 @@ def _windows_of(
 ) -> Iterator[Window]:
     """Yield the windows of one question with ids `asked` and its answer at these characters."""
     kept = asked[: windowing.question_length]
-    first = np.concatenate(([vocabulary.cls_id], kept, [vocabulary.sep_id])).astype(np.int32)
-    bounds = parts(len(context.ids), windowing.maximum_length - len(kept) - SPECIAL_TOKENS, windowing.stride)
+    separators = [vocabulary.sep_id] * windowing.template.pair_separators
+    first = np.concatenate(([vocabulary.cls_id], kept, separators)).astype(np.int32)
+    room = windowing.maximum_length - len(kept) - windowing.template.specials_of_pair
+    bounds = parts(len(context.ids), room, windowing.stride)
     covering = np.flatnonzero((context.ends > answer[0]) & (context.starts < answer[1]))
     for (start, end), most in zip(bounds, most_context(bounds)):
         whole = len(covering) > 0 and start <= covering[0] and covering[-1] < end

@@ -9,8 +9,6 @@ import numpy as np
 
 from pipeline.text.sequences import target_lengths, without_empty_sentences
 
-SPECIALS_IN_A_PAIR = 3  # [CLS] A [SEP] B [SEP]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Chunks:

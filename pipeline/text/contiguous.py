@@ -7,8 +7,7 @@ import numpy as np
 
 from pipeline.config.data import FullSentences, SingleSegment
 from pipeline.text.sequences import Sequences, follow_chain, target_lengths
-
-SPECIALS_OF_ONE = 2  # [CLS] text [SEP]
+from pipeline.text.template import ONE_SEPARATOR, SPECIALS_OF_ONE, Template
 
 
 def full_sentences(
@@ -18,6 +17,7 @@ def full_sentences(
     parents: np.ndarray,
     maximum_length: int,
     rng: np.random.Generator,
+    template: Template = ONE_SEPARATOR,
 ) -> Sequences:
     """Pack full sentences into sequences, in order; arguments as in PAIRINGS. Nothing is random.
 
@@ -47,6 +47,7 @@ def single_segments(
     parents: np.ndarray,
     maximum_length: int,
     rng: np.random.Generator,
+    template: Template = ONE_SEPARATOR,
 ) -> Sequences:
     """Cut each document into sequences of equal length, ignoring sentences; arguments as in PAIRINGS.
 

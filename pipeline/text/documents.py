@@ -102,9 +102,9 @@ def documents(
     `language` is used if the record does not state its own. A paragraph that is not UTF-8 and a piece that is not
     language are dropped alone. Memory is bounded by a few pieces, whatever the record's length.
     """
-    number, held, found = 0, "", False
+    number, held, any_paragraph = 0, "", False
     for item in join_into_pieces(paragraphs(record.paragraphs), piece_characters):
-        found = True
+        any_paragraph = True
         if isinstance(item, Undecodable):
             yield replace(dropped(record.id, "not UTF-8", item), characters=len(item))
         elif number == 0 and not held:  # held back until we know whether it is the only one
@@ -118,7 +118,7 @@ def documents(
         yield dropped(f"{record.id}#0", "too short", held)
     elif held:
         yield _piece(record, f"{record.id}#0", held, language, minimum_letters)
-    elif not found:
+    elif not any_paragraph:
         yield Dropped(id=record.id, reason="empty")
 
 

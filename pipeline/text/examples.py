@@ -4,69 +4,107 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.config.data import Sampling
+from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.masking import Masked, mask
 from pipeline.text.pairs import PAIRINGS
 from pipeline.text.randomness import generator
 from pipeline.text.schema import EXAMPLE
 from pipeline.text.sentences import split_sentences
 from pipeline.text.sequences import Sequences
+from pipeline.text.template import Template
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.text.wordpiece import WordPiece
 
 
 def make_examples(
-    documents: pa.Table, wordpiece: WordPiece, sampling: Sampling, *, seed: int, epoch: int, window: int
+    documents: pa.Table, tokenizer: CachedTokenizer, sampling: Sampling, *, seed: int, epoch: int, window: int
 ) -> pa.Table:
     """Make the examples (schema EXAMPLE) of a window's documents (schema DOCUMENT), in random order.
 
     The same arguments give the same bytes in every process. The table may be empty.
     """
-    sentences, document_offsets = window_sentences(documents)
-    tokens, sentence_offsets = wordpiece.encode(sentences)
+    vocabulary = tokenizer.vocabulary
+    sentences, document_offsets = window_sentences(documents, keep_spaces=vocabulary.keeps_spaces)
+    tokens, sentence_offsets = tokenizer.encode(sentences)
     parents = documents["parent"].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
-    sample = PAIRINGS[type(sampling.pairs)]
-    rng = generator(seed, epoch, window, "pairs")
-    sequences = sample(sampling.pairs, sentence_offsets, document_offsets, parents, sampling.maximum_length, rng)
+    sequences = PAIRINGS[type(sampling.pairs)](
+        sampling.pairs,
+        sentence_offsets,
+        document_offsets,
+        parents,
+        sampling.maximum_length,
+        generator(seed, epoch, window, "pairs"),
+        vocabulary.template,
+    )
     sequences = sequences.take(generator(seed, epoch, window, "rows").permutation(len(sequences)))
-    ids, offsets = assemble(tokens, sequences, wordpiece.vocabulary)
-    masked = mask(sampling.masking, ids, offsets, wordpiece.vocabulary, generator(seed, epoch, window, "masks"))
-    return example_table(sequences, offsets, masked)
+    ids, offsets = assemble(tokens, sequences, vocabulary)
+    begins = sentence_begins(sentence_offsets, sequences, vocabulary)
+    masked = mask(sampling.masking, ids, offsets, vocabulary, generator(seed, epoch, window, "masks"), begins)
+    return example_table(sequences, offsets, masked, vocabulary.template)
 
 
-def window_sentences(documents: pa.Table) -> tuple[list[str], np.ndarray]:
-    """Return all sentences of the documents and each document's offset into them, int64 (D + 1,)."""
+def window_sentences(documents: pa.Table, *, keep_spaces: bool = False) -> tuple[list[str], np.ndarray]:
+    """Return all sentences of the documents and each document's offset into them, int64 (D + 1,).
+
+    `keep_spaces`: as in split_sentences.
+    """
     sentences: list[str] = []
     offsets = [0]
     columns = (documents[name].to_pylist() for name in ("text", "lines_are_sentences", "language"))
     for text, lines, language in zip(*columns):
-        sentences += split_sentences(text, lines_are_sentences=lines, language=language)
+        sentences += split_sentences(text, lines_are_sentences=lines, language=language, keep_spaces=keep_spaces)
         offsets.append(len(sentences))
     return sentences, np.array(offsets, np.int64)
 
 
 def assemble(tokens: np.ndarray, sequences: Sequences, vocabulary: Vocabulary) -> tuple[np.ndarray, np.ndarray]:
-    """Concatenate the sequences: [CLS], then each range with a [SEP].
+    """Concatenate the sequences: [CLS], then each range with a [SEP], or with the separators of a pair.
 
     Return ids, int32 (T,), and offsets, int64 (N + 1,).
     """
-    lengths = sequences.ends - sequences.starts + 1
-    lengths[sequences.offsets[:-1]] += 1
-    ends = np.cumsum(lengths)
-    offsets = np.append(0, ends)[sequences.offsets]
-    shift = sequences.starts - ends + lengths
-    shift[sequences.offsets[:-1]] -= 1
-    # The positions of the special tokens, just outside their ranges, are copied too and then overwritten.
-    ids = np.take(tokens, np.arange(offsets[-1]) + np.repeat(shift, lengths), mode="clip")
+    ids, offsets, ends = _gather(tokens, sequences, vocabulary.template)
     ids[offsets[:-1]] = vocabulary.cls_id
     ids[ends - 1] = vocabulary.sep_id
+    if sequences.paired:
+        for place in range(1, vocabulary.template.pair_separators):
+            ids[ends[sequences.offsets[:-1]] - 1 - place] = vocabulary.sep_id
     return ids, offsets
 
 
-def example_table(sequences: Sequences, offsets: np.ndarray, masked: Masked) -> pa.Table:
+def sentence_begins(sentence_offsets: np.ndarray, sequences: Sequences, vocabulary: Vocabulary) -> np.ndarray | None:
+    """Return whether a sentence begins at each token of the sequences, bool (T,), or None if its piece says so.
+
+    In byte-level BPE, the first piece of a paragraph has no space before it and looks like the rest of a word. Special
+    tokens have any value.
+    """
+    if not vocabulary.keeps_spaces:
+        return None
+    begins = np.zeros(sentence_offsets[-1], bool)
+    begins[sentence_offsets[sentence_offsets < len(begins)]] = True
+    return _gather(begins, sequences, vocabulary.template)[0]
+
+
+def _gather(values: np.ndarray, sequences: Sequences, template: Template) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the values of each sequence's tokens with room for its special tokens, which have any value.
+
+    The others are the offsets of the sequences, int64 (N + 1,), and one past the last separator of each range, (R,).
+    """
+    lengths = sequences.ends - sequences.starts + 1
+    first = sequences.offsets[:-1]
+    lengths[first] += template.pair_separators if sequences.paired else 1  # [CLS], and further separators
+    ends = np.cumsum(lengths)
+    offsets = np.append(0, ends)[sequences.offsets]
+    shift = sequences.starts - ends + lengths
+    shift[first] -= 1
+    # The positions of the special tokens, just outside their ranges, are copied too.
+    return np.take(values, np.arange(offsets[-1]) + np.repeat(shift, lengths), mode="clip"), offsets, ends
+
+
+def example_table(sequences: Sequences, offsets: np.ndarray, masked: Masked, template: Template) -> pa.Table:
     """Build the Arrow table (schema EXAMPLE) without copying; `offsets` (N + 1,) bound the sequences."""
     in_sequence = masked.positions - np.repeat(offsets[:-1], np.diff(masked.offsets))
     first = sequences.offsets[:-1]
-    first_length = sequences.ends[first] - sequences.starts[first] + 2 if sequences.paired else np.diff(offsets)
+    lengths = sequences.ends[first] - sequences.starts[first]
+    first_length = template.first_length(lengths) if sequences.paired else np.diff(offsets)
     no_label = pa.nulls(len(sequences), pa.bool_())
     columns = [
         _lists(offsets, masked.ids),

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.text.cached_tokenizer import encode_directly
 from pipeline.text.splitting import Splitting
 from pipeline.text.vocabulary import UNUSED, Vocabulary
-from pipeline.text.wordpiece import encode_directly
 
 LEAST_PIECES = 3
 """A word of two pieces is mostly a known word with an ending."""
@@ -34,37 +34,35 @@ def new_words(counts: pa.Table, vocabulary: Vocabulary, most: int) -> list[str]:
     frequent = counts.filter(pc.greater_equal(counts["count"], LEAST_COUNT)).sort_by(
         [("count", "descending"), ("word", "ascending")]
     )
-    found: list[str] = []
+    added: list[str] = []
     for batch in frequent.to_batches(max_chunksize=WORDS_AT_ONCE):
         words = [word for word in batch["word"].to_pylist() if any(map(str.isalpha, word))]
         pieces = _pieces_of(vocabulary, words)
-        found += [
+        added += [
             word
             for word, ids in zip(words, pieces, strict=True)
             if len(ids) >= LEAST_PIECES and vocabulary.unk_id not in ids
         ]
-        if len(found) >= most:
+        if len(added) >= most:
             break
-    return found[:most]
+    return added[:most]
 
 
 def extend_vocabulary(vocabulary: Vocabulary, words: list[str]) -> Vocabulary:
     """Return the vocabulary with these words in place of its [unused] entries, in order, and then after all others."""
     tokens = list(vocabulary.tokens)
-    free = [place for place, token in enumerate(tokens) if UNUSED.fullmatch(token)]
-    for place, word in zip(free, words):
-        tokens[place] = word
+    free = [index for index, token in enumerate(tokens) if UNUSED.fullmatch(token)]
+    for index, word in zip(free, words):
+        tokens[index] = word
     return replace(vocabulary, tokens=(*tokens, *words[len(free) :]))
 
 
 def pieces_of_new_words(vocabulary: Vocabulary, longer: Vocabulary) -> dict[int, list[int]]:
     """Map the id of each word that only the extended vocabulary has to the ids of its pieces in the original one."""
-    places = [
-        place
-        for place, token in enumerate(longer.tokens)
-        if place >= vocabulary.size or token != vocabulary.tokens[place]
+    added_ids = [
+        id for id, token in enumerate(longer.tokens) if id >= vocabulary.size or token != vocabulary.tokens[id]
     ]
-    return dict(zip(places, _pieces_of(vocabulary, [longer.tokens[place] for place in places]), strict=True))
+    return dict(zip(added_ids, _pieces_of(vocabulary, [longer.tokens[id] for id in added_ids]), strict=True))
 
 
 def _pieces_of(vocabulary: Vocabulary, words: list[str]) -> list[list[int]]:

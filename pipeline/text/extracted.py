@@ -19,21 +19,21 @@ PAGE = Page()
 def without_leftovers(lines: Iterable[str], language: str) -> list[str]:
     """Return the lines of an article as a reader sees them.
 
-    A line without a word is dropped if markup was removed from it. A sentence that lacks a formula or code is dropped,
-    as in `wikitext`; for a formula on a line of its own, that is the sentence around it.
+    A line that has no word after its markup is removed is dropped. A sentence that lacks a formula or code is dropped,
+    as in `wikitext`. A formula on a line of its own belongs to the sentence that continues around it.
     """
-    found: list[str] = []
+    paragraphs: list[str] = []
     last, behind_formula = -1, False
     for line in map(_visible, lines):
         is_formula = HOLE in line and not WORD.search(line)
-        open_before = last >= 0 and not is_ended(found[last])
+        open_before = last >= 0 and not is_ended(paragraphs[last])
         if (is_formula and open_before) or (behind_formula and line[:1].islower()):
-            found[last] += f" {line}"
+            paragraphs[last] += f" {line}"
         else:
-            found.append(line)
-            last = len(found) - 1 if line.strip() else last
+            paragraphs.append(line)
+            last = len(paragraphs) - 1 if line.strip() else last
         behind_formula = is_formula or (behind_formula and not line.strip())
-    return [without_holes(IN_PARENTHESES.sub("", line), language) if HOLE in line else line for line in found]
+    return [without_holes(IN_PARENTHESES.sub("", line), language) if HOLE in line else line for line in paragraphs]
 
 
 def _visible(line: str) -> str:

@@ -242,12 +242,12 @@ def _parse_atoms(tokens: Iterator[str], depth: int) -> list[str]:
     """Read atoms (commands, characters, groups) to the end of a group; a group is its text after an open brace."""
     if depth > DEEPEST:
         raise TwoDimensions
-    found: list[str] = []
+    words: list[str] = []
     for token in tokens:
         if token == "}":
             break
-        found.append("{" + _render_atoms(_parse_atoms(tokens, depth + 1)) if token == "{" else token)
-    return found
+        words.append("{" + _render_atoms(_parse_atoms(tokens, depth + 1)) if token == "{" else token)
+    return words
 
 
 def _render_atoms(parts: Sequence[str]) -> str:

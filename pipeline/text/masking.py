@@ -32,16 +32,21 @@ class Selection:
 
 
 def mask(
-    settings: TokenMasking, ids: np.ndarray, offsets: np.ndarray, vocabulary: Vocabulary, rng: np.random.Generator
+    settings: TokenMasking,
+    ids: np.ndarray,
+    offsets: np.ndarray,
+    vocabulary: Vocabulary,
+    rng: np.random.Generator,
+    begins: np.ndarray | None = None,
 ) -> Masked:
     """Mask a share of each sequence; `ids` (T,) int32 are not modified, `offsets` (N + 1,) int64 bound the sequences.
 
     The count is max(1, round(share * length)) with the length of the whole sequence, as in google-research/bert, or
-    less if there are fewer candidates. A sequence begins with [CLS]; [CLS], [SEP] and [PAD] are never masked. Source:
-    Devlin et al. 2019, 3.1 and A.1.
+    less if there are fewer candidates. A sequence begins with [CLS]; [CLS], [SEP] and [PAD] are never masked. `begins`,
+    bool (T,), marks tokens that begin a word whatever their piece. Source: Devlin et al. 2019, 3.1 and A.1.
     """
     counts = np.maximum(1, np.rint(settings.share * np.diff(offsets))).astype(np.int64)
-    drawn = MASKINGS[type(settings)](settings, ids, offsets, counts, vocabulary, rng)
+    drawn = MASKINGS[type(settings)](settings, ids, offsets, counts, vocabulary, rng, begins)
     labels = ids[drawn.positions]
     masked = ids.copy()
     masked[drawn.positions] = _replacements(settings, labels, drawn.spans, vocabulary, rng)
@@ -67,6 +72,7 @@ def _mask_tokens(
     counts: np.ndarray,
     vocabulary: Vocabulary,
     rng: np.random.Generator,
+    begins: np.ndarray | None = None,
 ) -> Selection:
     """Select single pieces, regardless of words."""
     words = single_pieces(ids, offsets, vocabulary)
@@ -80,13 +86,14 @@ def _mask_words(
     counts: np.ndarray,
     vocabulary: Vocabulary,
     rng: np.random.Generator,
+    begins: np.ndarray | None = None,
 ) -> Selection:
     """Select whole words, as many as fit into the count.
 
-    A sequence of long words may get fewer masks, or none, as in google-research/bert (which also joins "##" pieces at
-    the of B to the last word of A; here they stay separate).
+    A sequence of long words may get fewer masks, or none, as in google-research/bert. There, "##" pieces at the start
+    of B also join the last word of A; here they stay separate.
     """
-    words = whole_words(ids, offsets, vocabulary)
+    words = whole_words(ids, offsets, vocabulary, begins)
     return _separate_spans(words, draw_words(words, counts, rng))
 
 
@@ -97,12 +104,13 @@ def _mask_ngrams(
     counts: np.ndarray,
     vocabulary: Vocabulary,
     rng: np.random.Generator,
+    begins: np.ndarray | None = None,
 ) -> Selection:
     """Select disjoint runs of n whole words; a run too long for the count is truncated, as in google-research/albert.
 
     Unlike there, a run never crosses a [SEP]. Source: Lan et al. 2020, 4.2.
     """
-    words = whole_words(ids, offsets, vocabulary)
+    words = whole_words(ids, offsets, vocabulary, begins)
     weights = 1 / np.arange(1, settings.longest + 1)
     return _separate_spans(words, draw_spans(words, counts, weights / weights.sum(), rng, over_masked=False)[0])
 
@@ -114,13 +122,14 @@ def _mask_spans(
     counts: np.ndarray,
     vocabulary: Vocabulary,
     rng: np.random.Generator,
+    begins: np.ndarray | None = None,
 ) -> Selection:
     """Select spans of whole words, of geometric length up to `longest`; overlapping spans become one.
 
-    A span too long for the count loses words at its end (facebookresearch/SpanBERT: pieces, so its last word may be
-    masked in part). Source: Joshi et al. 2020, 3.1.
+    A span too long for the count loses words at its end. In facebookresearch/SpanBERT it loses pieces, so its last word
+    may be masked in part. Source: Joshi et al. 2020, 3.1.
     """
-    words = whole_words(ids, offsets, vocabulary)
+    words = whole_words(ids, offsets, vocabulary, begins)
     weights = (1 - settings.stop_probability) ** np.arange(settings.longest)
     taken, tied = draw_spans(words, counts, weights / weights.sum(), rng, over_masked=True)
     chosen = np.flatnonzero(taken)
@@ -136,7 +145,7 @@ def _separate_spans(words: Words, taken: np.ndarray) -> Selection:
 
 
 Draw = Callable[..., Selection]
-"""Takes (settings, ids, offsets, counts, vocabulary, rng).
+"""Takes (settings, ids, offsets, counts, vocabulary, rng, begins).
 
 `counts` (N,) int64 are the maximum numbers of masked positions; the rest is as in `mask`.
 """

@@ -3,8 +3,9 @@
 import numpy as np
 
 from pipeline.config.data import NextSentence
-from pipeline.text.chunks import SPECIALS_IN_A_PAIR, draw_chunks, sentence_reaching, truncate
+from pipeline.text.chunks import draw_chunks, sentence_reaching, truncate
 from pipeline.text.sequences import Sequences, follow_chain, pairs_of_segments
+from pipeline.text.template import ONE_SEPARATOR, Template
 
 
 class OtherParents:
@@ -22,8 +23,8 @@ class OtherParents:
     def draw(self, documents: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Draw for each document one with another parent; there must be one."""
         first, last = self.first[documents], self.last[documents]
-        place = rng.integers(0, len(self.documents) - (last - first))
-        return self.documents[np.where(place < first, place, place + last - first)]
+        index = rng.integers(0, len(self.documents) - (last - first))
+        return self.documents[np.where(index < first, index, index + last - first)]
 
 
 def next_sentence_pairs(
@@ -33,13 +34,14 @@ def next_sentence_pairs(
     parents: np.ndarray,
     maximum_length: int,
     rng: np.random.Generator,
+    template: Template = ONE_SEPARATOR,
 ) -> Sequences:
     """Sample segment pairs as google-research/bert's create_instances_from_document does; arguments as in PAIRINGS.
 
     Unlike there, B of a NotNext pair is never from A's own parent: in a window with a single parent all pairs are
     IsNext, and a chunk of a single sentence gives no pair. Source: Devlin et al. 2019, A.2.
     """
-    maximum = maximum_length - SPECIALS_IN_A_PAIR
+    maximum = maximum_length - template.specials_of_pair
     chunks = draw_chunks(settings.short_probability, sentence_offsets, document_offsets, maximum, rng)
     is_next = rng.random(len(chunks.owner)) < 0.5
     parents = parents[chunks.documents]

@@ -1,4 +1,4 @@
-"""Table of the ways in which a window's sentences become examples."""
+"""Table of pairings, the functions that turn a window's sentences into examples."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from pipeline.text.sentence_order import sentence_order_pairs
 from pipeline.text.sequences import Sequences
 
 Pairing = Callable[..., Sequences]
-"""Takes (settings, sentence_offsets, document_offsets, parents, maximum_length, rng).
+"""Takes (settings, sentence_offsets, document_offsets, parents, maximum_length, rng, template).
 
 `sentence_offsets` (S + 1,) are token offsets in the window's flat ids, `document_offsets` (D + 1,) are sentence
 indices, `parents` (D,) are equal for documents of one parent. Empty sentences are skipped. With special tokens, no

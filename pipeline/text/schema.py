@@ -19,9 +19,10 @@ DOCUMENT = pa.schema(
 
 EXAMPLE = pa.schema(
     [
-        # [CLS] A [SEP] B [SEP], or [CLS] and text with a [SEP] after each document; masks applied
+        # [CLS] A [SEP] B [SEP] (RoBERTa: two [SEP] after A), or [CLS] and text with a [SEP] after each document; masks
+        # applied
         pa.field("ids", pa.list_(pa.int32()), nullable=False),
-        # length of [CLS] A [SEP], where segment 1 starts; without a pair task, the length of ids
+        # length of [CLS] A and its [SEP], where B and segment 1 start; without a pair task, the length of ids
         pa.field("first_length", pa.int32(), nullable=False),
         pa.field("masked_positions", pa.list_(pa.int32()), nullable=False),  # increasing indices into ids
         pa.field("masked_labels", pa.list_(pa.int32()), nullable=False),  # the original ids at these positions

@@ -3,8 +3,9 @@
 import numpy as np
 
 from pipeline.config.data import SentenceOrder
-from pipeline.text.chunks import SPECIALS_IN_A_PAIR, draw_chunks, truncate
+from pipeline.text.chunks import draw_chunks, truncate
 from pipeline.text.sequences import Sequences, follow_chain, pairs_of_segments
+from pipeline.text.template import ONE_SEPARATOR, Template
 
 
 def sentence_order_pairs(
@@ -14,13 +15,14 @@ def sentence_order_pairs(
     parents: np.ndarray,
     maximum_length: int,
     rng: np.random.Generator,
+    template: Template = ONE_SEPARATOR,
 ) -> Sequences:
     """Sample two consecutive segments of a document, swapped by a fair coin; arguments as in PAIRINGS.
 
     Chunks and truncation are those of next-sentence prediction. A chunk of a single sentence gives no pair
     (google-research/albert takes B from another document and calls it swapped). Source: Lan et al. 2020, 3.1.
     """
-    maximum = maximum_length - SPECIALS_IN_A_PAIR
+    maximum = maximum_length - template.specials_of_pair
     chunks = draw_chunks(settings.short_probability, sentence_offsets, document_offsets, maximum, rng)
     first = follow_chain(chunks.chunk_ends)
     first = first[~chunks.single[first]]

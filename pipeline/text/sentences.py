@@ -4,6 +4,7 @@ import re
 from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cache
+from itertools import accumulate
 
 from sentencex import segment
 
@@ -46,30 +47,55 @@ def is_language_code(code: str) -> bool:
     return match is not None and (len(match[1]) == 3 or match[1] in TWO_LETTERS)
 
 
-def split_sentences(text: str, *, lines_are_sentences: bool = False, language: str = "en") -> list[str]:
+def split_sentences(
+    text: str, *, lines_are_sentences: bool = False, language: str = "en", keep_spaces: bool = False
+) -> list[str]:
     """Return the sentences of a text, in order, stripped and not empty.
 
     A line feed always ends a sentence. With `lines_are_sentences`, every line is one sentence.
     Non-ASCII white space becomes a plain space. `language` is a code that sentencex knows ("en", "de"); for others it
     falls back to a related language or to English. Splits after an abbreviation are undone, and so are those that leave
-    fewer than four letters.
+    fewer than four letters. With `keep_spaces`, a sentence begins with a space if white space separates it from the one
+    before it in its line (with `lines_are_sentences`: in the text), so that those of a line, joined, are its text.
     """
     if not text.isascii():
         text = WIDE_SPACE.sub(" ", text)
     lines = text.split("\n")
     if lines_are_sentences:
-        return [sentence for line in lines if (sentence := line.strip())]
+        sentences = [sentence for line in lines if (sentence := line.strip())]
+        return [*sentences[:1], *(f" {sentence}" for sentence in sentences[1:])] if keep_spaces else sentences
     known = _abbreviations(language)
     pieces: list[str] = []
     ends: list[int] = []
     for line in lines:
         if line:
-            found = segment(language, line)
-            pieces += _join_fragments(found, known) if known.never_last and len(found) > 1 else found
+            segments = segment(language, line)
+            pieces += _join_fragments(segments, known) if known.never_last and len(segments) > 1 else segments
             ends.append(len(pieces))
     if not known.never_last:
         pieces = _join_suspicious_lines(pieces, ends, known)
+    if keep_spaces:
+        return _with_spaces(pieces, lines)
     return [sentence for piece in pieces if (sentence := piece.strip())]
+
+
+def _with_spaces(pieces: list[str], lines: list[str]) -> list[str]:
+    """Return the stripped sentences, each after a space if it has white space before it in its line; joined, the pieces
+    are the lines.
+    """
+    ends = set(accumulate(map(len, lines)))
+    sentences: list[str] = []
+    place, begun, space = 0, False, False
+    for piece in pieces:
+        if place in ends or place == 0:
+            begun, space = False, False
+        if sentence := piece.strip():
+            sentences.append(f" {sentence}" if begun and (space or piece[0].isspace()) else sentence)
+            begun, space = True, piece[-1].isspace()
+        else:
+            space = True
+        place += len(piece)
+    return sentences
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +143,7 @@ def _join_fragments(pieces: list[str], known: Abbreviations) -> list[str]:
     is_long = len(ends) == len(pieces) * (SHORT + 1) - 1
     has_no_cut = ends.count(".") <= len(pieces) and known.endings.isdisjoint(ends.split())
     if has_no_cut and (is_long or not any(map(is_fragment, pieces))):
-        return pieces  # most lines
+        return pieces  # fast path for most lines
     whole: list[str] = []
     continues = False
     for piece, following in zip(pieces, (*pieces[1:], "")):

@@ -10,7 +10,8 @@ import numpy as np
 
 @dataclass(frozen=True, kw_only=True)
 class Sequences:
-    """N examples, each [CLS] and then its ranges with a [SEP] after each.
+    """N examples, each [CLS] and then its ranges with a [SEP] after each (in some templates two between the ranges of a
+    pair).
 
     Pair tasks have two ranges per example and one of the two labels; the others have no label.
     """

@@ -10,7 +10,7 @@ in the book.
 
 import numpy as np
 
-from pipeline.text.wordpiece import CLASSES, NEW_LINE, SPACE, chunk_ends
+from pipeline.text.cuts import NEW_LINE, SPACE, WORD_CLASSES, cuts_around_words
 
 SHINGLE_WORDS = 8
 """Sequences of eight words rarely occur in two texts by chance."""
@@ -66,13 +66,14 @@ def shingles(words: np.ndarray) -> np.ndarray:
 
 def hash_words(text: np.ndarray) -> np.ndarray:
     """Hash each word of UTF-8 text (uint8), uint64."""
-    ends = chunk_ends(text, chinese_characters=True)
-    ends = ends if len(ends) and ends[-1] == len(text) else np.append(ends, len(text))
-    starts = np.append(0, ends[:-1])
-    stops = ends - np.isin(text[ends - 1], (SPACE, NEW_LINE)) if len(text) else ends
+    cuts = cuts_around_words(text, np.array([0, len(text)]), chinese_characters=True)
+    cuts[:1] = True
+    edges = np.append(np.flatnonzero(cuts), len(text))
+    starts, ends = edges[:-1], edges[1:]
+    stops = ends - np.isin(text[ends - 1], (SPACE, NEW_LINE))
     full = stops > starts
     starts, stops = starts[full], stops[full]
-    spoken = (CLASSES[text[starts]] == 0) & ~(
+    spoken = (WORD_CLASSES[text[starts]] == 0) & ~(
         (text[starts] == 0xE2) & (text[np.minimum(starts + 1, len(text) - 1)] == 0x80)
     )
     starts, stops = starts[spoken], stops[spoken]

@@ -1,10 +1,13 @@
 """Normalisation and word splitting of each kind of vocabulary, before words become pieces."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from tokenizers import Regex, decoders, normalizers, pre_tokenizers
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+SPECIALS_OF_BYTES = ("<pad>", "<unk>", "<s>", "</s>", "<mask>")
+"""Names of the same tokens in byte-level BPE (RoBERTa's)."""
 LONGEST_WORD = 100
 """Characters; longer words are [UNK], as in Hugging Face's published tokenizers (google-research/bert: 200)."""
 CONTINUATION = "##"
@@ -23,8 +26,8 @@ class Splitting:
 
     WordPiece splits at white space and punctuation (Devlin et al. 2019). Byte-level BPE writes bytes as printable
     characters, including the space before a word, and splits as GPT-2 (Radford et al. 2019). Unigram normalises to NFKC
-    and splits at white space, as SentencePiece. The last two put a space before every text, so that its first word
-    looks like any other.
+    and splits at white space, as SentencePiece, with a space put before every text, so that its first word looks like
+    any other. Byte-level BPE puts none, as in published RoBERTa.
     """
 
     kind: str = "wordpiece"
@@ -49,12 +52,12 @@ class Splitting:
         spaces = [normalizers.Strip(), normalizers.Replace(Regex(" {2,}"), " ")]
         return normalizers.Sequence([normalizers.Nmt(), normalizers.NFKC(), *[letters] * changed, *spaces])
 
-    def pre_tokenizer(self) -> pre_tokenizers.PreTokenizer:
-        """Return a new splitter of normalised text."""
+    def pre_tokenizer(self, *, after_space: bool = False) -> pre_tokenizers.PreTokenizer:
+        """Return a new splitter of normalised text; `after_space`: of words after the space that was before them."""
         if self.kind == "wordpiece":
             return pre_tokenizers.BertPreTokenizer()
         if self.kind == "byte-bpe":
-            return pre_tokenizers.ByteLevel(add_prefix_space=True)
+            return pre_tokenizers.ByteLevel(add_prefix_space=after_space)
         return pre_tokenizers.Metaspace(replacement=META_SPACE, prepend_scheme="always")
 
 
@@ -63,3 +66,11 @@ def continues(kind: str, piece: str) -> bool:
     if kind == "wordpiece":
         return piece.startswith(CONTINUATION)
     return not piece.startswith(BYTE_SPACE if kind == "byte-bpe" else META_SPACE)
+
+
+def parts_of(component: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """Return a component of a tokenizer.json, or the flattened parts of a sequence of components."""
+    if component is None:
+        return []
+    inner = component.get("normalizers") or component.get("pretokenizers") or component.get("processors")
+    return [part for each in inner for part in parts_of(each)] if inner else [component]

@@ -101,13 +101,15 @@ def quantity(arguments: Arguments) -> str:
 
 
 def value(arguments: Arguments) -> str:
-    """{{val|1.5|0.1|e=3|u=km}} -> 1.5 ± 0.1 × 10^3 km"""
+    """Render {{val|1.5|0.1|e=3|u=km|up=h}} -> (1.5 ± 0.1) × 10^3 km/h."""
     numbers = unnamed(arguments)
-    power, units = arguments.get("e", "").strip(), first("u", "ul", "up", "upl")(arguments)
+    power, units, per = arguments.get("e", "").strip(), first("u", "ul")(arguments), first("up", "upl")(arguments)
     text = grouped(numbers[0]) if numbers else ""
-    text += f" ± {numbers[1]}" if len(numbers) == 2 else ""
-    text += f" × 10^{power}" if power else ""
-    return f"{text} {units}".strip()
+    if len(numbers) == 2:
+        text = f"({text} ± {numbers[1]})" if power else f"{text} ± {numbers[1]}"
+    if power:
+        text = f"{text} × 10^{power}" if text else f"10^{power}"
+    return (f"{text} {units}" if units else text).strip() + (f"/{per}" if per else "")
 
 
 def height(arguments: Arguments) -> str:

@@ -13,7 +13,8 @@ from tokenizers.models import BPE, Unigram, WordPiece
 from tokenizers.pre_tokenizers import ByteLevel, WhitespaceSplit
 from tokenizers.trainers import BpeTrainer, UnigramTrainer, WordPieceTrainer
 
-from pipeline.text.splitting import CONTINUATION, DECODERS, LONGEST_WORD, SPECIALS, Splitting
+from pipeline.text.splitting import CONTINUATION, DECODERS, LONGEST_WORD, SPECIALS, SPECIALS_OF_BYTES, Splitting
+from pipeline.text.template import ONE_SEPARATOR, TWO_SEPARATORS
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_loading import require_fitting_case
 
@@ -32,7 +33,7 @@ def word_counts(texts: Iterable[str], splitting: Splitting) -> Counter[str]:
     chunks: Counter[str] = Counter()
     for text in texts:
         chunks.update(text.split())
-    normalizer, splitter = splitting.normalizer(), splitting.pre_tokenizer()
+    normalizer, splitter = splitting.normalizer(), splitting.pre_tokenizer(after_space=True)
     words: Counter[str] = Counter()
     for chunk, count in chunks.items():
         for word, _ in splitter.pre_tokenize_str(normalizer.normalize_str(chunk) if normalizer else chunk):
@@ -58,14 +59,16 @@ def learn(counts: pa.Table, splitting: Splitting, *, size: int, unused: int) -> 
 
     The same counts give the same entries in the same order, in every process and for any order of the words.
     [PAD] [UNK] [CLS] [SEP] [MASK] come first, then [unused0] and so on, then the alphabet of byte-bpe and WordPiece,
-    and then the learnt entries. Above 50 million words, counts are scaled down to that many, and remainders are rounded
-    by a hash of the word: frequent words keep their share. Rare words are sampled, so the pieces that they share keep
+    and then the learnt entries; in byte-bpe <s> <pad> </s> <unk> come first and <mask> last, as in RoBERTa. Above 50
+    million words, counts are scaled down to that many, and remainders are rounded by a hash of the word: frequent words
+    keep their share. Rare words are sampled, so the pieces that they share keep
     theirs.
     """
     reserved = [*SPECIALS, *(f"[unused{number}]" for number in range(unused))]
     if splitting.kind == "wordpiece":
         return _wordpiece_entries(counts, size, reserved), None
-    tokenizer = Tokenizer((_learn_bytes if splitting.kind == "byte-bpe" else _learn_unigram)(counts, size, reserved))
+    learn_model = _learn_bytes if splitting.kind == "byte-bpe" else _learn_unigram
+    tokenizer = Tokenizer(learn_model(counts, size, reserved))
     if normalizer := splitting.normalizer():
         tokenizer.normalizer = normalizer
     tokenizer.pre_tokenizer = splitting.pre_tokenizer()
@@ -101,14 +104,17 @@ def _wordpiece_entries(counts: pa.Table, size: int, reserved: list[str]) -> tupl
 
 def _learn_bytes(counts: pa.Table, size: int, reserved: list[str]) -> BPE:
     """Train byte-level BPE; all 256 bytes are entries, so nothing is unknown."""
+    pad, unknown, first, separator, masked = SPECIALS_OF_BYTES
     trainer = BpeTrainer(
-        vocab_size=size,
+        vocab_size=size - 1,
         min_frequency=2,
-        special_tokens=reserved,
+        special_tokens=[first, pad, separator, unknown, *reserved[len(SPECIALS) :]],
         initial_alphabet=ByteLevel.alphabet(),
         show_progress=False,
     )
-    return _train_tokenizer(BPE(), trainer, scale_counts(counts)).model
+    model = json.loads(_train_tokenizer(BPE(), trainer, scale_counts(counts)).to_str())["model"]
+    merges = [tuple(merge) for merge in model["merges"]]
+    return BPE(model["vocab"] | {masked: len(model["vocab"])}, merges)
 
 
 def _learn_unigram(counts: pa.Table, size: int, reserved: list[str]) -> Unigram:
@@ -228,5 +234,7 @@ def vocabulary_of_counts(counts: pa.Table, splitting: Splitting, *, size: int, u
         kind=splitting.kind,
         strip_accents=None if splitting.strip_accents == splitting.lowercase else splitting.strip_accents,
         chinese_characters=splitting.kind == "wordpiece" and splitting.chinese_characters,
+        specials=SPECIALS_OF_BYTES if splitting.kind == "byte-bpe" else SPECIALS,
+        template=TWO_SEPARATORS if splitting.kind == "byte-bpe" else ONE_SEPARATOR,
         model=model,
     )

@@ -12,7 +12,10 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordPiece as WordPieceModel
 
 from pipeline.text.splitting import CONTINUATION, LONGEST_WORD, SPECIALS, Splitting, continues
+from pipeline.text.template import ONE_SEPARATOR, Template
 
+SENTENCES_WITH_SPACES = 1
+"""Increase when the same sentences give other ids of byte-level BPE, so that no run resumes with other rows."""
 UNUSED = re.compile(r"\[unused\d+\]|madeupword\d+")  # the free entries of BERT and RoBERTa
 
 
@@ -30,6 +33,8 @@ class Vocabulary:
     """Whether each Chinese character is a word (WordPiece only)."""
     specials: tuple[str, ...] = SPECIALS
     """Names of the padding, unknown, first, separator and mask tokens, then of all others that are never text."""
+    template: Template = ONE_SEPARATOR
+    """Special tokens around texts and pairs."""
     model: str | None = None
     """The tokenizer as JSON without added tokens: merges or scores, normalisation and splitting. None for WordPiece."""
 
@@ -76,18 +81,32 @@ class Vocabulary:
         """Ids that stand for text, int32: all but special tokens and [unusedN]. Random masks are drawn from these."""
         return np.flatnonzero(self._textual).astype(np.int32)
 
+    @property
+    def keeps_spaces(self) -> bool:
+        """Whether a word's ids depend on the space before it, which a sentence within a paragraph keeps.
+
+        Unigram puts one before every sentence, and WordPiece drops it.
+        """
+        return self.kind == "byte-bpe"
+
     @cached_property
     def continuation(self) -> np.ndarray:
         """Whether each id continues a word, bool (size,).
 
-        In a published RoBERTa, the first piece of a text does too, because no space comes before it.
+        In byte-level BPE, the first piece of a paragraph seems to, because no space comes before it.
         """
         return self._textual & np.array([continues(self.kind, token) for token in self.tokens])
 
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of all fields, in hexadecimal."""
-        return hashlib.sha256(json.dumps(self.__getstate__(), sort_keys=True).encode()).hexdigest()
+        about = self.__getstate__()
+        about.pop("template")
+        if self.template != ONE_SEPARATOR:
+            about["pair_separators"] = self.template.pair_separators
+        if self.keeps_spaces:
+            about["sentences"] = SENTENCES_WITH_SPACES
+        return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
 
     def tokenizer(self) -> Tokenizer:
         """Return a new tokenizer that neither adds nor parses special tokens: "[MASK]" in a text is ordinary text."""

@@ -13,13 +13,13 @@ from tokenizers.pre_tokenizers import BertPreTokenizer, ByteLevel
 
 from pipeline import storage
 from pipeline.errors import ConfigError, DataError, listed, shown
-from pipeline.text.splitting import CONTINUATION, LONGEST_WORD, SPECIALS
+from pipeline.text.splitting import CONTINUATION, LONGEST_WORD, SPECIALS, SPECIALS_OF_BYTES, parts_of
 
 NAMES = ("tokenizer.json", "vocab.txt", "vocab.json")
 BYTE_ORDER_MARK = "\ufeff"
 MOST_VOCABULARY, MOST_CONFIG = 1 << 28, 1 << 24
 """Maximum bytes of a vocabulary (ten times the largest published one) and of its config."""
-ROLES = tuple(zip(SPECIALS, ("<pad>", "<unk>", "<s>", "</s>", "<mask>"), strict=True))
+ROLES = tuple(zip(SPECIALS, SPECIALS_OF_BYTES, strict=True))
 """Names of each special token, in SPECIALS' order: BERT's, ALBERT's and DeBERTa's, or RoBERTa's."""
 
 
@@ -40,6 +40,8 @@ class VocabularyFile:
     """The tokenizer as JSON, without added tokens and post-processor; None for WordPiece."""
     marked: tuple[str, ...] = ()
     """Entries that the file marks as special tokens."""
+    pair_separators: int | None = None
+    """Separators between the texts of a pair."""
 
 
 def read_file(path: str) -> tuple[str, VocabularyFile]:
@@ -152,11 +154,11 @@ def _tokenizer_json(file: str, content: str) -> VocabularyFile:
             f"{file} is no tokenizer that can be read ({storage.first_line(error)}): use a vocab.txt"
         ) from error
     if isinstance(tokenizer.model, WordPiece):
-        return _wordpiece_json(file, tokenizer)
+        return _wordpiece_json(file, tokenizer, json.loads(content))
     return _split_tokenizer(file, tokenizer, json.loads(content))
 
 
-def _wordpiece_json(file: str, tokenizer: Tokenizer) -> VocabularyFile:
+def _wordpiece_json(file: str, tokenizer: Tokenizer, whole: dict[str, Any]) -> VocabularyFile:
     """A WordPiece tokenizer.json; it must normalise and split as BERT's does."""
     model, normalizer = tokenizer.model, tokenizer.normalizer
     found = (model.unk_token, model.continuing_subword_prefix, model.max_input_chars_per_word)
@@ -176,6 +178,7 @@ def _wordpiece_json(file: str, tokenizer: Tokenizer) -> VocabularyFile:
         lowercase=normalizer.lowercase,
         strip_accents=normalizer.strip_accents,
         chinese_characters=normalizer.handle_chinese_chars,
+        pair_separators=_pair_separators(file, whole),
     )
 
 
@@ -183,8 +186,8 @@ def _split_tokenizer(file: str, tokenizer: Tokenizer, content: dict[str, Any] | 
     """A byte-level BPE or unigram tokenizer, kept as it is; `content` is the JSON it was read from, if it was."""
     whole = content if content is not None else json.loads(tokenizer.to_str())
     kind = _kind_of(file, whole)
-    lowercase = any(part["type"] == "Lowercase" or part.get("lowercase") for part in _parts_of(whole["normalizer"]))
-    stripping = [part.get("strip_accents", part["type"] == "StripAccents") for part in _parts_of(whole["normalizer"])]
+    lowercase = any(part["type"] == "Lowercase" or part.get("lowercase") for part in parts_of(whole["normalizer"]))
+    stripping = [part.get("strip_accents", part["type"] == "StripAccents") for part in parts_of(whole["normalizer"])]
     bare = whole | {"added_tokens": [], "post_processor": None, "truncation": None, "padding": None}
     return VocabularyFile(
         tokens=_tokens_of(file, tokenizer),
@@ -195,12 +198,13 @@ def _split_tokenizer(file: str, tokenizer: Tokenizer, content: dict[str, Any] | 
         chinese_characters=False,
         model=json.dumps(bare, ensure_ascii=False),
         marked=tuple(token["content"] for token in whole["added_tokens"] if token["special"]),
+        pair_separators=_pair_separators(file, whole),
     )
 
 
 def _kind_of(file: str, whole: dict[str, Any]) -> str:
     """The kind of a tokenizer.json that is not WordPiece. Raises DataError for one that is none of ours."""
-    model, splits = whole["model"]["type"], {part["type"] for part in _parts_of(whole["pre_tokenizer"])}
+    model, splits = whole["model"]["type"], {part["type"] for part in parts_of(whole["pre_tokenizer"])}
     if model == "BPE" and "ByteLevel" in splits:
         return "byte-bpe"
     if model == "Unigram" and "Metaspace" in splits:
@@ -211,12 +215,25 @@ def _kind_of(file: str, whole: dict[str, Any]) -> str:
     )
 
 
-def _parts_of(component: dict[str, Any] | None) -> list[dict[str, Any]]:
-    """Return a component of a tokenizer.json, or the flattened parts of a sequence of components."""
-    if component is None:
-        return []
-    inner = component.get("normalizers") or component.get("pretokenizers")
-    return [part for each in inner for part in _parts_of(each)] if inner else [component]
+def _pair_separators(file: str, whole: dict[str, Any]) -> int | None:
+    """Return the number of separators between the texts of a pair in a tokenizer.json, None if it does not say.
+
+    Raises DataError for a number other than 1 and 2.
+    """
+    separators = {"BertProcessing": 1, "RobertaProcessing": 2}
+    for part in parts_of(whole["post_processor"]):
+        if part["type"] in separators:
+            return separators[part["type"]]
+        if part["type"] == "TemplateProcessing":
+            texts = [place for place, piece in enumerate(part["pair"]) if "Sequence" in piece]
+            number = texts[1] - texts[0] - 1 if len(texts) == 2 else None
+            if number not in (None, 1, 2):
+                raise DataError(
+                    f"{file}: post_processor puts {number} special tokens between the texts of a pair: only 1 (BERT's "
+                    "[SEP]) and 2 (RoBERTa's </s></s>) work"
+                )
+            return number
+    return None
 
 
 def _tokens_of(file: str, tokenizer: Tokenizer) -> tuple[str, ...]:

@@ -3,6 +3,8 @@
 import re
 
 from pipeline.errors import ConfigError
+from pipeline.text.splitting import SPECIALS_OF_BYTES
+from pipeline.text.template import Template
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_files import read_file, specials_of
 
@@ -44,8 +46,14 @@ def load_vocabulary(
         strip_accents=None if stripped == chosen else stripped,
         chinese_characters=splits is not False,
         specials=specials,
+        template=Template(pair_separators=found.pair_separators or _usual_separators(specials)),
         model=found.model,
     )
+
+
+def _usual_separators(specials: tuple[str, ...]) -> int:
+    """Return the separators of a pair by the names of special tokens: RoBERTa's, or BERT's."""
+    return 2 if specials[2] == SPECIALS_OF_BYTES[2] else 1
 
 
 def load_vocabulary_as_published(path: str) -> Vocabulary:

@@ -4,28 +4,39 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tokenizers.processors import TemplateProcessing
+from tokenizers.processors import RobertaProcessing, TemplateProcessing
 
 from pipeline import storage
-from pipeline.text.splitting import DECODERS, SPECIALS
+from pipeline.text.splitting import DECODERS, SPECIALS, SPECIALS_OF_BYTES
+from pipeline.text.template import ONE_SEPARATOR, TWO_SEPARATORS
 from pipeline.text.vocabulary import Vocabulary
 
 
-def save_vocabulary(vocabulary: Vocabulary, folder: Path, maximum_length: int) -> None:
+def save_vocabulary(vocabulary: Vocabulary, folder: Path, maximum_length: int, segments: int = 2) -> None:
     """Write tokenizer.json, tokenizer_config.json and the kind's own files, readable by transformers' AutoTokenizer.
 
-    `maximum_length` is the longest sequence of the model in tokens. The tokenizer builds [CLS] A [SEP] B [SEP] with
-    segment ids.
+    `maximum_length` is the longest sequence of the model in tokens, and `segments` the number that it tells apart. The
+    tokenizer adds the special tokens of the vocabulary's template, with segment ids if A and B have one separator and
+    the model has two segments.
     """
-    whole = published_tokenizer(vocabulary)
+    whole = published_tokenizer(vocabulary, segments)
     config: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": maximum_length}
     if vocabulary.kind == "wordpiece":
         config |= {
-            "tokenizer_class": "BertTokenizer",
+            # BertTokenizer makes a template of its own, with two segments.
+            "tokenizer_class": "BertTokenizer" if segments > 1 else "PreTrainedTokenizerFast",
             "do_lower_case": vocabulary.lowercase,
             "strip_accents": vocabulary.strip_accents,
             "tokenize_chinese_chars": vocabulary.chinese_characters,
         }
+    if _is_roberta(vocabulary, whole):
+        config |= {
+            "tokenizer_class": "RobertaTokenizer",
+            "add_prefix_space": whole["pre_tokenizer"]["add_prefix_space"],
+            "trim_offsets": True,
+        }
+    if segments == 1:
+        config |= {"model_input_names": ["input_ids", "attention_mask"]}
     config |= {f"{special.strip('[]').lower()}_token": name for special, name in zip(SPECIALS, vocabulary.specials)}
     for name, content in _files_of_kind(vocabulary, whole["model"]).items():
         storage.write_bytes(str(folder / name), content.encode())
@@ -33,13 +44,26 @@ def save_vocabulary(vocabulary: Vocabulary, folder: Path, maximum_length: int) -
     storage.write_json(str(folder / "tokenizer_config.json"), config)
 
 
-def published_tokenizer(vocabulary: Vocabulary) -> dict[str, Any]:
+def published_tokenizer(vocabulary: Vocabulary, segments: int = 2) -> dict[str, Any]:
     """Return the content of tokenizer.json; special tokens in a text are parsed, and are added to texts and pairs."""
     whole = json.loads(vocabulary.model or vocabulary.tokenizer().to_str())
-    whole |= {"added_tokens": _added_tokens(vocabulary), "post_processor": _pair_template(vocabulary)}
+    whole |= {"added_tokens": _added_tokens(vocabulary), "post_processor": _post_processor(vocabulary, whole, segments)}
     if vocabulary.kind == "wordpiece":
         whole["decoder"] = json.loads(DECODERS["wordpiece"].__getstate__())
     return whole
+
+
+def _is_roberta(vocabulary: Vocabulary, whole: dict[str, Any]) -> bool:
+    """Whether transformers' RobertaTokenizer, which knows vocab.json and merges.txt only, gives the same ids."""
+    splitter = whole["pre_tokenizer"]
+    return (
+        vocabulary.specials[:5] == SPECIALS_OF_BYTES
+        and vocabulary.template == TWO_SEPARATORS
+        and vocabulary.kind == "byte-bpe"
+        and whole["normalizer"] is None
+        and splitter["type"] == "ByteLevel"
+        and splitter.get("use_regex", True)
+    )
 
 
 def _files_of_kind(vocabulary: Vocabulary, model: dict[str, Any]) -> dict[str, str]:
@@ -58,20 +82,36 @@ def _files_of_kind(vocabulary: Vocabulary, model: dict[str, Any]) -> dict[str, s
 
 
 def _added_tokens(vocabulary: Vocabulary) -> list[dict[str, Any]]:
-    """Return the special tokens as marked in a tokenizer.json, by id."""
+    """Return the special tokens as marked in a tokenizer.json, by id.
+
+    In byte-level BPE, the mask takes in the space before it, as the word that it stands for has one (RoBERTa).
+    """
     plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    taking = {vocabulary.specials[4]: {"lstrip": True}} if vocabulary.keeps_spaces else {}
     return [
-        {"id": vocabulary.ids[name], "content": name} | plain
+        {"id": vocabulary.ids[name], "content": name} | plain | taking.get(name, {})
         for name in sorted(vocabulary.specials, key=vocabulary.ids.__getitem__)
     ]
 
 
-def _pair_template(vocabulary: Vocabulary) -> dict[str, Any]:
-    """Return the template [CLS] A [SEP] B [SEP], with segments 0 and 1, as in a tokenizer.json."""
+def _post_processor(vocabulary: Vocabulary, whole: dict[str, Any], segments: int) -> dict[str, Any]:
+    """Return the vocabulary's template as in a tokenizer.json: segments 0 and 1 for one separator and a model with two
+    segments, else only 0.
+    """
     first, separator = vocabulary.specials[2:4]
+    if vocabulary.template == TWO_SEPARATORS and whole["pre_tokenizer"]["type"] == "ByteLevel":
+        processor = RobertaProcessing(
+            (separator, vocabulary.sep_id),
+            (first, vocabulary.cls_id),
+            trim_offsets=True,
+            add_prefix_space=whole["pre_tokenizer"]["add_prefix_space"],
+        )
+        return json.loads(processor.__getstate__())
+    segment = 1 if vocabulary.template == ONE_SEPARATOR and segments > 1 else 0
+    between = [separator] * vocabulary.template.pair_separators
     template = TemplateProcessing(
         single=[first, "$A", separator],
-        pair=[first, "$A", separator, "$B:1", f"{separator}:1"],
+        pair=[first, "$A", *between, f"$B:{segment}", f"{separator}:{segment}"],
         special_tokens=[(first, vocabulary.cls_id), (separator, vocabulary.sep_id)],
     )
     return json.loads(template.__getstate__())

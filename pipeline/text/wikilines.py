@@ -86,7 +86,7 @@ class Body:
     """Parser state: finished paragraphs, the lines of the current one, and the list after it."""
 
     language: str
-    found: list[str] = field(default_factory=list)
+    paragraphs: list[str] = field(default_factory=list)
     held: list[str] = field(default_factory=list)
     broken: bool = False  # a blank line follows the held lines
     behind_formula: bool = False  # the last held line is a formula by itself
@@ -114,7 +114,7 @@ class Body:
 
     def end_paragraph(self) -> None:
         if self.held:
-            self.found.append(" ".join(self.held))
+            self.paragraphs.append(" ".join(self.held))
             self.held.clear()
 
     def item(self, line: str) -> None:
@@ -133,16 +133,16 @@ class Body:
     def end_list(self) -> None:
         items, self.items = self.items or [], None
         if self.links_level:
-            self.found += [self.lead] * (self.lead != "")
+            self.paragraphs += [self.lead] * (self.lead != "")
         else:
-            self.found += _render_list(self.lead, items, self.language)
+            self.paragraphs += _render_list(self.lead, items, self.language)
 
     def end(self) -> None:
         """Finish the current list or paragraph, before a heading or the end of the text."""
         if self.items is not None:
             self.end_list()
         elif self.held:
-            self.found += _render_list(" ".join(self.held), [], self.language)
+            self.paragraphs += _render_list(" ".join(self.held), [], self.language)
             self.held.clear()
 
 
@@ -164,7 +164,7 @@ def _without_tables(lines: list[str]) -> Iterator[str]:
         elif start.startswith("{|"):
             last = closed.get(number, last)
             in_open_table = in_open_table or number not in closed
-            yield "*"  # an empty list, so that "as in this table:" is known to introduce nothing
+            yield "*"  # an empty list item, so that a sentence such as "as in this table:" is dropped
         elif not in_open_table or _table_is_over(lines, number):
             in_open_table = False
             yield line
@@ -173,14 +173,14 @@ def _without_tables(lines: list[str]) -> Iterator[str]:
 def _closed_tables(lines: list[str]) -> dict[int, int]:
     """Return {first line: last line} of the closed tables."""
     open_tables: list[int] = []
-    found: dict[int, int] = {}
+    ends: dict[int, int] = {}
     for number, line in enumerate(lines):
         start = line.lstrip(" \t:*#")
         if start.startswith("{|"):
             open_tables.append(number)
         elif start.startswith("|}") and open_tables:
-            found[open_tables.pop()] = number
-    return found
+            ends[open_tables.pop()] = number
+    return ends
 
 
 def _table_is_over(lines: list[str], number: int) -> bool:
@@ -205,7 +205,7 @@ def _paragraphs(lines: list[str], language: str) -> list[str]:
         else:
             body.text(line)
     body.end()
-    return [paragraph for paragraph in body.found if paragraph]
+    return [paragraph for paragraph in body.paragraphs if paragraph]
 
 
 def _render_list(lead: str, items: list[str], language: str) -> list[str]:

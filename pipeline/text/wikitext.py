@@ -150,7 +150,7 @@ def _visible(match: re.Match[str]) -> str:
     if match["literal"] is None:
         return _between_quotes(match.string, match.start(), match.end())
     inner, tag = match["inner"], match["literal"].lower()
-    if tag == "nowiki" and not QUOTES.sub("", inner):  # as the visual editor saves typed quote marks
+    if tag == "nowiki" and not QUOTES.sub("", inner):  # the visual editor saves typed quote marks in this form
         return inner or _between_quotes(match.string, match.start(), match.end())
     if tag == "nowiki" or not inner.strip():
         return _harmless(html.unescape(inner))
@@ -341,14 +341,14 @@ def _render_braces(arguments: list[str], braces: int, page: Page) -> str:
 
 def _named(arguments: list[str]) -> dict[str, str]:
     """Return arguments by name; unnamed ones are numbered from 1."""
-    found: dict[str, str] = {}
+    by_name: dict[str, str] = {}
     number = 0
     for argument in arguments:
         name, equals, text = argument.partition("=")
         if not equals:
             number += 1
-        found[name.strip().lower() if equals else str(number)] = text if equals else argument
-    return found
+        by_name[name.strip().lower() if equals else str(number)] = text if equals else argument
+    return by_name
 
 
 def _parser_function(name: str, arguments: list[str], page: Page) -> str:

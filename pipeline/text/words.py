@@ -32,10 +32,17 @@ def single_pieces(ids: np.ndarray, offsets: np.ndarray, vocabulary: Vocabulary) 
     return Words(starts=starts, sizes=np.ones_like(starts), bounds=np.searchsorted(starts, offsets))
 
 
-def whole_words(ids: np.ndarray, offsets: np.ndarray, vocabulary: Vocabulary) -> Words:
-    """Group each piece with the pieces that continue its word; a word cut by the segment's edge is a word, too."""
+def whole_words(
+    ids: np.ndarray, offsets: np.ndarray, vocabulary: Vocabulary, begins: np.ndarray | None = None
+) -> Words:
+    """Group each piece with the pieces that continue its word; a word cut by the segment's edge is a word, too.
+
+    `begins`, bool (T,), marks tokens that begin a word whatever their piece.
+    """
     text = _is_text(ids, vocabulary)
     tied = text[1:] & text[:-1] & vocabulary.continuation[ids[1:]]  # to the piece before
+    if begins is not None:
+        tied &= ~begins[1:]
     begins, ends = text.copy(), text
     begins[1:] &= ~tied
     ends[:-1] &= ~tied

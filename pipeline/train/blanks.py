@@ -14,18 +14,20 @@ import torch
 
 from pipeline.batch import Batch, collate
 from pipeline.corpus.prepared import Corpus, read_window
-from pipeline.objectives.pretraining import BertPretraining
+from pipeline.objectives.table import Pretraining
+from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.documents import WORDY
-from pipeline.text.examples import generator
+from pipeline.text.randomness import generator
 from pipeline.text.schema import EXAMPLE
 from pipeline.text.sentences import split_sentences
+from pipeline.text.splitting import DECODERS
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.text.wordpiece import WordPiece
 
 WINDOWS = 8  # held-out windows to search
 SENTENCE_ENDS = ".!?…。！？؟।۔"
 MOST_LATER = 8  # further sentences of parents already used, for corpora with few held-out parents
 BETWEEN_WORDY = re.compile(rf"(?<={WORDY.pattern}) (?={WORDY.pattern})")
+PUNCTUATED = re.compile(r"____ (?=[.,;:!?])")
 WORDS = range(8, 31)  # pieces of a sentence that is readable at a glance
 CANDIDATES = 64
 RANDOM, SUREST = 3, 2
@@ -59,7 +61,7 @@ class Blanks:
 
 
 def sentences_with_blanks(
-    corpus: Corpus, wordpiece: WordPiece, vocabulary: Vocabulary
+    corpus: Corpus, tokenizer: CachedTokenizer, vocabulary: Vocabulary
 ) -> Iterator[tuple[np.ndarray, int]]:
     """Yield held-out sentences as ids, each with the position of a whole word: one per parent document, then others."""
     random = generator(0, 0, 0, "blanks")
@@ -67,7 +69,7 @@ def sentences_with_blanks(
     later: list[tuple[np.ndarray, np.ndarray]] = []
     for window in corpus.heldout[:WINDOWS]:
         for document in read_window(corpus, window).to_pylist():
-            fitting = _fitting_sentences(document, wordpiece, vocabulary)
+            fitting = _fitting_sentences(document, tokenizer, vocabulary)
             if document["parent"] not in parents and (first := next(fitting, None)):
                 parents.add(document["parent"])
                 yield first[0], int(random.choice(first[1]))
@@ -77,28 +79,36 @@ def sentences_with_blanks(
 
 
 def _fitting_sentences(
-    document: dict[str, Any], wordpiece: WordPiece, vocabulary: Vocabulary
+    document: dict[str, Any], tokenizer: CachedTokenizer, vocabulary: Vocabulary
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield whole sentences of readable length, as ids with the positions of their whole words."""
     lines, language = document["lines_are_sentences"], document["language"]
     for sentence in split_sentences(document["text"], lines_are_sentences=lines, language=language):
         if sentence[-1] not in SENTENCE_ENDS or not sentence[0].isalpha() or sentence[0].islower():
             continue
-        ids = wordpiece.encode([sentence])[0]
+        ids = tokenizer.encode([sentence])[0]
         if len(ids) in WORDS and len(places := _whole_words(ids, vocabulary)):
             yield ids, places
 
 
 def _whole_words(ids: np.ndarray, vocabulary: Vocabulary) -> np.ndarray:
     """Return the positions of whole words: three letters or more, or an ideograph, kana or Hangul."""
-    letters = np.array([_is_word(vocabulary.tokens[i]) for i in ids])
+    letters = np.array([_is_worth_guessing(_word_of(vocabulary, i)) for i in ids])
     continued = np.append(vocabulary.continuation[ids[1:]], False)
     return np.flatnonzero(letters & ~continued)
 
 
-def _is_word(token: str) -> bool:
-    """Return whether an entry is a word worth guessing."""
-    return token.isalpha() and (len(token) >= 3 or WORDY.search(token) is not None)
+def _is_worth_guessing(word: str) -> bool:
+    """Return whether a word has three letters or more, or is an ideograph, kana or Hangul."""
+    return len(word) >= 3 or WORDY.search(word) is not None
+
+
+def _word_of(vocabulary: Vocabulary, entry: int) -> str:
+    """Return an entry that begins a word and has letters only, as text; empty for others."""
+    if vocabulary.continuation[entry]:
+        return ""
+    word = DECODERS[vocabulary.kind].decode([vocabulary.tokens[entry]]).strip()
+    return word if word.isalpha() else ""
 
 
 def _blank_batch(sentences: list[tuple[np.ndarray, int]], vocabulary: Vocabulary) -> Batch:
@@ -119,6 +129,8 @@ def _blank_batch(sentences: list[tuple[np.ndarray, int]], vocabulary: Vocabulary
 
 def readable(ids: np.ndarray, position: int, vocabulary: Vocabulary) -> str:
     """Return the sentence as text, with ____ for the hidden word and no spaces between ideographs."""
+    if vocabulary.kind != "wordpiece":
+        return _decoded(ids, position, vocabulary)
     words: list[str] = []
     for index, i in enumerate(ids):
         token = vocabulary.tokens[i]
@@ -131,24 +143,30 @@ def readable(ids: np.ndarray, position: int, vocabulary: Vocabulary) -> str:
     return BETWEEN_WORDY.sub("", " ".join(words))
 
 
+def _decoded(ids: np.ndarray, position: int, vocabulary: Vocabulary) -> str:
+    """Return the same where entries hold their spaces."""
+    decode = DECODERS[vocabulary.kind].decode
+    before, after = ([vocabulary.tokens[i] for i in part] for part in (ids[:position], ids[position + 1 :]))
+    whole = f"{decode(before)} ____ {decode(after).lstrip()}"
+    return PUNCTUATED.sub("____", whole).strip()
+
+
 def fill_in_the_blanks(
-    module: BertPretraining,
+    module: Pretraining,
     corpus: Corpus,
-    wordpiece: WordPiece,
+    tokenizer: CachedTokenizer,
     vocabulary: Vocabulary,
     *,
     maximum_length: int,
     device: torch.device,
 ) -> Blanks:
     """Return the top five words for a hidden word in each of up to 64 held-out sentences, and those to show."""
-    sentences = sentences_with_blanks(corpus, wordpiece, vocabulary)
+    sentences = sentences_with_blanks(corpus, tokenizer, vocabulary)
     fitting = (sentence for sentence in sentences if len(sentence[0]) + 2 <= maximum_length)
     sentences = list(islice(fitting, CANDIDATES))
     if not sentences:
         return Blanks(random=[], surest=[], candidates=0, right=0)
-    word_ids = torch.tensor(
-        [i for i in vocabulary.ordinary_ids.tolist() if vocabulary.tokens[i].isalpha()], device=device
-    )
+    word_ids = torch.tensor([i for i in vocabulary.ordinary_ids.tolist() if _word_of(vocabulary, i)], device=device)
     was_training = module.training
     module.eval()
     with torch.inference_mode():
@@ -159,9 +177,9 @@ def fill_in_the_blanks(
     for (ids, position), probabilities, indices in zip(
         sentences, best.values.tolist(), word_ids[best.indices].tolist(), strict=True
     ):
-        guesses = [[vocabulary.tokens[i], p] for p, i in zip(probabilities, indices, strict=True)]
+        guesses = [[_word_of(vocabulary, i), p] for p, i in zip(probabilities, indices, strict=True)]
         blanks.append(
-            Blank(text=readable(ids, position, vocabulary), answer=vocabulary.tokens[ids[position]], guesses=guesses)
+            Blank(text=readable(ids, position, vocabulary), answer=_word_of(vocabulary, ids[position]), guesses=guesses)
         )
     return chosen(blanks)
 

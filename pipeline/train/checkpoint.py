@@ -3,6 +3,7 @@
 RUN/checkpoints/step-00000500/
     model.safetensors config.json vocab.txt tokenizer.json tokenizer_config.json     the published format
     optimizer.safetensors state.json                                                 state needed to resume
+    generator/                                                                       ELECTRA's, in the published format
     manifest.json                                                                    size and SHA-256 of each, last
 """
 
@@ -15,14 +16,16 @@ import torch
 from pyarrow import fs
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import nn
 
 from pipeline import storage
-from pipeline.config.model import Model
 from pipeline.corpus.order import Cursor
 from pipeline.errors import CheckpointError
 from pipeline.local_files import scratch_folder
-from pipeline.model.weights import from_published, published_config, to_published
+from pipeline.model.families.table import family_of
+from pipeline.model.weights import published_config, take_all, to_published
+from pipeline.objectives.published import PublishedModel
+from pipeline.objectives.replaced import GENERATOR
+from pipeline.objectives.table import Pretraining
 from pipeline.reporting import Report
 from pipeline.retries import with_retries
 from pipeline.text.vocabulary import Vocabulary
@@ -74,41 +77,49 @@ def steps_saved(run_folder: str) -> list[int]:
 class Snapshot:
     """Weights by published name and the optimiser's state, copied to the host; later training does not change them."""
 
-    weights: dict[str, torch.Tensor]
+    models: tuple[tuple[PublishedModel, dict[str, torch.Tensor]], ...]
+    """Each published model with its weights."""
     optimizer: dict[str, torch.Tensor]
 
 
-def snapshot(module: nn.Module, optimizer: torch.optim.Optimizer) -> Snapshot:
+def snapshot(module: Pretraining, optimizer: torch.optim.Optimizer) -> Snapshot:
     """Copy the model's and the optimiser's current state to the host."""
-    weights = {
-        name: tensor.detach().to("cpu", copy=True).contiguous()
-        for name, tensor in to_published(module.state_dict()).items()
-    }
-    return Snapshot(weights=weights, optimizer=optimizer_tensors(optimizer, module))
+    state = module.state_dict()
+    models = tuple(
+        (model, _on_host(to_published(model.own(state), family_of(model.settings)))) for model in module.models()
+    )
+    return Snapshot(models=models, optimizer=optimizer_tensors(optimizer, module))
+
+
+def _on_host(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Copy tensors to the host."""
+    return {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
 
 
 def save(
     run_folder: str,
     state: State,
-    module: nn.Module,
+    module: Pretraining,
     optimizer: torch.optim.Optimizer,
-    model: Model,
     vocabulary: Vocabulary,
 ) -> str:
     """Publish a checkpoint of the current state and return its folder."""
-    return publish(run_folder, state, snapshot(module, optimizer), model, vocabulary)
+    return publish(run_folder, state, snapshot(module, optimizer), vocabulary)
 
 
-def publish(run_folder: str, state: State, taken: Snapshot, model: Model, vocabulary: Vocabulary) -> str:
+def publish(run_folder: str, state: State, taken: Snapshot, vocabulary: Vocabulary) -> str:
     """Publish a checkpoint and return its folder. Raises OSError or SafetensorError where it cannot be written."""
     target = folder_of(run_folder, state.step)
     with scratch_folder("checkpoint") as folder:
-        save_file(taken.weights, folder / WEIGHTS, metadata={"format": "pt"})
+        for model, weights in taken.models:
+            own = folder / model.folder
+            own.mkdir(exist_ok=True)
+            save_file(weights, own / WEIGHTS, metadata={"format": "pt"})
+            config = published_config(model.settings, len(vocabulary.tokens), vocabulary.pad_id, model.use)
+            (own / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
+            save_vocabulary(vocabulary, own, model.settings.maximum_positions, model.settings.segments)
         save_file(taken.optimizer, folder / OPTIMIZER)
-        config = published_config(model, len(vocabulary.tokens), vocabulary.pad_id)
-        (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
         (folder / STATE).write_text(json.dumps(asdict(state), indent=1) + "\n")
-        save_vocabulary(vocabulary, folder, model.maximum_positions)
         storage.publish(folder, target, {"step": state.step})
     return target
 
@@ -213,18 +224,36 @@ def read_state(folder: str) -> State:
     return State(cursor=Cursor(**cursor) if cursor else None, **fields)
 
 
-def load(folder: str, module: nn.Module, optimizer: torch.optim.Optimizer | None, model: Model) -> State:
+def load(folder: str, module: Pretraining, optimizer: torch.optim.Optimizer | None) -> State:
     """Load a checkpoint's weights, and its optimiser state where given, and return its state.
 
     Raises CheckpointError when a tensor is missing, unexpected or of another shape.
     """
     try:
-        module.load_state_dict(from_published(read_tensors(storage.join(folder, WEIGHTS)), model))
+        load_models(folder, module)
         if optimizer is not None:
             load_optimizer(optimizer, module, read_tensors(storage.join(folder, OPTIMIZER)))
     except CheckpointError as error:
         raise CheckpointError(f"{folder}: {error}") from error
     return read_state(folder)
+
+
+def load_models(folder: str, module: Pretraining) -> None:
+    """Load the weights of all published models of a folder.
+
+    Raises CheckpointError when a tensor is missing, unexpected or of another shape, or where two models that share
+    embeddings have different ones.
+    """
+    state, own = {}, module.state_dict()
+    for model in module.models():
+        tensors = read_tensors(storage.join(folder, model.path(WEIGHTS)))
+        state |= model.in_module(take_all(tensors, model.own(own), model.settings))
+    shared: dict[int, str] = {}
+    for name, tensor in own.items():
+        first = shared.setdefault(tensor.data_ptr(), name) if tensor.numel() else name
+        if not torch.equal(state[first], state[name]):
+            raise CheckpointError(f"the {GENERATOR}'s {name.removeprefix(f'{GENERATOR}.')} differ from the model's own")
+    module.load_state_dict(state)
 
 
 def read_tensors(location: str) -> dict[str, torch.Tensor]:

@@ -9,20 +9,24 @@ import torch.distributed as dist
 from pipeline.batch import Batch, collate
 from pipeline.config.data import Sampling
 from pipeline.corpus.prepared import Corpus, read_window
-from pipeline.objectives.pretraining import BertPretraining, pair_labels
+from pipeline.objectives.table import Pretraining
+from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.examples import make_examples, window_sentences
-from pipeline.text.wordpiece import WordPiece
 
 SEED = 0  # of held-out examples, whatever the run's: runs are compared on the same pairs and masks
-PAIR_TERMS = ("nsp", "sop")
-# All that BertPretraining.scores may give: a rank without held-out rows must know them too.
-SCORES = tuple(f"{term}{kind}" for kind in ("", "_accuracy") for term in ("mlm", *PAIR_TERMS))
 HELDOUT_WINDOWS = 64  # at most: each is split and encoded in full at every start
 UNIGRAM_CHARACTERS = 2_000_000  # of training text that the baseline counts
 
 
 def heldout_batches(
-    corpus: Corpus, wordpiece: WordPiece, sampling: Sampling, *, rows: int, rows_per_batch: int, rank: int, world: int
+    corpus: Corpus,
+    tokenizer: CachedTokenizer,
+    sampling: Sampling,
+    *,
+    rows: int,
+    rows_per_batch: int,
+    rank: int,
+    world: int,
 ) -> list[Batch]:
     """Return this rank's share (windows rank::world) of about `rows` held-out examples; the union is the same in every
     world.
@@ -34,7 +38,7 @@ def heldout_batches(
     batches = []
     for index in range(rank, len(windows), world):
         examples = make_examples(
-            read_window(corpus, windows[index]), wordpiece, sampling, seed=SEED, epoch=0, window=index
+            read_window(corpus, windows[index]), tokenizer, sampling, seed=SEED, epoch=0, window=index
         ).slice(0, most)
         batches += [
             collate(examples.slice(start, rows_per_batch)) for start in range(0, examples.num_rows, rows_per_batch)
@@ -43,92 +47,53 @@ def heldout_batches(
 
 
 def evaluate(
-    module: BertPretraining, batches: Sequence[Batch], *, world: int, device: torch.device, autocast: torch.autocast
+    module: Pretraining, batches: Sequence[Batch], *, world: int, device: torch.device, autocast: torch.autocast
 ) -> dict[str, float]:
     """Return means over all ranks' batches in evaluation mode: losses in nats, accuracies from 0 to 1.
 
-    Empty without held-out rows. A pair task is left out where all rows have the same answer, since nothing can be
-    measured.
+    Empty without held-out rows.
     """
-    was_training = module.training
+    was_training, names = module.training, module.score_names  # the same on a rank without held-out rows
     module.eval()
-    totals = dict.fromkeys(SCORES, torch.zeros((), dtype=torch.float64, device=device))
-    counts = dict.fromkeys(SCORES, torch.zeros((), dtype=torch.float64))
+    totals = dict.fromkeys(names, torch.zeros((), dtype=torch.float64, device=device))
+    counts = dict.fromkeys(names, torch.zeros((), dtype=torch.float64))
     with torch.inference_mode(), autocast:
         for batch in batches:
             for name, (total, count) in module.scores(batch.to(device)).items():
                 totals[name] = totals[name] + total
                 counts[name] = counts[name] + count
     module.train(was_training)
-    scored = torch.stack([torch.stack(list(totals.values())).cpu(), torch.stack(list(counts.values()))], dim=1)
-    answers = torch.tensor([_yes_and_rows(batches, term) for term in PAIR_TERMS], dtype=torch.float64)
-    sums = torch.cat([scored, answers])
+    sums = torch.stack([torch.stack(list(totals.values())).cpu(), torch.stack(list(counts.values()))], dim=1)
+    means = module.heldout(_over_ranks(dict(zip(names, sums.tolist(), strict=True)), world))
+    return {f"heldout/{name}": mean for name, mean in means.items()}
+
+
+def _over_ranks(sums: Mapping[str, Sequence[float]], world: int) -> dict[str, tuple[float, float]]:
+    """Return (sum, count) by name over all ranks, which have the same names."""
+    table = torch.tensor(list(sums.values()), dtype=torch.float64).view(-1, 2)
     if world > 1:
-        dist.all_reduce(sums)
-    for term, (ones, rows) in zip(PAIR_TERMS, sums[len(totals) :].tolist(), strict=True):
-        if ones in (0, rows):
-            sums[[SCORES.index(term), SCORES.index(f"{term}_accuracy")]] = 0
-    names = {name: name if name.endswith("accuracy") else f"{name}_loss" for name in totals}
-    return {
-        f"heldout/{names[name]}": (total / count).item()
-        for name, (total, count) in zip(totals, sums[: len(totals)], strict=True)
-        if count > 0
-    }
+        dist.all_reduce(table)
+    return {name: (total, count) for name, (total, count) in zip(sums, table.tolist(), strict=True)}
 
 
-def unigram_counts(corpus: Corpus, wordpiece: WordPiece, size: int) -> np.ndarray:
+def unigram_counts(corpus: Corpus, tokenizer: CachedTokenizer, size: int) -> np.ndarray:
     """Count each entry in the first training windows, (V,) int64."""
     counts = np.zeros(size, dtype=np.int64)
     characters = 0
     for window in corpus.train:
-        sentences, _ = window_sentences(read_window(corpus, window))
-        counts += np.bincount(wordpiece.encode(sentences)[0], minlength=size)
+        sentences, _ = window_sentences(read_window(corpus, window), keep_spaces=tokenizer.vocabulary.keeps_spaces)
+        counts += np.bincount(tokenizer.encode(sentences)[0], minlength=size)
         characters += window.characters
         if characters >= UNIGRAM_CHARACTERS:
             break
     return counts
 
 
-def baselines(batches: Sequence[Batch], counts: np.ndarray, world: int) -> dict[str, float]:
-    """Return baselines on the positions that `evaluate` scores: the add-one unigram distribution for MLM, the majority
-    label for pairs.
-    """
-    log_share = np.log(counts + 1.0) - np.log(counts.sum() + len(counts))
-    labels = np.concatenate([batch.masked_labels_M.numpy() for batch in batches] or [np.zeros(0, dtype=np.int64)])
-    pairs = [_yes_and_rows(batches, term) for term in PAIR_TERMS]
-    sums = torch.tensor(
-        [(-log_share[labels].sum(), len(labels)), ((labels == counts.argmax()).sum(), len(labels)), *pairs],
-        dtype=torch.float64,
-    )
-    if world > 1:
-        dist.all_reduce(sums)
-    (loss, masked), (correct, _), *pairs = sums.tolist()
-    if not masked:
-        return {}
-    majority = {
-        f"baseline/majority_{term}_accuracy": max(ones, rows - ones) / rows
-        for term, (ones, rows) in zip(PAIR_TERMS, pairs, strict=True)
-        if rows
-    }
-    return {"baseline/unigram_mlm_loss": loss / masked, "baseline/unigram_mlm_accuracy": correct / masked} | majority
+def baselines(module: Pretraining, batches: Sequence[Batch], counts: np.ndarray, world: int) -> dict[str, float]:
+    """Return the objective's baselines on the rows that `evaluate` scores; `counts` (V,) are of unigrams."""
+    return module.baselines(_over_ranks(module.baseline_sums(batches, counts), world))
 
 
 def baseline_metrics(beside: Mapping[str, float]) -> dict[str, float]:
     """Return baselines under their metric names: MLflow sorts chart groups by name, and measured values go first."""
     return {f"heldout_{name}": value for name, value in beside.items()}
-
-
-def _yes_and_rows(batches: Sequence[Batch], term: str) -> tuple[int, int]:
-    """Return how many rows of a pair task have label 1, and how many rows it has."""
-    labels = _pair_labels_of(batches, term)
-    return int(labels.sum()), len(labels)
-
-
-def _pair_labels_of(batches: Sequence[Batch], term: str) -> torch.Tensor:
-    """Return all labels of one pair task, 0 or 1; empty where the batches have other pairs or none."""
-    return torch.cat(
-        [
-            torch.zeros(0, dtype=torch.int64),
-            *(labels[term] for batch in batches if term in (labels := pair_labels(batch))),
-        ]
-    )

@@ -4,8 +4,6 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
-
 from pipeline.errors import PipelineError, StorageUnavailable
 from pipeline.retries import is_transient
 
@@ -28,7 +26,7 @@ class Failure:
     known: PipelineError | None = None
     """Our own error, for kind final."""
     remedy: str = ""
-    """What the user may try."""
+    """Advice to the user."""
 
 
 class Failures:
@@ -93,7 +91,9 @@ def failure_of(error: BaseException, worker: str) -> Failure:
 
 def _kind_of(error: BaseException) -> Literal["echo", "transient", "unknown"]:
     """Classify an error that is not our own."""
-    if isinstance(error, torch.distributed.DistError) or "third_party/gloo" in str(error):
+    from torch.distributed import DistError  # here: the tracker imports this module, and needs no torch
+
+    if isinstance(error, DistError) or "third_party/gloo" in str(error):
         return "echo"
     if type(error).__module__.split(".")[0] == "ray":
         return "echo"

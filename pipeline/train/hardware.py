@@ -13,8 +13,9 @@ from pipeline.config.phases import Phase
 from pipeline.config.placement import DevicePlacement, ModelPlacement
 from pipeline.errors import ConfigError
 from pipeline.model.float8 import refuse_float8
-from pipeline.model.flops import TokenCounts, flops_per_token, peak_flops, utilisation
+from pipeline.model.flops import TokenCounts, peak_flops, utilisation
 from pipeline.model.gpu import AMPERE, gpu_of, supports_matmul
+from pipeline.objectives.table import flops_per_token
 
 CPU_ALLOCATOR_FAILED = "DefaultCPUAllocator:"  # how torch's RuntimeError about memory on a CPU begins, or goes on
 
@@ -94,7 +95,9 @@ def utilisation_percent(
 ) -> float:
     """Return model FLOPs utilisation in percent of devices with this total peak, from token totals."""
     counted = TokenCounts(tokens=int(total["tokens"]), squares=int(total["squares"]), masked=int(total["masked"]))
-    return 100 * utilisation(flops_per_token(config.model, vocabulary_size, counted), counted.tokens / seconds, peak)
+    return 100 * utilisation(
+        flops_per_token(config.objective, config.model, vocabulary_size, counted), counted.tokens / seconds, peak
+    )
 
 
 def peak_memory_bytes(device: torch.device) -> int:

@@ -16,18 +16,18 @@ from torch.nn import functional as F
 
 from pipeline.batch import Batch, collate
 from pipeline.corpus.prepared import Corpus, read_window
-from pipeline.objectives.pretraining import BertPretraining
-from pipeline.text.examples import generator, window_sentences
+from pipeline.objectives.table import Pretraining
+from pipeline.text.cached_tokenizer import CachedTokenizer
+from pipeline.text.examples import window_sentences
+from pipeline.text.randomness import generator
 from pipeline.text.schema import EXAMPLE
-from pipeline.text.wordpiece import WordPiece
 from pipeline.train.evaluate import HELDOUT_WINDOWS, SEED
 
 MASKED_SHARE = 0.15
 LEAST_WORDS = 8  # per sentence: shorter ones give too little context
-TOKENS_A_WORD = 3  # more than words have on average in any vocabulary, so that no word falls off a sequence's end
-BITS_A_BYTE = (
-    8  # what a masked word costs beside its pieces where one of them is [UNK], which does not say what stands there
-)
+# More than the mean tokens per word of any vocabulary: sentences of maximum_length // 3 words then fit in a sequence.
+TOKENS_A_WORD = 3
+BITS_A_BYTE = 8  # extra cost of a masked word that contains an [UNK], because [UNK] does not say which text it replaced
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,7 @@ class HeldoutWords:
 
 def heldout_words(
     corpus: Corpus,
-    wordpiece: WordPiece,
+    tokenizer: CachedTokenizer,
     *,
     maximum_length: int,
     sentences: int,
@@ -58,12 +58,13 @@ def heldout_words(
     """
     rows, words, all_bytes, unknown_bytes = [], 0, 0, 0
     for sentence, masked in sample_words(corpus, maximum_length // TOKENS_A_WORD, sentences, rank, world):
-        ids, offsets = wordpiece.encode(sentence)
+        spaced = [*sentence[:1], *(f" {word}" for word in sentence[1:])]
+        ids, offsets = tokenizer.encode(spaced if tokenizer.vocabulary.keeps_spaces else sentence)
         if len(ids) + 2 > maximum_length:
             continue
-        rows.append(masked_row(ids, offsets, masked, wordpiece))
+        rows.append(masked_row(ids, offsets, masked, tokenizer))
         sizes = [len(sentence[index].encode()) for index in masked]
-        unknown = [wordpiece.vocabulary.unk_id in ids[offsets[index] : offsets[index + 1]] for index in masked]
+        unknown = [tokenizer.vocabulary.unk_id in ids[offsets[index] : offsets[index + 1]] for index in masked]
         words += len(masked)
         all_bytes += sum(sizes)
         unknown_bytes += sum(size for size, is_unknown in zip(sizes, unknown) if is_unknown)
@@ -77,8 +78,9 @@ def heldout_words(
 def sample_words(
     corpus: Corpus, longest: int, sentences: int, rank: int, world: int
 ) -> Iterator[tuple[list[str], list[int]]]:
-    """Yield sentences as words, at most `longest` each, with the ascending indices of words to mask, from the text
-    alone.
+    """Yield each sentence as its first `longest` words at most, with the ascending indices of the words to mask.
+
+    Both depend on the text, not on the vocabulary.
     """
     windows = corpus.heldout[: min(sentences, HELDOUT_WINDOWS)]
     for index in range(rank, len(windows), world):
@@ -91,9 +93,11 @@ def sample_words(
             yield sentence, sorted(random.choice(len(sentence), count, replace=False).tolist())
 
 
-def masked_row(ids: np.ndarray, offsets: np.ndarray, masked: list[int], wordpiece: WordPiece) -> dict[str, object]:
+def masked_row(
+    ids: np.ndarray, offsets: np.ndarray, masked: list[int], tokenizer: CachedTokenizer
+) -> dict[str, object]:
     """Return the row [CLS] sentence [SEP] with all pieces of the masked words as [MASK], without a pair task."""
-    vocabulary = wordpiece.vocabulary
+    vocabulary = tokenizer.vocabulary
     indices = [piece for word in masked for piece in range(offsets[word], offsets[word + 1])]
     hidden = ids.copy()
     hidden[indices] = vocabulary.mask_id
@@ -108,7 +112,7 @@ def masked_row(ids: np.ndarray, offsets: np.ndarray, masked: list[int], wordpiec
 
 
 def word_metrics(
-    module: BertPretraining, held: HeldoutWords, *, world: int, device: torch.device, autocast: torch.autocast
+    module: Pretraining, held: HeldoutWords, *, world: int, device: torch.device, autocast: torch.autocast
 ) -> dict[str, float]:
     """Return loss in nats per masked word and in bits per byte of masked text, over all ranks; empty without sentences.
 

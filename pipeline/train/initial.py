@@ -3,11 +3,14 @@ worker.
 
 OUTPUT/initial/FINGERPRINT/
     model.safetensors config.json     the tensors used, under the published names
+    generator/                        the same of ELECTRA's generator, where the model has one
     manifest.json                     the source, and what was missing or left out
 """
 
+import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,31 +26,34 @@ from pipeline.corpus.given_vocabulary import given_vocabulary
 from pipeline.errors import CheckpointError, ConfigError, PipelineError, listed
 from pipeline.local_files import scratch_folder
 from pipeline.locks import locked_name
+from pipeline.model.families.table import family_of
+from pipeline.model.family import Family
 from pipeline.model.published import Files, fingerprint, published_folder, read_config, read_weights
 from pipeline.model.weights import (
-    CONFIG_FIELDS,
     Taken,
     model_settings,
-    pretraining_parts,
+    pretrained_parts,
     published_config,
+    published_names,
     require_sizes,
     take,
     to_published,
     vocabulary_size,
+    words_name,
 )
-from pipeline.objectives.pretraining import BertPretraining
+from pipeline.objectives.replaced import GENERATOR, GENERATOR_PART
+from pipeline.objectives.table import Pretraining
 from pipeline.reporting import Report
 from pipeline.text.extension import pieces_of_new_words
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.checkpoint import CONFIG, WEIGHTS, read_tensors
 
-POOLER = "bert.pooler."
-HEADS = (POOLER, "cls.predictions.", "cls.seq_relationship.")
-"""Heads of a BertForPreTraining that a checkpoint may lack, each as a whole: bare encoders and MLM-only models do."""
-OTHER_HEADS = ("classifier.", "qa_outputs.", "attention_pooling.")
-"""Heads of fine-tuned models, which are left out."""
+POOLER = "encoder.pooler."
+"""Prefix of our names of the pooler's parameters."""
 FREE = ("hidden_dropout", "attention_dropout", "initializer_deviation")
 """Settings in config.json that training may override."""
+BROUGHT = ("positions",)
+"""Settings that follow from the family and the vocabulary."""
 VOCABULARY_ROWS = ("encoder.embeddings.words.weight", "masked_token_head.bias")
 PADDED_TO = (8, 16, 32, 64, 128)
 MOST_NAMED = 4
@@ -62,6 +68,39 @@ class Initial:
     """SHA-256 of the config and weights as they were published."""
     model: Model
     vocabulary: Vocabulary
+    generator: Model | None = None
+    """Settings of its generator, where the run wants one and the model has it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Source:
+    """Files of a published model, and its settings."""
+
+    folder: Path
+    files: Files
+    model: Model
+
+
+@contextmanager
+def _sources(location: str, used: tuple[str, ...]) -> Generator[dict[str, _Source]]:
+    """Yield the model under "", and its generator by its folder's name where that is used and exists."""
+    with ExitStack() as stack:
+
+        def source(location: str) -> _Source:
+            folder, files = stack.enter_context(published_folder(location))
+            config = errors_with_location(location, read_config, folder, files)
+            return _Source(folder=folder, files=files, model=errors_with_location(location, model_settings, config))
+
+        found = {"": source(location)}
+        if GENERATOR_PART in used and GENERATOR in storage.children(location):
+            found[GENERATOR] = source(storage.join(location, GENERATOR))
+        yield found
+
+
+def _fingerprint_of(location: str, sources: dict[str, _Source]) -> str:
+    """Return the SHA-256 of the config and weights of all sources."""
+    each = [errors_with_location(location, fingerprint, part.folder, part.files) for part in sources.values()]
+    return each[0] if len(each) == 1 else hashlib.sha256("".join(each).encode()).hexdigest()
 
 
 def read_initial(
@@ -71,18 +110,15 @@ def read_initial(
     report: Report,
     *,
     setting: str = "init",
-    used: tuple[str, ...] = HEADS,
+    used: tuple[str, ...] = ("",),
 ) -> Initial:
     """Read a published model and copy it into the output folder, unless it is there.
 
-    Reports which of the heads in `used` it lacks. `setting` names the model in messages. Raises CheckpointError, and
-    ConfigError for a vocabulary that contradicts it, in one line.
+    Reports which heads it lacks among those whose names, ours, begin with one of `used`. `setting` names the model in
+    messages. Raises CheckpointError, and ConfigError for a vocabulary that contradicts it, in one line.
     """
     try:
-        with published_folder(location) as (folder, files):
-            model = errors_with_location(
-                location, model_settings, errors_with_location(location, read_config, folder, files)
-            )
+        with _sources(location, used) as sources:
             chosen = replace(vocabulary, path=vocabulary.path or location)
             entries = given_vocabulary(chosen)
             assert entries is not None  # since its path is set
@@ -90,20 +126,22 @@ def read_initial(
                 folder=storage.join(
                     output,
                     "initial",
-                    (digest := errors_with_location(location, fingerprint, folder, files))[:16],
+                    (digest := _fingerprint_of(location, sources))[:16],
                 ),
                 fingerprint=digest,
-                model=model,
+                model=sources[""].model,
                 vocabulary=entries,
+                generator=sources[GENERATOR].model if GENERATOR in sources else None,
             )
             with locked_name(found.folder, wait=True):  # two runs may want the same one at once
                 if storage.damage(found.folder):
-                    errors_with_location(location, _publish_initial, found, location, folder, files)
+                    errors_with_location(location, _publish_initial, found, location, sources)
         about = storage.read_json(storage.join(found.folder, storage.MANIFEST))
         require_fitting_vocabulary(location, str(chosen.path), about["vocabulary_size"], entries)
+        _require_fitting_padding(location, str(chosen.path), found.model, entries)
     except CheckpointError as error:
         raise CheckpointError(f"{setting} {error}") from error
-    report(f"{setting}: {_description(location, about, used)}")
+    report(f"{setting}: {_description(location, about, found, used)}")
     return found
 
 
@@ -115,12 +153,13 @@ def errors_with_location(location: str, read: Callable[..., Any], *arguments: An
         raise CheckpointError(f"{location}: {error}") from error
 
 
-def _publish_initial(found: Initial, location: str, folder: Path, files: Files) -> None:
+def _publish_initial(found: Initial, location: str, sources: dict[str, _Source]) -> None:
     """Publish the usable part of a checkpoint in our folder, in float32.
 
     Raises CheckpointError where it cannot be used.
     """
-    taken, rows, padded = load_usable(found.model, found.vocabulary.size, folder, files)
+    main = sources[""]
+    taken, rows, padded = load_usable(main.model, found.vocabulary.size, main.folder, main.files)
     about = {
         "source": location,
         "fingerprint": found.fingerprint,
@@ -130,11 +169,28 @@ def _publish_initial(found: Initial, location: str, folder: Path, files: Files) 
         "padding": padded,
     }
     with scratch_folder("initial") as temporary:
-        save_file(to_published(taken.state), f"{temporary}/{WEIGHTS}", metadata={"format": "pt"})
-        (temporary / CONFIG).write_text(
-            json.dumps(published_config(found.model, rows, found.vocabulary.pad_id), indent=2) + "\n"
-        )
+        _write_model(temporary, taken, main.model, rows, found.vocabulary)
+        if GENERATOR in sources:
+            part = sources[GENERATOR]
+            its, own_rows, _ = load_usable(part.model, found.vocabulary.size, part.folder, part.files)
+            _require_shared_embeddings(taken, its)
+            _write_model(temporary / GENERATOR, its, part.model, own_rows, found.vocabulary)
         storage.publish(temporary, found.folder, about)
+
+
+def _write_model(folder: Path, taken: Taken, model: Model, rows: int, vocabulary: Vocabulary) -> None:
+    """Write weights and config in the published format."""
+    folder.mkdir(exist_ok=True)
+    save_file(to_published(taken.state, family_of(model)), folder / WEIGHTS, metadata={"format": "pt"})
+    config = published_config(model, rows, vocabulary.pad_id)
+    (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
+
+
+def _require_shared_embeddings(taken: Taken, its: Taken) -> None:
+    """Raise CheckpointError for a generator whose embeddings are not the model's own: training shares them."""
+    for name in (name for name in taken.state if name.startswith("encoder.embeddings.")):
+        if name not in its.state or not torch.equal(taken.state[name], its.state[name]):
+            raise CheckpointError(f"the {GENERATOR}'s {name} differs from the model's own, and training shares them")
 
 
 def load_usable(model: Model, entries: int, folder: Path, files: Files) -> tuple[Taken, int, int]:
@@ -145,14 +201,14 @@ def load_usable(model: Model, entries: int, folder: Path, files: Files) -> tuple
     tensors = {
         name: tensor.float() for name, tensor in read_weights(folder, files).items() if tensor.is_floating_point()
     }
-    if not (rows := vocabulary_size(tensors)):
+    family = family_of(model)
+    if not (rows := vocabulary_size(tensors, family)):
         raise CheckpointError(
-            "tensor bert.embeddings.word_embeddings.weight is missing: "
-            "without word embeddings there is no BERT to start from"
+            f"tensor {words_name(family)} is missing: without word embeddings there is no {family.title} to start from"
         )
     require_sizes(model, tensors)
-    taken = take(tensors, pretraining_parts(model, rows))
-    _require_usable(taken)
+    taken = take(tensors, pretrained_parts(model, rows).state_dict(), family)
+    _require_usable(taken, family)
     if not (padded := padding_rows(rows, entries)):
         return taken, rows, 0
     state = {name: tensor[:entries] if name in VOCABULARY_ROWS else tensor for name, tensor in taken.state.items()}
@@ -170,21 +226,21 @@ def padding_rows(rows: int, entries: int) -> int:
     )
 
 
-def _require_usable(taken: Taken) -> None:
+def _require_usable(taken: Taken, family: Family) -> None:
     """Raise CheckpointError for tensors that are missing beyond whole heads, unexpected, or not finite."""
-    there = set(to_published({name: torch.empty(3) for name in taken.state}))
-    replaced = tuple(head for head in HEADS if not any(name.startswith(head) for name in there))
+    there = {published for name in taken.state for published in published_names(name, family)}
+    replaced = tuple(head for head in family.heads if not any(name.startswith(head) for name in there))
     if missing := [name for name in taken.missing if not name.startswith(replaced)]:
         raise CheckpointError(
             f"{tensors_named(missing)} missing: only whole heads may be "
-            f"({', '.join(head.rstrip('.') for head in HEADS)})"
+            f"({', '.join(head.rstrip('.') for head in family.heads)})"
         )
-    if surplus := [name for name in taken.surplus if not name.startswith(OTHER_HEADS)]:
+    if surplus := [name for name in taken.surplus if not name.startswith(family.other_heads)]:
         raise CheckpointError(
-            f"{tensors_named(surplus)} unexpected: a BERT of the layers and heads that config.json says has none of "
-            "that name"
+            f"{tensors_named(surplus)} unexpected: {family.article} {family.title} of the layers and heads that "
+            "config.json says has none of that name"
         )
-    if broken := [name for name, tensor in to_published(taken.state).items() if not _is_finite(tensor)]:
+    if broken := [name for name, tensor in to_published(taken.state, family).items() if not _is_finite(tensor)]:
         raise CheckpointError(f"{tensors_named(broken)} not finite: NaN or infinity among the weights")
 
 
@@ -207,10 +263,31 @@ def require_fitting_vocabulary(location: str, path: str, rows: int, vocabulary: 
         )
 
 
-def _description(location: str, about: dict[str, Any], used: tuple[str, ...]) -> str:
+def _require_fitting_padding(location: str, path: str, model: Model, vocabulary: Vocabulary) -> None:
+    """Raise CheckpointError where positions start after another entry than the vocabulary's padding."""
+    if model.for_padding(vocabulary.pad_id) != model:
+        raise CheckpointError(
+            f"{location}: config.json: pad_token_id is {model.positions.first - 1}, after which positions start, and "
+            f"{vocabulary.specials[0]} in the vocabulary in {path} is entry {vocabulary.pad_id}: set vocabulary.path "
+            "to the one that it was trained with"
+        )
+
+
+def _description(location: str, about: dict[str, Any], found: Initial, used: tuple[str, ...]) -> str:
     """Describe on one line what was taken from a model and what was not."""
-    missing = [head.rstrip(".") for head in used if any(name.startswith(head) for name in about["missing"])]
-    parts = [f"weights of {location}, {about['vocabulary_size']:,} word embeddings"]
+    family = family_of(found.model)
+    wanted = {
+        published
+        for name in pretrained_parts(found.model, 1).state_dict()
+        if name.startswith(used)
+        for published in published_names(name, family)
+    }
+    lacking = wanted & set(about["missing"])
+    missing = [head.rstrip(".") for head in family.heads if any(name.startswith(head) for name in lacking)]
+    if GENERATOR_PART in used and found.generator is None:
+        missing.append(GENERATOR)
+    its = " and its generator" if found.generator else ""
+    parts = [f"weights of {location}{its}, {about['vocabulary_size']:,} word embeddings"]
     parts += [f"{' and '.join(missing)} not in it and initialised at random"] * bool(missing)
     parts += [f"{about['padding']} rows that only fill them up left out"] * bool(about["padding"])
     return "; ".join(parts + [f"{', '.join(about['left_out'])} left out"] * bool(about["left_out"]))
@@ -221,9 +298,12 @@ def agreed_model(chosen: Model, initial: Initial, location: str) -> Model:
 
     Raises ConfigError with both values for another setting that differs from both the default and config.json.
     """
-    values = {}
-    for name, field in CONFIG_FIELDS.items():
-        mine, theirs = getattr(chosen, name), getattr(initial.model, name)
+    names, values = {"family": "model_type"} | dict(family_of(initial.model).config), {}
+    for name in sorted(vars(chosen), key=lambda name: name != "family"):
+        mine, theirs, field = getattr(chosen, name), getattr(initial.model, name), names.get(name, name)
+        if name in BROUGHT:
+            values[name] = theirs
+            continue
         said = mine != getattr(Model(), name)
         if said and mine != theirs and name not in FREE:
             raise ConfigError(
@@ -234,16 +314,18 @@ def agreed_model(chosen: Model, initial: Initial, location: str) -> Model:
     return replace(chosen, **values)
 
 
-def build_initial_module(initial: Initial, model: Model) -> BertPretraining:
-    """Return the published model on the CPU; heads that it lacks are initialised from torch's global generator."""
-    module = BertPretraining(model, initial.vocabulary.size)
-    taken = take(read_tensors(storage.join(initial.folder, WEIGHTS)), module)
-    module.load_state_dict(taken.state, strict=False)
-    return module
+def load_initial(initial: Initial, module: Pretraining) -> None:
+    """Load the published models' weights into a module on the CPU; parts that they lack stay as they are."""
+    for model in module.models():
+        if model.folder == GENERATOR and initial.generator is None:
+            continue
+        tensors = read_tensors(storage.join(initial.folder, model.path(WEIGHTS)))
+        taken = take(tensors, model.own(module.state_dict()), family_of(model.settings))
+        module.load_state_dict(model.in_module(taken.state), strict=False)
 
 
 @torch.no_grad()
-def set_word_embeddings(module: BertPretraining, words: Tensor) -> None:
+def set_word_embeddings(module: Pretraining, words: Tensor) -> None:
     """Set a model's word embeddings (V, width); rows that are zero keep their own values."""
     table = module.encoder.embeddings.words.weight
     words = words.to(table)
@@ -251,10 +333,10 @@ def set_word_embeddings(module: BertPretraining, words: Tensor) -> None:
 
 
 def extended_state(state: dict[str, Tensor], vocabulary: Vocabulary, longer: Vocabulary) -> dict[str, Tensor]:
-    """Return the state of a BertPretraining for an extended vocabulary: new words are the mean of their pieces."""
+    """Return the state of a pretraining module for an extended vocabulary: new words are the mean of their pieces."""
     rows = pieces_of_new_words(vocabulary, longer)
-    words, bias = "encoder.embeddings.words.weight", "masked_token_head.bias"
-    return state | {name: _extend_rows(state[name], rows, longer.size) for name in (words, bias)}
+    names = [name for name in state if name.endswith(VOCABULARY_ROWS)]
+    return state | {name: _extend_rows(state[name], rows, longer.size) for name in names}
 
 
 def _extend_rows(table: Tensor, rows: dict[int, list[int]], size: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""What the driver of a run sends to its workers."""
+"""Objects that the driver of a run sends to its workers."""
 
 from dataclasses import dataclass
 

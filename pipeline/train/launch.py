@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ray
 from ray.actor import ActorHandle
@@ -28,8 +28,10 @@ from pipeline.train.dealing import Dealing
 from pipeline.train.failures import error_line, pipeline_cause
 from pipeline.train.job import Job
 from pipeline.train.process_group import LoopbackConfig
-from pipeline.train.tracking import MlflowRun, Tracker
 from pipeline.train.worker import STREAM, run
+
+if TYPE_CHECKING:
+    from pipeline.train.tracking import MlflowRun
 
 POLL_SECONDS = 1.0
 SILENT_SECONDS = 60.0  # before the user is told
@@ -50,6 +52,8 @@ def locked_tracker(folder: str) -> Generator[ActorHandle]:
 
     Raises ConfigError when another driver has the run.
     """
+    from pipeline.train.tracking import Tracker  # here: Ray Train's controller imports this module, and needs no MLflow
+
     name = f"run:{folder}"
     context = ray.get_runtime_context()
     owner = f"job {context.get_job_id()}, process {os.getpid()}"
@@ -76,7 +80,7 @@ def locked_tracker(folder: str) -> Generator[ActorHandle]:
 @contextmanager
 def tracked(
     tracker: ActorHandle,
-    mlflow: MlflowRun,
+    mlflow: "MlflowRun",
     report: Report,
     show: Callable[[int, dict[str, float]], None],
 ) -> Generator[None]:

@@ -18,7 +18,8 @@ from pipeline.config.jobs import Pretrain
 from pipeline.config.phases import Phase
 from pipeline.corpus.order import check_chain, cursor_for_phase, slots_at, slots_of_rank
 from pipeline.errors import ConfigError, DataError
-from pipeline.objectives.pretraining import BertPretraining
+from pipeline.objectives.table import Pretraining
+from pipeline.objectives.terms import divisors
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.checkpoint import State
 from pipeline.train.evaluate import evaluate
@@ -66,7 +67,7 @@ class Work:
 
 
 def train(
-    work: Work, tables: Iterator[pa.Table], module: BertPretraining, optimizer: torch.optim.Optimizer, state: State
+    work: Work, tables: Iterator[pa.Table], module: Pretraining, optimizer: torch.optim.Optimizer, state: State
 ) -> State:
     """Train from `state` to the end of its phase and return the last state, which is also the newest checkpoint.
 
@@ -84,7 +85,7 @@ def train(
 def _train_phase(
     work: Work,
     tables: Iterator[pa.Table],
-    module: BertPretraining,
+    module: Pretraining,
     objective: nn.Module,
     optimizer: torch.optim.Optimizer,
     state: State,
@@ -106,15 +107,10 @@ def _train_phase(
     )
     for step in range(start, phase.end):
         positions = slots_of_rank(step - phase.first, start - phase.first, phase.batch, work.rank, work.world)
-        slots = _take_slots(work, tables, meter, positions, step, phase.batch.rows_per_slot)
+        slots = _take_slots(work, module, tables, meter, positions, step, phase.batch.rows_per_slot)
         records = exchange([slot.record for slot in slots], slots_at(step - phase.first, phase.batch), work.world)
         check_order(state, records, step)
-        rows = sum(record.rows for record in records)
-        counts = {
-            "mlm": sum(record.masked for record in records),
-            "nsp": rows,
-            "sop": rows,
-        }  # of terms that the objective may have
+        counts = _counts_of(module, records)
         rate = config.optimizer.learning_rate * rate_share(config.schedule, step, config.steps)
         with out_of_memory_as_config_error(config, phase, step + 1, work.device):
             batches = [(slot.record.index, slot.batch) for slot in slots]
@@ -122,7 +118,7 @@ def _train_phase(
                 objective,
                 optimizer,
                 batches,
-                counts,
+                divisors(counts, module.weights),
                 compute,
                 step=step,
                 rate=rate,
@@ -132,12 +128,11 @@ def _train_phase(
         meter.add(_step_of(state.step, sums, counts, norm, records))
         done = state.step
         if done % config.tracking.every == 0 or done == phase.end:
-            state = _log_interval(work, state, meter, rate, norm, stragglers)
+            state = _log_interval(work, module, state, meter, rate, norm, stragglers)
         if done % config.evaluation_every == 0 or done == phase.end:
             state = _count_time(work, state, meter)
-            state = dataclasses.replace(
-                state, heldout_loss=_evaluate_and_log(work, module, state, phase).get("heldout/mlm_loss")
-            )
+            heldout = _evaluate_and_log(work, module, state, phase)
+            state = dataclasses.replace(state, heldout_loss=heldout.get(module.selecting))
             meter.resume_clock()
         saver.check()
         needed = done in (phase.end, decay_start(config))
@@ -149,8 +144,19 @@ def _train_phase(
     return state
 
 
+def _counts_of(module: Pretraining, records: Sequence[Record]) -> dict[str, int]:
+    """Return the count of each loss term over all slots of a step."""
+    return {term: sum(record.counts[index] for record in records) for index, term in enumerate(module.terms)}
+
+
 def _take_slots(
-    work: Work, tables: Iterator[pa.Table], meter: Meter, positions: Sequence[int], step: int, rows_per_slot: int
+    work: Work,
+    module: Pretraining,
+    tables: Iterator[pa.Table],
+    meter: Meter,
+    positions: Sequence[int],
+    step: int,
+    rows_per_slot: int,
 ) -> list[Slot]:
     """Return this rank's next slots of the step; the time they take to arrive counts as waiting."""
     slots = []
@@ -164,7 +170,7 @@ def _take_slots(
             )
         if table.num_rows != rows_per_slot:
             raise DataError(f"step {step}: a slot came with {table.num_rows} rows instead of {rows_per_slot}")
-        slots.append(make_slot(table, position))
+        slots.append(make_slot(table, position, module.counts))
     return slots
 
 
@@ -241,13 +247,15 @@ def _refuse_nonfinite(work: Work, meter: Meter) -> None:
 
 
 def _log_interval(
-    work: Work, state: State, meter: Meter, rate: float, norm: torch.Tensor, stragglers: Stragglers
+    work: Work, module: Pretraining, state: State, meter: Meter, rate: float, norm: torch.Tensor, stragglers: Stragglers
 ) -> State:
     """Log the means since the last logged step, report a straggler, and start the next interval."""
     state = _count_time(work, state, meter)
     cursor = state.cursor
     assert cursor is not None  # rows were read
-    metrics = training_metrics(meter.total) | {"speed/peak_memory_gigabytes": peak_memory_bytes(work.device) / 1e9}
+    metrics = training_metrics(meter.total, module.weights) | {
+        "speed/peak_memory_gigabytes": peak_memory_bytes(work.device) / 1e9
+    }
     if work.peak_flops is not None:
         peak = work.world * work.peak_flops
         metrics["speed/model_flops_utilisation_percent"] = utilisation_percent(
@@ -270,7 +278,7 @@ def _log_interval(
     return dataclasses.replace(state, interval={})
 
 
-def _evaluate_and_log(work: Work, module: BertPretraining, state: State, phase: Phase) -> dict[str, float]:
+def _evaluate_and_log(work: Work, module: Pretraining, state: State, phase: Phase) -> dict[str, float]:
     """Evaluate on the held-out examples of the phase's length, and log the result with that length."""
     metrics = evaluate(module, work.heldout, world=work.world, device=work.device, autocast=work.autocast)
     if metrics:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -159,16 +160,16 @@ def percentile_milliseconds(total: Mapping[str, float], share: float) -> float:
     return 0.0
 
 
-def training_metrics(total: dict[str, float]) -> dict[str, float]:
+def training_metrics(total: dict[str, float], weights: Mapping[str, float] = MappingProxyType({})) -> dict[str, float]:
     """Return the means and rates of an interval from a meter's totals.
 
     Losses in nats, real tokens per second of wall time, waiting in percent of it. Losses include only steps whose
-    gradient was finite.
+    gradient was finite. `weights` are those of terms in the whole loss, where not 1.
     """
     means = {name[4:]: value / total[f"count.{name[4:]}"] for name, value in total.items() if name.startswith("sum.")}
     skipped = {"train/nonfinite_steps": total["nonfinite"]} if "nonfinite" in total else {}
     losses = {f"train/{name}_loss": mean for name, mean in means.items()} | (
-        {"train/loss": sum(means.values())} if means else {}
+        {"train/loss": sum(weights.get(name, 1) * mean for name, mean in means.items())} if means else {}
     )
     return (
         losses

@@ -31,7 +31,7 @@ def _layers_above(name: str, layers: int) -> int:
     """
     if found := LAYER.search(name):
         return layers - int(found[1])
-    return layers + 1 if "embeddings." in name else 0
+    return layers + 1 if "embeddings." in name or "projection." in name else 0
 
 
 def _trainable_parameters(module: nn.Module) -> list[tuple[str, nn.Parameter]]:
@@ -44,11 +44,12 @@ def _parameter_groups(chosen: settings.AdamW, module: nn.Module) -> list[dict[st
     layers = 1 + max(
         (int(found[1]) for name, _ in module.named_parameters() if (found := LAYER.search(name))), default=-1
     )
+    layer_decay = 1.0 if chosen.layer_decay is None else chosen.layer_decay
     words_share = 1.0 if chosen.word_embeddings_rate is None else chosen.word_embeddings_rate
     groups: dict[tuple[float, float, int], list[nn.Parameter]] = {}
     for name, parameter in _trainable_parameters(module):
         decay = chosen.weight_decay if _has_weight_decay(name, parameter) else 0.0
-        share = chosen.layer_decay ** _layers_above(name, layers) * (words_share if name.endswith(WORDS) else 1.0)
+        share = layer_decay ** _layers_above(name, layers) * (words_share if name.endswith(WORDS) else 1.0)
         key = decay, share, 3 if FUSED.search(name) else 1
         groups.setdefault(key, []).append(parameter)
     return [

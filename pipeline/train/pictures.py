@@ -12,13 +12,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, StrMethodFormatter
 
+from pipeline.objectives.table import CURVES
+from pipeline.objectives.terms import Curve
+
 LEARNING_CURVE, THROUGHPUT = "pictures/learning-curve.png", "pictures/throughput.png"
 DPI = 150
 BLUE, RED, GREY = "#4477aa", "#cc6677", "#555555"
 MOST_POINTS = 200
 """Most points per line; where more were logged, each is a mean of several."""
-UNITS = {"mlm": "MLM loss, nats per masked token", "nsp": "NSP loss, nats per pair", "sop": "SOP loss, nats per pair"}
-"""Loss term -> axis label."""
 TITLE_WIDTH = 80
 
 Points = Mapping[str, Mapping[int, float]]
@@ -33,16 +34,17 @@ def pictures(name: str, points: Points) -> dict[str, Figure]:
 
 def learning_curve(name: str, points: Points) -> Figure | None:
     """Draw one panel per loss term: training, held-out, before training, and the frequency baseline."""
-    terms = [term for term in UNITS if points.get(f"train/{term}_loss")]
-    if not terms:
+    curves = [curve for curve in CURVES if points.get(f"train/{curve.term}_loss")]
+    if not curves:
         return None
-    figure, panels = _stacked(name, [1.5] + [1.0] * (len(terms) - 1))
-    for axes, term in zip(panels, terms, strict=True):
+    figure, panels = _stacked(name, [1.5] + [1.0] * (len(curves) - 1))
+    for axes, curve in zip(panels, curves, strict=True):
+        term = curve.term
         _training_line(axes, points[f"train/{term}_loss"])
         _heldout_lines(axes, points.get(f"heldout/{term}_loss", {}), points.get("heldout/maximum_length", {}))
-        _baseline_lines(axes, term, points)
-        axes.set_ylabel(UNITS[term])
-        _legend(axes, last=term == terms[-1])
+        _baseline_lines(axes, curve, points)
+        axes.set_ylabel(curve.label)
+        _legend(axes, last=curve is curves[-1])
     _tokens_axis(panels[0], points.get("stream/tokens", {}))
     return figure
 
@@ -120,25 +122,23 @@ def _heldout_lines(axes: Axes, losses: Mapping[int, float], lengths: Mapping[int
         )
 
 
-def _baseline_lines(axes: Axes, term: str, points: Points) -> None:
+def _baseline_lines(axes: Axes, curve: Curve, points: Points) -> None:
     """Draw the held-out loss before training and the newest frequency baseline, as horizontal lines with values."""
-    untrained = points.get(f"heldout/{term}_loss", {}).get(0)
+    untrained = points.get(f"heldout/{curve.term}_loss", {}).get(0)
     if untrained is not None:
         axes.axhline(untrained, color=GREY, linestyle=":", linewidth=1.2, label=f"before training: {untrained:.3f}")
-    guess = _frequency_guess(term, points)
+    guess = _frequency_guess(curve, points)
     if guess is not None:
-        name = "unigram baseline" if term == "mlm" else "guess by frequency"
-        axes.axhline(guess, color=GREY, linestyle="--", linewidth=1.2, label=f"{name}: {guess:.3f}")
+        axes.axhline(guess, color=GREY, linestyle="--", linewidth=1.2, label=f"{curve.guess_label}: {guess:.3f}")
 
 
-def _frequency_guess(term: str, points: Points) -> float | None:
+def _frequency_guess(curve: Curve, points: Points) -> float | None:
     """Return the frequency baseline's loss in nats: unigram for masked tokens, answer shares for a pair task."""
-    name = "heldout_baseline/unigram_mlm_loss" if term == "mlm" else f"heldout_baseline/majority_{term}_accuracy"
-    logged = points.get(name, {})
+    logged = points.get(curve.guess, {})
     if not logged:
         return None
     newest = logged[max(logged)]
-    if term == "mlm":
+    if not curve.guess_is_share:
         return newest
     return -sum(share * math.log(share) for share in (newest, 1 - newest) if share > 0)
 

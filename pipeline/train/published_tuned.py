@@ -1,4 +1,4 @@
-"""Load a fine-tuned BERT as transformers writes it, from a folder, URL or hf://OWNER/NAME; config.json names head and
+"""Load a fine-tuned model as transformers writes it, from a folder, URL or hf://OWNER/NAME; config.json names head and
 labels.
 """
 
@@ -14,6 +14,7 @@ from pipeline import storage
 from pipeline.config.finetune import Cutting
 from pipeline.config.model import Model
 from pipeline.errors import CheckpointError, PipelineError, listed, shown
+from pipeline.model.families.table import FAMILIES, family_of
 from pipeline.model.published import (
     CONFIGS,
     MOST_CONFIG,
@@ -32,14 +33,10 @@ from pipeline.text.vocabulary_files import tokenizer_config
 from pipeline.text.vocabulary_loading import load_vocabulary_as_published
 from pipeline.train.checkpoint import CONFIG
 from pipeline.train.initial import errors_with_location, padding_rows, tensors_named
-from pipeline.train.tuned import ARCHITECTURES, PROBLEMS, TASK, About, TunedModel, load_tuned
+from pipeline.train.tuned import PROBLEMS, TASK, About, TunedModel, load_tuned
 
-HEADS = {
-    "BertForSequenceClassification": "classifier",
-    "BertForTokenClassification": "classifier",
-    "BertForQuestionAnswering": "qa_outputs",
-}
-"""Architecture in config.json -> prefix of the head's tensors."""
+ANSWERS = ("classification", "tags", "spans")
+"""Uses of Family.architectures whose heads can be asked."""
 METRICS: dict[Kind, tuple[str, ...]] = {
     "classification": ("accuracy", "macro_f1"),
     "multilabel": ("micro_f1", "macro_f1", "subset_accuracy"),
@@ -47,8 +44,6 @@ METRICS: dict[Kind, tuple[str, ...]] = {
     "tags": ("f1", "precision", "recall", "accuracy"),
     "spans": ("f1", "exact"),
 }
-ENCODER = "bert."
-POOLER = "bert.pooler."
 QUESTION_LENGTH = 384
 """Tokens of a question with its context, as in transformers' scripts and pipeline; other texts use all positions."""
 LEAST_LENGTH = 8
@@ -75,7 +70,7 @@ def is_published(location: str) -> bool:
             storage.exists(storage.join(location, name)) for name in CONFIGS
         ):
             return False
-        return not storage.exists(storage.join(location, storage.MANIFEST)) or head_named(location) in HEADS
+        return not storage.exists(storage.join(location, storage.MANIFEST)) or is_task_head(head_named(location))
     except PipelineError:
         raise
     except Exception as error:  # file systems and web clients raise kinds of their own
@@ -91,6 +86,16 @@ def head_named(location: str) -> str | None:
         return _head_of(json_object(storage.read_at_most(place, MOST_CONFIG)))
     except ValueError as error:
         raise CheckpointError(f"checkpoint {place} cannot be read: {storage.first_line(error)}") from error
+
+
+def is_task_head(head: str | None) -> bool:
+    """Return whether a published class answers a task."""
+    return head in _task_heads()
+
+
+def _task_heads() -> list[str]:
+    """Return the published classes that answer a task, of all families."""
+    return [family.architectures[use] for family in FAMILIES.values() for use in ANSWERS]
 
 
 def _head_of(config: dict[str, Any]) -> str | None:
@@ -117,7 +122,7 @@ def load_published(location: str) -> TunedModel:
                 if tensor.is_floating_point()
             }
         vocabulary = load_vocabulary_as_published(location)
-        errors_with_location(location, _require_entries, vocabulary_size(tensors), vocabulary)
+        errors_with_location(location, _require_entries, vocabulary_size(tensors, family_of(model)), vocabulary)
         errors_with_location(location, require_sizes, model, tensors)
         task = errors_with_location(location, _task_of, location, head, config, tensors, model)
         about = About(
@@ -144,10 +149,10 @@ def _require_entries(rows: int, vocabulary: Vocabulary) -> None:
 def _require_known_head(config: dict[str, Any]) -> str:
     """Return the head that a config names. Raises CheckpointError for an unsupported one."""
     head = _head_of(config)
-    if head not in HEADS:
+    if head is None or not is_task_head(head):
         named = f"architectures is {shown(head)}" if head else "architectures is missing"
         raise CheckpointError(
-            f"{CONFIG}: {named}, a head that cannot be asked: give a model with one of {listed(list(HEADS))}, "
+            f"{CONFIG}: {named}, a head that cannot be asked: give a model with one of {listed(_task_heads())}, "
             "or fine-tune this one first (jobs/finetune.py)"
         )
     return head
@@ -158,11 +163,11 @@ def _task_of(location: str, head: str, config: dict[str, Any], tensors: dict[str
 
     Raises CheckpointError where they do not fit the head's weights.
     """
-    name = f"{HEADS[head]}.weight"
+    name = _output_weight(head, model)
     if name not in tensors or tensors[name].dim() != 2:
         raise CheckpointError(f"tensor {name} is missing or no matrix: {head} has one")
     outputs = len(tensors[name])
-    kind = _kind_of(head, config, outputs)
+    kind = _kind_of(head, config, outputs, model)
     labels = _labels_of(config, outputs) if kind not in ("spans", "regression") else ()
     if (wanted := {"spans": 2, "regression": 1}.get(kind, outputs)) != outputs:
         raise CheckpointError(f"tensor {name} gives {outputs} numbers, and {kind} is answered by {wanted}")
@@ -172,13 +177,23 @@ def _task_of(location: str, head: str, config: dict[str, Any], tensors: dict[str
     )
 
 
-def _kind_of(head: str, config: dict[str, Any], outputs: int) -> Kind:
+def _output_weight(head: str, model: Model) -> str:
+    """Return the published name of the matrix that gives a head's outputs."""
+    family = family_of(model)
+    parts = {"classification": "classification_head", "tags": "tag_head", "spans": "answer_head"}
+    use = next((use for use in ANSWERS if family.architectures[use] == head), None)
+    if use is None:
+        raise CheckpointError(f"{CONFIG}: architectures is {head!r}, which is no class of {family.title}")
+    return f"{family.names[parts[use]]}.weight"
+
+
+def _kind_of(head: str, config: dict[str, Any], outputs: int, model: Model) -> Kind:
     """Return the kind of task: by problem_type for sequences, else regression for one output and classification for
     several.
 
     Raises CheckpointError for another problem_type.
     """
-    if (kinds := [kind for kind, name in ARCHITECTURES.items() if name == head]) in (["tags"], ["spans"]):
+    if (kinds := [kind for kind in METRICS if family_of(model).architectures[kind] == head]) in (["tags"], ["spans"]):
         return kinds[0]
     problem = config.get("problem_type")
     if problem is None:
@@ -242,18 +257,22 @@ def _with_weights(about: About, model: Model, vocabulary: Vocabulary, tensors: d
 
     Raises CheckpointError for tensors that are missing, not finite, or do not fit config.json.
     """
-    rows, outputs = vocabulary_size(tensors), len(about.task.labels)
+    family = family_of(model)
+    rows, outputs = vocabulary_size(tensors, family), len(about.task.labels)
     module = OBJECTIVES[about.task.kind](
         model, rows, outputs, torch.Generator().manual_seed(0), about.pooling, None
     ).eval()
-    taken = take(tensors, module)
-    if missing := [name for name in taken.missing if not (module.per_token and name.startswith(POOLER))]:
-        raise CheckpointError(f"{tensors_named(missing)} missing")
-    if surplus := [name for name in taken.surplus if name.startswith(ENCODER)]:
+    taken = take(tensors, module.state_dict(), family)
+    if taken.missing:
+        raise CheckpointError(f"{tensors_named(list(taken.missing))} missing")
+    unused = (family.pooler, *family.other_heads)
+    if surplus := [name for name in taken.surplus if name.startswith(family.encoder) and not name.startswith(unused)]:
         raise CheckpointError(
             f"{tensors_named(surplus)} unexpected: the encoder that config.json describes has none of that name"
         )
-    if broken := [name for name, tensor in to_published(taken.state).items() if not torch.isfinite(tensor).all()]:
+    if broken := [
+        name for name, tensor in to_published(taken.state, family).items() if not torch.isfinite(tensor).all()
+    ]:
         raise CheckpointError(f"{tensors_named(broken)} not finite: NaN or infinity among the weights")
     module.load_state_dict(taken.state, strict=False)
     return TunedModel(about=about, model=model, vocabulary=vocabulary, module=module)

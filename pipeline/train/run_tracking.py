@@ -1,4 +1,4 @@
-"""What the driver of a run tells MLflow: its parameters at the start, lost points, and its summary at the end."""
+"""Log to MLflow from a run's driver: the parameters at the start, points that were lost, and the summary at the end."""
 
 from typing import Any
 

@@ -8,11 +8,11 @@ from types import TracebackType
 
 import torch
 from safetensors import SafetensorError
-from torch import nn
 
 from pipeline import storage
 from pipeline.config.jobs import Pretrain
 from pipeline.errors import CheckpointError
+from pipeline.objectives.table import Pretraining
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train import checkpoint
 from pipeline.train.checkpoint import Snapshot, State
@@ -57,7 +57,7 @@ class Saver:
         if error is None:
             self.finish()
 
-    def save(self, state: State, module: nn.Module, optimizer: torch.optim.Optimizer, *, wait: bool) -> None:
+    def save(self, state: State, module: Pretraining, optimizer: torch.optim.Optimizer, *, wait: bool) -> None:
         """Copy weights and optimiser state to the host and publish them in the background.
 
         While another checkpoint is being written, wait for it, or skip this one without `wait`. Raises CheckpointError
@@ -112,7 +112,7 @@ class Saver:
     def _publish(self, state: State, taken: Snapshot) -> None:
         assert state.cursor is not None
         checkpoint.write_position(self.folder, state.step, state.cursor)
-        checkpoint.publish(self.folder, state, taken, self.config.model, self.vocabulary)
+        checkpoint.publish(self.folder, state, taken, self.vocabulary)
 
     def _delete_older(self, state: State) -> None:
         kept = self.config.checkpoint

@@ -5,7 +5,7 @@ See contract 6: losses are divided by counts over all ranks.
 """
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,6 +30,8 @@ class Record:
     squares: int
     """Sum of squared sequence lengths: the cost of attention."""
     masked: int
+    counts: tuple[int, ...]
+    """Count of each loss term, in the objective's order."""
     crc32: int
     """CRC-32 of ids and labels: the same in every run that reads the same rows."""
     first: Cursor
@@ -37,18 +39,23 @@ class Record:
 
     def to_numbers(self) -> list[int]:
         cursors = [getattr(c, name) for c in (self.first, self.last) for name in CURSOR]
-        return [self.index, self.rows, self.tokens, self.squares, self.masked, self.crc32, *cursors]
+        return [self.index, self.rows, self.tokens, self.squares, self.masked, self.crc32, *cursors, *self.counts]
 
     @classmethod
     def from_numbers(cls, numbers: Sequence[int]) -> "Record":
-        index, rows, tokens, squares, masked, crc32, *cursors = map(int, numbers)
-        first, last = (Cursor(**dict(zip(CURSOR, cursors[i : i + 4], strict=True))) for i in (0, 4))
+        index, rows, tokens, squares, masked, crc32, *others = map(int, numbers)
+        first, last = (Cursor(**dict(zip(CURSOR, others[i : i + 4], strict=True))) for i in (0, 4))
         return cls(
-            index=index, rows=rows, tokens=tokens, squares=squares, masked=masked, crc32=crc32, first=first, last=last
+            index=index,
+            rows=rows,
+            tokens=tokens,
+            squares=squares,
+            masked=masked,
+            counts=tuple(others[2 * len(CURSOR) :]),
+            crc32=crc32,
+            first=first,
+            last=last,
         )
-
-
-NUMBERS = 6 + 2 * len(CURSOR)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,8 +66,8 @@ class Slot:
     record: Record
 
 
-def make_slot(table: pa.Table, index: int) -> Slot:
-    """Return a slot from its rows (schema ROW)."""
+def make_slot(table: pa.Table, index: int, counts: Callable[[Batch], Mapping[str, int]]) -> Slot:
+    """Return a slot from its rows (schema ROW); `counts` gives the count of each loss term."""
     batch = collate(table)
     cursors = [Cursor(**{name: table.column(name)[i].as_py() for name in CURSOR}) for i in (0, table.num_rows - 1)]
     crc32 = zlib.crc32(
@@ -73,6 +80,7 @@ def make_slot(table: pa.Table, index: int) -> Slot:
         tokens=batch.ids_T.numel(),
         squares=int(batch.offsets.diff().long().square().sum()),
         masked=batch.masked_labels_M.numel(),
+        counts=tuple(counts(batch).values()),
         crc32=crc32,
         first=cursors[0],
         last=cursors[1],
@@ -85,8 +93,9 @@ def exchange(records: Sequence[Record], slots_per_step: int, world: int) -> list
     if world == 1:
         return sorted(records, key=lambda record: record.index)
     most = -(-slots_per_step // world)
-    mine = torch.full((most, NUMBERS), -1, dtype=torch.int64)
-    mine[: len(records)] = torch.tensor([record.to_numbers() for record in records], dtype=torch.int64)
+    numbers = torch.tensor([record.to_numbers() for record in records], dtype=torch.int64)
+    mine = torch.full((most, numbers.shape[1]), -1, dtype=torch.int64)
+    mine[: len(records)] = numbers
     gathered = [torch.empty_like(mine) for _ in range(world)]
     dist.all_gather(gathered, mine)
     rows = torch.cat(gathered)

@@ -11,14 +11,14 @@ from pipeline.corpus.embeddings import counted_embeddings
 from pipeline.corpus.stream import StreamSettings
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.reporting import Report
-from pipeline.text.wordpiece import WordPiece
+from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.train import checkpoint, run
 from pipeline.train.initial import Initial
 
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """What a run's folder holds when the run starts or continues."""
+    """State of a run's folder when the run starts or continues."""
 
     folder: str
     identity: dict[str, Any]
@@ -95,8 +95,8 @@ def word_embeddings(config: Pretrain, stream: StreamSettings, start: Start, repo
     """Return the folder of the word embeddings that the run starts from; None for random ones, or to continue."""
     if config.word_embeddings != "cooccurrence" or start.continuing:
         return None
-    wordpiece = WordPiece(stream.vocabulary, stream.table_chunks)
-    return counted_embeddings(stream.corpus, wordpiece, config.model.width, config.output, report)
+    tokenizer = CachedTokenizer(stream.vocabulary, stream.table_chunks)
+    return counted_embeddings(stream.corpus, tokenizer, config.model.width, config.output, report)
 
 
 @contextmanager

@@ -9,6 +9,8 @@ from pipeline.config.jobs import Pretrain
 from pipeline.durations import duration
 from pipeline.errors import listed
 from pipeline.locations import without_login
+from pipeline.objectives.masked import masked_rows, pair_rows
+from pipeline.objectives.replaced import replaced_rows
 from pipeline.presets import PRESETS
 from pipeline.reporting import Report
 
@@ -18,12 +20,6 @@ if TYPE_CHECKING:  # imports Ray, which a reader of summaries does not need
 TRAINING_VIEW = "workflowType=machine_learning"
 """URL option that opens MLflow's training view; without it MLflow may open its view of chat models (3.17)."""
 BITS, NATS = "heldout/bits_per_byte", "heldout/nats_per_word"
-
-
-ONE_ANSWER = (
-    "not measured: all held-out pairs have the same answer; "
-    "hold out more documents (prepare.heldout_share, or more text)"
-)
 NO_BLANKS = "none: no held-out sentence of 8 to 30 tokens holds a whole word that is an entry of the vocabulary"
 
 
@@ -74,21 +70,10 @@ def progress_line(steps: int, step: int, metrics: dict[str, float], left: float)
 
 def figures(summary: dict[str, Any]) -> list[tuple[str, str]]:
     """Return the summary's figures as (name, value) in reading order."""
-    before, after, beside = summary["heldout_before"], summary["heldout_after"], summary["baselines"]
-    rows = []
+    before, after = summary["heldout_before"], summary["heldout_after"]
+    rows: list[tuple[str, str]] = []
     if after:
-        rows += [
-            (
-                "held-out MLM loss",
-                f"{after['heldout/mlm_loss']:.3f} nats at length {summary['maximum_length']} (before training "
-                f"{before['heldout/mlm_loss']:.3f}{_other_length(summary)}, "
-                f"unigram baseline {beside['baseline/unigram_mlm_loss']:.3f})",
-            ),
-            (
-                "held-out MLM accuracy",
-                f"{after['heldout/mlm_accuracy']:.1%} (unigram baseline {beside['baseline/unigram_mlm_accuracy']:.1%})",
-            ),
-        ]
+        rows += masked_rows(summary, _other_length(summary))
         if {BITS, NATS} <= before.keys() & after.keys():
             rows.append(
                 (
@@ -97,20 +82,7 @@ def figures(summary: dict[str, Any]) -> list[tuple[str, str]]:
                     f"{before[BITS]:.3f} and {before[NATS]:.3f}; comparable across vocabularies)",
                 )
             )
-        rows += [
-            (
-                f"held-out {term.upper()} accuracy",
-                f"{after[f'heldout/{term}_accuracy']:.1%} (majority baseline "
-                f"{beside[f'baseline/majority_{term}_accuracy']:.1%})",
-            )
-            for term in ("nsp", "sop")
-            if f"heldout/{term}_accuracy" in after
-        ]
-        rows += [
-            (f"held-out {term.upper()} accuracy", ONE_ANSWER)
-            for term in ("nsp", "sop")
-            if _pair_task_unmeasured(term, after, beside)
-        ]
+        rows += pair_rows(summary) + replaced_rows(summary)
     else:
         rows.append(("held-out loss", "none: the corpus is too small for a held-out part (prepare.heldout_share)"))
     return rows + [
@@ -129,11 +101,6 @@ def figures(summary: dict[str, Any]) -> list[tuple[str, str]]:
         ("memory", f"{summary['peak_memory_gigabytes']:.2f} GB at most"),
         ("model FLOPs utilisation", _utilisation_text(summary["model_flops_utilisation_percent"])),
     ]
-
-
-def _pair_task_unmeasured(term: str, after: dict[str, float], beside: dict[str, float]) -> bool:
-    """Return whether a pair task was trained but could not be evaluated."""
-    return f"heldout/{term}_accuracy" not in after and f"baseline/majority_{term}_accuracy" in beside
 
 
 def _other_length(summary: dict[str, Any]) -> str:

@@ -186,7 +186,7 @@ def train_epoch(
     `objective` is the module of the task, or DistributedDataParallel around it.
     """
     peak = config.optimizer.learning_rate
-    assert peak is not None  # set by for_width
+    assert peak is not None  # set by for_model
     recipe, started, before = config.recipe, time.perf_counter(), state.seconds
     per_epoch = math.ceil(rows.num_rows / recipe.rows_per_step)
     steps = recipe.epochs * per_epoch
@@ -321,8 +321,10 @@ def compute_logits(
 
 
 def load_encoder(pretrained: nn.Module, module: TaskObjective) -> TaskObjective:
-    """Load a pretrained encoder's weights into the module and return it."""
-    module.encoder.load_state_dict(pretrained.state_dict())
+    """Load a pretrained encoder's weights into the module and return it; only one of them may have a pooler."""
+    given, own = pretrained.state_dict(), module.encoder.state_dict()
+    assert all(name.startswith("pooler.") for name in given.keys() ^ own.keys()), "two encoders of one architecture"
+    module.encoder.load_state_dict({name: given.get(name, tensor) for name, tensor in own.items()})
     return module
 
 

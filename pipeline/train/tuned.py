@@ -27,6 +27,7 @@ from pipeline.config.model import Model
 from pipeline.errors import CheckpointError
 from pipeline.local_files import scratch_folder
 from pipeline.model.adapters import adapter_state, add_adapter, load_adapter_state, merge, plain_state
+from pipeline.model.families.table import family_of
 from pipeline.model.published import MOST_CONFIG, json_object
 from pipeline.model.weights import model_settings, published_config, require_sizes, take, to_published
 from pipeline.objectives.sequences import SequenceTask
@@ -39,20 +40,11 @@ from pipeline.text.vocabulary_saving import save_vocabulary
 from pipeline.train.checkpoint import CONFIG, WEIGHTS, read_tensors
 
 TASK, ADAPTERS = "task.json", "adapters.safetensors"
-ARCHITECTURES: dict[Kind, str] = {
-    "classification": "BertForSequenceClassification",
-    "multilabel": "BertForSequenceClassification",
-    "regression": "BertForSequenceClassification",
-    "tags": "BertForTokenClassification",
-    "spans": "BertForQuestionAnswering",
-}
 PROBLEMS: dict[Kind, str] = {
     "classification": "single_label_classification",
     "multilabel": "multi_label_classification",
     "regression": "regression",
 }
-UNUSED = "encoder.pooler."
-"""Prefix of weights that transformers' token models lack."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,18 +88,15 @@ def save_tuned(
     if isinstance(module, SequenceTask):
         module.fold_standardisation()
     carried = adapter_state(module)
-    weights = {
-        name: tensor
-        for name, tensor in plain_state(module).items()
-        if not (module.per_token and name.startswith(UNUSED))
-    }
+    weights = to_published(plain_state(module), family_of(model))
     with scratch_folder("tuned") as folder:
-        save_file(to_published(weights), folder / WEIGHTS, metadata={"format": "pt"})
+        save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
         if carried:
             save_file(carried, folder / ADAPTERS)
         (folder / CONFIG).write_text(json.dumps(_config_of(about.task, model, vocabulary), indent=2) + "\n")
         (folder / TASK).write_text(json.dumps(_task_file(about, adapter), indent=1) + "\n")
-        save_vocabulary(vocabulary, folder, about.cutting.maximum_length or model.maximum_positions)
+        longest = about.cutting.maximum_length or model.maximum_positions
+        save_vocabulary(vocabulary, folder, longest, model.segments)
         for name, content in (beside or {}).items():
             storage.write_bytes(str(folder / name), content.encode())
         storage.publish(folder, target, {"task": about.task.name})
@@ -122,12 +111,7 @@ def _config_of(task: Task, model: Model, vocabulary: Vocabulary) -> dict[str, An
         else {}
     )
     problem = {"problem_type": PROBLEMS[task.kind]} if task.kind in PROBLEMS else {}
-    return (
-        published_config(model, vocabulary.size, vocabulary.pad_id)
-        | {"architectures": [ARCHITECTURES[task.kind]]}
-        | named
-        | problem
-    )
+    return published_config(model, vocabulary.size, vocabulary.pad_id, task.kind) | named | problem
 
 
 def _task_file(about: About, adapter: Adapter) -> dict[str, Any]:
@@ -168,9 +152,9 @@ def load_tuned(location: str) -> TunedModel:
     module = OBJECTIVES[about.task.kind](
         model, vocabulary.size, len(about.task.labels), torch.Generator().manual_seed(0), about.pooling, None
     ).eval()
-    taken = take(tensors, module)
-    if missing := [name for name in taken.missing if not (module.per_token and name.startswith("bert.pooler."))]:
-        raise CheckpointError(f"checkpoint {location}: tensor {missing[0]} is missing")
+    taken = take(tensors, module.state_dict(), family_of(model))
+    if taken.missing:
+        raise CheckpointError(f"checkpoint {location}: tensor {taken.missing[0]} is missing")
     if bottleneck is not None:
         adapters = read_tensors(storage.join(location, ADAPTERS))
         if bottleneck.width > max((size for tensor in adapters.values() for size in tensor.shape), default=0):

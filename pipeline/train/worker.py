@@ -17,10 +17,11 @@ from pipeline import storage
 from pipeline.corpus.embeddings import WORDS
 from pipeline.corpus.stream import slots_of_blocks
 from pipeline.errors import CheckpointError
+from pipeline.model.encoder import encoders_in
 from pipeline.model.float8 import to_float8
-from pipeline.objectives.pretraining import BertPretraining
+from pipeline.objectives.table import Pretraining, build_objective
 from pipeline.shared_output import unshared_output
-from pipeline.text.wordpiece import WordPiece
+from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.train import checkpoint
 from pipeline.train.checkpoint import State, read_tensors
 from pipeline.train.compiling import compiled, compiles
@@ -34,7 +35,7 @@ from pipeline.train.hardware import (
     out_of_memory_as_config_error,
     slower_precision,
 )
-from pipeline.train.initial import build_initial_module, extended_state, set_word_embeddings
+from pipeline.train.initial import extended_state, load_initial, set_word_embeddings
 from pipeline.train.job import Job
 from pipeline.train.loop import Work, train
 from pipeline.train.optim import build_optimizer
@@ -42,7 +43,7 @@ from pipeline.train.points import Points
 from pipeline.train.run import read_run
 from pipeline.train.worker_summary import heldout_baselines, measure_words, summarise
 
-STREAM = "train"  # name of the dataset among the trainer's
+STREAM = "train"  # key of the stream in the Ray Train trainer's `datasets`
 
 
 def run(settings: dict[str, Job]) -> None:
@@ -65,7 +66,7 @@ def worker_name() -> str:
 def run_worker(job: Job, device: torch.device) -> None:
     """Run one worker from start to end."""
     config, stream = job.config, job.stream
-    if read_run(job.folder) is None:  # the driver has written it
+    if read_run(job.folder) is None:  # the driver wrote it, so this machine does not see the driver's folder
         raise unshared_output(config.output, f"run.json of this run is not there on {ray.util.get_node_ip_address()}")
     context = ray.train.get_context()
     rank, world = context.get_world_rank(), context.get_world_size()
@@ -78,13 +79,14 @@ def run_worker(job: Job, device: torch.device) -> None:
     precision = chosen_precision(config.placement, device)
     if line := slower_precision(config.placement, device):
         say(line)
-    module = BertPretraining(config.model, len(stream.vocabulary.tokens)).to(device)
-    if precision == "float8":
-        to_float8(module.encoder.layers)
-    module.encoder.recompute = config.placement.recompute
+    module = build_objective(config.objective, config.sampling, config.model, len(stream.vocabulary.tokens)).to(device)
+    for encoder in encoders_in(module):
+        if precision == "float8":
+            to_float8(encoder.layers)
+        encoder.recompute = config.placement.recompute
     optimizer = build_optimizer(config.optimizer, module)
     folder = checkpoint.newest_sound(job.folder, say)
-    state = checkpoint.load(folder, module, optimizer, config.model) if folder else State()
+    state = checkpoint.load(folder, module, optimizer) if folder else State()
     if config.worker_range.elastic:
         say(f"at work: {world} worker{'s' * (world > 1)} of {config.worker_range}")
     if folder:
@@ -92,7 +94,7 @@ def run_worker(job: Job, device: torch.device) -> None:
     phase = config.phase_at(state.step)
     if len(config.all_phases) > 1:
         say(f"steps {phase.first + 1:,} to {phase.end:,} have sequences to length {phase.sampling.maximum_length}")
-    wordpiece = WordPiece(stream.vocabulary, stream.table_chunks)
+    tokenizer = CachedTokenizer(stream.vocabulary, stream.table_chunks)
     points = Points(job.tracker)
     work = Work(
         config=config,
@@ -104,7 +106,7 @@ def run_worker(job: Job, device: torch.device) -> None:
         autocast=autocast_of(precision, device),
         heldout=heldout_batches(
             stream.corpus,
-            wordpiece,
+            tokenizer,
             phase.sampling,
             rows=config.evaluation.rows,
             rows_per_batch=phase.batch.rows_per_slot,
@@ -119,9 +121,9 @@ def run_worker(job: Job, device: torch.device) -> None:
         worker_name=worker_name(),
     )
     if not folder:
-        state = _initial_state(job, work, module, wordpiece, precision)
+        state = _initial_state(job, work, module, tokenizer, precision)
     if state.step == phase.first:
-        work.log(state.step, baseline_metrics(heldout_baselines(stream, work, wordpiece)))
+        work.log(state.step, baseline_metrics(heldout_baselines(stream, work, module, tokenizer)))
     compiling = compiles(
         config, len(stream.vocabulary.tokens), device, dataclasses.replace(phase, first=state.step), say
     )
@@ -129,7 +131,7 @@ def run_worker(job: Job, device: torch.device) -> None:
         state = train(work, slots_of_blocks(blocks, phase.batch.rows_per_slot), module, optimizer, state)
     if state.step < config.steps:  # another phase follows
         return
-    summary = summarise(job, work, module, state, phase, wordpiece)
+    summary = summarise(job, work, module, state, phase, tokenizer)
     if rank == 0:
         ray.get(job.tracker.result.remote(summary))
 
@@ -151,7 +153,7 @@ def _no_op(*_: Any) -> None:
     """Ignore a message, on ranks other than 0."""
 
 
-def _initial_state(job: Job, work: Work, module: BertPretraining, wordpiece: WordPiece, precision: str) -> State:
+def _initial_state(job: Job, work: Work, module: Pretraining, tokenizer: CachedTokenizer, precision: str) -> State:
     """Return the state before the first step.
 
     A published model is loaded, and evaluated with its own vocabulary; every rank must call this.
@@ -163,10 +165,14 @@ def _initial_state(job: Job, work: Work, module: BertPretraining, wordpiece: Wor
             )
         set_word_embeddings(module, read_tensors(storage.join(job.words, WORDS))["words"])
     if job.initial is None:
-        return State(heldout_before=measure_words(job, work, module, wordpiece, 0))
-    published = build_initial_module(job.initial, job.config.model).to(work.device)
+        return State(heldout_before=measure_words(job, work, module, tokenizer, 0))
+    config, size = job.config, job.initial.vocabulary.size
+    published = build_objective(config.objective, config.sampling, config.model, size)
+    load_initial(job.initial, published)
+    published.to(work.device)
     if precision == "float8":
-        to_float8(published.encoder.layers)
-    before = measure_words(job, work, published, WordPiece(job.initial.vocabulary), 0)
+        for encoder in encoders_in(published):
+            to_float8(encoder.layers)
+    before = measure_words(job, work, published, CachedTokenizer(job.initial.vocabulary), 0)
     module.load_state_dict(extended_state(published.state_dict(), job.initial.vocabulary, job.stream.vocabulary))
     return State(heldout_before=before)

@@ -1,12 +1,12 @@
-"""What the workers of a run measure besides its losses: held-out words, baselines, and the summary at the end."""
+"""Measurements of the workers besides losses: held-out words, baselines, and the summary at the end."""
 
 from dataclasses import asdict
 from typing import Any
 
 from pipeline.config.phases import Phase
 from pipeline.corpus.stream import StreamSettings
-from pipeline.objectives.pretraining import BertPretraining
-from pipeline.text.wordpiece import WordPiece
+from pipeline.objectives.table import Pretraining
+from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.train import checkpoint
 from pipeline.train.blanks import fill_in_the_blanks
 from pipeline.train.checkpoint import State
@@ -18,12 +18,12 @@ from pipeline.train.loop import Work
 from pipeline.train.meter import percentile_milliseconds
 
 
-def measure_words(job: Job, work: Work, module: BertPretraining, wordpiece: WordPiece, step: int) -> dict[str, float]:
+def measure_words(job: Job, work: Work, module: Pretraining, tokenizer: CachedTokenizer, step: int) -> dict[str, float]:
     """Log and return the held-out loss per word and per byte; every rank must call it."""
     config = job.config
     held = heldout_words(
         job.stream.corpus,
-        wordpiece,
+        tokenizer,
         maximum_length=config.sampling.maximum_length,
         sentences=config.evaluation.rows,
         rows_per_batch=config.batch.rows_per_slot,
@@ -36,21 +36,21 @@ def measure_words(job: Job, work: Work, module: BertPretraining, wordpiece: Word
 
 
 def summarise(
-    job: Job, work: Work, module: BertPretraining, state: State, phase: Phase, wordpiece: WordPiece
+    job: Job, work: Work, module: Pretraining, state: State, phase: Phase, tokenizer: CachedTokenizer
 ) -> dict[str, Any]:
     """Return held-out metrics with their baselines, throughput, and filled-in blanks; every rank must call it."""
     config, stream = job.config, job.stream
     after = evaluate(module, work.heldout, world=work.world, device=work.device, autocast=work.autocast)
     if after:
-        after |= measure_words(job, work, module, wordpiece, state.step)
+        after |= measure_words(job, work, module, tokenizer, state.step)
         work.flush()
-    beside = heldout_baselines(stream, work, wordpiece)
+    beside = heldout_baselines(stream, work, module, tokenizer)
     blanks = None
     if work.rank == 0:
         blanks = fill_in_the_blanks(
             module,
             stream.corpus,
-            wordpiece,
+            tokenizer,
             stream.vocabulary,
             maximum_length=phase.sampling.maximum_length,
             device=work.device,
@@ -77,11 +77,14 @@ def summarise(
     }
 
 
-def heldout_baselines(stream: StreamSettings, work: Work, wordpiece: WordPiece) -> dict[str, float]:
+def heldout_baselines(
+    stream: StreamSettings, work: Work, module: Pretraining, tokenizer: CachedTokenizer
+) -> dict[str, float]:
     """Return the baselines on the phase's held-out rows; empty without such rows. Every rank must call it."""
     if not stream.corpus.heldout:
         return {}
-    return baselines(work.heldout, unigram_counts(stream.corpus, wordpiece, len(stream.vocabulary.tokens)), work.world)
+    counts = unigram_counts(stream.corpus, tokenizer, len(stream.vocabulary.tokens))
+    return baselines(module, work.heldout, counts, work.world)
 
 
 def _overall_utilisation(work: Work, state: State) -> float | None:

@@ -9,12 +9,15 @@ import torch
 from ray.actor import ActorHandle
 
 from pipeline import cluster, storage
-from pipeline.config.jobs import Pretrain, with_words_rate
+from pipeline.config.jobs import Pretrain, require_trained_parts, with_words_rate
 from pipeline.config.locations import with_absolute_locations
+from pipeline.config.objective import Replaced
 from pipeline.errors import ConfigError
 from pipeline.export.card import Lineage
 from pipeline.export.huggingface import export
 from pipeline.locks import locked
+from pipeline.objectives.replaced import require_generator
+from pipeline.objectives.table import trained_parts
 from pipeline.reporting import Report
 from pipeline.shared_output import unshared_output
 from pipeline.train import run
@@ -44,6 +47,7 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
     found = find_corpus(config, report)
     resources = _join_cluster(config, uri)
     stream = stream_settings(config, found, initial, report)
+    config = replace(config, model=config.model.for_padding(stream.vocabulary.pad_id))
     with _driving(config) as tracker:
         start = read_start(config, stream, initial)
         if start.summary is not None:
@@ -104,8 +108,13 @@ def _with_initial_model(config: Pretrain, report: Report) -> tuple[Pretrain, Ini
     storage.require_writable("output", config.output)
     if not config.init:
         return config, None
-    initial = read_initial(config.init, config.vocabulary, config.output, report)
-    return replace(config, model=agreed_model(config.model, initial, config.init)), initial
+    used = trained_parts(config.objective, config.sampling)
+    initial = read_initial(config.init, config.vocabulary, config.output, report, used=used)
+    config = replace(config, model=agreed_model(config.model, initial, config.init))
+    if isinstance(config.objective, Replaced) and initial.generator is not None:
+        require_generator(config.objective, config.model, initial.generator, str(config.init))
+    require_trained_parts(config)
+    return config, initial
 
 
 def _join_cluster(config: Pretrain, uri: str) -> cluster.WorkerResources:

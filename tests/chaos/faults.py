@@ -1,6 +1,4 @@
-"""What can happen to a run, each as a function that does it to a running one and gives the seconds to the next new
-step.
-"""
+"""Faults, one function each: it injects the fault into a running run and returns the seconds to the next new step."""
 
 import os
 import signal

@@ -268,7 +268,7 @@ def history(run: Run) -> History:
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """How a disturbed run differs from an undisturbed one."""
+    """Differences between a disturbed run and an undisturbed one."""
 
     rows: int
     """Number of steps compared."""

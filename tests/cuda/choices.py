@@ -1,43 +1,52 @@
 """Choices by the capability of a device, and compiled graphs. Run by test_gpu_path.py."""
 
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 
 from pipeline.bench.step import Case, make_batch
-from pipeline.config.model import Model
+from pipeline.config.model import FamilyName, Model
 from pipeline.config.placement import Placement
 from pipeline.errors import ConfigError
 from pipeline.model.attention import has_kernel
-from pipeline.objectives.pretraining import BertPretraining
+from pipeline.model.encoder import encoders_in
+from pipeline.objectives.table import build_objective
+from pipeline.presets import PRESETS
 from pipeline.train.hardware import autocast_of, chosen_precision
-from tests.cuda.device import CUDA, Properties, on_device, properties
+from tests.cuda.device import CUDA, Properties, move, on_device, properties
 
 MODEL = Model(layers=2, width=32, heads=2, feed_forward=64, maximum_positions=64, attention_dropout=0.0)
 SIZES = ((6, 64), (9, 48), (4, 33))
 
 
+@pytest.mark.parametrize("family", get_args(FamilyName))
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
-def test_three_sizes_are_one_compiled_graph(dropout: float) -> None:
+def test_three_sizes_are_one_compiled_graph(family: FamilyName, dropout: float) -> None:
     # Dynamo takes the driver's own object for a constant; this one must stand for it.
     torch._dynamo.utils.common_constant_types.add(Properties)
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
-    model = replace(MODEL, layers=1 if dropout else 2, hidden_dropout=dropout, attention_dropout=dropout)
-    module = BertPretraining(model, 30_522)
+    preset = PRESETS[f"{family}-tiny"]
+    layers, its = 1 if dropout else 2, preset.model
+    model = replace(MODEL, family=family, segments=its.segments, positions=its.positions, layers=layers)
+    model = replace(model, hidden_dropout=dropout, attention_dropout=dropout)
+    module = build_objective(preset.objective, preset.sampling, model, 30_522)
     compiler = CompileCounterWithBackend("eager")
     with on_device(), torch.autocast("cuda", dtype=torch.bfloat16):
-        module.to(CUDA)
+        move(module)
         module.compile(backend=compiler, dynamic=True)
         for rows, length in SIZES:
-            case = Case(size="tiny", rows=rows, length=length, ragged=True, attention_dropout=dropout > 0)
+            case = Case(
+                size="tiny", rows=rows, length=length, ragged=True, attention_dropout=dropout > 0, family=family
+            )
             module(make_batch(case, seed=rows).to(CUDA))
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
     assert not torch._dynamo.utils.counters["graph_break"]
     kernels = [node for node in compiler.graphs[0].graph.nodes if "varlen_attn" in str(node.target)]
-    assert len(kernels) == (0 if dropout else model.layers)
+    assert len(kernels) == (0 if dropout else model.layers * len(encoders_in(module)))
 
 
 CHOICES = [

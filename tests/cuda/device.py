@@ -44,6 +44,16 @@ def on_device() -> FakeTensorMode:
     return FakeTensorMode(allow_non_fake_inputs=True)
 
 
+def move(module: torch.nn.Module) -> None:
+    """Move a pretraining module to the device, where a part that two models share cannot be moved twice."""
+    generator = getattr(module, "generator", None)
+    if generator is not None:
+        generator.encoder.embeddings = torch.nn.Identity()
+    module.to(CUDA)
+    if generator is not None:
+        generator.encoder.embeddings = module.encoder.embeddings
+
+
 FakeTensorMode.avoid_device_init = True
 torch.cuda._lazy_init = lambda: None
 torch.cuda.is_available = lambda: True

@@ -4,6 +4,7 @@ The host waits for nothing, no tensor is elsewhere, and the kernels are those th
 """
 
 from dataclasses import replace
+from typing import get_args
 
 import pyarrow as pa
 import pytest
@@ -14,11 +15,15 @@ from pipeline.batch import Batch
 from pipeline.bench.step import Case, make_batch
 from pipeline.config.adapters import Bottleneck, LowRank
 from pipeline.config.finetune import Finetune, Recipe, TaskAdamW
-from pipeline.config.model import Model
+from pipeline.config.model import FamilyName, Model
 from pipeline.config.training import AdamW, Lamb
 from pipeline.model.adapters import add_adapter
-from pipeline.objectives.pretraining import BertPretraining
+from pipeline.model.encoder import encoders_in
+from pipeline.objectives.masked import MaskedTokens
+from pipeline.objectives.table import Pretraining, build_objective
 from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
+from pipeline.objectives.terms import divisors
+from pipeline.presets import PRESETS
 from pipeline.tasks.schema import ENCODED
 from pipeline.train.evaluate import evaluate
 from pipeline.train.optim import build_optimizer
@@ -26,7 +31,7 @@ from pipeline.train.seen_words import SeenWords
 from pipeline.train.step import Compute, train_step
 from pipeline.train.trial import train_epoch, train_on_slots
 from pipeline.train.trial_state import TrialState
-from tests.cuda.device import CUDA, on_device
+from tests.cuda.device import CUDA, move, on_device
 from tests.cuda.watch import HostWaits, Watch
 
 MODEL = Model(layers=2, width=32, heads=2, feed_forward=64, maximum_positions=64, attention_dropout=0.0)
@@ -55,12 +60,19 @@ def elsewhere(module: nn.Module, optimizer: torch.optim.Optimizer) -> list[str]:
     return [name for name, tensor in tensors.items() if tensor.device != CUDA]
 
 
-def pretraining_steps(module: BertPretraining, optimizer: AdamW, batch: Batch, autocast: torch.autocast) -> Watch:
+def module_of(family: str, **parts: float) -> Pretraining:
+    """The objective of a family's presets on the small model."""
+    preset = PRESETS[f"{family}-tiny"]
+    model = replace(MODEL, family=family, segments=preset.model.segments, positions=preset.model.positions, **parts)
+    return build_objective(preset.objective, preset.sampling, model, WORDS)
+
+
+def pretraining_steps(module: Pretraining, optimizer: AdamW, batch: Batch, autocast: torch.autocast) -> Watch:
     """Run two steps on the device and return the operators of the second."""
-    counts = {"mlm": batch.masked, "nsp": batch.sequences}
+    counts = divisors(module.counts(batch), module.weights)
     compute = Compute(device=CUDA, autocast=autocast, seed=0)
     with on_device():
-        module.to(CUDA)
+        move(module)
         chosen = build_optimizer(optimizer, module)
         for step in range(2):
             with Watch() as watch:
@@ -71,24 +83,28 @@ def pretraining_steps(module: BertPretraining, optimizer: AdamW, batch: Batch, a
     return watch
 
 
+@pytest.mark.parametrize("family", get_args(FamilyName))
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
-def test_pretraining_without_a_wait(optimizer: str, dropout: float) -> None:
-    module = BertPretraining(replace(MODEL, hidden_dropout=dropout, attention_dropout=dropout), WORDS)
+def test_pretraining_without_a_wait(family: str, optimizer: str, dropout: float) -> None:
+    module = module_of(family, hidden_dropout=dropout, attention_dropout=dropout)
     watch = pretraining_steps(module, OPTIMIZERS[optimizer], batch_of(), bfloat16())
     attention = {name: watch.counts[name] for name in ("_varlen_attn", "_varlen_attn_backward")}
-    assert attention == dict.fromkeys(attention, 0 if dropout else MODEL.layers)
+    assert attention == dict.fromkeys(attention, 0 if dropout else MODEL.layers * len(encoders_in(module)))
 
 
-def test_recomputing_layers_without_a_wait() -> None:
-    module = BertPretraining(MODEL, WORDS)
-    module.encoder.recompute = True
+@pytest.mark.parametrize("family", get_args(FamilyName))
+def test_recomputing_layers_without_a_wait(family: str) -> None:
+    module = module_of(family)
+    for encoder in encoders_in(module):
+        encoder.recompute = True
     watch = pretraining_steps(module, AdamW(), batch_of(), bfloat16())
-    assert (watch.counts["_varlen_attn"], watch.counts["_varlen_attn_backward"]) == (2 * MODEL.layers, MODEL.layers)
+    layers = MODEL.layers * len(encoders_in(module))
+    assert (watch.counts["_varlen_attn"], watch.counts["_varlen_attn_backward"]) == (2 * layers, layers)
 
 
 def test_float32_takes_the_padded_path() -> None:
-    watch = pretraining_steps(BertPretraining(MODEL, WORDS), AdamW(), batch_of(), torch.autocast("cuda", enabled=False))
+    watch = pretraining_steps(MaskedTokens(MODEL, WORDS), AdamW(), batch_of(), torch.autocast("cuda", enabled=False))
     assert watch.counts["_varlen_attn"] == 0
 
 
@@ -143,7 +159,9 @@ def finetuning_step(module: TaskObjective, kind: str, optimizer: AdamW) -> Watch
 
 @pytest.mark.parametrize(("kind", "pooling", "weighted"), TASKS)
 def test_finetuning_without_a_wait(kind: str, pooling: str, weighted: bool) -> None:
-    watch = finetuning_step(task_module(kind, pooling, weighted=weighted), kind, TaskAdamW(learning_rate=1e-4))
+    watch = finetuning_step(
+        task_module(kind, pooling, weighted=weighted), kind, TaskAdamW(learning_rate=1e-4, layer_decay=0.8)
+    )
     assert (watch.counts["_varlen_attn"], watch.counts["_varlen_attn_backward"]) == (MODEL.layers, MODEL.layers)
 
 
@@ -159,7 +177,7 @@ def test_finetuning_the_seen_words_alone() -> None:
     with on_device():
         seen.places = seen.places.to(CUDA)  # made on the CPU, since here the device cannot count them
     module.encoder.embeddings.words = seen
-    finetuning_step(module, "classification", TaskAdamW(learning_rate=1e-4))
+    finetuning_step(module, "classification", TaskAdamW(learning_rate=1e-4, layer_decay=0.8))
 
 
 @pytest.mark.parametrize("adapter", [LowRank(everywhere=True, dropout=0.1), Bottleneck(width=4)], ids=str)
@@ -174,8 +192,8 @@ def test_finetuning_and_evaluation_wait_once_at_their_end() -> None:
     row = {"ids": [1, 2, 3, 4], "first_length": 4, "labels": None}
     listed = [row | {"label": float(number % LABELS), "row": number} for number in range(12)]
     rows = pa.Table.from_pylist(listed, schema=ENCODED)
-    module, pretraining = task_module("classification"), BertPretraining(MODEL, WORDS)
-    config = finetune(TaskAdamW(learning_rate=1e-4))
+    module, pretraining = task_module("classification"), MaskedTokens(MODEL, WORDS)
+    config = finetune(TaskAdamW(learning_rate=1e-4, layer_decay=0.8))
     with on_device():
         optimizer = build_optimizer(config.optimizer, module.to(CUDA))
         pretraining.to(CUDA)

@@ -148,7 +148,7 @@ FOREIGN: dict[str, Callable[[list[str], random.Random], bytes]] = {
     "SVG": xml("svg"),
     "RTF": lambda lines, draw: ("{\\rtf1\\ansi\\deff0 " + "\\par ".join(lines) + "}").encode(),
 }
-"""What is no corpus: read without a format, it must be refused where it is sound."""
+"""Files that are no corpus: undamaged and read without a format, each must be refused."""
 SOUND: dict[str, Callable[[list[str], random.Random], bytes]] = {
     "builtin": lambda lines, draw: "".join(
         f"def f{n}():\n    {(line * 9)!r}\n" for n, line in enumerate(lines)
@@ -175,7 +175,7 @@ RECORDS: dict[str, Callable[[int], int]] = {
     **dict.fromkeys(("text", "bookscorpus", "gutenberg", "parquet-sentences"), lambda lines: 1),
     **dict.fromkeys(("sentences", "jsonl", "wikiextractor", "wikipedia-dump", "parquet"), lambda lines: lines),
 }
-"""How many records an undamaged input of so many texts holds."""
+"""Number of records in an undamaged input, by its number of texts."""
 ENDS = {
     "text": b"\n",
     "bookscorpus": b"\n",
@@ -184,7 +184,7 @@ ENDS = {
     "wikiextractor": b"</doc>\n",
     "wikipedia-dump": b"</page>\n",
 }
-"""What a text ends with, of formats in which nothing after it can make it another."""
+"""End marker of a text, for formats in which nothing after the marker can change the text."""
 
 
 def whole(format: str, lines: list[str], sound: bytes, damaged: bytes) -> list[str]:

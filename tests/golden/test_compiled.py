@@ -25,10 +25,14 @@ def gradients(
     return losses, found
 
 
+SLOW = [pytest.param(family, marks=pytest.mark.long) for family in ("roberta", "electra")]
+
+
+@pytest.mark.parametrize("family_config", ["bert", *SLOW], indirect=True)
 @pytest.mark.timeout(900)  # the compiler takes most of a minute on two idle cores
 @pytest.mark.skipif(not any(map(shutil.which, ("c++", "g++", "clang++"))), reason="needs a C++ compiler")
-def test_compiled_equals_eager(training, tiny_config: Pretrain) -> None:
-    config = replace(tiny_config, model=replace(tiny_config.model, layers=1))
+def test_compiled_equals_eager(training, family_config: Pretrain) -> None:
+    config = replace(family_config, model=replace(family_config.model, layers=1))
     module = training.module(config)
     wanted, wanted_gradients = gradients(training, config, module, module)
     with torch._inductor.config.patch(fallback_random=True):

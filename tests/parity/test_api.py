@@ -27,16 +27,14 @@ def folder(
     tiny_config: Pretrain, tiny_vocabulary: Vocabulary, tiny_lineage: Lineage, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     """An export whose weights are far from where they start."""
-    from pipeline.objectives.pretraining import BertPretraining
+    from pipeline.objectives.masked import MaskedTokens
 
     place, generator = tmp_path_factory.mktemp("api"), torch.Generator().manual_seed(6)
-    module = BertPretraining(tiny_config.model, tiny_vocabulary.size, generator)
+    module = MaskedTokens(tiny_config.model, tiny_vocabulary.size, generator)
     with torch.no_grad():
         for parameter in module.parameters():
             parameter += torch.empty_like(parameter).normal_(std=0.1, generator=generator)
-    saved = save(
-        str(place / "run"), State(step=7), module, build_optimizer(AdamW(), module), tiny_config.model, tiny_vocabulary
-    )
+    saved = save(str(place / "run"), State(step=7), module, build_optimizer(AdamW(), module), tiny_vocabulary)
     export(saved, str(place / "export"), tiny_lineage)
     return place / "export"
 
@@ -112,9 +110,7 @@ def test_the_mean_of_the_last_four_layers_is_theirs(tiny_vocabulary: Vocabulary,
         states = encoder(ids, output_hidden_states=True).hidden_states
     (found,) = model.hidden(["kar kand"], layers="mean of last four")
     np.testing.assert_allclose(found, torch.stack(states[-4:]).mean(0)[0].numpy(), **CLOSE)
-    with pytest.raises(CheckpointError, match=r"has no pooler \(bert\.pooler\.\*\): use \.cls or \.embed$"):
+    with pytest.raises(CheckpointError, match=r"has no pooler: use \.cls or \.embed$"):
         model.pooled(["kar"])
-    with pytest.raises(
-        CheckpointError, match=r"has no head for masked tokens \(cls\.predictions\.\*\): load a pretrained model"
-    ):
+    with pytest.raises(CheckpointError, match=r"has no head for masked tokens: load a pretrained model"):
         model.fill("[MASK] kar")

@@ -13,8 +13,9 @@ from pipeline import storage
 from pipeline.errors import CheckpointError
 from pipeline.export.int8 import check_int8, compare, deviation
 from pipeline.export.onnx_graphs import EMBEDDING, FILL_MASK, OPSET, check_graphs
-from pipeline.export.probe import INPUTS, probe
+from pipeline.export.probe import probe
 from pipeline.export.trained import load_trained
+from pipeline.model.families.bert import BERT
 from pipeline.train.checkpoint import folder_of
 
 onnx = pytest.importorskip("onnx")
@@ -64,7 +65,7 @@ def test_axes_are_free_and_the_opset_is_as_said(exported: Path, name: str) -> No
     assert [(entry.domain, entry.version) for entry in graph.opset_import] == [("", OPSET)]
     session = onnxruntime.InferenceSession(exported / "onnx" / name)
     assert [(entry.name, entry.type, entry.shape) for entry in session.get_inputs()] == [
-        (name, "tensor(int64)", ["batch", "length"]) for name in INPUTS
+        (name, "tensor(int64)", ["batch", "length"]) for name in BERT.inputs
     ]
     size = json.loads((exported / "onnx" / "config.json").read_text())["vocab_size"]
     expected = ("logits", ["batch", "length", size]) if name == FILL_MASK else ("sentence_embedding", ["batch", 32])
@@ -131,8 +132,8 @@ def test_int8_is_smaller_and_its_card_has_both_columns(exported: Path) -> None:
 
 def test_scores_are_recounted(exported: Path, tiny_run: Path) -> None:
     trained = load_trained(folder_of(str(tiny_run), 3))
-    rows = [probe(trained.vocabulary_size, [length]) for length in (5, 12, 31)]
-    float32, int8 = compare(exported / "onnx", exported / "int8", rows)
+    rows = [probe(trained.model, trained.vocabulary_size, [length]) for length in (5, 12, 31)]
+    float32, int8 = compare(exported / "onnx", exported / "int8", rows, trained.model)
     with torch.inference_mode():
         logits = torch.cat([trained.module.predict_masked(batch) for batch in rows])
     labels = torch.cat([batch.masked_labels_M for batch in rows])

@@ -6,12 +6,14 @@ import pytest
 import torch
 
 from jobs.score import main as score
+from pipeline.model.weights import published_config
 from pipeline.predict.answers import answer_items, items_of
 from pipeline.tasks.kinds import KINDS
+from pipeline.text.vocabulary_saving import save_vocabulary
 from pipeline.train.published_tuned import load_tuned_or_published
 from pipeline.train.trial import compute_logits
 from pipeline.train.tuned import TunedModel
-from tests.parity.test_heads import cased, shaken, uncased
+from tests.parity.families import FAMILIES, ROWS, shaken
 
 transformers = pytest.importorskip("transformers")
 
@@ -19,20 +21,19 @@ CPU, EXACT = torch.device("cpu"), torch.autocast("cpu", enabled=False)
 TEXTS = ["The house, the Straße.", "housing", "a very long word: donaudampfschiff ABC", "Été? été -", "the " * 60]
 SECONDS = ["is it the house?", "no", "The House", "a", "b"]
 POSITIONS = 40
+SEQUENCES, TAGS, SPANS = "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering"
 
 
-def published(folder: Path, head: str, vocabulary_text: str = "uncased", seed: int = 3, **config: object) -> str:
-    """A tiny model of a head with weights at random, as transformers writes it, with its tokenizer's vocab.txt."""
-    vocabulary = {"uncased": uncased, "cased": cased}[vocabulary_text]()
-    sizes = {
-        "num_hidden_layers": 2,
-        "hidden_size": 32,
-        "num_attention_heads": 4,
-        "intermediate_size": 48,
-        "max_position_embeddings": POSITIONS,
-    }
-    made = transformers.BertConfig(vocab_size=vocabulary.size, pad_token_id=vocabulary.pad_id, **sizes, **config)
-    shaken(getattr(transformers, head)(made), seed).save_pretrained(folder)
+def published(folder: Path, name: str, head: str, seed: int = 3, **config: object) -> str:
+    """A tiny model of a family with a head and random weights, as transformers writes it, with its vocabulary."""
+    row = ROWS[name]
+    vocabulary = row.vocabulary()
+    said = published_config(row.settings, vocabulary.size, vocabulary.pad_id) | config
+    made = getattr(transformers, f"{row.prefix}Config")(**said)
+    shaken(getattr(transformers, f"{row.prefix}{head}")(made), seed).save_pretrained(folder)
+    if row.settings.family == "roberta":
+        save_vocabulary(vocabulary, folder, 512, row.settings.segments)
+        return str(folder)
     (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in vocabulary.tokens), encoding="utf-8")
     (folder / "tokenizer_config.json").write_text(
         '{"do_lower_case": %s, "model_max_length": 512}' % ("true" if vocabulary.lowercase else "false")
@@ -40,12 +41,24 @@ def published(folder: Path, head: str, vocabulary_text: str = "uncased", seed: i
     return str(folder)
 
 
+def their_model(folder: str, head: str):
+    """transformers' model and tokenizer of a folder."""
+    automatic = {
+        SEQUENCES: transformers.AutoModelForSequenceClassification,
+        TAGS: transformers.AutoModelForTokenClassification,
+        SPANS: transformers.AutoModelForQuestionAnswering,
+    }
+    # RoBERTa's tokenizer takes words only where each has a space before it.
+    words = {"add_prefix_space": True} if head == TAGS else {}
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **words)
+    return automatic[head].from_pretrained(folder).eval(), tokenizer
+
+
 def their_logits(
     folder: str, head: str, first: list[str], second: list[str] | None = None
 ) -> "transformers.utils.ModelOutput":
     """What transformers' model of this head says of its own tokenizer's encoding, padded as it pads."""
-    tokenizer = transformers.BertTokenizer.from_pretrained(folder)
-    model = getattr(transformers, head).from_pretrained(folder).eval()
+    model, tokenizer = their_model(folder, head)
     asked = tokenizer(first, second, padding=True, truncation=True, max_length=POSITIONS, return_tensors="pt")
     with torch.no_grad():
         return model(**asked)
@@ -55,12 +68,12 @@ def answers(tuned: TunedModel, columns: dict[str, list[str]]) -> list[dict]:
     return answer_items(tuned, items_of(tuned, columns), CPU, EXACT).to_pylist()
 
 
-@pytest.mark.parametrize("vocabulary", ["uncased", "cased"])
+@pytest.mark.parametrize("name", ["bert", "bert-cased", "roberta", "roberta-wordpiece", "electra"])
 @pytest.mark.parametrize("second", [None, SECONDS])
-def test_classes_have_their_probabilities_and_names(tmp_path: Path, vocabulary: str, second: list[str] | None) -> None:
-    head, labels = "BertForSequenceClassification", {0: "bad", 1: "so so", 2: "good"}
+def test_classes_have_their_probabilities_and_names(tmp_path: Path, name: str, second: list[str] | None) -> None:
+    head, labels = SEQUENCES, {0: "bad", 1: "so so", 2: "good"}
     folder = published(
-        tmp_path, head, vocabulary, id2label=labels, label2id={name: number for number, name in labels.items()}
+        tmp_path, name, head, id2label=labels, label2id={name: number for number, name in labels.items()}
     )
     tuned = load_tuned_or_published(folder)
     assert (tuned.about.task.kind, tuned.about.task.labels) == ("classification", ("bad", "so so", "good"))
@@ -81,9 +94,10 @@ def test_classes_have_their_probabilities_and_names(tmp_path: Path, vocabulary: 
         ({"num_labels": 3, "problem_type": "multi_label_classification"}, "multilabel"),
     ],
 )
-def test_values_and_several_labels(tmp_path: Path, config: dict, kind: str) -> None:
-    head = "BertForSequenceClassification"
-    folder = published(tmp_path, head, **config)
+@pytest.mark.parametrize("name", FAMILIES)
+def test_values_and_several_labels(tmp_path: Path, name: str, config: dict, kind: str) -> None:
+    head = SEQUENCES
+    folder = published(tmp_path, name, head, **config)
     tuned, logits = load_tuned_or_published(folder), their_logits(folder, head, TEXTS).logits
     found = answers(tuned, {"text": TEXTS})
     assert tuned.about.task.kind == kind
@@ -99,12 +113,12 @@ def test_values_and_several_labels(tmp_path: Path, config: dict, kind: str) -> N
     ]
 
 
-def test_tags_of_words(tmp_path: Path) -> None:
-    head, labels = "BertForTokenClassification", {0: "O", 1: "B-PER", 2: "I-PER", 3: "B-LOC"}
-    folder = published(tmp_path, head, "cased", id2label=labels)
+@pytest.mark.parametrize("name", ["bert-cased", "roberta", "electra"])
+def test_tags_of_words(tmp_path: Path, name: str) -> None:
+    labels = {0: "O", 1: "B-PER", 2: "I-PER", 3: "B-LOC"}
+    folder = published(tmp_path, name, TAGS, id2label=labels)
     tuned, sentences = load_tuned_or_published(folder), [text.split() for text in TEXTS[:4]]
-    tokenizer = transformers.BertTokenizer.from_pretrained(folder)
-    model = getattr(transformers, head).from_pretrained(folder).eval()
+    model, tokenizer = their_model(folder, TAGS)
     found = answers(tuned, {"words": sentences})
     for words, one in zip(sentences, found, strict=True):
         asked = tokenizer(words, is_split_into_words=True, return_tensors="pt")
@@ -121,9 +135,10 @@ def test_tags_of_words(tmp_path: Path) -> None:
         )
 
 
-def test_spans_of_questions(tmp_path: Path) -> None:
-    head, question, context = "BertForQuestionAnswering", "the house?", "A house, and the Straße."
-    folder = published(tmp_path, head)
+@pytest.mark.parametrize("name", FAMILIES)
+def test_spans_of_questions(tmp_path: Path, name: str) -> None:
+    head, question, context = SPANS, "the house?", "A house, and the Straße."
+    folder = published(tmp_path, name, head)
     tuned = load_tuned_or_published(folder)
     assert (tuned.about.cutting.maximum_length, tuned.about.cutting.question_length) == (40, 10)
     output = their_logits(folder, head, [question], [context])
@@ -133,7 +148,7 @@ def test_spans_of_questions(tmp_path: Path) -> None:
     torch.testing.assert_close(
         both, torch.stack([output.start_logits[0], output.end_logits[0]], -1), atol=1e-5, rtol=1e-5
     )
-    tokenizer = transformers.BertTokenizer.from_pretrained(folder)
+    _, tokenizer = their_model(folder, head)
     asked = tokenizer(question, context, return_offsets_mapping=True)
     own = [place for place, part in enumerate(asked.sequence_ids()) if part == 1]
     start, end = max(
@@ -144,11 +159,12 @@ def test_spans_of_questions(tmp_path: Path) -> None:
     assert (one["start"], one["end"], one["answer"]) == (first, last, context[first:last])
 
 
+@pytest.mark.parametrize("name", FAMILIES)
 def test_a_labelled_file_is_scored_with_labels_that_nobody_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    head = "BertForSequenceClassification"
-    folder = published(tmp_path / "model", head, num_labels=2)
+    head = SEQUENCES
+    folder = published(tmp_path / "model", name, head, num_labels=2)
     said = their_logits(folder, head, TEXTS).logits.argmax(-1).tolist()
     lines = [f'"{text}",{label}\n' for text, label in zip(TEXTS, said)]
     (tmp_path / "a.csv").write_text(
@@ -164,13 +180,13 @@ def test_a_labelled_file_is_scored_with_labels_that_nobody_named(
     assert found[2].split()[:2] == ["accuracy", "83.33"]
 
 
-def test_of_half_precision_weights_the_answers_are_those_in_float32(tmp_path: Path) -> None:
-    head = "BertForSequenceClassification"
-    folder = published(tmp_path, head, num_labels=3)
-    model = getattr(transformers, head).from_pretrained(folder).half()
-    model.save_pretrained(folder)
+@pytest.mark.parametrize("name", FAMILIES)
+def test_of_half_precision_weights_the_answers_are_those_in_float32(tmp_path: Path, name: str) -> None:
+    folder = published(tmp_path, name, SEQUENCES, num_labels=3)
+    model, tokenizer = their_model(folder, SEQUENCES)
+    model.half().save_pretrained(folder)
     with torch.no_grad():
-        asked = transformers.BertTokenizer.from_pretrained(folder)(TEXTS[:2], padding=True, return_tensors="pt")
+        asked = tokenizer(TEXTS[:2], padding=True, return_tensors="pt")
         expected = model.float()(**asked).logits.softmax(-1)
     found = torch.tensor(
         [list(one["probabilities"].values()) for one in answers(load_tuned_or_published(folder), {"text": TEXTS[:2]})]
@@ -179,8 +195,8 @@ def test_of_half_precision_weights_the_answers_are_those_in_float32(tmp_path: Pa
 
 
 def test_without_a_word_about_lower_case_it_is_transformers_choice(tmp_path: Path) -> None:
-    head = "BertForSequenceClassification"
-    folder = published(tmp_path, head, num_labels=2)
+    head = SEQUENCES
+    folder = published(tmp_path, "bert", head, num_labels=2)
     (tmp_path / "tokenizer_config.json").unlink()
     expected = their_logits(folder, head, TEXTS).logits.softmax(-1)
     found = torch.tensor(

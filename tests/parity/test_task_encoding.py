@@ -18,11 +18,11 @@ from pipeline.tasks.glue import TASKS
 from pipeline.tasks.schema import TEXTS
 from pipeline.tasks.tables import read_split
 from pipeline.tasks.task import Task
+from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.splitting import SPECIALS
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_loading import load_vocabulary
 from pipeline.text.vocabulary_saving import save_vocabulary
-from pipeline.text.wordpiece import WordPiece
 
 LETTERS = "abcdefgh"
 VOCABULARY = Vocabulary(
@@ -50,7 +50,7 @@ def assert_same(texts: pa.Table, vocabulary: Vocabulary, theirs: Any, length: in
     ours = encode(
         TASK,
         texts.set_column(3, TEXTS.field("label"), pa.nulls(texts.num_rows, pa.string())),
-        WordPiece(vocabulary),
+        CachedTokenizer(vocabulary),
         length,
     )
     first, second = texts["first"].to_pylist(), texts["second"].to_pylist()

@@ -1,4 +1,6 @@
-"""Loss and gradients of every kind of task against transformers, on the same weights and batches."""
+"""Losses of every kind of task: class weights, poolings, and the slots of a step; test_families holds them against
+transformers.
+"""
 
 from dataclasses import replace
 
@@ -8,13 +10,11 @@ import torch
 from pipeline.batch import Batch
 from pipeline.config.finetune import TaskAdamW
 from pipeline.config.model import Model
-from pipeline.model.weights import published_config, to_published
 from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
 from pipeline.train.optim import build_optimizer
 from pipeline.train.step import Compute
 from pipeline.train.trial import train_on_slots
-
-transformers = pytest.importorskip("transformers")
+from tests.parity.families import CLASSES, ROWS, task_batch
 
 SETTINGS = Model(
     layers=2,
@@ -26,98 +26,18 @@ SETTINGS = Model(
     attention_dropout=0.0,
     initializer_deviation=0.2,
 )
-SIZE, CLASSES = 60, 3
-MODELS = {"tags": "BertForTokenClassification", "spans": "BertForQuestionAnswering"}
-PROBLEMS = {
-    "classification": "single_label_classification",
-    "multilabel": "multi_label_classification",
-    "regression": "regression",
-}
+SIZE = 60
 
 
 def batch_of(kind: str, lengths: tuple[int, ...]) -> Batch:
     """Random ids in two segments, and labels of the kind."""
-    random = torch.Generator().manual_seed(0)
-    tokens, rows = sum(lengths), len(lengths)
-    labels: dict[str, torch.Tensor] = {}
-    if kind == "classification":
-        labels["label_N"] = torch.randint(CLASSES, (rows,), generator=random).float()
-    if kind == "regression":
-        labels["label_N"] = torch.randn(rows, generator=random)
-    if kind == "multilabel":
-        labels["labels"] = torch.randint(2, (rows * CLASSES,), generator=random).float()
-    if kind == "tags":
-        labels["labels"] = torch.where(
-            torch.rand(tokens, generator=random) < 0.3, -100, torch.randint(CLASSES, (tokens,), generator=random)
-        ).float()
-    if kind == "spans":
-        labels["labels"] = (
-            torch.stack([torch.randint(length, (2,), generator=random) for length in lengths]).flatten().float()
-        )
-    nothing = torch.zeros(0, dtype=torch.int64)
-    positions = torch.cat([torch.arange(length) for length in lengths])
-    return Batch(
-        ids_T=torch.randint(1, SIZE, (tokens,), generator=random), segments_T=(positions > 3).long(),
-        positions_T=positions,
-        offsets=torch.tensor([0, *torch.tensor(lengths).cumsum(0)], dtype=torch.int32), maximum_length=max(lengths),
-        masked_positions_M=nothing, masked_labels_M=nothing, **labels,
-    )  # fmt: skip
+    return task_batch(ROWS["bert"], SIZE, kind, lengths)
 
 
 def module_of(kind: str) -> TaskObjective:
     return OBJECTIVES[kind](
         SETTINGS, SIZE, 0 if kind in ("regression", "spans") else CLASSES, torch.Generator().manual_seed(1), "cls", None
     ).train()
-
-
-def peer_of(kind: str, module: TaskObjective) -> torch.nn.Module:
-    """transformers' model with the module's weights; its models of tokens have no pooler."""
-    problem = {"problem_type": PROBLEMS[kind]} if kind in PROBLEMS else {}
-    labels = {} if kind == "spans" else {"num_labels": 1 if kind == "regression" else CLASSES}
-    config = transformers.BertConfig(**published_config(SETTINGS, SIZE, 0) | {"architectures": []}, **problem, **labels)
-    model = getattr(transformers, MODELS.get(kind, "BertForSequenceClassification"))(config)
-    odd = model.load_state_dict(to_published(module.state_dict()), strict=False)
-    assert not odd.missing_keys and all(name.startswith("bert.pooler.") for name in odd.unexpected_keys)
-    return model.train()
-
-
-def theirs(kind: str, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
-    """transformers' loss, on padded inputs."""
-    lengths = batch.offsets.diff().tolist()
-
-    def pad(values: torch.Tensor, filler: int = 0) -> torch.Tensor:
-        return torch.nn.utils.rnn.pad_sequence(list(values.split(lengths)), batch_first=True, padding_value=filler)
-
-    inputs = {
-        "input_ids": pad(batch.ids_T),
-        "token_type_ids": pad(batch.segments_T),
-        "attention_mask": pad(torch.ones_like(batch.ids_T)),
-    }
-    if kind == "spans":
-        start, end = batch.labels.view(-1, 2).long().T
-        return model(**inputs, start_positions=start, end_positions=end).loss
-    if kind == "tags":
-        return model(**inputs, labels=pad(batch.labels.long(), -100)).loss
-    if kind == "multilabel":
-        return model(**inputs, labels=batch.labels.view(-1, CLASSES)).loss
-    return model(**inputs, labels=batch.label_N.long() if kind == "classification" else batch.label_N).loss
-
-
-@pytest.mark.parametrize("kind", list(OBJECTIVES))
-def test_losses_and_gradients_equal_transformers(kind: str) -> None:
-    # Of questions transformers' softmax runs over padding too, ours over a window's own tokens: windows of one length
-    # have none.
-    batch = batch_of(kind, (9, 9, 9, 9) if kind == "spans" else (9, 5, 12, 7))
-    module = module_of(kind)
-    peer = peer_of(kind, module)
-    total, count = module(batch)["task"]
-    loss, other = total / count, theirs(kind, peer, batch)
-    torch.testing.assert_close(loss, other, rtol=1e-5, atol=1e-6)
-    loss.backward()
-    other.backward()
-    mine = to_published({name: weight.grad for name, weight in module.named_parameters() if weight.grad is not None})
-    for name, weight in peer.named_parameters():
-        torch.testing.assert_close(mine[name], weight.grad, rtol=1e-4, atol=1e-6)
 
 
 def test_the_softmax_of_an_answer_sees_its_own_window_alone() -> None:

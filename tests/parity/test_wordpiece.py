@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.splitting import SPECIALS
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_saving import save_vocabulary
-from pipeline.text.wordpiece import WordPiece
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 WORDS = (
@@ -72,7 +72,7 @@ def test_ids_are_those_of_the_tokenizer_in_rust(vocabulary: Vocabulary, tmp_path
     transformers = pytest.importorskip("transformers")
     save_vocabulary(vocabulary, tmp_path, 512)
     theirs = transformers.AutoTokenizer.from_pretrained(str(tmp_path))
-    wordpiece = WordPiece(vocabulary)
+    wordpiece = CachedTokenizer(vocabulary)
     for text in TRICKY_IN_RUST:
         assert wordpiece.encode([text])[0].tolist() == theirs(text, add_special_tokens=False)["input_ids"], text
 
@@ -82,13 +82,13 @@ def test_ids_are_those_of_the_tokenizer_in_python(vocabulary: Vocabulary, tmp_pa
     legacy = pytest.importorskip("transformers.models.bert.tokenization_bert_legacy")
     save_vocabulary(vocabulary, tmp_path, 512)
     theirs = legacy.BertTokenizerLegacy(str(tmp_path / "vocab.txt"), do_lower_case=vocabulary.lowercase)
-    wordpiece = WordPiece(vocabulary)
+    wordpiece = CachedTokenizer(vocabulary)
     for text in TRICKY:
         expected = theirs.convert_tokens_to_ids(theirs.tokenize(text))
         assert wordpiece.encode([text])[0].tolist() == expected, text
 
 
 def test_special_tokens_in_a_text_are_text() -> None:
-    ids = WordPiece(UNCASED).encode(["[MASK] [CLS]"])[0]
+    ids = CachedTokenizer(UNCASED).encode(["[MASK] [CLS]"])[0]
     assert UNCASED.mask_id not in ids and UNCASED.cls_id not in ids
     assert [UNCASED.tokens[i] for i in ids] == ["[", "mask", "]", "[", "c", "##l", "##s", "]"]

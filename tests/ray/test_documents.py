@@ -17,8 +17,8 @@ pytestmark = pytest.mark.usefixtures("local_ray")
 
 SMALLER = {
     "prepare": "--prepare.window-characters 6000 --prepare.piece-characters 1000 --prepare.near-duplicates None",
-    "finetune": "--seeds 1 --recipe.epochs 1 --trials.cpus 3",
-    "compare": "--seeds 2 --recipe.epochs 1 --trials.cpus 3",
+    "finetune": "--seeds 1 --recipe.epochs 1 --trials.at-once 1",
+    "compare": "--seeds 2 --recipe.epochs 1 --trials.at-once 1",
     "predict": "--actors 1",
 }
 """Options that stand after those of the document."""

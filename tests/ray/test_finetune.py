@@ -132,9 +132,10 @@ def test_a_grid_selects_reports_and_continues_after_a_kill(
     # Killed when the first of a task's trials has its result, and continued, it comes to the same scores; what was
     # there is not trained again.
     environment = os.environ | {"RAY_ADDRESS": ray.get_runtime_context().gcs_address}
-    asked = ["cola" if word == "glue" else word for word in command(tiny_run, glue, tmp_path / "b", *searched)]
+    one_by_one = (*searched, "--trials.at-once", "1")
+    asked = ["cola" if word == "glue" else word for word in command(tiny_run, glue, tmp_path / "b", *one_by_one)]
     with subprocess.Popen(
-        [sys.executable, "jobs/finetune.py", *asked, "--trials.at-once", "1"],
+        [sys.executable, "jobs/finetune.py", *asked],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         env=environment,
@@ -171,7 +172,7 @@ def test_a_trial_on_two_workers_has_the_losses_of_one(tiny_run: Path, glue: Path
     shared = Command(prog="", about="", settings=Finetune).read(asked)
     config = replace(shared, output=str(tmp_path / "1"), trials=replace(shared.trials, workers=1))
     initial = read_encoder(config, config.checkpoint, print)
-    config = config.for_width(initial.model.width)
+    config = config.for_model(initial.model)
     (problem,) = read_problems(config, initial, print)
     alone = make_trial(config, problem, initial, int(name.split("-seed")[1].split("-")[0]), {}, "report")
     assert alone.name == name
@@ -258,6 +259,8 @@ def test_an_own_file_with_a_tenth_set_aside(tiny_run: Path, tmp_path: Path, caps
         "--search.stop-early",
         "--trials.cpus",
         "3",
+        "--trials.at-once",
+        "1",
         "--recipe.patience",
         "2",
         "adapter:low-rank",
@@ -322,6 +325,8 @@ def test_folds_are_separate_trials_and_one_row_of_the_table(
         "skip",
         "--trials.cpus",
         "3",
+        "--trials.at-once",
+        "1",
     ]
     assert main(asked) == 0
     out = capsys.readouterr().out

@@ -44,7 +44,7 @@ from pipeline.corpus.order import cursor_for_phase, offset
 from pipeline.corpus.stream import settings_for_phase
 from pipeline.errors import ConfigError, DataError
 from pipeline.show.seen import recompute_rows, rows_after
-from pipeline.text.wordpiece import WordPiece
+from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.train.checkpoint import State
 from pipeline.train.loop import advance
 from pipeline.train.pictures import DPI, LEARNING_CURVE, THROUGHPUT, pictures
@@ -263,7 +263,7 @@ def test_word_embeddings_are_counted_once_and_started_from(config: Pretrain) -> 
     lines.clear()
     assert (
         counted_embeddings(
-            stream.corpus, WordPiece(stream.vocabulary), counted.model.width, counted.output, lines.append
+            stream.corpus, CachedTokenizer(stream.vocabulary), counted.model.width, counted.output, lines.append
         )
         == str(folder)
         and not lines
@@ -428,7 +428,8 @@ def rows_by_hand(config: Pretrain) -> dict[int, float]:
         for step in range(phase.first, phase.end):
             starts = range(offset(step - phase.first, phase.batch), offset(step + 1 - phase.first, phase.batch), size)
             state = advance(
-                state, [make_slot(rows.slice(start, size), place).record for place, start in enumerate(starts)]
+                state,
+                [make_slot(rows.slice(start, size), place, lambda _: {}).record for place, start in enumerate(starts)],
             )
             found[state.step] = float(state.crc32)
     return found

@@ -26,8 +26,8 @@ from pipeline.corpus.stream import (
     slots_of_blocks,
     stream_from_items,
 )
+from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.text.wordpiece import WordPiece
 
 pytestmark = pytest.mark.usefixtures("local_ray")
 
@@ -54,7 +54,7 @@ def test_each_rank_receives_its_slots(
     assert {block.num_rows for block in whole} == {4 * of_block}
     dealt = [list(slots_of_blocks(whole[rank::world], 4)) for rank in range(world)]
     found = pa.concat_tables([dealt[slot % world][slot // world] for slot in range(len(whole) * of_block)])
-    made = pa.concat_tables(rows_of_range(settings, WordPiece(tiny_vocabulary), WindowRange(first=0, count=40)))
+    made = pa.concat_tables(rows_of_range(settings, CachedTokenizer(tiny_vocabulary), WindowRange(first=0, count=40)))
     assert found.num_rows >= 200 and found.equals(made.slice(0, found.num_rows))
     if world > 1 < of_block:
         assert len(whole) == len(blocks)

@@ -78,13 +78,13 @@ def test_a_driver_releases_the_reservation_of_the_one_before(tmp_path) -> None:
 
 def run_a_broken_module(settings: dict) -> None:
     """Run a worker whose forward fails, as with a bug in the model or its compiler."""
-    from pipeline.objectives.pretraining import BertPretraining
+    from pipeline.objectives.masked import MaskedTokens
     from pipeline.train import worker
 
-    def forward(self: BertPretraining, batch: object) -> None:
+    def forward(self: MaskedTokens, batch: object) -> None:
         raise RuntimeError("the module is broken")
 
-    BertPretraining.forward = forward
+    MaskedTokens.forward = forward
     worker.run(settings)
 
 

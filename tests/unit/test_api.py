@@ -22,7 +22,7 @@ WORDS = ("kar", "lost", "mist", "kap")
 
 @pytest.fixture(scope="module")
 def model(tiny_run: Path) -> api.LoadedModel:
-    """Of the newest checkpoint of a run."""
+    """The model of a run's newest checkpoint."""
     return api.load(str(tiny_run), device="cpu")
 
 
@@ -105,7 +105,7 @@ LOADS: dict[str, tuple[str, str]] = {
         "hf://bert-base",
         r"^hf://bert-base names no owner: a model of the hub is hf://OWNER/NAME, such as hf://google-bert/bert-base$",
     ),
-    "no-model": ("FOLDER", r"has no config\.json or bert_config\.json: give the folder of a published BERT"),
+    "no-model": ("FOLDER", r"has no config\.json or bert_config\.json: give the folder of a published model"),
     "broken-config": ("FOLDER/broken", r"broken/config\.json cannot be read: a list stands where an object is wanted$"),
     "empty-run": ("FOLDER/run", r"run has no checkpoint yet: wait for the first$"),
 }

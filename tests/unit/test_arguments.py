@@ -18,7 +18,14 @@ MINI = PRESETS["bert-mini"]
 
 
 def test_settings_of_several_kinds_are_found() -> None:
-    assert list(choices(Pretrain)) == ["sampling.pairs", "sampling.masking", "phases", "optimizer", "schedule"]
+    assert list(choices(Pretrain)) == [
+        "sampling.pairs",
+        "sampling.masking",
+        "phases",
+        "objective",
+        "optimizer",
+        "schedule",
+    ]
     assert list(choices(Finetune)) == ["adapter"]
     assert list(choices(Pretrain)["optimizer"]) == ["adam-w", "lamb"]
 

@@ -229,7 +229,7 @@ def test_more_workers_than_a_cluster_may_start_are_refused() -> None:
             fit_workers(AUTOSCALED, worker_range(workers), [], GROUPS)
         assert str(refused.value) == (
             f"workers ({workers}) need more than the cluster may start: its nodes hold 16 workers of 1 CPU, 1 GPU; "
-            "use fewer, or raise max_workers (maxReplicas on Kubernetes) of a kind of node"
+            "use fewer, or raise max_workers (maxReplicas on Kubernetes) of a node type"
         )
     assert fit_workers(
         AUTOSCALED,
@@ -292,9 +292,7 @@ def test_a_head_that_comes_back_is_not_lost(clock: SimpleNamespace) -> None:
 def test_what_ray_raises_when_it_dies_is_one_line(error: Exception) -> None:
     with pytest.raises(ClusterLost) as lost, ray_errors_as_cluster_lost():
         raise error
-    assert "\n" not in str(lost.value) and str(lost.value).startswith(
-        "Ray, or a process of it that this needs, is gone ("
-    )
+    assert "\n" not in str(lost.value) and str(lost.value).startswith("Ray, or one of its processes, is gone (")
     assert (
         str(lost.value).endswith("; start the same command again, and it continues with what is done")
         and lost.value.exit_code == 1
@@ -364,7 +362,7 @@ def test_sigterm_is_handled_here_after_ray_has_set_a_handler_of_its_own(monkeypa
 
 @pytest.fixture
 def ray_tmpdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where `ray start` writes the address of its head; no test here finds one of this machine's."""
+    """Set a folder of the test's own for the address file of `ray start`, so that no head of this machine is found."""
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
     (tmp_path / "ray").mkdir()
     return tmp_path / "ray"

@@ -47,9 +47,12 @@ from pipeline.presets import PRESETS, split_preset, starting_point
 
 ROOT = Path(__file__).parents[2]
 PRESET_NAMES = (
-    "bert-tiny, bert-mini, bert-small, bert-medium, bert-base, bert-large, continue, continue-small, "
-    "bert-tiny-fast, bert-mini-fast, bert-small-fast, bert-medium-fast, bert-base-fast, bert-large-fast, "
-    "continue-fast, continue-small-fast"
+    "bert-tiny, bert-mini, bert-small, bert-medium, bert-base, bert-large, roberta-tiny, roberta-mini, "
+    "roberta-base, roberta-large, electra-tiny, electra-mini, electra-small, electra-base, continue, "
+    "continue-small, bert-tiny-fast, bert-mini-fast, bert-small-fast, bert-medium-fast, bert-base-fast, "
+    "bert-large-fast, roberta-tiny-fast, roberta-mini-fast, roberta-base-fast, roberta-large-fast, "
+    "electra-tiny-fast, electra-mini-fast, electra-small-fast, electra-base-fast, continue-fast, "
+    "continue-small-fast"
 )
 WRONG_NAME = "may hold letters, digits, '-', '_' and '.' only and must not start with '.'"
 
@@ -195,7 +198,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: ModelPlacement(threads=0), "placement.threads (0) must be at least 1"),
     (
         lambda: TrialPlacement(autoscaled=True),
-        "placement.autoscaled needs placement.device cuda or cpu: the nodes that would tell are not there yet",
+        "placement.autoscaled needs placement.device cuda or cpu: auto would look at nodes that are not up yet",
     ),
     (
         lambda: Finetune(checkpoint="c", task=("sst2",), placement=TrialPlacement(autoscaled=True, device="cpu")),
@@ -327,13 +330,22 @@ def test_settings_have_dotted_names_and_choices_name_their_kind() -> None:
     }
 
 
-PUBLISHED_SIZES = {  # layers, width, heads, feed-forward: Devlin et al. 2019 and Turc et al. 2019
+# Layers, width, heads, feed-forward: Devlin et al. 2019, Turc et al. 2019, Liu et al. 2019, Clark et al. 2020.
+PUBLISHED_SIZES = {
     "bert-tiny": (2, 128, 2, 512),
     "bert-mini": (4, 256, 4, 1024),
     "bert-small": (4, 512, 8, 2048),
     "bert-medium": (8, 512, 8, 2048),
     "bert-base": (12, 768, 12, 3072),
     "bert-large": (24, 1024, 16, 4096),
+    "roberta-tiny": (2, 128, 2, 512),
+    "roberta-mini": (4, 256, 4, 1024),
+    "roberta-base": (12, 768, 12, 3072),
+    "roberta-large": (24, 1024, 16, 4096),
+    "electra-tiny": (2, 128, 2, 512),
+    "electra-mini": (4, 256, 4, 1024),
+    "electra-small": (12, 256, 4, 1024),
+    "electra-base": (12, 768, 12, 3072),
 }
 
 
@@ -350,7 +362,7 @@ def test_presets_have_their_published_sizes(name: str) -> None:
         assert (model.layers, model.width, model.heads, model.feed_forward) == PUBLISHED_SIZES[name]
         assert (model.maximum_positions, model.segments, model.hidden_dropout, model.attention_dropout) == (
             512,
-            2,
+            1 if name.startswith("roberta") else 2,
             0.1,
             attention_dropout,
         )
@@ -445,6 +457,7 @@ def test_show_prints_every_setting_with_its_value() -> None:
     shown = flatten_tables(tomllib.loads(done.stdout))
     kinds = {
         "phases": "one-phase",
+        "objective": "masked",
         "optimizer": "adam-w",
         "schedule": "linear-decay",
         "sampling.pairs": "next-sentence",

@@ -1,4 +1,4 @@
-"""What the jobs say of themselves."""
+"""Help texts of the jobs."""
 
 import re
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from pipeline.presets import PRESETS
 
 
 def said(main: Callable[[list[str]], int], capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    """What a job prints that is asked for help."""
+    """Return the help that a job prints."""
     with pytest.raises(SystemExit) as ended:
         main([*words])
     assert ended.value.code == 0

@@ -34,6 +34,7 @@ MAY_IMPORT = {
     "config": {"errors", "config", "locations"},
     "presets": {"errors", "config"},
     "ray_private": set(),
+    "ray_worker": set(),
     "local_files": set(),
     "locations": {"errors", "local_files"},
     "stopping": set(),
@@ -220,20 +221,26 @@ def test_functions_without_an_underscore_are_used_by_other_modules() -> None:
     assert {module: names for module, names in unused.items() if names} == {}
 
 
+def top_imports(module: str) -> list[str]:
+    """Names that one of our modules imports when it is imported itself."""
+    body = parse(FILES[module]).body
+    return [name for node in body if isinstance(node, ast.Import | ast.ImportFrom) for name in imports(node)]
+
+
+def packages_after(module: str) -> set[str]:
+    """Other people's packages that one of our modules imports when it is imported, by itself and by ours."""
+    found, coming = set(), [module]
+    while coming:
+        name = coming.pop()
+        if name not in found:
+            found.add(name)
+            coming += top_imports(name) if name in FILES else []
+    return {name.split(".")[0] for name in found} - {"pipeline"}
+
+
 def test_nothing_needs_transformers_to_be_imported() -> None:
-    top = {
-        module: [
-            name
-            for node in parse(path).body
-            for name in (imports(node) if isinstance(node, ast.Import | ast.ImportFrom) else ())
-        ]
-        for module, path in FILES.items()
-    }
-    assert [
-        module
-        for module, names in top.items()
-        if any(within(name, {"transformers", "onnx", "onnxscript", "onnxruntime"}) for name in names)
-    ] == []
+    heavy = {"transformers", "onnx", "onnxscript", "onnxruntime"}
+    assert [module for module in FILES if any(within(name, heavy) for name in top_imports(module))] == []
 
 
 def test_every_package_is_installed() -> None:
@@ -291,6 +298,13 @@ def test_a_run_starts_without_what_most_runs_do_not_use() -> None:
         ["pipeline.train.worker", "pipeline.workflows.pretrain"],
         ["torch._dynamo", "smart_open", "boto3", "transformers", "matplotlib", "torch"],
     ) == ["torch"]
+
+
+def test_ray_s_processes_of_a_run_load_torch_or_mlflow_only_where_they_use_it() -> None:
+    """Each takes more than a second to import: the tracker needs no torch, Ray Train's controller no MLflow."""
+    assert {"mlflow"} == packages_after("pipeline.train.tracking") & {"mlflow", "torch", "ray", "matplotlib"}
+    assert {"torch", "ray"} == packages_after("pipeline.train.launch") & {"mlflow", "torch", "ray", "matplotlib"}
+    assert {"ray"} == packages_after("pipeline.train.dealing") & {"mlflow", "torch", "ray", "matplotlib"}
 
 
 def test_the_step_is_measured_with_torch_and_numpy_alone() -> None:

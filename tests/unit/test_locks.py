@@ -23,7 +23,7 @@ except ConfigError as error:
 
 
 def lock_elsewhere(folder: Path) -> str:
-    """What a second process says that wants the lock."""
+    """Return the output of a second process that tries to take the lock."""
     root = Path(__file__).parents[2]
     return subprocess.run(
         [sys.executable, "-c", LOCK, str(folder)], cwd=root, capture_output=True, text=True, check=True

@@ -135,8 +135,8 @@ def test_base_on_eight_l4s_of_two_machines_waits_for_its_gradients():
 
 
 def test_a_slow_stream_determines_the_estimated_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Of the published recipe the first phase has 900,000 steps of 8 slots, the second 100,000 of 32, 64 of them in a
-    block: the second may be bound by its arithmetic alone.
+    """The published recipe has 900,000 steps of 8 slots, then 100,000 of 32, with 64 slots per block; arithmetic alone
+    may bound the second phase.
     """
     work = list(loads(PRESETS["bert-base"]))
     streamed = (900_000 * 8 + 100_000 * 32) / 64 / STREAM_BLOCKS

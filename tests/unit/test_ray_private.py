@@ -1,13 +1,18 @@
-"""What the package takes for granted of Ray's private names; a failure here names what a new Ray has changed."""
+"""Assumptions about Ray's private names; a failure here names what a new Ray has changed."""
 
 import inspect
 import os
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import ray
+from ray._private.runtime_env.context import RuntimeEnvContext
+from ray._private.workers import setup_worker
 
-from pipeline import ray_private
+from pipeline import ray_private, ray_worker
 
 
 def test_a_connection_has_the_attributes_that_are_read() -> None:
@@ -34,6 +39,39 @@ def test_ray_listens_on_loopback_inside_the_context_and_as_before_after_it(monke
         assert ray._private.services.resolve_ip_for_localhost("localhost") == "127.0.0.1"
     assert "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER" not in os.environ
     assert before == ray._private.ray_constants.ENABLE_RAY_CLUSTER
+
+
+def test_ray_takes_the_setup_script_of_its_processes_from_the_constant() -> None:
+    script = Path(ray._private.__file__).parent / "workers" / ray._private.ray_constants.SETUP_WORKER_FILENAME
+    assert script.is_file()
+    with ray_private.light_worker_setup():
+        assert Path(script.parent, ray._private.ray_constants.SETUP_WORKER_FILENAME) == Path(ray_worker.__file__)
+    assert script.name == ray._private.ray_constants.SETUP_WORKER_FILENAME
+    assert "ray_constants.SETUP_WORKER_FILENAME" in inspect.getsource(ray._private.node)
+
+
+def test_a_process_is_set_up_as_by_ray_s_own_script(tmp_path: Path) -> None:
+    """Ray's script adds the variables and runs the other arguments; so does ours, and leaves it to Ray's otherwise."""
+    said, python = tmp_path / "said", sys.executable
+    report = f"import os, sys; open({str(said)!r}, 'w').write(f'{{os.environ.get(chr(65))}} {{sys.argv[1:]}}')"
+    passed = ["-c", report, "--node-ip-address=127.0.0.1", "two  'words'"]
+    for variables, ours in (({}, True), ({"A": "b  'c'"}, True), ({"A": "${PATH}/${NONE_SUCH}"}, False)):
+        context = RuntimeEnvContext(env_vars=variables)
+        given = [*passed, f"--serialized-runtime-env-context={context.serialize()}", "--language=PYTHON"]
+        found = []
+        for script in (ray_worker.__file__, setup_worker.__file__):
+            subprocess.run([python, script, *given], check=True)
+            found.append(said.read_text())
+        assert found[0] == found[1] and str(passed[2:]) in found[0]
+        command, added = ray_worker.worker_command(given)
+        assert (command, added) == (
+            ([python, *passed], variables) if ours else ([python, setup_worker.__file__, *given], {})
+        )
+    for other in (RuntimeEnvContext(py_executable="uv run"), RuntimeEnvContext(command_prefix=["nice"])):
+        given = [*passed, f"--serialized-runtime-env-context={other.serialize()}", "--language=PYTHON"]
+        assert ray_worker.worker_command(given) == ([python, setup_worker.__file__, *given], {})
+    for rest in ([], ["--language=JAVA"], ["--serialized-runtime-env-context", "{}", "--language=PYTHON"]):
+        assert ray_worker.worker_command([*passed, *rest]) == ([python, setup_worker.__file__, *passed, *rest], {})
 
 
 def test_the_autoscaler_s_report_has_the_fields_that_are_read() -> None:

@@ -44,8 +44,9 @@ def test_every_preset_comes_back_as_it_went(preset: str, tmp_path: Path) -> None
     ("path", "kind"), [(path, kind) for path, kinds in choices(Pretrain).items() for kind in kinds]
 )
 def test_every_kind_comes_back_as_it_went(path: str, kind: str, tmp_path: Path) -> None:
-    config = COMMAND.read([f"{path}:{kind}"])
-    text = as_toml(config, "bert-tiny")
+    preset = "electra-tiny" if path == "objective" else "bert-tiny"
+    config = COMMAND.parse(COMMAND.words([f"{path}:{kind}"], PRESETS[preset]), PRESETS[preset])
+    text = as_toml(config, preset)
     assert f'[{path}]\nkind = "{kind}"\n' in text
     again = read(tmp_path, text)
     assert again == config

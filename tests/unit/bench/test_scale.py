@@ -1,4 +1,4 @@
-"""What the scaling benchmark makes of its figures, by hand."""
+"""Results of the scaling benchmark, computed from small figures whose result is known."""
 
 import pytest
 

@@ -1,4 +1,5 @@
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -7,8 +8,9 @@ import torch
 from pipeline.bench import step
 from pipeline.bench.peer import masked_only_loss, padded, peer_model, shipped_loss
 from pipeline.bench.step import Case, best, counted, line, make_batch, measure, verdict
-from pipeline.config.model import Model
+from pipeline.config.model import FamilyName
 from pipeline.model.flops import TokenCounts
+from pipeline.objectives.table import build_objective
 
 CPU = torch.device("cpu")
 PLAIN = torch.autocast("cpu", enabled=False)
@@ -33,7 +35,7 @@ def test_what_the_formula_of_operations_is_asked() -> None:
 
 def test_padding_by_hand() -> None:
     batch = make_batch(CASE, 1)
-    inputs = padded(batch)
+    inputs = padded(batch, CASE.model)
     lengths = batch.offsets.diff().tolist()
     assert inputs["attention_mask"].sum(1).tolist() == lengths and min(lengths) < max(lengths)
     assert torch.equal(inputs["input_ids"][inputs["attention_mask"].bool()], batch.ids_T)
@@ -41,21 +43,32 @@ def test_padding_by_hand() -> None:
     assert torch.equal(labels[labels >= 0], batch.masked_labels_M) and torch.equal(
         labels[inputs["masked_places"]], batch.masked_labels_M
     )
-    assert "attention_mask" not in padded(make_batch(replace(CASE, ragged=False), 1))
+    assert "attention_mask" not in padded(make_batch(replace(CASE, ragged=False), 1), CASE.model)
 
 
-def test_both_columns_of_theirs_have_one_loss() -> None:
-    settings = Model(
-        layers=1, width=16, heads=2, feed_forward=32, maximum_positions=16, hidden_dropout=0.0, attention_dropout=0.0
-    )
-    torch.manual_seed(0)
-    model, inputs = peer_model(settings, step.VOCABULARY_SIZE), padded(make_batch(CASE, 1))
-    torch.testing.assert_close(shipped_loss(model, inputs), masked_only_loss(model, inputs))
-
-
-def test_every_column_and_mode_is_measured_and_lines_up(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("family", get_args(FamilyName))
+def test_both_columns_of_theirs_have_one_loss(family: FamilyName, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(step, "VOCABULARY_SIZE", 1_000)
-    seconds = measure(CASE, PLAIN, CPU, ["eager"], repetitions=1)
+    sizes = {"layers": 1, "width": 16, "heads": 2, "feed_forward": 32, "maximum_positions": 16}
+    case = replace(CASE, family=family)
+    settings = replace(case.preset.model, hidden_dropout=0.0, attention_dropout=0.0, **sizes)
+    ours = build_objective(case.preset.objective, case.preset.sampling, settings, 1_000)
+    model = peer_model(ours.models(), 1_000, ours.weights)
+    inputs = padded(make_batch(case, 1), settings)
+    losses = []
+    for loss in (shipped_loss, masked_only_loss):
+        torch.manual_seed(0)
+        losses.append(loss(model, inputs))
+    torch.testing.assert_close(*losses)
+    assert sum(p.numel() for p in model.parameters()) == sum(p.numel() for p in ours.parameters()), (
+        "nothing else learns"
+    )
+
+
+@pytest.mark.parametrize("family", get_args(FamilyName))
+def test_every_column_and_mode_is_measured_and_lines_up(family: FamilyName, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step, "VOCABULARY_SIZE", 1_000)
+    seconds = measure(replace(CASE, family=family), PLAIN, CPU, ["eager"], repetitions=1)
     assert (
         seconds.keys() == {("ours", "eager"), ("as shipped", "eager"), ("masked only", "eager")}
         and min(seconds.values()) > 0

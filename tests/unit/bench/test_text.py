@@ -39,24 +39,24 @@ def test_every_way_is_measured_on_the_same_text(books: Path, tmp_path: Path, tin
         and found.bytes > 30_000
         and all(seconds > 0 for seconds in found.seconds.values())
     )
-    assert set(ratios(found)) <= set(AIMS)
+    assert set(ratios(found, "wordpiece")) <= set(AIMS)
     assert 0.5 < found.seconds["usual tokens"] / found.tokens < 2
 
 
 def test_ratios_by_hand() -> None:
     seconds = {
         "encode_batch_fast": 10.0,
-        "WordPiece, warm": 0.5,
-        "WordPiece, cold": 2.0,
+        "ids, warm": 0.5,
+        "ids, cold": 2.0,
         "whole path": 1.0,
         "usual preparation": 20.0,
         "usual tokens": 3e6,
     }
-    assert ratios(Measured(bytes=1, tokens=3_000_000, rows=1, seconds=seconds)) == {
-        "WordPiece warm / encode_batch_fast": 20.0,
-        "WordPiece cold / encode_batch_fast": 5.0,
-        "whole path / usual preparation": 20.0,
-        "whole path, M tokens/s": 3.0,
+    assert ratios(Measured(bytes=1, tokens=3_000_000, rows=1, seconds=seconds), "unigram") == {
+        "unigram warm / encode_batch_fast": 20.0,
+        "unigram cold / encode_batch_fast": 5.0,
+        "unigram whole path / usual preparation": 20.0,
+        "unigram whole path, M tokens/s": 3.0,
     }
 
 
@@ -65,6 +65,8 @@ def test_a_ratio_below_its_floor_fails(capsys: pytest.CaptureFixture[str]) -> No
     assert verdict({name: FLOORS[name] + 0.01}) == 0
     assert verdict({name: FLOORS[name] - 0.01}) == 1
     assert f"below its floor: {name}" in capsys.readouterr().out
+    assert verdict({"unigram whole path, M tokens/s": 0.1}) == 0, "what has no floor is printed only"
+    assert capsys.readouterr().out == "unigram whole path, M tokens/s: 0.10\n"
 
 
 def test_too_little_text_is_refused(tmp_path: Path) -> None:

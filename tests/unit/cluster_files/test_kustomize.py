@@ -1,4 +1,4 @@
-"""What kubectl makes of the folders of cluster/kuberay, and the check of changed ones."""
+"""kubectl's output for the folders of cluster/kuberay, and the check of changed folders."""
 
 import shutil
 from pathlib import Path

@@ -28,6 +28,12 @@ def command(key: str, old: str, new: str) -> Change:
 
 EVERY_LAUNCHER: list[tuple[Change, str]] = [
     (lambda config: config.update(nodes=3), "Additional properties are not allowed ('nodes' was unexpected)"),
+    (lambda config: config.update(setup_commands=5), "setup_commands: 5 is not of type 'array'"),
+    (lambda config: config.update(docker=[1]), "docker: [1] is not of type 'object'"),
+    (
+        lambda config: config["docker"].pop("image"),
+        "is refused by Ray: AssertionError: Must provide a container & image name",
+    ),
     (node("cpu", resources={"CPU": 1.5}), "available_node_types.cpu.resources.CPU: 1.5 is not of type 'integer'"),
     (
         node("cpu", minimum=1),

@@ -1,4 +1,4 @@
-"""What a job uploads by cluster/job.yaml."""
+"""Files that a job uploads with cluster/job.yaml."""
 
 import zipfile
 from pathlib import Path

@@ -16,7 +16,7 @@ TEXT = b"".join(
 )
 DATA = bz2.compress(TEXT, 1)
 SIZE = 99_981
-"""What bzip2 takes into a block of 100 kB where no byte follows itself: 19 bytes less (bzlib.c, nblockMAX)."""
+"""Bytes per block of 100 kB in bzip2 when no byte repeats: 19 less (bzlib.c, nblockMAX)."""
 ALL = 8 * len(DATA)
 
 

@@ -68,7 +68,7 @@ def documents_of(location: object, format: str | None = None) -> tuple[list[str]
 
 
 def compressed(path: Path, data: bytes) -> bytes:
-    """What smart_open writes under this name."""
+    """Return the bytes that smart_open writes to a file of this name."""
     with smart_open.open(str(path), "wb") as stream:
         stream.write(data)
     return path.read_bytes()

@@ -1,4 +1,4 @@
-"""What preparation does before and after its stages: no Ray is needed for it."""
+"""Preparation before and after its stages, without Ray."""
 
 from pathlib import Path
 

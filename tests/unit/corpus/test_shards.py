@@ -9,21 +9,18 @@ from hypothesis import strategies as st
 
 from pipeline.config.data import Preparation
 from pipeline.corpus.overlaps import OVERLAP, count_overlaps, heldout_share, is_heldout, write_overlap
-from pipeline.corpus.parts import (
+from pipeline.corpus.part_tables import (
     KEY_BYTES,
     PART,
     SKETCH,
     SketchedRow,
-    Tally,
     arrow_tables,
     leading_number,
-    least_parents,
-    parent_hash,
     parquet,
     part_tables,
-    sketch_document,
     sort_part,
 )
+from pipeline.corpus.parts import Tally, least_parents, parent_hash, sketch_document
 from pipeline.corpus.ranges import key_edges, sorted_range
 from pipeline.corpus.shards import counts_by_source, shard_count, window_edges, without_near_duplicates, without_repeats
 from pipeline.text.documents import Document
@@ -106,7 +103,7 @@ def test_equal_texts_stay_with_the_parent_of_the_greatest_hash():
 def test_ranges_of_keys_divide_the_rows_of_all_parts_in_order(
     tmp_path: Path, count: int, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("pipeline.corpus.parts.GROUP_BYTES", 2_000)
+    monkeypatch.setattr("pipeline.corpus.part_tables.GROUP_BYTES", 2_000)
     found = items([f"text {number} " + "x" * (number % 50) for number in range(400)])
     for number, share in enumerate((slice(0, 100), slice(100, 400))):
         ((rows, _),) = part_tables(found[share])
@@ -269,8 +266,8 @@ def test_counts_of_sources():
 
 
 def test_parts_are_cut_by_their_size(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("pipeline.corpus.parts.TABLE_CHARACTERS", 100)
-    monkeypatch.setattr("pipeline.corpus.parts.PART_CHARACTERS", 300)
+    monkeypatch.setattr("pipeline.corpus.part_tables.TABLE_CHARACTERS", 100)
+    monkeypatch.setattr("pipeline.corpus.part_tables.PART_CHARACTERS", 300)
     tables = list(
         part_tables(items([f"{number:010d} a b c d e f g h"[: 10 + 16 * (number == 3)] for number in range(75)]))
     )

@@ -21,8 +21,8 @@ from pipeline.corpus.stream import (
     uniform,
     window_rows,
 )
+from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.text.wordpiece import WordPiece
 
 DOCUMENTS = pa.table({"id": [f"{number}#0" for number in range(2000)], "source": ["a", "b"] * 1000})
 
@@ -64,8 +64,10 @@ def test_rows_of_a_window_come_from_its_documents_as_often_as_they_weigh(
     settings = StreamSettings(
         corpus=heavy, vocabulary=tiny_vocabulary, sampling=Sampling(maximum_length=32), batch=Batch(), seed=0
     )
-    rows = window_rows(settings, WordPiece(tiny_vocabulary), heavy.train, 0, 0)
-    alone = window_rows(replace(settings, corpus=tiny_corpus), WordPiece(tiny_vocabulary), tiny_corpus.train, 0, 0)
+    rows = window_rows(settings, CachedTokenizer(tiny_vocabulary), heavy.train, 0, 0)
+    alone = window_rows(
+        replace(settings, corpus=tiny_corpus), CachedTokenizer(tiny_vocabulary), tiny_corpus.train, 0, 0
+    )
     documents = read_window(heavy, heavy.train[0]).num_rows
     assert max(rows["document_a"].to_pylist()) >= 2 * documents and rows.num_rows > 2 * alone.num_rows
     # three copies of a document are one parent
@@ -78,13 +80,15 @@ def test_table_size_does_not_change_rows(tiny_corpus: Corpus, tiny_vocabulary: V
         corpus=tiny_corpus, vocabulary=tiny_vocabulary, sampling=Sampling(maximum_length=32), batch=Batch(), seed=0
     )
     assert tables(replace(settings, table_chunks=9)) == tables(replace(settings, table_chunks=999))
-    forgetful, keeper = WordPiece(tiny_vocabulary, 9).table, WordPiece(tiny_vocabulary, 999).table
+    forgetful, keeper = CachedTokenizer(tiny_vocabulary, 9).table, CachedTokenizer(tiny_vocabulary, 999).table
     assert 9 < len(forgetful.entries) < len(keeper.entries)  # the words of the last window, those of all
 
 
 def tables(settings: StreamSettings) -> list[pa.Table]:
     return list(
-        rows_of_range(settings, WordPiece(settings.vocabulary, settings.table_chunks), WindowRange(first=0, count=5))
+        rows_of_range(
+            settings, CachedTokenizer(settings.vocabulary, settings.table_chunks), WindowRange(first=0, count=5)
+        )
     )
 
 

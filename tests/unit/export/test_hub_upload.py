@@ -97,7 +97,7 @@ def hub() -> Iterator[Any]:
 
 
 def called(address: str, home: Path, token: str | None, *command: str) -> subprocess.CompletedProcess[str]:
-    """What a command says where the hub is at another address; its library reads that once, as it is imported."""
+    """Run a command with another hub address, in a new process because huggingface_hub reads the address on import."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "HUGGING"))}
     environment |= {"HF_ENDPOINT": address, "HF_HOME": str(home), "HF_HUB_DISABLE_XET": "1", "OMP_NUM_THREADS": "1"}
     environment |= {"PYTHONPATH": str(ROOT)} | ({"HF_TOKEN": token} if token else {})

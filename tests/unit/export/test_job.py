@@ -20,7 +20,7 @@ main: Callable[[list[str]], int] = runpy.run_path(str(JOB))["main"]
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """What the job says where it exits with 2."""
+    """Return the job's error message, for an exit code of 2."""
     assert main(list(arguments)) == 2
     said = capsys.readouterr().err
     assert said.startswith("error: ") and said.count("\n") == 1
@@ -116,13 +116,13 @@ def test_what_is_no_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_unknown_kinds_and_lone_names_are_refused(tiny_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (
         refused(capsys, str(tiny_run), "--kinds", "onnx", "onxx")
-        == "kinds (onxx) must be of huggingface, onnx, int8, mlflow"
+        == "kinds (onxx) must be among huggingface, onnx, int8, mlflow"
     )
     assert (
         refused(capsys, str(tiny_run), "--register", "mine")
         == "register (mine) needs the kind mlflow: add it to kinds (huggingface)"
     )
-    with pytest.raises(ConfigError, match=r"^kinds \(none\) must be of "):
+    with pytest.raises(ConfigError, match=r"^kinds \(none\) must be among "):
         Export(run="r", kinds=())
 
 

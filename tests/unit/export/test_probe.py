@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from pipeline.batch import collate
+from pipeline.config.model import Model
 from pipeline.export.probe import difference, padded, probe, probes
 from pipeline.text.schema import EXAMPLE
 
@@ -23,7 +24,8 @@ def test_a_batch_is_filled_up_where_the_mask_says_so() -> None:
         for ids in ([5, 6, 7], [8])
     ]
     assert {
-        name: tensor.tolist() for name, tensor in padded(collate(pa.Table.from_pylist(rows, schema=EXAMPLE))).items()
+        name: tensor.tolist()
+        for name, tensor in padded(collate(pa.Table.from_pylist(rows, schema=EXAMPLE)), Model()).items()
     } == {
         "input_ids": [[5, 6, 7], [8, 0, 0]],
         "attention_mask": [[1, 1, 1], [1, 0, 0]],
@@ -36,11 +38,11 @@ def test_a_batch_is_filled_up_where_the_mask_says_so() -> None:
     [(64, [[1], [7, 1, 19], [64, 32]]), (5, [[1], [5, 1, 5], [5, 3]]), (1, [[1], [1, 1, 1], [1, 1]])],
 )
 def test_probes_are_ragged_and_reach_the_longest(longest: int, lengths: list[list[int]]) -> None:
-    assert [batch.offsets.diff().tolist() for batch in probes(30, longest)] == lengths
+    assert [batch.offsets.diff().tolist() for batch in probes(Model(maximum_positions=longest), 30)] == lengths
 
 
 def test_a_probe_has_ids_of_the_vocabulary_and_scores_every_position() -> None:
-    batch = probe(3, [50, 4])
+    batch = probe(Model(), 3, [50, 4])
     assert set(batch.ids_T.tolist()) == {0, 1, 2} and batch.masked_positions_M.tolist() == list(range(54))
     assert batch.segments_T.tolist() == [0] * 25 + [1] * 25 + [0, 0, 1, 1]
 

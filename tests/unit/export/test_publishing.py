@@ -67,7 +67,7 @@ def test_a_push_needs_a_license_an_owner_and_one_kind() -> None:
     ["me/", "/bert", "me/a b", "me/../x", "me/x--y", "me/-x", "hf://me/x", "a/b/c", "me/x.git", f"me/{'x' * 94}"],
 )
 def test_names_that_the_hub_does_not_allow(name: str) -> None:
-    with pytest.raises(ConfigError, match=r"is no name of the hub: give OWNER/NAME"):
+    with pytest.raises(ConfigError, match=r"each begins with a letter or digit, .* end with -, \. or \.git$"):
         require_hub_name(name)
 
 

@@ -1,4 +1,4 @@
-"""How far answers are, in words."""
+"""Progress lines while a model answers."""
 
 from types import SimpleNamespace
 

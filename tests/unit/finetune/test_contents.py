@@ -1,4 +1,4 @@
-"""What is said of the splits of a task before anything is trained."""
+"""Lines about a task's splits, printed before training starts."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What is said of trials while they run, where no terminal draws a table and where one does."""
+"""Reports on running trials, without a terminal and as a table in one."""
 
 import io
 from typing import Any

@@ -90,13 +90,13 @@ def test_the_bootstrap_of_a_mean_is_about_as_wide_as_the_normal_interval() -> No
         (
             Difference(mean=0.1, low=-math.inf, high=math.inf),
             {},
-            "no difference can be told on mrpc: one seed says nothing of the spread; give --seeds 2 or more",
+            "no difference can be told on mrpc: one seed shows no spread; give --seeds 2 or more",
         ),
         (
             Difference(mean=0.111, low=0.111, high=0.111),
             {},
-            "no difference can be told on mrpc: all seeds differ by the same, +11.1, which says nothing of the "
-            "spread; give more seeds or development rows",
+            "no difference can be told on mrpc: the difference is +11.1 with every seed, so its spread is unknown; "
+            "give more seeds or development rows",
         ),
         (
             Difference(mean=-0.2, low=-0.3, high=-0.1),

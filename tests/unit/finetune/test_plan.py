@@ -1,4 +1,4 @@
-"""What is trained where the time is short, and the table of what came out."""
+"""Choice of trials when time is short, and the table of results."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -115,8 +115,8 @@ def test_a_few_steps_tell_of_steps_of_other_lengths(
     train = sequences.prepare(TASKS["stsb"], read_split(TASKS["stsb"], str(glue), "train"), tiny_vocabulary, cutting)
     lengths = np.diff(train.rows["ids"].combine_chunks().offsets)
     model = Model(layers=1, width=16, heads=2, feed_forward=32, maximum_positions=32)
-    asked = replace(config(None), random_weights=True, recipe=Recipe(rows_per_step=1, group_lengths=False)).for_width(
-        16
+    asked = replace(config(None), random_weights=True, recipe=Recipe(rows_per_step=1, group_lengths=False)).for_model(
+        model
     )
     now, measured, real = [0.0], [], plan.batches
 

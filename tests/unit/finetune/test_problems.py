@@ -1,4 +1,4 @@
-"""What is set aside, and what makes a trial's name another."""
+"""Data held back for selection, and the settings that change a trial's name."""
 
 import json
 from dataclasses import replace

@@ -1,15 +1,17 @@
 """Which settings a search tries."""
 
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 
 from pipeline.config.adapters import Bottleneck, LowRank
 from pipeline.config.finetune import Finetune, Recipe, Search
-from pipeline.config.model import Model
+from pipeline.config.model import FamilyName, Model
 from pipeline.config.training import LinearDecay
 from pipeline.errors import ConfigError
 from pipeline.finetune.settings import GRIDS, settings_of, warnings, with_setting
+from pipeline.presets import PRESETS
 
 
 def config(**search: object) -> Finetune:
@@ -156,9 +158,22 @@ def test_an_encoder_without_dropout_is_warned_of() -> None:
     )
 
 
+def test_rates_fall_from_layer_to_layer_for_electra_where_nothing_else_is_asked() -> None:
+    plain = Finetune(checkpoint="a", task=("sst2",))
+    models = [PRESETS[f"{family}-tiny"].model for family in get_args(FamilyName)]
+    decays = {model.family: plain.for_model(model).optimizer.layer_decay for model in models}
+    assert decays == {"bert": 1.0, "roberta": 1.0, "electra": 0.8}
+    for decay in (1.0, 0.9):
+        asked = replace(plain, optimizer=replace(plain.optimizer, layer_decay=decay))
+        assert [asked.for_model(model).optimizer.layer_decay for model in models] == [decay] * 3
+    with pytest.raises(ConfigError, match=r"optimizer\.layer_decay \(1.5\) must be above 0 and at most 1"):
+        replace(plain.optimizer, layer_decay=1.5)
+
+
 def test_the_learning_rate_is_the_one_asked_for_or_that_of_the_encoder_s_width() -> None:
     plain = Finetune(checkpoint="a", task=("sst2",))
-    assert [plain.for_width(width).optimizer.learning_rate for width in (128, 256, 512, 768, 1024)] == [
+    widths = [Model(width=width) for width in (128, 256, 512, 768, 1024)]
+    assert [plain.for_model(model).optimizer.learning_rate for model in widths] == [
         3e-4,
         3e-4,
         1e-4,
@@ -166,7 +181,7 @@ def test_the_learning_rate_is_the_one_asked_for_or_that_of_the_encoder_s_width()
         5e-5,
     ]
     asked = replace(plain, optimizer=replace(plain.optimizer, learning_rate=2e-5))
-    assert asked.for_width(128) == asked
+    assert asked.for_model(Model(width=128)).optimizer.learning_rate == 2e-5
     with pytest.raises(ConfigError, match=r"optimizer\.learning_rate \(2\) must lie between 0 and 1"):
         replace(plain.optimizer, learning_rate=2)
     with pytest.raises(ConfigError, match=r"optimizer\.beta1 \(1\) must be at least 0 and below 1"):

@@ -1,4 +1,4 @@
-"""What the comparison of two encoders says of scores that are made up."""
+"""Comparison of two encoders, on made-up scores."""
 
 import numpy as np
 import pyarrow as pa

@@ -1,4 +1,4 @@
-"""What does not fit together is refused while a grid is read, before Ray starts and anything is measured."""
+"""Settings that do not fit together are refused while a grid is read, before Ray starts."""
 
 from pathlib import Path
 

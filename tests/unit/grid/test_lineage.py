@@ -1,4 +1,4 @@
-"""Where a checkpoint is from."""
+"""Lineage of a checkpoint."""
 
 import json
 from pathlib import Path

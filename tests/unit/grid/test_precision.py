@@ -106,7 +106,7 @@ def test_a_model_says_in_which_precision_it_was_trained(tmp_path: Path, tiny_voc
     )
     sizes = Model(layers=1, width=8, heads=2, feed_forward=8, maximum_positions=32)
     initial = Initial(folder="f", fingerprint="e", model=sizes, vocabulary=tiny_vocabulary)
-    config = config.for_width(sizes.width)
+    config = config.for_model(sizes)
     trial = make_trial(config, problem := read_problems(config, initial, ignore)[0], initial, 0, {}, "report")
     trials.load_or_train(trial, problem, initial)
     assert load_tuned(f"{trial.folder}/model").about.lineage["precision"] == name

@@ -103,7 +103,7 @@ def away(uri: str) -> Iterator[Callable[[bool], None]]:
 
 
 class Live:
-    """What tells the lines."""
+    """A stand-in for the live display that collects its lines."""
 
     def __init__(self, lines: list[str]) -> None:
         self.report = lines.append

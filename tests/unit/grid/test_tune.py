@@ -1,4 +1,4 @@
-"""What trials ask of a cluster, and where their results are looked for, without Ray."""
+"""Resources that trials request, and the search for their results, without Ray."""
 
 import math
 from pathlib import Path

@@ -22,6 +22,7 @@ from pipeline.model.adapters import (
     plain_state,
 )
 from pipeline.model.attention import layout
+from pipeline.model.families.bert import BERT
 from pipeline.model.weights import published_names, to_published
 from pipeline.objectives.sequences import SequenceTask
 from pipeline.train.optim import build_optimizer
@@ -215,8 +216,8 @@ def test_merged_it_is_the_plain_model_with_other_weights(adapter: LowRank) -> No
     torch.testing.assert_close(logits(module), wanted, atol=1e-6, rtol=1e-6)
     names = {name: tensor.shape for name, tensor in plain().state_dict().items()}
     assert {name: tensor.shape for name, tensor in module.state_dict().items()} == names
-    assert set(to_published(module.state_dict())) == {
-        published for name in names for published in published_names(name)
+    assert set(to_published(module.state_dict(), BERT)) == {
+        published for name in names for published in published_names(name, BERT)
     }
     assert {type(part) for part in module.encoder.layers.modules() if isinstance(part, nn.Linear)} == {nn.Linear}
 

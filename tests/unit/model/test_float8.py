@@ -6,7 +6,7 @@ from pipeline.config.model import Model
 from pipeline.config.training import AdamW
 from pipeline.errors import ConfigError
 from pipeline.model.float8 import refuse_float8, to_float8
-from pipeline.objectives.pretraining import BertPretraining
+from pipeline.objectives.masked import MaskedTokens
 from pipeline.train.optim import build_optimizer
 
 CPU = torch.device("cpu")
@@ -16,7 +16,7 @@ SETTINGS = Model(
 CASE = Case(size="tiny", rows=5, length=24, ragged=True, attention_dropout=False)
 
 
-def losses(module: BertPretraining, steps: int) -> list[float]:
+def losses(module: MaskedTokens, steps: int) -> list[float]:
     """The loss of a few steps on one batch, whose 90-odd tokens are no multiple of 16."""
     optimizer, batch, found = build_optimizer(AdamW(learning_rate=1e-3), module), make_batch(CASE, 0), []
     assert batch.tokens % 16
@@ -35,7 +35,7 @@ def test_layers_are_rounded_to_8_bits_and_learn() -> None:
         reason="pip install 'bertstream[float8]'; it is no part of [test], since transformers imports it "
         "wherever it is",
     )
-    whole, rounded = (BertPretraining(SETTINGS, 30_522, torch.Generator().manual_seed(0)) for _ in range(2))
+    whole, rounded = (MaskedTokens(SETTINGS, 30_522, torch.Generator().manual_seed(0)) for _ in range(2))
     names, parameters = list(rounded.state_dict()), [id(parameter) for parameter in rounded.parameters()]
     to_float8(rounded.encoder.layers, emulated=True)
     # A checkpoint and an optimiser see the same parameters.

@@ -155,7 +155,9 @@ def test_an_index_that_is_none_is_named(folder: Path, content: str) -> None:
 
 
 def test_missing_files_are_named(folder: Path) -> None:
-    ending = ": give the folder of a published BERT, such as a run's export, or hf://OWNER/NAME of the Hugging Face hub"
+    ending = (
+        ": give the folder of a published model, such as a run's export, or hf://OWNER/NAME of the Hugging Face hub"
+    )
     several = (
         "model.safetensors, model.safetensors.index.json, pytorch_model.bin, "
         "pytorch_model.bin.index.json or one TensorFlow checkpoint (*.ckpt.index)"
@@ -211,7 +213,7 @@ def test_a_model_of_the_hub_is_fetched(hub: Path) -> None:
     assert_same(weights("hf://google/bert"))
     assert (
         refusal("hf://google/none")
-        == "hf://google/none has no config.json or bert_config.json: give the folder of a published BERT, such "
+        == "hf://google/none has no config.json or bert_config.json: give the folder of a published model, such "
         "as a run's export, or hf://OWNER/NAME of the Hugging Face hub"
     )
 

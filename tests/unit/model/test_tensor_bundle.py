@@ -10,11 +10,12 @@ import torch
 
 from pipeline.config.model import Model
 from pipeline.errors import CheckpointError
+from pipeline.model.families.bert import BERT
 from pipeline.model.tensor_bundle import FOOTER, handle, masked_crc32c, read_bundle
 from pipeline.model.tensor_bundle import block as read_block
 from pipeline.model.tensor_bundle import varint as read_varint
-from pipeline.model.weights import from_published, to_published
-from pipeline.objectives.pretraining import BertPretraining
+from pipeline.model.weights import take_all, to_published
+from pipeline.objectives.masked import MaskedTokens
 
 ARRAYS = {
     "bert/embeddings/LayerNorm/beta": np.array([1, 2], np.float32),
@@ -118,14 +119,15 @@ def test_tensors_come_under_the_published_names(tmp_path: Path) -> None:
 
 def test_a_whole_checkpoint_of_google_is_a_whole_checkpoint_here(tmp_path: Path) -> None:
     settings = Model(layers=2, width=4, heads=2, feed_forward=6, maximum_positions=9)
-    state = {name: torch.randn(tensor.shape) for name, tensor in BertPretraining(settings, 11).state_dict().items()}
-    found = from_published(
+    state = {name: torch.randn(tensor.shape) for name, tensor in MaskedTokens(settings, 11).state_dict().items()}
+    found = take_all(
         read_bundle(
             write(
                 tmp_path,
-                {google_name(name): google_array(name, tensor) for name, tensor in to_published(state).items()},
+                {google_name(name): google_array(name, tensor) for name, tensor in to_published(state, BERT).items()},
             )
         ),
+        state,
         settings,
     )
     assert found.keys() == state.keys() and all(torch.equal(found[name], tensor) for name, tensor in state.items())

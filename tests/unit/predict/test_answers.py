@@ -1,4 +1,4 @@
-"""What fine-tuned models answer: the same as their logits say by hand, whatever the kind."""
+"""Answers of fine-tuned models equal those computed from their logits in the test, for every kind of task."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -61,7 +61,7 @@ def make(tiny_vocabulary: Vocabulary) -> Make:
 
 
 def logits(tuned: TunedModel) -> list[np.ndarray]:
-    """What the module says of each row."""
+    """Logits of the module for each row."""
     about = tuned.about
     prepared = KINDS[about.task.kind].prepare(
         about.task, items_of(tuned, ASKED[about.task.kind]), tuned.vocabulary, about.cutting

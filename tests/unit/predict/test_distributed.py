@@ -1,5 +1,7 @@
-"""What a job asks of a cluster, and what of an input goes to its output, without Ray."""
+"""Resources that a job requests, and the input columns that its output keeps, without Ray."""
 
+import math
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,6 +12,7 @@ from pipeline.config.placement import ModelPlacement
 from pipeline.config.predict import Predict
 from pipeline.errors import ConfigError
 from pipeline.predict.distributed import (
+    SMALL_BYTES,
     ModelResources,
     Reader,
     about,
@@ -17,6 +20,7 @@ from pipeline.predict.distributed import (
     fit,
     inputs_of,
     mixed_precisions_line,
+    most_parts,
     output_columns,
     resources_line,
     threads,
@@ -66,21 +70,21 @@ def test_processes_fit_the_cluster_beside_the_reader(
             {"actors": 4},
             4,
             0,
-            "actors (4) of 1 CPUs do not fit: the cluster has 4 CPUs, of which 1 reads; at most 3 fit: lower --actors "
-            "or --cpus",
+            "actors (4) of 1 CPUs do not fit: the cluster has 4 CPUs, and reading needs 1; at most 3 fit: lower "
+            "--actors or --cpus",
         ),
         (
             {},
             1,
             0,
-            "actors (1) of 1 CPUs do not fit: the cluster has 1 CPUs, of which 1 reads; give Ray 2 CPUs (ray start "
+            "actors (1) of 1 CPUs do not fit: the cluster has 1 CPUs, and reading needs 1; give Ray 2 CPUs (ray start "
             "--head --num-cpus 2)",
         ),
         (
             {"cpus": 4.0},
             4,
             0,
-            "actors (1) of 4 CPUs do not fit: the cluster has 4 CPUs, of which 1 reads; lower --cpus",
+            "actors (1) of 4 CPUs do not fit: the cluster has 4 CPUs, and reading needs 1; lower --cpus",
         ),
     ],
 )
@@ -109,6 +113,18 @@ def test_what_does_not_fit_is_refused_with_both_values(settings: dict, cpus: flo
 )
 def test_a_cluster_that_scales_itself_is_taken_as_it_will_be(settings: dict, use: ModelResources) -> None:
     assert fit(config(**settings), cpus=0, gpus=0) == use
+
+
+def test_a_small_input_asks_for_no_more_processes_than_it_has_parts(tmp_path: Path) -> None:
+    def file(name: str, text: str) -> InputFile:
+        (tmp_path / name).write_text(text)
+        return InputFile(location=str(tmp_path / name), bytes=len(text), stamp="", form="table")
+
+    seven, one, empty = (file(f"{rows}.jsonl", '{"text": "a"}\n' * rows) for rows in (7, 1, 0))
+    assert [most_parts([seven], rows) for rows in (7, 6, 3)] == [1, 2, 3]
+    assert most_parts([seven, one], 4) == 3 and most_parts([empty], 4) == 1
+    assert most_parts([replace(seven, bytes=SMALL_BYTES + 1)], 4) == math.inf
+    assert most_parts([seven, file("broken.jsonl", "{")], 4) == math.inf
 
 
 def test_an_output_that_cannot_be_written_is_named(tmp_path: Path) -> None:

@@ -19,9 +19,10 @@ from pipeline.config.predict import Predict
 from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.finetune import trials
 from pipeline.finetune.trials import answer_precision
+from pipeline.model.families.bert import BERT
 from pipeline.model.gpu import Gpu
 from pipeline.model.weights import published_config, to_published
-from pipeline.objectives.pretraining import BertPretraining
+from pipeline.objectives.masked import MaskedTokens
 from pipeline.objectives.tasks import OBJECTIVES
 from pipeline.predict.answers import CUT
 from pipeline.predict.model import Answerer, answer_table, fingerprint, kind_of, load, match_columns, with_words
@@ -179,8 +180,8 @@ def pretrained(tiny_vocabulary: Vocabulary, tmp_path: Path) -> Path:
     """A published pretrained model with weights at random."""
     folder = tmp_path / "written"
     folder.mkdir()
-    module = BertPretraining(MODEL, tiny_vocabulary.size, torch.Generator().manual_seed(2))
-    save_file(to_published(module.state_dict()), folder / "model.safetensors", metadata={"format": "pt"})
+    module = MaskedTokens(MODEL, tiny_vocabulary.size, torch.Generator().manual_seed(2))
+    save_file(to_published(module.state_dict(), BERT), folder / "model.safetensors", metadata={"format": "pt"})
     (folder / "config.json").write_text(
         json.dumps(published_config(MODEL, tiny_vocabulary.size, tiny_vocabulary.pad_id))
     )

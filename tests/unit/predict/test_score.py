@@ -44,8 +44,9 @@ def constant(folder: Path, kind: Kind, vocabulary: Vocabulary, answer: int) -> s
     task = Task(name="made-up", kind=kind, labels=LABELS[kind], metrics=("accuracy", "f1"))
     model = Model(layers=1, width=32, heads=2, feed_forward=64, maximum_positions=32)
     module = OBJECTIVES[kind](model, vocabulary.size, len(task.labels), torch.Generator().manual_seed(5), "cls", None)
+    head = module.tag_head if kind == "tags" else module.classification_head
     with torch.no_grad():
-        for name, parameter in module.classification_head.named_parameters():
+        for name, parameter in head.named_parameters():
             parameter.zero_()
             if name.endswith("bias"):
                 parameter[answer] = 9.0

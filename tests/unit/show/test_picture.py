@@ -1,4 +1,4 @@
-"""What the picture of a corpus draws."""
+"""Contents of a corpus' picture."""
 
 import numpy as np
 import pytest

@@ -38,20 +38,21 @@ def trained(training, finished: tuple[Path, Pretrain], tmp_path: Path) -> tuple[
 
 
 def record(training, config: Pretrain, tmp_path: Path) -> None:
+    corpus = shutil.copytree(training.corpus.folder, f"{tmp_path}/corpus", dirs_exist_ok=True)  # others share the first
     run.save_run_vocabulary(str(tmp_path), training.vocabulary, config.model.maximum_positions)
     run.write_run(
         str(tmp_path),
         run.identity(config, training.corpus, training.vocabulary),
         config.steps,
         "0a1b",
-        training.corpus.folder,
+        corpus,
     )
     windows = {
         split: [list(asdict(window).values()) for window in getattr(training.corpus, split)]
         for split in ("train", "heldout")
     }
     about = {"fingerprint": training.corpus.fingerprint, "counts": {}, "dropped": {}, "sources": {}}
-    Path(training.corpus.folder, "manifest.json").write_text(json.dumps(windows | about))
+    Path(corpus, "manifest.json").write_text(json.dumps(windows | about))
 
 
 def test_rows_are_those_that_were_trained_on(training, trained: tuple[str, Pretrain]) -> None:

@@ -1,4 +1,4 @@
-"""What jobs/show.py prints of a corpus of 30 made-up training documents in five windows."""
+"""Output of jobs/show.py for a corpus of 30 made-up training documents in five windows."""
 
 import json
 import shutil

@@ -35,7 +35,9 @@ def window(
 
 
 def logits(*values: float, cls: float = 0.0) -> np.ndarray:
-    """Of [CLS], the question and [SEP], the context's tokens, and [SEP]; what is no context would win everywhere."""
+    """Logits of [CLS], the question and [SEP], the context (`values`) and [SEP]; the question and both [SEP] have 99,
+    so they win unless ignored.
+    """
     return np.array([cls, 99.0, 99.0, *values, 99.0], np.float32)
 
 

@@ -1,4 +1,4 @@
-"""What is said of a split beside its metrics."""
+"""Details that are reported of a split in addition to its metrics."""
 
 import numpy as np
 import pyarrow as pa

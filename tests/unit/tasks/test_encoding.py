@@ -11,9 +11,9 @@ from pipeline.tasks import encoding
 from pipeline.tasks.encoding import Encoded, encode, mean_logits
 from pipeline.tasks.schema import ENCODED, TEXTS
 from pipeline.tasks.task import Task
+from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.splitting import SPECIALS
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.text.wordpiece import WordPiece
 
 VOCABULARY = Vocabulary(tokens=(*SPECIALS, "a", "b", "##b", "[", "]", "mask"), lowercase=True)
 UNK, CLS, SEP, A, B, BB = 1, 2, 3, 5, 6, 7
@@ -30,7 +30,7 @@ def encoded(
     texts = pa.Table.from_pylist(
         [{"id": "x", "first": a, "second": b, "label": label} for a, b, label in rows], schema=TEXTS
     )
-    return encode(task, texts, WordPiece(VOCABULARY), maximum_length, passages)
+    return encode(task, texts, CachedTokenizer(VOCABULARY), maximum_length, passages)
 
 
 def test_a_text_or_a_pair_stands_between_special_tokens_and_labels_are_numbers():

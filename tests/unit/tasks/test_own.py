@@ -1,4 +1,4 @@
-"""What anyone's own file is taken for, and the known tasks of tags."""
+"""Recognise the task of a user's own file, and the known tagging tasks."""
 
 import json
 from pathlib import Path

@@ -74,7 +74,10 @@ def test_a_word_alone_has_the_pieces_that_it_has_in_a_text(kind: str) -> None:
     words = ["banana", "split", "banana"]
     vocabulary = train_vocabulary(["banana split"] * 20, size=300, lowercase=True, kind=kind)
     tokenization = Tokenization(vocabulary)
-    assert tokenization.of_words([words])[0].ids.tolist() == tokenization.of_texts([" ".join(words)])[0].ids.tolist()
+    assert (
+        tokenization.of_words([words])[0].ids.tolist()
+        == tokenization.of_texts([" " * (kind == "byte-bpe") + " ".join(words)])[0].ids.tolist()
+    )
 
 
 def test_a_published_byte_level_vocabulary_takes_words_as_after_a_space() -> None:

@@ -1,4 +1,4 @@
-"""What files are, by name and by content."""
+"""Recognise the kind of a file by its name and content."""
 
 import gzip
 import json

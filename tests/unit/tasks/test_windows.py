@@ -39,7 +39,7 @@ def test_a_short_context_by_hand() -> None:
 
 
 def test_a_long_context_by_hand() -> None:
-    """Of eight letters five and five; the answer "e f" is whole in the second only, where d and e stand first."""
+    """Eight letters give two windows of five; only the second, which begins at d, holds all of the answer "e f"."""
     first, second = one(asked("a b c d e f g h", ("e f", 8)))
     assert first.ids.tolist() == [CLS, 14, 13, SEP, 5, 6, 7, 8, 9, SEP] and second.ids.tolist() == [
         CLS,
@@ -70,7 +70,7 @@ def test_an_answer_in_two_windows_is_the_target_of_both() -> None:
 
 
 def test_an_answer_within_pieces_is_the_pieces_that_hold_it() -> None:
-    """Of "abc" the b; a space before and after the answer adds no piece."""
+    """The answer b lies inside "abc"; spaces around an answer add no piece."""
     assert [(window.start, window.end) for window in one(asked("abc d", ("b", 1)))] == [(5, 5)]
     assert [(window.start, window.end) for window in one(asked("a b  c", (" b ", 1)))] == [(5, 5)]
 

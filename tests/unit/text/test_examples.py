@@ -7,16 +7,17 @@ import pyarrow as pa
 import pytest
 
 from pipeline.config.data import FullSentences, NextSentence, Sampling, SentenceOrder, SingleSegment, WholeWordMasking
-from pipeline.text.examples import assemble, generator, make_examples
-from pipeline.text.randomness import numbered_generator
+from pipeline.text.cached_tokenizer import CachedTokenizer
+from pipeline.text.examples import assemble, make_examples
+from pipeline.text.randomness import generator, numbered_generator
 from pipeline.text.schema import DOCUMENT, EXAMPLE
 from pipeline.text.sequences import Sequences
 from pipeline.text.splitting import SPECIALS
+from pipeline.text.training import train_vocabulary
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.text.wordpiece import WordPiece
 
 WORDS = tuple(f"{a}{b}" for a in "bcdfg" for b in "aeiou")
-WORDPIECE = WordPiece(Vocabulary(tokens=(*SPECIALS, ".", *WORDS), lowercase=True))
+WORDPIECE = CachedTokenizer(Vocabulary(tokens=(*SPECIALS, ".", *WORDS), lowercase=True))
 SAMPLING = Sampling(maximum_length=32)
 
 
@@ -93,6 +94,64 @@ def test_an_example_by_hand() -> None:
     assert restored(row) == [2, ids["ba"], ids["be"], 5, 3, ids["bi"], 5, 3]
     assert (row["first_length"], row["not_next"], row["document_a"], row["document_b"]) == (5, False, 0, 0)
     assert len(row["masked_positions"]) == 1 and row["masked_positions"][0] in (1, 2, 3, 5, 6)
+
+
+BYTES = CachedTokenizer(
+    train_vocabulary(["the cats sat on mats and the dogs ran"] * 9, size=300, lowercase=False, kind="byte-bpe")
+)
+
+
+def pieces(row: dict) -> list[str]:
+    return [BYTES.vocabulary.tokens[id] for id in restored(row)]
+
+
+def test_a_pair_of_two_separators_by_hand() -> None:
+    documents = table(("p", "the cats sat"), ("p", "on mats\nthe dogs ran"))
+    sampling = Sampling(maximum_length=32, pairs=SentenceOrder())
+    [row] = make_examples(documents, BYTES, sampling, seed=0, epoch=0, window=0).to_pylist()
+    a, b = ["on", "Ġmats"], ["Ġthe", "Ġdogs", "Ġran"]
+    a, b = (b, a) if row["swapped"] else (a, b)
+    whole = pieces(row)
+    assert "".join(whole) == "".join(["<s>", *a, "</s>", "</s>", *b, "</s>"])
+    assert "".join(whole[row["first_length"] :]) == "".join([*b, "</s>"])
+
+
+@pytest.mark.parametrize("pairs", [NextSentence(short_probability=0.5), SentenceOrder(short_probability=0.5)])
+def test_pairs_of_two_separators_are_never_too_long(pairs: NextSentence | SentenceOrder) -> None:
+    rows = make_examples(corpus(), BYTES, Sampling(maximum_length=20, pairs=pairs), seed=0, epoch=0, window=0)
+    lengths = [len(ids) for ids in rows["ids"].to_pylist()]
+    assert max(lengths) == 20 and len(lengths) > 20
+    sep = BYTES.vocabulary.sep_id
+    for row in rows.to_pylist():
+        separators = [place for place, id in enumerate(restored(row)) if id == sep]
+        assert separators == [row["first_length"] - 2, row["first_length"] - 1, len(row["ids"]) - 1]
+
+
+def test_full_sentences_of_bytes_are_the_running_text_by_hand() -> None:
+    """Paragraphs begin without a space, further sentences with one, and documents end with one separator."""
+    documents = table(
+        ("p", "the cats sat. On the mats.\nThe dogs ran. On mats."), ("q", "the end is near."), lines=False
+    )
+    sampling = Sampling(maximum_length=128, pairs=FullSentences())
+    [row] = make_examples(documents, BYTES, sampling, seed=0, epoch=0, window=0).to_pylist()
+    assert "".join(pieces(row)) == ("<s>theĠcatsĠsat.ĠOnĠtheĠmats.TheĠdogsĠran.ĠOnĠmats.</s>theĠendĠisĠnear.</s>")
+    lines = ["the cats sat. On the mats.", "The dogs ran. On mats.", "the end is near."]
+    expected = [BYTES.vocabulary.tokenizer().encode(line).ids for line in lines]
+    assert restored(row) == [0, *expected[0], *expected[1], 2, *expected[2], 2]
+
+
+def test_the_first_word_of_a_paragraph_is_masked_as_a_word() -> None:
+    """Without the mark of its begin, "The" would be the end of "mats." before it."""
+    documents = table(("p", "the mats.\nThe dogs\nran"), lines=False)
+    begins = []
+    for seed in range(60):
+        sampling = Sampling(maximum_length=128, pairs=FullSentences(), masking=WholeWordMasking(share=0.3))
+        [row] = make_examples(documents, BYTES, sampling, seed=seed, epoch=0, window=0).to_pylist()
+        masked, whole = set(row["masked_positions"]), pieces(row)
+        last = whole.index("ran") if "ran" in whole else None
+        assert last is not None
+        begins.append((last in masked, last - 1 in masked))
+    assert {(True, False), (False, True)} <= set(begins)
 
 
 def test_sequences_are_assembled_by_hand() -> None:

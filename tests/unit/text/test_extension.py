@@ -3,10 +3,10 @@
 import pyarrow as pa
 import pytest
 
+from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.extension import extend_vocabulary, new_words, pieces_of_new_words, splitting_of
 from pipeline.text.training import COUNTS, counts_table, word_counts
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.text.wordpiece import WordPiece
 
 TOKENS = (
     "[PAD]",
@@ -50,7 +50,7 @@ def test_unused_entries_are_taken_first() -> None:
         6,
         True,
     ) and longer.fingerprint != VOCABULARY.fingerprint
-    assert WordPiece(longer).encode(["abab ababb AAA"])[0].tolist() == [15, 15, 10, 2]
+    assert CachedTokenizer(longer).encode(["abab ababb AAA"])[0].tolist() == [15, 15, 10, 2]
     assert {1, 2, 15} <= set(longer.ordinary_ids.tolist())
 
 

@@ -1,4 +1,4 @@
-"""What WikiExtractor leaves of escaped characters, tags, links, formulas and code."""
+"""Clean up escaped characters, tags, links, formulas and code that WikiExtractor leaves."""
 
 import pytest
 

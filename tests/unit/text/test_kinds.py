@@ -13,6 +13,7 @@ from tokenizers.models import BPE, Unigram
 from pipeline.config.data import VocabularySettings
 from pipeline.errors import ConfigError, DataError
 from pipeline.text.splitting import SPECIALS, Splitting
+from pipeline.text.template import TWO_SEPARATORS
 from pipeline.text.training import (
     REPLAYED,
     counts_table,
@@ -79,18 +80,33 @@ def published_albert(folder: Path) -> list[str]:
     return pieces
 
 
+def template_of(*pair: str) -> dict:
+    """A post_processor of these special tokens and the texts A and B."""
+    pieces = [{"Sequence" if name in "AB" else "SpecialToken": {"id": name, "type_id": 0}} for name in pair]
+    tokens = {name: {"id": name, "ids": [BYTES.ids[name]], "tokens": [name]} for name in ("<s>", "</s>")}
+    return {
+        "type": "TemplateProcessing",
+        "single": [pieces[0], pieces[1], pieces[-1]],
+        "pair": pieces,
+        "special_tokens": tokens,
+    }
+
+
 @pytest.mark.parametrize("vocabulary", ALL, ids=KINDS)
 def test_specials_come_first_then_the_unused_and_then_what_was_learnt(vocabulary: Vocabulary) -> None:
     unused = ("[unused0]", "[unused1]")[: 2 * (vocabulary in (BYTES, UNIGRAM))]
-    assert vocabulary.tokens[: 5 + len(unused)] == (*SPECIALS, *unused)
-    assert (
-        vocabulary.ordinary_ids.tolist() == list(range(5 + len(unused), vocabulary.size))
-        and vocabulary.ordinary_ids.dtype == np.int32
-    )
-    assert (
-        vocabulary.size <= (300 if vocabulary.kind == "byte-bpe" else 200)
-        and not vocabulary.continuation[: 5 + len(unused)].any()
-    )
+    of_bytes = vocabulary.kind == "byte-bpe"
+    first = (*(("<s>", "<pad>", "</s>", "<unk>") if of_bytes else SPECIALS), *unused)
+    assert vocabulary.tokens[: len(first)] == first
+    assert of_bytes == (vocabulary.tokens[-1] == "<mask>") == (vocabulary.mask_id == vocabulary.size - 1)
+    assert vocabulary.ordinary_ids.tolist() == list(range(len(first), vocabulary.size - of_bytes))
+    assert vocabulary.ordinary_ids.dtype == np.int32 and not vocabulary.continuation[: len(first)].any()
+    assert vocabulary.size <= (300 if of_bytes else 200)
+    assert vocabulary.template.pair_separators == 1 + of_bytes
+
+
+def test_the_ids_of_a_trained_byte_level_vocabulary_are_those_of_roberta() -> None:
+    assert (BYTES.cls_id, BYTES.pad_id, BYTES.sep_id, BYTES.unk_id) == (0, 1, 2, 3) and BYTES.size == 300
 
 
 def test_unused_entries_of_wordpiece_count_in_its_size() -> None:
@@ -106,7 +122,7 @@ def test_unused_entries_of_wordpiece_count_in_its_size() -> None:
 @pytest.mark.parametrize("kind", ["wordpiece", "byte-bpe", "unigram"])
 def test_continuation_tells_the_first_piece_of_every_word(kind: str) -> None:
     vocabulary = train_vocabulary(TEXTS, size=300, lowercase=True, kind=kind)
-    ids = vocabulary.tokenizer().encode("the catsdogs ran").ids
+    ids = vocabulary.tokenizer().encode(" the catsdogs ran").ids
     starts = [i for i, id in enumerate(ids) if not vocabulary.continuation[id]]
     assert len(starts) == 3 and starts[0] == 0 and len(ids) > 3
 
@@ -123,7 +139,7 @@ def test_any_text_comes_back_from_bytes() -> None:
     tokenizer = BYTES.tokenizer()
     for text in ("The cats über 力加", "nul\x00 🤖 tabs\tand\nlines", "[MASK]"):
         encoding = tokenizer.encode(text)
-        assert tokenizer.decode(encoding.ids) == f" {text}" and BYTES.unk_id not in encoding.ids
+        assert tokenizer.decode(encoding.ids) == text and BYTES.unk_id not in encoding.ids
 
 
 def test_normalisation_of_each_kind() -> None:
@@ -148,10 +164,9 @@ def test_vocab_json_and_merges_are_the_same_pieces(tmp_path: Path) -> None:
     save_vocabulary(BYTES, tmp_path, 128)
     (tmp_path / "tokenizer.json").unlink()
     loaded = load_vocabulary(str(tmp_path), None)
-    assert (
-        loaded.tokens == BYTES.tokens
-        and loaded.tokenizer().encode(" the cats").ids == BYTES.tokenizer().encode("the cats").ids
-    )
+    assert loaded.template == BYTES.template == TWO_SEPARATORS
+    assert loaded.tokens == BYTES.tokens and loaded.specials == BYTES.specials
+    assert loaded.tokenizer().encode("the cats").ids == BYTES.tokenizer().encode("the cats").ids
 
 
 @pytest.mark.parametrize("vocabulary", ALL, ids=KINDS)
@@ -163,8 +178,85 @@ def test_transformers_reads_what_is_saved(vocabulary: Vocabulary, tmp_path: Path
         assert theirs(text, add_special_tokens=False)["input_ids"] == ours.encode(text).ids, text
     pair = theirs("cats", "dogs")
     first, second = ours.encode("cats").ids, ours.encode("dogs").ids
-    assert pair["input_ids"] == [2, *first, 3, *second, 3]
-    assert (theirs.model_max_length, theirs.pad_token_id, theirs.unk_token_id, theirs.mask_token_id) == (77, 0, 1, 4)
+    cls, sep = [vocabulary.cls_id], [vocabulary.sep_id]
+    assert pair["input_ids"] == cls + first + sep * vocabulary.template.pair_separators + second + sep
+    five = (vocabulary.pad_id, vocabulary.unk_id, vocabulary.cls_id, vocabulary.sep_id, vocabulary.mask_id)
+    names = ("pad", "unk", "cls", "sep", "mask")
+    assert tuple(getattr(theirs, f"{name}_token_id") for name in names) == five and theirs.model_max_length == 77
+
+
+TROUBLE = [
+    *(
+        "The cats, and Über dogs.",
+        "  two  spaces ",
+        "unseen wörds 力加 🤖 ½",
+        "",
+        "tab\tand\nline",
+        " begins",
+        "I'm O'Neil's",
+    ),
+    "a \u00a0b \u0301c   d",
+]
+
+
+def test_a_trained_byte_level_vocabulary_loads_as_transformers_roberta(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    save_vocabulary(BYTES, tmp_path, 77)
+    automatic = transformers.AutoTokenizer.from_pretrained(str(tmp_path))
+    assert type(automatic) is transformers.RobertaTokenizerFast
+    (tmp_path / "files").mkdir()
+    for name in ("vocab.json", "merges.txt"):
+        (tmp_path / "files" / name).write_bytes((tmp_path / name).read_bytes())
+    alone = transformers.RobertaTokenizerFast.from_pretrained(str(tmp_path / "files"))
+    ours, last = BYTES.tokenizer(), BYTES.size - 1
+    for theirs in (automatic, alone):
+        assert (theirs.cls_token_id, theirs.pad_token_id, theirs.sep_token_id, theirs.mask_token_id) == (0, 1, 2, last)
+        for first in TROUBLE:
+            assert theirs(first)["input_ids"] == [0, *ours.encode(first).ids, 2], first
+            for second in filter(None, TROUBLE):
+                pair = [0, *ours.encode(first).ids, 2, 2, *ours.encode(second).ids, 2]
+                assert theirs(first, second)["input_ids"] == pair
+    assert automatic("the <mask> sat")["input_ids"] == [0, *ours.encode("the").ids, last, *ours.encode(" sat").ids, 2]
+
+
+SPACING = {"add_prefix_space": False, "trim_offsets": True}
+NAMED = {"sep": ["</s>", 2], "cls": ["<s>", 0]}
+ONE, TWO = template_of("<s>", "A", "</s>", "B", "</s>"), template_of("<s>", "A", "</s>", "</s>", "B", "</s>")
+BEFORE = {"type": "ByteLevel", "use_regex": True} | SPACING
+
+
+@pytest.mark.parametrize(
+    ("processor", "separators"),
+    [
+        ({"type": "RobertaProcessing"} | NAMED | SPACING, 2),
+        ({"type": "BertProcessing"} | NAMED, 1),
+        (ONE, 1),
+        (TWO, 2),
+        ({"type": "Sequence", "processors": [BEFORE, ONE]}, 1),
+        (None, 2),
+    ],
+)
+def test_the_template_is_that_of_the_file(processor: dict | None, separators: int, tmp_path: Path) -> None:
+    save_vocabulary(BYTES, tmp_path, 77)
+    whole = json.loads((tmp_path / "tokenizer.json").read_text()) | {"post_processor": processor}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(whole))
+    loaded = load_vocabulary(str(tmp_path), None)
+    assert loaded.template.pair_separators == separators
+    assert (loaded.fingerprint == BYTES.fingerprint) == (separators == 2)
+    save_vocabulary(loaded, tmp_path / "again", 77)
+    assert load_vocabulary(str(tmp_path / "again"), None) == loaded
+
+
+def test_a_template_with_other_separators_is_refused(tmp_path: Path) -> None:
+    save_vocabulary(BYTES, tmp_path, 77)
+    whole = json.loads((tmp_path / "tokenizer.json").read_text())
+    whole["post_processor"] = template_of("<s>", "A", "B", "</s>")
+    (tmp_path / "tokenizer.json").write_text(json.dumps(whole))
+    with pytest.raises(
+        DataError,
+        match=r"json: post_processor puts 0 special tokens between the texts of a pair: only 1 .* and 2 .* work$",
+    ):
+        load_vocabulary(str(tmp_path), None)
 
 
 def test_a_published_roberta_keeps_its_names_and_ids(tmp_path: Path) -> None:
@@ -181,10 +273,8 @@ def test_a_published_roberta_keeps_its_names_and_ids(tmp_path: Path) -> None:
     assert load_vocabulary(str(tmp_path / "again"), None) == loaded
     transformers = pytest.importorskip("transformers")
     theirs = transformers.AutoTokenizer.from_pretrained(str(tmp_path / "again"))
-    assert (
-        theirs("x ab <mask>")["input_ids"] == [0, *loaded.tokenizer().encode("x ab ").ids, 263, 2]
-        and theirs.pad_token == "<pad>"
-    )
+    assert theirs("x ab <mask>")["input_ids"] == [0, *loaded.tokenizer().encode("x ab").ids, 263, 2]
+    assert theirs.pad_token == "<pad>" and type(theirs) is transformers.RobertaTokenizerFast
 
 
 def test_a_published_albert_keeps_its_names_and_scores(tmp_path: Path) -> None:

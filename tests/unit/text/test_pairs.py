@@ -54,7 +54,7 @@ def test_a_chain_by_hand() -> None:
 
 
 def test_sequences_are_taken_by_hand() -> None:
-    """Of three sequences of two, one and three ranges the last and the first."""
+    """Three sequences of two, one and three ranges; the last and the first are taken."""
     fields = {"starts": np.arange(6), "ends": np.arange(6) + 10, "offsets": np.array([0, 2, 3, 6])}
     taken = Sequences(
         **fields, document_a=np.array([7, 8, 9]), document_b=np.array([4, 5, 6]), swapped=np.array([True, False, False])
@@ -197,7 +197,7 @@ def test_truncation_leaves_the_lengths_that_google_leaves(a: int, b: int, maximu
 
 
 def test_truncation_cuts_from_both_ends_by_a_fair_coin() -> None:
-    """Of A's 10 tokens 4 go: the number from the front is Binomial(4, 1/2)."""
+    """A loses 4 of its 10 tokens; the number lost from the front is Binomial(4, 1/2)."""
     n = 32_000
     start = np.zeros(n, np.int64)
     a_start, a_end, _, _ = truncate(start, start + 10, start + 10, start + 12, maximum=8, rng=np.random.default_rng(0))

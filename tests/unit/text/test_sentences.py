@@ -116,6 +116,26 @@ def test_nothing_is_lost_and_no_sentence_is_blank(text: str, lines: bool) -> Non
         assert not any(map(is_fragment, sentences))
 
 
+def test_a_sentence_keeps_the_space_before_it_within_its_line() -> None:
+    text = "One cat sat.  Two dogs ran. \u00a0Three cats. \n Four dogs sat. 五只猫坐下了。六只狗跑了。 Seven."
+    assert split_sentences(text, keep_spaces=True) == [
+        *("One cat sat.", " Two dogs ran.", " Three cats."),
+        *("Four dogs sat.", " 五只猫坐下了。", "六只狗跑了。", " Seven."),
+    ]  # fmt: skip
+    lines = "One cat.\n Two dogs.\n\nThree."
+    assert split_sentences(lines, keep_spaces=True, lines_are_sentences=True) == ["One cat.", " Two dogs.", " Three."]
+    assert split_sentences("", keep_spaces=True, lines_are_sentences=True) == []
+
+
+@given(TEXT, st.booleans())
+def test_sentences_with_their_spaces_are_the_text(text: str, lines: bool) -> None:
+    kept = split_sentences(text, lines_are_sentences=lines, keep_spaces=True)
+    assert [sentence.removeprefix(" ") for sentence in kept] == split_sentences(text, lines_are_sentences=lines)
+    if "\n" not in text:
+        assert not "".join(kept).startswith(" ")
+        assert "".join(kept).split() == text.split()
+
+
 @given(TEXT, TEXT)
 def test_lines_do_not_see_each_other(first: str, second: str) -> None:
     assert split_sentences(f"{first}\n{second}") == split_sentences(first) + split_sentences(second)

@@ -1,4 +1,4 @@
-"""What becomes of lists, displayed formulas and holes: the paragraphs of whole pages."""
+"""Lists, displayed formulas and removed elements in whole pages: the resulting paragraphs."""
 
 import pytest
 

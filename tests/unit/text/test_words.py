@@ -49,6 +49,13 @@ def test_words_by_hand() -> None:
     )
 
 
+def test_a_marked_token_begins_a_word_by_hand() -> None:
+    ids = np.array([CLS, A, MORE, MORE, MORE, SEP, MORE, MORE, SEP], np.int32)
+    begins = np.array([False, True, False, True, False, True, True, False, False])
+    words = whole_words(ids, np.array([0, 9]), VOCABULARY, begins)
+    assert words.starts.tolist() == [1, 3, 6] and words.sizes.tolist() == [2, 2, 2]
+
+
 def test_spans_of_one_length_by_hand() -> None:
     """All spans have two words.
 

@@ -10,11 +10,11 @@ import torch
 
 from pipeline.config.model import Model
 from pipeline.corpus.prepared import Corpus, Window
-from pipeline.objectives.pretraining import BertPretraining
+from pipeline.objectives.masked import MaskedTokens
+from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.schema import DOCUMENT
 from pipeline.text.training import train_vocabulary
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.text.wordpiece import WordPiece
 from pipeline.train.blanks import Blank, Blanks, chosen, fill_in_the_blanks, readable, sentences_with_blanks
 from pipeline.train.evaluate import unigram_counts
 
@@ -50,7 +50,7 @@ def corpus_of(folder: Path, documents: list[tuple[str, str]], language: str) -> 
 def shown(corpus: Corpus, vocabulary: Vocabulary) -> list[str]:
     return [
         readable(ids, place, vocabulary)
-        for ids, place in sentences_with_blanks(corpus, WordPiece(vocabulary), vocabulary)
+        for ids, place in sentences_with_blanks(corpus, CachedTokenizer(vocabulary), vocabulary)
     ]
 
 
@@ -59,7 +59,7 @@ def test_one_parent_gives_several_sentences_and_every_parent_comes_first(tmp_pat
     alone = shown(corpus_of(tmp_path, [("p", " ".join(SENTENCES))], "en"), vocabulary)
     assert len(alone) == 4 and all(text.count("____") == 1 for text in alone) and len(set(alone)) == 4
     two = [("p", " ".join(SENTENCES[:2])), ("p", SENTENCES[2]), ("q", SENTENCES[3])]
-    found = list(sentences_with_blanks(corpus_of(tmp_path, two, "en"), WordPiece(vocabulary), vocabulary))
+    found = list(sentences_with_blanks(corpus_of(tmp_path, two, "en"), CachedTokenizer(vocabulary), vocabulary))
     order = [next(word for word in ("one", "two", "six", "ten") if vocabulary.ids[word] in ids) for ids, _ in found]
     assert order == ["one", "ten", "two", "six"]
 
@@ -85,7 +85,7 @@ def test_the_language_of_a_document_splits_its_sentences(tmp_path: Path) -> None
 def test_unigram_counts_are_of_every_word_whatever_the_language(tmp_path: Path) -> None:
     vocabulary = train_vocabulary(CHINESE, size=120, lowercase=True)
     counts = unigram_counts(
-        corpus_of(tmp_path, [("p", "".join(CHINESE))], "zh"), WordPiece(vocabulary), vocabulary.size
+        corpus_of(tmp_path, [("p", "".join(CHINESE))], "zh"), CachedTokenizer(vocabulary), vocabulary.size
     )
     assert counts[vocabulary.ids["去"]] == 2 and counts[vocabulary.ids["京"]] == 1
     assert counts.sum() == len("".join(CHINESE)) and np.all(counts >= 0)
@@ -111,12 +111,12 @@ def test_the_surest_right_answers_are_chosen_once_each() -> None:
 def test_one_batch_gives_each_sentence_the_guesses_that_it_has_alone(tmp_path: Path) -> None:
     vocabulary = train_vocabulary(SENTENCES * 5, size=300, lowercase=True)
     torch.manual_seed(0)
-    module = BertPretraining(Model(layers=1, width=16, heads=2, feed_forward=32, maximum_positions=32), vocabulary.size)
+    module = MaskedTokens(Model(layers=1, width=16, heads=2, feed_forward=32, maximum_positions=32), vocabulary.size)
     together, alone = (
         fill_in_the_blanks(
             module,
             corpus_of(tmp_path, rows, "en"),
-            WordPiece(vocabulary),
+            CachedTokenizer(vocabulary),
             vocabulary,
             maximum_length=32,
             device=torch.device("cpu"),
@@ -133,3 +133,11 @@ def test_one_batch_gives_each_sentence_the_guesses_that_it_has_alone(tmp_path: P
         together.random[0].guesses, alone.random[0].guesses, strict=True
     ):
         assert word == expected and probability == pytest.approx(wanted, abs=1e-6)
+
+
+def test_entries_that_hold_their_spaces_are_shown_as_text(tmp_path: Path) -> None:
+    vocabulary = train_vocabulary(SENTENCES * 20, size=330, lowercase=False, kind="byte-bpe")
+    alone = shown(corpus_of(tmp_path, [("p", " ".join(SENTENCES))], "en"), vocabulary)
+    assert len(alone) == 4 and all(text.count("____") == 1 and "\u0120" not in text for text in alone)
+    words = {word for sentence in SENTENCES for word in sentence.strip(".").split()}
+    assert all(set(text.replace("____", "").strip(".").split()) < words for text in alone)

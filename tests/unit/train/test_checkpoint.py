@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from pipeline import storage
 from pipeline.batch import collate
@@ -14,7 +15,9 @@ from pipeline.config.model import Model
 from pipeline.config.training import AdamW
 from pipeline.corpus.order import Cursor
 from pipeline.errors import CheckpointError
-from pipeline.objectives.pretraining import BertPretraining
+from pipeline.objectives.masked import MaskedTokens
+from pipeline.objectives.replaced import GENERATOR
+from pipeline.objectives.table import Pretraining
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_loading import load_vocabulary
 from pipeline.train.checkpoint import (
@@ -54,18 +57,20 @@ FILES = [
 
 
 @pytest.fixture
-def trained(training, tiny_config: Pretrain) -> tuple[BertPretraining, torch.optim.Optimizer]:
+def trained(training, tiny_config: Pretrain) -> tuple[MaskedTokens, torch.optim.Optimizer]:
     """A module and its optimiser after two updates."""
-    module = training.module(tiny_config)
+    return train_two_steps(training, tiny_config)
+
+
+def train_two_steps(training, config: Pretrain) -> tuple[Pretraining, torch.optim.Optimizer]:
+    module = training.module(config)
     optimizer = build_optimizer(AdamW(learning_rate=0.01), module)
     for step in range(2):
-        train_step(training, tiny_config, module, optimizer, step)
+        train_step(training, config, module, optimizer, step)
     return module, optimizer
 
 
-def train_step(
-    training, config: Pretrain, module: BertPretraining, optimizer: torch.optim.Optimizer, step: int
-) -> None:
+def train_step(training, config: Pretrain, module: Pretraining, optimizer: torch.optim.Optimizer, step: int) -> None:
     seed_dropout(0, step, 0)
     sum(total / count for total, count in module(collate(training.blocks(config)[step])).values()).backward()
     update(optimizer, module, rate=0.01, clip_norm=1.0)
@@ -74,9 +79,7 @@ def train_step(
 @pytest.fixture
 def save_at(trained, tiny_config: Pretrain, tiny_vocabulary: Vocabulary, tmp_path: Path) -> Callable[[int], Path]:
     """Publish a checkpoint of the trained module under a step's number."""
-    return lambda step: Path(
-        save(str(tmp_path), replace(STATE, step=step), *trained, tiny_config.model, tiny_vocabulary)
-    )
+    return lambda step: Path(save(str(tmp_path), replace(STATE, step=step), *trained, tiny_vocabulary))
 
 
 def assert_equal(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> None:
@@ -85,23 +88,75 @@ def assert_equal(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor])
         assert torch.equal(tensor, theirs[name]), name
 
 
-def test_what_is_saved_is_loaded(training, trained, save_at, tiny_config: Pretrain) -> None:
-    module, optimizer = trained
-    folder = save_at(2)
-    assert sorted(path.name for path in folder.iterdir()) == FILES
-    other = training.module(replace(tiny_config, seed=5))
+def test_what_is_saved_is_loaded(
+    training, family_config: Pretrain, tiny_vocabulary: Vocabulary, tmp_path: Path
+) -> None:
+    module, optimizer = train_two_steps(training, family_config)
+    folder = Path(save(str(tmp_path), STATE, module, optimizer, tiny_vocabulary))
+    expected = sorted([*FILES, GENERATOR]) if family_config.model.family == "electra" else FILES
+    assert sorted(path.name for path in folder.iterdir()) == expected
+    other = training.module(replace(family_config, seed=5))
     fresh = build_optimizer(AdamW(learning_rate=0.01), other)
-    assert load(str(folder), other, fresh, tiny_config.model) == STATE == read_state(str(folder))
+    assert load(str(folder), other, fresh) == STATE == read_state(str(folder))
     assert_equal(module.state_dict(), other.state_dict())
     assert_equal(optimizer_tensors(optimizer, module), optimizer_tensors(fresh, other))
     for model, its_optimizer in ((module, optimizer), (other, fresh)):
-        train_step(training, tiny_config, model, its_optimizer, 2)
+        train_step(training, family_config, model, its_optimizer, 2)
     assert_equal(module.state_dict(), other.state_dict())
+
+
+ELECTRA = pytest.mark.parametrize("family_config", ["electra"], indirect=True)
+
+
+@pytest.fixture
+def electra(training, family_config: Pretrain, tiny_vocabulary: Vocabulary, tmp_path: Path) -> Path:
+    """A checkpoint of ELECTRA."""
+    return Path(save(str(tmp_path), STATE, *train_two_steps(training, family_config), tiny_vocabulary))
+
+
+@ELECTRA
+def test_a_generator_has_a_folder_in_the_published_format(training, electra: Path, family_config: Pretrain) -> None:
+    published = {path.name for path in (electra / GENERATOR).iterdir()}
+    assert published == set(FILES) - {"manifest.json", "optimizer.safetensors", "state.json"}
+    own, its = load_file(electra / "model.safetensors"), load_file(electra / GENERATOR / "model.safetensors")
+    shared = [name for name in own if ".embeddings." in name]
+    assert len(shared) == 5 and all(torch.equal(own[name], its[name]) for name in shared)
+    manifest = json.loads((electra / "manifest.json").read_text())
+    assert f"{GENERATOR}/model.safetensors" in manifest["files"]
+    optimiser = load_file(electra / "optimizer.safetensors")
+    once = [name for name in optimiser if name.endswith("embeddings.words.weight.exp_avg")]
+    assert once == ["encoder.embeddings.words.weight.exp_avg"]
+    assert "generator.encoder.layers.0.attention.qkv.weight.exp_avg" in optimiser
+
+
+@ELECTRA
+def test_a_generator_with_embeddings_of_its_own_is_refused(training, electra: Path, family_config: Pretrain) -> None:
+    file = electra / GENERATOR / "model.safetensors"
+    tensors = load_file(file)
+    name = "electra.embeddings.word_embeddings.weight"
+    save_file(tensors | {name: tensors[name] + 1}, file)
+    module = training.module(family_config)
+    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    with pytest.raises(CheckpointError) as refused:
+        load(str(electra), module, None)
+    assert str(refused.value) == (
+        f"{electra}: the generator's encoder.embeddings.words.weight differ from the model's own"
+    )
+    assert_equal(before, module.state_dict())
+
+
+@ELECTRA
+def test_a_damaged_generator_damages_the_checkpoint(electra: Path, tmp_path: Path) -> None:
+    lines: list[str] = []
+    assert newest_sound(str(tmp_path), lines.append) == str(electra)
+    (electra / GENERATOR / "model.safetensors").write_bytes(b"flipped")
+    with pytest.raises(CheckpointError, match=f"{GENERATOR}/model.safetensors"):
+        newest_sound(str(tmp_path), lines.append)
 
 
 def test_weights_alone_can_be_loaded(training, trained, save_at, tiny_config: Pretrain) -> None:
     other = training.module(replace(tiny_config, seed=5))
-    assert load(str(save_at(2)), other, None, tiny_config.model) == STATE
+    assert load(str(save_at(2)), other, None) == STATE
     assert_equal(trained[0].state_dict(), other.state_dict())
 
 
@@ -109,16 +164,16 @@ def test_the_state_before_the_first_step_has_no_cursor(
     training, tiny_config: Pretrain, tiny_vocabulary: Vocabulary, tmp_path: Path
 ) -> None:
     module = training.module(tiny_config)
-    folder = save(str(tmp_path), State(), module, build_optimizer(AdamW(), module), tiny_config.model, tiny_vocabulary)
+    folder = save(str(tmp_path), State(), module, build_optimizer(AdamW(), module), tiny_vocabulary)
     assert folder == f"{tmp_path}/checkpoints/step-00000000" and read_state(folder) == State()
 
 
 def test_weights_of_another_model_are_refused_with_the_folder(training, save_at, tiny_config: Pretrain) -> None:
     folder = save_at(2)
     wider = Model(layers=2, width=32, heads=2, feed_forward=80, maximum_positions=32)
-    module = BertPretraining(wider, training.vocabulary.size)
+    module = MaskedTokens(wider, training.vocabulary.size)
     with pytest.raises(CheckpointError) as refused:
-        load(str(folder), module, None, wider)
+        load(str(folder), module, None)
     assert (
         str(refused.value)
         == f"{folder}: tensor bert.encoder.layer.0.intermediate.dense.weight has shape [64, 32], the model's "

@@ -1,9 +1,12 @@
-"""What is compiled, as how many graphs, and compiled code on several workers."""
+"""Compilation: which presets, how many graphs, and compiled code on several workers."""
 
 import json
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,15 +14,19 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch._dynamo.exc import BackendCompilerFailed
 from torch._dynamo.testing import CompileCounter
+from torch.nn.parallel import DistributedDataParallel
 
+from pipeline.batch import Batch
 from pipeline.bench.step import Case, make_batch
-from pipeline.config.model import Model
 from pipeline.config.placement import Placement
 from pipeline.config.training import AdamW
 from pipeline.errors import ConfigError
-from pipeline.objectives.pretraining import BertPretraining
+from pipeline.model.encoder import encoders_in
+from pipeline.objectives.table import Pretraining, build_objective
+from pipeline.objectives.terms import divisors
 from pipeline.presets import PRESETS
 from pipeline.train import compiling
+from pipeline.train import step as training_step
 from pipeline.train.compiling import compiled, compiles
 from pipeline.train.failures import failure_of
 from pipeline.train.optim import build_optimizer
@@ -27,8 +34,10 @@ from pipeline.train.step import Compute, distributed, train_step
 
 CPU = torch.device("cpu")
 VOCABULARY = 4_000
-BUCKET_BYTES = 25 << 20
-"""DistributedDataParallel's default."""
+BUCKET_MEGABYTES = 1
+"""Size of a gradient bucket with two workers; torch's default, 25, needs a model that takes a minute."""
+FIRST_BUCKET_BYTES = 1 << 20
+"""Torch's size of the first bucket, which the size above does not change."""
 
 
 def chosen(preset: str, **placement: object) -> tuple[bool, str]:
@@ -58,8 +67,8 @@ def test_dropout_that_would_be_drawn_anew_is_not_compiled(monkeypatch: pytest.Mo
     assert chosen("bert-mini", recompute=True) == (False, "torch.compile is off (placement.recompute is on, on a CPU)")
     with pytest.raises(
         ConfigError,
-        match=r"^placement.compile \(on\) with placement.recompute \(True\) would drop other elements in the "
-        r"backward than in the forward on a CPU: leave one",
+        match=r"^placement.compile \(on\) with placement.recompute \(True\) would recompute layers with another "
+        r"dropout mask on a CPU: leave one of them out$",
     ):
         chosen("bert-mini", compile="on", recompute=True)
     config = replace(PRESETS["bert-mini"], placement=Placement(compile="on", recompute=True))
@@ -68,8 +77,18 @@ def test_dropout_that_would_be_drawn_anew_is_not_compiled(monkeypatch: pytest.Mo
     assert compiles(without, 30_522, CPU, without.phase_at(0), print)
 
 
-def test_batches_of_all_lengths_are_one_graph() -> None:
-    module = BertPretraining(Model(layers=1, width=16, heads=2, feed_forward=32, maximum_positions=64), 1_000)
+def module_of(preset: str, vocabulary_size: int, **parts: Any) -> Pretraining:
+    """A module of a preset's family and objective, in other sizes."""
+    chosen = PRESETS[preset]
+    generator = torch.Generator().manual_seed(0)
+    return build_objective(
+        chosen.objective, chosen.sampling, replace(chosen.model, **parts), vocabulary_size, generator
+    )
+
+
+@pytest.mark.parametrize("preset", ["bert-tiny", "roberta-tiny", "electra-tiny"])
+def test_batches_of_all_lengths_are_one_graph(preset: str) -> None:
+    module = module_of(preset, 1_000, layers=1, width=16, heads=2, feed_forward=32, maximum_positions=64)
     torch._dynamo.reset()
     counter = CompileCounter()
     with compiled(module, counter):
@@ -95,27 +114,44 @@ def test_an_error_of_the_compiler_says_that_it_can_be_left_out() -> None:
     assert failure.remedy == "placement.compile off runs without the compiler, " and failure.kind == "unknown"
 
 
-def losses(rank: int, backend: str | None, *, recompute: bool = False, dropout: float = 0.1) -> list[float]:
-    """This rank's losses in two steps of two ranks, on batches of different sizes."""
-    settings = Model(layers=2, width=768, heads=12, feed_forward=3_072, hidden_dropout=dropout, attention_dropout=0.0)
-    module = BertPretraining(settings, VOCABULARY, torch.Generator().manual_seed(0)).train()
-    assert sum(weight.nbytes for weight in module.parameters()) > 2 * BUCKET_BYTES
-    module.encoder.recompute = recompute
+def batch_of(rank: int, step: int) -> Batch:
+    """A rank's batch of a step; each has another size."""
+    case = Case(size="base", rows=2, length=16 + 2 * step, ragged=True, attention_dropout=False)
+    batch = make_batch(case, seed=2 * step + rank)
+    return replace(batch, ids_T=batch.ids_T % VOCABULARY, masked_labels_M=batch.masked_labels_M % VOCABULARY)
+
+
+def losses(
+    rank: int, backend: str | None, preset: str = "bert-tiny", *, world: int = 2, recompute: bool = False, **parts: Any
+) -> list[float]:
+    """Losses of two steps of two slots: this rank's of two ranks, or those of one that has both slots."""
+    module = module_of(preset, VOCABULARY, layers=1, width=256, feed_forward=512, attention_dropout=0.0, **parts)
+    assert sum(weight.nbytes for weight in module.parameters()) > 2 * FIRST_BUCKET_BYTES
+    for encoder in encoders_in(module.train()):
+        encoder.recompute = recompute
     optimizer, found = build_optimizer(AdamW(), module), []
-    objective = distributed(module, CPU, 2)
+    objective = distributed(module, CPU, world)
+    compute = Compute(device=CPU, autocast=torch.autocast("cpu", enabled=False), seed=0, world=world)
     with compiled(module, backend) if backend else nullcontext():
         for step in range(2):
-            batch = make_batch(
-                Case(size="base", rows=2, length=16 + 2 * step, ragged=True, attention_dropout=False),
-                seed=2 * step + rank,
-            )
-            batch = replace(batch, ids_T=batch.ids_T % VOCABULARY, masked_labels_M=batch.masked_labels_M % VOCABULARY)
-            compute = Compute(device=CPU, autocast=torch.autocast("cpu", enabled=False), seed=0, world=2)
-            sums, _ = train_step(
-                objective, optimizer, [(0, batch)], {"mlm": 10, "nsp": 4}, compute, step=step, rate=1e-3, clip_norm=1.0
-            )
-            found.append(float(sum(sums.values())))
+            slots = [(slot, batch_of(slot, step)) for slot in range(2)]
+            counted = [module.counts(batch) for _, batch in slots]
+            counts = divisors({term: sum(each[term] for each in counted) for term in module.terms}, module.weights)
+            mine = slots if world == 1 else [slots[rank]]
+            sums, norm = train_step(objective, optimizer, mine, counts, compute, step=step, rate=1e-3, clip_norm=1.0)
+            found += [*(float(sums[term]) for term in sorted(sums)), float(norm)]
     return found
+
+
+PAIRS: dict[str, Callable[[int], list[float]]] = {
+    "bert": partial(losses, backend=None),
+    "bert compiled": partial(losses, backend="aot_eager"),
+    "bert without dropout": partial(losses, backend=None, hidden_dropout=0.0),
+    "bert recomputed": partial(losses, backend="aot_eager", hidden_dropout=0.0, recompute=True),
+    "electra": partial(losses, backend=None, preset="electra-tiny"),
+    "electra compiled": partial(losses, backend="aot_eager", preset="electra-tiny"),
+}
+"""Name -> losses and gradient norms of a rank in two worlds."""
 
 
 def rank_of_two(rank: int, folder: str) -> None:
@@ -123,19 +159,38 @@ def rank_of_two(rank: int, folder: str) -> None:
     compiled.
     """
     torch.set_num_threads(1)
+    training_step.DistributedDataParallel = partial(DistributedDataParallel, bucket_cap_mb=BUCKET_MEGABYTES)
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
-    backend = "aot_eager"
-    pairs = (
-        [losses(rank, None), losses(rank, backend)],
-        [losses(rank, None, dropout=0.0), losses(rank, backend, dropout=0.0, recompute=True)],
-    )
-    Path(folder, f"{rank}.json").write_text(json.dumps(pairs))
+    Path(folder, f"{rank}.json").write_text(json.dumps({name: found(rank) for name, found in PAIRS.items()}))
     dist.destroy_process_group()
 
 
+@pytest.fixture(scope="module")
+def of_ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, list[float]]]:
+    """Tensors of each of two workers, by name."""
+    folder = tmp_path_factory.mktemp("two")
+    mp.spawn(rank_of_two, (str(folder),), nprocs=2)
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in (0, 1)]
+
+
 @pytest.mark.timeout(600)  # two processes that import torch and its compiler
-def test_two_workers_train_compiled_code_as_they_train_eager_code(tmp_path: Path) -> None:
-    mp.spawn(rank_of_two, (str(tmp_path),), nprocs=2)
-    for rank in (0, 1):
-        for eager, found in json.loads((tmp_path / f"{rank}.json").read_text()):
-            assert eager[0] != eager[1] and found == pytest.approx(eager, rel=1e-6)
+@pytest.mark.parametrize(
+    ("eager", "compiled"),
+    [("bert", "bert compiled"), ("bert without dropout", "bert recomputed"), ("electra", "electra compiled")],
+)
+def test_two_workers_train_compiled_code_as_they_train_eager_code(of_ranks: list, eager: str, compiled: str) -> None:
+    for found in of_ranks:
+        assert found[eager][:3] != found[eager][3:] and found[compiled] == pytest.approx(found[eager], rel=1e-6)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("preset", ["bert-tiny", "electra-tiny"])
+def test_two_workers_have_the_losses_and_gradients_of_one(of_ranks: list, preset: str) -> None:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    one = losses(0, None, preset, world=1)
+    torch.set_num_threads(threads)
+    both = zip(*(found[preset.removesuffix("-tiny")] for found in of_ranks), strict=True)
+    # Two terms and the norm in turn, which both ranks have after the reduction.
+    two = [first if place % 3 == 2 else first + second for place, (first, second) in enumerate(both)]
+    assert two == pytest.approx(one, rel=2e-6)

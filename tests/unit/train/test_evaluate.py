@@ -8,8 +8,10 @@ import torch
 
 from pipeline.batch import Batch
 from pipeline.config.data import FullSentences, NextSentence, Sampling, SentenceOrder, SingleSegment
+from pipeline.config.model import Model
 from pipeline.corpus.prepared import Corpus
-from pipeline.text.wordpiece import WordPiece
+from pipeline.objectives.masked import MaskedTokens
+from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.train.evaluate import baselines, evaluate, heldout_batches
 
 CPU = torch.device("cpu")
@@ -38,13 +40,13 @@ def test_what_the_held_out_rows_ask_is_what_is_reported(
 ) -> None:
     sampling = Sampling(maximum_length=32, pairs=pairs)
     batches = heldout_batches(
-        tiny_corpus, WordPiece(training.vocabulary), sampling, rows=40, rows_per_batch=8, rank=0, world=1
+        tiny_corpus, CachedTokenizer(training.vocabulary), sampling, rows=40, rows_per_batch=8, rank=0, world=1
     )
-    module = training.module(tiny_config)
+    module = training.module(replace(tiny_config, sampling=sampling))
     metrics = evaluate(module, batches, world=1, device=CPU, autocast=torch.autocast("cpu", enabled=False))
     assert set(metrics) == (MLM | {f"heldout/{term}_loss", f"heldout/{term}_accuracy"} if term else MLM)
     assert all(0 <= metrics[name] < 10 for name in metrics)
-    beside = baselines(batches, np.ones(training.vocabulary.size), world=1)
+    beside = baselines(module, batches, np.ones(training.vocabulary.size), world=1)
     assert set(beside) == (UNIGRAM | {f"baseline/majority_{term}_accuracy"} if term else UNIGRAM)
 
 
@@ -59,6 +61,9 @@ def test_a_pair_task_with_one_answer_is_not_measured(training, tiny_config, answ
     }
 
 
+MODULE = MaskedTokens(Model(layers=1, width=4, heads=1, feed_forward=4), 7)
+
+
 def test_baselines_by_hand() -> None:
     """Add-one counts of 3, 2 and five times 1: the labels 5, 5 and 6 have the shares 3/10, 3/10 and 2/10; of the pairs
     two in three are NotNext.
@@ -68,8 +73,12 @@ def test_baselines_by_hand() -> None:
         "baseline/unigram_mlm_loss": -(2 * np.log(0.3) + np.log(0.2)) / 3,
         "baseline/unigram_mlm_accuracy": 2 / 3,
     }
-    assert baselines([BATCH], counts, world=1) == pytest.approx(expected | {"baseline/majority_nsp_accuracy": 2 / 3})
+    assert baselines(MODULE, [BATCH], counts, world=1) == pytest.approx(
+        expected | {"baseline/majority_nsp_accuracy": 2 / 3}
+    )
     swapped = replace(BATCH, not_next_N=None, swapped_N=torch.tensor([0, 0, 0]))
-    assert baselines([swapped], counts, world=1) == pytest.approx(expected | {"baseline/majority_sop_accuracy": 1.0})
-    assert baselines([replace(BATCH, not_next_N=None)], counts, world=1) == pytest.approx(expected)
-    assert baselines([], counts, world=1) == {}
+    assert baselines(MODULE, [swapped], counts, world=1) == pytest.approx(
+        expected | {"baseline/majority_sop_accuracy": 1.0}
+    )
+    assert baselines(MODULE, [replace(BATCH, not_next_N=None)], counts, world=1) == pytest.approx(expected)
+    assert baselines(MODULE, [], counts, world=1) == {}

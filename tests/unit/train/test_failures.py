@@ -1,4 +1,4 @@
-"""What is said of workers' errors, and which of them end a run."""
+"""Messages for workers' errors, and which errors end a run."""
 
 import pickle
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from pipeline.corpus.prepared import Corpus
+from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.extension import extend_vocabulary
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.text.wordpiece import WordPiece
 from pipeline.train.heldout_words import (
     LEAST_WORDS,
     HeldoutWords,
@@ -24,7 +24,7 @@ CPU, PLAIN = torch.device("cpu"), torch.autocast("cpu", enabled=False)
 
 def held(corpus: Corpus, vocabulary: Vocabulary, *, rank: int = 0, world: int = 1) -> HeldoutWords:
     return heldout_words(
-        corpus, WordPiece(vocabulary), maximum_length=64, sentences=30, rows_per_batch=8, rank=rank, world=world
+        corpus, CachedTokenizer(vocabulary), maximum_length=64, sentences=30, rows_per_batch=8, rank=rank, world=world
     )
 
 
@@ -60,9 +60,9 @@ def test_other_vocabularies_are_asked_the_same_words(tiny_corpus: Corpus, tiny_v
 
 def test_all_pieces_of_a_masked_word_are_masked_and_nothing_else() -> None:
     vocabulary = Vocabulary(tokens=("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "##b", "c", "."), lowercase=True)
-    ids, offsets = WordPiece(vocabulary).encode(["c", "ab.", "c"])
+    ids, offsets = CachedTokenizer(vocabulary).encode(["c", "ab.", "c"])
     assert ids.tolist() == [7, 5, 6, 8, 7]
-    row = masked_row(ids, offsets, [1], WordPiece(vocabulary))
+    row = masked_row(ids, offsets, [1], CachedTokenizer(vocabulary))
     assert (row["ids"], row["masked_positions"], row["masked_labels"]) == ([2, 7, 4, 4, 4, 7, 3], [2, 3, 4], [5, 6, 8])
     assert ids.tolist() == [7, 5, 6, 8, 7] and row["first_length"] == 7
 

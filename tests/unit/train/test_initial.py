@@ -18,23 +18,37 @@ from safetensors.torch import load_file, save_file
 from pipeline.config.data import VocabularySettings
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model import Model
+from pipeline.config.objective import Replaced
+from pipeline.config.training import AdamW
 from pipeline.errors import CheckpointError, ConfigError, DataError, PipelineError
+from pipeline.model.families.bert import BERT
 from pipeline.model.weights import published_config, to_published
+from pipeline.objectives.replaced import require_generator
+from pipeline.objectives.table import Pretraining, build_objective, trained_parts
 from pipeline.text.extension import extend_vocabulary
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_saving import save_vocabulary
+from pipeline.train.checkpoint import State, save
 from pipeline.train.initial import (
     POOLER,
     Initial,
     agreed_model,
-    build_initial_module,
     extended_state,
+    load_initial,
     padding_rows,
     read_initial,
     set_word_embeddings,
 )
+from pipeline.train.optim import build_optimizer
 
 HEADS = ("bert.pooler.", "cls.")
+
+
+def loaded(initial: Initial, config: Pretrain) -> Pretraining:
+    """The module of a run, its parts drawn from torch's global generator where the model lacks them."""
+    module = build_objective(config.objective, config.sampling, config.model, initial.vocabulary.size)
+    load_initial(initial, module)
+    return module
 
 
 @pytest.fixture
@@ -42,7 +56,7 @@ def published(training, tiny_config: Pretrain, tiny_vocabulary: Vocabulary, tmp_
     """A whole BertForPreTraining with its tokenizer."""
     folder = tmp_path / "published"
     folder.mkdir()
-    save_file(to_published(training.module(tiny_config).state_dict()), folder / "model.safetensors")
+    save_file(to_published(training.module(tiny_config).state_dict(), BERT), folder / "model.safetensors")
     (folder / "config.json").write_text(json.dumps(published_config(tiny_config.model, tiny_vocabulary.size, 0)))
     save_vocabulary(tiny_vocabulary, folder, 32)
     return folder
@@ -87,12 +101,85 @@ def test_a_whole_checkpoint_is_taken_as_it_is(
     initial = read(config, lines.append)
     assert (initial.model, initial.vocabulary) == (tiny_config.model, tiny_vocabulary)
     expected = training.module(tiny_config).state_dict()
-    found = build_initial_module(initial, config.model).state_dict()
+    found = loaded(initial, config).state_dict()
     assert found.keys() == expected.keys() and all(
         torch.equal(found[name], tensor) for name, tensor in expected.items()
     )
     assert lines == [f"init: weights of {config.init}, {tiny_vocabulary.size} word embeddings"]
     assert read(config, print) == initial
+
+
+ELECTRA = pytest.mark.parametrize("family_config", ["electra"], indirect=True)
+
+
+@pytest.fixture
+def with_generator(training, family_config: Pretrain, tiny_vocabulary: Vocabulary, tmp_path: Path) -> Pretrain:
+    """A run that starts from a checkpoint of ELECTRA, which has the files of an export."""
+    module = training.module(replace(family_config, seed=5))
+    folder = save(str(tmp_path), State(step=1), module, build_optimizer(AdamW(), module), tiny_vocabulary)
+    (Path(folder) / "manifest.json").unlink()
+    return replace(family_config, init=folder, output=str(tmp_path / "out"))
+
+
+def parts_of(config: Pretrain) -> tuple[str, ...]:
+    return trained_parts(config.objective, config.sampling)
+
+
+@ELECTRA
+def test_a_generator_beside_the_model_is_taken_with_it(training, with_generator: Pretrain) -> None:
+    lines: list[str] = []
+    initial = read(with_generator, lines.append, used=parts_of(with_generator))
+    entries = initial.vocabulary.size
+    assert lines == [f"init: weights of {with_generator.init} and its generator, {entries} word embeddings"]
+    expected = training.module(replace(with_generator, seed=5)).state_dict()
+    found = loaded(initial, with_generator).state_dict()
+    assert found.keys() == expected.keys() and all(torch.equal(found[name], expected[name]) for name in expected)
+    settings = training.module(with_generator).generator.encoder.settings
+    assert initial.generator is not None and initial.generator.width == settings.width == 8
+    require_generator(with_generator.objective, with_generator.model, initial.generator, "MODEL")
+    with pytest.raises(ConfigError) as refused:
+        require_generator(Replaced(generator_share=0.5), with_generator.model, initial.generator, "MODEL")
+    assert str(refused.value) == (
+        "objective.generator_share (0.5) gives a generator with width 16, and that of init MODEL has 8: "
+        "set objective.generator_share 0.25"
+    )
+
+
+@ELECTRA
+def test_a_model_without_a_generator_starts_with_one_at_random(with_generator: Pretrain) -> None:
+    before = read(with_generator, print, used=parts_of(with_generator))
+    shutil.rmtree(Path(str(with_generator.init), "generator"))
+    lines: list[str] = []
+    initial = read(with_generator, lines.append, used=parts_of(with_generator))
+    assert lines[0].endswith("word embeddings; generator not in it and initialised at random")
+    assert initial.generator is None and initial.folder != before.folder
+    torch.manual_seed(5)
+    found = loaded(initial, with_generator).state_dict()
+    torch.manual_seed(6)
+    again = loaded(initial, with_generator).state_dict()
+    drawn = {name for name in found if not torch.equal(found[name], again[name])}
+    assert drawn and all(name.startswith("generator.") and ".embeddings." not in name for name in drawn)
+    read(with_generator, lines.append, used=(POOLER,))
+    assert lines[1].endswith(f"{initial.vocabulary.size} word embeddings"), "fine-tuning has no generator"
+
+
+@ELECTRA
+def test_another_generator_has_another_fingerprint_and_one_that_does_not_fit_is_refused(
+    with_generator: Pretrain,
+) -> None:
+    used, generator = parts_of(with_generator), Path(str(with_generator.init), "generator")
+    first = read(with_generator, print, used=used)
+    change(generator, lambda tensors: tensors | {"generator_lm_head.bias": tensors["generator_lm_head.bias"] + 1})
+    second = read(with_generator, print, used=used)
+    assert first.fingerprint != second.fingerprint and first.folder != second.folder
+    words = "electra.embeddings.word_embeddings.weight"
+    change(generator, lambda tensors: tensors | {words: tensors[words] + 1})
+    with pytest.raises(CheckpointError) as refused:
+        read(with_generator, print, used=used)
+    assert str(refused.value) == (
+        f"init {with_generator.init}: the generator's encoder.embeddings.words.weight differs from the model's own, "
+        "and training shares them"
+    )
 
 
 def test_other_weights_have_another_fingerprint(config: Pretrain, published: Path) -> None:
@@ -108,7 +195,7 @@ def test_a_damaged_copy_is_made_again(config: Pretrain) -> None:
     initial = read(config, print)
     Path(initial.folder, "model.safetensors").write_bytes(b"flipped")
     assert read(config, print) == initial
-    build_initial_module(initial, config.model)
+    loaded(initial, config)
 
 
 @pytest.mark.parametrize(
@@ -129,13 +216,13 @@ def test_missing_heads_start_at_random_and_are_named(
     initial = read(config, lines.append)
     assert lines[0].endswith(f" word embeddings; {said}")
     torch.manual_seed(5)
-    found = build_initial_module(initial, config.model).state_dict()
+    found = loaded(initial, config).state_dict()
     torch.manual_seed(6)
-    again = build_initial_module(initial, config.model).state_dict()
+    again = loaded(initial, config).state_dict()
     assert {name for name in found if not torch.equal(found[name], again[name])} == {
         name
         for name in found
-        if to_published({name: found[name]}).popitem()[0].startswith(gone)
+        if to_published({name: found[name]}, BERT).popitem()[0].startswith(gone)
         and name.endswith("weight")
         and "norm" not in name
     }
@@ -159,9 +246,7 @@ def test_heads_of_other_tasks_are_left_out_and_named(config: Pretrain, published
 
 def test_half_precision_is_taken_as_float32(config: Pretrain, published: Path) -> None:
     change(published, lambda tensors: {name: tensor.half() for name, tensor in tensors.items()})
-    assert {
-        tensor.dtype for tensor in build_initial_module(read(config, print), config.model).state_dict().values()
-    } == {torch.float32}
+    assert {tensor.dtype for tensor in loaded(read(config, print), config).state_dict().values()} == {torch.float32}
 
 
 def test_tensors_that_are_missing_or_too_many_are_named(config: Pretrain, published: Path) -> None:
@@ -203,9 +288,7 @@ def test_rows_that_only_fill_up_the_embeddings_are_left_out(
     assert lines == [
         f"init: weights of {published}, {size} word embeddings; {rows - size} rows that only fill them up left out"
     ]
-    assert torch.equal(
-        build_initial_module(initial, config.model).words, whole["bert.embeddings.word_embeddings.weight"]
-    )
+    assert torch.equal(loaded(initial, config).words, whole["bert.embeddings.word_embeddings.weight"])
 
 
 def test_rows_are_padding_only_up_to_a_round_number() -> None:
@@ -242,10 +325,13 @@ def test_a_size_that_is_no_number_is_refused(config: Pretrain, published: Path, 
     assert refusal(config) == f"init MODEL: config.json: hidden_size is {shown}, which is no number"
 
 
-@pytest.mark.parametrize("architecture", ["roberta", "electra", "distilbert"])
+@pytest.mark.parametrize("architecture", ["distilbert", "gpt2"])
 def test_another_architecture_is_refused(config: Pretrain, published: Path, architecture: str) -> None:
     (published / "config.json").write_text(json.dumps({"model_type": architecture}))
-    assert refusal(config) == f"init MODEL: config.json: model_type is '{architecture}', only 'bert' can be loaded"
+    message = (
+        f"init MODEL: config.json: model_type is '{architecture}', only 'bert', 'roberta', 'electra' can be loaded"
+    )
+    assert refusal(config) == message
 
 
 def test_a_vocabulary_that_does_not_fit_is_refused_with_both_sizes(
@@ -327,16 +413,16 @@ HUGE = [
         1_000_000_000,
         r"config.json: num_hidden_layers is 1000000000, and the weights are \d+ tensors",
     ),
-    ("hidden_size", 2_000_000_000, r"config.json: a BERT of its sizes has [\d,]+ weights, and the files hold [\d,]+"),
+    ("hidden_size", 2_000_000_000, r"config.json: a model of its sizes has [\d,]+ weights, and the files hold [\d,]+"),
     (
         "max_position_embeddings",
         10**30,
-        r"config.json: a BERT of its sizes has [\d,]+ weights, and the files hold [\d,]+",
+        r"config.json: a model of its sizes has [\d,]+ weights, and the files hold [\d,]+",
     ),
-    ("intermediate_size", 10**18, r"config.json: a BERT of its sizes has [\d,]+ weights, and the files hold [\d,]+"),
+    ("intermediate_size", 10**18, r"config.json: a model of its sizes has [\d,]+ weights, and the files hold [\d,]+"),
     ("num_hidden_layers", 2.5, "config.json: num_hidden_layers is 2.5, which is no whole number"),
     ("layer_norm_eps", float("inf"), "config.json: layer_norm_eps is inf, which is no finite number"),
-    ("architectures", [7], "config.json: architectures is 7, only Bert's can be loaded"),
+    ("architectures", [7], "config.json: architectures is 7, only those of BERT can be loaded for model_type 'bert'"),
 ]
 
 

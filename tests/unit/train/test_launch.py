@@ -1,4 +1,4 @@
-"""What Ray Train is told through the environment, and what a stream may hold."""
+"""Environment variables for Ray Train, and the memory limit of a stream."""
 
 from dataclasses import replace
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from pipeline.batch import collate
+from pipeline.batch import Batch, collate
 from pipeline.config.jobs import Pretrain
 from pipeline.config.training import Checkpoints, Evaluation, Tracking
 from pipeline.errors import ConfigError, DataError
@@ -24,6 +24,7 @@ LOSSES = (
     "train/loss",
     "train/mlm_loss",
     "train/nsp_loss",
+    "train/replaced_loss",
     "train/gradient_norm",
     "stream/rows_crc32",
     "stream/tokens",
@@ -32,8 +33,14 @@ LOSSES = (
 Logged = dict[int, dict[str, float]]
 
 
+def counts_by_term(batch: Batch) -> dict[str, int]:
+    return {"mlm": batch.masked, "nsp": batch.sequences}
+
+
 def losses(logged: Logged) -> dict[int, list[float]]:
-    return {step: [metrics[name] for name in LOSSES] for step, metrics in logged.items() if "train/loss" in metrics}
+    return {
+        step: [metrics.get(name, 0.0) for name in LOSSES] for step, metrics in logged.items() if "train/loss" in metrics
+    }
 
 
 def assert_same_weights(one: torch.nn.Module, other: torch.nn.Module) -> None:
@@ -64,10 +71,10 @@ def test_learning_rates_by_hand(training, tiny_config: Pretrain, tmp_path: Path)
     assert rates == pytest.approx([1e-3, 2e-3, 2e-3, 1.8e-3, 2e-4])
 
 
-def test_a_stopped_run_goes_on_exactly_as_if_never_stopped(training, tiny_config: Pretrain, tmp_path: Path) -> None:
+def test_a_stopped_run_goes_on_exactly_as_if_never_stopped(training, family_config: Pretrain, tmp_path: Path) -> None:
     # Checkpoints after 5 and 10 steps and points every 3: the mean of steps 4 to 6 is begun before the stop and ended
     # after it.
-    config = replace(tiny_config, checkpoint=Checkpoints(every=5), tracking=Tracking(every=3))
+    config = replace(family_config, checkpoint=Checkpoints(every=5), tracking=Tracking(every=3))
     whole: Logged = {}
     state, module = training.run(config, tmp_path / "whole", whole)
     first: Logged = {}
@@ -116,8 +123,8 @@ def test_another_seed_gives_other_rows_and_losses(training, tiny_config: Pretrai
     )
 
 
-def test_evaluations_and_checkpoints_change_nothing(training, tiny_config: Pretrain, tmp_path: Path) -> None:
-    config = replace(tiny_config, steps=4)
+def test_evaluations_and_checkpoints_change_nothing(training, family_config: Pretrain, tmp_path: Path) -> None:
+    config = replace(family_config, steps=4)
     plain, busy = {}, {}
     _, module = training.run(config, tmp_path / "plain", plain)
     busier = replace(config, evaluation=Evaluation(every=1, rows=40), checkpoint=Checkpoints(every=1, keep=2))
@@ -148,7 +155,7 @@ def test_rows_out_of_order_are_refused(
     training, tiny_config: Pretrain, tmp_path: Path, order: list[int], problem: str
 ) -> None:
     blocks = training.blocks(tiny_config)
-    records = [make_slot(blocks[number], place).record for place, number in enumerate(order)]
+    records = [make_slot(blocks[number], place, counts_by_term).record for place, number in enumerate(order)]
     with pytest.raises(DataError) as refused:
         check_order(State(), records, 0)
     assert (
@@ -287,11 +294,12 @@ def test_layers_computed_anew_give_the_same_losses(training, tiny_config: Pretra
 
 
 def gradients(training, config: Pretrain, sizes: list[int]) -> dict[str, torch.Tensor]:
-    """Of the first 16 rows, dealt in slots of these sizes."""
+    """Gradients of the first 16 rows, dealt in slots of these sizes."""
     rows = pa.concat_tables(training.blocks(config)[:4])
     starts = [sum(sizes[:place]) for place in range(len(sizes))]
     slots = [
-        make_slot(rows.slice(start, size), place) for place, (start, size) in enumerate(zip(starts, sizes, strict=True))
+        make_slot(rows.slice(start, size), place, counts_by_term)
+        for place, (start, size) in enumerate(zip(starts, sizes, strict=True))
     ]
     counts = {"mlm": sum(slot.record.masked for slot in slots), "nsp": 16}
     module = training.module(config)
@@ -315,8 +323,8 @@ def test_the_gradient_is_that_of_the_mean_loss_however_rows_are_dealt(
 
 
 def test_dropout_depends_on_seed_step_and_slot(training, tiny_config: Pretrain) -> None:
-    slot = make_slot(training.blocks(tiny_config)[0], 0)
-    other = make_slot(training.blocks(tiny_config)[0], 1)
+    slot = make_slot(training.blocks(tiny_config)[0], 0, counts_by_term)
+    other = make_slot(training.blocks(tiny_config)[0], 1, counts_by_term)
     module, counts = training.module(tiny_config), {"mlm": slot.record.masked, "nsp": 4}
 
     def loss(slot, seed: int, step: int) -> float:

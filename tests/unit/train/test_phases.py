@@ -44,7 +44,7 @@ def config(tiny_config: Pretrain) -> Pretrain:
 def whole(
     training, config: Pretrain, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Logged, list[State], torch.nn.Module]:
-    """What an undisturbed run logs, its states after both phases, and its module."""
+    """Metrics that an undisturbed run logs, its states after both phases, and its module."""
     tmp_path = tmp_path_factory.mktemp("whole")
     logged: Logged = {}
     first, _ = training.run(config, tmp_path, logged)

@@ -86,14 +86,17 @@ def changed(folder: Path, **tensors: torch.Tensor | None) -> None:
             "m: config.json: architectures is 'BertForMultipleChoice', a head that cannot be asked: "
             "give a model with one of "
             "BertForSequenceClassification, BertForTokenClassification, BertForQuestionAnswering, "
-            "or fine-tune this one first (jobs/finetune.py)",
+            "RobertaForSequenceClassification, ",
         ),
         (
             {"architectures": ["DistilBertForSequenceClassification"]},
             "m: config.json: architectures is 'DistilBertForSequenceClassification', a head that cannot be asked: ",
         ),
         ({"architectures": None}, "m: config.json: architectures is missing, a head that cannot be asked: give "),
-        ({"model_type": "roberta"}, "m: config.json: model_type is 'roberta', only 'bert' can be loaded"),
+        (
+            {"model_type": "roberta"},
+            "m: config.json: architectures is 'BertForSequenceClassification', only those of RoBERTa can be loaded for",
+        ),
         (
             {"problem_type": "ranking"},
             "m: config.json: problem_type is 'ranking', which is none of "

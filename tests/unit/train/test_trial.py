@@ -11,6 +11,7 @@ import torch
 from pipeline.batch import Batch
 from pipeline.config.finetune import Cutting, Finetune, Recipe
 from pipeline.config.model import Model
+from pipeline.model.families.bert import BERT
 from pipeline.model.weights import published_config, to_published
 from pipeline.objectives.sequences import SequenceTask
 from pipeline.tasks import sequences
@@ -78,7 +79,7 @@ def theirs(module: SequenceTask, settings: Model, vocabulary: Vocabulary) -> tor
         problem_type="regression" if module.kind == "regression" else None,
     )
     model = transformers.BertForSequenceClassification(config)
-    model.load_state_dict(to_published(module.state_dict()))
+    model.load_state_dict(to_published(module.state_dict(), BERT))
     return model.train()
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from pipeline.config.finetune import Finetune, Recipe, TaskAdamW
+from pipeline.config.finetune import Finetune, Recipe
 from pipeline.config.training import Lamb
 from pipeline.finetune.trials import RESULT, Trial, load_or_train
 from pipeline.objectives.sequences import SequenceTask
@@ -20,7 +20,7 @@ DROPPING = replace(SETTINGS, hidden_dropout=0.1)
 
 
 class Killed(Exception):
-    """What ends a training here."""
+    """Ends a training, as a killed process would."""
 
 
 class Mortal(TrialCheckpoints):
@@ -40,7 +40,7 @@ class Mortal(TrialCheckpoints):
 def trained(
     config: Finetune, name: str, glue: Path, vocabulary: Vocabulary, keeper: TrialCheckpoints | None
 ) -> tuple[Result, dict[str, torch.Tensor], list[int]]:
-    """What a training comes to: its result, its weights, and the epochs that were told."""
+    """Train, and return the result, the weights, and the epochs that were reported."""
     rows, told, pooling = prepared(name, glue, vocabulary), [], config.recipe.pooling
     outputs = 1 if name == "stsb" else 2
     kind = TASKS[name].kind
@@ -82,7 +82,7 @@ def test_a_training_that_was_killed_comes_to_the_same(
 
 
 def test_a_whole_table_of_words_goes_on_too(glue: Path, tiny_vocabulary: Vocabulary, tmp_path: Path) -> None:
-    lamb = Lamb(**vars(TaskAdamW(learning_rate=1e-3)))
+    lamb = Lamb(learning_rate=1e-3)
     config = replace(config_of("cola"), optimizer=lamb)
     whole, weights, _ = trained(config, "cola", glue, tiny_vocabulary, None)
     with pytest.raises(Killed):

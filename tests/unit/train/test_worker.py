@@ -10,7 +10,7 @@ from pipeline.bench.step import Case, make_batch
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model import Model
 from pipeline.errors import ConfigError, DataError, StorageUnavailable
-from pipeline.objectives.pretraining import BertPretraining
+from pipeline.objectives.masked import MaskedTokens
 from pipeline.train import hardware, worker
 from pipeline.train.failures import Failure
 from pipeline.train.job import Job
@@ -72,7 +72,7 @@ def test_bfloat16_is_float32_within_its_rounding() -> None:
     settings = Model(
         layers=2, width=64, heads=2, feed_forward=128, maximum_positions=64, hidden_dropout=0.0, attention_dropout=0.0
     )
-    module = BertPretraining(settings, 30_522, torch.Generator().manual_seed(0))
+    module = MaskedTokens(settings, 30_522, torch.Generator().manual_seed(0))
     batch = make_batch(Case(size="tiny", rows=6, length=64, ragged=True, attention_dropout=False), seed=0)
 
     def step(enabled: bool) -> tuple[float, dict[str, torch.Tensor]]:

@@ -9,7 +9,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from pipeline.batch import Batch
 from pipeline.config.model import Model
-from pipeline.objectives.pretraining import BertPretraining
+from pipeline.objectives.masked import MaskedTokens
 
 SETTINGS = Model(layers=2, width=16, heads=2, feed_forward=32, maximum_positions=40)
 VOCABULARY_SIZE = 101
@@ -50,8 +50,8 @@ def make_batch(lengths: list[int], seed: int = 0) -> Batch:
     )
 
 
-def make_model(seed: int = 0) -> BertPretraining:
-    return BertPretraining(SETTINGS, VOCABULARY_SIZE, torch.Generator().manual_seed(seed))
+def make_model(seed: int = 0) -> MaskedTokens:
+    return MaskedTokens(SETTINGS, VOCABULARY_SIZE, torch.Generator().manual_seed(seed))
 
 
 def loss(model, batch: Batch) -> torch.Tensor:
@@ -88,7 +88,7 @@ def test_scores_are_the_losses_and_the_right_answers():
     batch.not_next_N.copy_(pair_logits.argmax(1))
     batch.not_next_N[0] = 1 - batch.not_next_N[0]
     scores, terms = model.scores(batch), model(batch)
-    assert scores.keys() == {"mlm", "nsp", "mlm_accuracy", "nsp_accuracy"}
+    assert scores.keys() == {"mlm", "nsp", "mlm_accuracy", "nsp_accuracy", "nsp_ones"}
     assert (scores["mlm_accuracy"][0].item(), scores["mlm_accuracy"][1]) == (4, 9)
     assert (scores["nsp_accuracy"][0].item(), scores["nsp_accuracy"][1]) == (2, 3)
     for name in terms:
@@ -102,30 +102,29 @@ def test_pairs_that_may_be_swapped_are_scored_as_sentence_order():
     ordered = replace(batch, not_next_N=None, swapped_N=batch.not_next_N)
     terms, scores = model(ordered), model.scores(ordered)
     assert {name: count for name, (_, count) in terms.items()} == {"mlm": 9, "sop": 3}
-    assert scores.keys() == {"mlm", "sop", "mlm_accuracy", "sop_accuracy"}
+    assert scores.keys() == {"mlm", "sop", "mlm_accuracy", "sop_accuracy", "sop_ones"}
     torch.testing.assert_close(terms["sop"][0], model(batch)["nsp"][0])
     torch.testing.assert_close(scores["sop_accuracy"], model.scores(batch)["nsp_accuracy"])
 
 
 def test_without_pairs_there_is_the_loss_of_masked_tokens_alone():
-    model, batch = make_model().eval(), make_batch([6, 9, 12])
+    batch = make_batch([6, 9, 12])
     single = replace(batch, not_next_N=None)
-    terms, scores = model(single), model.scores(single)
-    assert {name: count for name, (_, count) in terms.items()} == {"mlm": 9} and scores.keys() == {
-        "mlm",
-        "mlm_accuracy",
-    }
-    assert terms["mlm"][0] == model(batch)["mlm"][0]
-    loss(model, single).backward()
-    gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
-    unused = {name for name, gradient in gradients.items() if not gradient.any()}
-    assert unused >= {
-        "encoder.pooler.weight",
-        "encoder.pooler.bias",
-        "next_sentence_head.weight",
-        "next_sentence_head.bias",
-    }
-    assert all(gradient is not None for gradient in gradients.values())
+    generator = torch.Generator().manual_seed(0)
+    paired, model = make_model().eval(), MaskedTokens(SETTINGS, VOCABULARY_SIZE, generator, pairs=False).eval()
+    terms = model(single)
+    assert {name: count for name, (_, count) in terms.items()} == {"mlm": 9} == model.counts(single)
+    assert model.scores(single).keys() == {"mlm", "mlm_accuracy"} == set(model.score_names)
+    assert terms["mlm"][0] == paired(batch)["mlm"][0]  # the same first weights
+
+
+def test_without_pairs_the_pooler_and_the_pair_head_are_not_built():
+    model = MaskedTokens(SETTINGS, VOCABULARY_SIZE, pairs=False)
+    absent = make_model().state_dict().keys() - model.state_dict().keys()
+    pooler, head = ({f"{part}.weight", f"{part}.bias"} for part in ("encoder.pooler", "next_sentence_head"))
+    assert absent == pooler | head
+    loss(model, replace(make_batch([6, 9, 12]), not_next_N=None)).backward()
+    assert all(parameter.grad.any() for name, parameter in model.named_parameters() if "positions" not in name)
 
 
 def test_predictions_do_not_look_at_the_labels():
@@ -139,7 +138,7 @@ def test_predictions_do_not_look_at_the_labels():
 def test_parameter_counts_are_the_published_ones(size, count):
     layers, width, heads = size
     with torch.device("meta"):
-        model = BertPretraining(Model(layers=layers, width=width, heads=heads, feed_forward=4 * width), 30_522)
+        model = MaskedTokens(Model(layers=layers, width=width, heads=heads, feed_forward=4 * width), 30_522)
     assert sum(parameter.numel() for parameter in model.parameters()) == count
 
 
@@ -185,7 +184,7 @@ def test_compiled_once_for_all_lengths_and_equal_to_eager():
 
 @pytest.mark.parametrize("paired", [True, False])
 def test_runs_under_distributed_data_parallel(tmp_path, paired):
-    model, batch = make_model().eval(), make_batch([6, 9])
+    model, batch = MaskedTokens(SETTINGS, VOCABULARY_SIZE, pairs=paired).eval(), make_batch([6, 9])
     batch = batch if paired else replace(batch, not_next_N=None)
     loss(model, batch).backward()
     expected = [parameter.grad.clone() for parameter in model.parameters()]

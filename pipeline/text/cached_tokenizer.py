@@ -1,9 +1,8 @@
 """Encode sentences to exactly the ids of `tokenizers`, looked up chunk by chunk.
 
-Text is cut where the tokenizer certainly ends a word: at spaces, and around punctuation and Chinese characters. Each
-distinct chunk goes to the tokenizer once and its ids are cached in a table, so that encoding costs a dictionary
-encoding in Arrow and a gather in NumPy. The windows of a corpus share most chunks: the table is kept between tasks of a
-process.
+Text is cut where the tokenizer certainly ends a word (cuts.py). Each distinct chunk goes to the tokenizer once and its
+ids are cached in a table, so that encoding costs a dictionary encoding in Arrow and a gather in NumPy. The windows of a
+corpus share most chunks: the table is kept between tasks of a process.
 """
 
 from collections.abc import Sequence
@@ -14,62 +13,24 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from tokenizers import AddedToken, Tokenizer
+from tokenizers.pre_tokenizers import ByteLevel
 
+from pipeline.text.cuts import Cut, cut_of
 from pipeline.text.vocabulary import Vocabulary
 
 TABLE_CHUNKS = 1_000_000
 """Distinct chunks that a table keeps, about 200 bytes each."""
 LONGEST_KEPT = 100
 """Bytes; longer chunks rarely recur."""
-SPACE, NEW_LINE = 0x20, 0x0A
-ENDS, STARTS = 1, 2
-MARK = "\n \n"
-"""Separator of chunks encoded together (half the work of one by one); chunks have white space at the end only."""
-
-
-def _byte_classes() -> np.ndarray:
-    """Return for each byte whether a chunk ends after it and whether one starts at it, uint8 (256,).
-
-    ASCII punctuation does both.
-    """
-    classes = np.zeros(256, np.uint8)
-    classes[[code for code in range(33, 127) if not chr(code).isalnum()]] = ENDS | STARTS
-    classes[[SPACE, NEW_LINE]] = ENDS
-    return classes
-
-
-CLASSES = _byte_classes()
-
-
-def chunk_ends(text: np.ndarray, chinese_characters: bool) -> np.ndarray:
-    """Return one past the last byte of each chunk of UTF-8 text, increasing int64; an unfinished chunk has none."""
-    classes = CLASSES[text]
-    ends = (classes & ENDS).view(bool)
-    ends[:-1] |= classes[1:] >= STARTS
-    if len(text) and text.max() >= 0x80:
-        first = np.flatnonzero(_starts_of_single_characters(text, chinese_characters))
-        ends[first[first > 0] - 1] = True
-        ends[first + 2] = True
-    return np.flatnonzero(ends) + 1
-
-
-def _starts_of_single_characters(text: np.ndarray, chinese_characters: bool) -> np.ndarray:
-    """Return where a three-byte character starts that is a word by itself, bool.
-
-    These are dashes, quotes and ellipses (U+2010 to U+2027), and U+4E00 to U+9FFF if `chinese_characters`.
-    """
-    starts = np.zeros(len(text), bool)
-    first, second, third = text[:-2], text[1:-1], text[2:]
-    starts[:-2] = (first == 0xE2) & (second == 0x80) & (third >= 0x90) & (third <= 0xA7)
-    if chinese_characters:
-        starts[:-2] |= (first >= 0xE5) & (first <= 0xE9) | (first == 0xE4) & (second >= 0xB8)
-    return starts
+MARK = "\ufdd0\ufdd1"
+"""Separator of chunks encoded together (half the work of one by one), of two characters that no text should have."""
 
 
 class ChunkTable:
     """Cache of the ids of distinct chunks; cleared when it has too many."""
 
     def __init__(self, tokenizer: Tokenizer, most: int) -> None:
+        self.unmarked = Tokenizer.from_str(tokenizer.to_str())
         tokenizer.add_special_tokens([AddedToken(MARK, normalized=False)])
         self.tokenizer = tokenizer
         self.mark_id = tokenizer.token_to_id(MARK)
@@ -96,14 +57,20 @@ class ChunkTable:
     def add(self, chunks: list[str]) -> None:
         """Encode new chunks and append their ids."""
         first = len(self.offsets) - 1
-        ids = np.array(self.tokenizer.encode_batch_fast([MARK.join(chunks)], add_special_tokens=False)[0].ids, np.int32)
-        marks = np.flatnonzero(ids == self.mark_id)
-        assert len(marks) == len(chunks) - 1, "no chunk contains the separator"
-        self.offsets = np.concatenate(
-            (self.offsets, self.offsets[-1] + np.append(marks - np.arange(len(marks)), len(ids) - len(marks)))
-        )
-        self.ids = np.concatenate((self.ids, np.delete(ids, marks)))
+        ids, ends = self._encode(chunks)
+        self.offsets = np.concatenate((self.offsets, self.offsets[-1] + ends))
+        self.ids = np.concatenate((self.ids, ids))
         self.entries.update((chunk, first + index) for index, chunk in enumerate(chunks) if len(chunk) <= LONGEST_KEPT)
+
+    def _encode(self, chunks: list[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Return the concatenated ids of chunks, int32, and where each one's end, int64 (len(chunks),)."""
+        joined = MARK.join(chunks)
+        if joined.count(MARK) != len(chunks) - 1:  # a text has the separator
+            ids, offsets = encode_directly(self.unmarked, chunks)
+            return ids, offsets[1:]
+        ids = np.array(self.tokenizer.encode_batch_fast([joined], add_special_tokens=False)[0].ids, np.int32)
+        marks = np.flatnonzero(ids == self.mark_id)
+        return np.delete(ids, marks), np.append(marks - np.arange(len(marks)), len(ids) - len(marks))
 
 
 def encode_directly(tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -119,7 +86,7 @@ _tables: dict[tuple[str, int], ChunkTable] = {}
 """By vocabulary fingerprint; kept by a process between tasks."""
 
 
-class WordPiece:
+class CachedTokenizer:
     """Encoder with exactly the ids of `tokenizers`; special tokens in the text are ordinary text.
 
     `table_chunks` bounds the table: with more distinct chunks it is cleared. Pickling leaves the table behind.
@@ -136,12 +103,20 @@ class WordPiece:
     def tokenizer(self) -> Tokenizer:
         return self.vocabulary.tokenizer()
 
+    @cached_property
+    def cut(self) -> Cut | None:
+        """Return the function that says where text may be cut; None: nowhere, as far as is known."""
+        return cut_of(self.vocabulary)
+
     @property
     def table(self) -> ChunkTable:
         """Return this process' table for the vocabulary."""
         key = (self.vocabulary.fingerprint, self.table_chunks)
         if key not in _tables:
-            _tables[key] = ChunkTable(self.vocabulary.tokenizer(), self.table_chunks)
+            tokenizer = self.vocabulary.tokenizer()
+            if isinstance(tokenizer.pre_tokenizer, ByteLevel):
+                tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)  # most chunks do not begin a text
+            _tables[key] = ChunkTable(tokenizer, self.table_chunks)
         return _tables[key]
 
     def encode(self, sentences: list[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -149,18 +124,23 @@ class WordPiece:
 
         No special tokens are added. A sentence may have no ids (only control characters).
         """
-        if self.vocabulary.kind != "wordpiece":  # other kinds' words begin with the space before them
+        if self.cut is None:
             return encode_directly(self.tokenizer, sentences)
-        content = _one_a_line(sentences).encode()
+        if self.vocabulary.keeps_spaces:
+            sentences = _with_first_spaces(sentences, self.tokenizer)
+        content = "".join(sentences).encode()
         text = np.frombuffer(content, np.uint8)
-        ends = chunk_ends(text, self.vocabulary.chinese_characters)
+        bounds = _byte_offsets(sentences, text)
+        cuts = np.append(self.cut(text, bounds), True)
+        cuts[bounds] = True
+        edges = np.flatnonzero(cuts)
         chunks = pa.StringArray.from_buffers(
-            len(ends), pa.py_buffer(np.append(0, ends).astype(np.int32)), pa.py_buffer(content)
+            len(edges) - 1, pa.py_buffer(edges.astype(np.int32)), pa.py_buffer(content)
         ).dictionary_encode()
         table = self.table
         indices = table.lookup(chunks.dictionary.to_pylist())[chunks.indices.to_numpy()]
         ids, offsets = concatenate_runs(table.ids, table.offsets, indices)
-        return ids, offsets[_sentence_bounds(text, ends)]
+        return ids, offsets[np.searchsorted(edges, bounds)]
 
 
 def concatenate_runs(ids: np.ndarray, offsets: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -172,17 +152,22 @@ def concatenate_runs(ids: np.ndarray, offsets: np.ndarray, indices: np.ndarray) 
     return ids[np.arange(bounds[-1]) + np.repeat(starts - bounds[:-1], lengths)], bounds
 
 
-def _one_a_line(sentences: list[str]) -> str:
-    """Join sentences with a line feed after each; one within a sentence becomes a space, which also ends a word."""
-    text = "\n".join([*sentences, ""])
-    return (
-        text
-        if text.count("\n") == len(sentences)
-        else "\n".join([*(sentence.replace("\n", " ") for sentence in sentences), ""])
-    )
+def _with_first_spaces(sentences: list[str], tokenizer: Tokenizer) -> list[str]:
+    """Return the sentences with the space that a tokenizer of byte-level BPE may put before each."""
+    splitter, normalizer = tokenizer.pre_tokenizer, tokenizer.normalizer
+    if not isinstance(splitter, ByteLevel) or not splitter.add_prefix_space:
+        return sentences
+    normalized = [normalizer.normalize_str(sentence) for sentence in sentences] if normalizer else sentences
+    return [
+        sentence if begins == "" or begins.startswith(" ") else f" {sentence}"
+        for sentence, begins in zip(sentences, normalized, strict=True)
+    ]
 
 
-def _sentence_bounds(text: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Return the offset of each line in the chunks, int64 (lines + 1,)."""
-    lines = np.flatnonzero(text == NEW_LINE) + 1
-    return np.append(0, np.searchsorted(ends, lines) + 1)
+def _byte_offsets(sentences: list[str], text: np.ndarray) -> np.ndarray:
+    """Return the offsets of sentences in their UTF-8 text, int64 (len + 1,)."""
+    characters = np.zeros(len(sentences) + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, sentences), np.int64, count=len(sentences)), out=characters[1:])
+    if characters[-1] == len(text):  # ASCII
+        return characters
+    return np.append(np.flatnonzero((text & 0xC0) != 0x80), len(text))[characters]

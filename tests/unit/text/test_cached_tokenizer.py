@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.config.placement import Placement
+from pipeline.text.cached_tokenizer import LONGEST_KEPT, MARK, TABLE_CHUNKS, CachedTokenizer, encode_directly
 from pipeline.text.splitting import SPECIALS
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.text.wordpiece import LONGEST_KEPT, TABLE_CHUNKS, WordPiece, chunk_ends, encode_directly
 
 VOCABULARY = Vocabulary(
     tokens=(*SPECIALS, "un", "##aff", "##able", "a", "##b", ",", "[", "]", "mask", "力"), lowercase=True
 )
-WORDPIECE = WordPiece(VOCABULARY)
+WORDPIECE = CachedTokenizer(VOCABULARY)
 
 
 def test_ids_and_offsets_by_hand() -> None:
@@ -34,7 +34,7 @@ def test_a_word_of_more_than_100_characters_is_unknown() -> None:
 
 
 def test_it_can_be_pickled_before_and_after_use() -> None:
-    used = WordPiece(VOCABULARY)
+    used = CachedTokenizer(VOCABULARY)
     fresh = pickle.dumps(used)
     used.encode(["a"])
     assert pickle.dumps(used) == fresh
@@ -46,20 +46,6 @@ def test_sentences_are_encoded_each_for_itself(sentences: list[str]) -> None:
     ids, offsets = WORDPIECE.encode(sentences)
     for sentence, start, end in zip(sentences, offsets[:-1], offsets[1:]):
         assert ids[start:end].tolist() == VOCABULARY.tokenizer().encode(sentence).ids
-
-
-def chunks(text: str, chinese_characters: bool = True) -> list[str]:
-    content = text.encode()
-    ends = chunk_ends(np.frombuffer(content, np.uint8), chinese_characters)
-    return [content[start:end].decode() for start, end in zip([0, *ends], [*ends, len(content)])]
-
-
-def test_chunks_end_after_spaces_and_around_punctuation_and_chinese_characters() -> None:
-    assert chunks("The cat's here.\n") == ["The ", "cat", "'", "s ", "here", ".", "\n", ""]
-    assert chunks("a — “b”…c") == ["a ", "—", " ", "“", "b", "”", "…", "c"]
-    assert chunks("a力加b一鿿䶿é") == ["a", "力", "加", "b", "一", "鿿", "䶿é"]
-    assert chunks("a力加 b", chinese_characters=False) == ["a力加 ", "b"]
-    assert chunks("tab\tform\x0cno\u00a0break") == ["tab\tform\x0cno\u00a0break"]
 
 
 ANY = st.text(alphabet=st.characters(exclude_categories=["Cs"]))
@@ -80,7 +66,7 @@ CASES = {
 @given(st.lists(ANY | LIKELY | LONG, max_size=6))
 def test_ids_are_those_of_the_tokenizer_for_any_text(vocabulary: Vocabulary, sentences: list[str]) -> None:
     for ours, theirs in zip(
-        WordPiece(vocabulary, table_chunks=20).encode(sentences),
+        CachedTokenizer(vocabulary, table_chunks=20).encode(sentences),
         encode_directly(vocabulary.tokenizer(), sentences),
         strict=True,
     ):
@@ -88,23 +74,33 @@ def test_ids_are_those_of_the_tokenizer_for_any_text(vocabulary: Vocabulary, sen
 
 
 def test_the_table_starts_anew_when_it_is_full_and_long_chunks_are_not_kept() -> None:
-    wordpiece = WordPiece(VOCABULARY, table_chunks=2)
+    wordpiece = CachedTokenizer(VOCABULARY, table_chunks=2)
     assert wordpiece.encode(["a b, un"])[0].tolist() == [8, 1, 10, 5] and set(wordpiece.table.entries) == {
         "a ",
         "b",
         ",",
         " ",
-        "un\n",
+        "un",
     }
-    assert wordpiece.encode(["ab ab"])[0].tolist() == [8, 9, 8, 9] and set(wordpiece.table.entries) == {"ab ", "ab\n"}
-    wordpiece.encode(["b" * LONGEST_KEPT])
-    assert set(wordpiece.table.entries) == {"ab ", "ab\n"}
+    assert wordpiece.encode(["ab ab"])[0].tolist() == [8, 9, 8, 9] and set(wordpiece.table.entries) == {"ab ", "ab"}
+    wordpiece.encode(["b" * (LONGEST_KEPT + 1)])
+    assert set(wordpiece.table.entries) == {"ab ", "ab"}
 
 
 def test_a_process_keeps_one_table_for_a_vocabulary() -> None:
-    first, second = WordPiece(VOCABULARY), pickle.loads(pickle.dumps(WordPiece(VOCABULARY)))
-    assert first.table is second.table is not WordPiece(CASES["cased"]).table
+    first, second = CachedTokenizer(VOCABULARY), pickle.loads(pickle.dumps(CachedTokenizer(VOCABULARY)))
+    assert first.table is second.table is not CachedTokenizer(CASES["cased"]).table
 
 
 def test_the_table_has_the_size_of_the_setting() -> None:
     assert Placement().table_chunks == TABLE_CHUNKS
+
+
+def test_a_text_with_the_separator_of_the_table_has_its_ids() -> None:
+    texts = [MARK, f"un{MARK}able", f"{MARK[0]} {MARK[1]} ab", "ab"]
+    for ours, theirs in zip(
+        CachedTokenizer(VOCABULARY, table_chunks=21).encode(texts),
+        encode_directly(VOCABULARY.tokenizer(), texts),
+        strict=True,
+    ):
+        assert ours.tolist() == theirs.tolist()

@@ -1,0 +1,88 @@
+"""BERT (Devlin et al. 2019), as google-research/bert and transformers publish it."""
+
+from pipeline.model.family import Family
+
+EMBEDDINGS = {
+    "words": "word_embeddings",
+    "positions": "position_embeddings",
+    "segments": "token_type_embeddings",
+    "norm": "LayerNorm",
+}
+LAYER = {
+    "attention.qkv": "attention.self",
+    "attention.output": "attention.output.dense",
+    "attention_norm": "attention.output.LayerNorm",
+    "feed_forward.inner": "intermediate.dense",
+    "feed_forward.outer": "output.dense",
+    "feed_forward_norm": "output.LayerNorm",
+}
+FUSED = (".attention.self.", ("query", "key", "value"))
+BARE = ("embeddings.", "encoder.", "pooler.")
+TASK_HEADS = ("classifier.", "qa_outputs.", "attention_pooling.")
+CONFIG = {
+    "layers": "num_hidden_layers",
+    "width": "hidden_size",
+    "heads": "num_attention_heads",
+    "feed_forward": "intermediate_size",
+    "maximum_positions": "max_position_embeddings",
+    "segments": "type_vocab_size",
+    "hidden_dropout": "hidden_dropout_prob",
+    "attention_dropout": "attention_probs_dropout_prob",
+    "layer_norm_epsilon": "layer_norm_eps",
+    "initializer_deviation": "initializer_range",
+}
+"""Our setting -> field of config.json; other families follow these names."""
+ASSUMED = {"position_embedding_type": "absolute", "is_decoder": False}
+
+
+def encoder_names(prefix: str) -> dict[str, str]:
+    """Return our modules of an encoder -> their published names, which begin with the prefix."""
+    return {f"encoder.embeddings.{ours}": f"{prefix}embeddings.{theirs}" for ours, theirs in EMBEDDINGS.items()} | {
+        f"encoder.layers.#.{ours}": f"{prefix}encoder.layer.#.{theirs}" for ours, theirs in LAYER.items()
+    }
+
+
+def buffers(prefix: str) -> tuple[str, ...]:
+    """Return the constants that old checkpoints hold."""
+    return (f"{prefix}embeddings.position_ids", f"{prefix}embeddings.token_type_ids")
+
+
+BERT = Family(
+    name="bert",
+    title="BERT",
+    names=encoder_names("bert.")
+    | {
+        "encoder.pooler": "bert.pooler.dense",
+        "masked_token_head.dense": "cls.predictions.transform.dense",
+        "masked_token_head.norm": "cls.predictions.transform.LayerNorm",
+        "masked_token_head": "cls.predictions",
+        "next_sentence_head": "cls.seq_relationship",
+        "classification_head": "classifier",
+        "tag_head": "classifier",
+        "answer_head": "qa_outputs",
+        "attention_pooling": "attention_pooling",
+    },
+    encoder="bert.",
+    bare=BARE,
+    fused=FUSED,
+    tied={
+        "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
+        "cls.predictions.decoder.bias": "cls.predictions.bias",
+    },
+    heads=("bert.pooler.", "cls.predictions.", "cls.seq_relationship."),
+    other_heads=TASK_HEADS,
+    buffers=buffers("bert."),
+    config=CONFIG,
+    fixed={"model_type": "bert", "hidden_act": "gelu"},
+    assumed=ASSUMED,
+    class_prefix="Bert",
+    architectures={
+        "masked": "BertForMaskedLM",  # as published ones; AutoModelForPreTraining finds both heads by model_type
+        "classification": "BertForSequenceClassification",
+        "multilabel": "BertForSequenceClassification",
+        "regression": "BertForSequenceClassification",
+        "tags": "BertForTokenClassification",
+        "spans": "BertForQuestionAnswering",
+    },
+    inputs=("input_ids", "attention_mask", "token_type_ids"),
+)

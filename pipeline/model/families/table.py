@@ -1,0 +1,14 @@
+"""Family of each architecture."""
+
+from pipeline.config.model import Model
+from pipeline.model.families.bert import BERT
+from pipeline.model.families.electra import ELECTRA
+from pipeline.model.families.roberta import ROBERTA
+from pipeline.model.family import Family
+
+FAMILIES: dict[str, Family] = {family.name: family for family in (BERT, ROBERTA, ELECTRA)}
+
+
+def family_of(settings: Model) -> Family:
+    """Return the family of a model."""
+    return FAMILIES[settings.family]

@@ -1,0 +1,285 @@
+"""Masked tokens, and next sentences or sentence order where the data has pairs (Devlin et al. 2019, Lan et al.
+2020).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from pipeline.batch import Batch
+from pipeline.config.data import FullSentences, NextSentence, Sampling, SentenceOrder, SingleSegment
+from pipeline.config.model import Model
+from pipeline.config.objective import Masked
+from pipeline.model.encoder import Encoder, initialize
+from pipeline.model.flops import TokenCounts, encoder_flops, masked_head_flops
+from pipeline.model.heads import MaskedTokenHead, NextSentenceHead
+from pipeline.objectives.published import PublishedModel
+from pipeline.objectives.terms import Curve, Sums, Terms
+
+MLM, NSP, SOP = "mlm", "nsp", "sop"
+PAIRS = (NSP, SOP)
+ACCURACY = "{}_accuracy"
+ONES = "{}_ones"
+"""Score that counts the pairs with label 1."""
+PAIR_NAMES = {NSP: "next-sentence prediction", SOP: "sentence-order prediction"}
+HELDOUT_LOSS, UNIGRAM_LOSS = f"heldout/{MLM}_loss", f"baseline/unigram_{MLM}_loss"
+PAIR_TERMS: dict[type, str | None] = {NextSentence: NSP, SentenceOrder: SOP, FullSentences: None, SingleSegment: None}
+"""Kind of sampling.pairs -> term of its pair task."""
+CURVES = (
+    Curve(
+        term=MLM,
+        label="MLM loss, nats per masked token",
+        guess="heldout_baseline/unigram_mlm_loss",
+        guess_label="unigram baseline",
+    ),
+    *(
+        Curve(
+            term=term,
+            label=f"{term.upper()} loss, nats per pair",
+            guess=f"heldout_baseline/majority_{term}_accuracy",
+            guess_label="guess by frequency",
+            guess_is_share=True,
+        )
+        for term in PAIRS
+    ),
+)
+ONE_ANSWER = (
+    "not measured: all held-out pairs have the same answer; "
+    "hold out more documents (prepare.heldout_share, or more text)"
+)
+DESCRIPTIONS = {
+    "heldout/mlm_accuracy": ("accuracy", "accuracy at masked tokens"),
+    "heldout/mlm_loss": ("loss", "cross-entropy at masked tokens, nats"),
+    "heldout/nsp_accuracy": ("accuracy", "accuracy of next-sentence prediction"),
+    "heldout/sop_accuracy": ("accuracy", "accuracy of sentence-order prediction"),
+}
+"""Held-out metric -> its type on the Hub and its name on a model card."""
+
+
+class MaskedTokens(nn.Module):
+    """Encoder with a head for masked tokens, and one for pairs; training minimises the sum of the mean losses (Devlin
+    et al. 2019, 3.1).
+
+    The pair head learns the batch's pair task: next sentence, or sentence order (Lan et al. 2020, 3.1).
+    """
+
+    weights: Mapping[str, float] = {}
+    """Terms with another weight than 1."""
+    selecting = HELDOUT_LOSS
+    """Held-out metric that selects the best checkpoint."""
+
+    def __init__(
+        self,
+        settings: Model,
+        vocabulary_size: int,
+        generator: torch.Generator | None = None,
+        *,
+        pairs: bool = True,
+    ) -> None:
+        """Initialise weights from `generator`, or from torch's global one; without `pairs` there is no pair head."""
+        super().__init__()
+        self.encoder = Encoder(settings, vocabulary_size)
+        self.masked_token_head = MaskedTokenHead(settings, vocabulary_size)
+        pairs = pairs and self.encoder.pooler is not None
+        self.next_sentence_head = NextSentenceHead(settings) if pairs else None
+        initialize(self, settings.initializer_deviation, generator)
+        if not pairs:
+            self.encoder.drop_pooler()
+        self.terms = (MLM, *PAIRS) if pairs else (MLM,)
+
+    def models(self) -> tuple[PublishedModel, ...]:
+        """Return the one model that is published."""
+        return (PublishedModel(folder="", settings=self.encoder.settings, use="masked"),)
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        """Return the count of each term, known before the forward: masked positions, and pairs of either task."""
+        labels = _pair_labels(batch)
+        return {MLM: batch.masked} | {term: len(labels.get(term, ())) for term in self.terms[1:]}
+
+    def forward(self, batch: Batch) -> Terms:
+        """Return loss sums, float32 scalars, with counts: over M masked positions, and over N pairs, if any."""
+        hidden_T = self.encoder(batch)
+        masked_loss = self.masked_token_head.loss(hidden_T[batch.masked_positions_M], self.words, batch.masked_labels_M)
+        labels = self.pair_labels(batch)
+        if not labels:
+            return {MLM: (masked_loss, batch.masked)}
+        pair_logits = self.pair_logits(hidden_T, batch)
+        pair_losses = {
+            name: (F.cross_entropy(pair_logits, label_N, reduction="sum"), batch.sequences)
+            for name, label_N in labels.items()
+        }
+        return {MLM: (masked_loss, batch.masked)} | pair_losses
+
+    @property
+    def score_names(self) -> tuple[str, ...]:
+        """Keys of `scores`, also of tasks that a batch lacks."""
+        return (*self.terms, *map(ACCURACY.format, self.terms), *map(ONES.format, self.terms[1:]))
+
+    @torch.no_grad()
+    def scores(self, batch: Batch) -> Terms:
+        """Return the terms of forward, each also as TERM_accuracy: (correct answers, count); for evaluation."""
+        hidden_T = self.encoder(batch)
+        labels = self.pair_labels(batch)
+        asked = {MLM: (self.masked_logits(hidden_T, batch), batch.masked_labels_M)}
+        asked |= {name: (self.pair_logits(hidden_T, batch), label_N) for name, label_N in labels.items()}
+        losses = {
+            name: (F.cross_entropy(logits, wanted, reduction="sum"), len(wanted))
+            for name, (logits, wanted) in asked.items()
+        }
+        correct = {
+            ACCURACY.format(name): ((logits.argmax(-1) == wanted).sum(), len(wanted))
+            for name, (logits, wanted) in asked.items()
+        }
+        return losses | correct | {ONES.format(name): (label_N.sum(), len(label_N)) for name, label_N in labels.items()}
+
+    def heldout(self, sums: Sums) -> dict[str, float]:
+        """Return held-out means by metric; a pair task is left out where all rows have the same answer, since nothing
+        can be measured.
+        """
+        unmeasured = {
+            name
+            for term in self.terms[1:]
+            if sums[ONES.format(term)][0] in (0, sums[ONES.format(term)][1])
+            for name in (term, ACCURACY.format(term))
+        }
+        names = {name: f"{name}_loss" if name in self.terms else name for name in self.score_names}
+        return {
+            names[name]: total / count
+            for name, (total, count) in sums.items()
+            if count > 0 and name not in unmeasured and not name.endswith("_ones")
+        }
+
+    def baseline_sums(self, batches: Sequence[Batch], counts: np.ndarray) -> dict[str, tuple[float, float]]:
+        """Return baselines as (sum, count): the add-one unigram distribution of `counts` (V,), and pairs by label."""
+        ones = {term: _ones_and_rows(batches, term) for term in self.terms[1:]}
+        return unigram_sums(batches, counts) | ones
+
+    def baselines(self, sums: Sums) -> dict[str, float]:
+        """Return baselines by metric: the unigram distribution's, and the share of the commoner pair label."""
+        return unigram_baselines(sums) | {
+            f"baseline/majority_{term}_accuracy": max(ones, rows - ones) / rows
+            for term in self.terms[1:]
+            for ones, rows in [sums[term]]
+            if rows
+        }
+
+    @torch.no_grad()
+    def predict_masked(self, batch: Batch) -> Tensor:
+        """Return float32 logits (M, V) at the masked positions, without reading the labels."""
+        return self.masked_logits(self.encoder(batch), batch)
+
+    @torch.no_grad()
+    def outputs(self, batch: Batch) -> dict[str, Tensor]:
+        """Return the logits of each head: `masked` (M, V), and `pairs` (N, 2) with a pair head."""
+        hidden_T = self.encoder(batch)
+        pairs = {} if self.next_sentence_head is None else {"pairs": self.pair_logits(hidden_T, batch)}
+        return {"masked": self.masked_logits(hidden_T, batch)} | pairs
+
+    @property
+    def words(self) -> Tensor:
+        return self.encoder.embeddings.words.weight
+
+    def masked_logits(self, hidden_T: Tensor, batch: Batch) -> Tensor:
+        """Return float32 logits (M, V) from hidden states (T, width)."""
+        return self.masked_token_head(hidden_T[batch.masked_positions_M], self.words)
+
+    def pair_labels(self, batch: Batch) -> dict[str, Tensor]:
+        """Return term -> labels (N,) of the batch's pair task; empty without pairs."""
+        return _pair_labels(batch) if self.next_sentence_head is not None else {}
+
+    def pair_logits(self, hidden_T: Tensor, batch: Batch) -> Tensor:
+        """Return float32 logits (N, 2) from hidden states (T, width).
+
+        Class 0: the pair is in order; 1: it is not (NotNext, or swapped).
+        """
+        assert self.next_sentence_head is not None, "a model without a pair head is not asked for pairs"
+        return self.next_sentence_head(self.encoder.pool(hidden_T, batch)).float()
+
+
+def _pair_labels(batch: Batch) -> dict[str, Tensor]:
+    """Return term -> labels (N,) of the batch's pair task; empty without pairs."""
+    labels = {NSP: batch.not_next_N, SOP: batch.swapped_N}
+    return {name: label_N for name, label_N in labels.items() if label_N is not None}
+
+
+def unigram_sums(batches: Sequence[Batch], counts: np.ndarray) -> dict[str, tuple[float, float]]:
+    """Return the loss and the correct answers of the add-one unigram distribution of `counts` (V,), each as (sum,
+    count).
+    """
+    log_share = np.log(counts + 1.0) - np.log(counts.sum() + len(counts))
+    labels = np.concatenate([batch.masked_labels_M.numpy() for batch in batches] or [np.zeros(0, dtype=np.int64)])
+    correct = (labels == counts.argmax()).sum()
+    return {MLM: (-log_share[labels].sum(), len(labels)), ACCURACY.format(MLM): (correct, len(labels))}
+
+
+def unigram_baselines(sums: Sums) -> dict[str, float]:
+    """Return the unigram baselines by metric; empty without masked positions."""
+    (loss, masked), (correct, _) = sums[MLM], sums[ACCURACY.format(MLM)]
+    if not masked:
+        return {}
+    return {"baseline/unigram_mlm_loss": loss / masked, "baseline/unigram_mlm_accuracy": correct / masked}
+
+
+def _ones_and_rows(batches: Sequence[Batch], term: str) -> tuple[float, float]:
+    """Return how many rows of a pair task have label 1, and how many rows it has."""
+    labels = [labels[term] for batch in batches if term in (labels := _pair_labels(batch))]
+    return float(sum(int(label_N.sum()) for label_N in labels)), float(sum(map(len, labels)))
+
+
+def build(
+    objective: Masked, sampling: Sampling, model: Model, vocabulary_size: int, generator: torch.Generator | None
+) -> MaskedTokens:
+    """Return the module, with a pair head where examples are pairs."""
+    return MaskedTokens(model, vocabulary_size, generator, pairs=PAIR_TERMS[type(sampling.pairs)] is not None)
+
+
+def trained_parts(objective: Masked, sampling: Sampling) -> tuple[str, ...]:
+    """Return the prefixes of names of the heads that are trained."""
+    pairs = PAIR_TERMS[type(sampling.pairs)] is not None
+    return ("masked_token_head.", *(("encoder.pooler.", "next_sentence_head.") if pairs else ()))
+
+
+def described(objective: Masked, sampling: Sampling) -> str:
+    """Return the objective in words, for a model card."""
+    term = PAIR_TERMS[type(sampling.pairs)]
+    return "masked-language modelling" + (f" and {PAIR_NAMES[term]}" if term else "")
+
+
+def flops_per_token(objective: Masked, model: Model, vocabulary_size: int, counted: TokenCounts) -> float:
+    """Return floating-point operations of forward and backward per real token, matrix products only."""
+    return encoder_flops(model, counted) + masked_head_flops(model, vocabulary_size, counted)
+
+
+def masked_rows(summary: Mapping[str, Any], other_length: str) -> list[tuple[str, str]]:
+    """Return the summary's rows about masked tokens: loss and accuracy with their baselines."""
+    before, after, beside = summary["heldout_before"], summary["heldout_after"], summary["baselines"]
+    return [
+        (
+            "held-out MLM loss",
+            f"{after['heldout/mlm_loss']:.3f} nats at length {summary['maximum_length']} (before training "
+            f"{before['heldout/mlm_loss']:.3f}{other_length}, "
+            f"unigram baseline {beside['baseline/unigram_mlm_loss']:.3f})",
+        ),
+        (
+            "held-out MLM accuracy",
+            f"{after['heldout/mlm_accuracy']:.1%} (unigram baseline {beside['baseline/unigram_mlm_accuracy']:.1%})",
+        ),
+    ]
+
+
+def pair_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the summary's rows about pair tasks: accuracy with the majority baseline, or why it was not measured."""
+    after, beside = summary["heldout_after"], summary["baselines"]
+    rows = []
+    for term in PAIRS:
+        accuracy, majority = f"heldout/{term}_accuracy", f"baseline/majority_{term}_accuracy"
+        if accuracy in after:
+            said = f"{after[accuracy]:.1%} (majority baseline {beside[majority]:.1%})"
+            rows.append((f"held-out {term.upper()} accuracy", said))
+        elif majority in beside:
+            rows.append((f"held-out {term.upper()} accuracy", ONE_ANSWER))
+    return rows

@@ -1,0 +1,239 @@
+"""Replaced tokens: a small generator fills masked positions, and the model tells its samples from the text (ELECTRA,
+Clark et al. 2020).
+"""
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from pipeline.batch import Batch
+from pipeline.config.data import Sampling
+from pipeline.config.model import Model
+from pipeline.config.objective import Replaced
+from pipeline.errors import CheckpointError, ConfigError
+from pipeline.model.encoder import Encoder, initialize
+from pipeline.model.flops import TokenCounts, encoder_flops, masked_head_flops, replaced_head_flops
+from pipeline.model.heads import MaskedTokenHead, ReplacedTokenHead
+from pipeline.model.sampling import drawn, entries_at
+from pipeline.objectives.masked import MLM, unigram_baselines, unigram_sums
+from pipeline.objectives.published import PublishedModel
+from pipeline.objectives.terms import Curve, Sums, Terms
+
+REPLACED = "replaced"
+GENERATOR = "generator"
+"""Folder of the generator, below the discriminator's."""
+GENERATOR_PART = f"{GENERATOR}."
+"""Prefix of the names of its parameters."""
+CURVES = (
+    Curve(
+        term=REPLACED,
+        label="replaced-token loss, nats per token",
+        guess="heldout/replaced_share",
+        guess_label="guess by frequency",
+        guess_is_share=True,
+    ),
+)
+DESCRIPTIONS = {
+    "heldout/replaced_accuracy": ("accuracy", "accuracy of replaced-token detection"),
+    "heldout/replaced_recall": ("recall", "recall of replaced tokens"),
+}
+"""Held-out metric -> its type on the Hub and its name on a model card."""
+SCORES = (MLM, f"{MLM}_accuracy", REPLACED, "replaced_accuracy", "replaced_recall", "replaced_share")
+
+
+class Generator(nn.Module):
+    """Encoder over shared embeddings, with a head for masked tokens."""
+
+    def __init__(self, settings: Model, vocabulary_size: int, shared: Encoder) -> None:
+        super().__init__()
+        self.encoder = Encoder(settings, vocabulary_size, embeddings=shared.embeddings)
+        self.masked_token_head = MaskedTokenHead(settings, vocabulary_size)
+
+
+class ReplacedTokens(nn.Module):
+    """Discriminator and generator; training minimises the generator's masked loss plus the weighted loss of replaced
+    tokens, over all real tokens (Clark et al. 2020, 2).
+
+    No gradient passes through the samples. A sample equal to the original token counts as original.
+    """
+
+    terms = (MLM, REPLACED)
+    score_names = SCORES
+    selecting = f"heldout/{REPLACED}_loss"
+    """Held-out metric that selects the best checkpoint."""
+
+    def __init__(
+        self,
+        settings: Model,
+        vocabulary_size: int,
+        objective: Replaced,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        """Initialise weights from `generator`, or from torch's global one."""
+        super().__init__()
+        self.weights = {REPLACED: objective.weight}
+        self.encoder = Encoder(settings, vocabulary_size)
+        self.replaced_token_head = ReplacedTokenHead(settings)
+        self.generator = Generator(objective.generator_of(settings), vocabulary_size, self.encoder)
+        initialize(self, settings.initializer_deviation, generator)
+
+    @classmethod
+    def of(cls, settings: Model, generator: Model, vocabulary_size: int) -> "ReplacedTokens":
+        """Return a module with a generator of these settings, as its width says.
+
+        Raises CheckpointError for settings that no objective gives.
+        """
+        share = generator.width / settings.width
+        if share > 1 or Replaced(generator_share=share).generator_of(settings) != generator:
+            raise CheckpointError(
+                f"{GENERATOR}: a generator of width {generator.width} does not fit the discriminator's {settings.width}"
+            )
+        return cls(settings, vocabulary_size, Replaced(generator_share=share))
+
+    def models(self) -> tuple[PublishedModel, ...]:
+        """Return the discriminator, which is what fine-tunes, and the generator."""
+        settings = self.generator.encoder.settings
+        return (
+            PublishedModel(folder="", settings=self.encoder.settings, use="replaced", others=(GENERATOR_PART,)),
+            PublishedModel(folder=GENERATOR, settings=settings, use="masked", prefix=GENERATOR_PART),
+        )
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        """Return the count of each term, known before the forward: masked positions, and all tokens."""
+        return {MLM: batch.masked, REPLACED: batch.tokens}
+
+    def forward(self, batch: Batch) -> Terms:
+        """Return loss sums, float32 scalars, with counts: over M masked positions, and over T tokens."""
+        head = self.generator.masked_token_head
+        masked_loss, sampled_M = head.loss_and_samples(self._masked_states(batch), self.words, batch.masked_labels_M)
+        seen, replaced_T = _replace_tokens(batch, sampled_M)
+        logits_T = self.replaced_token_head(self.encoder(seen))
+        loss = F.binary_cross_entropy_with_logits(logits_T, replaced_T, reduction="sum")
+        return {MLM: (masked_loss, batch.masked), REPLACED: (loss, batch.tokens)}
+
+    @torch.no_grad()
+    def scores(self, batch: Batch) -> Terms:
+        """Return the terms of forward and what they are compared with; the same samples at every evaluation."""
+        hidden_M = self._masked_states(batch)
+        logits = self.generator.masked_token_head(hidden_M, self.words)
+        labels = batch.masked_labels_M
+        with torch.random.fork_rng(devices=[batch.ids_T.device] if batch.ids_T.is_cuda else []):
+            torch.manual_seed(zlib.crc32(np.ascontiguousarray(batch.ids_T.cpu().numpy()).data))
+            sampled_M = entries_at(logits.softmax(1), drawn(labels))
+        seen, replaced_T = _replace_tokens(batch, sampled_M)
+        logits_T = self.replaced_token_head(self.encoder(seen))
+        right_T, count = (logits_T > 0) == replaced_T.bool(), replaced_T.sum()
+        return {
+            MLM: (F.cross_entropy(logits, labels, reduction="sum"), batch.masked),
+            f"{MLM}_accuracy": ((logits.argmax(-1) == labels).sum(), batch.masked),
+            REPLACED: (F.binary_cross_entropy_with_logits(logits_T, replaced_T, reduction="sum"), batch.tokens),
+            "replaced_accuracy": (right_T.sum(), batch.tokens),
+            "replaced_recall": ((right_T * replaced_T).sum(), count.cpu()),
+            "replaced_share": (count, batch.tokens),
+        }
+
+    def heldout(self, sums: Sums) -> dict[str, float]:
+        """Return held-out means by metric."""
+        names = {name: f"{name}_loss" if name in self.terms else name for name in SCORES}
+        return {names[name]: total / count for name, (total, count) in sums.items() if count > 0}
+
+    def baseline_sums(self, batches: Sequence[Batch], counts: np.ndarray) -> dict[str, tuple[float, float]]:
+        """Return the generator's unigram baseline, of `counts` (V,), as (sum, count)."""
+        return unigram_sums(batches, counts)
+
+    def baselines(self, sums: Sums) -> dict[str, float]:
+        """Return the unigram baselines by metric."""
+        return unigram_baselines(sums)
+
+    @torch.no_grad()
+    def predict_masked(self, batch: Batch) -> Tensor:
+        """Return the generator's float32 logits (M, V) at the masked positions, without reading the labels."""
+        return self.generator.masked_token_head(self._masked_states(batch), self.words)
+
+    @torch.no_grad()
+    def outputs(self, batch: Batch) -> dict[str, Tensor]:
+        """Return the logits of each head: the generator's `masked` (M, V), and `replaced` (T,) of the batch as it
+        is.
+        """
+        return {"masked": self.predict_masked(batch), "replaced": self.replaced_token_head(self.encoder(batch))}
+
+    @property
+    def words(self) -> Tensor:
+        return self.encoder.embeddings.words.weight
+
+    def _masked_states(self, batch: Batch) -> Tensor:
+        """Return the generator's states (M, generator's width) of the masked positions."""
+        return self.generator.encoder(batch)[batch.masked_positions_M]
+
+
+def _replace_tokens(batch: Batch, sampled_M: Tensor) -> tuple[Batch, Tensor]:
+    """Return the batch with these entries at its masked positions, and float32 (T,): 1 where a token differs from the
+    text's.
+    """
+    seen = replace(batch, ids_T=batch.ids_T.index_put((batch.masked_positions_M,), sampled_M))
+    changed_M = (sampled_M != batch.masked_labels_M).float()
+    return seen, torch.zeros_like(batch.ids_T, dtype=torch.float32).index_put((batch.masked_positions_M,), changed_M)
+
+
+def build(
+    objective: Replaced, sampling: Sampling, model: Model, vocabulary_size: int, generator: torch.Generator | None
+) -> ReplacedTokens:
+    """Return the module of generator and discriminator."""
+    return ReplacedTokens(model, vocabulary_size, objective, generator)
+
+
+def trained_parts(objective: Replaced, sampling: Sampling) -> tuple[str, ...]:
+    """Return the prefixes of names of the heads that are trained."""
+    return ("replaced_token_head.", GENERATOR_PART)
+
+
+def require_generator(objective: Replaced, model: Model, found: Model, location: str) -> None:
+    """Raise ConfigError where the objective gives a generator of other sizes than that of the model at `location`."""
+    wanted = objective.generator_of(model)
+    for name in ("layers", "width", "heads", "feed_forward"):
+        mine, theirs = getattr(wanted, name), getattr(found, name)
+        if mine != theirs:
+            raise ConfigError(
+                f"objective.generator_share ({objective.generator_share}) gives a generator with {name} {mine}, and "
+                f"that of init {location} has {theirs}: set objective.generator_share {found.width / model.width:.4g}"
+            )
+
+
+def described(objective: Replaced, sampling: Sampling) -> str:
+    """Return the objective in words, for a model card."""
+    return "replaced-token detection, with a generator trained by masked-language modelling"
+
+
+def flops_per_token(objective: Replaced, model: Model, vocabulary_size: int, counted: TokenCounts) -> float:
+    """Return floating-point operations of forward and backward per real token, of generator and discriminator, matrix
+    products only.
+    """
+    generator = objective.generator_of(model)
+    return (
+        encoder_flops(generator, counted)
+        + masked_head_flops(generator, vocabulary_size, counted)
+        + encoder_flops(model, counted)
+        + replaced_head_flops(model)
+    )
+
+
+def replaced_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the summary's rows about replaced tokens, next to the share of replaced ones."""
+    after = summary["heldout_after"]
+    if "heldout/replaced_loss" not in after:
+        return []
+    share = after["heldout/replaced_share"]
+    return [
+        ("held-out replaced-token loss", f"{after['heldout/replaced_loss']:.4f} nats per token"),
+        (
+            "held-out replaced tokens",
+            f"accuracy {after['heldout/replaced_accuracy']:.1%}, recall {after['heldout/replaced_recall']:.1%} "
+            f"({share:.1%} are replaced: never saying so has accuracy {1 - share:.1%})",
+        ),
+    ]

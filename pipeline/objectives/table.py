@@ -1,0 +1,49 @@
+"""Module of each pretraining objective, with its loss curves, metric names, description and FLOPs."""
+
+from collections.abc import Callable
+
+import torch
+
+from pipeline.config.data import Sampling
+from pipeline.config.model import Model
+from pipeline.config.objective import Masked, Objective, Replaced
+from pipeline.model.flops import TokenCounts
+from pipeline.objectives import masked, replaced
+from pipeline.objectives.masked import MaskedTokens
+from pipeline.objectives.replaced import ReplacedTokens
+
+Pretraining = MaskedTokens | ReplacedTokens
+CURVES = (*masked.CURVES, *replaced.CURVES)
+"""Every loss term that has a panel in the learning curve, in order."""
+DESCRIPTIONS = masked.DESCRIPTIONS | replaced.DESCRIPTIONS
+"""Held-out metric -> its type on the Hub and its name on a model card."""
+_BUILD: dict[type, Callable[..., Pretraining]] = {Masked: masked.build, Replaced: replaced.build}
+_PARTS: dict[type, Callable[..., tuple[str, ...]]] = {Masked: masked.trained_parts, Replaced: replaced.trained_parts}
+_DESCRIBED: dict[type, Callable[..., str]] = {Masked: masked.described, Replaced: replaced.described}
+_FLOPS: dict[type, Callable[..., float]] = {Masked: masked.flops_per_token, Replaced: replaced.flops_per_token}
+
+
+def build_objective(
+    objective: Objective,
+    sampling: Sampling,
+    model: Model,
+    vocabulary_size: int,
+    generator: torch.Generator | None = None,
+) -> Pretraining:
+    """Return the module that trains `objective` on examples made with `sampling`."""
+    return _BUILD[type(objective)](objective, sampling, model, vocabulary_size, generator)
+
+
+def trained_parts(objective: Objective, sampling: Sampling) -> tuple[str, ...]:
+    """Return our name prefixes of the heads that an objective trains."""
+    return _PARTS[type(objective)](objective, sampling)
+
+
+def described(objective: Objective, sampling: Sampling) -> str:
+    """Return an objective in words, for a model card."""
+    return _DESCRIBED[type(objective)](objective, sampling)
+
+
+def flops_per_token(objective: Objective, model: Model, vocabulary_size: int, counted: TokenCounts) -> float:
+    """Return floating-point operations of a training step per real token, matrix products only."""
+    return _FLOPS[type(objective)](objective, model, vocabulary_size, counted)

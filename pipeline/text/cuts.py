@@ -1,0 +1,191 @@
+"""Cut UTF-8 text where the parts have the same ids as the whole, by rules for each kind of vocabulary.
+
+B bytes of all sentences end to end, S sentences.
+"""
+
+import json
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from pipeline.text.splitting import parts_of
+from pipeline.text.vocabulary import Vocabulary
+
+Cut = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""Takes the text, uint8 (B,), and the offsets of its sentences, int64 (S + 1,); returns for each byte whether the text
+may be cut before it, bool (B,). The caller also cuts between sentences."""
+
+SPACE, NEW_LINE, APOSTROPHE = 0x20, 0x0A, 0x27
+ENDS, STARTS = 1, 2
+OTHER, LETTER, DIGIT, SIGN, QUOTE = range(5)
+KINDS_OF_BYTE = 5
+
+
+def _word_classes() -> np.ndarray:
+    """Return for each byte whether a chunk ends after it and whether one starts at it, uint8 (256,).
+
+    ASCII punctuation does both.
+    """
+    classes = np.zeros(256, np.uint8)
+    classes[[code for code in range(33, 127) if not chr(code).isalnum()]] = ENDS | STARTS
+    classes[[SPACE, NEW_LINE]] = ENDS
+    return classes
+
+
+def _byte_kinds() -> np.ndarray:
+    """Return the kind of each byte, uint8 (256,): printable ASCII as letters, digits, the apostrophe, other signs."""
+    kinds = np.full(256, OTHER, np.uint8)
+    for code in range(33, 127):
+        kinds[code] = LETTER if chr(code).isalpha() else DIGIT if chr(code).isdigit() else SIGN
+    kinds[APOSTROPHE] = QUOTE
+    return kinds
+
+
+def _separable() -> np.ndarray:
+    """Return whether GPT-2's pattern always splits between two kinds of bytes, bool (25,): first kind * 5 + second.
+
+    The pattern splits text into runs of letters, of digits and of signs. But it keeps 's, 'll and the like whole, so
+    there is no cut between an apostrophe and a letter after it.
+    """
+    table = np.zeros((KINDS_OF_BYTE, KINDS_OF_BYTE), bool)
+    table[LETTER, [DIGIT, SIGN, QUOTE]] = True
+    table[DIGIT, [LETTER, SIGN, QUOTE]] = True
+    table[SIGN, [LETTER, DIGIT]] = True
+    table[QUOTE, DIGIT] = True
+    return table.ravel()
+
+
+WORD_CLASSES, BYTE_KINDS, SEPARABLE = _word_classes(), _byte_kinds(), _separable()
+
+
+def cuts_around_words(text: np.ndarray, bounds: np.ndarray, *, chinese_characters: bool) -> np.ndarray:
+    """Cut after spaces and line feeds, and around punctuation and Chinese characters: WordPiece splits there, too."""
+    classes = WORD_CLASSES[text]
+    cuts = classes >= STARTS
+    cuts[1:] |= (classes[:-1] & ENDS).view(bool)
+    if len(text) and text.max() >= 0x80:
+        first = np.flatnonzero(_starts_of_single_characters(text, chinese_characters))
+        cuts[first] = True
+        cuts[(first + 3)[first + 3 < len(text)]] = True
+    return cuts
+
+
+def _starts_of_single_characters(text: np.ndarray, chinese_characters: bool) -> np.ndarray:
+    """Return for each byte whether a three-byte character that is a word by itself starts at it, bool (B,).
+
+    These are dashes, quotes and ellipses (U+2010 to U+2027), and U+4E00 to U+9FFF if `chinese_characters`.
+    """
+    starts = np.zeros(len(text), bool)
+    first, second, third = text[:-2], text[1:-1], text[2:]
+    starts[:-2] = (first == 0xE2) & (second == 0x80) & (third >= 0x90) & (third <= 0xA7)
+    if chinese_characters:
+        starts[:-2] |= (first >= 0xE5) & (first <= 0xE9) | (first == 0xE4) & (second >= 0xB8)
+    return starts
+
+
+def cuts_of_bytes(text: np.ndarray, bounds: np.ndarray, *, normalized: bool) -> np.ndarray:
+    """Cut where GPT-2's pattern always splits: before a space that a word follows, and where letters, digits and signs
+    of ASCII meet.
+
+    If the text is `normalized` first, the only spaces cut at are those between two printable ASCII characters, because
+    normalisation may remove other characters around a space.
+    """
+    cuts = cuts_at_plain_spaces(text, bounds) if normalized else _cuts_before_words(text, bounds)
+    kinds = BYTE_KINDS[text]
+    cuts[1:] |= SEPARABLE[kinds[:-1] * KINDS_OF_BYTE + kinds[1:]]
+    return cuts
+
+
+def _cuts_before_words(text: np.ndarray, bounds: np.ndarray) -> np.ndarray:
+    """Cut before each space whose next character in the same sentence is not white space, bool (B,)."""
+    cuts = text == SPACE
+    cuts[bounds[1:][bounds[1:] > bounds[:-1]] - 1] = False  # nothing follows
+    spaces = np.flatnonzero(cuts)
+    cuts[spaces] = ~_is_white_space(text, spaces + 1)
+    return cuts
+
+
+def _is_white_space(text: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Return whether a character of white space (or an ASCII control) starts at these bytes, bool (len(places),)."""
+    white = text[places] <= SPACE
+    beyond = np.flatnonzero(text[places] >= 0x80)
+    first, second, third = (
+        np.take(text, places[beyond] + shift, mode="clip") for shift in range(3)
+    )  # clipped: a character of two bytes at the end has no third
+    of_e2 = (second == 0x80) & ((third <= 0x8A) | np.isin(third, (0xA8, 0xA9, 0xAF))) | (second == 0x81) & (
+        third == 0x9F
+    )
+    white[beyond] = (
+        (first == 0xC2) & ((second == 0x85) | (second == 0xA0))
+        | (first == 0xE1) & (second == 0x9A) & (third == 0x80)
+        | (first == 0xE2) & of_e2
+        | (first == 0xE3) & (second == 0x80) & (third == 0x80)
+    )
+    return white
+
+
+def cuts_at_plain_spaces(text: np.ndarray, bounds: np.ndarray) -> np.ndarray:
+    """Cut before each space between two printable ASCII characters.
+
+    Around other characters, normalisation may join the text before and after a space: NFKD with accents removed leaves
+    runs of spaces.
+    """
+    cuts = np.zeros(len(text), bool)
+    plain = BYTE_KINDS[text] != OTHER
+    cuts[1:-1] = (text[1:-1] == SPACE) & plain[:-2] & plain[2:]
+    return cuts
+
+
+PASSED_BY = frozenset({"NFC", "NFD", "NFKC", "NFKD", "Nmt", "StripAccents", "Lowercase", "Precompiled"})
+"""Normalizers that leave printable ASCII and a space between two such characters where they are."""
+
+
+def _keeps_plain_spaces(normalizer: dict[str, Any]) -> bool:
+    """Return whether a normalizer, as in tokenizer.json, has the same result on text that is cut at plain spaces."""
+    if normalizer["type"] == "BertNormalizer":
+        return not normalizer["clean_text"] and not normalizer["handle_chinese_chars"]
+    if normalizer["type"] == "Replace":
+        pattern = normalizer["pattern"]
+        return pattern == {"Regex": " {2,}"} or ("String" in pattern and " " not in pattern["String"])
+    return normalizer["type"] in PASSED_BY
+
+
+def _of_wordpiece(vocabulary: Vocabulary, normalizers: list, splitters: list) -> Cut:
+    return partial(cuts_around_words, chinese_characters=vocabulary.chinese_characters)
+
+
+def _of_bytes(vocabulary: Vocabulary, normalizers: list, splitters: list) -> Cut | None:
+    usual = len(splitters) == 1 and splitters[0]["type"] == "ByteLevel" and splitters[0].get("use_regex", True)
+    # A Replace may change text across a cut, such as "n't".
+    kept = all(part["type"] != "Replace" and _keeps_plain_spaces(part) for part in normalizers)
+    if not usual or not kept:
+        return None
+    return partial(cuts_of_bytes, normalized=bool(normalizers))
+
+
+def _of_unigram(vocabulary: Vocabulary, normalizers: list, splitters: list) -> Cut | None:
+    types = [part["type"] for part in splitters]
+    always = splitters[-1].get("prepend_scheme", "always") == "always" and splitters[-1].get("split", True)
+    if types not in (["Metaspace"], ["WhitespaceSplit", "Metaspace"]) or not always:
+        return None
+    # Strip may remove a chunk's first space, because the tokenizer puts a space before every text.
+    kept = all(part["type"] == "Strip" or _keeps_plain_spaces(part) for part in normalizers)
+    return cuts_at_plain_spaces if kept else None
+
+
+CUTS: dict[str, Callable[[Vocabulary, list, list], Cut | None]] = {
+    "wordpiece": _of_wordpiece,
+    "byte-bpe": _of_bytes,
+    "unigram": _of_unigram,
+}
+"""Kind of vocabulary -> function that returns its Cut, given the vocabulary and its normalizers and splitters."""
+
+
+def cut_of(vocabulary: Vocabulary) -> Cut | None:
+    """Return how text may be cut for this vocabulary; None if its tokenizer has parts for which no cut is known to be
+    safe.
+    """
+    whole = json.loads(vocabulary.model) if vocabulary.model else {"normalizer": None, "pre_tokenizer": None}
+    return CUTS[vocabulary.kind](vocabulary, parts_of(whole["normalizer"]), parts_of(whole["pre_tokenizer"]))

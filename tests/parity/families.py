@@ -1,0 +1,222 @@
+"""The families that are compared with transformers: small settings, vocabularies, modules and batches of each."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from pipeline.batch import Batch
+from pipeline.config.data import FullSentences, NextSentence, Sampling
+from pipeline.config.model import LearnedPositions, Model
+from pipeline.config.objective import Masked, Objective, Replaced
+from pipeline.config.training import AdamW
+from pipeline.objectives.replaced import ReplacedTokens
+from pipeline.objectives.table import Pretraining, build_objective
+from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
+from pipeline.text.training import train_vocabulary
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.train.checkpoint import State, save
+from pipeline.train.optim import build_optimizer
+
+SPECIALS = ("[PAD]", "[unused0]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+LETTERS = tuple("abcdefghijklmnopqrstuvwxyz")
+CONTINUED = tuple(f"##{letter}" for letter in LETTERS)
+MARKS = (",", ".", "?", "-")
+TEXTS = (
+    "The house, the Straße.",
+    "Été? été - Дом 中文字 ἀρ",
+    "",
+    "housing 한국 ال कि",
+    "a very long word: donaudampfschiff ABC",
+)
+CLASSES = 3
+Module = TypeVar("Module", bound=nn.Module)
+
+
+def uncased() -> Vocabulary:
+    return Vocabulary(tokens=(*SPECIALS, *MARKS, *LETTERS, *CONTINUED, "the", "house", "##ing"), lowercase=True)
+
+
+def cased() -> Vocabulary:
+    capitals = tuple(letter.upper() for letter in LETTERS)
+    words = ("The", "House", "Straße", "é", "##é")
+    return Vocabulary(tokens=(*SPECIALS, *MARKS, *LETTERS, *CONTINUED, *capitals, *words), lowercase=False)
+
+
+def multilingual() -> Vocabulary:
+    """Cased, accents kept, letters of several scripts, Chinese characters each by itself (as
+    bert-base-multilingual-cased).
+    """
+    others = (*"中文字дДἀاकéß한", "##о", "##м", "##ρ", "##ل", "##ि", "##é", "##ß", "##국")
+    return Vocabulary(tokens=(*SPECIALS, *MARKS, *LETTERS, *CONTINUED, "H", "T", *others), lowercase=False)
+
+
+def byte_bpe() -> Vocabulary:
+    """<s> <pad> </s> <unk> first and <mask> last, as RoBERTa's."""
+    return train_vocabulary([*TEXTS, "The house. The houses"] * 3, size=300, lowercase=False, kind="byte-bpe")
+
+
+SMALL = Model(
+    layers=2,
+    width=32,
+    heads=4,
+    feed_forward=48,
+    maximum_positions=40,
+    hidden_dropout=0.0,
+    attention_dropout=0.0,
+)
+ROBERTA = replace(SMALL, family="roberta", segments=1, positions=LearnedPositions(first=2), layer_norm_epsilon=1e-5)
+ELECTRA = replace(SMALL, family="electra", embedding_width=24)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A family with a vocabulary and an objective, and the classes of transformers that read it."""
+
+    settings: Model
+    vocabulary: Callable[[], Vocabulary]
+    prefix: str
+    """Prefix of its classes in transformers."""
+    classes: dict[str, str]
+    """Folder of a published model -> class."""
+    objective: Objective = field(default_factory=Masked)
+    pairs: FullSentences | NextSentence = field(default_factory=FullSentences)
+
+    @property
+    def sampling(self) -> Sampling:
+        return Sampling(maximum_length=self.settings.maximum_positions, pairs=self.pairs)
+
+    def module(self, seed: int = 5) -> Pretraining:
+        """A pretraining module whose weights are far from where they start."""
+        vocabulary = self.vocabulary()
+        made = shaken(build_objective(self.objective, self.sampling, self.settings, vocabulary.size), seed)
+        if isinstance(made, ReplacedTokens):
+            with torch.no_grad():  # padding is never sampled: transformers gives its row no gradient
+                made.generator.masked_token_head.bias[vocabulary.pad_id] = -30
+        return made
+
+    def task(self, kind: str, seed: int = 5) -> TaskObjective:
+        """A fine-tuning module with such weights."""
+        outputs = CLASSES if kind in ("classification", "multilabel", "tags") else 0
+        generator = torch.Generator().manual_seed(seed)
+        return shaken(OBJECTIVES[kind](self.settings, self.vocabulary().size, outputs, generator, "cls", None), seed)
+
+    def save(self, module: Pretraining, folder: Path) -> Path:
+        """A checkpoint of the module."""
+        return Path(save(str(folder), State(step=7), module, build_optimizer(AdamW(), module), self.vocabulary()))
+
+
+BERT_CLASSES = {"": "BertForPreTraining"}
+ROWS: dict[str, Row] = {
+    "bert": Row(settings=SMALL, vocabulary=uncased, prefix="Bert", classes=BERT_CLASSES, pairs=NextSentence()),
+    "bert-cased": Row(settings=SMALL, vocabulary=cased, prefix="Bert", classes=BERT_CLASSES, pairs=NextSentence()),
+    "bert-multilingual": Row(
+        settings=SMALL, vocabulary=multilingual, prefix="Bert", classes=BERT_CLASSES, pairs=NextSentence()
+    ),
+    "bert-unpaired": Row(settings=SMALL, vocabulary=uncased, prefix="Bert", classes={"": "BertForMaskedLM"}),
+    "roberta": Row(settings=ROBERTA, vocabulary=byte_bpe, prefix="Roberta", classes={"": "RobertaForMaskedLM"}),
+    "roberta-wordpiece": Row(
+        settings=ROBERTA.for_padding(0), vocabulary=cased, prefix="Roberta", classes={"": "RobertaForMaskedLM"}
+    ),
+    "electra": Row(
+        settings=ELECTRA,
+        vocabulary=uncased,
+        prefix="Electra",
+        classes={"": "ElectraForPreTraining", "generator": "ElectraForMaskedLM"},
+        objective=Replaced(generator_share=0.5),
+    ),
+    "electra-masked": Row(settings=ELECTRA, vocabulary=uncased, prefix="Electra", classes={"": "ElectraForMaskedLM"}),
+}
+FAMILIES = ("bert", "roberta", "electra")
+"""Rows that stand for a family where vocabulary and objective make no difference."""
+
+
+def shaken(module: Module, seed: int) -> Module:
+    """Random weights, biases and norms, none where it starts: one in the wrong place would not show there, nor a wrong
+    scale of attention with weights of deviation 0.02.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            is_norm = parameter.dim() == 1 and name.endswith("weight")
+            parameter.normal_(mean=1.0 if is_norm else 0.0, std=0.2, generator=generator)
+    return module.eval()
+
+
+LENGTHS = (7, 24, 1, 13, 24)
+MASKED = (1, 5, 7, 9, 30, 31, 33, 44, 45, 68)
+
+
+def pretraining_batch(row: Row, size: int) -> Batch:
+    """Random ids without padding's, which transformers takes for none, with masked positions and a label per pair."""
+    generator = torch.Generator().manual_seed(1)
+    masked = torch.tensor(MASKED)
+    return Batch(
+        **_inputs(row, size, LENGTHS, generator),
+        masked_positions_M=masked,
+        masked_labels_M=_text_ids(row, size, len(masked), generator),
+        not_next_N=torch.tensor([0, 1, 1, 0, 1]) if isinstance(row.pairs, NextSentence) else None,
+    )
+
+
+def task_batch(row: Row, size: int, kind: str, lengths: tuple[int, ...] = (9, 5, 12, 7)) -> Batch:
+    """Random ids and labels of a kind of task."""
+    random = torch.Generator().manual_seed(0)
+    tokens, rows = sum(lengths), len(lengths)
+    labels: dict[str, Tensor] = {}
+    if kind == "classification":
+        labels["label_N"] = torch.randint(CLASSES, (rows,), generator=random).float()
+    if kind == "regression":
+        labels["label_N"] = torch.randn(rows, generator=random)
+    if kind == "multilabel":
+        labels["labels"] = torch.randint(2, (rows * CLASSES,), generator=random).float()
+    if kind == "tags":
+        drawn = torch.randint(CLASSES, (tokens,), generator=random)
+        labels["labels"] = torch.where(torch.rand(tokens, generator=random) < 0.3, -100, drawn).float()
+    if kind == "spans":
+        ends = [torch.randint(length, (2,), generator=random) for length in lengths]
+        labels["labels"] = torch.stack(ends).flatten().float()
+    nothing = torch.zeros(0, dtype=torch.int64)
+    inputs = _inputs(row, size, lengths, random)
+    return Batch(**inputs, masked_positions_M=nothing, masked_labels_M=nothing, **labels)
+
+
+def _text_ids(row: Row, size: int, count: int, generator: torch.Generator) -> Tensor:
+    """Random ids, none of them padding's."""
+    ids = torch.randint(0, size - 1, (count,), generator=generator)
+    return ids + (ids >= row.vocabulary().pad_id).long()
+
+
+def _inputs(row: Row, size: int, lengths: tuple[int, ...], generator: torch.Generator) -> dict:
+    return {
+        "ids_T": _text_ids(row, size, sum(lengths), generator),
+        "segments_T": torch.cat([(torch.arange(n) > n // 2).long() for n in lengths]),
+        "positions_T": torch.cat([torch.arange(n) for n in lengths]),
+        "offsets": torch.tensor([0, *torch.tensor(lengths).cumsum(0)], dtype=torch.int32),
+        "maximum_length": max(lengths),
+    }
+
+
+def pad(flat: Tensor, batch: Batch, fill: int) -> Tensor:
+    """Flat values (T, ...) as (N, S, ...)."""
+    parts = list(flat.split(batch.offsets.diff().tolist()))
+    return nn.utils.rnn.pad_sequence(parts, batch_first=True, padding_value=fill)
+
+
+def their_inputs(row: Row, batch: Batch) -> dict[str, Tensor]:
+    """The batch as transformers takes it; segments only where there are two."""
+    inputs = {
+        "input_ids": pad(batch.ids_T, batch, row.vocabulary().pad_id),
+        "attention_mask": pad(torch.ones_like(batch.ids_T), batch, 0),
+    }
+    return inputs | ({"token_type_ids": pad(batch.segments_T, batch, 0)} if row.settings.segments > 1 else {})
+
+
+def assert_close(ours: Tensor, theirs: Tensor, floor: float = 0.0, name: str = "") -> None:
+    """Equal to 1e-5 of the largest, or of the floor if that is larger."""
+    largest = max(theirs.abs().max().item(), floor)
+    found = (ours - theirs).abs().max().item()
+    assert found <= 1e-5 * largest, f"{name}: {found:.3g} apart, and the largest is {largest:.3g}"
