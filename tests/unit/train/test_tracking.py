@@ -201,6 +201,10 @@ def test_pictures_show_the_whole_run_after_each_checkpoint_and_a_restart(new_run
     first.start(run)
     first.log(0, {"heldout/mlm_loss": 8.0, "heldout_baseline/unigram_mlm_loss": 6.5})
     first.flush()
+    deadline = time.monotonic() + 30
+    while first.pictures_due.is_set() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    time.sleep(0.2)  # what is being drawn has read its points
     first.log(10, metrics(10))
     first.log(20, metrics(20))
     time.sleep(0.2)
