@@ -59,7 +59,7 @@ test: $(VENV)/.installed-test ## run the tests in two processes, those that star
 	$(BIN)/python -m pytest --numprocesses 2 --no-loadscope-reorder
 
 test-long: $(VENV)/.installed-test ## run the few tests that `make test` leaves out for time
-	$(BIN)/python -m pytest -m long
+	$(BIN)/python -m pytest -m long --override-ini faulthandler_timeout=1200
 
 fuzz: $(VENV)/.installed-test ## throw mutated files of every format at the readers for SECONDS=60 from SEED=0
 	$(BIN)/python tests/fuzz/readers.py --seconds $(SECONDS) --seed $(SEED)

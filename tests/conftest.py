@@ -266,14 +266,18 @@ class Training:
 
 
 @pytest.fixture(scope="module")
-def training(tiny_corpus: Corpus, tiny_vocabulary: Vocabulary) -> Iterator[Training]:
-    """One thread: models this small spend their time waiting for a second one, and golden losses should not depend on
-    their number.
-    """
+def one_thread() -> Iterator[None]:
+    """One thread for PyTorch: small models spend their time waiting for a second one."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    yield Training(corpus=tiny_corpus, vocabulary=tiny_vocabulary)
+    yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def training(tiny_corpus: Corpus, tiny_vocabulary: Vocabulary, one_thread: None) -> Training:
+    """The loop on one thread, since golden losses should not depend on their number."""
+    return Training(corpus=tiny_corpus, vocabulary=tiny_vocabulary)
 
 
 @pytest.fixture

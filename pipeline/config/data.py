@@ -8,8 +8,9 @@ from pipeline.config.locations import Location, SourceText
 
 PASSING = frozenset({"prepare.web_timeout"})
 """Settings that do not affect the content of a prepared corpus."""
+PRESET_KINDS = ("wordpiece", "byte-bpe")
 PRESET_SIZES = (30_522, 8_192, 50_265)
-"""Vocabulary sizes of presets: next to a given vocabulary they ask for nothing."""
+"""Kinds and sizes of the presets' vocabularies: they do not count where a vocabulary is given."""
 
 
 @dataclass(frozen=True, kw_only=True)

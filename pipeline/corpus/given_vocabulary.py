@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from pipeline.config.data import PRESET_SIZES, VocabularySettings
+from pipeline.config.data import PRESET_KINDS, PRESET_SIZES, VocabularySettings
 from pipeline.errors import ConfigError
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_loading import load_vocabulary
@@ -26,9 +26,9 @@ def given_vocabulary(settings: VocabularySettings) -> Vocabulary | None:
 
 
 def _refuse_training(settings: VocabularySettings) -> None:
-    """Raise ConfigError if a vocabulary is given with a setting of trained ones; presets' sizes do not count."""
+    """Raise ConfigError if a vocabulary is given with a setting of trained ones, other than a preset's."""
     unset: dict[str, Iterable[object]] = {
-        "kind": {VocabularySettings.kind},
+        "kind": PRESET_KINDS,
         "unused": {VocabularySettings.unused},
         "size": PRESET_SIZES,
     }

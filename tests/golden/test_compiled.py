@@ -29,7 +29,7 @@ SLOW = [pytest.param(family, marks=pytest.mark.long) for family in ("roberta", "
 
 
 @pytest.mark.parametrize("family_config", ["bert", *SLOW], indirect=True)
-@pytest.mark.timeout(900)  # the compiler takes most of a minute on two idle cores
+@pytest.mark.timeout(400)  # the compiler takes most of a minute on two idle cores
 @pytest.mark.skipif(not any(map(shutil.which, ("c++", "g++", "clang++"))), reason="needs a C++ compiler")
 def test_compiled_equals_eager(training, family_config: Pretrain) -> None:
     config = replace(family_config, model=replace(family_config.model, layers=1))

@@ -41,7 +41,7 @@ def folder(
 
 @pytest.fixture(scope="module")
 def theirs(folder: Path):
-    """Of each text, transformers' outputs with all states and attentions."""
+    """Return a function: transformers' outputs for a text, with all states and attentions."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     model = transformers.AutoModelForPreTraining.from_pretrained(folder, attn_implementation="eager").eval()
 

@@ -31,7 +31,7 @@ TEXTS = ["Kar kand, kap!", "lost LOST lol", "", "what the model has never seen: 
 
 @pytest.fixture
 def checkpoint(training, tiny_config: Pretrain, tiny_vocabulary: Vocabulary, tmp_path: Path) -> str:
-    """Of a model whose weights are far from where they start, so that a wrong one shows in the logits."""
+    """Save a model whose weights are far from their initial values, so that a wrong weight changes the logits."""
     module = training.module(tiny_config)
     generator = torch.Generator().manual_seed(6)
     with torch.no_grad():

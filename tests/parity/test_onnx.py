@@ -29,7 +29,7 @@ TEXTS = ["Kar kand, [MASK]!", "lost", "kap [MASK] mir nep sust tal kand lost mim
 
 @pytest.fixture(scope="module")
 def exported(tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the job makes of the tiny run: onnx/ and int8/."""
+    """Export the tiny run with the job, into onnx/ and int8/."""
     folder = tmp_path_factory.mktemp("exports")
     assert main([str(tiny_run), "--folder", str(folder), "--kinds", "onnx", "int8"]) == 0
     return folder

@@ -57,7 +57,7 @@ def their_model(folder: str, head: str):
 def their_logits(
     folder: str, head: str, first: list[str], second: list[str] | None = None
 ) -> "transformers.utils.ModelOutput":
-    """What transformers' model of this head says of its own tokenizer's encoding, padded as it pads."""
+    """Return the output of transformers' model with this head, for inputs of its own tokenizer with its padding."""
     model, tokenizer = their_model(folder, head)
     asked = tokenizer(first, second, padding=True, truncation=True, max_length=POSITIONS, return_tensors="pt")
     with torch.no_grad():

@@ -9,23 +9,13 @@ import torch
 
 from pipeline.batch import Batch
 from pipeline.config.finetune import TaskAdamW
-from pipeline.config.model import Model
 from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
 from pipeline.train.optim import build_optimizer
 from pipeline.train.step import Compute
 from pipeline.train.trial import train_on_slots
-from tests.parity.families import CLASSES, ROWS, task_batch
+from tests.parity.families import CLASSES, ROWS, SMALL, task_batch
 
-SETTINGS = Model(
-    layers=2,
-    width=32,
-    heads=4,
-    feed_forward=48,
-    maximum_positions=40,
-    hidden_dropout=0.0,
-    attention_dropout=0.0,
-    initializer_deviation=0.2,
-)
+SETTINGS = replace(SMALL, initializer_deviation=0.2)
 SIZE = 60
 
 

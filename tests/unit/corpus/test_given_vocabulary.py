@@ -29,7 +29,7 @@ def test_what_shapes_a_trained_vocabulary_is_refused_beside_a_given_one(path: st
     assert given_vocabulary(VocabularySettings(**{setting: value})) is None
 
 
-def test_the_sizes_of_presets_are_not_refused(path: str):
-    for size in {preset.vocabulary.size for preset in PRESETS.values()}:
-        found = given_vocabulary(VocabularySettings(path=path, lowercase=True, size=size))
+def test_the_kinds_and_sizes_of_presets_are_not_refused(path: str):
+    for kind, size in {(preset.vocabulary.kind, preset.vocabulary.size) for preset in PRESETS.values()}:
+        found = given_vocabulary(VocabularySettings(path=path, lowercase=True, kind=kind, size=size))
         assert found is not None and found.size == 7

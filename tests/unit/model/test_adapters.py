@@ -38,6 +38,8 @@ SETTINGS = Model(
     attention_dropout=0.0,
     initializer_deviation=0.3,
 )
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 CLASSES = 3
 LENGTHS = [12, 3, 7, 1]
 KINDS = [
@@ -46,15 +48,6 @@ KINDS = [
     LowRank(rank=3, scale=5.0, everywhere=True),
     Bottleneck(width=4),
 ]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Models this small spend their time waiting for a second thread."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def make_batch() -> Batch:

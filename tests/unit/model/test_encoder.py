@@ -10,6 +10,8 @@ from pipeline.config.model import Model
 from pipeline.errors import DataError
 from pipeline.model.encoder import Encoder, initialize
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 SETTINGS = Model(layers=2, width=16, heads=2, feed_forward=32, maximum_positions=12)
 VOCABULARY_SIZE = 31
 
@@ -21,15 +23,6 @@ PUBLISHED_COUNTS = {  # layers, width, heads -> encoder with pooler at 30,522 en
     (12, 768, 12): 109_482_240,
     (24, 1024, 16): 335_141_888,
 }
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Models this small spend their time waiting for a second thread."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def sequences(lengths: list[int], seed: int = 0) -> list[tuple[torch.Tensor, torch.Tensor]]:

@@ -10,9 +10,11 @@ from torch.nn.parallel import DistributedDataParallel
 from pipeline.batch import Batch
 from pipeline.config.model import Model
 from pipeline.objectives.masked import MaskedTokens
+from tests.unit.objectives.batches import VOCABULARY_SIZE, make_batch
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 SETTINGS = Model(layers=2, width=16, heads=2, feed_forward=32, maximum_positions=40)
-VOCABULARY_SIZE = 101
 
 PUBLISHED_COUNTS = {  # layers, width, heads -> with both heads at 30,522 entries, the tied matrix once
     (2, 128, 2): 4_433_468,
@@ -22,32 +24,6 @@ PUBLISHED_COUNTS = {  # layers, width, heads -> with both heads at 30,522 entrie
     (12, 768, 12): 110_106_428,
     (24, 1024, 16): 336_226_108,
 }
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Models this small spend their time waiting for a second thread."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
-def make_batch(lengths: list[int], seed: int = 0) -> Batch:
-    """Random ids; every third token is masked."""
-    generator = torch.Generator().manual_seed(seed)
-    positions = torch.cat([torch.arange(n) for n in lengths])
-    masked = torch.arange(0, len(positions), 3)
-    return Batch(
-        ids_T=torch.randint(0, VOCABULARY_SIZE, positions.shape, generator=generator),
-        segments_T=(positions > 4).long(),
-        positions_T=positions,
-        offsets=torch.tensor([0, *torch.tensor(lengths).cumsum(0)], dtype=torch.int32),
-        maximum_length=max(lengths),
-        masked_positions_M=masked,
-        masked_labels_M=torch.randint(0, VOCABULARY_SIZE, masked.shape, generator=generator),
-        not_next_N=torch.randint(0, 2, (len(lengths),), generator=generator),
-    )
 
 
 def make_model(seed: int = 0) -> MaskedTokens:

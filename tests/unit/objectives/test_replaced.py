@@ -20,40 +20,17 @@ from pipeline.train.evaluate import evaluate
 from pipeline.train.meter import training_metrics
 from pipeline.train.optim import build_optimizer
 from pipeline.train.step import Compute, backward
+from tests.unit.objectives.batches import VOCABULARY_SIZE, make_batch
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 SETTINGS = Model(family="electra", layers=2, width=16, heads=4, feed_forward=32, maximum_positions=40)
-V = 101
 PLAIN = torch.autocast("cpu", enabled=False)
 CPU = torch.device("cpu")
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Models this small spend their time waiting for a second thread."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
-def make_batch(lengths: list[int], seed: int = 0) -> Batch:
-    """Random ids; every third token is masked."""
-    generator = torch.Generator().manual_seed(seed)
-    positions = torch.cat([torch.arange(n) for n in lengths])
-    masked = torch.arange(0, len(positions), 3)
-    return Batch(
-        ids_T=torch.randint(0, V, positions.shape, generator=generator),
-        segments_T=torch.zeros_like(positions),
-        positions_T=positions,
-        offsets=torch.tensor([0, *torch.tensor(lengths).cumsum(0)], dtype=torch.int32),
-        maximum_length=max(lengths),
-        masked_positions_M=masked,
-        masked_labels_M=torch.randint(0, V, masked.shape, generator=generator),
-    )
-
-
 def make_model(seed: int = 0, settings: Model = SETTINGS, objective: Replaced = Replaced()) -> ReplacedTokens:  # noqa: B008
-    return ReplacedTokens(settings, V, objective, torch.Generator().manual_seed(seed))
+    return ReplacedTokens(settings, VOCABULARY_SIZE, objective, torch.Generator().manual_seed(seed))
 
 
 def sampling(module: ReplacedTokens, entries: Tensor) -> ReplacedTokens:
@@ -74,7 +51,7 @@ def test_counts_are_masked_positions_and_all_tokens() -> None:
 
 def test_first_losses_are_those_of_guessing() -> None:
     terms = make_model().eval()(make_batch([40] * 20))
-    assert (terms["mlm"][0] / terms["mlm"][1]).item() == pytest.approx(math.log(V), rel=0.01)
+    assert (terms["mlm"][0] / terms["mlm"][1]).item() == pytest.approx(math.log(VOCABULARY_SIZE), rel=0.01)
     assert (terms["replaced"][0] / terms["replaced"][1]).item() == pytest.approx(math.log(2), rel=0.02)
 
 
@@ -202,10 +179,10 @@ def test_a_generator_of_another_kind_is_refused_in_one_line() -> None:
 def test_a_module_of_two_published_models() -> None:
     made = make_model()
     generator = made.generator.encoder.settings
-    assert ReplacedTokens.of(SETTINGS, generator, V).state_dict().keys() == made.state_dict().keys()
+    assert ReplacedTokens.of(SETTINGS, generator, VOCABULARY_SIZE).state_dict().keys() == made.state_dict().keys()
     for wrong in (replace(generator, layers=3), replace(SETTINGS, width=32), replace(generator, feed_forward=9)):
         with pytest.raises(CheckpointError, match=r"^generator: a generator of width \d+ does not fit"):
-            ReplacedTokens.of(SETTINGS, wrong, V)
+            ReplacedTokens.of(SETTINGS, wrong, VOCABULARY_SIZE)
 
 
 def test_held_out_scores_by_hand() -> None:

@@ -173,7 +173,7 @@ def of_ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, list[fl
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in (0, 1)]
 
 
-@pytest.mark.timeout(600)  # two processes that import torch and its compiler
+@pytest.mark.timeout(400)  # two processes that import torch and its compiler
 @pytest.mark.parametrize(
     ("eager", "compiled"),
     [("bert", "bert compiled"), ("bert without dropout", "bert recomputed"), ("electra", "electra compiled")],
@@ -183,7 +183,7 @@ def test_two_workers_train_compiled_code_as_they_train_eager_code(of_ranks: list
         assert found[eager][:3] != found[eager][3:] and found[compiled] == pytest.approx(found[eager], rel=1e-6)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("preset", ["bert-tiny", "electra-tiny"])
 def test_two_workers_have_the_losses_and_gradients_of_one(of_ranks: list, preset: str) -> None:
     threads = torch.get_num_threads()
