@@ -56,7 +56,7 @@ check: $(VENV)/.installed-test ## lint, formatting, types, and the tests that ne
 	$(BIN)/python -m pytest --numprocesses 2 $(QUICK)
 
 test: $(VENV)/.installed-test ## run the tests in two processes, those that start Ray first
-	$(BIN)/python -m pytest --numprocesses 2 --no-loadscope-reorder
+	$(BIN)/python -m pytest --numprocesses 2 --no-loadscope-reorder --max-worker-restart 0
 
 test-long: $(VENV)/.installed-test ## run the few tests that `make test` leaves out for time
 	$(BIN)/python -m pytest -m long --override-ini faulthandler_timeout=1200
