@@ -31,7 +31,7 @@ class Served(PythonModel):
         asked = params or {}
         task, top = asked.get("task", TASKS[0]), asked.get("top", 5)
         if task not in TASKS:
-            raise ConfigError(f"task ({task}) must be of {', '.join(TASKS)}")
+            raise ConfigError(f"task ({task}) must be one of {', '.join(TASKS)}")
         texts = model_input["text"].tolist()
         answers: list[Any] = []
         for start in range(0, len(texts), TEXTS_AT_ONCE):

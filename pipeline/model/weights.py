@@ -100,7 +100,7 @@ def take_all(tensors: dict[str, Tensor], like: Mapping[str, Tensor], settings: M
     taken = take(tensors, like, family)
     if taken.surplus:
         raise CheckpointError(
-            f"unexpected tensor {taken.surplus[0]}: such a model of model.layers {settings.layers} has none of that "
+            f"unexpected tensor {taken.surplus[0]}: a model with model.layers {settings.layers} has no tensor of this "
             "name"
         )
     if taken.missing:
@@ -154,7 +154,7 @@ def require_sizes(settings: Model, tensors: dict[str, Tensor]) -> None:
     wanted = settings.layers * per_layer + rows * settings.embedded_width
     held = sum(tensor.numel() for tensor in tensors.values())
     if wanted > SLACK * max(FEW_WEIGHTS, held):
-        raise CheckpointError(f"config.json: a model of its sizes has {wanted:,} weights, and the files hold {held:,}")
+        raise CheckpointError(f"config.json: a model of these sizes has {wanted:,} weights, but the files have {held:,}")
 
 
 def vocabulary_size(tensors: dict[str, Tensor], family: Family) -> int:

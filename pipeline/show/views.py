@@ -139,7 +139,7 @@ def _seen_rows(folder: str, step: int, row: int, number: int) -> None:
         at = found.row
         position = (
             f"epoch {at['epoch']}, window {at['window']}, row {at['row']} of {at['rows_in_window']}, "
-            f"sequences to length {found.phase.sampling.maximum_length}"
+            f"sequences of at most {found.phase.sampling.maximum_length} tokens"
         )
         _print_example(f"step {step}, row {index}: {position}", at, found.documents, found.vocabulary)
 

@@ -269,7 +269,7 @@ def specials_of(found: VocabularyFile, file: str) -> tuple[str, ...]:
     if missing:
         usual = ", ".join(" or ".join(names) for names in roles)
         raise DataError(
-            f"{file} has no {', '.join(missing)} among its {len(found.tokens)} entries: a BERT vocabulary has {usual}"
+            f"{file} has no {', '.join(missing)} among its {len(found.tokens)} entries: a vocabulary needs {usual}"
         )
     five = [next(name for name in names if name in seen) for names in roles]
     return (*five, *sorted(set(found.marked) - set(five)))

@@ -249,7 +249,7 @@ def watch(
     """Forward the tracker's lines and new training metrics until `stop` is set, and once after."""
     reason = "where nodes are missing, ray status names them, and the run goes on when they are there"
     if is_loopback(ray.util.get_node_ip_address()):  # no other machine can join
-        reason = "the machine is busy, or they are at work on what takes long: a step, a compilation, an evaluation"
+        reason = "the machine is busy, or something takes long: a step, a compilation, an evaluation"
     shown, last = None, False
     heard, told, longest = time.monotonic(), False, 0.0
     while not last:

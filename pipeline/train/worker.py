@@ -88,12 +88,12 @@ def run_worker(job: Job, device: torch.device) -> None:
     folder = checkpoint.newest_sound(job.folder, say)
     state = checkpoint.load(folder, module, optimizer) if folder else State()
     if config.worker_range.elastic:
-        say(f"at work: {world} worker{'s' * (world > 1)} of {config.worker_range}")
+        say(f"training on {world} worker{'s' * (world > 1)} of {config.worker_range}")
     if folder:
         say(f"continuing after step {state.step}")
     phase = config.phase_at(state.step)
     if len(config.all_phases) > 1:
-        say(f"steps {phase.first + 1:,} to {phase.end:,} have sequences to length {phase.sampling.maximum_length}")
+        say(f"steps {phase.first + 1:,} to {phase.end:,}: sequences of at most {phase.sampling.maximum_length} tokens")
     tokenizer = CachedTokenizer(stream.vocabulary, stream.table_chunks)
     points = Points(job.tracker)
     work = Work(

@@ -80,7 +80,7 @@ def rename_token(folder: Path, old: str, new: str) -> None:
         (folder / name).write_text((folder / name).read_text().replace(json.dumps(old), json.dumps(new)))
 
 
-NO_MASK = "tokenizer.json has no {} among its {} entries: a BERT vocabulary has "
+NO_MASK = "tokenizer.json has no {} among its {} entries: a vocabulary needs "
 
 
 @pytest.mark.parametrize(

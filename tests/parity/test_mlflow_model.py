@@ -92,7 +92,7 @@ def test_nothing_in_it_is_pickled(uri: str, tiny_run: Path) -> None:
 def test_an_unknown_task_is_refused(uri: str) -> None:
     with at(uri):
         model = mlflow.pyfunc.load_model("models:/tiny/1")
-    with pytest.raises(Exception, match=r"task \(translate\) must be of fill-mask, embeddings"):
+    with pytest.raises(Exception, match=r"task \(translate\) must be one of fill-mask, embeddings"):
         model.predict(pd.DataFrame({"text": TEXTS}), params={"task": "translate"})
 
 

@@ -245,7 +245,7 @@ def test_an_elastic_group_replaces_lost_nodes_with_new_ones(site: AutoscaledSite
     undisturbed.drive(site.address).wait_for_end()
     run = Run(name="elastic", workers="1..2", **common)
     driver = run.drive(site.address)
-    one, two = "at work: 1 worker of 1..2", "at work: 2 workers of 1..2"
+    one, two = "training on 1 worker of 1..2", "training on 2 workers of 1..2"
     first = driver.wait_for_line(two)
     before = driver.lines.count(one)  # it may have begun with the node that came first
     site.kill_trainer()

@@ -460,7 +460,8 @@ def test_a_growing_batch_and_two_phases_are_one_run(config: Pretrain) -> None:
     logged = history(two, summary)
     continued = [line for line in lines if line.startswith("continuing after step ")]
     assert (
-        "steps 1 to 30 have sequences to length 16" in lines and "steps 31 to 90 have sequences to length 32" in lines
+        "steps 1 to 30: sequences of at most 16 tokens" in lines
+        and "steps 31 to 90: sequences of at most 32 tokens" in lines
     )
     assert continued[0] == "continuing after step 30" and len(continued) == 2 and continued[1] != continued[0]
     assert logged["stream/rows_crc32"] == rows_by_hand(two)

@@ -125,8 +125,8 @@ def test_a_missing_tensor_is_named():
 
 def test_an_unexpected_tensor_is_named():
     message = (
-        "unexpected tensor bert.encoder.layer.11.attention.self.query.weight: such a model of model.layers 11 "
-        "has none of that name"
+        "unexpected tensor bert.encoder.layer.11.attention.self.query.weight: a model with model.layers 11 "
+        "has no tensor of this name"
     )
     assert refusal(make_published(), dataclasses.replace(SETTINGS, layers=11)) == message
 

@@ -169,7 +169,7 @@ def test_what_is_no_fine_tuned_model_is_refused(tmp_path: Path, tiny_vocabulary:
             10**9,
             "config.json: num_hidden_layers is 1000000000, and the weights are",
         ),
-        ("config.json", ("hidden_size",), 10**9, "config.json: a model of its sizes has "),
+        ("config.json", ("hidden_size",), 10**9, "config.json: a model of these sizes has "),
         (
             "task.json",
             ("bottleneck", "width"),
