@@ -154,7 +154,7 @@ def require_sizes(settings: Model, tensors: dict[str, Tensor]) -> None:
     wanted = settings.layers * per_layer + rows * settings.embedded_width
     held = sum(tensor.numel() for tensor in tensors.values())
     if wanted > SLACK * max(FEW_WEIGHTS, held):
-        raise CheckpointError(f"config.json: a model of these sizes has {wanted:,} weights, but the files have {held:,}")
+        raise CheckpointError(f"config.json: a model of these sizes has {wanted:,} weights, the files have {held:,}")
 
 
 def vocabulary_size(tensors: dict[str, Tensor], family: Family) -> int:

@@ -25,10 +25,7 @@ def gradients(
     return losses, found
 
 
-SLOW = [pytest.param(family, marks=pytest.mark.long) for family in ("roberta", "electra")]
-
-
-@pytest.mark.parametrize("family_config", ["bert", *SLOW], indirect=True)
+@pytest.mark.long  # tests/unit/train/test_compiling.py and tests/unit/objectives/test_masked.py compile in `make test`
 @pytest.mark.timeout(400)  # the compiler takes most of a minute on two idle cores
 @pytest.mark.skipif(not any(map(shutil.which, ("c++", "g++", "clang++"))), reason="needs a C++ compiler")
 def test_compiled_equals_eager(training, family_config: Pretrain) -> None:
