@@ -89,9 +89,9 @@ class LoadedModel:
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """The tokenizer, which truncates at the model's positions."""
-        found = Tokenizer.from_str(json.dumps(published_tokenizer(self.vocabulary, self.settings.segments)))
-        found.enable_truncation(self.settings.maximum_positions)
-        return found
+        tokenizer = Tokenizer.from_str(json.dumps(published_tokenizer(self.vocabulary, self.settings.segments)))
+        tokenizer.enable_truncation(self.settings.maximum_positions)
+        return tokenizer
 
     @property
     def scores(self) -> dict[str, dict[str, float]]:
@@ -100,12 +100,12 @@ class LoadedModel:
 
     def tokenize(self, text: Text) -> Tokens:
         """Return a text's tokens."""
-        (found,) = self.tokenizer.encode_batch(_checked([text]))
+        (encoding,) = self.tokenizer.encode_batch(_checked([text]))
         return Tokens(
-            ids=np.array(found.ids, np.int64),
-            pieces=tuple(found.tokens),
-            spans=np.array(found.offsets, np.int64).reshape(-1, 2),
-            segments=np.array(found.type_ids, np.int64),
+            ids=np.array(encoding.ids, np.int64),
+            pieces=tuple(encoding.tokens),
+            spans=np.array(encoding.offsets, np.int64).reshape(-1, 2),
+            segments=np.array(encoding.type_ids, np.int64),
         )
 
     def hidden(self, texts: Sequence[Text], layers: Layers = -1) -> list[np.ndarray]:
@@ -115,7 +115,7 @@ class LoadedModel:
         that order; or "mean of last four". Raises ConfigError for a layer that the model does not have.
         """
         wanted = self.numbers(layers)
-        found: list[np.ndarray] = []
+        hidden: list[np.ndarray] = []
         for batch in self.batches(texts):
             states = layer_states(self.encoder, batch)
             stacked = torch.stack([states[number] for number in wanted])
@@ -123,8 +123,8 @@ class LoadedModel:
                 stacked = stacked.mean(0)
             elif isinstance(layers, int):
                 stacked = stacked[0]
-            found += np.split(stacked.cpu().numpy(), batch.offsets[1:-1].cpu().numpy(), axis=-2)
-        return found
+            hidden += np.split(stacked.cpu().numpy(), batch.offsets[1:-1].cpu().numpy(), axis=-2)
+        return hidden
 
     def cls(self, texts: Sequence[Text]) -> np.ndarray:
         """Return the last hidden state of each text's [CLS], float32 (texts, width)."""
@@ -144,8 +144,8 @@ class LoadedModel:
 
         The mean of the last hidden states of its tokens, [CLS] and [SEP] among them (Reimers & Gurevych 2019, MEAN).
         """
-        found = self.vectors(texts, lambda hidden_T, batch: by_segment(hidden_T, "mean", batch.offsets.diff().long()))
-        return found / np.linalg.norm(found, axis=1, keepdims=True)
+        vectors = self.vectors(texts, lambda hidden_T, batch: by_segment(hidden_T, "mean", batch.offsets.diff().long()))
+        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
     def attentions(self, text: Text) -> np.ndarray:
         """Return attention weights, float32 (layers, heads, T, T): row attends to column."""
@@ -261,8 +261,8 @@ class LoadedModel:
     @torch.inference_mode()
     def vectors(self, texts: Sequence[Text], pool: Callable[[torch.Tensor, Batch], torch.Tensor]) -> np.ndarray:
         """Return one vector per text, from the last hidden states (T, width) of a batch."""
-        found = [pool(self.encoder(batch), batch).cpu().numpy() for batch in self.batches(texts)]
-        return np.concatenate([np.zeros((0, self.settings.width), np.float32), *found])
+        vectors = [pool(self.encoder(batch), batch).cpu().numpy() for batch in self.batches(texts)]
+        return np.concatenate([np.zeros((0, self.settings.width), np.float32), *vectors])
 
 
 def _checked(texts: Sequence[Text]) -> list[Text]:
@@ -272,12 +272,12 @@ def _checked(texts: Sequence[Text]) -> list[Text]:
     """
     if isinstance(texts, str):
         raise DataError(f"texts is one text ({shown(texts)}): give a list of texts")
-    found = list(texts)
-    for index, text in enumerate(found):
+    checked = list(texts)
+    for index, text in enumerate(checked):
         pair = isinstance(text, tuple) and len(text) == 2
         if not all(isinstance(part, str) for part in (text if pair else (text,))):
             raise DataError(f"texts[{index}] is {shown(text)}: a text is a string, and a pair of texts a tuple of two")
-    return found
+    return checked
 
 
 def load(location: str, device: Device = "auto") -> LoadedModel:

@@ -161,11 +161,12 @@ def _tokenizer_json(file: str, content: str) -> VocabularyFile:
 def _wordpiece_json(file: str, tokenizer: Tokenizer, whole: dict[str, Any]) -> VocabularyFile:
     """A WordPiece tokenizer.json; it must normalise and split as BERT's does."""
     model, normalizer = tokenizer.model, tokenizer.normalizer
-    found = (model.unk_token, model.continuing_subword_prefix, model.max_input_chars_per_word)
+    model_settings = (model.unk_token, model.continuing_subword_prefix, model.max_input_chars_per_word)
     usual = ("[UNK]", CONTINUATION, LONGEST_WORD)
-    if found != usual:
+    if model_settings != usual:
         raise DataError(
-            f"{file}: unk_token, continuing_subword_prefix, max_input_chars_per_word are {found}: only {usual} work"
+            f"{file}: unk_token, continuing_subword_prefix, max_input_chars_per_word are {model_settings}: "
+            f"only {usual} work"
         )
     for part, expected in ((normalizer, BertNormalizer), (tokenizer.pre_tokenizer, BertPreTokenizer)):
         if not isinstance(part, expected):
@@ -249,27 +250,27 @@ def _tokens_of(file: str, tokenizer: Tokenizer) -> tuple[str, ...]:
     return tokens
 
 
-def specials_of(found: VocabularyFile, file: str) -> tuple[str, ...]:
+def specials_of(published: VocabularyFile, file: str) -> tuple[str, ...]:
     """Return the names of the special tokens: pad, unk, cls, sep and mask, then all others that the file marks.
 
     Raises DataError if an entry is empty or duplicated, contains a line break in a vocab.txt, or if a special token is
     missing.
     """
     seen: dict[str, int] = {}
-    for line, token in enumerate(found.tokens, start=1):
-        if token == "" or (found.kind == "wordpiece" and ("\n" in token or "\r" in token)):
+    for line, token in enumerate(published.tokens, start=1):
+        if token == "" or (published.kind == "wordpiece" and ("\n" in token or "\r" in token)):
             raise DataError(f"{file}: entry {line} ({shown(token)}) is empty or holds a line break: one entry a line")
         if token in seen:
             raise DataError(
                 f"{file}: entry {line} ({shown(token)}) is entry {seen[token]} again: every entry must be there once"
             )
         seen[token] = line
-    roles = [names[:1] if found.kind == "wordpiece" else names for names in ROLES]
+    roles = [names[:1] if published.kind == "wordpiece" else names for names in ROLES]
     missing = [" or ".join(names) for names in roles if not seen.keys() & set(names)]
     if missing:
         usual = ", ".join(" or ".join(names) for names in roles)
         raise DataError(
-            f"{file} has no {', '.join(missing)} among its {len(found.tokens)} entries: a vocabulary needs {usual}"
+            f"{file} has no {', '.join(missing)} among its {len(published.tokens)} entries: a vocabulary needs {usual}"
         )
     five = [next(name for name in names if name in seen) for names in roles]
-    return (*five, *sorted(set(found.marked) - set(five)))
+    return (*five, *sorted(set(published.marked) - set(five)))

@@ -23,31 +23,33 @@ def load_vocabulary(
     config or the entries; DataError for a file that is not such a vocabulary. A published tokenizer other than
     WordPiece is used as it is: RoBERTa's puts no space before a text.
     """
-    file, found = read_file(path)
-    specials = specials_of(found, file)
-    chosen = _merge_setting("lowercase", lowercase, found.lowercase, found.source)
-    if chosen is None:
+    file, published = read_file(path)
+    specials = specials_of(published, file)
+    lower_casing = _merge_setting("lowercase", lowercase, published.lowercase, published.source)
+    if lower_casing is None:
         raise ConfigError(
             f"vocabulary.lowercase must be said: {file} does not tell whether text is lower-cased; "
             "pass True for an uncased vocabulary or False for a cased one"
         )
-    said = f"vocabulary.lowercase ({lowercase})" if lowercase is not None else f"{found.source} ({found.lowercase})"
-    if found.kind == "wordpiece":
-        require_fitting_case(found.tokens, chosen, said, file)
-    stripping = chosen if found.strip_accents is None and found.lowercase is not None else found.strip_accents
+    if published.kind == "wordpiece":
+        setting = f"{published.source} ({lower_casing})" if lowercase is None else f"vocabulary.lowercase ({lowercase})"
+        require_fitting_case(published.tokens, lower_casing, setting, file)
+    stripping = published.strip_accents
+    if stripping is None and published.lowercase is not None:
+        stripping = lower_casing
     stripped = _merge_setting("strip_accents", strip_accents, stripping, file)
-    splits = found.chinese_characters
+    splits = published.chinese_characters
     if not chinese_characters:
         splits = _merge_setting("chinese_characters", False, splits, file)
     return Vocabulary(
-        tokens=found.tokens,
-        lowercase=chosen,
-        kind=found.kind,
-        strip_accents=None if stripped == chosen else stripped,
+        tokens=published.tokens,
+        lowercase=lower_casing,
+        kind=published.kind,
+        strip_accents=None if stripped == lower_casing else stripped,
         chinese_characters=splits is not False,
         specials=specials,
-        template=Template(pair_separators=found.pair_separators or _usual_separators(specials)),
-        model=found.model,
+        template=Template(pair_separators=published.pair_separators or _usual_separators(specials)),
+        model=published.model,
     )
 
 
@@ -62,8 +64,8 @@ def load_vocabulary_as_published(path: str) -> Vocabulary:
     If its files do not state whether text is lower-cased, it is, as in transformers, unless the entries have capitals,
     which would never occur.
     """
-    _, found = read_file(path)
-    return load_vocabulary(path, None if found.lowercase is not None else not has_capitals(found.tokens))
+    _, published = read_file(path)
+    return load_vocabulary(path, None if published.lowercase is not None else not has_capitals(published.tokens))
 
 
 def has_capitals(tokens: tuple[str, ...]) -> bool:
@@ -85,19 +87,19 @@ def _merge_setting(name: str, wanted: bool | None, configured: bool | None, sour
     return configured if wanted is None else wanted
 
 
-def require_fitting_case(tokens: tuple[str, ...], lowercase: bool, said: str, file: str) -> None:
-    """Raise ConfigError if lower-casing and the entries contradict; `said` names the setting and its value."""
+def require_fitting_case(tokens: tuple[str, ...], lowercase: bool, setting: str, file: str) -> None:
+    """Raise ConfigError if lower-casing and the entries contradict; `setting` is its name and value."""
     words = [token for token in tokens if not BRACKETED.fullmatch(token)]
     upper = _upper_case(tokens)
     lower = [word for word in words if word != word.upper()]
     if lowercase and len(upper) > ODD_SHARE * len(words):
         raise ConfigError(
-            f"{said} does not fit {file}: {len(upper)} of {len(tokens)} entries have upper-case letters, "
+            f"{setting} does not fit {file}: {len(upper)} of {len(tokens)} entries have upper-case letters, "
             f"such as {upper[0]!r}; make it False for this cased vocabulary"
         )
     if not lowercase and lower and not upper:
         raise ConfigError(
-            f"{said} does not fit {file}: 0 of {len(tokens)} entries have upper-case letters "
+            f"{setting} does not fit {file}: 0 of {len(tokens)} entries have upper-case letters "
             f"and {len(lower)} have lower-case ones, "
             f"such as {lower[0]!r}; make it True for this uncased vocabulary"
         )
