@@ -173,8 +173,8 @@ def start(**options: Any) -> None:
 
     atexit.register(end)
     with ray_private.listening_on_loopback(), ray_private.light_worker_setup():
-        places = {"_temp_dir": str(folder), "object_spilling_directory": str(spilled)}
-        ray.init(address="local", namespace=NAMESPACE, include_dashboard=False, **places, **options)
+        folder_options = {"_temp_dir": str(folder), "object_spilling_directory": str(spilled)}
+        ray.init(address="local", namespace=NAMESPACE, include_dashboard=False, **folder_options, **options)
 
 
 def keep_logs(folder: str) -> str:

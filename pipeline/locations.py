@@ -69,4 +69,4 @@ def without_login(location: str) -> str:
     """Return a URL with *** instead of name and password, and instead of keys among its options."""
     if not is_url(location):
         return location
-    return KEY_OPTION.sub(r"\1***", LOGIN.sub(lambda found: f"{found[1] or found[2]}***@", location))
+    return KEY_OPTION.sub(r"\1***", LOGIN.sub(lambda match: f"{match[1] or match[2]}***@", location))

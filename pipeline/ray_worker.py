@@ -31,9 +31,9 @@ def worker_command(arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]
 
 def _script_of_ray() -> str:
     """Return the path of Ray's setup_worker.py."""
-    found = importlib.util.find_spec("ray")
-    assert found is not None and found.origin is not None
-    return os.path.join(os.path.dirname(found.origin), "_private", "workers", "setup_worker.py")
+    specification = importlib.util.find_spec("ray")
+    assert specification is not None and specification.origin is not None
+    return os.path.join(os.path.dirname(specification.origin), "_private", "workers", "setup_worker.py")
 
 
 if __name__ == "__main__":

@@ -43,8 +43,8 @@ def filesystem(location: str) -> tuple[fs.FileSystem, str]:
         return fs.LocalFileSystem(), location
     if location.startswith(HUB):
         return _hub(location), unquote(location.removeprefix(HUB))
-    place, _, options = location.partition("?")
-    scheme, _, path = place.partition("://")
+    address, _, options = location.partition("?")
+    scheme, _, path = address.partition("://")
     bucket, slash, key = path.partition("/")
     # One request for a small object instead of three, and the way that every S3 server understands.
     options = "&".join(filter(None, (options, "allow_delayed_open=true" if scheme == "s3" else "")))
@@ -284,9 +284,9 @@ def mismatch(target: str) -> str | None:
         location = join(target, name)
         try:
             system, path = filesystem(location)
-            found = with_retries(partial(system.get_file_info, path)).size
-            if found != size:
-                return f"{name} has {found or 0} bytes, the manifest says {size}"
+            size_there = with_retries(partial(system.get_file_info, path)).size
+            if size_there != size:
+                return f"{name} has {size_there or 0} bytes, the manifest says {size}"
             if sha256(location) != digest:
                 return f"{name} does not match its SHA-256"
         except OSError as error:

@@ -58,23 +58,23 @@ def padded(batch: Batch, settings: Model) -> dict[str, Any]:
     """Return the batch in transformers' format: padded rows, a mask where lengths differ, labels at all positions."""
     N, S = batch.sequences, batch.maximum_length
     rows_T = torch.repeat_interleave(torch.arange(N), batch.offsets.diff())
-    places = rows_T * S + batch.positions_T
+    slots = rows_T * S + batch.positions_T
 
-    def spread(values: Tensor, places: Tensor, empty: int) -> Tensor:
-        return torch.full((N * S,), empty, dtype=torch.int64).index_copy(0, places, values).view(N, S)
+    def spread(values: Tensor, slots: Tensor, empty: int) -> Tensor:
+        return torch.full((N * S,), empty, dtype=torch.int64).index_copy(0, slots, values).view(N, S)
 
     inputs = {
-        "input_ids": spread(batch.ids_T, places, _padding_entry(settings)),
-        "labels": spread(batch.masked_labels_M, places[batch.masked_positions_M], IGNORED),
-        "masked_places": places[batch.masked_positions_M],
+        "input_ids": spread(batch.ids_T, slots, _padding_entry(settings)),
+        "labels": spread(batch.masked_labels_M, slots[batch.masked_positions_M], IGNORED),
+        "masked_places": slots[batch.masked_positions_M],
         "masked_labels": batch.masked_labels_M,
     }
     if settings.segments > 1:
-        inputs["token_type_ids"] = spread(batch.segments_T, places, 0)
+        inputs["token_type_ids"] = spread(batch.segments_T, slots, 0)
     if batch.not_next_N is not None:
         inputs["next_sentence_label"] = batch.not_next_N
     full = batch.tokens == N * S
-    return inputs if full else inputs | {"attention_mask": spread(torch.ones_like(batch.ids_T), places, 0)}
+    return inputs if full else inputs | {"attention_mask": spread(torch.ones_like(batch.ids_T), slots, 0)}
 
 
 def _of(inputs: dict[str, Tensor], *more: str) -> dict[str, Tensor]:
@@ -119,10 +119,10 @@ def _discriminator_loss(model: ReplacedPeer, inputs: dict[str, Tensor], logits_M
     with torch.no_grad():
         noise = -torch.empty_like(logits_M, dtype=torch.float32).exponential_().log_()
         sampled_M = (logits_M.float() + noise).argmax(-1)
-    shape, places = inputs["input_ids"].shape, inputs["masked_places"]
-    ids = inputs["input_ids"].flatten().index_copy(0, places, sampled_M).view(shape)
+    shape, slots = inputs["input_ids"].shape, inputs["masked_places"]
+    ids = inputs["input_ids"].flatten().index_copy(0, slots, sampled_M).view(shape)
     labels = torch.zeros_like(ids).flatten()
-    labels = labels.index_copy(0, places, (sampled_M != inputs["masked_labels"]).long()).view(shape)
+    labels = labels.index_copy(0, slots, (sampled_M != inputs["masked_labels"]).long()).view(shape)
     return model.weight * model.discriminator(**_of(inputs) | {"input_ids": ids}, labels=labels).loss
 
 

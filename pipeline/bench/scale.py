@@ -95,7 +95,7 @@ def _sleep_instead_of_training(settings: dict[str, Any]) -> None:
         if step == about.warm:
             tokens, started = 0, time.perf_counter()
         slots = [
-            make_slot(next(coming), place, _no_terms) for place in slots_of_rank(step, 0, about.batch, rank, world)
+            make_slot(next(coming), number, _no_terms) for number in slots_of_rank(step, 0, about.batch, rank, world)
         ]
         records = exchange([slot.record for slot in slots], slots_at(step, about.batch), world)
         time.sleep(about.seconds * len(slots))

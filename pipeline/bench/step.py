@@ -226,7 +226,7 @@ def measure(
             take(number)
             _synchronise(device)
             seconds[name].append(time.perf_counter() - start)
-    return {name: float(np.median(found)) for name, found in seconds.items()}
+    return {name: float(np.median(timings)) for name, timings in seconds.items()}
 
 
 def _synchronise(device: torch.device) -> None:
@@ -236,8 +236,8 @@ def _synchronise(device: torch.device) -> None:
 
 def best(seconds: dict[tuple[str, str], float], column: str) -> tuple[float, str] | None:
     """Return the column's fastest mode; None for a column that was not measured."""
-    found = [(value, mode) for (name, mode), value in seconds.items() if name == column]
-    return min(found) if found else None
+    timings = [(value, mode) for (name, mode), value in seconds.items() if name == column]
+    return min(timings) if timings else None
 
 
 def line(case: Case, seconds: dict[tuple[str, str], float], device: torch.device, precision: str) -> str:
@@ -246,16 +246,16 @@ def line(case: Case, seconds: dict[tuple[str, str], float], device: torch.device
     """
     batches = [make_batch(case, seed) for seed in range(BATCHES)]
     tokens = float(np.mean([batch.tokens for batch in batches]))
-    found = {column: best(seconds, column) for column in ("ours", "as shipped", "masked only")}
+    fastest = {column: best(seconds, column) for column in ("ours", "as shipped", "masked only")}
     cells = [f"{case.name:<18}{case.rows:>5}"]
-    cells += [f"{tokens / value[0]:>12,.0f} {value[1]:<9}" if value else f"{'-':>22}" for value in found.values()]
+    cells += [f"{tokens / value[0]:>12,.0f} {value[1]:<9}" if value else f"{'-':>22}" for value in fastest.values()]
     cells += [
-        f"{value[0] / found['ours'][0]:>12.2f}" if value and found["ours"] else f"{'-':>12}"
-        for name, value in found.items()
+        f"{value[0] / fastest['ours'][0]:>12.2f}" if value and fastest["ours"] else f"{'-':>12}"
+        for name, value in fastest.items()
         if name != "ours"
     ]
     peak = peak_flops(torch.cuda.get_device_name(device), precision) if device.type == "cuda" else None
-    if peak and found["ours"]:
+    if peak and fastest["ours"]:
         flops = float(
             np.mean(
                 [
@@ -264,7 +264,7 @@ def line(case: Case, seconds: dict[tuple[str, str], float], device: torch.device
                 ]
             )
         )
-        cells.append(f"{utilisation(flops, tokens / found['ours'][0], peak):>8.1%}")
+        cells.append(f"{utilisation(flops, tokens / fastest['ours'][0], peak):>8.1%}")
     return "".join(cells)
 
 

@@ -43,11 +43,11 @@ def measure(dump: str, extracted: str | None = None) -> dict[str, float]:
     start = time.process_time()
     items = list(read_dump(stored, dump))
     seconds = time.process_time() - start
-    found: dict[str, float] = {**Counter(f"{REASON}{item.reason}" for item in items if isinstance(item, Dropped))}
+    figures: dict[str, float] = {**Counter(f"{REASON}{item.reason}" for item in items if isinstance(item, Dropped))}
     articles = {item.title: "\n".join(item.paragraphs) for item in items if not isinstance(item, Dropped)}
-    found |= {"articles": len(articles), "megabytes a second": sum(map(len, stored)) / MILLION / seconds}
-    found |= markers(list(articles.values()))
-    return found | (_compared(articles, extracted) if extracted else {})
+    figures |= {"articles": len(articles), "megabytes a second": sum(map(len, stored)) / MILLION / seconds}
+    figures |= markers(list(articles.values()))
+    return figures | (_compared(articles, extracted) if extracted else {})
 
 
 def _until_cut_off(location: str) -> Iterator[bytes]:
@@ -94,19 +94,19 @@ def _extracted_articles(location: str) -> Iterator[tuple[str, str]]:
                 yield item.title, "\n".join(item.paragraphs)
 
 
-def table(found: dict[str, float]) -> str:
+def table(figures: dict[str, float]) -> str:
     """Return the table of page outcomes, markup left, and rate."""
-    reasons = {name.removeprefix(REASON): count for name, count in found.items() if name.startswith(REASON)}
-    left = {name.removesuffix(SHARE): count for name, count in found.items() if name.endswith(SHARE)}
-    lines = [f"{'articles':24}{found['articles']:>10,}{found['words']:>14,} words"]
+    reasons = {name.removeprefix(REASON): count for name, count in figures.items() if name.startswith(REASON)}
+    left = {name.removesuffix(SHARE): count for name, count in figures.items() if name.endswith(SHARE)}
+    lines = [f"{'articles':24}{figures['articles']:>10,}{figures['words']:>14,} words"]
     lines += [f"{reason:24}{count:>10,}" for reason, count in sorted(reasons.items())]
     lines.append(
         f"{'left in a million words':24}{sum(left.values()):>10.1f}"
         + "".join(f"  {marker} {count:.1f}" for marker, count in left.items() if count)
     )
-    if "recall" in found:
+    if "recall" in figures:
         lines.append(
-            f"{'beside WikiExtractor':24}{found['pages in both']:>10,} pages: "
-            f"{found['recall']:.1%} of its words are here, {found['length']:.2f} times as many in all"
+            f"{'beside WikiExtractor':24}{figures['pages in both']:>10,} pages: "
+            f"{figures['recall']:.1%} of its words are here, {figures['length']:.2f} times as many in all"
         )
-    return "\n".join([*lines, f"{'MB/s of XML, one core':24}{found['megabytes a second']:>10.1f}"])
+    return "\n".join([*lines, f"{'MB/s of XML, one core':24}{figures['megabytes a second']:>10.1f}"])

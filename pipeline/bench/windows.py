@@ -49,14 +49,14 @@ def _corpus(folder: str, documents: Iterator[dict], windows: int) -> Corpus:
     report = write_windows(folder, "train", 0, pa.Table.from_pylist(held, schema=DOCUMENT), SETTINGS.window_characters)
     if not report["windows"]:
         raise DataError("corpus: too little text to measure: give more files")
-    found = [
+    windows_found = [
         Window(shard=report["file"], row_group=group, documents=d, characters=c)
         for group, (d, c) in enumerate(report["windows"])
     ]
     return Corpus(
         folder=folder,
         fingerprint=report["digest"],
-        train=tuple(found[:windows]),
+        train=tuple(windows_found[:windows]),
         heldout=(),
         counts={},
         dropped={},

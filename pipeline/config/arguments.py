@@ -65,15 +65,15 @@ def words_of(
     and for a value that is missing, of another type or one too many.
     """
     known = Known(settings, extra)
-    found: list[Word] = []
+    words: list[Word] = []
     position = 0
     while position < len(arguments):
         word, count = known.word(arguments[position], arguments[position + 1 :], several)
-        found.append(word)
+        words.append(word)
         position += 1 + count
-    for word in [word for word in found if word.alone][positional:]:
+    for word in [word for word in words if word.alone][positional:]:
         raise ConfigError(known.unexpected(word.text))
-    return found
+    return words
 
 
 def extras(words: Sequence[Word]) -> dict[str, str]:

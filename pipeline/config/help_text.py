@@ -73,12 +73,12 @@ def _list_of_kinds(known: dict[str, dict[str, type]], defaults: dict[str, str]) 
 def _groups(command: Described, options: Sequence[Option], known: dict[str, dict[str, type]]) -> list[str]:
     """Return a section per group and kind, with every option."""
     names = dict.fromkeys(option.path.rpartition(".")[0] for option in options if not option.choice)
-    found = []
+    sections = []
     for name in names:
         own = [option for option in options if not option.choice and option.path.rpartition(".")[0] == name]
         extra = [] if name else _lines_of_extra(command)
-        found.append(_section(f"{name} options".strip(), [*_lines_of(own, command.positional), *extra]))
-    return found + [
+        sections.append(_section(f"{name} options".strip(), [*_lines_of(own, command.positional), *extra]))
+    return sections + [
         _of_kind(options, path, name, kind) for path, kinds in known.items() for name, kind in kinds.items()
     ]
 

@@ -77,8 +77,8 @@ def options_of(
         value = field.default if default is None else getattr(default, field.name)
         for each in kinds:
             own = value if type(value) is each else None
-            place = (path, flag_of(each)) if len(kinds) > 1 else (choice, kind)
-            yield from options_of(each, own, f"{path}.", *place)
+            parent = (path, flag_of(each)) if len(kinds) > 1 else (choice, kind)
+            yield from options_of(each, own, f"{path}.", *parent)
         if not kinds:
             text = texts.get(field.name, "")
             yield Option(path=path, hint=hints[field.name], default=value, text=text, choice=choice, kind=kind)
@@ -86,14 +86,14 @@ def options_of(
 
 def choices(settings: type, prefix: str = "") -> dict[str, dict[str, type]]:
     """Return dotted name -> {name on the command line: kind} of every setting with several kinds."""
-    found: dict[str, dict[str, type]] = {}
+    choices_by_path: dict[str, dict[str, type]] = {}
     for name, hint in get_type_hints(settings).items():
         kinds = kinds_of(hint)
         if len(kinds) > 1:
-            found[prefix + name] = {flag_of(kind): kind for kind in kinds}
+            choices_by_path[prefix + name] = {flag_of(kind): kind for kind in kinds}
         elif kinds:
-            found |= choices(kinds[0], f"{prefix}{name}.")
-    return found
+            choices_by_path |= choices(kinds[0], f"{prefix}{name}.")
+    return choices_by_path
 
 
 def default_kind(settings: Any, default: Any, path: str) -> str:
@@ -142,26 +142,26 @@ def flag(path: str) -> str:
 
 def field_texts(settings: type) -> dict[str, str]:
     """Return field -> its docstring in the source, including base classes."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for base in reversed(settings.__mro__):
         source = getattr(sys.modules.get(base.__module__), "__file__", None)  # a file may run without being a module
         if dataclasses.is_dataclass(base) and source:
-            found |= _texts_in(source).get(base.__name__, {})
-    return found
+            texts |= _texts_in(source).get(base.__name__, {})
+    return texts
 
 
 @functools.cache
 def _texts_in(source: str) -> dict[str, dict[str, str]]:
     """Return class -> field -> the field's docstring, from a Python file."""
-    found: dict[str, dict[str, str]] = {}
+    texts: dict[str, dict[str, str]] = {}
     for node in ast.parse(Path(source).read_text("utf-8")).body:
         if not isinstance(node, ast.ClassDef):
             continue
-        own = found.setdefault(node.name, {})
+        own = texts.setdefault(node.name, {})
         for field, below in zip(node.body, node.body[1:]):
             if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(below, ast.Expr):
                 own[field.target.id] = " ".join(str(ast.literal_eval(below.value)).split())
-    return found
+    return texts
 
 
 def nearest(word: str, known: Iterable[str]) -> list[str]:

@@ -75,13 +75,13 @@ def spdx_identifier(given: str) -> str:
     from packaging.licenses._spdx import LICENSES  # the list itself: its public function does not offer the nearest
 
     known = {name: str(about["id"]) for name, about in LICENSES.items()}
-    if (found := known.get(given.lower())) is None:
+    if (identifier := known.get(given.lower())) is None:
         near = difflib.get_close_matches(given.lower(), known, n=MOST_NEAR)
         raise ConfigError(
             f"license ({given}) is no SPDX identifier (spdx.org/licenses), such as apache-2.0 or cc-by-4.0"
             f"{did_you_mean(known[name].lower() for name in near)}"
         )
-    return found
+    return identifier
 
 
 def license_fields(identifier: str) -> dict[str, str]:

@@ -23,9 +23,9 @@ class WorkerRange:
 
 def worker_range(workers: int | str) -> WorkerRange:
     """Parse a number, or two numbers with two dots between them. Raises ConfigError otherwise."""
-    found = re.fullmatch(r"(\d+)(?:\.\.(\d+))?", str(workers))
-    least = int(found[1]) if found else 0
-    most = int(found[2] or found[1]) if found else 0
+    match = re.fullmatch(r"(\d+)(?:\.\.(\d+))?", str(workers))
+    least = int(match[1]) if match else 0
+    most = int(match[2] or match[1]) if match else 0
     if not 1 <= least <= most:
         raise ConfigError(
             f"workers ({workers}) must be a number from 1 on, or two with two dots between them as in 2..8"

@@ -67,14 +67,14 @@ def heldout_share(share: float, least_parents: np.ndarray) -> float:
 
 def count_overlaps(sketches: pa.Table, heldout_share: float) -> pa.Table:
     """Count the hashes of each text that other parents own (schema OVERLAP); texts without any are left out."""
-    hashes, sizes, casings, parents, places = (sketches[name].to_numpy() for name in SKETCH.names)
-    order = np.lexsort((places, parents, casings, sizes, ~is_heldout(parents, heldout_share), hashes))
-    hashes, parents, places = hashes[order], parents[order], places[order]
+    hashes, sizes, casings, parents, keys = (sketches[name].to_numpy() for name in SKETCH.names)
+    order = np.lexsort((keys, parents, casings, sizes, ~is_heldout(parents, heldout_share), hashes))
+    hashes, parents, keys = hashes[order], parents[order], keys[order]
     last = np.flatnonzero(np.append(hashes[1:] != hashes[:-1], True)) if len(hashes) else np.zeros(0, np.int64)
     owner = np.repeat(parents[last], np.diff(last, prepend=-1))
     other = parents != owner
     columns = {
-        "place": places[other],
+        "place": keys[other],
         "parent_hash": parents[other],
         "common": (hashes[other] < np.uint64(COMMON)).astype(np.int64),
     }

@@ -129,14 +129,14 @@ def card(trained: Trained, lineage: Lineage, kind: str, made: Made) -> str:
 def _metadata(trained: Trained, lineage: Lineage, made: Made, step: int) -> dict[str, Any]:
     """Return the card's metadata for the hub, except the license."""
     sources = {} if isinstance(lineage.corpus, DataError) else lineage.corpus.sources
-    found = [match[1] for location in sources if (match := DATASET.match(location))]
+    datasets = [match[1] for location in sources if (match := DATASET.match(location))]
     return {
         "language": list(lineage.language or languages(sources)),
         "library_name": made.library,
         "pipeline_tag": "fill-mask",
         "tags": [family_of(trained.model).name, *made.tags, "bertstream"],
         "base_model": hub_name(_initial_model(lineage)),
-        "datasets": list(dict.fromkeys(found)),
+        "datasets": list(dict.fromkeys(datasets)),
         "model-index": model_index(lineage.name, _results(lineage.summary, step)),
     }
 
@@ -164,9 +164,9 @@ def _initial_model(lineage: Lineage) -> str:
 def _results(summary: dict[str, Any] | None, step: int) -> list[dict[str, Any]]:
     """Return the results of a model-index: measurements on held-out text after this step."""
     after = _measured(summary, step)
-    found = [(*said, after[name]) for name, said in DESCRIPTIONS.items() if name in after]
+    scores = [(*said, after[name]) for name, said in DESCRIPTIONS.items() if name in after]
     dataset = {"type": "held-out", "name": "held-out part of the training corpus"}
-    return [result("fill-mask", dataset, found)] if found else []
+    return [result("fill-mask", dataset, scores)] if scores else []
 
 
 def _measured(summary: dict[str, Any] | None, step: int) -> dict[str, float]:
@@ -237,9 +237,9 @@ def metrics(summary: dict[str, Any] | None, step: int) -> str:
         return "None: the run is not finished, and its held-out loss is measured at its end."
     if summary["steps"] != step:
         return f"None at this step; the run was measured at its end, after {summary['steps']:,} steps."
-    found = table(("figure", "value"), figures(summary))
+    figures_table = table(("figure", "value"), figures(summary))
     note = "Measured on the held-out part of the corpus, a development set: settings may have been chosen by it."
-    return f"{note}\n\n{found}" if summary["heldout_after"] else found
+    return f"{note}\n\n{figures_table}" if summary["heldout_after"] else figures_table
 
 
 def data(lineage: Lineage) -> str:

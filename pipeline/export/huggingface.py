@@ -93,11 +93,11 @@ def check(folder: Path, trained: Trained) -> str:
     """
     installed = importlib.util.find_spec("transformers") is not None
     theirs = published_logits(folder, trained) if installed else load_module(str(folder), trained.model)[0].outputs
-    found = largest_difference(theirs, trained)
-    if not found <= TOLERANCE:
+    largest = largest_difference(theirs, trained)
+    if not largest <= TOLERANCE:
         raise CheckpointError(
             f"export {folder}: {'transformers' if installed else 'our'} logits differ from the checkpoint's by "
-            f"{found:.2g} of the largest, more than {TOLERANCE}"
+            f"{largest:.2g} of the largest, more than {TOLERANCE}"
         )
     return (
         f"checked: logits equal transformers' within {TOLERANCE} of the largest"
@@ -125,19 +125,19 @@ def published_logits(folder: Path, trained: Trained) -> Logits:
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-    places = {model.use: folder / model.folder for model in trained.module.models()}
-    masked = AutoModelForMaskedLM.from_pretrained(places["masked"]).eval()
+    folders = {model.use: folder / model.folder for model in trained.module.models()}
+    masked = AutoModelForMaskedLM.from_pretrained(folders["masked"]).eval()
     whole = AutoModelForPreTraining.from_pretrained(folder).eval()
 
     def logits(batch: Batch) -> dict[str, Tensor]:
         inputs = padded(batch, trained.model)
         real = inputs["attention_mask"].bool()
         output = whole(**inputs)
-        found = {"masked": masked(**inputs).logits[real]}
+        outputs = {"masked": masked(**inputs).logits[real]}
         if "seq_relationship_logits" in output:
-            found["pairs"] = output.seq_relationship_logits
-        if "replaced" in places:
-            found["replaced"] = output.logits[real]
-        return found
+            outputs["pairs"] = output.seq_relationship_logits
+        if "replaced" in folders:
+            outputs["replaced"] = output.logits[real]
+        return outputs
 
     return logits

@@ -71,19 +71,19 @@ def check_int8(float32: Path, folder: Path, trained: Trained) -> str:
     """
     model = trained.model
     batch = probe(model, trained.vocabulary_size, [min(length, model.maximum_positions) for length in (19, 7, 64)])
-    found = {
+    differences = {
         name: deviation(run(session(folder / name), batch, model), run(session(float32 / name), batch, model))
         for name in (FILL_MASK, EMBEDDING)
     }
-    for name, share in found.items():
+    for name, share in differences.items():
         if not share <= WORST:
             raise CheckpointError(
                 f"export {folder / name}: int8's outputs differ from float32's by {share:.2g} of their standard "
                 f"deviation, more than {WORST}: this model cannot be quantised to 8 bits"
             )
     return (
-        f"checked: int8's logits differ from float32's by {found[FILL_MASK]:.2g} of their standard deviation, "
-        f"embeddings by {found[EMBEDDING]:.2g}"
+        f"checked: int8's logits differ from float32's by {differences[FILL_MASK]:.2g} of their standard deviation, "
+        f"embeddings by {differences[EMBEDDING]:.2g}"
     )
 
 

@@ -80,8 +80,8 @@ def write_graphs(published: Path, folder: Path, trained: Trained) -> None:
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
     with quiet():
-        place = next(model.folder for model in trained.module.models() if model.use == "masked")
-        masked = AutoModelForMaskedLM.from_pretrained(published / place).eval()
+        subfolder = next(model.folder for model in trained.module.models() if model.use == "masked")
+        masked = AutoModelForMaskedLM.from_pretrained(published / subfolder).eval()
         encoder = AutoModel.from_pretrained(published).eval()
         _write_graph(FillMask(masked), folder / FILL_MASK, "logits", trained.model)
         _write_graph(Embedding(encoder), folder / EMBEDDING, "sentence_embedding", trained.model)
@@ -133,11 +133,11 @@ def check_graphs(folder: Path, trained: Trained) -> str:
     for file, answer in ours.items():
         graph = session(folder / file)
         with torch.inference_mode():
-            found = [
+            differences = [
                 difference(run(graph, batch, trained.model), answer(batch))
                 for batch in probes(trained.model, trained.vocabulary_size)
             ]
-        largest = torch.tensor(found).max().item()
+        largest = torch.tensor(differences).max().item()
         if not largest <= TOLERANCE:
             raise CheckpointError(
                 f"export {folder / file}: outputs differ from the checkpoint's by {largest:.2g} of the largest, more "

@@ -68,5 +68,5 @@ def log(trained: Trained, lineage: Lineage, config: Export, uri: str) -> str:
         model_uri = registry.log(
             published, trained, uri, lineage.recorded["mlflow_run_id"], read_state(trained.checkpoint).step
         )
-    place = registry.register(model_uri, config.register, uri) if config.register else model_uri
-    return f"{place} at {uri}; checked: the loaded model's answers equal the checkpoint's; its files {made.checked}"
+    address = registry.register(model_uri, config.register, uri) if config.register else model_uri
+    return f"{address} at {uri}; checked: the loaded model's answers equal the checkpoint's; its files {made.checked}"

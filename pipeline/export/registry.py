@@ -203,8 +203,8 @@ def _shares(guesses: list[list[list[dict[str, Any]]]]) -> list[float]:
 
 def _requirements(required: Sequence[str]) -> list[str]:
     """Return the installed versions of the code's imports, without local labels such as +cpu."""
-    found = {name: importlib.metadata.version(name).split("+")[0] for name in required if _has_distribution(name)}
-    return [f"{name}=={version}" for name, version in found.items()]
+    versions = {name: importlib.metadata.version(name).split("+")[0] for name in required if _has_distribution(name)}
+    return [f"{name}=={version}" for name, version in versions.items()]
 
 
 def _has_distribution(name: str) -> bool:

@@ -61,10 +61,10 @@ def find_checkpoint(folder: str, step: int | None, report: Report) -> str:
         return newest
     if step not in steps:
         raise ConfigError(f"step ({step}) has no checkpoint in {folder}: there are {there}")
-    found = checkpoint.folder_of(folder, step)
-    if problem := storage.damage(found):
-        raise CheckpointError(f"checkpoint {found} is damaged ({problem}): export another step ({there})")
-    return found
+    path = checkpoint.folder_of(folder, step)
+    if problem := storage.damage(path):
+        raise CheckpointError(f"checkpoint {path} is damaged ({problem}): export another step ({there})")
+    return path
 
 
 def load_trained(folder: str) -> Trained:

@@ -163,9 +163,9 @@ def _results(scores: Mapping[str, Mapping[str, float]], task: Task, kind: str) -
         result(
             kind,
             data | {"name": f"{task.name} {split}"},
-            [(METRICS.get(name, name), f"{split} {name}", value) for name, value in found.items()],
+            [(METRICS.get(name, name), f"{split} {name}", value) for name, value in values.items()],
         )
-        for split, found in scores.items()
+        for split, values in scores.items()
         if split.startswith("dev")
     ]
 
@@ -179,7 +179,7 @@ def _data_name(task: Task) -> str:
 def _use(about: About, plain: bool, repository: str | None) -> str:
     """Return the usage examples: with transformers if it gives the same answers, and with pipeline.api."""
     kind, folder = PIPELINES[about.task.kind], repository or "."
-    place = f"hf://{repository}" if repository else "."
+    location = f"hf://{repository}" if repository else "."
     pair = _in_pairs(about.task)
     rows = '[("A text.", "Another.")]' if pair else ASKED[about.task.kind]
     call = 'answer({"text": "A text.", "text_pair": "Another."})' if pair else CALLED.get(kind)
@@ -199,7 +199,7 @@ def _use(about: About, plain: bool, repository: str | None) -> str:
             "Vectors of length 1 with `sentence-transformers`:",
             _python(f'{SENTENCES}\n\nmodel = SentenceTransformer("{folder}")\nprint(model.encode(["A text."]).shape)'),
         ]
-    ours = _python(f'from pipeline import api\n\nmodel = api.load("{place}")\nprint(model.predict({rows}))')
+    ours = _python(f'from pipeline import api\n\nmodel = api.load("{location}")\nprint(model.predict({rows}))')
     return "\n\n".join([*parts, "With `bertstream`:", ours])
 
 
@@ -231,8 +231,8 @@ def figures(said: Mapping[str, Any]) -> str:
     if not scores:
         return "None are recorded."
     lines = []
-    for split, found in scores.items():
-        for metric, value in found.items():
+    for split, values in scores.items():
+        for metric, value in values.items():
             beside = baselines.get(split, {}).get(metric)
             lines.append((f"{split} {metric}", f"{value:.3f}", "–" if beside is None else f"{beside:.3f}"))
     notes = ["The baseline is one answer to everything."]

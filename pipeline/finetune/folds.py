@@ -33,15 +33,15 @@ def fold_numbers(task: Task, items: Any, folds: int) -> np.ndarray:
     shuffled = [unshuffled[index] for index in numbered_generator(0, FOLDS).permutation(len(unshuffled))]
     classes = items["label"].to_pylist() if task.kind == "classification" else [""] * len(items)
     of_class = {name: np.zeros(folds, np.int64) for name in classes}
-    rows, found = np.zeros(folds, np.int64), np.empty(len(items), np.int64)
+    rows, numbers = np.zeros(folds, np.int64), np.empty(len(items), np.int64)
     # sorting is stable and keeps the shuffled order
     for group in sorted(shuffled, key=lambda group: (classes[group[0]], -len(group))):
         mine = of_class[classes[group[0]]]
         fold = min(range(folds), key=lambda fold: (mine[fold], rows[fold]))
-        found[group] = fold
+        numbers[group] = fold
         mine[fold] += len(group)
         rows[fold] += len(group)
-    return found
+    return numbers
 
 
 def _grouped_by(items: Any) -> Sequence[Text]:
@@ -53,7 +53,7 @@ def _grouped_by(items: Any) -> Sequence[Text]:
 
 def by_task(problems: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return task -> names of its problems: its own name, or its folds."""
-    found: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     for name, problem in problems.items():
-        found.setdefault(problem.fold_of or name, []).append(name)
-    return found
+        names.setdefault(problem.fold_of or name, []).append(name)
+    return names

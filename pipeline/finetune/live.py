@@ -33,9 +33,9 @@ def _scores_line(trial: Trial, result: Mapping[str, Any]) -> str:
             else ""
         )
     parts = []
-    for split, found in result["scores"].items():
-        names = sorted(found, key=lambda name: name != trial.metric)[:MOST_METRICS]
-        parts.append(f"{split} " + ", ".join(f"{name} {found[name]:.3f}" for name in names))
+    for split, scores in result["scores"].items():
+        names = sorted(scores, key=lambda name: name != trial.metric)[:MOST_METRICS]
+        parts.append(f"{split} " + ", ".join(f"{name} {scores[name]:.3f}" for name in names))
     return "; ".join(parts) + (", collapsed" if result["collapsed"] else "")
 
 

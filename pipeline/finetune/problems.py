@@ -61,7 +61,7 @@ def read_problems(config: Finetune, initial: Initial, report: Report) -> list[Pr
         if config.search.folds is not None:
             return _folds_of(config, config.search.folds, task, items["train"], lost, initial, report)
         return [_problem_of(config, task, *with_dev(task, items, report), lost, initial, report)]
-    names, found = tuple(name for name in config.task if name != BUILTIN), []
+    names, problems = tuple(name for name in config.task if name != BUILTIN), []
     if unknown := [name for name in names if name not in (*known.TASKS, "glue")]:
         raise ConfigError(
             f"task ({', '.join(unknown)}) is unknown: choose from {', '.join(known.TASKS)}, {BUILTIN}, or glue"
@@ -74,11 +74,11 @@ def read_problems(config: Finetune, initial: Initial, report: Report) -> list[Pr
             raise ConfigError(
                 f"data ({folder}) is no folder with files: name the folder of the files of {', '.join(names)}"
             )
-        found = [_read_known(config, task, folder, initial, report) for task in known.wanted_tasks(names, folder)]
+        problems = [_read_known(config, task, folder, initial, report) for task in known.wanted_tasks(names, folder)]
     if BUILTIN in config.task:
         task, train, dev = _kept_builtin(storage.join(config.output, "finetune", BUILTIN), report)
-        found.append(_problem_of(config, task, train, {"dev": dev}, {}, initial, report))
-    return found
+        problems.append(_problem_of(config, task, train, {"dev": dev}, {}, initial, report))
+    return problems
 
 
 def _kept_builtin(folder: str, report: Report) -> tuple[Task, pa.Table, pa.Table]:
@@ -168,7 +168,7 @@ def _folds_of(
 
     Raises DataError if training on the other folds is impossible.
     """
-    whole, numbers, found = (
+    whole, numbers, problems = (
         _problem_of(config, task, items, {}, lost, initial, report),
         fold_numbers(task, items, folds),
         [],
@@ -184,8 +184,8 @@ def _folds_of(
         if task.kind == "classification":
             require_trainable(parts["train"], f"{config.train} without fold {fold + 1} of {folds}")
         named = replace(whole.task, name=f"{task.name}-fold{fold + 1}of{folds}")
-        found.append(replace(cut(named, config.cutting, parts, initial), fold_of=task.name))
-    return found
+        problems.append(replace(cut(named, config.cutting, parts, initial), fold_of=task.name))
+    return problems
 
 
 def cut(task: Task, cutting: Cutting, items: dict[str, Any], initial: Initial) -> Problem:
@@ -207,21 +207,21 @@ def in_cuttings(
     truncate. Raises ConfigError as `cut` does.
     """
     first, *others = dict.fromkeys(cuttings)
-    items, found = (
+    items, problems = (
         {"train": problem.train.items} | {name: one.items for name, one in problem.splits.items()},
         {first: problem},
     )
     for cutting in others:
-        found[cutting] = replace(cut(problem.task, cutting, items, initial), fold_of=problem.fold_of)
+        problems[cutting] = replace(cut(problem.task, cutting, items, initial), fold_of=problem.fold_of)
         asked = ", ".join(
             f"{name.replace('_', ' ')} {value}"
             for name, value in vars(cutting).items()
             if value != getattr(first, name)
         )
-        for name, one in {"train": found[cutting].train, **found[cutting].splits}.items():
+        for name, one in {"train": problems[cutting].train, **problems[cutting].splits}.items():
             if one.notes:
                 report(f"{problem.task.name} {name}, {asked}: {', '.join(one.notes)}")
-    return found
+    return problems
 
 
 def _task_summary(task: Task, train: Prepared) -> list[str]:
@@ -241,15 +241,15 @@ def noun(task: Task) -> str:
 
 def digest(splits: Sequence[Prepared]) -> str:
     """Return a digest of all rows' ids and of the items, with their true answers."""
-    found = hashlib.sha256()
+    sha256 = hashlib.sha256()
     for split in splits:
         ids = split.rows["ids"].combine_chunks()
-        found.update(np.ascontiguousarray(ids.value_lengths()).data)
-        found.update(np.ascontiguousarray(ids.flatten()).data)
+        sha256.update(np.ascontiguousarray(ids.value_lengths()).data)
+        sha256.update(np.ascontiguousarray(ids.flatten()).data)
         items = split.items.to_pylist() if isinstance(split.items, pa.Table) else split.items
         for item in items:
-            found.update(repr(item).encode("utf-8", "surrogatepass"))
-    return found.hexdigest()[:16]
+            sha256.update(repr(item).encode("utf-8", "surrogatepass"))
+    return sha256.hexdigest()[:16]
 
 
 def with_dev(task: Task, items: dict[str, Any], report: Report) -> tuple[Any, dict[str, Any]]:

@@ -195,7 +195,7 @@ def warnings(config: Finetune, settings: list[dict[str, Any]], model: Model) -> 
     width = model.width
     rates = {setting.get("optimizer.learning_rate", config.optimizer.learning_rate) for setting in settings}
     high = sorted(rate for rate in rates if rate is not None and rate > HIGH_RATE * usual_rate(width))
-    found = [
+    lines = [
         f"warning: optimizer.learning_rate {listed(f'{rate:g}' for rate in high)} is far above {usual_rate(width):g}, "
         f"which is usual at width {width}: the encoder may forget what it learnt"
     ] * bool(high)
@@ -204,12 +204,12 @@ def warnings(config: Finetune, settings: list[dict[str, Any]], model: Model) -> 
         and model.hidden_dropout == model.attention_dropout == 0
         and not any("recipe.dropout" in setting for setting in settings)
     ):
-        found.append(
+        lines.append(
             "warning: dropout is 0, as in the checkpoint: published recipes have 0.1 (--recipe.dropout 0.1), and "
             "small tasks overfit without it"
         )
     share = config.schedule.warmup_share
-    return found + [
+    return lines + [
         "warning: schedule.warmup_share is 0: without a warm-up large encoders collapse (Mosbach et al. 2021); 0.1 is "
         "the default"
     ] * (share == 0)

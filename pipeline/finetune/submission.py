@@ -32,13 +32,13 @@ def submit(config: Finetune, problems: Mapping[str, Problem], models: Mapping[st
     if missing := _missing_of(config.data, models):
         report(f"no GLUE submission file: {listed(missing, 5)} missing")
         return
-    found = {}
+    predictions = {}
     for name, file in FILES.items():
         report(f"GLUE submission file: {name}, {file.rows:,} rows")
         progress = AnswerProgress(report, file.rows, name=name)
-        found[name] = _predictions(config, models[_model_for(file.task)], file.task, file.split, progress.add)
+        predictions[name] = _predictions(config, models[_model_for(file.task)], file.task, file.split, progress.add)
     location = storage.join(config.output, ZIP)
-    write_submission(location, found)
+    write_submission(location, predictions)
     report(f"GLUE submission file: {location}")
 
 
@@ -63,11 +63,11 @@ def _missing_of(data: str, tasks: Collection[str]) -> list[str]:
 
 def rows_to_answer(data: str, tasks: Collection[str]) -> dict[str, int]:
     """Return the number of test rows per task's model; empty if the submission is incomplete."""
-    found: dict[str, int] = {}
+    rows: dict[str, int] = {}
     if not _missing_of(data, tasks):
         for file in FILES.values():
-            found[_model_for(file.task)] = found.get(_model_for(file.task), 0) + file.rows
-    return found
+            rows[_model_for(file.task)] = rows.get(_model_for(file.task), 0) + file.rows
+    return rows
 
 
 def _predictions(config: Finetune, model: str, task: str, split: str, after: Callable[[int], None]) -> Predictions:
@@ -78,7 +78,7 @@ def _predictions(config: Finetune, model: str, task: str, split: str, after: Cal
     prepared = sequences.prepare(tuned.about.task, texts, tuned.vocabulary, tuned.about.cutting)
     precision = answer_precision(config.placement, tuned.about.lineage.get("precision"), device)
     logits = compute_logits(tuned.module.to(device), prepared.rows, device, autocast_of(precision, device), after)
-    found = sequences.answers(tuned.about.task, prepared, logits, tuned.about.cutting)
+    answers = sequences.answers(tuned.about.task, prepared, logits, tuned.about.cutting)
     return Predictions(
-        ids=texts["id"].to_pylist(), values=sequences.predicted_labels(tuned.about.task, found, tuned.about.tuned)
+        ids=texts["id"].to_pylist(), values=sequences.predicted_labels(tuned.about.task, answers, tuned.about.tuned)
     )

@@ -147,7 +147,7 @@ def reported(
     """Return the task's metrics on each split, and those tuned on the development split, which are marked; with folds,
     over all of them.
     """
-    task, found, collapsed = problem.fold_of or problem.task.name, [], sum(result["collapsed"] for result in results)
+    task, rows, collapsed = problem.fold_of or problem.task.name, [], sum(result["collapsed"] for result in results)
     for split in problem.splits:
         for metric in problem.task.metrics:
             values = tuple(result["scores"][split][metric] for result in results)
@@ -156,7 +156,7 @@ def reported(
                 if any(result["best_epoch"] < len(result["epochs"]) for result in results)
                 else ""
             )
-            found.append(
+            rows.append(
                 Reported(
                     task=task,
                     name=f"{split} {metric}{chosen}",
@@ -169,7 +169,7 @@ def reported(
             )
     for name in [name for name in results[0]["tuned"] if name.endswith("_tuned_on_dev")]:
         values = tuple(result["tuned"][name] for result in results)
-        found.append(
+        rows.append(
             Reported(
                 task=task,
                 name=name.replace("_", " "),
@@ -180,16 +180,16 @@ def reported(
                 folds=folds,
             )
         )
-    return found
+    return rows
 
 
 def mean_baseline(baselines: Sequence[Mapping[str, Mapping[str, float]]]) -> dict[str, dict[str, float]]:
     """Return the mean over folds of the baselines, split -> metric -> value, for metrics that all folds have."""
-    found: dict[str, dict[str, float]] = {}
+    means: dict[str, dict[str, float]] = {}
     for split, ones in baselines[0].items():
         shared = [name for name in ones if all(name in other[split] for other in baselines)]
-        found[split] = {name: statistics.fmean(other[split][name] for other in baselines) for name in shared}
-    return found
+        means[split] = {name: statistics.fmean(other[split][name] for other in baselines) for name in shared}
+    return means
 
 
 def select(
@@ -238,13 +238,13 @@ def published_figure(one: Reported, published: Mapping[str, str]) -> str:
     figures = published.get(one.task, "").split("/")
     order = {"mrpc": ("f1", "accuracy"), "qqp": ("f1", "accuracy"), "stsb": ("pearson", "spearman")}
     if one.task == "mnli":
-        place = 1 if split == "dev-mismatched" else 0
+        column = 1 if split == "dev-mismatched" else 0
     elif one.task in order:
         # The larger models' rows have one figure for these: F1, and of STS-B Spearman's.
-        place = order[one.task].index(metric) if len(figures) == 2 else 0 if metric in ("f1", "spearman") else 1
+        column = order[one.task].index(metric) if len(figures) == 2 else 0 if metric in ("f1", "spearman") else 1
     else:
-        place = 0
-    return figures[place] if place < len(figures) else ""
+        column = 0
+    return figures[column] if column < len(figures) else ""
 
 
 def _cells(one: Reported, published: Mapping[str, str]) -> list[str]:

@@ -245,9 +245,9 @@ def load_or_train(
     Waits if another job on this machine runs the same trial.
     """
     with locked(trial.folder, wait=True):
-        if (found := result_of(trial)) is not None and (trial.stage != "report" or has_model(trial)):
+        if (result := result_of(trial)) is not None and (trial.stage != "report" or has_model(trial)):
             delete_checkpoints(trial.folder)
-            return found
+            return result
         return _train(trial, problem, initial, after_epoch, workers)
 
 

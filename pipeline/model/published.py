@@ -132,18 +132,18 @@ def _require_header(file: Path) -> None:
 def _shards(location: str, index: str, names: list[str]) -> list[str]:
     """Return the files named by a sharded checkpoint's index. Raises CheckpointError for one missing in the folder."""
     try:
-        found = sorted(
+        shards = sorted(
             set(json_object(storage.read_at_most(storage.join(location, index), MOST_INDEX))["weight_map"].values())
         )
     except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise CheckpointError(
             f"{location}/{index} is no index of weights: weight_map cannot be read ({storage.first_line(error)})"
         ) from error
-    if absent := [name for name in found if name not in names]:
+    if absent := [name for name in shards if name not in names]:
         raise CheckpointError(
-            f"{location} has no {absent[0]}, which {index} names: fetch all of its {len(found)} files"
+            f"{location} has no {absent[0]}, which {index} names: fetch all of its {len(shards)} files"
         )
-    return found
+    return shards
 
 
 def _fetched(location: str, files: Files, folder: str) -> str:
@@ -209,7 +209,7 @@ def _read_pickled(file: Path) -> dict[str, Tensor]:
         archive = zipfile.is_zipfile(file)
         if archive:
             _require_uncompressed(file)
-        found = torch.load(file, map_location="cpu", weights_only=True, mmap=archive)
+        content = torch.load(file, map_location="cpu", weights_only=True, mmap=archive)
     except pickle.UnpicklingError as error:
         asked = FORBIDDEN.search(str(error))
         why = f"it asks for {asked[1]}" if asked else "a plain pickle"
@@ -218,10 +218,10 @@ def _read_pickled(file: Path) -> dict[str, Tensor]:
         ) from error
     except (RuntimeError, EOFError, OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
         raise CheckpointError(f"{file.name} cannot be read: {storage.first_line(error)}") from error
-    if not isinstance(found, dict) or not all(isinstance(tensor, Tensor) for tensor in found.values()):
+    if not isinstance(content, dict) or not all(isinstance(tensor, Tensor) for tensor in content.values()):
         raise CheckpointError(f"{file.name} is no dictionary of tensors by name: save the model's state_dict")
-    _require_held(file, found)
-    return dict(found)
+    _require_held(file, content)
+    return dict(content)
 
 
 def _require_uncompressed(file: Path) -> None:

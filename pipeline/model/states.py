@@ -18,10 +18,10 @@ def layer_states(encoder: Encoder, batch: Batch) -> list[Tensor]:
     """Return hidden states (T, width) of the embeddings and of each layer, L + 1 in all; the encoder must be in
     evaluation mode.
     """
-    where, found = layout(batch), [encoder.embed(batch)]
+    where, states = layout(batch), [encoder.embed(batch)]
     for layer in encoder.layers:
-        found.append(layer(found[-1], where))
-    return found
+        states.append(layer(states[-1], where))
+    return states
 
 
 @torch.inference_mode()

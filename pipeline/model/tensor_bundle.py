@@ -147,7 +147,7 @@ def varint(content: bytes, position: int) -> tuple[int, int]:
 
 def _fields(message: bytes) -> Fields:
     """Return field number -> values of a protocol buffer message."""
-    found: Fields = {}
+    fields: Fields = {}
     position = 0
     while position < len(message):
         key, position = varint(message, position)
@@ -157,8 +157,8 @@ def _fields(message: bytes) -> Fields:
             sizes = {FIXED64: 8, FIXED32: 4}
             size, position = varint(message, position) if key & 7 == BYTES else (sizes[key & 7], position)
             value, position = message[position : position + size], position + size
-        found.setdefault(key >> 3, []).append(value)
-    return found
+        fields.setdefault(key >> 3, []).append(value)
+    return fields
 
 
 def _number(message: Fields, field: int) -> int:

@@ -277,12 +277,12 @@ def _without_copies(tensors: dict[str, Tensor], family: Family) -> dict[str, Ten
     return {name: tensor for name, tensor in originals.items() if name not in family.buffers}
 
 
-def _assemble(names: tuple[str, ...], shape: torch.Size, found: dict[str, Tensor]) -> Tensor:
+def _assemble(names: tuple[str, ...], shape: torch.Size, tensors: dict[str, Tensor]) -> Tensor:
     """Return one of our tensors from its published parts, each checked for shape."""
     expected = [shape[0] // len(names), *shape[1:]]
     for name in names:
-        if list(found[name].shape) != expected:
+        if list(tensors[name].shape) != expected:
             raise CheckpointError(
-                f"tensor {name} has shape {list(found[name].shape)}, the model's settings give {expected}"
+                f"tensor {name} has shape {list(tensors[name].shape)}, the model's settings give {expected}"
             )
-    return found[names[0]] if len(names) == 1 else torch.cat([found[name] for name in names])
+    return tensors[names[0]] if len(names) == 1 else torch.cat([tensors[name] for name in names])

@@ -193,15 +193,16 @@ def trained_parts(objective: Replaced, sampling: Sampling) -> tuple[str, ...]:
     return ("replaced_token_head.", GENERATOR_PART)
 
 
-def require_generator(objective: Replaced, model: Model, found: Model, location: str) -> None:
+def require_generator(objective: Replaced, model: Model, generator: Model, location: str) -> None:
     """Raise ConfigError where the objective gives a generator of other sizes than that of the model at `location`."""
     wanted = objective.generator_of(model)
     for name in ("layers", "width", "heads", "feed_forward"):
-        mine, theirs = getattr(wanted, name), getattr(found, name)
+        mine, theirs = getattr(wanted, name), getattr(generator, name)
         if mine != theirs:
             raise ConfigError(
                 f"objective.generator_share ({objective.generator_share}) gives a generator with {name} {mine}, and "
-                f"that of init {location} has {theirs}: set objective.generator_share {found.width / model.width:.4g}"
+                f"that of init {location} has {theirs}: "
+                f"set objective.generator_share {generator.width / model.width:.4g}"
             )
 
 

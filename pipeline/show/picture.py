@@ -37,28 +37,28 @@ def require_picture(path: str) -> None:
         raise ConfigError(f"picture ({path}) cannot be written: name a file in a folder that you may write to")
 
 
-def write_picture(found: Statistics, corpus: Corpus, path: str) -> None:
+def write_picture(statistics: Statistics, corpus: Corpus, path: str) -> None:
     """Write the picture in the format of the file name's ending."""
-    draw(found, corpus).savefig(path, dpi=130)
+    draw(statistics, corpus).savefig(path, dpi=130)
 
 
-def draw(found: Statistics, corpus: Corpus) -> Figure:
+def draw(statistics: Statistics, corpus: Corpus) -> Figure:
     """Draw a panel per kind of length and one for drop reasons."""
-    rows = 2 if len(found.lengths) == 3 else 1
-    figure = Figure(figsize=(5.2 * (len(found.lengths) + 1) / rows, 3.5 * rows + 0.5), layout="constrained")
+    rows = 2 if len(statistics.lengths) == 3 else 1
+    figure = Figure(figsize=(5.2 * (len(statistics.lengths) + 1) / rows, 3.5 * rows + 0.5), layout="constrained")
     panels = (
-        figure.subplots(rows, (len(found.lengths) + 1) // rows).flat
+        figure.subplots(rows, (len(statistics.lengths) + 1) // rows).flat
         if rows == 2
-        else figure.subplots(1, len(found.lengths) + 1)
+        else figure.subplots(1, len(statistics.lengths) + 1)
     )
     *first, last = panels
-    for axes, (name, lengths) in zip(first, found.lengths.items()):
+    for axes, (name, lengths) in zip(first, statistics.lengths.items()):
         _histogram(axes, name, lengths)
     _dropped(last, corpus.dropped)
     figure.suptitle(
         f"{corpus.counts['documents']:,} documents in {corpus.counts['pieces']:,} pieces, "
         f"{corpus.counts['characters']:,} characters\n"
-        f"lengths in a sample of {found.windows} of {len(corpus.train)} training windows",
+        f"lengths in a sample of {statistics.windows} of {len(corpus.train)} training windows",
         fontsize="medium",
     )
     return figure

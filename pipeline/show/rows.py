@@ -53,7 +53,7 @@ def segments(row: dict[str, Any], vocabulary: Vocabulary) -> list[Text]:
     """Render an example, one text up to each [SEP]: special tokens dim, and each masked position with its answer."""
     ids, labels = row["ids"], dict(zip(row["masked_positions"], row["masked_labels"]))
     special = {vocabulary.cls_id, vocabulary.sep_id, vocabulary.pad_id}
-    found, apart = [Text()], False
+    texts, apart = [Text()], False
     for alone, run in groupby(
         range(len(ids)), key=lambda index: index if index in labels or ids[index] in special else None
     ):
@@ -64,11 +64,11 @@ def segments(row: dict[str, Any], vocabulary: Vocabulary) -> list[Text]:
             part, style = vocabulary.tokens[ids[alone]], SPECIAL
         if apart or style == SPECIAL:
             part = f" {part.lstrip()}"
-        found[-1].append(part if found[-1] else part.lstrip(), style)
+        texts[-1].append(part if texts[-1] else part.lstrip(), style)
         apart = style == SPECIAL
         if alone is not None and ids[alone] == vocabulary.sep_id != ids[min(alone + 1, len(ids) - 1)]:
-            found.append(Text())
-    return found
+            texts.append(Text())
+    return texts
 
 
 def label(row: dict[str, Any]) -> str:

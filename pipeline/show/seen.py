@@ -51,17 +51,17 @@ def recompute_rows(folder: str, step: int, row: int, number: int = 1) -> list[Se
         )
     settings = settings_for_phase(stream_of_run(folder, recorded), phase)
     skipped = offset(step - 1 - phase.first, phase.batch) + row - offset(before - phase.first, phase.batch)
-    found: list[SeenRow] = []
+    seen_rows: list[SeenRow] = []
     for table, position in rows_after(settings, cursor_for_phase(cursor, phase, before)):
-        rows = table.slice(skipped, number - len(found)).to_pylist()
+        rows = table.slice(skipped, number - len(seen_rows)).to_pylist()
         if rows:
             documents = documents_of(settings, rows[0]["epoch"], position)
-            found += [
+            seen_rows += [
                 SeenRow(row=at, phase=phase, documents=documents, vocabulary=settings.vocabulary, known=known)
                 for at in rows
             ]
-        if len(found) == number:
-            return found
+        if len(seen_rows) == number:
+            return seen_rows
         skipped = max(0, skipped - table.num_rows)
     raise AssertionError("epochs have no end")
 
@@ -97,8 +97,8 @@ def _require_rows(step: int, rows: int, row: int, number: int) -> None:
 
 def position_before(folder: str, step: int) -> tuple[int, Cursor | None]:
     """Return the last step up to `step` after which the run saved its cursor, and that cursor; or 0 and None."""
-    found = max((saved for saved in checkpoint.positions(folder) if saved <= step), default=0)
-    return found, checkpoint.read_position(folder, found) if found else None
+    saved_step = max((saved for saved in checkpoint.positions(folder) if saved <= step), default=0)
+    return saved_step, checkpoint.read_position(folder, saved_step) if saved_step else None
 
 
 def rows_after(settings: StreamSettings, cursor: Cursor | None) -> Iterator[tuple[pa.Table, int]]:

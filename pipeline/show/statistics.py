@@ -58,26 +58,26 @@ def statistics(corpus: Corpus, vocabulary: Vocabulary | None, windows: int) -> S
     )
 
 
-def lines(found: Statistics, corpus: Corpus) -> list[str]:
+def lines(sample: Statistics, corpus: Corpus) -> list[str]:
     """Return the statistics in words; totals of the corpus are extrapolated by its share of characters."""
-    factor = (corpus.counts["characters"] - corpus.counts["heldout_characters"]) / found.characters
-    words = found.sentence_words.sum()
+    factor = (corpus.counts["characters"] - corpus.counts["heldout_characters"]) / sample.characters
+    words = sample.sentence_words.sum()
     said = [
         documents_line(corpus.counts),
         "",
-        f"a sample of {found.windows} of {len(corpus.train)} training windows, {found.characters:,} characters",
-        f"{len(found.sentence_words) * factor:,.0f} sentences, "
+        f"a sample of {sample.windows} of {len(corpus.train)} training windows, {sample.characters:,} characters",
+        f"{len(sample.sentence_words) * factor:,.0f} sentences, "
         f"{words * factor:,.0f} words in the whole training set, about",
     ]
-    if found.sentence_tokens is not None:
-        tokens = found.sentence_tokens.sum()
+    if sample.sentence_tokens is not None:
+        tokens = sample.sentence_tokens.sum()
         said.append(
-            f"{tokens * factor:,.0f} tokens, about; {tokens / words:.2f} a word, {found.unknown:.3%} of them unknown"
+            f"{tokens * factor:,.0f} tokens, about; {tokens / words:.2f} a word, {sample.unknown:.3%} of them unknown"
         )
     heads = "".join(f"{f'{quantile:.0%}':>10}" for quantile in QUANTILES)
     rows = [
         f"{name:24}" + "".join(f"{value:>10,.0f}" for value in (*np.quantile(of, QUANTILES), of.max()))
-        for name, of in found.lengths.items()
+        for name, of in sample.lengths.items()
     ]
     return [*said, "", f"{'in the sample':24}{heads}{'longest':>10}", *rows]
 

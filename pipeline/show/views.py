@@ -62,9 +62,9 @@ def _dropped(folder: str) -> None:
     CONSOLE.print(Text(corpus_text(corpus)))
     if not corpus.dropped:
         CONSOLE.print("\nnothing was dropped")
-    for reason, found in sorted(samples.items()):
+    for reason, dropped in sorted(samples.items()):
         CONSOLE.print(Text(f"\n{reason} ({corpus.dropped[reason]:,})", TITLE))
-        for id, beginning in found:
+        for id, beginning in dropped:
             CONSOLE.print(Text(f"  {id}", BESIDE))
             CONSOLE.print(with_margin(Text("    "), Text(" ".join(beginning.split()))))
 
@@ -74,10 +74,10 @@ def _statistics(folder: str, vocabulary: VocabularySettings, windows: int, pictu
         require_picture(picture)
     corpus = load_corpus(folder)
     with CONSOLE.status(f"reading {min(windows, len(corpus.train))} windows"):
-        found = figures.statistics(corpus, given_vocabulary(vocabulary), windows)
-    CONSOLE.print(Text("\n".join([corpus_text(corpus), "", *figures.lines(found, corpus)])))
+        statistics = figures.statistics(corpus, given_vocabulary(vocabulary), windows)
+    CONSOLE.print(Text("\n".join([corpus_text(corpus), "", *figures.lines(statistics, corpus)])))
     if picture is not None:
-        write_picture(found, corpus, picture)
+        write_picture(statistics, corpus, picture)
         CONSOLE.print(Text(f"\npicture: {picture}"))
 
 
@@ -135,13 +135,13 @@ def _seen_rows(folder: str, step: int, row: int, number: int) -> None:
                 f"this is what it trains on at step {step:,}, done or not"
             )
         )
-    for index, found in enumerate(rows, start=row):
-        at = found.row
+    for index, seen in enumerate(rows, start=row):
+        at = seen.row
         position = (
             f"epoch {at['epoch']}, window {at['window']}, row {at['row']} of {at['rows_in_window']}, "
-            f"sequences of at most {found.phase.sampling.maximum_length} tokens"
+            f"sequences of at most {seen.phase.sampling.maximum_length} tokens"
         )
-        _print_example(f"step {step}, row {index}: {position}", at, found.documents, found.vocabulary)
+        _print_example(f"step {step}, row {index}: {position}", at, seen.documents, seen.vocabulary)
 
 
 def _require_in_range(name: str, value: int, count: int) -> int:
@@ -153,8 +153,8 @@ def _require_in_range(name: str, value: int, count: int) -> int:
 
 def _require_vocabulary(settings: VocabularySettings) -> Vocabulary:
     """Return the vocabulary that the settings name. Raises ConfigError if none is."""
-    if found := given_vocabulary(settings):
-        return found
+    if vocabulary := given_vocabulary(settings):
+        return vocabulary
     raise ConfigError(
         "vocabulary.path must be given: a vocab.txt, a tokenizer.json, or a folder such as OUTPUT/vocabularies/NAME"
     )

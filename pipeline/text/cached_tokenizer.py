@@ -47,12 +47,12 @@ class ChunkTable:
         if len(self.entries) > self.most or len(self.offsets) > 2 * self.most:
             self.forget()
         get = self.entries.get
-        found = np.fromiter((get(chunk, -1) for chunk in chunks), np.int64, count=len(chunks))
-        new = np.flatnonzero(found < 0)
+        entries = np.fromiter((get(chunk, -1) for chunk in chunks), np.int64, count=len(chunks))
+        new = np.flatnonzero(entries < 0)
         if len(new):
-            found[new] = np.arange(len(new)) + len(self.offsets) - 1
+            entries[new] = np.arange(len(new)) + len(self.offsets) - 1
             self.add([chunks[index] for index in new])
-        return found
+        return entries
 
     def add(self, chunks: list[str]) -> None:
         """Encode new chunks and append their ids."""

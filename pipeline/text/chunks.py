@@ -47,16 +47,16 @@ def draw_chunks(
     The number of sentences in segment A is drawn for each chunk. Offsets are as in PAIRINGS. No target exceeds
     `maximum` tokens. Source: google-research/bert, create_instances_from_document.
     """
-    places, bounds = without_empty_sentences(sentence_offsets, document_offsets)
+    token_offsets, bounds = without_empty_sentences(sentence_offsets, document_offsets)
     documents = np.flatnonzero(np.diff(bounds))
     starts, ends = bounds[documents], bounds[documents + 1]
     targets = target_lengths(len(documents), short_probability, maximum, rng)
     owner = np.repeat(np.arange(len(documents)), ends - starts)
-    chunk_ends = sentence_reaching(places, places[:-1] + targets[owner], ends[owner])
+    chunk_ends = sentence_reaching(token_offsets, token_offsets[:-1] + targets[owner], ends[owner])
     first = np.arange(len(owner))
     a_ends = first + 1 + (rng.random(len(owner)) * (chunk_ends - first - 1)).astype(np.int64)
     return Chunks(
-        places=places,
+        places=token_offsets,
         starts=starts,
         ends=ends,
         documents=documents,
@@ -67,9 +67,9 @@ def draw_chunks(
     )
 
 
-def sentence_reaching(places: np.ndarray, reached: np.ndarray, limits: np.ndarray) -> np.ndarray:
+def sentence_reaching(token_offsets: np.ndarray, reached: np.ndarray, limits: np.ndarray) -> np.ndarray:
     """Return one past the sentence that reaches token offset `reached`, int64, or the limit (a sentence) if lower."""
-    return np.minimum(np.searchsorted(places, reached, side="left"), limits)
+    return np.minimum(np.searchsorted(token_offsets, reached, side="left"), limits)
 
 
 def truncate(

@@ -107,12 +107,12 @@ def _cuts_before_words(text: np.ndarray, bounds: np.ndarray) -> np.ndarray:
     return cuts
 
 
-def _is_white_space(text: np.ndarray, places: np.ndarray) -> np.ndarray:
+def _is_white_space(text: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """Return whether a character of white space (or an ASCII control) starts at these bytes, bool (len(places),)."""
-    white = text[places] <= SPACE
-    beyond = np.flatnonzero(text[places] >= 0x80)
+    white = text[offsets] <= SPACE
+    beyond = np.flatnonzero(text[offsets] >= 0x80)
     first, second, third = (
-        np.take(text, places[beyond] + shift, mode="clip") for shift in range(3)
+        np.take(text, offsets[beyond] + shift, mode="clip") for shift in range(3)
     )  # clipped: a character of two bytes at the end has no third
     of_e2 = (second == 0x80) & ((third <= 0x8A) | np.isin(third, (0xA8, 0xA9, 0xAF))) | (second == 0x81) & (
         third == 0x9F

@@ -65,8 +65,8 @@ def assemble(tokens: np.ndarray, sequences: Sequences, vocabulary: Vocabulary) -
     ids[offsets[:-1]] = vocabulary.cls_id
     ids[ends - 1] = vocabulary.sep_id
     if sequences.paired:
-        for place in range(1, vocabulary.template.pair_separators):
-            ids[ends[sequences.offsets[:-1]] - 1 - place] = vocabulary.sep_id
+        for separator in range(1, vocabulary.template.pair_separators):
+            ids[ends[sequences.offsets[:-1]] - 1 - separator] = vocabulary.sep_id
     return ids, offsets
 
 

@@ -85,16 +85,16 @@ def _with_spaces(pieces: list[str], lines: list[str]) -> list[str]:
     """
     ends = set(accumulate(map(len, lines)))
     sentences: list[str] = []
-    place, begun, space = 0, False, False
+    offset, begun, space = 0, False, False
     for piece in pieces:
-        if place in ends or place == 0:
+        if offset in ends or offset == 0:
             begun, space = False, False
         if sentence := piece.strip():
             sentences.append(f" {sentence}" if begun and (space or piece[0].isspace()) else sentence)
             begun, space = True, piece[-1].isspace()
         else:
             space = True
-        place += len(piece)
+        offset += len(piece)
     return sentences
 
 

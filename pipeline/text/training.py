@@ -128,8 +128,8 @@ def _learn_unigram(counts: pa.Table, size: int, reserved: list[str]) -> Unigram:
     characters = alphabet(counts, (size - len(reserved)) // 4)
     words = ((part, count) for word, count in scale_counts(counts) for part in split_at_unknown(word, characters))
     trainer = UnigramTrainer(vocab_size=size, special_tokens=reserved, unk_token="[UNK]", show_progress=False)
-    found = json.loads(_train_tokenizer(Unigram(), trainer, words).to_str())["model"]["vocab"]
-    pieces = sort_rarest_scores({piece: round(score, SCORE_DIGITS) for piece, score in found[len(reserved) :]})
+    scored = json.loads(_train_tokenizer(Unigram(), trainer, words).to_str())["model"]["vocab"]
+    pieces = sort_rarest_scores({piece: round(score, SCORE_DIGITS) for piece, score in scored[len(reserved) :]})
     ordered = sorted(pieces.items(), key=lambda entry: (-entry[1], entry[0]))
     return Unigram([*((name, 0.0) for name in reserved), *ordered], unk_id=SPECIALS.index("[UNK]"))
 

@@ -226,7 +226,7 @@ def _pair_separators(file: str, whole: dict[str, Any]) -> int | None:
         if part["type"] in separators:
             return separators[part["type"]]
         if part["type"] == "TemplateProcessing":
-            texts = [place for place, piece in enumerate(part["pair"]) if "Sequence" in piece]
+            texts = [index for index, piece in enumerate(part["pair"]) if "Sequence" in piece]
             number = texts[1] - texts[0] - 1 if len(texts) == 2 else None
             if number not in (None, 1, 2):
                 raise DataError(

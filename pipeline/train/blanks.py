@@ -74,8 +74,8 @@ def sentences_with_blanks(
                 parents.add(document["parent"])
                 yield first[0], int(random.choice(first[1]))
             later += islice(fitting, MOST_LATER - len(later))
-    for ids, places in later:
-        yield ids, int(random.choice(places))
+    for ids, word_indices in later:
+        yield ids, int(random.choice(word_indices))
 
 
 def _fitting_sentences(
@@ -87,8 +87,8 @@ def _fitting_sentences(
         if sentence[-1] not in SENTENCE_ENDS or not sentence[0].isalpha() or sentence[0].islower():
             continue
         ids = tokenizer.encode([sentence])[0]
-        if len(ids) in WORDS and len(places := _whole_words(ids, vocabulary)):
-            yield ids, places
+        if len(ids) in WORDS and len(word_indices := _whole_words(ids, vocabulary)):
+            yield ids, word_indices
 
 
 def _whole_words(ids: np.ndarray, vocabulary: Vocabulary) -> np.ndarray:

@@ -199,7 +199,7 @@ def newest_sound(run_folder: str, report: Report) -> str | None:
     fails: falling back to an older one would repeat work. The only place that selects a checkpoint, so the stream's
     cursor and the weights always agree.
     """
-    found = None
+    first_problem = None
     for step in reversed(steps_saved(run_folder)):
         folder = folder_of(run_folder, step)
         problem = storage.mismatch(folder)
@@ -207,11 +207,11 @@ def newest_sound(run_folder: str, report: Report) -> str | None:
             return folder
         if problem == f"{storage.MANIFEST} is missing":  # never published: it was being written or deleted
             continue
-        found = found or f"{folder}: {problem}"
+        first_problem = first_problem or f"{folder}: {problem}"
         report(f"checkpoint {folder} is damaged ({problem}); trying the one before it")
-    if found:
+    if first_problem:
         raise CheckpointError(
-            f"no sound checkpoint is left ({found}); start again under another --name, "
+            f"no sound checkpoint is left ({first_problem}); start again under another --name, "
             f"or delete {storage.join(run_folder, 'checkpoints')}"
         )
     return None

@@ -81,8 +81,8 @@ def has_bfloat16(device: torch.device) -> bool:
     """Return whether the device multiplies matrices in bfloat16."""
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
-    found = torch.cpu.get_capabilities()
-    return bool(found.get("avx512_bf16") or found.get("amx_bf16") or found.get("bf16"))
+    capabilities = torch.cpu.get_capabilities()
+    return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16") or capabilities.get("bf16"))
 
 
 def device_peak(device: torch.device, precision: str) -> float | None:

@@ -84,11 +84,13 @@ def sample_words(
     """
     windows = corpus.heldout[: min(sentences, HELDOUT_WINDOWS)]
     for index in range(rank, len(windows), world):
-        found = [sentence.split()[:longest] for sentence in window_sentences(read_window(corpus, windows[index]))[0]]
-        long_enough = [sentence for sentence in found if len(sentence) >= LEAST_WORDS]
+        split_sentences = [
+            sentence.split()[:longest] for sentence in window_sentences(read_window(corpus, windows[index]))[0]
+        ]
+        long_enough = [sentence for sentence in split_sentences if len(sentence) >= LEAST_WORDS]
         random = generator(SEED, 0, index, "held-out words")
-        for place in random.permutation(len(long_enough))[: -(-sentences // len(windows))]:
-            sentence = long_enough[place]
+        for chosen in random.permutation(len(long_enough))[: -(-sentences // len(windows))]:
+            sentence = long_enough[chosen]
             count = max(1, round(MASKED_SHARE * len(sentence)))
             yield sentence, sorted(random.choice(len(sentence), count, replace=False).tolist())
 

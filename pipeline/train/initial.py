@@ -91,10 +91,10 @@ def _sources(location: str, used: tuple[str, ...]) -> Generator[dict[str, _Sourc
             config = errors_with_location(location, read_config, folder, files)
             return _Source(folder=folder, files=files, model=errors_with_location(location, model_settings, config))
 
-        found = {"": source(location)}
+        sources = {"": source(location)}
         if GENERATOR_PART in used and GENERATOR in storage.children(location):
-            found[GENERATOR] = source(storage.join(location, GENERATOR))
-        yield found
+            sources[GENERATOR] = source(storage.join(location, GENERATOR))
+        yield sources
 
 
 def _fingerprint_of(location: str, sources: dict[str, _Source]) -> str:
@@ -122,7 +122,7 @@ def read_initial(
             chosen = replace(vocabulary, path=vocabulary.path or location)
             entries = given_vocabulary(chosen)
             assert entries is not None  # since its path is set
-            found = Initial(
+            initial = Initial(
                 folder=storage.join(
                     output,
                     "initial",
@@ -133,16 +133,16 @@ def read_initial(
                 vocabulary=entries,
                 generator=sources[GENERATOR].model if GENERATOR in sources else None,
             )
-            with locked_name(found.folder, wait=True):  # two runs may want the same one at once
-                if storage.damage(found.folder):
-                    errors_with_location(location, _publish_initial, found, location, sources)
-        about = storage.read_json(storage.join(found.folder, storage.MANIFEST))
+            with locked_name(initial.folder, wait=True):  # two runs may want the same one at once
+                if storage.damage(initial.folder):
+                    errors_with_location(location, _publish_initial, initial, location, sources)
+        about = storage.read_json(storage.join(initial.folder, storage.MANIFEST))
         require_fitting_vocabulary(location, str(chosen.path), about["vocabulary_size"], entries)
-        _require_fitting_padding(location, str(chosen.path), found.model, entries)
+        _require_fitting_padding(location, str(chosen.path), initial.model, entries)
     except CheckpointError as error:
         raise CheckpointError(f"{setting} {error}") from error
-    report(f"{setting}: {_description(location, about, found, used)}")
-    return found
+    report(f"{setting}: {_description(location, about, initial, used)}")
+    return initial
 
 
 def errors_with_location(location: str, read: Callable[..., Any], *arguments: Any) -> Any:
@@ -153,29 +153,29 @@ def errors_with_location(location: str, read: Callable[..., Any], *arguments: An
         raise CheckpointError(f"{location}: {error}") from error
 
 
-def _publish_initial(found: Initial, location: str, sources: dict[str, _Source]) -> None:
+def _publish_initial(initial: Initial, location: str, sources: dict[str, _Source]) -> None:
     """Publish the usable part of a checkpoint in our folder, in float32.
 
     Raises CheckpointError where it cannot be used.
     """
     main = sources[""]
-    taken, rows, padded = load_usable(main.model, found.vocabulary.size, main.folder, main.files)
+    taken, rows, padded = load_usable(main.model, initial.vocabulary.size, main.folder, main.files)
     about = {
         "source": location,
-        "fingerprint": found.fingerprint,
+        "fingerprint": initial.fingerprint,
         "vocabulary_size": rows,
         "missing": taken.missing,
         "left_out": sorted(taken.surplus),
         "padding": padded,
     }
     with scratch_folder("initial") as temporary:
-        _write_model(temporary, taken, main.model, rows, found.vocabulary)
+        _write_model(temporary, taken, main.model, rows, initial.vocabulary)
         if GENERATOR in sources:
             part = sources[GENERATOR]
-            its, own_rows, _ = load_usable(part.model, found.vocabulary.size, part.folder, part.files)
+            its, own_rows, _ = load_usable(part.model, initial.vocabulary.size, part.folder, part.files)
             _require_shared_embeddings(taken, its)
-            _write_model(temporary / GENERATOR, its, part.model, own_rows, found.vocabulary)
-        storage.publish(temporary, found.folder, about)
+            _write_model(temporary / GENERATOR, its, part.model, own_rows, initial.vocabulary)
+        storage.publish(temporary, initial.folder, about)
 
 
 def _write_model(folder: Path, taken: Taken, model: Model, rows: int, vocabulary: Vocabulary) -> None:
@@ -273,20 +273,20 @@ def _require_fitting_padding(location: str, path: str, model: Model, vocabulary:
         )
 
 
-def _description(location: str, about: dict[str, Any], found: Initial, used: tuple[str, ...]) -> str:
+def _description(location: str, about: dict[str, Any], initial: Initial, used: tuple[str, ...]) -> str:
     """Describe on one line what was taken from a model and what was not."""
-    family = family_of(found.model)
+    family = family_of(initial.model)
     wanted = {
         published
-        for name in pretrained_parts(found.model, 1).state_dict()
+        for name in pretrained_parts(initial.model, 1).state_dict()
         if name.startswith(used)
         for published in published_names(name, family)
     }
     lacking = wanted & set(about["missing"])
     missing = [head.rstrip(".") for head in family.heads if any(name.startswith(head) for name in lacking)]
-    if GENERATOR_PART in used and found.generator is None:
+    if GENERATOR_PART in used and initial.generator is None:
         missing.append(GENERATOR)
-    its = " and its generator" if found.generator else ""
+    its = " and its generator" if initial.generator else ""
     parts = [f"weights of {location}{its}, {about['vocabulary_size']:,} word embeddings"]
     parts += [f"{' and '.join(missing)} not in it and initialised at random"] * bool(missing)
     parts += [f"{about['padding']} rows that only fill them up left out"] * bool(about["padding"])

@@ -87,6 +87,6 @@ def _pieces(tensors: Sequence[Tensor], matrices: int) -> list[Tensor]:
 
 def _scale_to_norms(updates: list[Tensor], weights: list[Tensor]) -> None:
     """Scale each update in place to the norm of its weights; unchanged where either norm is 0."""
-    wanted, found = (torch.stack(torch._foreach_norm(tensors)) for tensors in (weights, updates))
-    ratios = torch.where((wanted > 0) & (found > 0), wanted / found, 1.0)
+    weight_norms, update_norms = (torch.stack(torch._foreach_norm(tensors)) for tensors in (weights, updates))
+    ratios = torch.where((weight_norms > 0) & (update_norms > 0), weight_norms / update_norms, 1.0)
     torch._foreach_mul_(updates, list(ratios.unbind()))

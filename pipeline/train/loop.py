@@ -233,14 +233,14 @@ def _refuse_nonfinite(work: Work, meter: Meter) -> None:
     if "nonfinite" not in meter.total or (skips and meter.nonfinite_in_a_row < MOST_SKIPPED):
         return
     number = meter.newest_nonfinite if skips else int(meter.total["first_nonfinite"])
-    found = (
+    problem = (
         f"{meter.nonfinite_in_a_row} steps in a row, up to step {number}, have no finite gradient"
         if skips
         else f"the gradient of step {number} is not finite; nothing was learned from it"
     )
     otherwise = "" if skips else ", or pass over such steps with on_nonfinite skip"
     raise ConfigError(
-        f"{found}: lower optimizer.learning_rate ({config.optimizer.learning_rate}) "
+        f"{problem}: lower optimizer.learning_rate ({config.optimizer.learning_rate}) "
         f"and start under another --name{otherwise}; "
         f"{f'the rows of step {number}' if skips else 'its rows'} are shown by jobs/show.py seen {work.folder} {number}"
     )

@@ -29,8 +29,8 @@ def _layers_above(name: str, layers: int) -> int:
     """Return the number of layers above a parameter: 0 for pooler and heads, `layers` in the lowest layer, one more for
     embeddings.
     """
-    if found := LAYER.search(name):
-        return layers - int(found[1])
+    if match := LAYER.search(name):
+        return layers - int(match[1])
     return layers + 1 if "embeddings." in name or "projection." in name else 0
 
 
@@ -42,7 +42,7 @@ def _trainable_parameters(module: nn.Module) -> list[tuple[str, nn.Parameter]]:
 def _parameter_groups(chosen: settings.AdamW, module: nn.Module) -> list[dict[str, Any]]:
     """Group trainable parameters, tied ones once, by weight decay, share of the rate, and matrices per parameter."""
     layers = 1 + max(
-        (int(found[1]) for name, _ in module.named_parameters() if (found := LAYER.search(name))), default=-1
+        (int(match[1]) for name, _ in module.named_parameters() if (match := LAYER.search(name))), default=-1
     )
     layer_decay = 1.0 if chosen.layer_decay is None else chosen.layer_decay
     words_share = 1.0 if chosen.word_embeddings_rate is None else chosen.word_embeddings_rate
@@ -53,8 +53,8 @@ def _parameter_groups(chosen: settings.AdamW, module: nn.Module) -> list[dict[st
         key = decay, share, 3 if FUSED.search(name) else 1
         groups.setdefault(key, []).append(parameter)
     return [
-        {"params": found, "weight_decay": decay, "rate_share": share, "matrices": matrices}
-        for (decay, share, matrices), found in groups.items()
+        {"params": parameters, "weight_decay": decay, "rate_share": share, "matrices": matrices}
+        for (decay, share, matrices), parameters in groups.items()
     ]
 
 

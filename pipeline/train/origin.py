@@ -29,8 +29,8 @@ def commit(file: str) -> dict[str, str]:
         _git(file, "ls-files", "--error-unmatch", file) is None
     ):  # as where a package is installed below a checkout of something else
         return {}
-    found, changed = _git(file, "rev-parse", "HEAD"), _git(file, "status", "--porcelain", "--untracked-files=no")
-    return {COMMIT: found, CHANGED: str(changed != "").lower()} if found else {}
+    commit_id, changed = _git(file, "rev-parse", "HEAD"), _git(file, "status", "--porcelain", "--untracked-files=no")
+    return {COMMIT: commit_id, CHANGED: str(changed != "").lower()} if commit_id else {}
 
 
 def _git(file: str, *words: str) -> str | None:

@@ -79,13 +79,13 @@ def is_published(location: str) -> bool:
 
 def head_named(location: str) -> str | None:
     """Return the head that a folder's config.json names; None without one."""
-    place = storage.join(location, CONFIG)
-    if not storage.exists(place):
+    path = storage.join(location, CONFIG)
+    if not storage.exists(path):
         return None
     try:
-        return _head_of(json_object(storage.read_at_most(place, MOST_CONFIG)))
+        return _head_of(json_object(storage.read_at_most(path, MOST_CONFIG)))
     except ValueError as error:
-        raise CheckpointError(f"checkpoint {place} cannot be read: {storage.first_line(error)}") from error
+        raise CheckpointError(f"checkpoint {path} cannot be read: {storage.first_line(error)}") from error
 
 
 def is_task_head(head: str | None) -> bool:
@@ -198,12 +198,12 @@ def _kind_of(head: str, config: dict[str, Any], outputs: int, model: Model) -> K
     problem = config.get("problem_type")
     if problem is None:
         return "regression" if outputs == 1 else "classification"
-    found = next((kind for kind, name in PROBLEMS.items() if name == problem), None)
-    if found is None:
+    kind_of_problem = next((kind for kind, name in PROBLEMS.items() if name == problem), None)
+    if kind_of_problem is None:
         raise CheckpointError(
             f"{CONFIG}: problem_type is {shown(problem)}, which is none of {listed(list(PROBLEMS.values()))}"
         )
-    return found
+    return kind_of_problem
 
 
 def _labels_of(config: dict[str, Any], outputs: int) -> tuple[str, ...]:
@@ -281,5 +281,5 @@ def _with_weights(about: About, model: Model, vocabulary: Vocabulary, tensors: d
 def with_number_labels(task: Task, labels: set[str]) -> Task:
     """Return the task with default labels replaced by 0, 1, … where the data to score has numbers."""
     numbers = tuple(str(number) for number in range(len(task.labels)))
-    found = labels & set(numbers) and not labels & set(task.labels)
-    return replace(task, labels=numbers) if found and task.labels == _default_labels(len(numbers)) else task
+    has_number_labels = labels & set(numbers) and not labels & set(task.labels)
+    return replace(task, labels=numbers) if has_number_labels and task.labels == _default_labels(len(numbers)) else task

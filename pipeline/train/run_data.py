@@ -33,7 +33,7 @@ def find_corpus(config: Pretrain, report: Report) -> Corpus | Listing:
 
 
 def stream_settings(
-    config: Pretrain, found: Corpus | Listing, initial: Initial | None, report: Report
+    config: Pretrain, corpus_or_listing: Corpus | Listing, initial: Initial | None, report: Report
 ) -> StreamSettings:
     """Return the stream's settings, with corpus and vocabulary made where they do not exist; an initial model brings
     its vocabulary.
@@ -43,7 +43,7 @@ def stream_settings(
     given = (
         initial.vocabulary if initial else given_vocabulary(config.vocabulary)
     )  # first: it may be refused, and the corpus takes longer
-    corpus = prepared_corpus(config, found, report)
+    corpus = prepared_corpus(config, corpus_or_listing, report)
     vocabulary = given or trained_vocabulary(config.vocabulary, corpus, config.output, report)
     if config.vocabulary.extend:
         vocabulary = extended_vocabulary(vocabulary, config.vocabulary, corpus, config.output, report)
@@ -74,9 +74,9 @@ def _require_rows(config: Pretrain, settings: StreamSettings) -> None:
             )
 
 
-def prepared_corpus(config: Pretrain, found: Corpus | Listing, report: Report) -> Corpus:
+def prepared_corpus(config: Pretrain, corpus_or_listing: Corpus | Listing, report: Report) -> Corpus:
     """Return the corpus that was found, prepared where it was only listed."""
-    corpus = found if isinstance(found, Corpus) else prepare_listed(found, report)
+    corpus = corpus_or_listing if isinstance(corpus_or_listing, Corpus) else prepare_listed(corpus_or_listing, report)
     if isinstance(config.sampling.pairs, NextSentence) and corpus.counts["documents"] == 1:
         report(
             "note: the corpus is one document, so no segment B can come from another (NotNext) "

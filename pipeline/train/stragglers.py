@@ -19,13 +19,13 @@ INTERVALS = 3
 class Stragglers:
     """Time the forward passes of this rank's module; a context that installs hooks. A no-op with one worker."""
 
-    def __init__(self, objective: nn.Module, rank: int, world: int, place: str, device: torch.device) -> None:
+    def __init__(self, objective: nn.Module, rank: int, world: int, host: str, device: torch.device) -> None:
         self.objective, self.rank, self.world, self.device = objective, rank, world, device
         self.marks: list[Any] = []
         self.slow_for = [0] * world
-        self.places: list[str] = [place] * world
+        self.hosts: list[str] = [host] * world
         if world > 1:
-            dist.all_gather_object(self.places, place)
+            dist.all_gather_object(self.hosts, host)
 
     def __enter__(self) -> "Stragglers":
         if self.world > 1:
@@ -54,13 +54,13 @@ class Stragglers:
 
     def name_straggler(self, milliseconds: list[float]) -> str | None:
         """Count the intervals in which each worker was slow, and name one at its third in a row."""
-        found = None
+        line = None
         for rank, own in enumerate(milliseconds):
             others = median(milliseconds[:rank] + milliseconds[rank + 1 :])
             self.slow_for[rank] = self.slow_for[rank] + 1 if own > SLOW * others > 0 else 0
             if self.slow_for[rank] == INTERVALS:
-                found = (
-                    f"{self.places[rank]} is slow: its forward passes take {own:,.0f} ms, "
+                line = (
+                    f"{self.hosts[rank]} is slow: its forward passes take {own:,.0f} ms, "
                     f"those of the others {others:,.0f} ms; every step waits for it"
                 )
-        return found
+        return line

@@ -104,16 +104,16 @@ def open_run(
         if uri.startswith("sqlite:///"):
             os.makedirs(os.path.dirname(uri[len("sqlite:///") :]), exist_ok=True)
         client = MlflowClient(tracking_uri=uri)
-        found = client.get_experiment_by_name(experiment)
-        if found:
-            _end_killed(client, found.experiment_id)
+        known = client.get_experiment_by_name(experiment)
+        if known:
+            _end_killed(client, known.experiment_id)
         if run_id is not None and has_run(client, run_id):
             client.set_tag(run_id, DRIVER, this_driver())  # first: else another start may end it
             client.update_run(run_id, status="RUNNING")
             return MlflowRun(uri=uri, run_id=run_id, experiment_id=client.get_run(run_id).info.experiment_id)
         experiment_id = (
-            found.experiment_id
-            if found
+            known.experiment_id
+            if known
             else client.create_experiment(experiment, artifact_location=_artifact_location(uri), tags=KIND)
         )
         run = client.create_run(experiment_id, run_name=name, tags=origin() | tags | {DRIVER: this_driver()})
@@ -178,8 +178,8 @@ def experiments(uri: str) -> dict[str, str]:
     silence_mlflow()
     if uri.startswith("sqlite:///") and not storage.exists(uri[len("sqlite:///") :]):
         return {}
-    found = MlflowClient(tracking_uri=uri).search_experiments(order_by=["creation_time ASC"])
-    return {experiment.experiment_id: experiment.name for experiment in found if experiment.name != "Default"}
+    known = MlflowClient(tracking_uri=uri).search_experiments(order_by=["creation_time ASC"])
+    return {experiment.experiment_id: experiment.name for experiment in known if experiment.name != "Default"}
 
 
 def history(run: MlflowRun, name: str) -> list[Metric]:
@@ -242,9 +242,9 @@ class Tracker:
         silence_mlflow()
         try:
             self.client, self.run_id = MlflowClient(tracking_uri=run.uri), run.run_id
-            found = self.client.get_run(run.run_id)
-            self.run_name = found.info.run_name
-            for key in found.data.metrics:
+            mlflow_run = self.client.get_run(run.run_id)
+            self.run_name = mlflow_run.info.run_name
+            for key in mlflow_run.data.metrics:
                 self.points[key] = {
                     metric.step: metric.value for metric in self.client.get_metric_history(run.run_id, key)
                 }

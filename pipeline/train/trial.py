@@ -96,16 +96,18 @@ def run_trial(
     for epoch in range(len(state.epochs) + 1, recipe.epochs + 1):
         with training():
             train_epoch(config, objective, optimizer, rows, state, epoch - 1, compute, checkpoints=checkpoints)
-        found = {
+        answers_by_split = {
             name: handlers.answers(task, split, compute_logits(module, split.rows, device, autocast), cutting)
             for name, split in splits.items()
         }
-        state.epochs.append({name: handlers.score(task, split, found[name], {}) for name, split in splits.items()})
+        state.epochs.append(
+            {name: handlers.score(task, split, answers_by_split[name], {}) for name, split in splits.items()}
+        )
         after_epoch(epoch, state.epochs[-1])
         value, best = comparable_score(metric, state.epochs[-1][first][metric]), state.best
         if recipe.patience is None or best is None or value > best.value:
             weights = copy.deepcopy(module.state_dict()) if recipe.patience else {}
-            state.best = Best(value=value, epoch=epoch, weights=weights, answers=found[first])
+            state.best = Best(value=value, epoch=epoch, weights=weights, answers=answers_by_split[first])
         over = recipe.patience is not None and state.best is not None and epoch - state.best.epoch >= recipe.patience
         if _agreed(over, compute):
             break
@@ -310,14 +312,14 @@ def compute_logits(
     module.eval()
     # Rows of similar length go together, so that little is computed on padding.
     order = np.argsort(rows["ids"].combine_chunks().value_lengths().to_numpy(), kind="stable")
-    found: list[np.ndarray] = []
+    rows_of_logits: list[np.ndarray] = []
     with autocast:
         for start in range(0, len(order), ROWS_AT_ONCE):
             batch = collate_labelled(rows.take(order[start : start + ROWS_AT_ONCE]).combine_chunks())
             logits = module.logits(batch.to(device)).float().cpu().numpy()
-            found += np.split(logits, batch.offsets[1:-1].numpy()) if module.per_token else list(logits)
+            rows_of_logits += np.split(logits, batch.offsets[1:-1].numpy()) if module.per_token else list(logits)
             after(batch.sequences)
-    return [found[index] for index in np.argsort(order)]
+    return [rows_of_logits[index] for index in np.argsort(order)]
 
 
 def load_encoder(pretrained: nn.Module, module: TaskObjective) -> TaskObjective:
@@ -338,10 +340,10 @@ def class_weights(task: Task, rows: pa.Table) -> Tensor:
     """Return float32 (classes,): the mean label count per class divided by each class's own; 1 for a class without
     labels.
     """
-    found = (
+    labels = (
         rows["label"].to_numpy()
         if task.kind == "classification"
         else rows["labels"].combine_chunks().flatten().to_numpy()
     )
-    counts = np.bincount(found[found >= 0].astype(np.int64), minlength=len(task.labels)).astype(np.float64)
+    counts = np.bincount(labels[labels >= 0].astype(np.int64), minlength=len(task.labels)).astype(np.float64)
     return torch.from_numpy(np.where(counts > 0, counts.mean() / np.maximum(counts, 1), 1.0)).float()

@@ -100,8 +100,8 @@ class TrialCheckpoints:
         load_optimizer(optimizer, module, read_tensors(storage.join(folder, OPTIMIZER)), complete=False)
         written = storage.read_json(storage.join(folder, STATE))
         if best := written.pop("best"):
-            place = storage.join(folder, BEST)
-            best = Best(**best, weights=read_tensors(place) if storage.exists(place) else {}, answers=None)
+            path = storage.join(folder, BEST)
+            best = Best(**best, weights=read_tensors(path) if storage.exists(path) else {}, answers=None)
         written["curve"] = [(step, loss) for step, loss in written["curve"]]
         return TrialState(**written, best=best)
 

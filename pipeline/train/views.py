@@ -10,10 +10,10 @@ from pipeline.train.tracking import experiments
 def pages(uri: str, port: str) -> list[str]:
     """Return one line per experiment with the address of its runs, or one line that there is none."""
     server = f"http://127.0.0.1:{port}"
-    found = experiments(uri)
-    width = max(map(len, found.values()), default=0)
+    names = experiments(uri)
+    width = max(map(len, names.values()), default=0)
     lines = [
-        f"  {name:<{width}}  {server}/#/experiments/{number}/runs?{TRAINING_VIEW}" for number, name in found.items()
+        f"  {name:<{width}}  {server}/#/experiments/{number}/runs?{TRAINING_VIEW}" for number, name in names.items()
     ]
     return lines or [f"  {server}  (no run is tracked in {uri} yet)"]
 

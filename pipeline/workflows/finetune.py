@@ -110,8 +110,8 @@ def score_and_answer(config: Finetune, task: Task, model: str, parent: runs.Grid
     if config.test is None:
         return
     report(f"test, by the best model on dev ({model}):")
-    found = score(score_settings(config, model), report)
-    runs.log_scores(parent, task.name, "test", found)
+    scores = score(score_settings(config, model), report)
+    runs.log_scores(parent, task.name, "test", scores)
     try:
         predict(predict_settings(config, task, model), report)
     except PipelineError as error:  # the scores are there

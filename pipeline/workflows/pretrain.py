@@ -44,9 +44,9 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
     """
     config, initial = _with_initial_model(with_absolute_locations(config), report)
     uri = tracking_uri(config.tracking.uri, config.output)
-    found = find_corpus(config, report)
+    corpus_or_listing = find_corpus(config, report)
     resources = _join_cluster(config, uri)
-    stream = stream_settings(config, found, initial, report)
+    stream = stream_settings(config, corpus_or_listing, initial, report)
     config = replace(config, model=config.model.for_padding(stream.vocabulary.pad_id))
     with _driving(config) as tracker:
         start = read_start(config, stream, initial)
