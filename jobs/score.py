@@ -1,9 +1,10 @@
-"""Score a fine-tuned model on labelled examples, or a file of answers to SQuAD's questions, beside what needs no model.
+"""Score a fine-tuned model on labelled examples, or a pretrained one on BLiMP, beside what needs no model.
 
     python jobs/score.py --checkpoint output/finetune/NAME/model --input labelled.csv --text body --label stars
     python jobs/score.py --checkpoint hf://OWNER/NAME --input labelled.csv --text body --label stars
     python jobs/score.py --checkpoint output/finetune/NAME/model --task sst2 --data FOLDER --split dev
     python jobs/score.py --predictions answers.json --input dev-v1.1.json
+    python jobs/score.py --checkpoint output/runs/NAME --blimp BLIMP --pairs fifth
 
 Examples are a labelled file of your own, or a split of a task by its name.
 """

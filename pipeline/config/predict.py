@@ -75,10 +75,12 @@ class Predict:
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """Score a fine-tuned model, or a file of answers, on labelled examples."""
+    """Score a fine-tuned model, or a file of answers, on labelled examples; or a pretrained model on BLiMP."""
 
     checkpoint: Location | None = None
-    """Folder, URL or hf://OWNER/NAME of a fine-tuned model, ours or one that transformers wrote."""
+    """Folder, URL or hf://OWNER/NAME of a fine-tuned model, ours or one that transformers wrote; for blimp the folder
+    of a pretraining run or of its export.
+    """
     predictions: Location | None = None
     """Instead of a model: SQuAD's official JSON of answers, {id: text}, to the questions of input."""
     input: Location | None = None
@@ -103,6 +105,18 @@ class Score:
     """Rows with an empty text, without a label, or with a label that the model does not know: refuse (the first is an
     error), or skip (they are left out and counted).
     """
+    blimp: Location | None = None
+    """Instead of labelled examples: the folder of BLiMP's files, 67,000 pairs of a good and a bad sentence. A folder
+    that does not exist is filled by a download (20 MB).
+    """
+    pairs: Literal["all", "odd", "even", "fifth"] = "all"
+    """Pairs of blimp, by their numbers. fifth: a fifth of each paradigm, all odd. Choose settings by odd pairs, and
+    report the even ones.
+    """
+    corpus: Location | None = None
+    """For blimp: the prepared corpus that the baselines (unigrams and 5-grams) are counted from, and that is searched
+    for BLiMP's sentences; default: the run's.
+    """
     placement: ModelPlacement = ModelPlacement()
 
     def __post_init__(self) -> None:
@@ -110,8 +124,18 @@ class Score:
             (self.checkpoint is None) != (self.predictions is None),
             f"checkpoint ({self.checkpoint}) or predictions ({self.predictions}): give one of both",
         )
+        given = [name for name in ("input", "task", "blimp") if getattr(self, name) is not None]
         require(
-            (self.input is None) != (self.task is None), f"input ({self.input}) or task ({self.task}): give one of both"
+            len(given) == 1,
+            f"input ({self.input}), task ({self.task}) or blimp ({self.blimp}): give one of them",
+        )
+        require(
+            self.blimp is None or self.checkpoint is not None,
+            f"blimp ({self.blimp}) scores a model, not predictions: give checkpoint",
+        )
+        require(
+            self.blimp is not None or (self.corpus is None and self.pairs == "all"),
+            f"corpus ({self.corpus}) and pairs ({self.pairs}) are for blimp: leave them out, or give blimp",
         )
         require(
             (self.task is None) == (self.data is None),

@@ -1,7 +1,10 @@
-"""Score a fine-tuned model on labelled examples, or a file of answers to SQuAD's questions."""
+"""Score a fine-tuned model on labelled examples, a file of answers to SQuAD's questions, or a pretrained model on
+BLiMP.
+"""
 
 from pipeline.config.locations import with_absolute_locations
 from pipeline.config.predict import Score
+from pipeline.predict.blimp import score_blimp
 from pipeline.predict.score import score_answers, score_model
 from pipeline.reporting import Report
 
@@ -12,6 +15,8 @@ def score(config: Score, report: Report) -> dict[str, float]:
     Raises PipelineError in one line for everything that the user can fix.
     """
     config = with_absolute_locations(config)
+    if config.blimp is not None:
+        return score_blimp(config, report)
     if config.predictions is not None:
         return score_answers(config, config.predictions, report)
     return score_model(config, report)

@@ -25,7 +25,7 @@ GROUND = {
 }
 MODEL_SIDE = GROUND | {"batch", "text.schema", "model"}
 TRAIN_SIDE = MODEL_SIDE | {"ray_private", "shared_output", "text", "corpus", "tasks", "objectives", "cluster", "train"}
-ABOVE = TRAIN_SIDE | {"finetune", "grid", "predict", "export", "plan", "show"}
+ABOVE = TRAIN_SIDE | {"minimal_pairs", "finetune", "grid", "predict", "export", "plan", "show"}
 MAY_IMPORT = {
     "columns": set(),
     "durations": set(),
@@ -48,6 +48,7 @@ MAY_IMPORT = {
     "batch": GROUND | {"text.schema"},
     "model": MODEL_SIDE,
     "objectives": MODEL_SIDE | {"objectives"},
+    "minimal_pairs": MODEL_SIDE | {"text", "objectives", "minimal_pairs"},
     "train": TRAIN_SIDE,
     "export": ABOVE,
     "predict": ABOVE,

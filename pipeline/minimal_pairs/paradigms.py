@@ -1,0 +1,164 @@
+"""Read BLiMP's 67 files of 1,000 minimal pairs (Warstadt et al. 2020), and download them once."""
+
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import requests
+
+from pipeline import storage
+from pipeline.errors import ConfigError, DataError
+from pipeline.locations import is_url
+from pipeline.reporting import Report
+
+BASE = "https://raw.githubusercontent.com/alexwarstadt/blimp/master/data"
+"""Folder of the files, published by the benchmark's authors under CC-BY 4.0."""
+TIMEOUT = (10, 60)
+"""Seconds to connect, and between two reads."""
+MOST_BYTES = 10_000_000  # the largest file has 380 kB
+PAIRS = 1_000
+"""Pairs of each paradigm."""
+PARADIGMS = (
+    *("adjunct_island", "anaphor_gender_agreement", "anaphor_number_agreement", "animate_subject_passive"),
+    *("animate_subject_trans", "causative", "complex_NP_island", "coordinate_structure_constraint_complex_left_branch"),
+    *(
+        "coordinate_structure_constraint_object_extraction",
+        "determiner_noun_agreement_1",
+        "determiner_noun_agreement_2",
+    ),
+    *("determiner_noun_agreement_irregular_1", "determiner_noun_agreement_irregular_2"),
+    *("determiner_noun_agreement_with_adj_2", "determiner_noun_agreement_with_adj_irregular_1"),
+    *("determiner_noun_agreement_with_adj_irregular_2", "determiner_noun_agreement_with_adjective_1"),
+    *("distractor_agreement_relational_noun", "distractor_agreement_relative_clause", "drop_argument"),
+    *("ellipsis_n_bar_1", "ellipsis_n_bar_2", "existential_there_object_raising", "existential_there_quantifiers_1"),
+    *("existential_there_quantifiers_2", "existential_there_subject_raising", "expletive_it_object_raising"),
+    *("inchoative", "intransitive", "irregular_past_participle_adjectives", "irregular_past_participle_verbs"),
+    *("irregular_plural_subject_verb_agreement_1", "irregular_plural_subject_verb_agreement_2"),
+    *("left_branch_island_echo_question", "left_branch_island_simple_question", "matrix_question_npi_licensor_present"),
+    *("npi_present_1", "npi_present_2", "only_npi_licensor_present", "only_npi_scope", "passive_1", "passive_2"),
+    *("principle_A_c_command", "principle_A_case_1", "principle_A_case_2", "principle_A_domain_1"),
+    *("principle_A_domain_2", "principle_A_domain_3", "principle_A_reconstruction"),
+    *("regular_plural_subject_verb_agreement_1", "regular_plural_subject_verb_agreement_2"),
+    *("sentential_negation_npi_licensor_present", "sentential_negation_npi_scope", "sentential_subject_island"),
+    *("superlative_quantifiers_1", "superlative_quantifiers_2", "tough_vs_raising_1", "tough_vs_raising_2"),
+    *("transitive", "wh_island", "wh_questions_object_gap", "wh_questions_subject_gap"),
+    *("wh_questions_subject_gap_long_distance", "wh_vs_that_no_gap", "wh_vs_that_no_gap_long_distance"),
+    *("wh_vs_that_with_gap", "wh_vs_that_with_gap_long_distance"),
+)
+SELECTIONS = {
+    "all": range(10),
+    "odd": (1, 3, 5, 7, 9),
+    "even": (0, 2, 4, 6, 8),
+    "fifth": (3, 7),
+}
+"""Name of a selection -> last digits of its pairs' numbers. A fifth has odd numbers alone, so that a recipe may be
+chosen by it and reported on the even ones.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Paradigm:
+    """The minimal pairs of one contrast, in the order of their numbers."""
+
+    name: str
+    phenomenon: str
+    good: tuple[str, ...]
+    bad: tuple[str, ...]
+
+
+def read_blimp(folder: str, report: Report) -> list[Paradigm]:
+    """Read all paradigms from a folder of the files, or from its subfolder `data`; a missing local folder is filled by
+    a download.
+
+    Raises DataError for a missing or damaged file, or a missing pair.
+    """
+    if not storage.exists(folder) and not is_url(folder):
+        download(folder, report)
+    names = storage.children(folder)
+    if not any(f"{name}.jsonl" in names for name in PARADIGMS) and "data" in names:
+        folder = storage.join(folder, "data")
+        names = storage.children(folder)
+    if missing := [f"{name}.jsonl" for name in PARADIGMS if f"{name}.jsonl" not in names]:
+        raise DataError(
+            f"blimp {folder} lacks {len(missing)} of BLiMP's {len(PARADIGMS)} files, such as {missing[0]}: copy them "
+            "there, or name a folder that does not exist yet to download them into"
+        )
+    return [_read_paradigm(storage.join(folder, f"{name}.jsonl"), name) for name in PARADIGMS]
+
+
+def select(paradigms: Sequence[Paradigm], selection: str) -> list[Paradigm]:
+    """Return the paradigms with only the pairs of a selection of SELECTIONS."""
+    chosen = [number for number in range(PAIRS) if number % 10 in SELECTIONS[selection]]
+    return [
+        replace(
+            paradigm,
+            good=tuple(paradigm.good[number] for number in chosen),
+            bad=tuple(paradigm.bad[number] for number in chosen),
+        )
+        for paradigm in paradigms
+    ]
+
+
+def _read_paradigm(location: str, name: str) -> Paradigm:
+    """Read one file. Raises DataError where it is damaged or lacks a pair."""
+    try:
+        lines = storage.read_at_most(location, MOST_BYTES).decode().splitlines()
+        rows = [_checked_row(storage.parse_json(line)) for line in lines if line.strip()]
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"blimp {location} cannot be read ({storage.first_line(error)}): copy it again from {BASE}"
+        ) from error
+    pairs = {row["pairID"]: row for row in rows}
+    missing = next((str(number) for number in range(PAIRS) if str(number) not in pairs), None)
+    if missing is not None:
+        raise DataError(f"blimp {location} has no pair {missing} of {PAIRS:,}: copy it again from {BASE}")
+    ordered = [pairs[str(number)] for number in range(PAIRS)]
+    return Paradigm(
+        name=name,
+        phenomenon=ordered[0]["linguistics_term"],
+        good=tuple(row["sentence_good"] for row in ordered),
+        bad=tuple(row["sentence_bad"] for row in ordered),
+    )
+
+
+def _checked_row(row: Any) -> dict[str, str]:
+    """Return a line's object. Raises ValueError where it is none or lacks a field."""
+    fields = ("sentence_good", "sentence_bad", "linguistics_term", "pairID")
+    if not isinstance(row, dict) or not all(isinstance(row.get(name), str) for name in fields):
+        raise ValueError(f"a line has not the fields {', '.join(fields)}")
+    return row
+
+
+def download(folder: str, report: Report, base: str = BASE) -> None:
+    """Download all files into a new local folder, which appears only once it is complete.
+
+    Raises ConfigError where its parent is not writable, DataError where a file cannot be downloaded.
+    """
+    storage.require_writable("blimp", str(Path(folder).parent))
+    report(f"blimp: downloading {len(PARADIGMS)} files from {base} to {folder}")
+    with tempfile.TemporaryDirectory(dir=Path(folder).parent, prefix=".blimp-") as temporary:
+        complete = Path(temporary) / "data"
+        complete.mkdir()
+        with requests.Session() as session:
+            for name in PARADIGMS:
+                (complete / f"{name}.jsonl").write_bytes(_download(session, f"{base}/{name}.jsonl"))
+        try:
+            os.rename(complete, folder)
+        except OSError as error:
+            raise ConfigError(f"blimp {folder} cannot be written: {storage.first_line(error)}") from error
+
+
+def _download(session: requests.Session, url: str) -> bytes:
+    """Return a small file's bytes. Raises DataError where the server does not give it."""
+    try:
+        response = session.get(url, timeout=TIMEOUT)
+        response.raise_for_status()
+    except requests.RequestException as error:
+        raise DataError(
+            f"{url} cannot be downloaded ({storage.first_line(error)}): copy BLiMP's files into a folder and name it "
+            "with --blimp"
+        ) from error
+    return response.content

@@ -1,0 +1,126 @@
+"""Masked copies of sentences, from which a sentence's pseudo-log-likelihood is summed.
+
+S sentences of U pieces in all, R rows, each a whole sentence with some pieces masked and one of them asked for.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from pipeline.batch import Batch
+from pipeline.errors import DataError, shown
+from pipeline.text.vocabulary import Vocabulary
+
+SPECIALS = 2  # [CLS] sentence [SEP]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sentences:
+    """Encoded sentences end to end, without special tokens."""
+
+    ids: np.ndarray
+    """int64 (U,): vocabulary entries."""
+    word_ends: np.ndarray
+    """int64 (U,): for each piece, one past the last piece of its word, counted in its sentence."""
+    offsets: np.ndarray
+    """int64 (S + 1,): where each sentence begins and ends."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """Masked copies, ordered by the length of their sentence; the two scorings share the rows on which they agree."""
+
+    sentence: np.ndarray
+    """int64 (R,): index of the sentence."""
+    asked: np.ndarray
+    """int64 (R,): index in the sentence of the piece that is asked for, the first that is masked."""
+    end: np.ndarray
+    """int64 (R,): one past the last masked piece."""
+    in_pll: np.ndarray
+    """bool (R,): whether the row counts in the pseudo-log-likelihood: it masks one piece (Salazar et al. 2020)."""
+    in_word_l2r: np.ndarray
+    """bool (R,): whether it counts in PLL-word-l2r: it masks the rest of the word too (Kauf and Ivanova 2023)."""
+
+
+def encode(texts: Sequence[str], vocabulary: Vocabulary, maximum_positions: int) -> Sentences:
+    """Encode sentences, each with the ends of its words.
+
+    Raises DataError for a sentence without pieces, or with more than the model has positions for.
+    """
+    encodings = vocabulary.tokenizer().encode_batch(list(texts), add_special_tokens=False)
+    most = maximum_positions - SPECIALS
+    for text, encoding in zip(texts, encodings, strict=True):
+        if not 0 < len(encoding.ids) <= most:
+            raise DataError(
+                f"the sentence {shown(text)} has {len(encoding.ids)} pieces, the model takes between 1 and {most}: "
+                "score another checkpoint"
+            )
+    lengths = np.array([len(encoding.ids) for encoding in encodings], np.int64)
+    return Sentences(
+        ids=np.concatenate([np.asarray(encoding.ids, np.int64) for encoding in encodings]),
+        word_ends=np.concatenate([_word_ends(encoding.word_ids) for encoding in encodings]),
+        offsets=np.append(0, np.cumsum(lengths)),
+    )
+
+
+def _word_ends(word_ids: Sequence[int | None]) -> np.ndarray:
+    """Return for each piece one past the last piece of its word, int64."""
+    words = np.asarray(word_ids, np.int64)
+    ends = np.append(np.flatnonzero(np.diff(words)) + 1, len(words))
+    return ends[np.searchsorted(ends, np.arange(len(words)), side="right")]
+
+
+def make_rows(sentences: Sentences) -> Rows:
+    """Return one row per piece for the pseudo-log-likelihood, and one more for each piece before its word's last."""
+    lengths = np.diff(sentences.offsets)
+    sentence = np.repeat(np.arange(len(lengths)), lengths)
+    asked = np.arange(len(sentences.ids)) - np.repeat(sentences.offsets[:-1], lengths)
+    last = asked + 1 == sentences.word_ends
+    rows = Rows(
+        sentence=np.concatenate((sentence, sentence[~last])),
+        asked=np.concatenate((asked, asked[~last])),
+        end=np.concatenate((asked + 1, sentences.word_ends[~last])),
+        in_pll=np.arange(len(asked) + (~last).sum()) < len(asked),
+        in_word_l2r=np.concatenate((last, np.ones((~last).sum(), bool))),
+    )
+    order = np.argsort(lengths[rows.sentence], kind="stable")
+    return Rows(**{name: values[order] for name, values in vars(rows).items()})
+
+
+def batches(sentences: Sentences, rows: Rows, vocabulary: Vocabulary, tokens: int) -> Iterator[Batch]:
+    """Yield the rows in their order, in flat batches of at most `tokens` tokens, or of one row."""
+    lengths = np.diff(sentences.offsets)[rows.sentence] + SPECIALS
+    ends = np.cumsum(lengths)
+    first = 0
+    while first < len(lengths):
+        before = ends[first - 1] if first else 0
+        last = max(first + 1, int(np.searchsorted(ends, before + tokens, side="right")))
+        yield _batch(sentences, rows, slice(first, last), vocabulary)
+        first = last
+
+
+def _batch(sentences: Sentences, rows: Rows, part: slice, vocabulary: Vocabulary) -> Batch:
+    """Return the flat batch of some rows, of which each has one masked position that is asked for."""
+    sentence, asked, end = rows.sentence[part], rows.asked[part], rows.end[part]
+    inner = np.diff(sentences.offsets)[sentence]
+    offsets = np.append(0, np.cumsum(inner + SPECIALS))
+    starts = np.repeat(offsets[:-1], inner + SPECIALS)
+    positions = np.arange(offsets[-1]) - starts
+    # The pieces just outside a sentence are copied too, and overwritten by its special tokens.
+    source = positions - 1 + np.repeat(sentences.offsets[sentence], inner + SPECIALS)
+    ids = np.take(sentences.ids, source, mode="clip")
+    ids[offsets[:-1]], ids[offsets[1:] - 1] = vocabulary.cls_id, vocabulary.sep_id
+    labels = sentences.ids[sentences.offsets[sentence] + asked]
+    first_masked, past_masked = (np.repeat(bound + 1, inner + SPECIALS) for bound in (asked, end))
+    ids[(positions >= first_masked) & (positions < past_masked)] = vocabulary.mask_id
+    return Batch(
+        ids_T=torch.from_numpy(ids),
+        segments_T=torch.zeros(len(ids), dtype=torch.int64),
+        positions_T=torch.from_numpy(positions),
+        offsets=torch.from_numpy(offsets.astype(np.int32)),
+        maximum_length=int(inner.max()) + SPECIALS,
+        masked_positions_M=torch.from_numpy(offsets[:-1] + asked + 1),
+        masked_labels_M=torch.from_numpy(labels),
+    )

@@ -1,0 +1,106 @@
+"""Score a pretrained model on BLiMP, next to baselines counted from its training text."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from pipeline import storage
+from pipeline.config.predict import Score
+from pipeline.corpus.prepared import Corpus, load_corpus, read_window
+from pipeline.errors import CheckpointError, ConfigError
+from pipeline.export.trained import find_checkpoint, load_trained
+from pipeline.minimal_pairs.ngrams import NGRAM, UNIGRAM, ngram_scores
+from pipeline.minimal_pairs.paradigms import read_blimp, select
+from pipeline.minimal_pairs.results import mean_and_half_width, score_paradigms, table
+from pipeline.minimal_pairs.scoring import PLL, WORD_L2R, pseudo_log_likelihoods
+from pipeline.reporting import Report
+from pipeline.text.cached_tokenizer import CachedTokenizer
+from pipeline.text.examples import window_sentences
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.text.vocabulary_loading import load_vocabulary
+from pipeline.train import run
+from pipeline.train.hardware import autocast_of, chosen_precision, required_device
+from pipeline.train.tuned import TASK
+
+METRICS = {PLL: "pll", WORD_L2R: "pll_word_l2r", UNIGRAM: "unigram", NGRAM: "5gram"}
+"""Scorer -> its name among the returned scores."""
+
+
+def score_blimp(config: Score, report: Report) -> dict[str, float]:
+    """Report accuracy by paradigm and phenomenon, and return the mean over paradigms by scorer, as shares of 1.
+
+    Raises PipelineError for a folder that is no BLiMP or no checkpoint, or a model without a head for masked tokens.
+    """
+    assert config.blimp is not None and config.checkpoint is not None
+    device = required_device(config.placement)
+    precision = chosen_precision(config.placement, device)
+    autocast = autocast_of(precision, device)
+    folder, vocabulary, corpus = _find_model(config, config.checkpoint, report)
+    trained = load_trained(folder)
+    paradigms = select(read_blimp(config.blimp, report), config.pairs)
+    texts = list(dict.fromkeys(text for paradigm in paradigms for text in (*paradigm.good, *paradigm.bad)))
+    report(f"blimp: {len(texts):,} sentences, model {folder}, computed in {precision}")
+    nats = pseudo_log_likelihoods(
+        trained.module.to(device),
+        vocabulary,
+        texts,
+        maximum_positions=trained.model.maximum_positions,
+        device=device,
+        autocast=autocast,
+    )
+    if corpus is None:
+        report("no unigram and 5-gram baselines: name the prepared corpus of the training text with --corpus")
+    else:
+        nats |= _baselines(texts, vocabulary, load_corpus(corpus), report)
+    scores = score_paradigms(
+        paradigms, {scorer: dict(zip(texts, values.tolist(), strict=True)) for scorer, values in nats.items()}
+    )
+    for line in table(paradigms, scores):
+        report(line)
+    report("±: 95% interval over pairs, for these paradigms and this checkpoint; ties count a half")
+    return {METRICS[scorer]: mean_and_half_width(list(values.values()))[0] for scorer, values in scores.items()}
+
+
+def _find_model(config: Score, checkpoint: str, report: Report) -> tuple[str, Vocabulary, str | None]:
+    """Return the folder of the weights, the vocabulary, and the corpus where it is set or recorded by the run.
+
+    Raises CheckpointError for a fine-tuned model, ConfigError for a vocabulary without an entry for masks.
+    """
+    recorded = run.read_run(checkpoint)
+    if recorded is not None:
+        folder = find_checkpoint(checkpoint, None, report)
+        vocabulary = load_vocabulary(storage.join(checkpoint, run.VOCABULARY), None)
+        return folder, vocabulary, config.corpus or recorded["corpus"]
+    if storage.exists(storage.join(checkpoint, TASK)):
+        raise CheckpointError(
+            f"checkpoint {checkpoint} has no head for masked tokens: give a pretraining run, or its export"
+        )
+    vocabulary = load_vocabulary(checkpoint, None)
+    if vocabulary.specials[4] not in vocabulary.ids:
+        raise ConfigError(
+            f"the vocabulary of checkpoint {checkpoint} has no entry for masks ({vocabulary.specials[4]})"
+        )
+    return checkpoint, vocabulary, config.corpus
+
+
+def _baselines(texts: list[str], vocabulary: Vocabulary, corpus: Corpus, report: Report) -> dict[str, np.ndarray]:
+    """Return the baselines' log-probabilities of the texts, and report how many of these the corpus has."""
+    tokenizer = CachedTokenizer(vocabulary)
+    wanted, contained, tokens = set(texts), set[str](), 0
+
+    def encoded_windows() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        nonlocal tokens
+        for window in corpus.train:
+            sentences, _ = window_sentences(read_window(corpus, window), keep_spaces=vocabulary.keeps_spaces)
+            contained.update(wanted.intersection(sentence.strip() for sentence in sentences))
+            ids, offsets = tokenizer.encode(sentences)
+            tokens += len(ids)
+            yield ids, offsets
+
+    ids, offsets = tokenizer.encode(texts)
+    scores = ngram_scores(ids, offsets, vocabulary.size, encoded_windows())
+    report(
+        f"baselines from {tokens:,} tokens of {corpus.folder}, which has {len(contained):,} of the "
+        f"{len(texts):,} sentences"
+    )
+    return scores

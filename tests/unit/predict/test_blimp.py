@@ -1,0 +1,82 @@
+"""A run scored on minimal pairs by the command."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from jobs.score import main
+from pipeline.config.predict import Score
+from pipeline.errors import ConfigError
+from pipeline.minimal_pairs.paradigms import PAIRS, PARADIGMS
+from pipeline.text.vocabulary import Vocabulary
+from tests.conftest import text_of
+from tests.unit.predict.test_score import constant
+
+
+@pytest.fixture(scope="module")
+def blimp(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """BLiMP's files with sentences of the tiny corpus: the bad one is the good one in reverse."""
+    folder = tmp_path_factory.mktemp("blimp")
+    words = text_of(3).split()
+    sentences = [words[start : start + 5] for start in range(8)]
+    for name in PARADIGMS:
+        rows = [
+            {
+                "sentence_good": " ".join(sentences[number % 8]),
+                "sentence_bad": " ".join(reversed(sentences[number % 8])),
+                "linguistics_term": "order" if name < "m" else "other",
+                "pairID": str(number),
+            }
+            for number in range(PAIRS)
+        ]
+        (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return folder
+
+
+def test_a_run_is_scored_with_baselines_of_its_corpus(
+    tiny_run: Path, blimp: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--checkpoint", str(tiny_run), "--blimp", str(blimp), "--pairs", "fifth"]) == 0
+    said = capsys.readouterr().out
+    rows = {line.strip().split("  ")[0]: line.split() for line in said.splitlines() if "±" in line}
+    assert rows["all paradigms"][2] == "13,400" and rows["passive_1"][1] == "200"
+    assert rows["all paradigms"][7:10:2] == rows["order"][6:9:2], "all paradigms have the same pairs"
+    assert rows["order"][6] == "50.0", "unigrams cannot tell a sentence from its reverse"
+    assert float(rows["order"][8]) > 50, "the text has its words in their order"
+    assert "tokens of" in said and "ties count a half" in said
+
+
+def test_a_published_folder_is_scored_as_its_run_and_says_what_baselines_need(
+    tiny_run: Path, blimp: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--blimp", str(blimp), "--pairs", "even", "--placement.precision", "float32"]
+    assert main(["--checkpoint", str(tiny_run), *arguments]) == 0
+    of_run = [line.split()[:6] for line in capsys.readouterr().out.splitlines() if "±" in line]
+    assert main(["--checkpoint", str(max((tiny_run / "checkpoints").iterdir())), *arguments]) == 0
+    said = capsys.readouterr().out
+    assert [line.split()[:6] for line in said.splitlines() if "±" in line] == of_run
+    assert "name the prepared corpus of the training text with --corpus" in said
+
+
+def test_a_model_without_a_masked_token_head_is_refused_in_one_line(
+    tmp_path: Path, blimp: Path, tiny_vocabulary: Vocabulary, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tuned = constant(tmp_path / "tuned", "classification", tiny_vocabulary, 1)
+    assert main(["--checkpoint", tuned, "--blimp", str(blimp)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "has no head for masked tokens: give a pretraining run, or its export" in line
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"checkpoint": "x"}, r"input \(None\), task \(None\) or blimp \(None\): give one of them"),
+        ({"checkpoint": "x", "blimp": "b", "input": "i"}, r"input \(i\), task \(None\) or blimp \(b\): give one"),
+        ({"predictions": "p", "blimp": "b"}, r"blimp \(b\) scores a model, not predictions: give checkpoint"),
+        ({"checkpoint": "x", "input": "i", "pairs": "odd"}, r"corpus \(None\) and pairs \(odd\) are for blimp: leave"),
+    ],
+)
+def test_settings_that_contradict_each_other(wrong: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Score(**wrong)  # ty: ignore[invalid-argument-type]
