@@ -18,20 +18,20 @@ EXTRA = (
     Extra(
         name="config",
         metavar="FILE",
-        text="A TOML file of settings, as --show prints it or a part of that; options replace what it says.",
+        text="A TOML file of settings: what --show prints, or a part of it; command-line options override it.",
     ),
     Extra(name="show", text="Print the whole configuration as TOML and stop."),
     Extra(
         name="plan",
-        text="Print what the run would take on --workers GPUs and stop: parameters, tokens, arithmetic, storage, "
-        "hours and cost for each machine type, and how slots are dealt.",
+        text="Print an estimate of the run on --workers GPUs and stop: parameters, tokens, floating-point operations, "
+        "storage, hours and cost for each machine type, and how many slots each rank gets.",
     ),
 )
 
 
 @job_main(stopped="stopped; the same command continues from the last checkpoint")
 def main(arguments: Sequence[str]) -> None:
-    """Parse, run and report; 0 when the run is finished, 2 for what the user can fix."""
+    """Parse, run and report; exit with 0 when the run is finished, 2 for errors that the user can fix."""
     from pipeline.config.arguments import extras
     from pipeline.config.command import Command
     from pipeline.config.jobs import COMMON, Pretrain, with_words_rate

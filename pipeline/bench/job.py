@@ -28,7 +28,7 @@ from pipeline.train.tracking import Metric, MlflowRun, history
 ROOT = Path(__file__).resolve().parents[2]
 HEAD = str(ROOT / "cluster" / "head.sh")
 STEPS_AN_INTERVAL = 5
-ONE_PHASE = "phases:one-phase"  # kinds come last
+ONE_PHASE = "phases:one-phase"  # a kind of `phases`; kinds are written after the options
 WARM_UP = 4
 """Log intervals that are not measured, during which memory is mapped, code compiled and the first blocks made."""
 TURN = 8.0
@@ -69,7 +69,7 @@ def prepare(folder: str, corpus: Sequence[str]) -> str:
 def first_steps(words: Sequence[str], folder: str, repetitions: int) -> list[float]:
     """Return the seconds from submitting a job to the end of its first step, one value per repetition.
 
-    The head runs already, and a job that is not measured has trained the vocabulary.
+    The Ray head already runs, and an unmeasured job before has trained the vocabulary.
     """
     seconds = []
     with _head(folder) as environment:
@@ -239,7 +239,7 @@ def _points(folder: str, name: str, metric: str) -> list[Metric]:
 
 @contextmanager
 def _head(folder: str) -> Generator[dict[str, str]]:
-    """Run a Ray head for this bench alone, with files in `folder`; yield the environment that reaches it."""
+    """Run a Ray head for this bench alone, with files in `folder`; yield environment variables that connect to it."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
@@ -268,7 +268,7 @@ def running(
 
 
 def _call(command: Sequence[str], environment: dict[str, str] | None = None) -> None:
-    """Run a command. Raises PipelineError with its last line where it fails."""
+    """Run a command. Raises PipelineError with the last line of its output if it fails."""
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     if done.returncode:
         last = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]

@@ -1,5 +1,6 @@
-"""Measure the path from text to masked Arrow blocks on one core, stage by stage, against `tokenizers` and common
-preparation.
+"""Measure the path from text to masked Arrow blocks on one core, stage by stage.
+
+Baselines: encode_batch_fast of `tokenizers`, and the usual Python preparation (`pipeline.bench.usual`).
 """
 
 import logging
@@ -50,18 +51,18 @@ class Measured:
 
 
 def measure(specs: Sequence[str], vocabulary: Vocabulary, sampling: Sampling, windows: int, folder: str) -> Measured:
-    """Run each window through every method in turn, so that all see the same noise.
+    """Run each window through every method in turn, so that changes in machine speed affect all methods alike.
 
-    "warm" is a table built on other files' windows, "cold" one that was empty before the first measured window. The ids
-    of both are compared with the tokenizer's own. `folder` is for temporary files. Raises ConfigError where
-    transformers is missing.
+    The "warm" tokenizer has a chunk table filled from other files' windows; the table of the "cold" one is empty before
+    the first measured window. The ids of both are compared with the tokenizer's own. `folder` is for temporary files.
+    Raises ConfigError where transformers is missing.
     """
     collator = _transformers_collator(vocabulary, folder)
     others, measured = split_corpora(specs, folder, windows)
     warm, cold = (
         CachedTokenizer(vocabulary),
         CachedTokenizer(vocabulary, table_chunks=TABLE_CHUNKS + 1),
-    )  # tables of their own
+    )  # different sizes, so that they do not share one table
     for window in others.train:
         warm.encode(window_sentences(read_window(others, window), keep_spaces=vocabulary.keeps_spaces)[0])
     clock = Clock()
@@ -86,7 +87,7 @@ def _window_in_all_ways(
     sampling: Sampling,
     collator: Any,
 ) -> tuple[int, int, int, int]:
-    """Return bytes, tokens and rows of a window, and tokens of the common preparation."""
+    """Return bytes, tokens and rows of a window, and tokens of the usual preparation."""
     vocabulary = warm.vocabulary
     documents = clock.time("read the shard", read_window, corpus, window)
     sentences, document_offsets = clock.time(
@@ -95,7 +96,7 @@ def _window_in_all_ways(
     wanted = clock.time("encode_batch_fast", encode_directly, warm.tokenizer, sentences)
     for name, tokenizer in (("ids, cold", cold), ("ids, warm", warm)):
         tokens, sentence_offsets = clock.time(name, tokenizer.encode, sentences)
-        assert all(map(np.array_equal, wanted, (tokens, sentence_offsets))), "the ids are the tokenizer's"
+        assert all(map(np.array_equal, wanted, (tokens, sentence_offsets))), "the ids differ from the tokenizer's"
     parents = documents["parent"].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
     rng = generator(0, 0, number, "pairs")
     pairs = clock.time(
@@ -119,7 +120,7 @@ def _window_in_all_ways(
     whole = clock.time(
         "whole path", lambda: make_examples(read_window(corpus, window), warm, sampling, seed=0, epoch=0, window=number)
     )
-    assert whole.equals(block), "the stages are those of the whole path"
+    assert whole.equals(block), "the stages give another block than the whole path"
     special = (vocabulary.cls_id, vocabulary.sep_id)
     usual = clock.time(
         "usual preparation",
@@ -165,7 +166,7 @@ def table(measured: Measured) -> str:
 
 
 def ratios(measured: Measured, kind: str) -> dict[str, float]:
-    """Return speed-ups over the others for a kind of vocabulary, and millions of tokens per second of the path."""
+    """Return the speed-ups over both baselines for a kind of vocabulary, and the whole path's M tokens/s."""
     seconds = measured.seconds
     ours = measured.tokens / seconds["whole path"]
     return {

@@ -26,7 +26,7 @@ from pipeline.errors import ConfigError, listed
 from pipeline.errors import shown as quoted
 
 VALUES = ("true", "false", "none")
-"""Values that people write after a yes-or-no option, which takes none."""
+"""Values that users write by mistake after a boolean option, which takes no value."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +61,8 @@ def words_of(
 ) -> list[Word]:
     """Return the words of a command line; with `several`, a repeatable option takes all values up to the next option.
 
-    Raises ConfigError, with the nearest name, for a word that is no option, kind or one of `positional` plain words,
-    and for a value that is missing, of another type or one too many.
+    Raises ConfigError, with the nearest name, for a word that is neither an option nor a kind, after the first
+    `positional` such words; also for a missing value, a wrong type, or a value after an option that takes none.
     """
     known = Known(settings, extra)
     words: list[Word] = []
@@ -152,8 +152,9 @@ def _refuse_value(word: str, option: Option, following: Sequence[str]) -> None:
     if not equals and given.lower() not in VALUES:
         return
     turned = (given.lower() == "false") != (name.replace("_", "-") == option.off)
-    instead = "leave it out" if given.lower() == "none" else f"write {option.off if turned else option.flag}"
-    raise ConfigError(f"{option.flag} takes no value: {instead} instead of {word if equals else f'{word} {given}'}")
+    right = option.off if turned else option.flag
+    instead = "leave the option out instead of writing" if given.lower() == "none" else f"write {right} instead of"
+    raise ConfigError(f"{option.flag} takes no value: {instead} {word if equals else f'{word} {given}'}")
 
 
 def _refuse_type(option: Option, values: Sequence[str]) -> None:
@@ -199,7 +200,7 @@ def shown(path: str) -> str:
 def in_order(words: Sequence[Word], settings: type, default: Any = None) -> list[str]:
     """Return the words as the parser wants them.
 
-    An option without the word of its kind is of the kind that `default` has, or the class itself.
+    If no word chooses a setting's kind, the kind is that of `default`, or without it the default of the class.
     Raises ConfigError where a setting's kind is chosen twice, or an option belongs to another kind than the chosen one.
     """
     kinds: dict[str, str] = {}
@@ -225,7 +226,7 @@ def in_order(words: Sequence[Word], settings: type, default: Any = None) -> list
 
 
 def _of_choice(word: Word) -> str:
-    """Return the setting of several kinds that an option belongs to, if any."""
+    """Return the setting with several kinds, such as optimizer, that an option belongs to; empty if none."""
     return word.option.choice if word.option is not None else ""
 
 
@@ -236,8 +237,10 @@ def _refuse_other_kind(word: Word, settings: type, kind: str) -> None:
     if kind not in of:
         choice = shown(word.option.choice)
         owners = listed(f"{choice}:{one}" for one in of)
+        wanted_kind = "that kind" if len(of) == 1 else "one of these kinds"
         raise ConfigError(
-            f"{word.option.flag} belongs to {owners}, and {choice} is {kind}: add that word, or leave the option out"
+            f"{word.option.flag} belongs to {owners}, but {choice} is {kind}: choose {wanted_kind}, or leave the "
+            "option out"
         )
 
 

@@ -1,9 +1,9 @@
-"""Find blocks in bz2 data by their magic and decompress them one by one, from any byte of a file on.
+"""Find blocks in bz2 data by their magic and decompress them one by one, starting at any byte of a file.
 
-A block has up to 900,000 bytes of text and starts at any bit.
+A block has up to 900,000 bytes of text and can start in the middle of a byte.
 
-Hand-written, as Python's bz2 reads from the first byte on alone: 19 MB/s of a dump's XML on one core of an AMD EPYC,
-however many there are.
+Hand-written because Python's bz2 can only read from the first byte, on one core: 19 MB/s of a dump's XML on an AMD
+EPYC, however many cores it has.
 """
 
 import bz2
@@ -14,7 +14,7 @@ MAGIC_BITS = 48
 BLOCK_MAGIC = 0x314159265359
 END_MAGIC = 0x177245385090
 CHECKSUM_BITS = 32
-"""After either magic: the checksum of the block, or of the stream that ends."""
+"""Bits of the checksum after a magic: the block's after BLOCK_MAGIC, the whole stream's after END_MAGIC."""
 HEADER = b"BZh9"
 """Header of a stream with the largest blocks; its decoder accepts smaller ones as well."""
 LONGEST_BLOCK = 1_100_000
@@ -30,14 +30,15 @@ class Mark:
 
 
 def find_marks(data: bytes | bytearray, start: int = 0) -> list[Mark]:
-    """Find all magics in the data from byte `start` on, in order; each needs one more byte after it.
+    """Find all magics in the data from byte `start` on, in order.
 
-    Bits are counted from the data's first bit.
+    A magic is found only if the data has 7 bytes from the byte in which it starts. Bits are counted from the data's
+    first bit.
     """
     marks = []
     for magic, block in ((BLOCK_MAGIC, True), (END_MAGIC, False)):
         for shift in range(8):
-            whole = (magic << 8 - shift).to_bytes(7)[1:6]  # the bytes that the magic fills entirely: `find` is fast
+            whole = (magic << 8 - shift).to_bytes(7)[1:6]  # 5 bytes fully inside the magic: `find` is fast
             at = data.find(whole, start + 1)
             while at >= 0:
                 around = data[at - 1 : at + 6]
@@ -58,7 +59,7 @@ def _decompress_block(block: int, bits: int) -> bytes:
         _as_stream((block << MAGIC_BITS | END_MAGIC) << CHECKSUM_BITS | checksum, bits + MAGIC_BITS + CHECKSUM_BITS)
     )
     if not decoder.eof:
-        raise OSError("the block is longer")
+        raise OSError("the block does not end at the last given bit")
     return text
 
 
@@ -79,7 +80,7 @@ class Blocks:
     def __init__(self, pieces: Iterator[bytes], start: int):
         self.pieces, self.held, self.base = pieces, bytearray(), start
         self.at = 8 * start  # the next bit to look at
-        self.searched = 0  # bytes held
+        self.searched = 0  # number of held bytes already searched for marks
         self.marks: list[Mark] = []
         self.ended = self.cut_off = False
         self.damaged: list[int] = []
@@ -120,12 +121,12 @@ class Blocks:
         return None
 
     def rest(self, start: Mark) -> bytes | None:
-        """Return the text of the last block of truncated data; None unless only what follows the block is missing."""
+        """Return the text of the last block of truncated data, or None if that block itself is incomplete."""
         bits = 8 * (self.base + len(self.held)) - start.bit
         bits -= bits % 8  # padding the last byte with zeros would add data
         decoder = bz2.BZ2Decompressor()
         text = decoder.decompress(_as_stream(self.bits(start.bit, start.bit + bits), bits))
-        while more := decoder.decompress(b""):  # one call may leave output after the end of the input
+        while more := decoder.decompress(b""):  # the first call may not return all of the output
             text += more
         self.cut_off = True
         return text or None

@@ -2,7 +2,7 @@
 
 parts/NAME-00000.parquet         schema PART, in order
 parts/NAME-00000.sketch.parquet  schema SKETCH, sorted by hash
-parts/NAME.json                  written last: input files, parts, least parent hashes, tallies by source
+parts/NAME.json                  written last: input files, parts, smallest parent hashes, tallies by source
 """
 
 import hashlib
@@ -38,7 +38,7 @@ MOST_BATCHES = 2_000
 SAMPLES = 5
 WHOLE_FILE = RangeInput()
 MOST_PARENTS = 40
-"""Number of smallest parent hashes that are kept: a tenth of them, four parents, is the least that is held out."""
+"""Number of smallest parent hashes to keep; at least a tenth of them, four parents, are held out."""
 
 
 @dataclass(kw_only=True)
@@ -64,9 +64,9 @@ class Tally:
 
 
 def batches(files: Sequence[InputFile]) -> list[list[InputFile]]:
-    """Deal files to tasks: about 8 MB and at most 500 files each, more where that makes over 2,000 tasks.
+    """Group files into batches, one per task: at most 8 MB and 500 files each, or larger if there were over 2,000.
 
-    A larger file is alone. The result is a function of the files only.
+    A file above the limit gets its own batch. The result is a function of the files only.
     """
     total = sum(max(file.bytes, 0) for file in files)
     most_bytes, most_files = max(BATCH_BYTES, total // MOST_BATCHES), max(BATCH_FILES, len(files) // MOST_BATCHES)
@@ -82,7 +82,7 @@ def batches(files: Sequence[InputFile]) -> list[list[InputFile]]:
 
 
 def batch_digest(files: Sequence[InputFile], settings: dict[str, Any]) -> str:
-    """Return the name of a batch's parts: 16 hexadecimal digits of its files and the settings that parts depend on."""
+    """Return the name of a batch's parts: 16 hexadecimal digits, a hash of its files and part settings."""
     about = [settings, [astuple(file) for file in files]]
     return hashlib.blake2b(json.dumps(about).encode(), digest_size=8).hexdigest()
 
@@ -101,11 +101,12 @@ def write_parts(
     fetched: Sequence[bytes] | None = None,
 ) -> dict[str, Any]:
     """Write the parts of a batch into a folder and return their record.
-    The record is {"files", "settings", "parts": names, "parents": their least hashes, "tallies": {source: fields of a
-    Tally}}.
+    The record is {"files", "settings", "parts": names, "parents": smallest parent hashes, "tallies": {source: fields
+    of a Tally}}.
 
-    `heads` are the heads of dumps by location; `fetched` has the fetched bytes of each file's range, or None. Memory is
-    bounded by one part, whatever the size of the files. Raises DataError if a file cannot be read.
+    `heads` maps a dump's location to what comes before its first page; `fetched` holds the bytes of each file's range,
+    or is None to read them from the files. Memory is bounded by one part, whatever the size of the files. Raises
+    DataError if a file cannot be read.
     """
     about = part_settings(settings)
     name = batch_digest(files, about)
@@ -137,7 +138,7 @@ def write_parts(
 
 
 def least_parents(*hashes: np.ndarray) -> np.ndarray:
-    """Return the least parent hashes, distinct and sorted, uint64: enough to decide which parents are held out."""
+    """Return the smallest parent hashes, distinct and sorted, uint64: enough to decide which parents are held out."""
     return np.unique(np.concatenate([np.zeros(0, np.uint64), *hashes]))[:MOST_PARENTS]
 
 
@@ -147,7 +148,7 @@ def records(folder: str, settings: Preparation) -> dict[str, dict[str, Any]]:
     names = [name for name in sorted(present) if name.endswith(".json") and "-" not in name]
     read = {
         name: storage.read_object(storage.join(folder, name)) or {} for name in names
-    }  # a damaged one is made again
+    }  # a damaged record counts as missing: its batch is processed again
     about = part_settings(settings)
 
     def whole(record: dict[str, Any]) -> bool:
@@ -181,8 +182,8 @@ def file_documents(
         yield item
     if lost > MUCH_LOST * (kept + lost):
         sample = (
-            f"{lost:,} of {kept + lost:,} characters stand in paragraphs that are not UTF-8: "
-            "save it as UTF-8, as iconv -f ENCODING -t UTF-8 does"
+            f"{lost:,} of {kept + lost:,} characters are in paragraphs that are not UTF-8: "
+            "save the file as UTF-8, for example with iconv -f ENCODING -t UTF-8"
         )
         yield Dropped(id=file.name, reason="file not UTF-8", sample=sample)
 
@@ -207,8 +208,9 @@ def file_records(
 ) -> Iterator[Record | Dropped]:
     """Yield the records of one file, in its given or recognised format; records before damage are kept.
 
-    An unsupported file is dropped; with a given format nothing is checked. Raises DataError if the user named that very
-    file, and where JSON lines or Parquet have no text column.
+    An unsupported file is dropped, or raises DataError if the user named that very file; if the format is given, this
+    is not checked. JSON lines and Parquet without a text column are dropped, or raise DataError if the user named that
+    very file, its format or its column.
     """
     damage: list[Dropped] = []
     stream = _blocks_until_damage(file, expansion_limit, given, damage)
@@ -235,7 +237,10 @@ def file_records(
 
 
 def _read(file: InputFile, format: Format, opened: Opened) -> Iterator[Record | Dropped]:
-    """Yield the records of an opened file; a table that was only recognised is dropped if it has no text."""
+    """Yield the records of an opened file; a table without a text column is dropped.
+
+    Raises DataError for such a table if the user named that very file, its format or its column.
+    """
     try:
         yield from format.read(opened)
     except NoTextColumn as error:
@@ -270,7 +275,7 @@ def _blocks_until_damage(
 ) -> Iterator[bytes]:
     """Yield the blocks of a file until its compressed data breaks; the reason is added to `damage`.
 
-    Of a range, sound blocks after damage are yielded as well.
+    For a byte range of a dump, intact blocks after the damage are yielded too.
     """
     try:
         if file.start is None or file.stop is None:

@@ -154,7 +154,7 @@ def _refuse_unrelated_files(folder: str) -> None:
     unrelated = [name for name in names if name not in (PARTS, *SPLITS)] or (names if PARTS not in names else [])
     if unrelated:
         raise ConfigError(
-            f"{folder} holds {unrelated[0]}, which is not of a prepared corpus: choose an empty or new folder"
+            f"{folder} holds {unrelated[0]}, which does not belong to a prepared corpus: choose an empty or new folder"
         )
 
 

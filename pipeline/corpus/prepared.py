@@ -51,7 +51,7 @@ class Corpus:
 def load_corpus(folder: str) -> Corpus:
     """Load the corpus in a folder.
 
-    Raises DataError if there is none or its manifest cannot be read, ConfigError if the folder holds another manifest.
+    Raises DataError if there is none or its manifest cannot be read, ConfigError if the manifest is of something else.
     """
     try:
         manifest = storage.read_json(storage.join(folder, storage.MANIFEST))
@@ -84,7 +84,7 @@ def unreadable_manifest(folder: str, error: Exception) -> PipelineError:
     """Return the error for an unreadable manifest. It advises to delete the folder only if it contains shards."""
     if not any(SHARD.fullmatch(name) for split in SPLITS for name in storage.children(storage.join(folder, split))):
         return ConfigError(
-            f"{folder} holds {storage.MANIFEST}, which is not of a prepared corpus: choose another folder"
+            f"{folder} holds {storage.MANIFEST}, which does not belong to a prepared corpus: choose another folder"
         )
     return DataError(
         f"{folder}/{storage.MANIFEST} cannot be read ({storage.first_line(error)}): "

@@ -38,8 +38,8 @@ def builtin_task(documents: Iterable[tuple[str, str]]) -> tuple[Task, pa.Table, 
     least = min((counts[package] for package in packages), default=0)
     if len(packages) < 2 or least < 2:
         raise DataError(
-            "the built-in task needs at least 2 packages of at least 2 different texts each, and there are "
-            f"{len(packages)}, the least of {least}"
+            "the built-in task needs at least 2 packages of at least 2 different texts each; packages found: "
+            f"{len(packages)}, texts in the smallest: {least}"
         )
     dev = max(1, min(DEV_ROWS, least * DEV_ROWS // (TRAIN_ROWS + DEV_ROWS)))
     by_package: dict[str, list[Row]] = defaultdict(list)
@@ -50,7 +50,7 @@ def builtin_task(documents: Iterable[tuple[str, str]]) -> tuple[Task, pa.Table, 
 
 
 def _rows(by_package: dict[str, list[Row]], packages: list[str], start: int, end: int) -> pa.Table:
-    """Return these rows of each package, ordered by their hashes, which are their ids."""
+    """Return rows `start` to `end` (exclusive) of each package, sorted by id, the hash of the text."""
     return texts_table(
         "the built-in task", sorted(row for package in packages for row in by_package[package][start:end])
     )

@@ -9,7 +9,7 @@ from pipeline.text.wikilines import ENTITY, WORD, is_ended, without_holes
 from pipeline.text.wikitext import BLOCK_TAG, ITEM_TAG, LINE_TAG, TAG, Page, render_brackets
 
 PLACEHOLDER = re.compile(r"(?<![A-Za-z_])(?:formula|codice)_\d+")
-"""WikiExtractor's names for <math> and <code> (its placeholder_tags), also directly after a Chinese character."""
+"""WikiExtractor's placeholders for <math> and <code> (placeholder_tags); may directly follow a Chinese character."""
 IN_PARENTHESES = re.compile(rf" ?[(（][^()（）{HOLE}]*+{HOLE}[^()（）]*+[)）]")
 NOTE = re.compile(r"<ref\b[^<>]*>[^<]*</ref\s*>", re.IGNORECASE)
 BRACKETS = ("[[", "]]", "{{", "}}")
@@ -19,8 +19,8 @@ PAGE = Page()
 def without_leftovers(lines: Iterable[str], language: str) -> list[str]:
     """Return the lines of an article as a reader sees them.
 
-    A line that has no word after its markup is removed is dropped. A sentence that lacks a formula or code is dropped,
-    as in `wikitext`. A formula on a line of its own belongs to the sentence that continues around it.
+    A line that has no word after its markup is removed is dropped. A sentence whose formula or code was
+    removed is dropped, as in `wikitext`. A formula on a line of its own is part of the sentence around it.
     """
     paragraphs: list[str] = []
     last, behind_formula = -1, False

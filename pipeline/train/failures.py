@@ -44,18 +44,18 @@ class Failures:
         self.newest = 0
         """Newest step that any start reached."""
         self.before: dict[str, int] = {}
-        """Error -> the newest step when it occurred, for the last start that ended with one."""
+        """Error -> the newest step when it occurred, for the last earlier start that had an error."""
         self.now: dict[str, int] = {}
         """The same for the current start."""
 
     def begin(self, phase: int) -> str | None:
-        """Note that the workers start in a phase; return a line where they restart without a reported reason."""
+        """Record that the workers start in a phase; return a message if they restart and no reason was reported."""
         again, told = phase == self.phase, self.told
         self.before, self.now, self.phase, self.told = self.now or self.before, {}, phase, ""
         return "the workers start again: one was lost, or nodes came or went" if again and not told else None
 
     def add(self, failure: Failure, step: int) -> str | None:
-        """Note a worker's error, `step` being the last logged one; return a line for people where it is new."""
+        """Record a worker's error (`step`: the last logged step); return a message for the user if it is new."""
         self.newest = max(self.newest, step)
         if failure.known:
             self.error = self.error or failure.known
@@ -66,7 +66,7 @@ class Failures:
         self.now[error] = self.newest
         if failure.kind == "unknown" and stuck:
             self.error = self.error or PipelineError(
-                f"{failure.worker} failed twice in the same way and with no step between: {failure.text}; "
+                f"{failure.worker} failed twice with the same error and no step in between: {failure.text}; "
                 f"{failure.remedy}the full error is in Ray's logs, "
                 "the same command continues from the newest checkpoint"
             )
@@ -91,7 +91,7 @@ def failure_of(error: BaseException, worker: str) -> Failure:
 
 def _kind_of(error: BaseException) -> Literal["echo", "transient", "unknown"]:
     """Classify an error that is not our own."""
-    from torch.distributed import DistError  # here: the tracker imports this module, and needs no torch
+    from torch.distributed import DistError  # imported here: the tracker imports this module without needing torch
 
     if isinstance(error, DistError) or "third_party/gloo" in str(error):
         return "echo"
@@ -122,7 +122,7 @@ def error_line(error: BaseException) -> str:
 def pipeline_cause(error: BaseException | None) -> PipelineError | None:
     """Return our own error inside Ray's wrappers; None without one."""
     while error is not None:
-        wrapped = getattr(error, "cause", None)  # an error of Ray that holds ours may be of our class too
+        wrapped = getattr(error, "cause", None)  # a Ray error that wraps ours may be an instance of our class too
         if isinstance(error, PipelineError) and not isinstance(wrapped, PipelineError):
             return error
         error = wrapped or error.__cause__

@@ -371,10 +371,10 @@ def test_near_duplicates_are_dropped_across_sources_and_the_language_is_kept(tmp
 
 def test_other_folders_are_refused_unchanged(books: Path, tmp_path: Path):
     (tmp_path / "thesis.tex").write_text("x")
-    with pytest.raises(ConfigError, match="holds thesis.tex, which is not of a prepared corpus"):
+    with pytest.raises(ConfigError, match="holds thesis.tex, which does not belong to a prepared corpus"):
         quiet_prepare([books], tmp_path)
     (tmp_path / "thesis.tex").rename(tmp_path / "train")
-    with pytest.raises(ConfigError, match="holds train, which is not of a prepared corpus"):
+    with pytest.raises(ConfigError, match="holds train, which does not belong to a prepared corpus"):
         quiet_prepare([books], tmp_path)
 
 

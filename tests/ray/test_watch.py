@@ -106,7 +106,7 @@ def test_an_error_that_restarts_do_not_fix_is_reported_at_once_and_ends_the_run(
     lines: list[str] = []
     with pytest.raises(
         PipelineError,
-        match=r"^worker \d on \S+ failed twice in the same way and with no step between: RuntimeError: the "
+        match=r"^worker \d on \S+ failed twice with the same error and no step in between: RuntimeError: the "
         r"module is broken; the full error is in",
     ):
         pretrain(config, lines.append)

@@ -112,7 +112,7 @@ def test_options_of_the_defaults_kinds_work_in_any_order(capsys: pytest.CaptureF
         (
             "--schedule.warmup-steps 4",
             "--schedule.warmup-steps belongs to schedule:constant-rate, schedule:warmup-stable-decay, "
-            "and schedule is linear-decay: add that word, or leave the option out",
+            "but schedule is linear-decay: choose one of these kinds, or leave the option out",
         ),
         ("--steps", "--steps needs a value: --steps INT"),
         ("--steps --seed 3", "--steps needs a value: --steps INT"),
@@ -135,7 +135,8 @@ def test_options_of_the_defaults_kinds_work_in_any_order(capsys: pytest.CaptureF
         ),
         (
             "--vocabulary.lowercase None",
-            "--vocabulary.lowercase takes no value: leave it out instead of --vocabulary.lowercase None",
+            "--vocabulary.lowercase takes no value: leave the option out "
+            "instead of writing --vocabulary.lowercase None",
         ),
         ("--steps many", "steps ('many') must be a whole number"),
         ("--steps=1.5", "steps ('1.5') must be a whole number"),

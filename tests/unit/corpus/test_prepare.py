@@ -73,7 +73,7 @@ def test_what_is_refused_is_refused_before_anything_is_written(books: Path, tmp_
     folder.mkdir()
     (folder / "thesis.tex").write_text("x")
     with pytest.raises(
-        ConfigError, match="holds thesis.tex, which is not of a prepared corpus: choose an empty or new folder"
+        ConfigError, match="holds thesis.tex, which does not belong to a prepared corpus: choose an empty or new folder"
     ):
         finished([str(books)], SETTINGS, str(folder))
     with pytest.raises(ConfigError, match="both hold"):
@@ -91,11 +91,11 @@ def test_nobody_is_told_to_delete_a_folder_of_something_else(books: Path, tmp_pa
             call()
         assert (
             str(refused.value)
-            == f"{folder} holds manifest.json, which is not of a prepared corpus: choose another folder"
+            == f"{folder} holds manifest.json, which does not belong to a prepared corpus: choose another folder"
         )
     (folder / "train").mkdir()
     (folder / "train" / "data.parquet").write_bytes(b"")
-    with pytest.raises(ConfigError, match="which is not of a prepared corpus"):
+    with pytest.raises(ConfigError, match="which does not belong to a prepared corpus"):
         load_corpus(str(folder))
     (folder / "train" / "00000-0123456789ab.parquet").write_bytes(b"")
     with pytest.raises(

@@ -97,13 +97,13 @@ def test_the_same_text_is_one_row_and_none_where_packages_share_it():
 
 
 @pytest.mark.parametrize(
-    ("counts", "there"),
-    [({}, "0, the least of 0"), ({"a": 9}, "1, the least of 9"), ({"a": 9, "b": 1}, "2, the least of 1")],
+    ("counts", "found"),
+    [({}, (0, 0)), ({"a": 9}, (1, 9)), ({"a": 9, "b": 1}, (2, 1))],
 )
-def test_too_few_texts_are_refused(counts: dict[str, int], there: str):
+def test_too_few_texts_are_refused(counts: dict[str, int], found: tuple[int, int]):
     with pytest.raises(DataError) as error:
         builtin_task(documents(counts))
-    assert (
-        str(error.value)
-        == f"the built-in task needs at least 2 packages of at least 2 different texts each, and there are {there}"
+    assert str(error.value) == (
+        "the built-in task needs at least 2 packages of at least 2 different texts each; "
+        f"packages found: {found[0]}, texts in the smallest: {found[1]}"
     )

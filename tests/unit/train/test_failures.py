@@ -35,7 +35,7 @@ def test_an_unknown_error_is_told_at_once_and_twice_ends_the_run() -> None:
         f"placement.restarts allows"
     )
     assert ended == (
-        f"{PLACE} failed twice in the same way and with no step between: RuntimeError: shapes differ at 0x8f34; "
+        f"{PLACE} failed twice with the same error and no step in between: RuntimeError: shapes differ at 0x8f34; "
         "the full error is in Ray's logs, the same command continues from the newest checkpoint"
     )
 

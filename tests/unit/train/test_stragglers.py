@@ -7,7 +7,7 @@ from pipeline.train.stragglers import Stragglers
 
 def test_a_worker_is_named_once_at_its_third_slow_interval():
     watch = Stragglers(torch.nn.Identity(), 0, 1, "worker 0 on here", torch.device("cpu"))
-    watch.slow_for, watch.places = [0, 0, 0], ["worker 0 on a", "worker 1 on b", "worker 2 on c"]
+    watch.slow_for, watch.hosts = [0, 0, 0], ["worker 0 on a", "worker 1 on b", "worker 2 on c"]
     lines = [watch.name_straggler([10.0, slow, 12.0]) for slow in (30.0, 30.0, 11.0, 30.0, 30.0, 30.0, 30.0)]
     assert lines == [None] * 5 + [
         "worker 1 on b is slow: its forward passes take 30 ms, those of the others 11 ms; every step waits for it",
@@ -17,7 +17,7 @@ def test_a_worker_is_named_once_at_its_third_slow_interval():
 
 def test_workers_that_are_all_slow_are_nobodys_fault():
     watch = Stragglers(torch.nn.Identity(), 0, 1, "", torch.device("cpu"))
-    watch.slow_for, watch.places = [0, 0], ["", ""]
+    watch.slow_for, watch.hosts = [0, 0], ["", ""]
     assert [watch.name_straggler([30.0, 29.0]) for _ in range(5)] == [None] * 5
     assert [watch.name_straggler([0.0, 29.0]) for _ in range(5)] == [None] * 5
 
