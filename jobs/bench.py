@@ -1,4 +1,6 @@
-"""Measure the pipeline on this machine next to its alternatives; exit code 1 if a ratio is below its floor.
+"""Measure the pipeline on this machine and compare it with alternatives; exit code 1 if a ratio is below its floor.
+
+A ratio is our speed divided by an alternative's; its floor is the smallest value that passes.
 
     python jobs/bench.py text
     python jobs/bench.py text --corpus books/ --vocabulary.path vocab.txt --vocabulary.lowercase
@@ -12,7 +14,7 @@
     python jobs/bench.py checkpoint --preset bert-base
     python jobs/bench.py finetune --checkpoint EXPORT --data GLUE
 
-step and finetune have settings of their own: python jobs/bench.py step --help.
+step and finetune have their own help: python jobs/bench.py step --help.
 """
 
 import os
@@ -26,18 +28,20 @@ from pipeline.exit_codes import job_main
 @job_main(stopped="stopped")
 def main(arguments: Sequence[str]) -> int:
     """Parse, measure and print; return 0 if every ratio reaches its floor, 1 if one does not, 2 for user errors."""
-    if list(arguments[:1]) == ["step"]:  # all cores, and nothing that a bare GPU machine lacks
+    # These two come before the limit to one thread because they use all cores. step does not import Ray, which a GPU
+    # machine may lack.
+    if list(arguments[:1]) == ["step"]:
         from pipeline.bench import step
 
         return step.main(arguments[1:])
-    if list(arguments[:1]) == ["finetune"]:  # all cores
+    if list(arguments[:1]) == ["finetune"]:
         from pipeline.environment import set_ray_defaults
 
         set_ray_defaults()
         from pipeline.bench import finetune
 
         return finetune.main(arguments[1:])
-    # One core: libraries read these at import.
+    # The other benches use one thread per process; libraries read these variables when they are imported.
     os.environ |= {"RAYON_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
     from pipeline.config.bench import Bench
     from pipeline.config.command import read_one_of

@@ -1,10 +1,11 @@
-"""Fine-tune two encoders on the same tasks with the same seeds, and say whether one is better.
+"""Fine-tune two encoders on the same tasks with the same seeds, and test whether their scores differ.
 
     python jobs/compare.py --checkpoint A --checkpoint B --data FOLDER --task mrpc --task cola --seeds 5
     python jobs/compare.py --checkpoint A --checkpoint B --train my.csv --text review --label stars
-    python jobs/compare.py --checkpoint A --random-weights --data FOLDER --task sst2  # what did A's pretraining give?
+    python jobs/compare.py --checkpoint A --random-weights --data FOLDER --task sst2  # the gain from pretraining
 
-The same command again trains only what has no result yet, so more seeds cost only themselves.
+Run the same command again to continue: only trials without a result are trained. A larger --seeds trains only the
+added seeds.
 """
 
 import sys
@@ -13,9 +14,9 @@ from collections.abc import Sequence
 from pipeline.exit_codes import job_main
 
 
-@job_main(stopped="stopped; the same command trains what has no result yet")
+@job_main(stopped="stopped; the same command continues with the trials that have no result yet")
 def main(arguments: Sequence[str]) -> None:
-    """Parse, train and compare; 0 when all is compared, 2 for what the user can fix."""
+    """Parse, train and compare; exit with 0 when the comparison is printed, 2 for errors that the user can fix."""
     from pipeline.config.command import Command
     from pipeline.config.predict import COMMON_OF_COMPARE, Compare
     from pipeline.environment import set_ray_defaults

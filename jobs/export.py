@@ -1,6 +1,7 @@
-"""Take a run's model out: a Hugging Face folder, ONNX graphs, 8-bit ONNX graphs for CPUs, a model in MLflow's registry.
+"""Export a run's model as a Hugging Face folder, ONNX graphs, 8-bit ONNX graphs for CPUs, or a model in MLflow.
 
-Each has a card and is checked before it counts; a fine-tuned model goes out as a Hugging Face folder.
+Each export has a model card and is checked before it counts as finished. A fine-tuned model can only be exported as a
+Hugging Face folder.
 
     python jobs/export.py output/runs/bert-tiny-5a00950e
     python jobs/export.py output/runs/bert-tiny-5a00950e --kinds huggingface onnx int8 mlflow --register my-encoder
@@ -13,9 +14,9 @@ from collections.abc import Sequence
 from pipeline.exit_codes import job_main
 
 
-@job_main(stopped="stopped; what is finished is there, the same command with --replace makes all of it again")
+@job_main(stopped="stopped; finished exports are kept, and the same command with --replace makes all exports again")
 def main(arguments: Sequence[str]) -> None:
-    """Parse and export; 0 when all is there and checked, 2 for what the user can fix."""
+    """Parse and export; exit with 0 when every export is made and checked, 2 for errors that the user can fix."""
     from pipeline.config.command import Command
     from pipeline.config.export import Export
     from pipeline.environment import set_ray_defaults

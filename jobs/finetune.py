@@ -4,7 +4,7 @@
     python jobs/finetune.py --checkpoint FOLDER_OR_hf://OWNER/NAME --train my.csv --text review --label stars
     python jobs/finetune.py --checkpoint FOLDER --data DATA --task mrpc --search.over optimizer.learning_rate=1e-4,3e-4
 
-The same command again trains only what has no result yet.
+Run the same command again to continue: only trials without a result are trained.
 """
 
 import sys
@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from pipeline.exit_codes import job_main
 
 
-@job_main(stopped="stopped; the same command trains what has no result yet")
+@job_main(stopped="stopped; the same command continues with the trials that have no result yet")
 def main(arguments: Sequence[str]) -> None:
-    """Parse, train and report; 0 when every trial has its result, 2 for what the user can fix."""
+    """Parse, train and report; exit with 0 when every trial has a result, 2 for errors that the user can fix."""
     from pipeline.config.command import Command
     from pipeline.config.finetune import COMMON, Finetune
     from pipeline.environment import set_ray_defaults

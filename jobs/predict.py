@@ -1,10 +1,11 @@
-"""Answer a file or a corpus with a fine-tuned model, or fill the [MASK]s of texts with a pretrained one.
+"""Run a fine-tuned model on every row of a file or corpus, or fill the [MASK]s of texts with a pretrained model.
 
     python jobs/predict.py --checkpoint output/finetune/NAME/model --input reviews.csv --text body --output out.parquet
     python jobs/predict.py --checkpoint hf://OWNER/NAME --input reviews.csv --text body --output answers.jsonl
     python jobs/predict.py --checkpoint output/runs/NAME/export --input masked.txt --output filled.jsonl
 
-Every column of a table is kept and rows stay in order. The same command again continues an interrupted job.
+The output keeps the columns of an input table and the order of the rows. Run the same command again to continue a
+stopped job.
 """
 
 import sys
@@ -13,9 +14,9 @@ from collections.abc import Sequence
 from pipeline.exit_codes import job_main
 
 
-@job_main(stopped="stopped; the same command goes on with what is not answered yet")
+@job_main(stopped="stopped; the same command continues with the rows that have no answer yet")
 def main(arguments: Sequence[str]) -> None:
-    """Parse and answer; 0 when the output is there, 2 for what the user can fix."""
+    """Parse and predict; exit with 0 when the output is written, 2 for errors that the user can fix."""
     from pipeline.config.command import Command
     from pipeline.config.predict import Predict
     from pipeline.environment import set_ray_defaults

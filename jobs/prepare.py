@@ -3,7 +3,7 @@
     python jobs/prepare.py --folder corpora/builtin
     python jobs/prepare.py --corpus books/ --corpus 'https://example.org/dump.txt.gz' --folder corpora/mine
 
-The same command again continues a preparation that was stopped, and does nothing where it is finished.
+Run the same command again to continue a stopped preparation; it does nothing if the corpus is finished.
 """
 
 import sys
@@ -14,7 +14,7 @@ from pipeline.exit_codes import job_main
 
 @job_main(stopped="stopped; the same command continues")
 def main(arguments: Sequence[str]) -> None:
-    """Parse, prepare and print a summary; 0 when the corpus is ready, 2 for what the user can fix."""
+    """Parse, prepare and print a summary; exit with 0 when the corpus is ready, 2 for errors that the user can fix."""
     from pipeline.config.command import Command
     from pipeline.config.prepare import Prepare
     from pipeline.environment import set_ray_defaults

@@ -5,7 +5,7 @@
     ray job submit -- python jobs/pretrain.py bert-mini --corpus PATH_OR_URL --corpus ANOTHER --steps 500 --workers 2
     python jobs/pretrain.py bert-mini --show > run.toml; python jobs/pretrain.py --config run.toml --seed 1
 
-The same command again continues a run that was stopped.
+Run the same command again to continue a stopped run.
 """
 
 import sys
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str]) -> None:
     from pipeline.train.naming import with_name
 
     preset, rest = split_preset(arguments)
-    about = f"{__doc__}\nPresets (first word; bert-tiny when left out): {', '.join(PRESETS)}"
+    about = f"{__doc__}\nPresets, one of which may be the first word (default: bert-tiny): {', '.join(PRESETS)}"
     command = Command(prog="jobs/pretrain.py [PRESET]", about=about, settings=Pretrain, common=COMMON, extra=EXTRA)
     words = command.words(rest, starting_point(preset, None)[1])
     asked = extras(words)

@@ -1,4 +1,4 @@
-"""Score a fine-tuned model on labelled examples, or a pretrained one on BLiMP, beside what needs no model.
+"""Score a fine-tuned model on labelled examples, or a pretrained model on BLiMP, next to simple baselines.
 
     python jobs/score.py --checkpoint output/finetune/NAME/model --input labelled.csv --text body --label stars
     python jobs/score.py --checkpoint hf://OWNER/NAME --input labelled.csv --text body --label stars
@@ -6,7 +6,7 @@
     python jobs/score.py --predictions answers.json --input dev-v1.1.json
     python jobs/score.py --checkpoint output/runs/NAME --blimp BLIMP --pairs fifth
 
-Examples are a labelled file of your own, or a split of a task by its name.
+The labelled examples are your own file (--input) or a split of a known task (--task).
 """
 
 import sys
@@ -17,7 +17,7 @@ from pipeline.exit_codes import job_main
 
 @job_main(stopped="stopped")
 def main(arguments: Sequence[str]) -> None:
-    """Parse and score; 0 when it is done, 2 for what the user can fix."""
+    """Parse and score; exit with 0 when the scores are printed, 2 for errors that the user can fix."""
     from pipeline.config.command import Command
     from pipeline.config.predict import Score
     from pipeline.reporting import print_line

@@ -1,4 +1,4 @@
-"""Look at text as the pipeline sees it: a corpus, its sentences and examples, and what a training run saw.
+"""Print text as the pipeline sees it: a corpus, its sentences and examples, and the rows that a training run saw.
 
     python jobs/show.py documents output/corpora/1a2b3c4d5e6f
     python jobs/show.py dropped output/corpora/1a2b3c4d5e6f
@@ -6,7 +6,7 @@
     python jobs/show.py examples output/corpora/1a2b3c4d5e6f --vocabulary.path vocab.txt --number 5
     python jobs/show.py seen output/runs/bert-tiny-5a00950e 345 --row 7
 
-It writes nothing but the file that --picture names.
+The job writes no file except the one that --picture names.
 """
 
 import sys

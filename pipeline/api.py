@@ -47,29 +47,29 @@ Text = str | tuple[str, str]
 Layers = int | Sequence[int] | Literal["mean of last four"]
 Kind = Literal["classification", "multilabel", "regression"]
 LAST = 4
-"""Number of layers in the mean (Devlin et al. 2019, 5.3, take their sum)."""
+"""Number of layers in "mean of last four" (Devlin et al. 2019, 5.3, sum these layers instead)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tokens:
-    """A text as the model reads it, [CLS] and [SEP] with it; T tokens."""
+    """The T tokens of a text as the model reads it, including [CLS] and [SEP]."""
 
     ids: np.ndarray
     """int64 (T,)."""
     pieces: tuple[str, ...]
-    """The vocabulary's entries, ## before what continues a word."""
+    """Vocabulary entry of each token; in WordPiece, ## marks an entry that continues a word."""
     spans: np.ndarray
-    """int64 (T, 2): start and end of each token in its text, in characters; 0 and 0 of special tokens."""
+    """int64 (T, 2): start and end (exclusive) of each token in its text, in characters; both 0 for special tokens."""
     segments: np.ndarray
-    """int64 (T,): 1 in the second text of a pair."""
+    """int64 (T,): 1 in the second text of a pair if the model has two segments, else 0."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class LoadedModel:
-    """An encoder in evaluation mode, which computes in float32.
+    """An encoder in evaluation mode; it computes in float32.
 
-    Texts are strings, or pairs as tuples of two; longer ones are cut at the model's positions. "[MASK]" in a text is
-    the mask.
+    A text is a string, a pair of texts a tuple of two strings. All methods except `fit` and `predict` truncate texts
+    to settings.maximum_positions tokens, and read "[MASK]" in a text as the mask token.
     """
 
     location: str
@@ -78,7 +78,7 @@ class LoadedModel:
     encoder: Encoder
     device: torch.device
     lacks: tuple[str, ...] = ()
-    """Modules that the files lack, such as encoder.pooler."""
+    """Modules without weights in the model's files, such as encoder.pooler."""
     pretrained: Trained | None = None
     tuned: TunedModel | None = None
 
@@ -88,18 +88,18 @@ class LoadedModel:
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer, which truncates at the model's positions."""
+        """The model's tokenizer, which truncates texts to settings.maximum_positions tokens."""
         tokenizer = Tokenizer.from_str(json.dumps(published_tokenizer(self.vocabulary, self.settings.segments)))
         tokenizer.enable_truncation(self.settings.maximum_positions)
         return tokenizer
 
     @property
     def scores(self) -> dict[str, dict[str, float]]:
-        """Split -> metric -> value, for a model that was fine-tuned here; else empty."""
+        """Scores {split: {metric: value}} of a model that this project fine-tuned; empty for other models."""
         return self.tuned.about.lineage.get("scores", {}) if self.tuned else {}
 
     def tokenize(self, text: Text) -> Tokens:
-        """Return a text's tokens."""
+        """Return the tokens of a text or pair of texts."""
         (encoding,) = self.tokenizer.encode_batch(_checked([text]))
         return Tokens(
             ids=np.array(encoding.ids, np.int64),
@@ -109,10 +109,11 @@ class LoadedModel:
         )
 
     def hidden(self, texts: Sequence[Text], layers: Layers = -1) -> list[np.ndarray]:
-        """Return hidden states of each text, float32 (T, width), T its tokens as `tokenize` returns them.
+        """Return hidden states of each text, float32 (T, width), for the T tokens that `tokenize` returns.
 
-        `layers`: 0 for the embeddings, 1 for the first layer, -1 for the last; a sequence gives (layers, T, width), in
-        that order; or "mean of last four". Raises ConfigError for a layer that the model does not have.
+        `layers` is 0 for the embeddings, 1 for the first layer, -1 for the last, or "mean of last four". For a sequence
+        of numbers, each text has states (layers, T, width) in the order of the sequence. Raises ConfigError for a layer
+        that the model does not have.
         """
         wanted = self.numbers(layers)
         hidden: list[np.ndarray] = []
@@ -131,31 +132,32 @@ class LoadedModel:
         return self.vectors(texts, lambda hidden_T, batch: hidden_T[batch.offsets[:-1]])
 
     def pooled(self, texts: Sequence[Text]) -> np.ndarray:
-        """Return the pooler's output, a tanh layer on [CLS], float32 (texts, width).
+        """Return the output of the pooler, a tanh layer on the last state of [CLS], float32 (texts, width).
 
-        Raises CheckpointError where the model was saved without a pooler.
+        Raises CheckpointError if the model was saved without a pooler.
         """
         if "encoder.pooler" in self.lacks:
             raise CheckpointError(f"{self.location} has no pooler: use .cls or .embed")
         return self.vectors(texts, self.encoder.pool)
 
     def embed(self, texts: Sequence[Text]) -> np.ndarray:
-        """Return one vector of length 1 for each text, float32 (texts, width).
+        """Return one vector per text, scaled to length 1, float32 (texts, width).
 
-        The mean of the last hidden states of its tokens, [CLS] and [SEP] among them (Reimers & Gurevych 2019, MEAN).
+        The vector is the mean of the last hidden states of all tokens, including [CLS] and [SEP] (Reimers & Gurevych
+        2019, MEAN).
         """
         vectors = self.vectors(texts, lambda hidden_T, batch: by_segment(hidden_T, "mean", batch.offsets.diff().long()))
         return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
     def attentions(self, text: Text) -> np.ndarray:
-        """Return attention weights, float32 (layers, heads, T, T): row attends to column."""
+        """Return attention weights, float32 (layers, heads, T, T); entry [..., i, j]: token i attends to token j."""
         (batch,) = self.batches([text])
         return attention_weights(self.encoder, batch).cpu().numpy()
 
     def fill(self, text: str, top: int = 5) -> list[list[dict[str, str | float]]]:
-        """Return the `top` likeliest entries for each [MASK] in the text, best first, as {"token", "probability"}.
+        """Return the `top` most likely entries for each [MASK] in the text, best first, as {"token", "probability"}.
 
-        Raises DataError for a text without [MASK], CheckpointError for a model without a head for masked tokens.
+        Raises DataError for a text without [MASK], and CheckpointError for a model without a head for masked tokens.
         """
         if self.pretrained is None or "masked_token_head" in self.lacks:
             raise CheckpointError(
@@ -170,20 +172,27 @@ class LoadedModel:
         return fill_masks(self.pretrained, batch, self.vocabulary, top)[0]
 
     def predict(self, rows: Sequence[Text | Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Return a fine-tuned model's answer to each row, as jobs/predict.py writes them; an empty text has None for
-        all values.
+        """Return one answer per row, a dictionary with the columns that jobs/predict.py writes.
 
-        A row is a text; a pair; for questions (question, context); or a dictionary: text and second, question and
-        context, or words. Classification gives label, probability and probabilities; multilabel labels and
-        probabilities; regression score; tags words and tags; questions answer, start, end and probability. Raises
-        ConfigError for a model that was not fine-tuned.
+        A row is one of: a text; a pair of texts; for questions (question, context); a dictionary with the keys text and
+        second, question and context, or words. If a text of a row is empty, all values of the answer are None. The keys
+        of an answer depend on the kind of task:
+
+        - classification: label, probability, probabilities
+        - multilabel: labels, probabilities
+        - regression: score
+        - tags: words, tags
+        - questions: answer, start, end, probability
+
+        Raises ConfigError for a model that was not fine-tuned, and DataError for invalid rows.
         """
-        from pipeline.predict.rows import predict_rows  # brings scikit-learn along, a second that vectors do not need
+        # Imported here because it loads scikit-learn, which takes a second and which vectors do not need.
+        from pipeline.predict.rows import predict_rows
 
         if self.tuned is None:
             raise ConfigError(
-                f"{self.location} was not fine-tuned: .fit(texts, labels) gives one that predicts, and .fill answers "
-                "[MASK]"
+                f"{self.location} was not fine-tuned: .fit(texts, labels) returns a model that predicts, and .fill "
+                "predicts the words at [MASK]"
             )
         return predict_rows(self.tuned, rows, self.device)
 
@@ -200,67 +209,71 @@ class LoadedModel:
         seed: int = 0,
         report: Report = lambda line: None,
     ) -> "LoadedModel":
-        """Return a new model, fine-tuned on texts and labels, that predicts; this one is unchanged.
+        """Fine-tune a copy of the model on texts and labels, and return it; this model does not change.
 
-        Labels are texts or numbers, or lists of them for multilabel; predictions are texts. `learning_rate` None: by
-        the encoder's width. `scores` are measured on `dev`, (texts, labels), or without it on the training rows, where
-        they say little. `report=print` shows progress.
+        Labels are texts or numbers, or for multilabel lists of them; predicted labels are texts. `learning_rate` None:
+        chosen by the encoder's width. `dev` is (texts, labels). `scores` are measured on `dev`, or if it is None on the
+        training rows, which says little about other texts. `report=print` shows progress. Raises DataError for invalid
+        rows, and ConfigError for invalid settings.
         """
-        from pipeline.finetune.lists import Lists, fit_lists  # the same second
+        from pipeline.finetune.lists import Lists, fit_lists  # imported here for the same reason as in `predict`
 
-        given = Lists(texts=texts, labels=labels, dev=dev)
+        lists = Lists(texts=texts, labels=labels, dev=dev)
         tuned = fit_lists(
-            self.encoder, self.settings, self.vocabulary, given, kind=kind, epochs=epochs, rows_per_step=rows_per_step,
+            self.encoder, self.settings, self.vocabulary, lists, kind=kind, epochs=epochs, rows_per_step=rows_per_step,
             learning_rate=learning_rate, seed=seed, device=self.device, report=report, checkpoint=self.location,
         )  # fmt: skip
         return _of_tuned(self.location, tuned, self.device)
 
     def save(self, folder: str) -> None:
-        """Write a fine-tuned model to a new folder, which `load`, transformers and jobs/predict.py read.
+        """Write a fine-tuned model to a new folder, which `load`, transformers and jobs/predict.py can read.
 
-        Raises ConfigError where the folder holds something, and for a model that was not fine-tuned.
+        Raises ConfigError if the folder exists, and for a model that was not fine-tuned.
         """
         target = absolute(folder)
         if self.tuned is None:
             raise ConfigError(
-                f"{self.location} was not fine-tuned, so that there is nothing new to save: .fit(texts, labels) first"
+                f"{self.location} was not fine-tuned, so it has nothing new to save: call .fit(texts, labels) first"
             )
         if storage.exists(target):
             raise ConfigError(f"{target} exists already: give a new folder")
-        beside = tuned_files(self.tuned.about, self.settings)
-        save_tuned(target, self.tuned.module.cpu(), self.tuned.about, self.settings, self.vocabulary, beside=beside)
+        files = tuned_files(self.tuned.about, self.settings)
+        save_tuned(target, self.tuned.module.cpu(), self.tuned.about, self.settings, self.vocabulary, beside=files)
         self.tuned.module.to(self.device)
 
     def numbers(self, layers: Layers) -> list[int]:
-        """Return the layer numbers. Raises ConfigError for one that the model does not have."""
-        most = self.settings.layers
+        """Return `layers` as a list of numbers. Raises ConfigError for a layer that the model does not have."""
+        count = self.settings.layers
         if isinstance(layers, str):
-            if layers != "mean of last four" or most < LAST:
+            if layers != "mean of last four" or count < LAST:
                 raise ConfigError(
-                    f"layers ({layers}) must be numbers, or 'mean of last four' of at least {LAST} layers; this model "
-                    f"has {most}"
+                    f"layers ({layers}) must be a number, several numbers, or 'mean of last four', which needs at "
+                    f"least {LAST} layers; this model has {count}"
                 )
             return list(range(-LAST, 0))
         wanted = [layers] if isinstance(layers, int) else list(layers)
-        if wrong := [number for number in wanted if not -most - 1 <= number <= most]:
+        if wrong := [number for number in wanted if not -count - 1 <= number <= count]:
             raise ConfigError(
-                f"layers ({wrong[0]}) must be from {-most - 1} to {most}: this model has {most} layers, and 0 is the "
-                "embeddings"
+                f"layers ({wrong[0]}) must be from {-count - 1} to {count}: this model has {count} layers, and 0 is "
+                "the embeddings"
             )
         if not wanted:
-            raise ConfigError("layers names none: give one or more numbers")
+            raise ConfigError("layers is empty: give one or more numbers")
         return wanted
 
     def batches(self, texts: Sequence[Text]) -> Iterator[Batch]:
-        """Yield texts as batches on the device, in order."""
-        given = _checked(texts)
-        for start in range(0, len(given), TEXTS_AT_ONCE):
-            encodings = self.tokenizer.encode_batch(given[start : start + TEXTS_AT_ONCE])
+        """Yield batches of at most TEXTS_AT_ONCE texts on the model's device, in the order of the texts."""
+        checked = _checked(texts)
+        for start in range(0, len(checked), TEXTS_AT_ONCE):
+            encodings = self.tokenizer.encode_batch(checked[start : start + TEXTS_AT_ONCE])
             yield batch_of(encodings, self.vocabulary.mask_id).to(self.device)
 
     @torch.inference_mode()
     def vectors(self, texts: Sequence[Text], pool: Callable[[torch.Tensor, Batch], torch.Tensor]) -> np.ndarray:
-        """Return one vector per text, from the last hidden states (T, width) of a batch."""
+        """Return one vector per text, float32 (texts, width).
+
+        `pool` maps the last hidden states (T, width) of a batch of N texts to vectors (N, width).
+        """
         vectors = [pool(self.encoder(batch), batch).cpu().numpy() for batch in self.batches(texts)]
         return np.concatenate([np.zeros((0, self.settings.width), np.float32), *vectors])
 
@@ -268,7 +281,7 @@ class LoadedModel:
 def _checked(texts: Sequence[Text]) -> list[Text]:
     """Return texts as a list.
 
-    Raises DataError for a single text instead of a list, and for values that are not texts.
+    Raises DataError for a single text instead of a list, and for a value that is neither a text nor a pair of texts.
     """
     if isinstance(texts, str):
         raise DataError(f"texts is one text ({shown(texts)}): give a list of texts")
@@ -281,42 +294,46 @@ def _checked(texts: Sequence[Text]) -> list[Text]:
 
 
 def load(location: str, device: Device = "auto") -> LoadedModel:
-    """Load an encoder from a folder, a run (its newest sound checkpoint), or the Hugging Face hub (hf://OWNER/NAME).
+    """Load an encoder from a folder, a run, or the Hugging Face hub (hf://OWNER/NAME).
 
-    A folder is an export, a fine-tuned model, or any in Hugging Face's or google-research's layout. Raises ConfigError
-    or CheckpointError, in one line, if there is no such model.
+    A folder holds an export, a fine-tuned model, or a model in the file layout of Hugging Face or google-research/bert.
+    From a run, the newest undamaged checkpoint is loaded. `device` auto: a GPU if the process sees one, else the CPU.
+    Raises ConfigError or CheckpointError, with a message of one line, if the location has no such model.
     """
     if device not in ("auto", "cpu", "cuda"):
         raise ConfigError(f"device ({device}) must be auto, cpu or cuda")
     if device == "cuda" and not torch.cuda.is_available():
         raise ConfigError("device cuda needs a GPU, and this process sees none: use cpu")
     chosen = torch.device("cuda" if device != "cpu" and torch.cuda.is_available() else "cpu")
-    given, location = location, absolute(location)
+    written, location = location, absolute(location)
     require_owner(location)
-    _require_folder(given, location)
+    _require_folder(written, location)
     try:
         if storage.exists(storage.join(location, RUN)):
             location = find_checkpoint(location, None, warnings.warn)
         tuned = storage.exists(storage.join(location, TASK)) or is_task_head(head_named(location))
     except PipelineError:
         raise
-    except Exception as error:  # file systems and web clients raise kinds of their own
+    except Exception as error:  # file systems and web clients raise their own exception types
         raise CheckpointError(f"{location} cannot be read: {storage.first_line(error)}") from error
     return (
         _of_tuned(location, load_tuned_or_published(location), chosen) if tuned else _load_pretrained(location, chosen)
     )
 
 
-def _require_folder(given: str, location: str) -> None:
-    """Raise ConfigError if a local folder does not exist, and CheckpointError for the folder above a
-    fine-tuned model.
+def _require_folder(written: str, location: str) -> None:
+    """Raise ConfigError if a local folder does not exist, and CheckpointError if the model is in its subfolder.
+
+    `written` is the location as the user wrote it. URLs are not checked.
     """
     if is_url(location):
         return
     if not storage.exists(location):
-        hub = f"hf://{given}" if given.count("/") == 1 and not given.startswith((".", "/", "~")) else "hf://OWNER/NAME"
+        is_hub_name = written.count("/") == 1 and not written.startswith((".", "/", "~"))
+        hub = f"hf://{written}" if is_hub_name else "hf://OWNER/NAME"
         raise ConfigError(
-            f"{location} does not exist: give the folder of a model or a run, or {hub} for one of the Hugging Face hub"
+            f"{location} does not exist: give the folder of a model or a run, or {hub} for a model of the Hugging Face "
+            "hub"
         )
     if not storage.exists(storage.join(location, RUN)) and storage.exists(
         inside := storage.join(location, "model", TASK)
@@ -325,7 +342,7 @@ def _require_folder(given: str, location: str) -> None:
 
 
 def _of_tuned(location: str, tuned: TunedModel, device: torch.device) -> LoadedModel:
-    """Return a fine-tuned model on a device."""
+    """Return a fine-tuned model as a LoadedModel on a device."""
     lacks = ("encoder.pooler",) if tuned.module.encoder.pooler is None else ()
     tuned.module.to(device).eval()
     return LoadedModel(
@@ -335,8 +352,8 @@ def _of_tuned(location: str, tuned: TunedModel, device: torch.device) -> LoadedM
 
 
 def _load_pretrained(location: str, device: torch.device) -> LoadedModel:
-    """Load a pretrained model with the heads that its files have. Raises CheckpointError if it is not one."""
-    if storage.exists(storage.join(location, GENERATOR)):  # our checkpoint or export of two models
+    """Load a pretrained model with the heads in its files. Raises CheckpointError for files of anything else."""
+    if storage.exists(storage.join(location, GENERATOR)):  # this project's ELECTRA: generator and discriminator
         trained = load_trained(location)
         return _of_trained(trained, load_vocabulary_as_published(location), device, ("encoder.pooler",))
     with published_folder(location) as (folder, files):
@@ -346,12 +363,12 @@ def _load_pretrained(location: str, device: torch.device) -> LoadedModel:
         vocabulary = load_vocabulary_as_published(location)
         taken, rows, _ = errors_with_location(location, load_usable, settings, vocabulary.size, folder, files)
     require_fitting_vocabulary(location, location, rows, vocabulary)
-    with without_memory():  # no time for weights that are replaced
+    with without_memory():  # all weights are replaced below, so initialising them would waste time
         module = MaskedTokens(settings, rows)
     own = module.state_dict()
     absent = {name: torch.empty(tensor.shape) for name, tensor in own.items() if name not in taken.state}
-    given = {name: tensor for name, tensor in taken.state.items() if name in own}
-    module.load_state_dict(absent | given, assign=True)  # without a copy
+    present = {name: tensor for name, tensor in taken.state.items() if name in own}
+    module.load_state_dict(absent | present, assign=True)  # assign=True avoids a copy of the weights
     lacks = {name.rpartition(".")[0] for name in absent}
     if module.encoder.pooler is None:
         lacks.add("encoder.pooler")
@@ -362,7 +379,7 @@ def _load_pretrained(location: str, device: torch.device) -> LoadedModel:
 
 
 def _of_trained(trained: Trained, vocabulary: Vocabulary, device: torch.device, lacks: tuple[str, ...]) -> LoadedModel:
-    """Return a pretrained model on a device."""
+    """Return a pretrained model as a LoadedModel on a device."""
     trained.module.to(device)
     return LoadedModel(
         location=trained.checkpoint, settings=trained.model, vocabulary=vocabulary, encoder=trained.module.encoder,

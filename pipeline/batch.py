@@ -13,38 +13,38 @@ import numpy as np
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:  # a machine that only measures the step has no pyarrow
+if TYPE_CHECKING:  # not imported at run time: machines that only measure the training step may not have pyarrow
     import pyarrow as pa
 
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """The concatenation of N sequences of T tokens in all, M of them masked."""
+    """N sequences end to end, with T tokens in total, of which M are masked."""
 
     ids_T: Tensor
     """int64: vocabulary entries, masks applied."""
     segments_T: Tensor
-    """int64: 0 up to and with the first [SEP], 1 after it."""
+    """int64: 0 up to and including the first [SEP], 1 after it."""
     positions_T: Tensor
     """int64: position of each token in its own sequence, from 0."""
     offsets: Tensor
     """int32, N + 1 entries: cumulative sequence lengths, from 0 to T."""
     maximum_length: int
-    """Length of the longest sequence in tokens; kept here to avoid a device synchronisation."""
+    """Length of the longest sequence in tokens; a Python number, so reading it does not wait for the device."""
     masked_positions_M: Tensor
     """int64: masked positions, as indices into the T tokens of the batch."""
     masked_labels_M: Tensor
     """int64: the original entries at the masked positions."""
     not_next_N: Tensor | None = None
-    """int64: 1 where segment B is from another document, 0 where it follows A (label order of the published
-    checkpoints); None without such pairs.
+    """int64: 1 if segment B is from another document, 0 if B follows A (label order of the published checkpoints);
+    None if rows have no such label.
     """
     swapped_N: Tensor | None = None
-    """int64: 1 where segment B precedes A in the text, 0 where it follows; None without such pairs."""
+    """int64: 1 if segment B precedes A in the text, 0 if B follows A; None if rows have no such label."""
     label_N: Tensor | None = None
-    """float32: the task's label of each sequence, a class number or a value; None without a task."""
+    """float32: a fine-tuning task's label of each sequence, a class number or a value; None if rows have no label."""
     labels: Tensor | None = None
-    """float32: several labels per sequence, or one per token, end to end; None where the task has neither."""
+    """float32: a task's labels end to end, several per sequence or one per token; None if rows have no such lists."""
 
     @property
     def tokens(self) -> int:
@@ -60,10 +60,10 @@ class Batch:
 
     def to(self, device: torch.device | str) -> Batch:
         """Return the batch on a device; copies to an accelerator are asynchronous."""
-        # A copy towards the host must be waited for, or its memory would be read before it is filled.
+        # Copies to the host are synchronous; otherwise the host could read the memory before it is filled.
         to_accelerator = torch.device(device).type != "cpu"
         tensors = {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
-        if torch.device(device).type == "cuda":  # from pageable memory the copy would wait all the same
+        if torch.device(device).type == "cuda":  # a copy is asynchronous only from pinned memory
             tensors = {
                 name: value if value.device.type != "cpu" else value.pin_memory() for name, value in tensors.items()
             }
@@ -75,7 +75,7 @@ class Batch:
 def collate(rows: pa.Table | pa.RecordBatch) -> Batch:
     """Collate all rows, in their order, into one flat batch.
 
-    Reads the model's columns of pipeline.text.schema.EXAMPLE and ignores other columns. Raises ValueError when there
+    Reads the model's columns of pipeline.text.schema.EXAMPLE and ignores other columns. Raises ValueError if there
     are no rows.
     """
     offsets, tensors = _sequences(rows)
@@ -92,17 +92,17 @@ def collate(rows: pa.Table | pa.RecordBatch) -> Batch:
 
 
 def collate_labelled(rows: pa.Table | pa.RecordBatch) -> Batch:
-    """Collate a task's rows (schema pipeline.tasks.schema.ENCODED), in their order, into one flat batch without masks.
+    """Collate a task's rows (schema pipeline.tasks.schema.ENCODED), in their order, into a flat batch without masking.
 
-    Raises ValueError when there are no rows.
+    Raises ValueError if there are no rows.
     """
     _, tensors = _sequences(rows)
-    nothing, label = torch.zeros(0, dtype=torch.int64), rows.column("label")
+    empty, label = torch.zeros(0, dtype=torch.int64), rows.column("label")
     label_N = None if label.null_count else torch.from_numpy(_flat(label).astype(np.float32))
     labels = (
         None if (lists := rows.column("labels")).null_count else torch.from_numpy(_flat_lists(lists, np.float32)[0])
     )
-    return Batch(**tensors, masked_positions_M=nothing, masked_labels_M=nothing, label_N=label_N, labels=labels)
+    return Batch(**tensors, masked_positions_M=empty, masked_labels_M=empty, label_N=label_N, labels=labels)
 
 
 def _sequences(rows: pa.Table | pa.RecordBatch) -> tuple[np.ndarray, dict[str, Any]]:
@@ -125,7 +125,7 @@ def _sequences(rows: pa.Table | pa.RecordBatch) -> tuple[np.ndarray, dict[str, A
 
 
 def _pair_labels(column: pa.ChunkedArray | pa.Array) -> Tensor | None:
-    """Return labels (N,) as int64; None where rows have none."""
+    """Return labels (N,) as int64; None if rows have no labels."""
     return None if column.null_count else torch.from_numpy(_flat(column).astype(np.int64))
 
 
@@ -138,8 +138,8 @@ def _flat(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
 
 
 def _flat_lists(column: pa.ChunkedArray | pa.Array, kind: type[np.generic] = np.int64) -> tuple[np.ndarray, np.ndarray]:
-    """Return all values of a list column end to end as a new array, and the lists' lengths."""
-    # flatten() and offsets both respect a slice's bounds; the values attribute would not.
+    """Return all values of a list column end to end as a new array of type `kind`, and the lengths of the lists."""
+    # flatten() and offsets respect the bounds of a sliced array; the attribute `values` does not.
     values = [chunk.flatten().to_numpy() for chunk in _chunks(column)]
     lengths = [np.diff(chunk.offsets.to_numpy()) for chunk in _chunks(column)]
     return np.concatenate(values, dtype=kind), np.concatenate(lengths)

@@ -30,22 +30,28 @@ from pipeline.stopping import interrupt_on_sigterm
 
 NAMESPACE = "bertstream"
 SHARES = tuple(sixteenths / 16 for sixteenths in range(16, 0, -1))
-"""CPU shares tried per worker where placement.worker_cpus is not set; sums of them are exact."""
-STAGES = 2
-"""Number of Ray Data operators of a stream that request CPUs.
+"""CPUs per worker to try, in this order, if placement.worker_cpus is not set.
 
-Ray rounds each request up to whole CPUs, so a stream may request this many CPUs more than it needs.
+Sixteenths, because sums of them have no rounding error.
+"""
+STAGES = 2
+"""Number of a stream's Ray Data operators that request CPUs.
+
+Ray rounds the request of each operator up to whole CPUs, so a stream may request up to this many more than it needs.
 """
 CONNECT_SECONDS = 5.0
 HEAD_SECONDS = 60.0
-"""Ray ends a process after this many seconds without a head."""
+"""Seconds without a head after which Ray ends a process, by default."""
 HEAD_SHARE, LOOKS = 0.75, 10
-"""Share of Ray's time after which this project ends the process, and the number of checks until then."""
-AGAIN = "start the same command again, and it continues with what is done"
+"""Share of these seconds after which this project ends the process itself, and the number of checks in that time."""
+AGAIN = "start the same command again, and it continues from what is already done"
 LONGEST_TEMPORARY = 103 - len(
     "/bertstream-ray-01234567/files/session_2026-01-01_00-00-00_000000_1234567/sockets/plasma_store"
 )
-"""Longest temporary folder name in bytes: systems limit the paths of Ray's sockets."""
+"""Longest path of a temporary folder in bytes.
+
+Operating systems limit the length of socket paths, and Ray's sockets are below this folder.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +61,7 @@ class WorkerResources:
     cpus: float
     gpu: bool
     custom: str | None = None
-    """Custom resource of which each worker takes 1, in addition to CPU and GPU."""
+    """Custom resource of which each worker takes 1, in addition to CPU and GPU; None: no custom resource."""
 
     def to_ray(self) -> dict[str, float]:
         return {"CPU": self.cpus} | ({"GPU": 1} if self.gpu else {}) | ({self.custom: 1} if self.custom else {})
@@ -66,49 +72,52 @@ class NodeGroup:
     """Node type that a cluster's autoscaler may start."""
 
     most: float
+    """Maximum number of nodes; infinite if there is no limit."""
     resources: Mapping[str, float]
+    """Resources of one node, as Ray names them."""
 
     def holds(self, needs: Mapping[str, float]) -> float:
-        """Return how many workers with these needs fit on all nodes of the type."""
+        """Return how many workers with these needs fit on all nodes of this type together."""
         on_one = min(self.resources.get(name, 0) // need for name, need in needs.items())
         return self.most * on_one if on_one else 0
 
 
 def connect(address: str | None) -> None:
-    """Join a cluster, or start Ray in this process if there is none; a no-op if Ray is initialised.
+    """Join a cluster, or start Ray in this process if there is no cluster; a no-op if Ray is initialised.
 
-    The cluster is the one at `address`, else at RAY_ADDRESS, else the head of this machine. Raises ConfigError when an
-    address does not answer or Ray does not start.
+    The cluster is the one at `address`; without `address`, the one at RAY_ADDRESS; without both, the one of a head on
+    this machine. Raises ConfigError if an address does not answer or Ray does not start.
     """
     if ray.is_initialized():
         return
-    given = address or os.environ.get("RAY_ADDRESS")
+    target = address or os.environ.get("RAY_ADDRESS")
     name = "placement.address" if address else "RAY_ADDRESS"
     remedy = "start a head there (ray start --head), or leave the address out to run on this machine alone"
-    if given and not is_listening(given):
-        raise ConfigError(f"{name} ({given}) does not answer; {remedy}")
-    given = given or local_head_address()
+    if target and not is_listening(target):
+        raise ConfigError(f"{name} ({target}) does not answer; {remedy}")
+    target = target or local_head_address()
     try:
-        if given in (None, "local"):
+        if target in (None, "local"):
             start(log_to_driver=False, logging_level="ERROR")
         else:
-            with ray_private.listening_on_loopback() if listens_only_on_loopback(given) else nullcontext():
-                ray.init(address=given, namespace=NAMESPACE, log_to_driver=False, logging_level="ERROR")
-    except Exception as error:  # Ray raises plain Exceptions where a start takes too long
-        if given in (None, "local"):
+            with ray_private.listening_on_loopback() if listens_only_on_loopback(target) else nullcontext():
+                ray.init(address=target, namespace=NAMESPACE, log_to_driver=False, logging_level="ERROR")
+    except Exception as error:  # Ray raises a plain Exception if its start takes too long
+        if target in (None, "local"):
             raise ConfigError(
                 f"Ray did not start on this machine: {storage.first_line(error)}; "
-                "the same command tries again, best when the machine has less to do"
+                "run the same command again, if possible when the machine is less busy"
             ) from error
-        raise ConfigError(f"{name} ({given}) cannot be joined: {storage.first_line(error)}; {remedy}") from error
-    if not str(given).startswith("ray://"):
+        raise ConfigError(f"{name} ({target}) cannot be joined: {storage.first_line(error)}; {remedy}") from error
+    if not str(target).startswith("ray://"):
         watch_head()
-    interrupt_on_sigterm()  # after Ray has set its own handler, which aborts the process three seconds later
+    # Must follow ray.init, which sets Ray's own handler: that one aborts the process three seconds after SIGTERM.
+    interrupt_on_sigterm()
 
 
 @contextmanager
 def ray_errors_as_cluster_lost() -> Generator[None]:
-    """Raise ClusterLost when Ray or one of its processes dies; errors of the user's code pass unchanged."""
+    """Raise ClusterLost if Ray or one of its processes dies; errors raised by code inside tasks pass unchanged."""
     try:
         yield
     except (ray.exceptions.RayError, ConnectionError) as error:
@@ -123,7 +132,7 @@ def ray_errors_as_cluster_lost() -> Generator[None]:
 
 
 def watch_head() -> None:
-    """End the process with a one-line error when Ray's head stays unreachable, from a thread.
+    """Start a thread that ends the process with a one-line error if Ray's head stays unreachable.
 
     Ray itself would end the process a little later, without a message.
     """
@@ -139,18 +148,18 @@ def watch_head() -> None:
                 file=sys.stderr,
                 flush=True,
             )
-            os._exit(ClusterLost.exit_code)  # the main thread is blocked in Ray
+            os._exit(ClusterLost.exit_code)  # not sys.exit, because the main thread is blocked in Ray
 
     threading.Thread(target=end, name="watch-head", daemon=True).start()
 
 
 def is_unreachable_for(address: str, patience: float, wanted: Callable[[], bool]) -> bool:
-    """Return whether nothing listens at HOST:PORT for `patience` seconds; stop with False once `wanted()` is False."""
-    heard = time.monotonic()
+    """Return True once nothing has listened at HOST:PORT for `patience` seconds, or False once `wanted()` is False."""
+    last_answer = time.monotonic()
     while wanted():
         if is_listening(address):
-            heard = time.monotonic()
-        elif time.monotonic() - heard >= patience:
+            last_answer = time.monotonic()
+        elif time.monotonic() - last_answer >= patience:
             return True
         time.sleep(patience / LOOKS)
     return False
@@ -168,7 +177,7 @@ def start(**options: Any) -> None:
 
     def end() -> None:
         ray.shutdown()
-        with suppress(OSError):  # a Ray process may still write; the next start deletes the folder
+        with suppress(OSError):  # a Ray process may still write to a folder; the next start deletes that folder
             folders.close()
 
     atexit.register(end)
@@ -178,7 +187,7 @@ def start(**options: Any) -> None:
 
 
 def keep_logs(folder: str) -> str:
-    """Copy the logs of a Ray started by this process to a local folder; return where Ray's logs are, in words."""
+    """Copy Ray's logs to a local folder if this process started Ray; return where the logs are, for a message."""
     node = ray_private.connection()
     if not node.ray_init_cluster or is_url(folder):
         return "in Ray's logs"
@@ -188,7 +197,11 @@ def keep_logs(folder: str) -> str:
 
 
 def make_token() -> None:
-    """Create Ray's token, readable by this user alone, where there is none; Ray would make it readable by all users."""
+    """Create Ray's authentication token if it is missing, and make it readable by this user only.
+
+    If Ray created the token, all users could read it. A no-op without token authentication, and if an environment
+    variable gives another token.
+    """
     token = Path.home() / ".ray" / "auth_token"
     if os.environ.get("RAY_AUTH_MODE") != "token" or {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & os.environ.keys():
         return
@@ -200,8 +213,11 @@ def make_token() -> None:
 
 
 def local_head_address() -> str | None:
-    """Return the address of the head that this user or root started here with `ray start`; None without one."""
-    file = ray_private.address_file()  # in a folder that everybody can write to
+    """Return the address of a head that this user or root started on this machine with `ray start`.
+
+    None if no such head answers.
+    """
+    file = ray_private.address_file()  # any user may create this file, so its owner is checked below
     try:
         about = file.lstat()
         address = file.read_text().strip() if stat.S_ISREG(about.st_mode) and about.st_uid in (0, os.getuid()) else ""
@@ -211,7 +227,7 @@ def local_head_address() -> str | None:
 
 
 def listens_only_on_loopback(address: str) -> bool:
-    """Return whether a head listens on a loopback address and not on this machine's own, which Ray would use."""
+    """Return whether a head listens on a loopback address, and not on this machine's address, which Ray would use."""
     host, _, port = address.rpartition(":")
     return is_loopback(host) and not is_listening(f"{ray.util.get_node_ip_address()}:{port}")
 
@@ -225,9 +241,9 @@ def is_loopback(host: str) -> bool:
 
 
 def is_listening(address: str) -> bool:
-    """Return whether something listens at HOST:PORT or ray://HOST:PORT.
+    """Return whether something listens at HOST:PORT or ray://HOST:PORT; True for "auto" and "local".
 
-    Ray resolves words such as "auto" itself. The check exists because Ray would retry for minutes.
+    Ray resolves these two words itself. Without this check, Ray would retry a wrong address for minutes.
     """
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not (host and port.isdigit()):
@@ -240,20 +256,24 @@ def is_listening(address: str) -> bool:
 
 
 def count_nodes() -> int:
-    """Return the number of live nodes, by address."""
+    """Return the number of live nodes; nodes with the same address count once."""
     return len({node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]})
 
 
 def worker_resources(placement: Placement, workers: WorkerRange) -> WorkerResources:
-    """Return the resources each worker requests in this cluster, with one whole CPU left for data."""
+    """Return the resources that each worker requests in this cluster; one whole CPU is left for the data stream.
+
+    Raises ConfigError as `fit_workers` does.
+    """
     return fit_workers(
         placement, workers, [node["Resources"] for node in ray.nodes() if node["Alive"]], node_groups(placement)
     )
 
 
 def node_groups(placement: Placement) -> list[NodeGroup]:
-    """Return the node types that the autoscaler may start; empty without placement.autoscaled, without an autoscaler,
-    or before it reported.
+    """Return the node types that the autoscaler may start.
+
+    The list is empty without placement.autoscaled, without an autoscaler, and before the autoscaler has reported.
     """
     config = ray_private.autoscaler_config() if placement.autoscaled else None
     groups = config.node_group_configs if config else ()
@@ -266,11 +286,11 @@ def node_groups(placement: Placement) -> list[NodeGroup]:
 def fit_workers(
     placement: Placement, workers: WorkerRange, nodes: Sequence[Mapping[str, float]], groups: Sequence[NodeGroup] = ()
 ) -> WorkerResources:
-    """Return the resources that each of `workers` requests on nodes with these resources.
+    """Return the resources that each worker requests, where `nodes` are the resources of each live node.
 
-    One whole CPU of one node is left for data: without it the data stage waits for ever, without a message. In an
-    autoscaled cluster, the node types decide. Raises ConfigError with both numbers if the minimum number of workers
-    does not fit, or the maximum might leave no CPU for data.
+    One whole CPU of one node is left for the data stream, which would otherwise wait for ever without a message. In an
+    autoscaled cluster the node types `groups` count instead of the live nodes. Raises ConfigError with both numbers if
+    the minimum number of workers does not fit, or if the maximum number might leave no CPU for the data stream.
     """
     name, least = placement.worker_resource, workers.least
     if placement.autoscaled:
@@ -278,13 +298,13 @@ def fit_workers(
     cpus, gpus, units = (sum(node.get(resource, 0) for node in nodes) for resource in ("CPU", "GPU", str(name)))
     if placement.device == "cuda" and gpus < least:
         raise ConfigError(
-            f"workers ({workers}) with placement.device cuda need as many GPUs, the cluster has {gpus:g}; "
+            f"workers ({workers}) with placement.device cuda need one GPU each, and the cluster has {gpus:g}; "
             "use fewer workers, placement.device cpu, or placement.autoscaled"
         )
     if name is not None and units < least:
         raise ConfigError(
-            f"workers ({workers}) need as many units of placement.worker_resource ({name}), the cluster has {units:g}; "
-            f"start nodes with --resources '{{\"{name}\": 1}}', or use placement.autoscaled"
+            f"workers ({workers}) need one unit of placement.worker_resource ({name}) each, and the cluster has "
+            f"{units:g}; start nodes with --resources '{{\"{name}\": 1}}', or use placement.autoscaled"
         )
     gpu = placement.device != "cpu" and gpus >= least
     bounds = [resource for resource in ("GPU" if gpu else None, name) if resource]
@@ -292,8 +312,8 @@ def fit_workers(
     share = next((share for share in shares if _leaves_one_cpu(nodes, bounds, workers, share)), None)
     if share is None:
         raise ConfigError(
-            f"workers ({workers}) do not fit: the cluster has {cpus:g} CPUs, and one whole CPU must be left for data; "
-            f"{_remedy(nodes, bounds, workers, shares[-1])}"
+            f"workers ({workers}) do not fit: the cluster has {cpus:g} CPUs, and one whole CPU must be left for the "
+            f"data stream; {_remedy(nodes, bounds, workers, shares[-1])}"
         )
     return WorkerResources(cpus=share, gpu=gpu, custom=name)
 
@@ -301,10 +321,11 @@ def fit_workers(
 def _leaves_one_cpu(
     nodes: Sequence[Mapping[str, float]], bounds: Sequence[str], workers: WorkerRange, share: float
 ) -> bool:
-    """Return whether some node keeps a whole CPU, however the workers are placed.
+    """Return whether some node keeps a whole CPU, however Ray places workers of `share` CPUs each.
 
-    A node holds at most as many workers as it has of each resource in `bounds`. When nodes go, an elastic group may
-    fill the remaining ones, so at least one node must be too large to be filled.
+    A node holds at most as many workers as it has units of each resource in `bounds`. If an elastic group loses nodes,
+    its workers may fill all other nodes. So for an elastic group, one node must keep a CPU however many workers it
+    holds.
     """
     needed = 0
     for node in nodes:
@@ -317,7 +338,7 @@ def _leaves_one_cpu(
 
 
 def _remedy(nodes: Sequence[Mapping[str, float]], bounds: Sequence[str], workers: WorkerRange, share: float) -> str:
-    """Return advice for workers of this share that leave no CPU for data."""
+    """Return advice for a message: workers of `share` CPUs each leave no CPU for the data stream."""
     most = max(
         (
             most
@@ -330,17 +351,17 @@ def _remedy(nodes: Sequence[Mapping[str, float]], bounds: Sequence[str], workers
         return (
             "give Ray 2 CPUs or more"
             if share == SHARES[-1]
-            else f"give Ray more, or lower placement.worker_cpus ({share:g})"
+            else f"give Ray more CPUs, or lower placement.worker_cpus ({share:g})"
         )
-    beside = ", or name the nodes that train with placement.worker_resource" if workers.elastic and not bounds else ""
-    return f"use at most {most} worker{'s' * (most > 1)}{beside}"
+    other = ", or restrict training to some nodes with placement.worker_resource"
+    return f"use at most {most} worker{'s' * (most > 1)}{other if workers.elastic and not bounds else ''}"
 
 
 def _fit_autoscaled_workers(placement: Placement, workers: WorkerRange, groups: Sequence[NodeGroup]) -> WorkerResources:
-    """Return the resources that each worker requests where nodes are started on demand.
+    """Return the resources that each worker requests in a cluster that starts nodes on demand.
 
-    Raises ConfigError if the maximum number of workers does not fit on all nodes that may be started: Ray's autoscaler
-    starts nothing for a request that it cannot satisfy in full.
+    Raises ConfigError for placement.device auto, and if the maximum number of workers does not fit on all nodes that
+    may be started: Ray's autoscaler starts no node for a request that it cannot satisfy in full.
     """
     if placement.device == "auto":
         raise ConfigError(
@@ -353,22 +374,22 @@ def _fit_autoscaled_workers(placement: Placement, workers: WorkerRange, groups: 
     if groups and (room := sum(group.holds(needs) for group in groups)) < workers.most:
         each = ", ".join(f"{need:g} {name}" for name, need in needs.items())
         raise ConfigError(
-            f"workers ({workers}) need more than the cluster may start: its nodes hold {room:g} workers of {each}; "
-            "use fewer, or raise max_workers (maxReplicas on Kubernetes) of a node type"
+            f"workers ({workers}) do not fit: all nodes that the cluster may start hold {room:g} workers of {each}; "
+            "use fewer workers, or raise max_workers (maxReplicas on Kubernetes) of a node type"
         )
     return resources
 
 
 def stream_cpus(resources: WorkerResources, workers: WorkerRange, groups: Sequence[NodeGroup]) -> float:
-    """Return the CPUs that a stream may request; infinite without an autoscaler.
+    """Return the number of CPUs that a stream may request; infinite if `groups` is empty.
 
-    These are the CPUs of node types on which no worker fits; if there are none, the CPUs that workers leave. Ray
-    combines the requests of the stream and of an elastic group, and its autoscaler starts no node for a combined
-    request that it cannot satisfy in full.
+    These are the CPUs of the node types on which no worker fits, or if all types fit workers, the CPUs that workers
+    leave free. Ray combines the requests of the stream and of an elastic group, and its autoscaler starts no node for a
+    combined request that it cannot satisfy in full.
     """
     if not groups:
         return math.inf
     with_cpus = [group for group in groups if group.holds({"CPU": 1})]
-    apart = [group for group in with_cpus if not group.holds(resources.to_ray())]
-    cpus = sum(group.most * group.resources["CPU"] for group in apart or with_cpus)
-    return max(1.0, cpus - (0 if apart else workers.most * resources.cpus) - STAGES)
+    without_workers = [group for group in with_cpus if not group.holds(resources.to_ray())]
+    cpus = sum(group.most * group.resources["CPU"] for group in without_workers or with_cpus)
+    return max(1.0, cpus - (0 if without_workers else workers.most * resources.cpus) - STAGES)

@@ -8,11 +8,11 @@ from rich.table import Table
 from rich.text import Text
 
 WIDEST = 10_000
-"""Terminal columns of the longest line."""
+"""Console width in characters, above the length of any line, because rich wraps longer lines."""
 
 
 def aligned(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return a table's lines, however long: the first column aligned to the left, the others to the right."""
+    """Return a table's lines, without wrapping: the first column is left-aligned, the others are right-aligned."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
     for number, head in enumerate(heads):
         table.add_column(Text(head), justify="right" if number else "left", no_wrap=True)

@@ -1,4 +1,4 @@
-"""The command `bertstream`, for an installed package without a clone: `bertstream JOB` runs `python jobs/JOB.py`."""
+"""The command `bertstream` of an installed package: `bertstream JOB` does the same as `python jobs/JOB.py`."""
 
 import importlib
 import sys
@@ -11,7 +11,10 @@ HELP = ("-h", "--help")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the job named by the first word; return 2 if there is no such job."""
+    """Run the job named by the first word and return its exit code; return 2 if there is no such job.
+
+    `arguments` None: those of the command line.
+    """
     words = sys.argv[1:] if arguments is None else list(arguments)
     if not words or words[0] in HELP:
         print(_usage())
@@ -24,9 +27,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _usage() -> str:
-    """Return one line per job: the first line of its docstring."""
+    """Return the help of `bertstream`, with one line per job: the first line of the job's docstring."""
     jobs = {name: str(importlib.import_module(f"pipeline.jobs.{name}").__doc__).splitlines()[0] for name in JOBS}
     lines = [f"  {name:10}{line}" for name, line in jobs.items()]
     return "\n".join(
-        ["usage: bertstream JOB [OPTIONS]", "", *lines, "", "bertstream JOB --help lists the options of each."]
+        ["usage: bertstream JOB [OPTIONS]", "", *lines, "", "bertstream JOB --help lists a job's options."]
     )

@@ -3,20 +3,21 @@
 import os
 
 DEFAULTS = {
-    "RAY_AUTH_MODE": "token",  # an open Ray port is an open shell (CVE-2023-48022); heads and clients must agree
-    "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.5",  # how soon a lost worker, or the end, is detected
-    "RAY_worker_niceness": "0",  # Ray's default of 15 starves a run while other programs are busy
+    # Without a token, anyone who reaches a Ray port can run commands (CVE-2023-48022). Head and clients must agree.
+    "RAY_AUTH_MODE": "token",
+    "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.5",  # seconds until a lost worker, or the end of training, is detected
+    "RAY_worker_niceness": "0",  # with Ray's default of 15, a run gets little CPU time while other programs are busy
     "RAY_USAGE_STATS_ENABLED": "0",
     "MLFLOW_DISABLE_TELEMETRY": "true",
-    # For Prometheus; while it is on, Ray Data's _StatsActor grows by about 9 MB a minute (ray 2.60)
+    # Metrics for Prometheus are off: they make Ray Data's _StatsActor grow by about 9 MB per minute (ray 2.60).
     "RAY_enable_metrics_collection": "0",
-    # That `ray list tasks` shows; the default of 100,000 takes the head some 100 MB
+    # Number of tasks that `ray list tasks` can show; Ray's default of 100,000 takes about 100 MB in the head.
     "RAY_task_events_max_num_task_in_gcs": "10000",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # Ray's future default; set to avoid its warning
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # Ray's future default; Ray warns if the variable is not set
 }
 
 
 def set_ray_defaults() -> None:
-    """Set the variables that the user has not set; a job calls this first."""
+    """Set the variables that the user has not set. Jobs call this before they import Ray or MLflow."""
     for name, value in DEFAULTS.items():
         os.environ.setdefault(name, value)

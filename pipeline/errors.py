@@ -5,11 +5,11 @@ from collections.abc import Iterable
 LONGEST_SHOWN = 60
 """Maximum characters of a value in a message."""
 MOST_LISTED = 20
-"""Maximum number of names in a message: files have thousands of labels, ids or columns."""
+"""Maximum number of names in a message, because files may have thousands of labels, ids or columns."""
 
 
 class PipelineError(Exception):
-    """Base of the errors that a job reports in one line, returning its exit code."""
+    """Base class of errors that a job reports in one line; the job then returns `exit_code`."""
 
     exit_code = 2
 
@@ -31,19 +31,17 @@ class BadRow(DataError):
 
 
 class StorageUnavailable(DataError):
-    """Data whose storage does not let it be read now: nothing is known to be wrong with it, and a later try may read
-    it.
-    """
+    """Data that cannot be read now because its storage fails; the data may be undamaged, and a later try may work."""
 
 
 class CheckpointError(PipelineError):
-    """A checkpoint or export that is missing, damaged or of another run."""
+    """A checkpoint or export that is missing, damaged, or from another run."""
 
 
 class ClusterLost(PipelineError):
     """Ray, or one of its processes that a command needs, is gone.
 
-    Nothing is wrong with the command; started again, it continues.
+    The command itself is correct: if the user starts it again, it continues.
     """
 
     exit_code = 1
@@ -56,8 +54,9 @@ def shown(value: object) -> str:
 
 
 def listed(names: Iterable[object], most: int = MOST_LISTED) -> str:
-    """Return names for a message: one line, at most `most` of them, long ones cut in the middle since paths differ at
-    their ends.
+    """Return at most `most` names for a message, on one line; "none" if there are no names.
+
+    Long names are cut in the middle, because long paths often differ only at their ends.
     """
     whole = [" ".join(str(name).splitlines()) for name in names]
     half = LONGEST_SHOWN // 2

@@ -1,4 +1,4 @@
-"""Exit codes of jobs: 0 done, 2 for what the user can fix, 1 if the same command continues, 130 or 143 stopped."""
+"""Exit codes of jobs: 0 done, 1 start the same command again, 2 an error that the user can fix, 130 or 143 stopped."""
 
 import functools
 import sys
@@ -12,9 +12,9 @@ Main = Callable[[Sequence[str]], int | None]
 
 
 def job_main(stopped: str) -> Callable[[Main], Callable[[Sequence[str]], int]]:
-    """Make a job's main return its exit code: an error that the user can fix is one line, and so is a stop.
+    """Decorate a job's main so that it prints errors in one line, without a traceback, and returns an exit code.
 
-    `stopped` is that line. A main that returns nothing has done its job.
+    `stopped` is the line for Ctrl-C and SIGTERM. If main returns None, the exit code is 0.
     """
 
     def decorate(main: Main) -> Callable[[Sequence[str]], int]:

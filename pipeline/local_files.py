@@ -1,6 +1,4 @@
-"""Shared local files: created without following links, read only where regular, locked, and cleaned up after killed
-processes.
-"""
+"""Handle local files safely: links, pipes and devices, locks between processes, and leftovers of killed processes."""
 
 import errno
 import fcntl
@@ -17,13 +15,13 @@ from typing import IO
 SCRATCH = "bertstream-"
 """Start of the name of every scratch folder."""
 LONGEST_NAME, LONGEST_PATH = 255, 4095
-"""Limits in bytes, for Linux and macOS."""
+"""Limits of Linux for a file name and a path, in bytes."""
 LOCK, FILES = "lock", "files"
-"""Names in a scratch folder: the lock held by its process, and the folder of that process's files."""
+"""Names in a scratch folder: the lock file that its process holds, and the folder for that process's files."""
 
 
 def path_problem(path: str) -> str | None:
-    """Describe why a path is invalid on this machine; None for a valid one."""
+    """Return the reason why a path is invalid, for a message; None if the path is valid."""
     try:
         lengths = [len(name.encode()) for name in path.split("/")]
     except UnicodeEncodeError:
@@ -57,7 +55,7 @@ def require_regular(path: str) -> None:
     """Raise OSError for a path that exists and is not a regular file: reading a pipe or a device may never end."""
     try:
         mode = os.stat(path).st_mode
-    except OSError:  # the reader's own error names the cause
+    except OSError:  # opening the file will raise an error that names the cause
         return
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, "it is a folder, and a file is needed", path)
@@ -66,21 +64,22 @@ def require_regular(path: str) -> None:
 
 
 def open_lock(path: str) -> IO[str]:
-    """Open a lock file, created where missing. Raises OSError for a link and for anything but a regular file."""
+    """Open a lock file, and create it if missing. Raises OSError for a link, a folder, a pipe or a device."""
     stream = os.fdopen(
         os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666), "r+"
     )
     if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
         stream.close()
-        raise OSError(errno.EINVAL, "it is no regular file", path)
+        raise OSError(errno.EINVAL, "it is not a regular file", path)
     return stream
 
 
 @contextmanager
 def scratch_folder(purpose: str, parent: Path | None = None) -> Generator[Path]:
-    """Yield an empty temporary folder in `parent` or the system's temporary folder; it is deleted at the end.
+    """Yield an empty temporary folder, which is deleted at the end. `purpose` becomes a part of its name.
 
-    Scratch folders that killed processes of this user left there are deleted first.
+    `parent` None: the system's temporary folder. Scratch folders that killed processes of this user left in `parent`
+    are deleted first.
     """
     parent = parent or Path(tempfile.gettempdir())
     _sweep(parent)
@@ -88,13 +87,14 @@ def scratch_folder(purpose: str, parent: Path | None = None) -> Generator[Path]:
         folder = Path(name)
         with open_lock(str(folder / f"{LOCK}.new")) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            os.rename(folder / f"{LOCK}.new", folder / LOCK)  # the lock is held before it is visible
+            # Renamed only now, so that other processes never see an unlocked lock file and delete the folder.
+            os.rename(folder / f"{LOCK}.new", folder / LOCK)
             (folder / FILES).mkdir()
             yield folder / FILES
 
 
 def _sweep(parent: Path) -> None:
-    """Delete the scratch folders in `parent` whose process is gone."""
+    """Delete scratch folders of this user in `parent` if their process has ended."""
     with os.scandir(parent) as entries:
         names = [
             entry.path for entry in entries if entry.name.startswith(SCRATCH) and entry.is_dir(follow_symlinks=False)
@@ -106,5 +106,5 @@ def _sweep(parent: Path) -> None:
             with open(os.open(f"{name}/{LOCK}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)) as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(name)
-        except OSError:  # in use, not ours, or another process is deleting it now
+        except OSError:  # the folder is in use, or cannot be read, or another process is deleting it now
             continue

@@ -1,4 +1,4 @@
-"""Locations: files and folders by path or URL, made absolute, and refused with a login in them."""
+"""Locations of files and folders: make paths absolute, and refuse URLs that contain a login."""
 
 import re
 from pathlib import Path
@@ -8,18 +8,18 @@ from pipeline.errors import ConfigError
 from pipeline.local_files import path_problem
 
 LOGIN = re.compile(r"(?i)^(?:((?:https?|hf)://)[^/?#]*@|([\w+.-]+://)[^/?#@:]*:(?!\d+(?:/|$))[^@]*@)")
-"""NAME:PASSWORD@ in a URL; the password may hold any character but @, and must not look like a port.
+"""NAME:PASSWORD@ in a URL. The password may hold any character except @, but must not look like a port.
 
-A name without a password counts as a login for http(s) and hf only: gs://anonymous@BUCKET holds no secret.
+A name without a password counts as a login only in http(s):// and hf://, since gs://anonymous@BUCKET has no secret.
 """
 KEY_OPTION = re.compile(
     r"(?i)([?&;#](?:[\w-]*(?:access_?key(?:id)?|secret(?:_?key)?|api[_-]?key|subscription-key|token|signature"
     r"|credential|password|passwd)|sig|auth|pwd|key)=)[^&;#]*"
 )
-"""Keys among the options of a bucket URL, and signatures of signed URLs."""
+"""Secrets among the options of a URL: access keys of buckets, and signatures of signed URLs."""
 LOCAL_URL = "file://"
 MOST_SHOWN = 80
-"""Characters of an invalid path that a message shows."""
+"""Maximum number of characters of an invalid path in a message."""
 
 
 def is_url(location: str) -> bool:
@@ -28,14 +28,14 @@ def is_url(location: str) -> bool:
 
 
 def is_absolute(location: str) -> bool:
-    """Return whether a location means the same in every process, as those that `absolute` returns."""
+    """Return whether a location means the same in every process, like the results of `absolute`."""
     return location.startswith("/") or (is_url(location) and not location.startswith(LOCAL_URL))
 
 
 def absolute(location: str) -> str:
-    """Return a location that means the same in every process: URLs unchanged, local paths made absolute.
+    """Return a location that means the same in every process: an absolute path, or a URL without a slash at its end.
 
-    Raises ConfigError for a URL with a login in it, and for an invalid path.
+    file:// URLs become paths. Raises ConfigError for a URL that contains a login, and for an invalid path.
     """
     _refuse_login(location)
     if location.startswith(LOCAL_URL):
@@ -50,23 +50,25 @@ def require_valid_path(path: str) -> None:
     """Raise ConfigError for a path that no file can have."""
     if problem := path_problem(path):
         shown = path.encode("utf-8", "backslashreplace").decode()
-        raise ConfigError(f"{shown[:MOST_SHOWN]}{'…' * (len(shown) > MOST_SHOWN)} is no path: {problem}")
+        raise ConfigError(f"{shown[:MOST_SHOWN]}{'…' * (len(shown) > MOST_SHOWN)} is not a valid path: {problem}")
 
 
 def _refuse_login(location: str) -> None:
-    """Raise ConfigError for a URL with a login; the message leaves it out, since locations appear in logs, manifests
-    and MLflow.
+    """Raise ConfigError for a URL with a login, because locations appear in logs, manifests and MLflow.
+
+    The message does not repeat the login.
     """
     if without_login(location) != location:
         raise ConfigError(
-            f"{without_login(location)} was given with a login in it, which would stand in logs, manifests and MLflow: "
-            "put it into the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, GOOGLE_APPLICATION_CREDENTIALS) "
-            "or into ~/.netrc (https://), and fetch what a signed URL names yourself"
+            f"{without_login(location)} was given with a login in it, which would appear in logs, manifests and "
+            "MLflow: put the login into the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
+            "GOOGLE_APPLICATION_CREDENTIALS) or into ~/.netrc (https://); download the file of a signed URL yourself, "
+            "and give its path"
         )
 
 
 def without_login(location: str) -> str:
-    """Return a URL with *** instead of name and password, and instead of keys among its options."""
+    """Return a location with *** instead of name and password, and instead of secrets among a URL's options."""
     if not is_url(location):
         return location
     return KEY_OPTION.sub(r"\1***", LOGIN.sub(lambda match: f"{match[1] or match[2]}***@", location))

@@ -14,9 +14,10 @@ from pipeline.storage import first_line, make_folder
 
 @contextmanager
 def locked(folder: str, *, wait: bool = False) -> Generator[None]:
-    """Lock a local folder against other processes of this machine; the lock ends with the process.
+    """Lock a local folder against other processes of this machine, until the context or the process ends.
 
-    Waits for another holder, or raises ConfigError without `wait`. Folders behind URLs are not locked.
+    If another process holds the lock, wait for that process, or raise ConfigError if `wait` is False. A folder at a
+    URL is not locked.
     """
     if is_url(folder):
         yield
@@ -28,7 +29,7 @@ def locked(folder: str, *, wait: bool = False) -> Generator[None]:
 
 @contextmanager
 def locked_name(location: str, *, wait: bool = False) -> Generator[None]:
-    """Lock a local path, existing or not, as `locked` locks a folder; the lock file is deleted at the end."""
+    """Lock a local path, which need not exist, as `locked` locks a folder; the lock file is deleted at the end."""
     if is_url(location):
         yield
         return
@@ -37,11 +38,12 @@ def locked_name(location: str, *, wait: bool = False) -> Generator[None]:
     path = f"{folder}/.{name}.lock"
     while True:
         with _hold_lock(path, location, wait) as lock:
+            # The process that held the lock may have deleted the file after this process opened it: then try again.
             try:
-                mine = os.path.samestat(os.fstat(lock.fileno()), os.lstat(path))
+                is_current = os.path.samestat(os.fstat(lock.fileno()), os.lstat(path))
             except FileNotFoundError:
-                mine = False
-            if mine:
+                is_current = False
+            if is_current:
                 try:
                     yield
                 finally:
@@ -51,7 +53,10 @@ def locked_name(location: str, *, wait: bool = False) -> Generator[None]:
 
 @contextmanager
 def _hold_lock(path: str, location: str, wait: bool) -> Generator[IO[str]]:
-    """Hold a lock file. Raises ConfigError, naming `location`, where another process holds it and `wait` is False."""
+    """Hold a lock file inside the context.
+
+    Raises ConfigError, naming `location`, if another process holds the lock and `wait` is False.
+    """
     try:
         stream = open_lock(path)
     except OSError as error:

@@ -1,6 +1,4 @@
-"""Estimate a pretraining run without running it: size, tokens, arithmetic, time and cost on GPUs, storage, slot
-balance.
-"""
+"""Estimate a pretraining run without running it: size, tokens, operations, time and cost on GPUs, storage, slots."""
 
 import math
 import tomllib
@@ -23,28 +21,36 @@ from pipeline.objectives.table import build_objective, flops_per_token
 from pipeline.train.schedule import decay_start
 
 PRICES = Path(__file__).with_name("prices.toml")
-FILL = 0.92  # real tokens of a row's maximum_length: 118.4 of 128 over 109,000 rows of books and Wikipedia
-STREAM_TOKENS = 1.6e6  # a second and core through Ray Data, 3.2e6 on two cores: `jobs/bench.py stream` on English books
-# A second of one stream on two cores, of 64 ranks and with rows that are made already: `jobs/bench.py scale` on English
-# books
+FILL = 0.92
+"""Tokens per row as a share of maximum_length: 118.4 of 128, the mean of 109,000 rows of books and Wikipedia."""
+STREAM_TOKENS = 1.6e6
+"""Tokens per second and core through Ray Data: 3.2e6 on two cores, `jobs/bench.py stream` on English books."""
 STREAM_BLOCKS = 27
-CHECKPOINT_BYTES = 12  # a parameter: it and both moments of Adam, in float32
-EXPORT_BYTES = 4
-GRADIENT_BYTES = 4
+"""Blocks per second of one stream for 64 ranks on two cores, with rows made in advance.
+
+Source: `jobs/bench.py scale` on English books.
+"""
+CHECKPOINT_BYTES = 12
+"""Bytes per parameter: its value and both moments of Adam, in float32."""
+EXPORT_BYTES, GRADIENT_BYTES = 4, 4
+"""Bytes per parameter, in float32."""
 MOST_WORLDS = 12
+"""Up to this many slots per step, the plan shows every world size."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """Rentable machine: a row of the price table."""
+    """Machine for rent: a row of the price table."""
 
     name: str
     chip: str
+    """GPU model, a key of PEAKS."""
     gpus: int
     cpus: int
     on_demand: float
     """USD per hour."""
     spot: float
+    """USD per hour."""
     utilisation: float
     """Model FLOPs utilisation that a step reaches, as a share of the chip's dense peak."""
     network_gigabits: float
@@ -54,7 +60,7 @@ class Machine:
 
     @property
     def flops(self) -> float:
-        """Return the expected operations per second of one GPU."""
+        """Return the expected floating-point operations per second of one GPU."""
         peaks = PEAKS[self.chip]
         return self.utilisation * peaks.get("bfloat16", peaks["float32"])
 
@@ -67,7 +73,7 @@ class Load:
     rows: int
     tokens: float
     flops: float
-    """Operations of forward and backward, matrix products only."""
+    """Floating-point operations of forward and backward, matrix products only."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,16 +83,16 @@ class Gradients:
     count: int
     """Number of parameters."""
     last: int
-    """The share of these in the embeddings, whose gradients are complete only when the backward pass ends."""
+    """Number of parameters in the embeddings, whose gradients are complete only when the backward pass ends."""
     overlapped: bool
-    """Whether the other gradients are sent during the backward."""
+    """Whether the gradients of all other parameters are sent during the backward pass."""
 
     def bytes_sent(self, world: int) -> float:
         """Return the bytes that a worker sends per step in a ring all-reduce (Patarasuk and Yuan 2009)."""
         return 2 * (world - 1) / world * GRADIENT_BYTES * self.count
 
     def seconds(self, world: int, machine: Machine) -> float:
-        """Return the seconds of one all-reduce, at the rate of the slower of links and network."""
+        """Return the seconds of one all-reduce: the time of the GPU links or of the network, whichever is longer."""
         sent = self.bytes_sent(world)
         between = 8 * sent / (machine.network_gigabits * 1e9) if world > machine.gpus else 0.0
         within = sent / (machine.link_gigabytes * 1e9) if world > 1 and machine.link_gigabytes else 0.0
@@ -95,7 +101,8 @@ class Gradients:
     def wait(self, world: int, machine: Machine, slot_flops: float) -> float:
         """Return the seconds per step that GPUs wait for gradients.
 
-        DistributedDataParallel sends most gradients during the last slot's backward, and the embeddings' after it.
+        DistributedDataParallel sends most gradients during the backward pass of the last slot, and those of the
+        embeddings after it. `slot_flops` are the operations of one slot, forward and backward.
         """
         whole = self.seconds(world, machine)
         backward = (1 - 1 / BACKWARD) * slot_flops / machine.flops
@@ -103,28 +110,31 @@ class Gradients:
 
 
 def gradients_of(config: Pretrain) -> Gradients:
-    """Return a phase's gradient traffic; compiled code delivers all gradients at the end of its backward."""
+    """Return the gradient traffic of a run.
+
+    With compiled code, all gradients are complete only at the end of the backward pass, so none are sent during it.
+    """
     model = config.model
     positions = model.positions.first + model.maximum_positions
-    rows = config.vocabulary.size + positions + model.segments + 2  # and weight and bias of a LayerNorm
+    rows = config.vocabulary.size + positions + model.segments + 2  # 2 for weight and bias of the LayerNorm
     return Gradients(
         count=parameters(config), last=rows * model.embedded_width, overlapped=config.placement.compile == "off"
     )
 
 
 def read_prices(path: Path = PRICES) -> list[Machine]:
-    """Return the machines of a price table. Raises ConfigError naming the row and the problem."""
+    """Return the machines of a price table. Raises ConfigError, with the row and the problem, for an invalid table."""
     try:
         table = tomllib.loads(path.read_text())
     except FileNotFoundError as error:
-        raise ConfigError(f"{path} is missing: it holds what machines cost, and comes with the project") from error
+        raise ConfigError(f"{path} is missing: this file of the project holds the prices of machines") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not TOML: {error}") from error
     return [_machine_of(path, name, row) for name, row in table.items()]
 
 
 def _machine_of(path: Path, name: str, row: Any) -> Machine:
-    """Return a validated row of the price table."""
+    """Return a row of the price table as a machine. Raises ConfigError for an invalid row."""
     wanted = [field.name for field in fields(Machine) if field.name != "name"]
     if isinstance(row, dict) and row.get("gpus") == 1:
         wanted.remove("link_gigabytes")
@@ -141,12 +151,14 @@ def _machine_of(path: Path, name: str, row: Any) -> Machine:
                 f"{path}: {name}.{key} ({row[key]!r}) must be a {'whole ' if whole else ''}number above 0"
             )
     if row["utilisation"] > 1:
-        raise ConfigError(f"{path}: {name}.utilisation ({row['utilisation']}) is a share of the peak: at most 1")
+        raise ConfigError(
+            f"{path}: {name}.utilisation ({row['utilisation']}) must be at most 1: it is a share of the peak"
+        )
     return Machine(name=name, **row)
 
 
 def loads(config: Pretrain) -> Iterator[Load]:
-    """Return the work of each phase, with rows as full as English books and Wikipedia make them."""
+    """Yield the work of each phase; rows are assumed to be filled as with English books and Wikipedia."""
     for phase in config.all_phases:
         rows = offset(phase.end - phase.first, phase.batch)
         length = FILL * phase.sampling.maximum_length
@@ -163,60 +175,65 @@ def loads(config: Pretrain) -> Iterator[Load]:
 
 
 def parameters(config: Pretrain) -> int:
-    """Return the number of trained parameters with all heads; tied ones count once."""
+    """Return the number of trained parameters, including all heads; tied parameters count once."""
     with torch.device("meta"):
         module = build_objective(config.objective, config.sampling, config.model, config.vocabulary.size)
         return sum(parameter.numel() for parameter in module.parameters())
 
 
 def _slots_of_busiest_rank(slots: int, world: int) -> int:
-    """Return the slots per step of the rank with the most."""
+    """Return the number of slots per step of the rank that has the most slots."""
     return math.ceil(slots / world)
 
 
 def imbalance(slots: int, world: int) -> float:
-    """Return how much longer a step takes than with evenly dealt slots, as a share; all ranks wait for the busiest."""
+    """Return how much longer a step takes than with evenly dealt slots, as a share of the even time.
+
+    All ranks wait for the rank that has the most slots.
+    """
     return _slots_of_busiest_rank(slots, world) * world / slots - 1
 
 
 def _compute_seconds(load: Load, world: int, flops: float) -> float:
-    """Return the seconds that `world` GPUs of `flops` operations per second each take for a phase, uneven dealing
-    included.
+    """Return the seconds that `world` GPUs compute for a phase, including the wait for the rank with the most slots.
+
+    `flops` are the operations per second of one GPU.
     """
     return load.flops / (world * flops) * (1 + imbalance(_slots_of(load.phase), world))
 
 
 def gradient_wait_seconds(load: Load, world: int, machine: Machine, gradients: Gradients) -> float:
-    """Return the seconds of a phase in which GPUs wait for gradients."""
+    """Return the seconds in a phase during which GPUs wait for gradients."""
     phase = load.phase
     slot_flops = load.flops / load.rows * phase.batch.rows_per_slot
     return (phase.end - phase.first) * gradients.wait(world, machine, slot_flops)
 
 
 def _training_seconds(load: Load, world: int, machine: Machine, gradients: Gradients) -> float:
-    """Return the seconds of a phase where GPUs never wait for data."""
+    """Return the seconds that a phase takes if GPUs never wait for data."""
     return _compute_seconds(load, world, machine.flops) + gradient_wait_seconds(load, world, machine, gradients)
 
 
 def stream_seconds(load: Load, world: int) -> float:
-    """Return the seconds in which one stream delivers a phase's blocks, text processing left out."""
+    """Return the seconds that one stream needs to deliver a phase's blocks, without the processing of text."""
     return _blocks_of(load, world) / STREAM_BLOCKS
 
 
 def run_seconds(work: list[Load], world: int, machine: Machine, gradients: Gradients) -> float:
-    """Return the seconds of a run where GPUs never wait for data."""
+    """Return the seconds that a run takes if GPUs never wait for data."""
     return sum(_training_seconds(load, world, machine, gradients) for load in work)
 
 
 def run_seconds_with_stream(work: list[Load], world: int, machine: Machine, gradients: Gradients) -> float:
-    """Return the seconds of a run with one stream as fast as the measured one: per phase, the longer of training and
-    streaming.
+    """Return the seconds that a run takes with one stream of STREAM_BLOCKS blocks per second.
+
+    A phase takes the time of training or of streaming, whichever is longer.
     """
     return sum(max(_training_seconds(load, world, machine, gradients), stream_seconds(load, world)) for load in work)
 
 
 def _blocks_of(load: Load, world: int) -> float:
-    """Return the number of a phase's blocks that are dealt to `world` workers."""
+    """Return the number of blocks of a phase that are dealt to `world` workers."""
     phase = load.phase
     return (
         (phase.end - phase.first) * _slots_of(phase) / slots_of_block(phase.batch, phase.sampling.maximum_length, world)
@@ -224,38 +241,41 @@ def _blocks_of(load: Load, world: int) -> float:
 
 
 def _slots_of(phase: Phase) -> int:
-    """Return the slots per step after the batch warm-up."""
+    """Return the number of slots per step at the end of a phase, after any warm-up of the batch."""
     return slots_at(phase.end - phase.first - 1, phase.batch)
 
 
 def worlds_to_show(slots: int, asked: WorkerRange) -> list[int]:
-    """Return the world sizes to show: all, or where there are many, those that deal evenly and those requested."""
+    """Return the world sizes to show: all up to `slots`, or if these are more than MOST_WORLDS, a selection.
+
+    The selection has the sizes that divide the slots evenly, and those in the range `asked`.
+    """
     every = range(1, slots + 1)
     even = [world for world in every if slots % world == 0]
     return list(every) if slots <= MOST_WORLDS else sorted({*even, *range(asked.least, asked.most + 1)})
 
 
 def plan_text(config: Pretrain, machines: list[Machine]) -> str:
-    """Return the plan for a terminal."""
+    """Return the plan as text for a terminal."""
     work, gradients, world = list(loads(config)), gradients_of(config), config.worker_range.most
     count = gradients.count
     rows, tokens, flops = (sum(getattr(load, name) for load in work) for name in ("rows", "tokens", "flops"))
-    stay = config.checkpoint.keep + config.checkpoint.keep_best + (decay_start(config) is not None)
-    kept = (stay + 1) * count * CHECKPOINT_BYTES / 1e9
+    checkpoints = config.checkpoint.keep + config.checkpoint.keep_best + (decay_start(config) is not None)
+    gigabytes = (checkpoints + 1) * count * CHECKPOINT_BYTES / 1e9
     facts = [
         ("parameters", f"{count / 1e6:,.1f} M (vocabulary of {config.vocabulary.size:,})"),
         ("steps", "; ".join(_phase_text(load) for load in work)),
         (
             "tokens",
-            f"about {tokens / 1e9:,.2f} billion in {rows:,} rows ({FILL:.0%} of the length is text in English books "
-            "and Wikipedia)",
+            f"about {tokens / 1e9:,.2f} billion in {rows:,} rows, which English books and Wikipedia fill to {FILL:.0%} "
+            "of the length",
         ),
-        ("arithmetic", f"{flops:.2e} floating-point operations in matrix products, forward and backward"),
+        ("operations", f"{flops:.2e} floating-point operations in matrix products, forward and backward"),
         ("gradients", _gradients_text(gradients, world)),
         (
             "storage",
-            f"{kept:,.1f} GB of checkpoints ({stay} kept, one being written), "
-            f"{count * EXPORT_BYTES / 1e9:,.2f} GB for the model at the end",
+            f"{gigabytes:,.1f} GB of checkpoints ({checkpoints} kept, one being written), "
+            f"{count * EXPORT_BYTES / 1e9:,.2f} GB for the exported model",
         ),
     ]
     width = max(len(name) for name, _ in facts) + 2
@@ -266,12 +286,15 @@ def plan_text(config: Pretrain, machines: list[Machine]) -> str:
             "",
             *_machine_lines(work, tokens, world, machines, gradients),
             "  Prices (on demand / spot), the assumed utilisation and the bandwidths are those of "
-            "pipeline/prices.toml;",
-            "  the head and CPU nodes come on top.",
-            "  Time is arithmetic, uneven slots, and waiting for gradients, whose share of it is shown.",
-            f"  Cores feed the GPUs at {STREAM_TOKENS / 1e6:.1f} M tokens a second each, measured on English books.",
-            f"  * to what one stream takes at the {STREAM_BLOCKS} blocks a second that it gave on two cores, "
-            "its text made beforehand, where the GPUs ask for more.",
+            "pipeline/prices.toml.",
+            "  The Ray head and CPU nodes cost extra.",
+            "  Time includes the wait for the worker with the most slots, and the wait for gradients, whose share of "
+            "the time is in column gradients.",
+            f"  One core is assumed to feed {STREAM_TOKENS / 1e6:.1f} M tokens per second, as measured on English "
+            "books.",
+            f"  * The GPUs need more than the {STREAM_BLOCKS} blocks per second that one stream delivered in a "
+            "measurement on two cores, with rows made in advance;",
+            "    the second value is for a stream of that speed.",
             "",
             *(line for load in work for line in _dealing_lines(load.phase, config.worker_range)),
         ]
@@ -292,24 +315,24 @@ def _gradients_text(gradients: Gradients, world: int) -> str:
         return "not sent: one worker"
     sent = f"{gradients.bytes_sent(world) / 1e6:,.0f} MB sent per step by each worker"
     if gradients.overlapped:
-        return f"{sent} during the backward of its last slot, those of the embeddings after it"
-    return f"{sent} after its last slot, since compiled code gives all at once"
+        return f"{sent} during the backward of its last slot, gradients of the embeddings after it"
+    return f"{sent} after its last slot, because compiled code completes all gradients at once"
 
 
 def _machine_lines(
     work: list[Load], tokens: float, world: int, machines: list[Machine], gradients: Gradients
 ) -> list[str]:
-    """Return one line per machine: count, speed, hours and cost.
+    """Return one line per machine type: count, speed, hours and cost.
 
-    Where one stream might be too slow, hours and cost are ranges: from the GPUs' own time to the stream's.
+    If one stream might be too slow, hours and cost are ranges: from the time of the GPUs to the time of the stream.
     """
     heads = ("machine", "GPU", "machines", "of peak", "gradients", "tokens/s", "cores to feed", "blocks/s")
-    heads += ("an hour", "time", "on demand", "spot", "a billion tokens")
+    heads += ("per hour", "time", "on demand", "spot", "per billion tokens")
     rows, blocks = [], sum(_blocks_of(load, world) for load in work)
     for machine in machines:
         needed = math.ceil(world / machine.gpus)
         computed, streamed = (
-            took(work, world, machine, gradients) / 3600 for took in (run_seconds, run_seconds_with_stream)
+            seconds_of(work, world, machine, gradients) / 3600 for seconds_of in (run_seconds, run_seconds_with_stream)
         )
         waited = sum(gradient_wait_seconds(load, world, machine, gradients) for load in work) / 3600
         hours = (computed, streamed) if streamed > computed else (computed,)
@@ -334,12 +357,12 @@ def _machine_lines(
 
 
 def dollars(price: float) -> str:
-    """Format an amount, with cents where it is small."""
+    """Format an amount in USD, with cents below 10 USD."""
     return f"${price:,.0f}" if price >= 10 else f"${price:,.2f}"
 
 
 def _dealing_lines(phase: Phase, asked: WorkerRange) -> list[str]:
-    """Return lines on how the slots of a step are dealt in worlds of several sizes."""
+    """Return a table of how the slots of a step are dealt in worlds of several sizes."""
     slots = _slots_of(phase)
     rows = []
     for world in worlds_to_show(slots, asked):
@@ -351,4 +374,4 @@ def _dealing_lines(phase: Phase, asked: WorkerRange) -> list[str]:
         f"  at length {phase.sampling.maximum_length} "
         f"a step has {slots} slot{'s' * (slots > 1)} of {phase.batch.rows_per_slot} rows"
     )
-    return [title, *aligned(("  workers", "slots a rank", "longer than evenly dealt"), rows), ""]
+    return [title, *aligned(("  workers", "slots per rank", "longer than evenly dealt"), rows), ""]

@@ -1,4 +1,4 @@
-"""Whole configurations by name. Sizes are those of the published models; settings of our own say so."""
+"""Whole configurations by name. Sizes are those of the published models; comments name settings that are ours."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,19 +15,19 @@ from pipeline.config.toml import read_config, settings_of, to_toml, toml_value
 from pipeline.config.training import AdamW, Batch, LinearDecay
 from pipeline.errors import ConfigError
 
-# Devlin et al. 2019, A.2: 256 rows a step, 1e-4, 10,000 of 1,000,000 steps of warm-up. Small models and short runs want
-# a higher rate and a longer warm-up: those of `bert-tiny` to `bert-medium` are ours, and they have one phase of length
-# 128 where the published recipe has length 512 in the last tenth of the steps.
+# Devlin et al. 2019, A.2: 256 rows per step, learning rate 1e-4, warm-up in 10,000 of 1,000,000 steps. Small models and
+# short runs need a higher rate and a longer warm-up, so those of `bert-tiny` to `bert-medium` are ours. These presets
+# have one phase of length 128; the published recipe has length 512 in the last tenth of the steps.
 PUBLISHED = Pretrain(steps=1_000_000)
 
 
 def bert(layers: int, width: int, heads: int, base: Pretrain = PUBLISHED) -> Pretrain:
-    """Return a BERT of the given size; the feed-forward width is four times the model's (Devlin et al. 2019, 3)."""
+    """Return `base` with a BERT of the given size and feed-forward width 4 * width (Devlin et al. 2019, section 3)."""
     return replace(base, model=Model(layers=layers, width=width, heads=heads, feed_forward=4 * width))
 
 
 def small_model(steps: int, rate: float) -> Pretrain:
-    """Return settings for models that a laptop or one GPU trains in minutes to hours."""
+    """Return settings for a model that a laptop or one GPU trains in minutes to hours; `rate` is the learning rate."""
     return replace(PUBLISHED, steps=steps, optimizer=AdamW(learning_rate=rate), schedule=LinearDecay(warmup_share=0.1))
 
 
@@ -36,7 +36,7 @@ def _fast(preset: Pretrain) -> Pretrain:
     return replace(preset, model=replace(preset.model, attention_dropout=0.0))
 
 
-# Turc et al. 2019 (google-research/bert, "24 smaller models"): sizes of tiny to medium.
+# The sizes of tiny to medium are those of Turc et al. 2019 (google-research/bert, "24 smaller models").
 PRESETS: dict[str, Pretrain] = {
     "bert-tiny": bert(
         2,
@@ -54,7 +54,8 @@ PRESETS: dict[str, Pretrain] = {
     "bert-base": bert(12, 768, 12, replace(PUBLISHED, phases=TwoPhases())),  # Devlin et al. 2019
     "bert-large": bert(24, 1024, 16, replace(PUBLISHED, phases=TwoPhases())),  # Devlin et al. 2019
 }
-# Liu et al. 2019, table 9: 8,192 rows of full sentences, byte-level BPE, no pairs. Clipping is ours (theirs: none).
+# Liu et al. 2019, table 9: 8,192 rows of full sentences, byte-level BPE, no pairs. Gradient clipping is ours; they do
+# not clip.
 ROBERTA = replace(
     PUBLISHED,
     steps=500_000,
@@ -67,7 +68,10 @@ ROBERTA = replace(
 
 
 def roberta(preset: Pretrain, base: Pretrain = ROBERTA) -> Pretrain:
-    """Return a RoBERTa of a BERT's size: one segment, positions after the padding entry's."""
+    """Return `base` with a RoBERTa of the size of a BERT preset.
+
+    A RoBERTa has one segment, and its positions start at 2, after that of the padding entry.
+    """
     model = replace(
         preset.model,
         family="roberta",
@@ -79,7 +83,7 @@ def roberta(preset: Pretrain, base: Pretrain = ROBERTA) -> Pretrain:
 
 
 def _small_roberta(preset: Pretrain) -> Pretrain:
-    """Return a RoBERTa with a small BERT's size, steps, rates and rows, which are ours."""
+    """Return a RoBERTa with the size, steps, learning rate and batch of a small BERT preset; these choices are ours."""
     vocabulary = replace(preset.vocabulary, kind="byte-bpe")
     sampling = replace(preset.sampling, pairs=FullSentences())
     return roberta(preset, replace(preset, vocabulary=vocabulary, sampling=sampling))
@@ -97,25 +101,28 @@ PRESETS |= {
     ),
 }
 
-# Clark et al. 2020, table 6; google-research/electra masks 85% of the drawn positions and keeps the rest. One segment
-# is ours (theirs: contiguous text in two).
+# Clark et al. 2020, table 6; google-research/electra masks 85% of the drawn positions and leaves the rest unchanged.
+# Rows with one segment are ours; theirs split contiguous text into two segments.
 ELECTRA_SAMPLING = Sampling(
     maximum_length=128, pairs=FullSentences(), masking=TokenMasking(mask_share=0.85, random_share=0.0)
 )
 
 
 def electra(preset: Pretrain, **parts: Any) -> Pretrain:
-    """Return an ELECTRA of a BERT's size, with other `parts` of the model; the rest of the preset stays."""
+    """Return an ELECTRA of the size of a BERT preset, with the model settings `parts` replaced.
+
+    Batch, steps, optimizer and schedule are those of the preset.
+    """
     model = replace(preset.model, family="electra", **parts)
     sampling = replace(ELECTRA_SAMPLING, maximum_length=preset.sampling.maximum_length)
     return replace(preset, model=model, sampling=sampling, objective=Replaced())
 
 
 PRESETS |= {
-    # Size, steps and rows of the small BERTs; that the generator has a quarter of the width is the paper's.
+    # Sizes, steps and batches are those of the small BERTs. The generator has a quarter of the width, as in the paper.
     "electra-tiny": electra(PRESETS["bert-tiny"]),
     "electra-mini": electra(PRESETS["bert-mini"]),
-    # The released electra-small has a generator of the discriminator's size; a quarter is the paper's.
+    # The generator has a quarter of the width, as in the paper; that of the released electra-small has the full width.
     "electra-small": electra(
         replace(
             bert(12, 256, 4),
@@ -138,9 +145,9 @@ PRESETS |= {
         objective=Replaced(generator_share=1 / 3),
     ),
 }
-# Going on from a published model (--init), which brings its sizes and vocabulary. The rate is that of
-# google-research/bert's README for additional steps (2e-5, against 1e-4); that of small models is as much lower than
-# bert-mini's. Steps and warm-up are ours.
+# Training continues from a published model (--init), which determines the sizes and the vocabulary. For additional
+# steps, google-research/bert's README advises learning rate 2e-5, a fifth of the original 1e-4; `continue-small` has a
+# fifth of bert-mini's. Steps and warm-up are ours.
 CONTINUED = replace(
     PUBLISHED, steps=10_000, optimizer=AdamW(learning_rate=2e-5), schedule=LinearDecay(warmup_share=0.1)
 )
@@ -157,28 +164,31 @@ DEFAULT_PRESET = "bert-tiny"
 
 
 def split_preset(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
-    """Return the preset that the first word names, and the rest; None for a flag, a kind or no word.
+    """Return the preset that the first word names, and the other words.
 
-    Raises ConfigError for an unknown preset, naming the nearest.
+    The preset is None if the first word is an option or a kind, or if there are no words. Raises ConfigError, with the
+    nearest name, for an unknown preset.
     """
     if not arguments or arguments[0].startswith("-") or ":" in arguments[0]:
         return None, list(arguments)
     if arguments[0] not in PRESETS:
-        text = f"; text is named by --corpus {arguments[0]}" if Path(arguments[0]).exists() else ""
+        text = f"; if it is text to train on, write --corpus {arguments[0]}" if Path(arguments[0]).exists() else ""
         raise ConfigError(f"preset {_unknown_preset(arguments[0])}{text}")
     return arguments[0], list(arguments[1:])
 
 
 def _unknown_preset(name: Any) -> str:
-    """Return the message for a preset that does not exist, after the word preset."""
+    """Return the message for a preset that does not exist, without its first word "preset"."""
     near = did_you_mean(nearest(str(name), PRESETS))
     return f"({name}) does not exist{f'{near} Choose' if near else '; choose'} one of {', '.join(PRESETS)}"
 
 
 def starting_point(preset: str | None, config: str | None) -> tuple[str, Pretrain]:
-    """Return the preset and its settings with the config file applied; command-line options then replace these.
+    """Return a preset's name, and its settings with those of the config file applied.
 
-    The file may name the preset too. Its values are not checked yet. Raises ConfigError.
+    `preset` and `config` are what the command line names, or None. The file may name the preset too. The file's values
+    are not checked yet, because command-line options may replace them. Raises ConfigError for an unknown preset, and if
+    the file names another one than the command line.
     """
     if config is None:
         return preset or DEFAULT_PRESET, PRESETS[preset or DEFAULT_PRESET]
@@ -198,8 +208,8 @@ def as_toml(config: Pretrain, preset: str) -> str:
 
 
 def require_init(preset: str, config: Pretrain) -> None:
-    """Raise ConfigError where a preset continues from a published model and no model is named."""
+    """Raise ConfigError if a preset continues from a published model, but the settings name no model."""
     if preset.startswith("continue") and config.init is None:
         raise ConfigError(
-            f"preset ({preset}) goes on from a published model: name it with --init FOLDER, URL or hf://OWNER/NAME"
+            f"preset ({preset}) continues from a published model: name it with --init FOLDER, URL or hf://OWNER/NAME"
         )

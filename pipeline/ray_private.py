@@ -1,6 +1,6 @@
-"""Names of Ray 2.60 that are not public, each with its reason; nothing else in the package uses such names.
+"""Private names of Ray 2.60, each with the reason for its use; no other file of the package uses private names.
 
-Imports inside functions keep this module light: those who start Ray need neither Ray Data nor torch.
+Some imports are inside functions, so that a process that only starts Ray does not load Ray Data or torch.
 """
 
 import os
@@ -15,27 +15,28 @@ LIGHT_SETUP = "ray_worker.py"
 
 
 def connection() -> Any:
-    """Return this process's connection to a cluster (None without one); another object after another `ray.init`.
+    """Return this process's connection to a cluster, or None without one; each `ray.init` makes a new object.
 
-    There is no public object for a connection, nor a public way to ask for the address of its GCS (`gcs_address`),
-    whether this process started the cluster (`ray_init_cluster`), or the folder of its logs (`get_logs_dir_path()`).
+    Ray has no public way to get the address of its GCS (`gcs_address`), to ask whether this process started the cluster
+    (`ray_init_cluster`), or to get the folder of its logs (`get_logs_dir_path()`).
     """
     return ray._private.worker._global_node
 
 
 def address_file() -> Path:
-    """Return the file in which `ray start` notes the address of this machine's head.
+    """Return the file to which `ray start` writes the address of this machine's head.
 
-    `ray.init("auto")` reads it without checking who wrote it, and anybody may.
+    `ray.init("auto")` reads this file without checking who wrote it, although any user can create it.
     """
     return Path(ray._private.utils.get_ray_address_file(None))
 
 
 @contextmanager
 def listening_on_loopback() -> Generator[None]:
-    """Make Ray listen on 127.0.0.1 only, where it is started or joined inside this context.
+    """Make a Ray that is started or joined inside this context listen on 127.0.0.1 only.
 
-    Ray has a variable for it, read at import and meant for firewalls that ask, and no option of `ray.init`.
+    `ray.init` has no option for this. Ray has an environment variable, meant to avoid firewall popups on macOS and
+    Windows. Ray reads this variable only at import, so the constant with its value is changed too.
     """
     variable, constants = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", ray._private.ray_constants
     before = os.environ.get(variable), constants.ENABLE_RAY_CLUSTER
@@ -49,9 +50,9 @@ def listening_on_loopback() -> Generator[None]:
 
 @contextmanager
 def light_worker_setup() -> Generator[None]:
-    """Start processes by ray_worker.py, which takes 0.6 s of CPU less, in a Ray that is started inside this context.
+    """Make a Ray that is started inside this context start workers with ray_worker.py, which saves 0.6 s of CPU each.
 
-    Ray has no option for the script that sets a process up; joining a cluster that runs already is not affected.
+    Ray has no public option for this script. A running cluster that is joined keeps Ray's own script.
     """
     constants = ray._private.ray_constants
     before, constants.SETUP_WORKER_FILENAME = (
@@ -65,9 +66,9 @@ def light_worker_setup() -> Generator[None]:
 
 
 def autoscaler_config() -> Any:
-    """Return what the autoscaler reported of its node types (`node_group_configs`), or None.
+    """Return the autoscaler's report of its node types (`node_group_configs`), or None if there is no report.
 
-    Ray Train asks in the same way; the public functions list nodes that run, not those that may come.
+    Ray Train makes the same call. Ray's public functions list running nodes, but not the nodes that may be started.
     """
     return ray._private.state.state.get_cluster_config()
 
@@ -75,7 +76,7 @@ def autoscaler_config() -> Any:
 def execution_callback() -> Any:
     """Return the base class of callbacks on Ray Data's scheduling loop.
 
-    `DataContext.custom_execution_callback_classes` is public, the class of its elements is not.
+    The list `DataContext.custom_execution_callback_classes` is public, but the base class of its elements is not.
     """
     from ray.data._internal.execution.execution_callback import ExecutionCallback
 
@@ -83,9 +84,9 @@ def execution_callback() -> Any:
 
 
 def drop_block_statistics(executor: Any) -> None:
-    """Drop the statistics of about 1 KB that each operator keeps for every finished block until the stream ends.
+    """Drop the statistics that each operator keeps until the stream ends, about 1 KB for every finished block.
 
-    There is no setting for it (ray issue 66016), and a long run would grow by gigabytes.
+    Ray has no setting to turn them off (ray issue 66016), and in a long run they would take gigabytes.
     """
     from ray.data._internal.execution.operators.map_operator import MapOperator
 
@@ -100,19 +101,19 @@ def consumer_waits(executor: Any) -> bool:
 
 
 def set_cpus_of_last_step(stream: Any, cpus: float) -> None:
-    """Set the CPUs of the tasks of a stream's last operator where its method has no option for them (repartition)."""
+    """Set the CPUs that each task of a stream's last operator requests; `repartition` has no option for this."""
     stream._logical_plan.dag.ray_remote_args["num_cpus"] = cpus
 
 
 def torch_backend() -> Any:
-    """Return the class that sets up Ray Train's process group: the base for one that listens elsewhere."""
+    """Return Ray Train's class that sets up the process group, as base of a class that listens on another address."""
     from ray.train.torch.config import _TorchBackend
 
     return _TorchBackend
 
 
 def set_rank_variables() -> None:
-    """Set RANK, WORLD_SIZE and their like in a worker, as Ray Train does before it joins its own process group."""
+    """Set RANK, WORLD_SIZE and similar variables in a worker, as Ray Train does before it joins its process group."""
     from ray.train.torch.config import _set_torch_distributed_env_vars
 
     _set_torch_distributed_env_vars()
@@ -121,7 +122,7 @@ def set_rank_variables() -> None:
 def keep_from_trials(variables: Iterable[str]) -> None:
     """Keep environment variables out of the runtime environment of Tune's trials.
 
-    Tune puts cloud logins there, where the dashboard shows them; it has no option against it.
+    Tune copies cloud logins into that environment, which the dashboard shows, and has no option to turn this off.
     """
     from ray.tune.execution.class_cache import ENV_VARS_TO_PROPAGATE
 

@@ -1,7 +1,8 @@
-"""Start a process of Ray as Ray's setup_worker.py does, but without importing Ray for it.
+"""Start a Ray worker process like Ray's setup_worker.py, but without importing Ray first.
 
-Ray runs this file as a script, where `ray_private.light_worker_setup` names it. Ray's own script imports Ray (0.6 s of
-CPU), sets environment variables, and replaces itself with the worker, which imports Ray again; a run starts a dozen.
+Ray runs this file as a script if it was started inside `ray_private.light_worker_setup`. Ray's own script imports Ray
+(0.6 s of CPU), sets environment variables, and replaces itself with the worker, which imports Ray again. A run starts
+about a dozen workers.
 """
 
 import importlib.util
@@ -16,15 +17,16 @@ CONTEXT, LANGUAGE = "--serialized-runtime-env-context", "--language"
 def worker_command(arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     """Return the worker's command and its additional environment variables.
 
-    The command is Ray's own script for a runtime environment of more than plain variables, or for unknown arguments.
+    The command is Ray's own script if the runtime environment has more than plain variables, or if the arguments are
+    not in the expected form.
     """
-    given = {name: value for name, sign, value in (word.partition("=") for word in arguments) if sign}
+    options = {name: value for name, sign, value in (word.partition("=") for word in arguments) if sign}
     passed = [word for word in arguments if word.partition("=")[0] not in (CONTEXT, LANGUAGE)]
-    context = json.loads(given.get(CONTEXT, "{}"))
+    context = json.loads(options.get(CONTEXT, "{}"))
     variables = context.pop("env_vars", {})
     interpreter = context.pop("py_executable", sys.executable)
-    others = any(context.values()) or any("$" in value for value in variables.values())
-    if given.get(LANGUAGE) != "PYTHON" or interpreter != sys.executable or others or CONTEXT in arguments:
+    unsupported = any(context.values()) or any("$" in value for value in variables.values())
+    if options.get(LANGUAGE) != "PYTHON" or interpreter != sys.executable or unsupported or CONTEXT in arguments:
         return [sys.executable, _script_of_ray(), *arguments], {}
     return [sys.executable, *passed], variables
 

@@ -1,4 +1,4 @@
-"""Lines for people during a job: the type of what takes them, and printing them at once."""
+"""Progress lines of a job: the type of the functions that take a line, and a function that prints the line at once."""
 
 from collections.abc import Callable
 
@@ -8,5 +8,8 @@ Report = Callable[[str], None]
 
 
 def print_line(line: str) -> None:
-    """Print a line at once, also into a file or pipe; commands in it are as the user started this one."""
+    """Print a line without buffering, so that it appears at once in a file or pipe too.
+
+    Commands in the line are written as the user started this one (`as_called`).
+    """
     print(as_called(line), flush=True)

@@ -25,7 +25,7 @@ TRANSIENT = (
         for name in ("UNAVAILABLE", "INTERNAL", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED")
     ),
 )
-"""Substrings of transient object-store errors; the stores' libraries do not retry once a response has started."""
+"""Substrings of transient object-store errors; the stores' libraries do not retry after a response has started."""
 WAITS = (0.2, 1.0, 3.0, 9.0)
 """Seconds before each retry."""
 Arguments = ParamSpec("Arguments")
@@ -33,7 +33,7 @@ Result = TypeVar("Result")
 
 
 def with_retries(call: Callable[[], Result]) -> Result:
-    """Return the result of a call, retried on transient storage errors. Raises the last error."""
+    """Return the result of a call, which is retried on transient storage errors. Raises the error of the last try."""
     for wait in WAITS:
         try:
             return call()
@@ -45,7 +45,7 @@ def with_retries(call: Callable[[], Result]) -> Result:
 
 
 def is_transient(error: Exception) -> bool:
-    """Return whether an error, or the storage error quoted in one of ours, is transient."""
+    """Return whether an error is a transient storage error, or a DataError that quotes one."""
     return isinstance(error, OSError | DataError) and any(word in str(error) for word in TRANSIENT)
 
 

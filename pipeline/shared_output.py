@@ -1,4 +1,4 @@
-"""Outputs that every machine of a cluster must see: what to say of them, and what to raise where one is not seen."""
+"""Messages about output folders that all machines of a cluster must share."""
 
 from pipeline.errors import ConfigError
 from pipeline.locations import is_url
@@ -6,13 +6,13 @@ from pipeline.reporting import Report
 
 
 def report_shared_output(output: str, several_machines: bool, report: Report) -> None:
-    """Report that a local output folder must be seen by all machines, where there are several."""
+    """Report that all machines must share a local output folder; a no-op for a single machine or a URL."""
     if several_machines and not is_url(output):
-        report(f"several machines: output ({output}) must be a folder that all of them see, or a URL")
+        report(f"several machines: output ({output}) must be a folder that all of them share, or a URL")
 
 
 def unshared_output(output: str, missing: str) -> ConfigError:
-    """Return the error for an output folder that is not the same on all machines; `missing` is what shows that."""
+    """Return the error for an output folder that differs between machines; `missing` says which file is not there."""
     return ConfigError(
         f"output ({output}) is not the same folder on all machines: {missing}; use a shared folder or a URL"
     )

@@ -10,15 +10,16 @@ terminated = threading.Event()
 
 
 def interrupt_on_sigterm() -> None:
-    """Raise KeyboardInterrupt in the main thread at the first SIGTERM; ignore later ones, which would cut the shutdown
-    short.
+    """Raise KeyboardInterrupt in the main thread at the first SIGTERM; a no-op in other threads.
+
+    Later SIGTERMs are ignored, because they would interrupt the shutdown.
     """
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, interrupt)
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:
-    """Handle SIGTERM."""
+    """Raise KeyboardInterrupt for the first SIGTERM; ignore later ones."""
     if not terminated.is_set():
         terminated.set()
         raise KeyboardInterrupt

@@ -1,7 +1,7 @@
 """Files and folders by local path or URL: read, write, list and publish.
 
-A folder is published by its manifest.json, which is written last and holds size and SHA-256 of every file: a folder
-without a manifest does not count, and a file that differs from its manifest is damaged.
+A folder is published by its manifest.json, which is written last and holds the size and SHA-256 of every file. A folder
+without a manifest is not published, and a file that differs from the manifest is damaged.
 """
 
 import errno
@@ -28,7 +28,7 @@ HUB = "hf://"
 
 
 def join(location: str, *names: str) -> str:
-    """Return the path of a name below a folder."""
+    """Return the location of a file or subfolder: a folder's location followed by names."""
     return "/".join((location.rstrip("/"), *names))
 
 
@@ -46,13 +46,13 @@ def filesystem(location: str) -> tuple[fs.FileSystem, str]:
     address, _, options = location.partition("?")
     scheme, _, path = address.partition("://")
     bucket, slash, key = path.partition("/")
-    # One request for a small object instead of three, and the way that every S3 server understands.
+    # With this option a small object takes one plain upload, which every S3 server supports, instead of three requests.
     options = "&".join(filter(None, (options, "allow_delayed_open=true" if scheme == "s3" else "")))
     try:
         system, root = with_retries(
             lambda: store(f"{scheme}://{bucket}?{options}" if options else f"{scheme}://{bucket}")
         )
-    except Exception as error:  # pyarrow raises several types here, all about this location
+    except Exception as error:  # pyarrow raises errors of several types, all of them about this location
         if is_transient(error):
             raise
         raise ConfigError(
@@ -63,8 +63,9 @@ def filesystem(location: str) -> tuple[fs.FileSystem, str]:
 
 @functools.lru_cache(maxsize=64)
 def store(bucket: str) -> tuple[fs.FileSystem, str]:
-    """Return the filesystem of a bucket URL, and the bucket's path in it; cached, because it asks the server for the
-    region.
+    """Return the filesystem of a bucket URL, and the bucket's path in the filesystem.
+
+    The result is cached, because pyarrow asks the server for the bucket's region.
     """
     return fs.FileSystem.from_uri(bucket)
 
@@ -97,9 +98,9 @@ def exists(location: str) -> bool:
 
 @retrying
 def children(location: str) -> list[str]:
-    """Return the sorted names directly in a folder; empty where it does not exist. Raises ConfigError for a file."""
+    """Return the sorted names in a folder; empty if the folder does not exist. Raises ConfigError for a file."""
     system, path = filesystem(location)
-    # Google's store names no folders in a listing of one level (Arrow's ARROW-17020), so all that lies below is listed.
+    # For Google's store, Arrow omits folders from a listing that is not recursive (ARROW-17020).
     wanted = fs.FileSelector(path, allow_not_found=True, recursive=system.type_name == "gcs")
     try:
         entries = system.get_file_info(wanted)
@@ -110,14 +111,14 @@ def children(location: str) -> list[str]:
 
 @retrying
 def read_bytes(location: str) -> bytes:
-    """Return the contents of a file. Raises OSError (FileNotFoundError where there is none)."""
+    """Return the contents of a file. Raises OSError, and for a missing file FileNotFoundError."""
     with _opened(location) as stream:
         return stream.read()
 
 
 @retrying
 def read_at_most(location: str, most: int) -> bytes:
-    """Return the contents of a small file. Raises OSError, also where it has more than `most` bytes."""
+    """Return the contents of a small file. Raises OSError, also if the file has more than `most` bytes."""
     with _opened(location) as stream:
         content = stream.read(most + 1)
     if len(content) > most:
@@ -135,10 +136,10 @@ def _opened(location: str) -> NativeFile:
 
 @retrying
 def write_bytes(location: str, content: bytes) -> None:
-    """Write a whole file under a temporary name and move it into place."""
+    """Write a whole file, so that readers never see a part of it: locally under a temporary name, then moved."""
     system, path = filesystem(location)
     make_folder(location.rsplit("/", 1)[0])
-    if is_url(location):  # an object store shows an object only when it is whole
+    if is_url(location):  # needs no temporary name: an object store shows an object only when it is complete
         with system.open_output_stream(path, compression=None) as stream:
             stream.write(content)
         return
@@ -151,9 +152,9 @@ def read_json(location: str) -> Any:
 
 
 def read_object(location: str) -> dict[str, Any] | None:
-    """Return the object of a JSON file; None where the file is missing or damaged.
+    """Return the object of a JSON file; None if the file is missing, damaged or not an object.
 
-    Raises OSError where its storage fails.
+    Raises OSError if the file's storage fails.
     """
     try:
         value = read_json(location)
@@ -163,7 +164,7 @@ def read_object(location: str) -> dict[str, Any] | None:
 
 
 def parse_json(content: str | bytes) -> Any:
-    """Return the value of a JSON text. Raises ValueError, also where it is nested too deeply."""
+    """Return the value of a JSON text. Raises ValueError for invalid or too deeply nested text."""
     try:
         return json.loads(content)
     except RecursionError as error:
@@ -184,7 +185,7 @@ def make_folder(location: str) -> None:
 
 @retrying
 def delete_file(location: str) -> None:
-    """Delete a file; a no-op where it is gone, since the reply to a first attempt may have been lost."""
+    """Delete a file; a no-op if it does not exist, because an earlier attempt may have worked but lost its reply."""
     system, path = filesystem(location)
     with suppress(FileNotFoundError):
         system.delete_file(path)
@@ -192,17 +193,17 @@ def delete_file(location: str) -> None:
 
 @retrying
 def delete_folder(location: str) -> None:
-    """Delete a folder, its manifest first, so that an interrupted deletion leaves nothing that counts."""
+    """Delete a folder. Its manifest is deleted first, so that an interrupted deletion leaves no published folder."""
     system, path = filesystem(location)
     if system.get_file_info(f"{path}/{MANIFEST}").type == fs.FileType.File:
         system.delete_file(f"{path}/{MANIFEST}")
     if system.get_file_info(path).type == fs.FileType.Directory:
-        with suppress(FileNotFoundError):  # Google's store looks for an object of the folder's name when all is gone
+        with suppress(FileNotFoundError):  # Google's store raises it at the end: no object has the folder's name
             system.delete_dir(path)
 
 
 def require_writable(name: str, location: str) -> None:
-    """Raise ConfigError unless `location`, the value of the setting `name`, is writable."""
+    """Raise ConfigError if `location`, the value of the setting `name`, cannot be written."""
     probe = join(location, f".writable-{secrets.token_hex(8)}")
     try:
         write_bytes(probe, b"can be written\n")
@@ -212,11 +213,12 @@ def require_writable(name: str, location: str) -> None:
             f"{name} ({location}) cannot be written: {first_line(error)}; choose another folder or URL"
         ) from error
 
-        # The process that held it has deleted it since it was opened.
-
 
 def publish(folder: Path, target: str, about: dict[str, Any]) -> None:
-    """Copy a local folder to `target`, then write its manifest: `about` and {file: {bytes, sha256}} as `files`."""
+    """Replace `target` by a copy of a local folder, then write its manifest.
+
+    The manifest has the fields of `about`, and `files`: {name: {"bytes": size, "sha256": digest}}.
+    """
     if exists(target):
         delete_folder(target)
     make_folder(target)
@@ -255,8 +257,9 @@ def escapes_folder(name: str) -> bool:
 
 
 def damage(target: str) -> str | None:
-    """Describe what is wrong with a published folder, including that it cannot be read; None when every file matches
-    the manifest.
+    """Return a text that describes the damage of a published folder; None if every file matches the manifest.
+
+    Unlike in `mismatch`, a storage failure counts as damage.
     """
     try:
         return mismatch(target)
@@ -265,10 +268,10 @@ def damage(target: str) -> str | None:
 
 
 def mismatch(target: str) -> str | None:
-    """Describe the first difference between a published folder and its manifest; None when every file matches.
+    """Return a text that describes the first difference between a published folder and its manifest; None if all match.
 
-    Raises OSError where storage fails in a way that says nothing about the folder. A disk read error counts as a lost
-    file.
+    A disk read error counts as a lost file. Raises OSError for other storage failures, which say nothing about the
+    folder.
     """
     try:
         files = _manifest_files(read_json(join(target, MANIFEST)))
@@ -284,9 +287,9 @@ def mismatch(target: str) -> str | None:
         location = join(target, name)
         try:
             system, path = filesystem(location)
-            size_there = with_retries(partial(system.get_file_info, path)).size
-            if size_there != size:
-                return f"{name} has {size_there or 0} bytes, the manifest says {size}"
+            actual_size = with_retries(partial(system.get_file_info, path)).size
+            if actual_size != size:
+                return f"{name} has {actual_size or 0} bytes, the manifest says {size}"
             if sha256(location) != digest:
                 return f"{name} does not match its SHA-256"
         except OSError as error:
@@ -297,14 +300,15 @@ def mismatch(target: str) -> str | None:
 
 
 def is_file_lost(error: OSError) -> bool:
-    """Return whether an error means that a file is gone or unreadable on its disk; other errors say nothing about the
-    file.
+    """Return whether an error means that a file is missing or that its disk cannot read it.
+
+    Other errors say nothing about the file.
     """
     return isinstance(error, FileNotFoundError) or error.errno == errno.EIO
 
 
 def is_unavailable(location: str) -> bool:
-    """Return whether a file cannot be read now because its storage fails, which says nothing about the file."""
+    """Return whether a file cannot be read now because its storage fails; the file itself may be undamaged."""
     try:
         with _opened(location) as stream:
             stream.read(1)
@@ -314,7 +318,7 @@ def is_unavailable(location: str) -> bool:
 
 
 def _manifest_files(manifest: Any) -> dict[str, tuple[int, str]]:
-    """Return name -> (size, SHA-256) of a manifest's files. Raises ValueError where they are missing."""
+    """Return {name: (size, SHA-256)} of a manifest's files. Raises ValueError if the manifest does not have them."""
     try:
         return {name: (int(expected["bytes"]), str(expected["sha256"])) for name, expected in manifest["files"].items()}
     except (KeyError, TypeError, AttributeError) as error:

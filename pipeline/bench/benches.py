@@ -1,4 +1,4 @@
-"""The benches: measure, print, compare with the floors."""
+"""Run the benches: measure, print the results, and compare ratios with their floors."""
 
 import statistics
 import tempfile
@@ -38,6 +38,7 @@ AIMS = {
     "Ray Data / the same work without it": 0.7,
     "under Ray Train / the loop alone": 0.97,
 }
+"""Ratio, or rate in millions of tokens per second -> value to aim for."""
 FLOORS = {
     "wordpiece warm / encode_batch_fast": 8.6,
     "wordpiece cold / encode_batch_fast": 5.5,
@@ -49,7 +50,7 @@ FLOORS = {
     "Ray Data / the same work without it": 0.56,
     "under Ray Train / the loop alone": 0.64,
 }
-"""80% of the measured ratios; absolute rates depend on the machine and have no floor."""
+"""Ratio -> value below which a bench fails: 80% of a measured ratio. Rates depend on the machine and have no floor."""
 
 
 def _run_text(config: settings.Text, report: Report) -> int:
@@ -64,7 +65,8 @@ def _run_text(config: settings.Text, report: Report) -> int:
 def _run_stream(config: settings.Stream, report: Report) -> int:
     rows_per_slot, rows = config.rows_per_slot, config.rows
     with _prepared(config, report) as (corpus, vocabulary):
-        ray.shutdown()  # a Ray started by this process keeps the memory that preparation took
+        # Ray's workers keep the memory that preparation took, which would add to their measured peak: start new ones.
+        ray.shutdown()
         cluster.connect(None)
         wanted = StreamSettings(
             corpus=corpus,
@@ -83,7 +85,7 @@ def _run_stream(config: settings.Stream, report: Report) -> int:
     )
     print(f"through Ray Data       {through.tokens_per_second / 1e6:>8.2f} M tokens/s")
     print(
-        f"largest worker         {peak['worker']:>8.0f} MB of its own, the object store held "
+        f"largest worker         {peak['worker']:>8.0f} MB without shared memory; object store at most "
         f"{peak['object store']:.0f} MB"
     )
     return verdict({"Ray Data / the same work without it": through.tokens_per_second / alone})
@@ -98,8 +100,8 @@ def _run_job(config: settings.Job, report: Report) -> int:
     corpus, preset, steps, compiled = config.corpus or (BUILTIN,), config.preset, config.steps, config.compile
     startable = [name for name in PRESETS if not name.startswith("continue")]
     require(preset in startable, f"preset ({preset}) must be one of {', '.join(startable)}")
-    used = config.threads or cores()
-    print(f"{preset}, {used} of {cores()} CPU threads, torch.compile {compiled}", flush=True)
+    threads = config.threads or cores()
+    print(f"{preset}, {threads} of {cores()} CPU threads, torch.compile {compiled}", flush=True)
     with _temporary_folder() as folder:
         words = [
             preset,
@@ -110,14 +112,14 @@ def _run_job(config: settings.Job, report: Report) -> int:
             "--placement.compile",
             compiled,
             "--placement.threads",
-            str(used),
+            str(threads),
         ]
         seconds = job.first_steps(words, folder, config.repetitions)
         print("submission to first step  " + "  ".join(f"{value:.1f} s" for value in seconds), flush=True)
-        turns = job.rates(words, folder, steps=steps, compiled=compiled, threads=used)
+        turns = job.rates(words, folder, steps=steps, compiled=compiled, threads=threads)
     if not turns:
         raise ConfigError(
-            f"steps ({steps}) are finished before both sides had a turn of {job.TURN:g} seconds: ask for more"
+            f"steps ({steps}) ended before both sides had logged in a turn of {job.TURN:g} seconds: give more steps"
         )
     print(f"{'tokens/s':<10}{'alone':>10}{'under Ray':>12}{'ratio':>8}")
     for number, turn in enumerate(turns, 1):
@@ -139,21 +141,21 @@ def _run_scale(config: settings.Scale, report: Report) -> int:
             )
             for world in scale.WORLDS
         ]
-        awake = [
+        without_sleep = [
             scale.pace(wanted, scale.Sleeper(batch=batch, seconds=0, steps=20 * steps, warm=10 * steps), world)
             for world in scale.WORLDS
         ]
         alone = [scale.read_dealt_blocks(wanted, world, rounds) for world, rounds in scale.ROUNDS.items()]
-    print(f"4 slots of 32 rows per step, {milliseconds:g} ms of sleep per slot in place of the model")
+    print(f"4 slots of 32 rows per step, {milliseconds:g} ms of sleep per slot instead of training")
     print(scale.table(paces))
     print("without any sleep")
-    print(scale.table(awake))
-    print("one stream read by one process, its rows made beforehand")
+    print(scale.table(without_sleep))
+    print("one stream read by one process, with rows made in advance")
     print(scale.dealt_table(alone))
     print(
         scale.estimate_for_many_gpus(
             min(reading.blocks / reading.seconds for reading in alone),
-            awake[0].tokens / awake[0].slots / batch.rows_per_slot,
+            without_sleep[0].tokens / without_sleep[0].slots / batch.rows_per_slot,
             wanted.sampling.maximum_length,
         )
     )
@@ -169,11 +171,11 @@ def _run_checkpoint(config: settings.Checkpoint, report: Report) -> int:
     between = every * step_milliseconds / 1000
     print(
         f"{preset}, {costs[0].parameters / 1e6:.1f} M parameters, median of {repetitions}: "
-        f"training stands still for {1000 * still:,.0f} ms; published after {written:.1f} s, during the steps"
+        f"training stops for {1000 * still:,.0f} ms; published after {written:.1f} s, while training continues"
     )
     print(
-        f"every {every} steps of {step_milliseconds:g} ms: {still / between:.3%} of the time still; "
-        f"{written / between:.2%} of the time something is being written"
+        f"with a checkpoint every {every} steps of {step_milliseconds:g} ms: training stops for {still / between:.3%} "
+        f"of the time, and a checkpoint is being written for {written / between:.2%} of the time"
     )
     return 0
 
@@ -184,7 +186,7 @@ def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
 
 @contextmanager
 def _prepared(config: settings.Stream | settings.Scale, report: Report) -> Generator[tuple[Corpus, Vocabulary]]:
-    """Connect to Ray, and prepare a bench's corpus and vocabulary in a temporary folder."""
+    """Connect to Ray, and prepare a bench's corpus and vocabulary in a folder that is deleted at the end."""
     specs = config.corpus or (BUILTIN,)
     cluster.connect(None)
     with _temporary_folder() as folder:
@@ -192,18 +194,18 @@ def _prepared(config: settings.Stream | settings.Scale, report: Report) -> Gener
         yield prepare(specs, Preparation(), f"{folder}/corpus", report), vocabulary
 
 
-def _vocabulary_of(specs: Sequence[str], given_by: VocabularySettings, folder: str) -> Vocabulary:
-    """Return the given vocabulary, or train one on a few windows of the sources."""
-    if given := given_vocabulary(given_by):
-        return given
+def _vocabulary_of(specs: Sequence[str], wanted: VocabularySettings, folder: str) -> Vocabulary:
+    """Return the vocabulary that the settings name. If they name none, train one on a few windows of the sources."""
+    if named := given_vocabulary(wanted):
+        return named
     corpus, _ = split_corpora(specs, f"{folder}/vocabulary", 4)
     texts = (row for window in corpus.train for row in read_window(corpus, window)["text"].to_pylist())
-    splitting = splitting_of(given_by)
-    return train_vocabulary(texts, size=given_by.size, lowercase=splitting.lowercase, kind=splitting.kind)
+    splitting = splitting_of(wanted)
+    return train_vocabulary(texts, size=wanted.size, lowercase=splitting.lowercase, kind=splitting.kind)
 
 
 def verdict(ratios: dict[str, float]) -> int:
-    """Print the ratios with their aims; return 1 when one is below its floor."""
+    """Print the ratios with their aims; return 1 if any ratio is below its floor, else 0."""
     aims = {name: f" (aim {AIMS[name]:g})" if name in AIMS else "" for name in ratios}
     print("; ".join(f"{name}: {value:.2f}{aims[name]}" for name, value in ratios.items()))
     low = [name for name, value in ratios.items() if value < FLOORS.get(name, 0)]
@@ -220,4 +222,4 @@ BENCHES: dict[type[settings.Bench], Callable[[Any, Report], int]] = {
     settings.Scale: _run_scale,
     settings.Checkpoint: _run_checkpoint,
 }
-"""Settings type -> bench."""
+"""Settings type -> function that runs the bench and returns the exit code."""

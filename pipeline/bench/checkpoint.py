@@ -1,4 +1,4 @@
-"""Measure the cost of a checkpoint: how long training stops for it, and how long it is written in the background."""
+"""Measure the cost of a checkpoint: how long training stops, and how long writing takes in the background."""
 
 import tempfile
 import time
@@ -20,20 +20,24 @@ class Cost:
     """Cost of one checkpoint."""
 
     parameters: int
+    """Number of the model's parameters."""
     still: float
-    """Seconds that training stops: the copy to the host."""
+    """Seconds that training stops, for the copy to host memory."""
     written: float
-    """Seconds until it is published, while training continues."""
+    """Seconds from the start of the copy until the checkpoint is published."""
 
 
 def measure(config: Pretrain, output: str | None, repetitions: int) -> list[Cost]:
-    """Write checkpoints of a model with random weights and optimiser state, below `output` or in a temporary folder."""
+    """Write `repetitions` checkpoints of a model with random weights, and return the cost of each.
+
+    They go into a temporary folder in `output` (None: in the system's folder for temporary files).
+    """
     vocabulary = train_vocabulary(["a b c d e f g"] * 100, size=100, lowercase=True)
     module = build_objective(config.objective, config.sampling, config.model, config.vocabulary.size)
     optimizer = build_optimizer(config.optimizer, module)
     for parameter in module.parameters():
         parameter.grad = torch.zeros_like(parameter)
-    optimizer.step()
+    optimizer.step()  # creates the optimiser's state, which is the larger part of a checkpoint
     count, costs = sum(parameter.numel() for parameter in module.parameters()), []
     with (
         tempfile.TemporaryDirectory(prefix="bertstream-bench-", dir=output) as folder,

@@ -1,5 +1,5 @@
-"""Compare fine-tuning with transformers' Trainer, with dynamic padding and grouping by length: same rows, weights,
-rates and precision.
+"""Compare our fine-tuning with transformers' Trainer, which pads per batch and groups rows by length. Both have the
+same rows, initial weights, learning rates and precision.
 """
 
 import logging
@@ -30,26 +30,27 @@ from pipeline.train.trial import run_trial, sample_rows
 from pipeline.train.tuned import About, save_tuned
 
 AIM, FLOOR = 1.5, 1.2
+"""Seconds of the Trainer divided by ours: the ratio to aim for, and the ratio below which the bench fails."""
 NEAR = 0.02
-"""Largest shortfall of our accuracy that still counts as chance."""
+"""Differences in accuracy (0 to 1) up to this one count as chance."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Compare fine-tuning with transformers' Trainer, in turns."""
+    """Compare our fine-tuning with transformers' Trainer; the two train in turns."""
 
     checkpoint: Location
-    """As in jobs/finetune.py."""
+    """Folder, URL or hf://OWNER/NAME of a published model, such as a run's export."""
     data: Location | None = None
-    """Folder of GLUE; default: the built-in task."""
+    """Folder of GLUE; default: fine-tune on the built-in task instead."""
     task: str = "sst2"
-    """A classification task."""
+    """Classification task in data; without data it is ignored."""
     rows: int = 8_000
-    """Training rows; one epoch."""
+    """Training rows, each used once."""
     rows_per_step: int = 32
     learning_rate: float = 3e-4
     repetitions: int = 3
-    """Trainings per side, in turns."""
+    """Trainings per side, each with another seed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,22 +58,24 @@ class Side:
     """Result of one training."""
 
     seconds: float
+    """Seconds of training, without evaluation."""
     accuracy: float
+    """Selection metric of the task on the development set (0 to 1)."""
     tokens: int
     """Tokens without padding."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure and print; return 0 where ratio and accuracy pass, 1 where not.
+    """Read the command line and compare; return 0 if speed and accuracy pass, else 1.
 
-    Raises PipelineError for what the user can fix.
+    Raises PipelineError for errors that the user can fix.
     """
     command = Command(prog="jobs/bench.py finetune", about=str(Settings.__doc__), settings=Settings)
     return _measure(with_absolute_locations(command.read(arguments)))
 
 
 def _measure(wanted: Settings) -> int:
-    """Train both sides in turns."""
+    """Train both sides in turns and print each result; return the exit code."""
     task = wanted.task if wanted.data else "builtin"
     recipe = Recipe(epochs=1, rows_per_step=wanted.rows_per_step, training_rows=wanted.rows)
     with tempfile.TemporaryDirectory(prefix="bertstream-bench-") as folder:
@@ -82,7 +85,7 @@ def _measure(wanted: Settings) -> int:
         (problem,) = read_problems(config, initial, print)
         if problem.task.kind != "classification":
             raise ConfigError(
-                f"task ({task}) is of the kind {problem.task.kind}: choose a classification task, such as sst2 or mrpc"
+                f"task ({task}) is of kind {problem.task.kind}: choose a classification task, such as sst2 or mrpc"
             )
         torch.set_num_threads(cores())
         device = device_of(config.placement, config.trials.gpus)
@@ -94,35 +97,40 @@ def _measure(wanted: Settings) -> int:
         for seed in range(wanted.repetitions):
             sides["ours"].append(_ours(config, problem, initial, seed))
             sides["Trainer"].append(_theirs(config, problem, initial, seed, Path(folder, str(seed))))
-            for name, ones in sides.items():
+            for name, results in sides.items():
+                last = results[-1]
                 print(
-                    f"seed {seed}  {name:<8} {ones[-1].seconds:6.1f} s  {ones[-1].tokens / ones[-1].seconds:8,.0f} "
-                    f"tokens/s  accuracy {100 * ones[-1].accuracy:.1f}%",
+                    f"seed {seed}  {name:<8} {last.seconds:6.1f} s  {last.tokens / last.seconds:8,.0f} "
+                    f"tokens/s  accuracy {100 * last.accuracy:.1f}%",
                     flush=True,
                 )
     return _verdict(sides)
 
 
 def _verdict(sides: dict[str, list[Side]]) -> int:
-    """Print medians and the ratio of the turns; return 1 where it is below its floor, or our accuracy clearly below
-    theirs.
+    """Print the median ratio of seconds and the median accuracies; return 0 if both pass, else 1.
+
+    The ratio must reach FLOOR, and our accuracy may be at most NEAR below the Trainer's.
     """
-    ratio = statistics.median(b.seconds / a.seconds for a, b in zip(sides["ours"], sides["Trainer"], strict=True))
-    mine, other = (statistics.median(side.accuracy for side in sides[name]) for name in ("ours", "Trainer"))
+    pairs = zip(sides["ours"], sides["Trainer"], strict=True)
+    ratio = statistics.median(theirs.seconds / ours.seconds for ours, theirs in pairs)
+    our_accuracy, their_accuracy = (
+        statistics.median(side.accuracy for side in sides[name]) for name in ("ours", "Trainer")
+    )
     print(
         f"ours / transformers' Trainer: {ratio:.2f} times as fast (aim {AIM:g}); "
-        f"median accuracy {100 * mine:.1f}% and {100 * other:.1f}%"
+        f"median accuracy {100 * our_accuracy:.1f}% and {100 * their_accuracy:.1f}%"
     )
-    low = [f"the ratio {ratio:.2f}, floor {FLOOR:g}"] * (ratio < FLOOR) + [
-        f"accuracy, by {100 * (other - mine):.1f}"
-    ] * (mine < other - NEAR)
-    for line in low:
-        print(f"below its floor: {line}")
-    return 1 if low else 0
+    slow, inaccurate = ratio < FLOOR, our_accuracy < their_accuracy - NEAR
+    if slow:
+        print(f"below its floor: the ratio {ratio:.2f}, floor {FLOOR:g}")
+    if inaccurate:
+        print(f"our accuracy is {100 * (their_accuracy - our_accuracy):.1f} points below the Trainer's")
+    return 1 if slow or inaccurate else 0
 
 
 def _ours(config: Finetune, problem: Problem, initial: Initial, seed: int) -> Side:
-    """Train once with our code, timed without evaluation."""
+    """Train once with our code."""
     device = device_of(config.placement, config.trials.gpus)
     autocast = autocast_for(config.placement, initial.model.width, device)
     module = build(config, problem, initial, seed).to(device)
@@ -141,12 +149,12 @@ def _ours(config: Finetune, problem: Problem, initial: Initial, seed: int) -> Si
 
 
 def _accuracy(problem: Problem, scores: dict[str, dict[str, float]]) -> float:
-    """Return the selection metric on the development split."""
+    """Return the task's selection metric on its first development split."""
     return scores[next(iter(problem.splits))][problem.task.metrics[0]]
 
 
 def _theirs(config: Finetune, problem: Problem, initial: Initial, seed: int, folder: Path) -> Side:
-    """Train once with the Trainer, from the same weights including the head, timed without evaluation."""
+    """Train once with the Trainer, from the same initial weights, head included."""
     _prepare_transformers()
     about = About(task=problem.task, cutting=problem.cutting, pooling="cls", tuned={}, lineage={})
     save_tuned(str(folder / "model"), build(config, problem, initial, seed), about, initial.model, initial.vocabulary)
@@ -155,7 +163,7 @@ def _theirs(config: Finetune, problem: Problem, initial: Initial, seed: int, fol
     begun = time.perf_counter()
     trainer.train()
     seconds = time.perf_counter() - begun
-    predictions = trainer.predict(trainer.eval_dataset)  # ordered by length, with labels in the same order
+    predictions = trainer.predict(trainer.eval_dataset)  # rows are ordered by length, so take the labels from here too
     accuracy = METRICS[problem.task.metrics[0]](
         np.asarray(predictions.predictions, np.float32).argmax(-1), np.asarray(predictions.label_ids)
     )
@@ -163,9 +171,9 @@ def _theirs(config: Finetune, problem: Problem, initial: Initial, seed: int, fol
 
 
 def _prepare_transformers() -> None:
-    """Silence transformers. Raises ConfigError if it or accelerate, which the Trainer needs, is not installed."""
+    """Silence transformers. Raises ConfigError if transformers, or accelerate for its Trainer, is not installed."""
     try:
-        import accelerate  # noqa: F401  (without it, the Trainer's own error has many lines)
+        import accelerate  # noqa: F401  (check here: the Trainer's own error has many lines)
         from transformers.utils import logging as transformers_logging
     except ImportError as error:
         raise ConfigError(
@@ -178,7 +186,7 @@ def _prepare_transformers() -> None:
 
 
 def _trainer(config: Finetune, width: int, rows: pa.Table, dev: pa.Table, seed: int, folder: Path) -> Any:
-    """Return a Trainer of the model in `folder`/model, in its fastest settings for ragged rows."""
+    """Return a Trainer for the model in `folder`/model, in its fastest settings for rows of unequal length."""
     from transformers import (
         AutoModelForSequenceClassification,
         DataCollatorWithPadding,
@@ -218,14 +226,14 @@ def _trainer(config: Finetune, width: int, rows: pa.Table, dev: pa.Table, seed: 
 
 
 def _examples(rows: pa.Table) -> list[dict[str, Any]]:
-    """Return rows in the Trainer's format."""
+    """Return the rows as the Trainer takes them, one dict per row."""
     columns = zip(rows["ids"].to_pylist(), rows["first_length"].to_pylist(), rows["label"].to_pylist())
     return [
         {
             "input_ids": ids,
-            "token_type_ids": [int(position >= first) for position in range(len(ids))],
+            "token_type_ids": [int(position >= first_length) for position in range(len(ids))],
             "attention_mask": [1] * len(ids),
             "labels": int(label),
         }
-        for ids, first, label in columns
+        for ids, first_length, label in columns
     ]

@@ -1,7 +1,7 @@
 """Compare the training loop alone with the same loop under Ray Train and the live stream, and time a job's first step.
 
-Both sides are started, then run in turns of a few seconds, with the other side stopped by SIGSTOP. The speed of shared
-machines changes by a third within a minute, which would dominate the ratio if whole runs were compared.
+Both sides are started first. Then they run in turns of a few seconds: while one runs, the other is stopped by SIGSTOP.
+Comparing whole runs would not work, because the speed of a shared machine can change by a third within a minute.
 """
 
 import json
@@ -28,9 +28,11 @@ from pipeline.train.tracking import Metric, MlflowRun, history
 ROOT = Path(__file__).resolve().parents[2]
 HEAD = str(ROOT / "cluster" / "head.sh")
 STEPS_AN_INTERVAL = 5
-ONE_PHASE = "phases:one-phase"  # a kind of `phases`; kinds are written after the options
+"""Training steps per log interval."""
+ONE_PHASE = "phases:one-phase"
+"""Word of the command line that chooses a single phase, so that the sequence length stays the same."""
 WARM_UP = 4
-"""Log intervals that are not measured, during which memory is mapped, code compiled and the first blocks made."""
+"""Log intervals before the first turn. In them memory is mapped, code is compiled and the first blocks are made."""
 TURN = 8.0
 """Seconds per turn."""
 
@@ -45,14 +47,14 @@ class Turns:
 
 @dataclass(frozen=True, kw_only=True)
 class Rates:
-    """Tokens per second in a turn of each side."""
+    """Mean tokens per second of each side in one pair of turns."""
 
     alone: float
     under_ray: float
 
 
 def prepare(folder: str, corpus: Sequence[str]) -> str:
-    """Prepare the corpus once and return its folder."""
+    """Prepare the corpus with jobs/prepare.py and return its folder."""
     prepared = f"{folder}/corpus"
     _call(
         [
@@ -69,11 +71,12 @@ def prepare(folder: str, corpus: Sequence[str]) -> str:
 def first_steps(words: Sequence[str], folder: str, repetitions: int) -> list[float]:
     """Return the seconds from submitting a job to the end of its first step, one value per repetition.
 
-    The Ray head already runs, and an unmeasured job before has trained the vocabulary.
+    `words`: command line of jobs/pretrain.py, without name and steps. An unmeasured job runs first on the same Ray
+    head, because the first job also trains the vocabulary.
     """
     seconds = []
     with _head(folder) as environment:
-        for number in range(-1, repetitions):
+        for number in range(-1, repetitions):  # -1 is the unmeasured job
             submitted = time.time()
             _call(
                 [
@@ -98,13 +101,16 @@ def first_steps(words: Sequence[str], folder: str, repetitions: int) -> list[flo
 
 
 def rates(words: Sequence[str], folder: str, *, steps: int, compiled: str, threads: int) -> list[Rates]:
-    """Return the rates of a job under Ray and of the loop alone, turn by turn, until one of them ends."""
+    """Run a job under Ray and the loop alone in turns until one of them ends; return the rates of each pair of turns.
+
+    `first_steps` must have run in the same folder: the loop alone trains as its first job did.
+    """
     every = str(STEPS_AN_INTERVAL)
-    like = [f"{folder}/runs/first--1", str(steps), compiled, every, str(threads)]
+    plain_words = [f"{folder}/runs/first--1", str(steps), compiled, every, str(threads)]
     with (
         _head(folder) as environment,
         open(f"{folder}/alone", "w+") as printed,
-        running([sys.executable, "-m", "pipeline.bench.plain", *like], printed) as plain,
+        running([sys.executable, "-m", "pipeline.bench.plain", *plain_words], printed) as plain,
     ):
         alone = Side(
             plain, lambda: [Interval(**json.loads(line)) for line in Path(printed.name).read_text().splitlines()]
@@ -138,7 +144,7 @@ def rates(words: Sequence[str], folder: str, *, steps: int, compiled: str, threa
 
 
 class Side:
-    """One side of the comparison: a process, its log intervals so far, and its Ray head, if it uses one."""
+    """One side of the comparison: a process, its log intervals so far, and its Ray head's pid file (None: no Ray)."""
 
     def __init__(
         self, process: subprocess.Popen[Any], intervals: Callable[[], list[Interval]], head_pid: Path | None = None
@@ -146,23 +152,25 @@ class Side:
         self.process, self.intervals, self.head_pid = process, intervals, head_pid
 
     def wait(self, intervals: int) -> None:
-        """Wait for this number of log intervals. Raises PipelineError if the process ends earlier."""
+        """Wait until there are this many log intervals. Raises PipelineError if the process ends earlier."""
         while len(self.intervals()) < intervals:
             if self.process.poll() is not None:
                 raise PipelineError(
                     f"{self.process.args} ended with exit code {self.process.returncode} before "
-                    f"its interval {intervals}"
+                    f"log interval {intervals}"
                 )
             time.sleep(0.5)
 
     def stop(self) -> None:
-        """Stop all its processes (SIGSTOP)."""
+        """Stop all processes of this side (SIGSTOP)."""
         self.send(signal.SIGSTOP)
 
     def go_on(self) -> None:
+        """Let all processes of this side continue (SIGCONT)."""
         self.send(signal.SIGCONT)
 
     def send(self, number: signal.Signals) -> None:
+        """Send a signal to the process, its Ray head, and all their descendants."""
         for root in [self.process.pid, *([int(self.head_pid.read_text())] if self.head_pid else [])]:
             for process in _processes(root):
                 with suppress(psutil.NoSuchProcess):
@@ -170,7 +178,7 @@ class Side:
 
 
 def _processes(root: int) -> list[psutil.Process]:
-    """Return a process and all its descendants; empty where it has ended."""
+    """Return a process and all its descendants; an empty list if the process has ended."""
     try:
         top = psutil.Process(root)
         return [top, *top.children(recursive=True)]
@@ -179,7 +187,10 @@ def _processes(root: int) -> list[psutil.Process]:
 
 
 def take_turns(alone: Side, ray: Side) -> Turns:
-    """Run the two sides in turns until one ends. `alone` must be stopped at the start; at the end only `ray` runs."""
+    """Run the two sides in turns until the process of one ends; return the times of the turns.
+
+    `alone` must be stopped before the call. After it `alone` is stopped and `ray` continues.
+    """
     taken: dict[Side, list[tuple[float, float]]] = {ray: [], alone: []}
     try:
         while all(side.process.poll() is None for side in taken):
@@ -196,8 +207,9 @@ def take_turns(alone: Side, ray: Side) -> Turns:
 
 
 def by_turn(turns: Turns, alone: Sequence[Interval], under_ray: Sequence[Interval]) -> list[Rates]:
-    """Return the rates of each pair of turns, from intervals within one turn; pairs without an interval on a side are
-    left out.
+    """Return the rates of each pair of turns.
+
+    Only log intervals that lie within one turn count. A pair is left out if a side has no such interval in it.
     """
     rates_of_pairs = []
     for pair in zip(turns.alone, turns.under_ray, strict=True):
@@ -215,7 +227,7 @@ def by_turn(turns: Turns, alone: Sequence[Interval], under_ray: Sequence[Interva
 
 
 def _logged(folder: str, name: str) -> list[Interval]:
-    """Return the log intervals of a run so far; empty before it is tracked."""
+    """Return the log intervals of a run so far; an empty list before the run has written its run.json."""
     if not Path(folder, "runs", name, run.RUN).exists():
         return []
     pairs = zip(_points(folder, name, RATE), _points(folder, name, STEP_TIME), strict=False)
@@ -223,15 +235,15 @@ def _logged(folder: str, name: str) -> list[Interval]:
         Interval(
             step=rate.step,
             end=rate.timestamp / 1000,
-            seconds=STEPS_AN_INTERVAL * time.value / 1000,
+            seconds=STEPS_AN_INTERVAL * step_time.value / 1000,
             tokens_per_second=rate.value,
         )
-        for rate, time in pairs
+        for rate, step_time in pairs
     ]
 
 
 def _points(folder: str, name: str, metric: str) -> list[Metric]:
-    """Return a metric's points of a started run."""
+    """Return the points that a run has logged of a metric. The run must have written its run.json."""
     recorded = run.read_run(f"{folder}/runs/{name}")
     assert recorded, name
     return history(MlflowRun(uri=f"sqlite:///{folder}/mlflow.db", run_id=recorded["mlflow_run_id"]), metric)
@@ -239,10 +251,14 @@ def _points(folder: str, name: str, metric: str) -> list[Metric]:
 
 @contextmanager
 def _head(folder: str) -> Generator[dict[str, str]]:
-    """Run a Ray head for this bench alone, with files in `folder`; yield environment variables that connect to it."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
+    """Start a Ray head for this bench alone, with files in `folder`, and stop it at the end.
+
+    Yields the environment for commands that use this head.
+    """
+    with socket.socket() as free_port:
+        free_port.bind(("127.0.0.1", 0))
+        port = free_port.getsockname()[1]
+    # Without a tracking server, the runs are tracked in `folder`, where `_points` reads.
     environment = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"}
     environment |= {"DASHBOARD_PORT": str(port), "HEAD_FOLDER": f"{folder}/head"}
     _call([HEAD, "start"], environment)
@@ -256,7 +272,7 @@ def _head(folder: str) -> Generator[dict[str, str]]:
 def running(
     command: Sequence[str], output: TextIO | int, environment: dict[str, str] | None = None
 ) -> Generator[subprocess.Popen]:
-    """Run a process and kill it at the end if it still runs."""
+    """Start a process; at the end, kill it and its descendants if they still run."""
     process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output)
     try:
         yield process

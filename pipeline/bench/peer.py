@@ -1,4 +1,7 @@
-"""The training step of transformers' models on our batches, in its fastest settings, for comparison."""
+"""Training step of transformers' models on our batches, in their fastest settings, as the baseline of `bench.py step`.
+
+Shapes: N sequences, S tokens in the longest, T tokens in all, M masked positions, V vocabulary entries.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -14,21 +17,22 @@ from pipeline.model.families.table import FAMILIES, family_of
 from pipeline.model.weights import published_config
 from pipeline.objectives.published import PublishedModel
 
-IGNORED = -100  # transformers' label of what is not scored
+IGNORED = -100  # label of positions that transformers leaves out of the loss
 CLIP_NORM = AdamW().clip_norm
 
 
 def peer_model(models: Sequence[PublishedModel], vocabulary_size: int, weights: Mapping[str, float]) -> nn.Module:
-    """Return transformers' models of an objective with scaled dot-product attention and our dropout, in training mode.
+    """Return an objective's models as transformers has them: scaled dot-product attention, our dropout, training mode.
 
-    `models` are those that our objective publishes, `weights` those of its terms.
+    Weights are random. `models`: the models that our objective publishes; `weights`: weights of its loss terms by name,
+    used for ELECTRA.
     """
     made = [_published(model, vocabulary_size) for model in models]
     return made[0].train() if len(made) == 1 else ReplacedPeer(*made, *weights.values()).train()
 
 
 def _published(model: PublishedModel, vocabulary_size: int) -> Any:
-    """Return transformers' model; of one with a pair head, that with both heads."""
+    """Return transformers' model; the one with masked-token head and pair head, if the family has a pair head."""
     import transformers
 
     settings, family = model.settings, family_of(model.settings)
@@ -40,7 +44,7 @@ def _published(model: PublishedModel, vocabulary_size: int) -> Any:
 
 
 class ReplacedPeer(nn.Module):
-    """A discriminator and a generator with its embeddings, as ELECTRA's reference trains them."""
+    """ELECTRA's two models, sharing the discriminator's embeddings as in google-research/electra."""
 
     def __init__(self, discriminator: Any, generator: Any, weight: float) -> None:
         super().__init__()
@@ -50,51 +54,57 @@ class ReplacedPeer(nn.Module):
 
 
 def _padding_entry(settings: Model) -> int:
-    """Return the vocabulary's padding entry, after which the positions of some families start."""
+    """Return the id of the padding entry: 0, or the id after which the family's position ids start (RoBERTa)."""
     return max(0, settings.positions.first - 1)
 
 
 def padded(batch: Batch, settings: Model) -> dict[str, Any]:
-    """Return the batch in transformers' format: padded rows, a mask where lengths differ, labels at all positions."""
+    """Return the batch in transformers' format, int64.
+
+    input_ids, labels, token_type_ids, attention_mask: padded rows (N, S). There are no segments in families without
+    them, and no mask if all rows have the same length.
+    masked_places, masked_labels: masked positions as indices into the flattened rows, and their labels (M,).
+    next_sentence_label: 1 if B does not follow A (N,); left out without a pair task.
+    """
     N, S = batch.sequences, batch.maximum_length
     rows_T = torch.repeat_interleave(torch.arange(N), batch.offsets.diff())
-    slots = rows_T * S + batch.positions_T
+    indices_T = rows_T * S + batch.positions_T
 
-    def spread(values: Tensor, slots: Tensor, empty: int) -> Tensor:
-        return torch.full((N * S,), empty, dtype=torch.int64).index_copy(0, slots, values).view(N, S)
+    def spread(values: Tensor, indices: Tensor, empty: int) -> Tensor:
+        return torch.full((N * S,), empty, dtype=torch.int64).index_copy(0, indices, values).view(N, S)
 
     inputs = {
-        "input_ids": spread(batch.ids_T, slots, _padding_entry(settings)),
-        "labels": spread(batch.masked_labels_M, slots[batch.masked_positions_M], IGNORED),
-        "masked_places": slots[batch.masked_positions_M],
+        "input_ids": spread(batch.ids_T, indices_T, _padding_entry(settings)),
+        "labels": spread(batch.masked_labels_M, indices_T[batch.masked_positions_M], IGNORED),
+        "masked_places": indices_T[batch.masked_positions_M],
         "masked_labels": batch.masked_labels_M,
     }
     if settings.segments > 1:
-        inputs["token_type_ids"] = spread(batch.segments_T, slots, 0)
+        inputs["token_type_ids"] = spread(batch.segments_T, indices_T, 0)
     if batch.not_next_N is not None:
         inputs["next_sentence_label"] = batch.not_next_N
     full = batch.tokens == N * S
-    return inputs if full else inputs | {"attention_mask": spread(torch.ones_like(batch.ids_T), slots, 0)}
+    return inputs if full else inputs | {"attention_mask": spread(torch.ones_like(batch.ids_T), indices_T, 0)}
 
 
-def _of(inputs: dict[str, Tensor], *more: str) -> dict[str, Tensor]:
-    """Return the inputs of an encoder, and others by name, where they are given."""
+def _model_inputs(inputs: dict[str, Tensor], *more: str) -> dict[str, Tensor]:
+    """Return the inputs of an encoder, and those named in `more`, as far as the batch has them."""
     return {name: inputs[name] for name in ("input_ids", "token_type_ids", "attention_mask", *more) if name in inputs}
 
 
 def shipped_loss(model: Any, inputs: dict[str, Tensor]) -> Tensor:
-    """Return the sum of the mean losses as the library computes it: with logits of all positions."""
+    """Return the sum of the mean losses (a scalar) as transformers computes it: with logits at all positions."""
     if not isinstance(model, ReplacedPeer):
-        return model(**_of(inputs, "labels", "next_sentence_label")).loss
-    output = model.generator(**_of(inputs, "labels"))
+        return model(**_model_inputs(inputs, "labels", "next_sentence_label")).loss
+    output = model.generator(**_model_inputs(inputs, "labels"))
     return output.loss + _discriminator_loss(model, inputs, output.logits.flatten(0, 1)[inputs["masked_places"]])
 
 
 def masked_only_loss(model: Any, inputs: dict[str, Tensor]) -> Tensor:
-    """Return the same with the vocabulary head on masked positions only."""
+    """Return the same sum as `shipped_loss`, with vocabulary logits at masked positions only."""
     replaced = isinstance(model, ReplacedPeer)
     masked = model.generator if replaced else model
-    output = masked.base_model(**_of(inputs))
+    output = masked.base_model(**_model_inputs(inputs))
     names = FAMILIES[masked.config.model_type].names
     logits_M = _masked_logits(masked, names, output.last_hidden_state.flatten(0, 1)[inputs["masked_places"]])
     loss = F.cross_entropy(logits_M.float(), inputs["masked_labels"])
@@ -107,7 +117,7 @@ def masked_only_loss(model: Any, inputs: dict[str, Tensor]) -> Tensor:
 
 
 def _masked_logits(model: Any, names: dict[str, str], hidden_M: Tensor) -> Tensor:
-    """Return logits (M, V) of the model's own head, which some families have in two modules."""
+    """Return vocabulary logits (M, V) of hidden states (M, width). The head is two modules in some families."""
     head, dense = names["masked_token_head"], names["masked_token_head.dense"]
     if not dense.startswith(f"{head}."):
         hidden_M = model.get_submodule(dense.rpartition(".")[0])(hidden_M)
@@ -115,15 +125,17 @@ def _masked_logits(model: Any, names: dict[str, str], hidden_M: Tensor) -> Tenso
 
 
 def _discriminator_loss(model: ReplacedPeer, inputs: dict[str, Tensor], logits_M: Tensor) -> Tensor:
-    """Return the weighted loss of replaced tokens, on samples by Gumbel noise as in google-research/electra."""
+    """Return the weighted loss of the discriminator. Replacements are sampled from the generator's logits (M, V) with
+    Gumbel noise, as in google-research/electra.
+    """
     with torch.no_grad():
         noise = -torch.empty_like(logits_M, dtype=torch.float32).exponential_().log_()
         sampled_M = (logits_M.float() + noise).argmax(-1)
-    shape, slots = inputs["input_ids"].shape, inputs["masked_places"]
-    ids = inputs["input_ids"].flatten().index_copy(0, slots, sampled_M).view(shape)
+    shape, masked_M = inputs["input_ids"].shape, inputs["masked_places"]
+    ids = inputs["input_ids"].flatten().index_copy(0, masked_M, sampled_M).view(shape)
     labels = torch.zeros_like(ids).flatten()
-    labels = labels.index_copy(0, slots, (sampled_M != inputs["masked_labels"]).long()).view(shape)
-    return model.weight * model.discriminator(**_of(inputs) | {"input_ids": ids}, labels=labels).loss
+    labels = labels.index_copy(0, masked_M, (sampled_M != inputs["masked_labels"]).long()).view(shape)
+    return model.weight * model.discriminator(**_model_inputs(inputs) | {"input_ids": ids}, labels=labels).loss
 
 
 def peer_step(
@@ -133,7 +145,9 @@ def peer_step(
     autocast: torch.autocast,
     inputs: dict[str, Tensor],
 ) -> None:
-    """Take one step on padded inputs: forward, backward, clipping, fused AdamW."""
+    """Take one step on padded inputs: forward, backward, clipping, update. `loss`: `shipped_loss` or
+    `masked_only_loss`, compiled or not.
+    """
     device = next(model.parameters()).device
     with autocast:
         total = loss(model, {name: value.to(device, non_blocking=True) for name, value in inputs.items()})
@@ -144,8 +158,8 @@ def peer_step(
 
 
 def peer_optimizer(model: nn.Module) -> torch.optim.Optimizer:
-    """Return fused AdamW with our defaults."""
-    chosen = AdamW()
+    """Return torch's fused AdamW with the learning rate, epsilon and weight decay that we use by default."""
+    ours = AdamW()
     return torch.optim.AdamW(
-        model.parameters(), lr=chosen.learning_rate, eps=chosen.epsilon, weight_decay=chosen.weight_decay, fused=True
+        model.parameters(), lr=ours.learning_rate, eps=ours.epsilon, weight_decay=ours.weight_decay, fused=True
     )

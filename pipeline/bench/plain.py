@@ -1,6 +1,8 @@
-"""Run a run's training loop alone, with rows made in advance and without Ray; print a line of JSON per log interval.
+"""Run the training loop of a recorded run without Ray, on rows made in advance; print a line of JSON per log interval.
 
 python -m pipeline.bench.plain OUTPUT/runs/NAME STEPS on|off STEPS_BETWEEN_LOG_LINES THREADS
+
+"on" compiles the model with torch.compile.
 """
 
 import json
@@ -35,17 +37,19 @@ RATE, STEP_TIME = "speed/tokens_per_second", "speed/step_milliseconds"
 
 @dataclass(frozen=True, kw_only=True)
 class Interval:
-    """Figures of one log interval."""
+    """Measurements of one log interval."""
 
     step: int
+    """Last step of the interval."""
     end: float
     """Time of logging, in seconds since 1970."""
     seconds: float
+    """Duration of the interval."""
     tokens_per_second: float
 
 
 def slots(tables: Iterator[pa.Table], rows_per_slot: int) -> Iterator[pa.Table]:
-    """Yield the rows of tables in blocks of equal size; leftover rows are dropped."""
+    """Yield slots: tables of `rows_per_slot` rows, cut from `tables` end to end. Leftover rows are dropped."""
     held: list[pa.Table] = []
     for table in tables:
         held = [pa.concat_tables([*held, table])]
@@ -55,7 +59,7 @@ def slots(tables: Iterator[pa.Table], rows_per_slot: int) -> Iterator[pa.Table]:
 
 
 def _train_alone(config: Pretrain, settings: StreamSettings, folder: str) -> None:
-    """Train a whole run in this process and print its log intervals; checkpoints go into `folder`."""
+    """Train a whole run in this process and print its log intervals. Checkpoints are written to `folder`."""
     tokenizer, (phase, *_) = CachedTokenizer(settings.vocabulary, settings.table_chunks), config.all_phases
     everything = WindowRange(first=0, count=windows_for(settings, offset(config.steps, config.batch)))
     blocks = list(
@@ -106,7 +110,7 @@ def _train_alone(config: Pretrain, settings: StreamSettings, folder: str) -> Non
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Train on one worker as the run in a folder did, with its corpus and vocabulary, for the given steps."""
+    """Train with the settings, corpus and vocabulary of a recorded run, but in this process and for the given steps."""
     folder, steps, every, threads = (arguments[index] for index in (0, 1, 3, 4))
     compiled: Any = arguments[2]
     recorded = run.read_run(folder)

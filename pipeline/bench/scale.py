@@ -37,68 +37,75 @@ from pipeline.train.dealing import Dealing
 from pipeline.train.slots import exchange, make_slot
 
 WARM_STEPS = 5
-"""Steps before the clock starts, in worlds that sleep: processes start and tables fill."""
+"""Untimed steps of workers that sleep: meanwhile processes start and the tokenizers' tables fill."""
 WORLDS = (1, 2, 4)
+"""Numbers of workers to run."""
 GPU_TOKENS = 500_000
-"""Approximate tokens per second of bert-base on one H100 at 30% of its peak."""
+"""Estimated tokens per second of bert-base on one H100, at 30% of its peak."""
 WORLDS_ON_PAPER = (8, 64, 512)
+"""Numbers of GPUs in the estimate for many GPUs."""
 ROWS = (32, 256)
-"""Rows per slot in the estimate for many GPUs."""
+"""Rows per slot in the same estimate."""
 WINDOWS_A_TASK = 16
+"""Windows whose rows one task makes."""
 ROUNDS = {8: 60, 64: 6}
-"""World -> blocks per rank that the single reader takes."""
+"""Number of ranks -> blocks per rank that a single process reads."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sleeper:
-    """Settings of each worker."""
+    """Settings of workers that sleep."""
 
     batch: Batch
     seconds: float
     """Seconds of sleep per slot."""
     steps: int
+    """Timed steps."""
     warm: int
-    """Warm-up steps, not timed."""
+    """Steps before them, not timed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pace:
-    """Figures of one world after the warm-up."""
+    """Measurements of the timed steps with one number of workers."""
 
     world: int
+    """Number of workers."""
     tokens: int
     slots: int
     blocks: float
+    """Blocks that hold these slots."""
     seconds: float
     slept: float
-    """Time of the sleeps alone."""
+    """Seconds that the worker with the most slots slept."""
 
 
 def _no_terms(batch: object) -> dict[str, int]:
-    """Return no counts: nothing is trained here."""
+    """Return no counts of loss terms, since nothing is trained."""
     return {}
 
 
 def _sleep_instead_of_training(settings: dict[str, Any]) -> None:
-    """Run a worker's loop: blocks, exchange of records and a reduction as in training, and a sleep instead of the
-    model.
+    """Run one worker: read blocks, exchange records and reduce over ranks as in training.
+
+    It sleeps instead of computing. Rank 0 writes tokens and seconds of the timed steps to the file settings["result"].
     """
-    about: Sleeper = settings["sleeper"]
+    sleeper: Sleeper = settings["sleeper"]
     context = ray.train.get_context()
     rank, world = context.get_world_rank(), context.get_world_size()
     blocks = ray.train.get_dataset_shard("train").iter_batches(
         batch_size=None, batch_format="pyarrow", prefetch_batches=4
     )
-    coming = slots_of_blocks(blocks, about.batch.rows_per_slot)
+    tables = slots_of_blocks(blocks, sleeper.batch.rows_per_slot)
     tokens, started = 0, 0.0
-    for step in range(about.warm + about.steps):
-        if step == about.warm:
+    for step in range(sleeper.warm + sleeper.steps):
+        if step == sleeper.warm:
             tokens, started = 0, time.perf_counter()
         slots = [
-            make_slot(next(coming), number, _no_terms) for number in slots_of_rank(step, 0, about.batch, rank, world)
+            make_slot(next(tables), number, _no_terms) for number in slots_of_rank(step, 0, sleeper.batch, rank, world)
         ]
-        records = exchange([slot.record for slot in slots], slots_at(step, about.batch), world)
-        time.sleep(about.seconds * len(slots))
+        records = exchange([slot.record for slot in slots], slots_at(step, sleeper.batch), world)
+        time.sleep(sleeper.seconds * len(slots))
         if world > 1:
             dist.all_reduce(torch.zeros(1))
         tokens += sum(record.tokens for record in records)
@@ -107,7 +114,7 @@ def _sleep_instead_of_training(settings: dict[str, Any]) -> None:
 
 
 def pace(settings: StreamSettings, sleeper: Sleeper, world: int) -> Pace:
-    """Run one world."""
+    """Run `world` sleeping workers on one stream, and return what was measured."""
     options = ExecutionOptions(preserve_order=True)
     rows = (sleeper.warm + sleeper.steps) * sleeper.batch.rows_per_step + rows_of_round(
         sleeper.batch, settings.sampling.maximum_length, world
@@ -139,33 +146,38 @@ def pace(settings: StreamSettings, sleeper: Sleeper, world: int) -> Pace:
 
 @dataclass(frozen=True, kw_only=True)
 class Dealt:
-    """Figures of one stream with one reader in place of a world."""
+    """Measurements of one stream that deals to `world` ranks but is read by one process."""
 
     world: int
     slots: int
+    """Slots per block."""
     blocks: int
+    """Blocks read, of all ranks."""
     tokens: int
     seconds: float
     """Seconds from the stream's start."""
     cpu: float
-    """CPU seconds of the process that plans the stream's tasks and here also reads; the tasks' own work can spread over
-    cores.
+    """CPU seconds of the one process that plans the stream's tasks and reads the blocks. The tasks run in other
+    processes, so their work can be spread over more cores; the planning cannot.
     """
 
 
 def read_dealt_blocks(settings: StreamSettings, world: int, rounds: int) -> Dealt:
-    """Read the blocks of a world without its workers. The rows repeat one window, so that making them takes no time."""
+    """Read `rounds` blocks per rank of a stream for `world` ranks, without workers.
+
+    The rows of one window are repeated, so that making rows takes no time.
+    """
     length = settings.sampling.maximum_length
-    one_round = rows_of_round(settings.batch, length, world)
+    round_rows = rows_of_round(settings.batch, length, world)
     window = next(rows_of_range(settings, CachedTokenizer(settings.vocabulary), WindowRange(first=0, count=1)))
-    there = ray.put(window)
+    stored = ray.put(window)
 
     def same_rows(block: pa.Table) -> Iterator[pa.Table]:
-        yield from (ray.get(there) for _ in range(block.num_rows * WINDOWS_A_TASK))
+        yield from (ray.get(stored) for _ in range(block.num_rows * WINDOWS_A_TASK))
 
-    numbers = range(math.ceil((rounds + 1) * one_round / window.num_rows / WINDOWS_A_TASK))
+    numbers = range(math.ceil((rounds + 1) * round_rows / window.num_rows / WINDOWS_A_TASK))
     stream = blocks_for_ranks(stream_from_items(settings, [{"number": number} for number in numbers], same_rows), world)
-    limit = ExecutionResources.for_limits(object_store_memory=bytes_ahead(one_round, length))
+    limit = ExecutionResources.for_limits(object_store_memory=bytes_ahead(round_rows, length))
     stream.context.execution_options = ExecutionOptions(preserve_order=True, resource_limits=limit)
     stream.context.enable_progress_bars = False
     tokens, begun, cpu = 0, time.perf_counter(), time.process_time()
@@ -173,7 +185,7 @@ def read_dealt_blocks(settings: StreamSettings, world: int, rounds: int) -> Deal
         stream.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=4), rounds * world
     ):
         tokens += len(block["ids"].combine_chunks().flatten())
-    slots = one_round // settings.batch.rows_per_slot // world
+    slots = round_rows // settings.batch.rows_per_slot // world
     return Dealt(
         world=world,
         slots=slots,
@@ -184,28 +196,28 @@ def read_dealt_blocks(settings: StreamSettings, world: int, rounds: int) -> Deal
     )
 
 
-def dealt_table(found: Sequence[Dealt]) -> str:
-    """Return a table with one line per world."""
+def dealt_table(readings: Sequence[Dealt]) -> str:
+    """Return a table with one line per number of ranks."""
     rows = [
         (
-            f"{one.world}",
-            f"{one.slots}",
-            f"{one.blocks / one.seconds:,.1f}",
-            f"{one.tokens / one.seconds:,.0f}",
-            f"{1000 * one.cpu / one.blocks:.1f} ms",
-            f"{one.blocks / one.cpu:,.0f}",
+            f"{reading.world}",
+            f"{reading.slots}",
+            f"{reading.blocks / reading.seconds:,.1f}",
+            f"{reading.tokens / reading.seconds:,.0f}",
+            f"{1000 * reading.cpu / reading.blocks:.1f} ms",
+            f"{reading.blocks / reading.cpu:,.0f}",
         )
-        for one in found
+        for reading in readings
     ]
     return "\n".join(
         aligned(
             (
                 "ranks",
-                "slots a block",
+                "slots per block",
                 "blocks/s",
                 "tokens/s",
-                "of its one process, a block",
-                "blocks/s of that process",
+                "CPU time of its process per block",
+                "blocks per second of that CPU time",
             ),
             rows,
         )
@@ -213,35 +225,39 @@ def dealt_table(found: Sequence[Dealt]) -> str:
 
 
 def table(paces: Sequence[Pace]) -> str:
-    """Return a table with one line per world."""
+    """Return a table with one line per number of workers."""
     rows = [
         (
-            f"{one.world}",
-            f"{one.tokens / one.seconds:,.0f}",
-            f"{one.slots / one.seconds:,.1f}",
-            f"{one.blocks / one.seconds:,.1f}",
-            f"{one.slept / one.seconds:.1%}",
-            f"{1000 * (one.seconds - one.slept) / max(1, one.slots):.1f} ms",
+            f"{measured.world}",
+            f"{measured.tokens / measured.seconds:,.0f}",
+            f"{measured.slots / measured.seconds:,.1f}",
+            f"{measured.blocks / measured.seconds:,.1f}",
+            f"{measured.slept / measured.seconds:.1%}",
+            f"{1000 * (measured.seconds - measured.slept) / max(1, measured.slots):.1f} ms",
         )
-        for one in paces
+        for measured in paces
     ]
     return "\n".join(
-        aligned(("workers", "tokens/s", "slots/s", "blocks/s", "of the time is sleep", "beside it, a slot"), rows)
+        aligned(("workers", "tokens/s", "slots/s", "blocks/s", "share of sleep", "other time per slot"), rows)
     )
 
 
 def estimate_for_many_gpus(blocks_per_second: float, tokens_per_row: float, maximum_length: int) -> str:
-    """Estimate from one stream's blocks per second what it feeds at many GPUs, assuming larger blocks are no slower."""
+    """Return a table of the blocks per second that many GPUs need, next to the `blocks_per_second` of one stream.
+
+    It assumes that larger blocks take no longer.
+    """
     rows = []
     for gpus in WORLDS_ON_PAPER:
         needed = gpus * GPU_TOKENS
-        for of_slot in ROWS:
-            slots = needed / (of_slot * tokens_per_row)
-            blocks = slots / slots_of_block(Batch(rows_per_step=of_slot, rows_per_slot=of_slot), maximum_length, gpus)
+        for slot_rows in ROWS:
+            slots = needed / (slot_rows * tokens_per_row)
+            batch = Batch(rows_per_step=slot_rows, rows_per_slot=slot_rows)
+            blocks = slots / slots_of_block(batch, maximum_length, gpus)
             rows.append(
                 (
                     f"{gpus}",
-                    str(of_slot),
+                    str(slot_rows),
                     f"{needed / 1e6:,.0f} M",
                     f"{slots:,.0f}",
                     f"{blocks:,.0f}",
@@ -251,16 +267,16 @@ def estimate_for_many_gpus(blocks_per_second: float, tokens_per_row: float, maxi
             )
     heads = (
         "GPUs",
-        "rows a slot",
+        "rows per slot",
         "tokens/s",
         "slots/s",
         "blocks/s needed",
-        "times what one stream gives",
-        "cores for text",
+        "needed / one stream's",
+        "cores to prepare the text",
     )
     return "\n".join(
         [
-            f"on paper, GPUs that take {GPU_TOKENS:,} tokens a second each (bert-base on an H100, about):",
+            f"estimated, for GPUs that take {GPU_TOKENS:,} tokens per second each (about bert-base on an H100):",
             *aligned(heads, rows),
         ]
     )

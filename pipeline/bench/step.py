@@ -1,6 +1,6 @@
-"""Compare a training step with that of transformers' models: same batches and dropout, interleaved repetitions.
+"""Compare our training step with that of transformers' models: same batches and dropout, interleaved repetitions.
 
-Needs torch, numpy and the modules of the step alone, so that it runs wherever a GPU is:
+It needs only torch and numpy, so that it runs on any machine with a GPU. For the comparison it also needs transformers.
 
     python jobs/bench.py step base large --no-attention-dropout
     python jobs/bench.py step mini --family electra
@@ -38,16 +38,18 @@ from pipeline.train.step import Compute, train_step
 
 VOCABULARY_SIZE = 30_522
 MASKED_SHARE = 0.15
-BATCHES = 4  # different ones, taken in turn
-WARM_UP = 2  # steps before anything is timed
+BATCHES = 4  # distinct batches, used in rotation
+WARM_UP = 2  # untimed steps per column and mode
 DECILES = {128: (9, 73, 114, *[128] * 8), 512: (10, 72, 189, 314, 494, *[512] * 6)}
-"""Deciles of the lengths of next-sentence examples from English Wikipedia, at two maximum lengths."""
+"""Maximum length -> deciles, from 0% to 100%, of the lengths of next-sentence examples from English Wikipedia."""
 ROWS = {"cpu": {"base": 8, "large": 4}, "cuda": {}}
+"""Device -> size -> rows per batch."""
 ROWS_OTHERWISE = {"cpu": 32, "cuda": 256}
+"""Device -> rows per batch of all other sizes."""
 AIMS = {"tiny": 4.0, "mini": 2.5, "small": 2.0, "base": 1.3}
-"""Aims for full-length batches of BERT on two CPU cores, against unmodified transformers."""
+"""Size -> ratio to aim for: seconds of unmodified transformers divided by ours (BERT, full length, two CPU cores)."""
 AIM = 1.3
-"""Aim of other families' mini."""
+"""The same for the size mini of the other families."""
 FLOORS = {
     "tiny full": 3.5,
     "tiny ragged": 3.7,
@@ -58,12 +60,14 @@ FLOORS = {
     "base full": 1.1,
     "base ragged": 1.2,
 }
-"""80% of the ratios measured on two CPU cores (tiny full: the middle of runs from 4.0 to 4.9)."""
+"""Name of a ratio -> value below which the bench fails: 80% of the ratio measured on two CPU cores. Runs of "tiny full"
+gave 4.0 to 4.9; its floor is 80% of the middle.
+"""
 
 SIZES = ("tiny", "mini", "small", "medium", "base", "large")
 
-Ways = dict[tuple[str, str], Callable[[int], None]]
-"""(column, mode) -> function that takes step number i."""
+StepFunctions = dict[tuple[str, str], Callable[[int], None]]
+"""(column, mode) -> function that takes the training step with a given number."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,8 +76,11 @@ class Case:
 
     size: str
     rows: int
+    """Rows per batch."""
     length: int
+    """Maximum length in tokens."""
     ragged: bool
+    """Rows have lengths as in real text; if false, all have the maximum length."""
     attention_dropout: bool
     family: FamilyName = "bert"
 
@@ -88,7 +95,7 @@ class Case:
 
     @property
     def module(self) -> Pretraining:
-        """The preset's objective on this model."""
+        """A new module of the preset's objective for this model, with random weights."""
         return build_objective(self.preset.objective, self.preset.sampling, self.model, VOCABULARY_SIZE)
 
     @property
@@ -97,13 +104,13 @@ class Case:
 
     @property
     def ratio(self) -> str:
-        """Name of its ratio, and key of its aim and floor."""
+        """Name of the case's ratio, which is also its key in FLOORS."""
         family = "" if self.family == "bert" else f"{self.family} "
         return f"{family}{self.size} {'ragged' if self.ragged else 'full'}"
 
 
 def _lengths_of(case: Case, rng: np.random.Generator) -> np.ndarray:
-    """Return lengths (N,) of a batch's sequences: all full, or sampled between the deciles of real ones."""
+    """Return the lengths (N,) of a batch's sequences: all the maximum, or random with the deciles of real lengths."""
     if not case.ragged:
         return np.full(case.rows, case.length)
     deciles = np.array(DECILES[128 if case.length < 512 else 512]) * case.length / (128 if case.length < 512 else 512)
@@ -111,7 +118,7 @@ def _lengths_of(case: Case, rng: np.random.Generator) -> np.ndarray:
 
 
 def make_batch(case: Case, seed: int) -> Batch:
-    """Return a batch of random ids with real lengths and as many masked positions as in training."""
+    """Return a batch of random ids with 15% of each sequence masked, on the CPU; equal seeds give equal batches."""
     rng = np.random.default_rng(seed)
     lengths_N = _lengths_of(case, rng)
     offsets = np.concatenate([[0], lengths_N.cumsum()])
@@ -134,7 +141,7 @@ def make_batch(case: Case, seed: int) -> Batch:
 
 
 def _has_pairs(case: Case) -> bool:
-    """Return whether the family's rows are pairs."""
+    """Return whether the preset trains on pairs with a next-sentence label."""
     return isinstance(case.preset.sampling.pairs, NextSentence)
 
 
@@ -148,7 +155,7 @@ def counted(batch: Batch) -> TokenCounts:
 def _our_step(
     objective: nn.Module, module: Pretraining, optimizer: torch.optim.Optimizer, autocast: torch.autocast, batch: Batch
 ) -> None:
-    """Take one step as the training loop does; `objective` is the module or its compiled form."""
+    """Take one step as the training loop does. `objective` is `module`, compiled or not."""
     device = next(module.parameters()).device
     compute = Compute(device=device, autocast=autocast, seed=0)
     train_step(
@@ -163,10 +170,10 @@ def _our_step(
     )
 
 
-def _our_ways(
+def _our_step_functions(
     case: Case, autocast: torch.autocast, device: torch.device, modes: Sequence[str], *, float8: bool = False
-) -> Ways:
-    """Return our step in each mode, over the same weights."""
+) -> StepFunctions:
+    """Return our step in each mode; all modes train the same weights."""
     module = case.module.to(device)
     for encoder in encoders_in(module) if float8 else ():
         to_float8(encoder.layers)
@@ -178,9 +185,12 @@ def _our_ways(
     }
 
 
-def _their_ways(case: Case, autocast: torch.autocast, device: torch.device, modes: Sequence[str]) -> Ways:
-    """Return their step, unmodified and with masked-only head, in each mode, over the same weights; empty without
-    transformers.
+def _their_step_functions(
+    case: Case, autocast: torch.autocast, device: torch.device, modes: Sequence[str]
+) -> StepFunctions:
+    """Return transformers' step in each mode, unmodified and with the vocabulary head on masked positions only.
+
+    All train the same weights. If transformers is not installed, the result is empty.
     """
     if importlib.util.find_spec("transformers") is None:
         return {}
@@ -188,17 +198,17 @@ def _their_ways(case: Case, autocast: torch.autocast, device: torch.device, mode
     model = peer_model(ours.models(), VOCABULARY_SIZE, ours.weights).to(device)
     optimizer = peer_optimizer(model)
     inputs = [padded(make_batch(case, seed), case.model) for seed in range(BATCHES)]
-    ways = {}
+    functions: StepFunctions = {}
     for column, loss in (("as shipped", shipped_loss), ("masked only", masked_only_loss)):
         for mode in modes:
-            # Full batches are of one shape, for which its compiled code is fastest.
+            # Full batches all have one shape, and code compiled for one shape is the fastest.
             chosen = torch.compile(loss, dynamic=case.ragged) if mode == "compiled" else loss
-            ways[column, mode] = partial(_in_turn, partial(peer_step, chosen, model, optimizer, autocast), inputs)
-    return ways
+            functions[column, mode] = partial(_in_turn, partial(peer_step, chosen, model, optimizer, autocast), inputs)
+    return functions
 
 
 def _in_turn(step: Callable[[Any], None], inputs: Sequence[Any], number: int) -> None:
-    """Take step `number` on the inputs in rotation."""
+    """Take step `number`; the inputs are used in rotation."""
     step(inputs[number % len(inputs)])
 
 
@@ -211,19 +221,21 @@ def measure(
     *,
     float8: bool = False,
 ) -> dict[tuple[str, str], float]:
-    """Return median seconds per step by column and mode; repetitions alternate between them, so that all see the same
-    noise.
+    """Return (column, mode) -> median seconds per step.
+
+    Each repetition takes one step of every column and mode, so that noise of the machine affects all alike.
     """
-    ways = _our_ways(case, autocast, device, modes, float8=float8) | _their_ways(case, autocast, device, modes)
+    functions = _our_step_functions(case, autocast, device, modes, float8=float8)
+    functions |= _their_step_functions(case, autocast, device, modes)
     for number in range(WARM_UP):
-        for take in ways.values():
-            take(number)
-    seconds: dict[tuple[str, str], list[float]] = {name: [] for name in ways}
+        for take_step in functions.values():
+            take_step(number)
+    seconds: dict[tuple[str, str], list[float]] = {name: [] for name in functions}
     for number in range(repetitions):
-        for name, take in ways.items():
+        for name, take_step in functions.items():
             _synchronise(device)
             start = time.perf_counter()
-            take(number)
+            take_step(number)
             _synchronise(device)
             seconds[name].append(time.perf_counter() - start)
     return {name: float(np.median(timings)) for name, timings in seconds.items()}
@@ -235,14 +247,15 @@ def _synchronise(device: torch.device) -> None:
 
 
 def best(seconds: dict[tuple[str, str], float], column: str) -> tuple[float, str] | None:
-    """Return the column's fastest mode; None for a column that was not measured."""
+    """Return (seconds, mode) of the column's fastest mode; None if the column was not measured."""
     timings = [(value, mode) for (name, mode), value in seconds.items() if name == column]
     return min(timings) if timings else None
 
 
 def line(case: Case, seconds: dict[tuple[str, str], float], device: torch.device, precision: str) -> str:
-    """Format a table line: tokens per second of each column in its fastest mode, ratios, and utilisation where the peak
-    is known.
+    """Return a line of the table: tokens per second of each column in its fastest mode, and the ratios.
+
+    If the peak FLOPs of the device are known, the line ends with our share of them.
     """
     batches = [make_batch(case, seed) for seed in range(BATCHES)]
     tokens = float(np.mean([batch.tokens for batch in batches]))
@@ -280,12 +293,15 @@ def run(
     modes: Sequence[str],
     family: FamilyName = "bert",
 ) -> int:
-    """Measure, print the table and the ratios; return 1 when one is below its floor."""
+    """Measure each size, print a table and the ratios; return 1 if a ratio is below its floor, else 0.
+
+    `lengths`: "full", "ragged" or both. `rows`: rows per batch (None: by size and device).
+    """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     autocast = torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision != "float32")
     print(
-        f"{family}, {_device_name(device)}, {precision}, dropout 0.1, of attention {0.1 if attention_dropout else 0}, "
-        f"torch {torch.__version__}; real tokens/s"
+        f"{family}, {_device_name(device)}, {precision}, dropout 0.1, "
+        f"attention dropout {0.1 if attention_dropout else 0}, torch {torch.__version__}; tokens/s without padding"
     )
     print(
         f"{'':<18}{'rows':>5}{'ours':>12}{'':<10}{'as shipped':>12}{'':<10}"
@@ -294,10 +310,10 @@ def run(
     ratios = {}
     for size in sizes:
         for kind in lengths:
-            of_step = rows or ROWS[device.type].get(size, ROWS_OTHERWISE[device.type])
+            batch_rows = rows or ROWS[device.type].get(size, ROWS_OTHERWISE[device.type])
             case = Case(
                 size=size,
-                rows=of_step,
+                rows=batch_rows,
                 length=length,
                 ragged=kind == "ragged",
                 attention_dropout=attention_dropout,
@@ -318,7 +334,7 @@ def _device_name(device: torch.device) -> str:
 
 
 def verdict(ratios: dict[str, float], device: torch.device) -> int:
-    """Print the ratios with their aims; return 1 when one on the CPU is below its floor."""
+    """Print the ratios with their aims; return 1 if one is below its floor, else 0. GPUs have no aims and floors."""
     if not ratios:
         print("no ratio: transformers is not installed")
         return 0
@@ -343,7 +359,7 @@ def _at_least_one(word: str) -> int:
     return number
 
 
-_at_least_one.__name__ = "number of at least 1"  # as argparse names it in its error
+_at_least_one.__name__ = "number of at least 1"  # argparse's error message has this name
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -355,42 +371,48 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "sizes",
         nargs="*",
-        help=f"of {', '.join(SIZES)}; when left out, tiny to base on a CPU, base and large on a GPU, where the family "
-        "has them",
+        help=f"any of {', '.join(SIZES)}; default: {', '.join(AIMS)} on a CPU, base and large on a GPU, as far as the "
+        "family has them",
     )
     parser.add_argument("--family", choices=get_args(FamilyName), default="bert", help="default: bert")
-    parser.add_argument("--length", type=_at_least_one, default=128)
-    parser.add_argument("--lengths", nargs="+", choices=("full", "ragged"), default=["full", "ragged"])
-    parser.add_argument("--rows", type=_at_least_one)
-    parser.add_argument("--repetitions", type=_at_least_one, default=7)
-    parser.add_argument("--no-attention-dropout", action="store_true")
+    parser.add_argument("--length", type=_at_least_one, default=128, help="maximum tokens of a row; default: 128")
+    parser.add_argument(
+        "--lengths",
+        nargs="+",
+        choices=("full", "ragged"),
+        default=["full", "ragged"],
+        help="rows of the maximum length, or of lengths as in real text; default: both, one after the other",
+    )
+    parser.add_argument("--rows", type=_at_least_one, help="rows per batch; default: by size and device")
+    parser.add_argument("--repetitions", type=_at_least_one, default=7, help="timed steps; default: 7")
+    parser.add_argument("--no-attention-dropout", action="store_true", help="set it to 0, which fast GPU kernels need")
     parser.add_argument(
         "--precision",
         choices=("float32", "bfloat16", "float8"),
         default="bfloat16",
-        help="float8: of our layers; theirs stay in bfloat16",
+        help="float8 applies to our layers only; transformers' stay in bfloat16",
     )
     parser.add_argument("--modes", nargs="+", choices=("eager", "compiled"), default=["eager", "compiled"])
-    given = parser.parse_args(arguments)
-    there = [size for size in SIZES if f"{given.family}-{size}" in PRESETS]
-    if unknown := [size for size in given.sizes if size not in there]:
-        parser.error(f"size {unknown[0]} is none of {', '.join(there)}")
+    options = parser.parse_args(arguments)
+    family_sizes = [size for size in SIZES if f"{options.family}-{size}" in PRESETS]
+    if unknown := [size for size in options.sizes if size not in family_sizes]:
+        parser.error(f"sizes ({unknown[0]}) must be of {', '.join(family_sizes)}, the sizes of {options.family}")
     usual = ("base", "large") if torch.cuda.is_available() else AIMS
-    if given.length > (most := Model().maximum_positions):
-        parser.error(f"--length ({given.length}) must be at most {most}, the positions of all sizes")
+    if options.length > (most := Model().maximum_positions):
+        parser.error(f"--length ({options.length}) must be at most {most}, the positions of every size")
     try:
-        if given.precision == "float8":
+        if options.precision == "float8":
             refuse_float8(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
     except ConfigError as error:
         parser.error(str(error))
     return run(
-        given.sizes or [size for size in usual if size in there],
-        length=given.length,
-        lengths=given.lengths,
-        rows=given.rows,
-        repetitions=given.repetitions,
-        attention_dropout=not given.no_attention_dropout,
-        precision=given.precision,
-        modes=given.modes,
-        family=given.family,
+        options.sizes or [size for size in usual if size in family_sizes],
+        length=options.length,
+        lengths=options.lengths,
+        rows=options.rows,
+        repetitions=options.repetitions,
+        attention_dropout=not options.no_attention_dropout,
+        precision=options.precision,
+        modes=options.modes,
+        family=options.family,
     )

@@ -1,4 +1,4 @@
-"""Compare the stream through Ray Data with the same windows in one plain process."""
+"""Compare the throughput of the stream through Ray Data with that of the same windows in one plain process."""
 
 import threading
 import time
@@ -15,7 +15,7 @@ from pipeline.corpus.tasks import quiet_ray_data
 from pipeline.text.cached_tokenizer import CachedTokenizer
 
 WARM_SHARE = 0.25
-"""Share of the rows before the clock starts: processes start and tables fill."""
+"""Share of the rows before the clock starts: meanwhile processes start and the tokenizers' tables fill."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class Rate:
 
 
 def _clocked(tables: Iterator, rows: int) -> Rate:
-    """Measure the rate of `rows` rows from tables with a column "ids"."""
+    """Read at least `rows` rows from tables with a column "ids", and return their rate after the warm-up."""
     seen = tokens = 0
     start: float | None = None
     for table in tables:
@@ -47,14 +47,15 @@ def _clocked(tables: Iterator, rows: int) -> Rate:
 
 
 def plain_rate(settings: StreamSettings, rows: int) -> Rate:
-    """Measure the rate of rows made in this process, in the stream's order."""
+    """Measure the rate of rows that this process makes, in the stream's order."""
     tokenizer = CachedTokenizer(settings.vocabulary)
     return _clocked(rows_of_range(settings, tokenizer, WindowRange(first=0, count=windows_for(settings, rows))), rows)
 
 
 def stream_rate(settings: StreamSettings, rows: int) -> tuple[Rate, dict[str, float]]:
-    """Measure the rate of rows from Ray Data's tasks, with the peak memory of a task's process and of the object store
-    in MB.
+    """Measure the rate of rows that Ray Data's tasks make, and peak memory in MB.
+
+    The memory is that of the largest worker process ("worker") and of the object store ("object store").
     """
     stream = blocks_for_ranks(build_stream(settings, None, rows), world=1)
     stream.context.execution_options = ExecutionOptions(preserve_order=True)
@@ -65,7 +66,7 @@ def stream_rate(settings: StreamSettings, rows: int) -> tuple[Rate, dict[str, fl
 
 
 class Memory:
-    """Watch the anonymous memory of Ray's workers and the object store's use, in MB."""
+    """Measure peak MB while the context is open: of a Ray worker without shared memory, and of the object store."""
 
     def __init__(self) -> None:
         self.peak = {"worker": 0.0, "object store": 0.0}
@@ -86,18 +87,19 @@ class Memory:
                 process for process in psutil.Process().children(recursive=True) if name(process).startswith("ray::")
             ]
             self.keep("worker", max(map(_own_bytes, workers), default=0))
-            whole, left = (
+            total, available = (
                 resources().get("object_store_memory", 0)
                 for resources in (ray.cluster_resources, ray.available_resources)
             )
-            self.keep("object store", whole - left)
+            self.keep("object store", total - available)
 
-    def keep(self, what: str, size: float) -> None:
-        self.peak[what] = max(self.peak[what], size / 1e6)
+    def keep(self, kind: str, size: float) -> None:
+        """Raise the peak of a kind of memory to `size` bytes if it is lower."""
+        self.peak[kind] = max(self.peak[kind], size / 1e6)
 
 
 def name(process: psutil.Process) -> str:
-    """Return a process' title; empty when it has ended."""
+    """Return a process's command line; an empty string if the process has ended."""
     try:
         return " ".join(process.cmdline())
     except psutil.Error:
@@ -105,7 +107,7 @@ def name(process: psutil.Process) -> str:
 
 
 def _own_bytes(process: psutil.Process) -> int:
-    """Return a process' memory without files and object store; 0 when it has ended."""
+    """Return the bytes of memory of a process, without files and object store; 0 if the process has ended."""
     try:
         memory = process.memory_info()
         return memory.rss - memory.shared

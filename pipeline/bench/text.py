@@ -28,12 +28,12 @@ from pipeline.text.vocabulary_saving import save_vocabulary
 
 @dataclass(kw_only=True)
 class Clock:
-    """Seconds by name."""
+    """Seconds spent, by name of a stage or method."""
 
     seconds: dict[str, float] = field(default_factory=dict)
 
     def time(self, name: str, work: Callable[..., Any], *arguments: Any, **more: Any) -> Any:
-        """Run the work and add its time under the name; return its result."""
+        """Call `work` with the arguments and return its result; add its time to those of `name`."""
         start = time.perf_counter()
         result = work(*arguments, **more)
         self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
@@ -42,33 +42,35 @@ class Clock:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """Amounts processed, and seconds per stage."""
+    """Amounts processed, and seconds per stage or method."""
 
     bytes: int
+    """Bytes of sentences in UTF-8."""
     tokens: int
     rows: int
     seconds: dict[str, float]
+    """Stage or method -> seconds; also "usual tokens" -> number of tokens that the usual preparation made."""
 
 
 def measure(specs: Sequence[str], vocabulary: Vocabulary, sampling: Sampling, windows: int, folder: str) -> Measured:
     """Run each window through every method in turn, so that changes in machine speed affect all methods alike.
 
     The "warm" tokenizer has a chunk table filled from other files' windows; the table of the "cold" one is empty before
-    the first measured window. The ids of both are compared with the tokenizer's own. `folder` is for temporary files.
-    Raises ConfigError where transformers is missing.
+    the first measured window. The ids of both are compared with those of `tokenizers`. `folder` is for temporary files.
+    Raises ConfigError if transformers is not installed.
     """
     collator = _transformers_collator(vocabulary, folder)
     others, measured = split_corpora(specs, folder, windows)
     warm, cold = (
         CachedTokenizer(vocabulary),
         CachedTokenizer(vocabulary, table_chunks=TABLE_CHUNKS + 1),
-    )  # different sizes, so that they do not share one table
+    )  # with equal sizes they would share one table
     for window in others.train:
         warm.encode(window_sentences(read_window(others, window), keep_spaces=vocabulary.keeps_spaces)[0])
     clock = Clock()
     sums = np.zeros(4, np.int64)
     for number, window in enumerate(measured.train):
-        sums += _window_in_all_ways(clock, measured, window, number, warm, cold, sampling, collator)
+        sums += _measure_window(clock, measured, window, number, warm, cold, sampling, collator)
     return Measured(
         bytes=int(sums[0]),
         tokens=int(sums[1]),
@@ -77,7 +79,7 @@ def measure(specs: Sequence[str], vocabulary: Vocabulary, sampling: Sampling, wi
     )
 
 
-def _window_in_all_ways(
+def _measure_window(
     clock: Clock,
     corpus: Corpus,
     window: Window,
@@ -87,16 +89,16 @@ def _window_in_all_ways(
     sampling: Sampling,
     collator: Any,
 ) -> tuple[int, int, int, int]:
-    """Return bytes, tokens and rows of a window, and tokens of the usual preparation."""
+    """Time every method on one window; return its bytes, tokens and rows, and the tokens of the usual preparation."""
     vocabulary = warm.vocabulary
     documents = clock.time("read the shard", read_window, corpus, window)
     sentences, document_offsets = clock.time(
         "sentences", window_sentences, documents, keep_spaces=vocabulary.keeps_spaces
     )
-    wanted = clock.time("encode_batch_fast", encode_directly, warm.tokenizer, sentences)
+    expected = clock.time("encode_batch_fast", encode_directly, warm.tokenizer, sentences)
     for name, tokenizer in (("ids, cold", cold), ("ids, warm", warm)):
         tokens, sentence_offsets = clock.time(name, tokenizer.encode, sentences)
-        assert all(map(np.array_equal, wanted, (tokens, sentence_offsets))), "the ids differ from the tokenizer's"
+        assert all(map(np.array_equal, expected, (tokens, sentence_offsets))), "the ids differ from those of tokenizers"
     parents = documents["parent"].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
     rng = generator(0, 0, number, "pairs")
     pairs = clock.time(
@@ -120,7 +122,7 @@ def _window_in_all_ways(
     whole = clock.time(
         "whole path", lambda: make_examples(read_window(corpus, window), warm, sampling, seed=0, epoch=0, window=number)
     )
-    assert whole.equals(block), "the stages give another block than the whole path"
+    assert whole.equals(block), "the stages and the whole path give different blocks"
     special = (vocabulary.cls_id, vocabulary.sep_id)
     usual = clock.time(
         "usual preparation",
@@ -132,7 +134,7 @@ def _window_in_all_ways(
 
 
 def _transformers_collator(vocabulary: Vocabulary, folder: str) -> Any:
-    """Return transformers' masking collator for this vocabulary."""
+    """Return transformers' masking collator for a vocabulary. Raises ConfigError if transformers is not installed."""
     try:
         from transformers import AutoTokenizer, DataCollatorForLanguageModeling
         from transformers import logging as their_logging
@@ -150,7 +152,7 @@ def _transformers_collator(vocabulary: Vocabulary, folder: str) -> Any:
 
 
 def table(measured: Measured) -> str:
-    """Return a table of MB/s, millions of tokens per second, and milliseconds per megabyte, by stage."""
+    """Return a table with a line per stage or method: MB/s, millions of tokens per second, milliseconds per MB."""
     lines = [
         f"{measured.bytes / 1e6:.1f} MB of sentences, {measured.tokens:,} tokens, {measured.rows:,} rows, one core",
         f"{'':22}{'MB/s':>10}{'M tokens/s':>14}{'ms/MB':>10}",
@@ -166,7 +168,10 @@ def table(measured: Measured) -> str:
 
 
 def ratios(measured: Measured, kind: str) -> dict[str, float]:
-    """Return the speed-ups over both baselines for a kind of vocabulary, and the whole path's M tokens/s."""
+    """Return the speed-ups over both baselines and the whole path's M tokens/s, by names that begin with `kind`.
+
+    `kind`: kind of the vocabulary.
+    """
     seconds = measured.seconds
     ours = measured.tokens / seconds["whole path"]
     return {

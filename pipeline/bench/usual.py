@@ -1,4 +1,4 @@
-"""Common preparation, for comparison: encode_batch_fast, pair sampling as in google-research/bert, transformers'
+"""Usual preparation, as a baseline: encode_batch_fast, pair sampling as in google-research/bert, and transformers'
 collator.
 """
 
@@ -17,15 +17,17 @@ ROWS = 32  # rows per collated batch
 def _usual_examples(
     documents: pa.Table, tokenizer: Tokenizer, cls_id: int, sep_id: int, maximum_length: int, rng: Random
 ) -> Iterator[dict[str, Any]]:
-    """Yield next-sentence examples of a window's documents as lists, as google-research/bert's
-    create_instances_from_document does.
+    """Yield next-sentence examples of a window's documents, as google-research/bert's create_instances_from_document
+    makes them. Values are lists of ids.
     """
     sentences, offsets = window_sentences(documents)
     ids = [encoding.ids for encoding in tokenizer.encode_batch_fast(sentences, add_special_tokens=False)]
-    every = [[sentence for sentence in ids[start:end] if sentence] for start, end in zip(offsets[:-1], offsets[1:])]
-    every = [document for document in every if document]
-    for number, document in enumerate(every):
-        for a, b, is_random in _document_pairs(every, number, document, maximum_length - 3, rng):
+    all_documents = [
+        [sentence for sentence in ids[start:end] if sentence] for start, end in zip(offsets[:-1], offsets[1:])
+    ]
+    all_documents = [document for document in all_documents if document]
+    for document_index, document in enumerate(all_documents):
+        for a, b, is_random in _document_pairs(all_documents, document_index, document, maximum_length - 3, rng):
             _shorten(a, b, maximum_length - 3, rng)
             yield {
                 "input_ids": [cls_id, *a, sep_id, *b, sep_id],
@@ -35,9 +37,13 @@ def _usual_examples(
 
 
 def _document_pairs(
-    every: list[list[list[int]]], number: int, document: list[list[int]], maximum: int, rng: Random
+    all_documents: list[list[list[int]]], document_index: int, document: list[list[int]], maximum: int, rng: Random
 ) -> Iterator[tuple[list[int], list[int], bool]]:
-    """Return segments A and B of one document, before truncation."""
+    """Yield (A, B, whether B is random) of one document, before truncation.
+
+    `all_documents` has a list of sentences per document, each a list of ids; `document` is at `document_index` in it.
+    `maximum`: largest number of ids of A and B together.
+    """
     target = rng.randint(2, maximum) if rng.random() < 0.1 else maximum
     chunk: list[list[int]] = []
     length = index = 0
@@ -47,9 +53,9 @@ def _document_pairs(
         if index == len(document) - 1 or length >= target:
             a_end = rng.randint(1, len(chunk) - 1) if len(chunk) >= 2 else 1
             a = [id for sentence in chunk[:a_end] for id in sentence]
-            is_random = len(every) > 1 and (len(chunk) == 1 or rng.random() < 0.5)
+            is_random = len(all_documents) > 1 and (len(chunk) == 1 or rng.random() < 0.5)
             b = (
-                _random_other_chunk(every, number, target - len(a), rng)
+                _random_other_chunk(all_documents, document_index, target - len(a), rng)
                 if is_random
                 else [id for sentence in chunk[a_end:] for id in sentence]
             )
@@ -61,10 +67,12 @@ def _document_pairs(
         index += 1
 
 
-def _random_other_chunk(every: list[list[list[int]]], number: int, wanted: int, rng: Random) -> list[int]:
-    """Return about `wanted` ids from a random position in another document."""
-    chosen = rng.randrange(len(every) - 1)
-    document = every[chosen + (chosen >= number)]
+def _random_other_chunk(
+    all_documents: list[list[list[int]]], document_index: int, wanted: int, rng: Random
+) -> list[int]:
+    """Return the ids of sentences from a random one of another document on: at least `wanted`, or up to its end."""
+    chosen = rng.randrange(len(all_documents) - 1)
+    document = all_documents[chosen + (chosen >= document_index)]
     ids: list[int] = []
     for sentence in document[rng.randrange(len(document)) :]:
         ids.extend(sentence)
@@ -74,7 +82,7 @@ def _random_other_chunk(every: list[list[list[int]]], number: int, wanted: int, 
 
 
 def _shorten(a: list[int], b: list[int], maximum: int, rng: Random) -> None:
-    """Remove ids from the front or the back of the longer segment until both fit."""
+    """Remove ids in place, at either end of the longer segment, until both have at most `maximum` ids together."""
     while len(a) + len(b) > maximum:
         longer = a if len(a) > len(b) else b
         if rng.random() < 0.5:
@@ -91,7 +99,10 @@ def usual_batches(
     maximum_length: int,
     rng: Random,
 ) -> tuple[int, int]:
-    """Make masked, padded batches of a window and discard them; return (rows, tokens without padding)."""
+    """Make masked, padded batches of a window and discard them; return (rows, tokens without padding).
+
+    `special`: ids of [CLS] and [SEP].
+    """
     examples = list(_usual_examples(documents, tokenizer, *special, maximum_length, rng))
     rng.shuffle(examples)
     for start in range(0, len(examples), ROWS):

@@ -1,5 +1,5 @@
-"""Measure the cleaning of Wikipedia dumps: markup left per million words, and agreement with WikiExtractor on the same
-pages.
+"""Measure how well Wikipedia dumps are cleaned: markup left per million words, and agreement with WikiExtractor on the
+same pages.
 """
 
 import re
@@ -17,28 +17,31 @@ from pipeline.errors import DataError
 from pipeline.text.documents import Dropped
 
 MARKERS = ("[[", "]]", "{{", "}}", "<ref", "thumb", "|", "<", "http", "__", "''", "==")
+"""Strings that count as markup left in the text."""
 NOTE = re.compile(r"\[\d{1,3}\]")
+"""A footnote mark such as [12]."""
 WORD = re.compile(r"\w+")
 MILLION = 1_000_000
 MOST_BYTES = 1 << 28
-"""Bytes of XML to measure, held in memory."""
+"""Bytes of XML that are measured at most; they are held in memory."""
 REASON, SHARE = "dropped: ", " per million words"
+"""Beginning and end of the names of figures: of counts of dropped pages by reason, and of frequencies of markup."""
 
 
 def measure(dump: str, extracted: str | None = None) -> dict[str, float]:
-    """Return page outcomes of a dump, markup left in its articles, and megabytes of XML per second on one core, without
-    decompression.
+    """Return figures of a dump by name: counts of articles and of dropped pages by reason, markup left in the articles,
+    and megabytes of XML per second on one core, not counting decompression.
 
-    With WikiExtractor's output of the same wiki also, over pages of equal titles: "recall", the share of its words
-    (with repetition, in any order) found here, and "length", the ratio of word counts, ours to theirs. Of a larger dump
-    the first quarter of a gigabyte is measured. Raises DataError where a file cannot be read, is no dump, or shares no
-    article with the other.
+    `extracted`: WikiExtractor's output of the same wiki. If it is given, pages whose title is in both are compared:
+    "recall" is the share of WikiExtractor's words (with repetition, in any order) that our text has, and "length" is
+    our number of words divided by WikiExtractor's. Only the first 268 MB of a dump's XML are measured. Raises DataError
+    if a file cannot be read, `dump` is no dump, or no title is in both.
     """
     stored = list(islice(_until_cut_off(dump), MOST_BYTES // BLOCK_BYTES))
     if not is_dump(head := b"".join(stored[:1])):
         raise DataError(
-            f"{dump} is no MediaWiki dump: it begins with {head[:40]!r}, a dump with <mediawiki …>; "
-            "take a file …-pages-articles….xml, compressed or not"
+            f"{dump} is no MediaWiki dump: it begins with {head[:40]!r}, a dump begins with <mediawiki …>; "
+            "give a file …-pages-articles….xml, compressed or not"
         )
     start = time.process_time()
     items = list(read_dump(stored, dump))
@@ -51,18 +54,18 @@ def measure(dump: str, extracted: str | None = None) -> dict[str, float]:
 
 
 def _until_cut_off(location: str) -> Iterator[bytes]:
-    """Yield a file's decompressed blocks, up to a truncated end."""
+    """Yield a file's decompressed blocks; of a truncated file, those before the cut."""
     try:
         yield from blocks(location)
     except CutOff:
         pass
     except (Damaged, ExpandsTooFar) as error:
-        what = "is damaged" if isinstance(error, Damaged) else "expands too far for a dump"
-        raise DataError(f"{location} {what}; download it again") from error
+        problem = "is damaged" if isinstance(error, Damaged) else "expands too far for a dump"
+        raise DataError(f"{location} {problem}; download it again") from error
 
 
 def markers(texts: Iterable[str]) -> dict[str, float]:
-    """Return the number of words (split at white space), and each marker per million words."""
+    """Return the number of words (split at white space), and how often each marker occurs per million words."""
     texts = list(texts)
     words = sum(len(text.split()) for text in texts)
     counts = {marker: sum(text.count(marker) for text in texts) for marker in MARKERS}
@@ -71,17 +74,17 @@ def markers(texts: Iterable[str]) -> dict[str, float]:
 
 
 def _compared(articles: dict[str, str], extracted: str) -> dict[str, float]:
-    """Compare the words of articles with those of WikiExtractor's articles of the same titles."""
+    """Compare articles (title -> text) with WikiExtractor's articles of the same titles; return the figures by name."""
     pages = both = ours = theirs = 0
     for title, text in _extracted_articles(extracted):
         if title in articles:
-            here, there = Counter(WORD.findall(articles[title].lower())), Counter(WORD.findall(text.lower()))
-            pages, both = pages + 1, both + (here & there).total()
-            ours, theirs = ours + here.total(), theirs + there.total()
+            our_words, their_words = (Counter(WORD.findall(words.lower())) for words in (articles[title], text))
+            pages, both = pages + 1, both + (our_words & their_words).total()
+            ours, theirs = ours + our_words.total(), theirs + their_words.total()
     if not pages:
         raise DataError(
-            f"{extracted} holds no page of the same title as one of the dump's {len(articles)} articles; "
-            "take WikiExtractor's output of the same wiki"
+            f"{extracted} has no page with the title of one of the dump's {len(articles)} articles; "
+            "give WikiExtractor's output of the same wiki"
         )
     return {"pages in both": pages, "recall": both / max(1, theirs), "length": ours / max(1, theirs)}
 
@@ -95,18 +98,18 @@ def _extracted_articles(location: str) -> Iterator[tuple[str, str]]:
 
 
 def table(figures: dict[str, float]) -> str:
-    """Return the table of page outcomes, markup left, and rate."""
+    """Return the figures as a table: articles and dropped pages, markup left, the comparison if any, and the rate."""
     reasons = {name.removeprefix(REASON): count for name, count in figures.items() if name.startswith(REASON)}
     left = {name.removesuffix(SHARE): count for name, count in figures.items() if name.endswith(SHARE)}
     lines = [f"{'articles':24}{figures['articles']:>10,}{figures['words']:>14,} words"]
     lines += [f"{reason:24}{count:>10,}" for reason, count in sorted(reasons.items())]
     lines.append(
-        f"{'left in a million words':24}{sum(left.values()):>10.1f}"
+        f"{'left per million words':24}{sum(left.values()):>10.1f}"
         + "".join(f"  {marker} {count:.1f}" for marker, count in left.items() if count)
     )
     if "recall" in figures:
         lines.append(
-            f"{'beside WikiExtractor':24}{figures['pages in both']:>10,} pages: "
-            f"{figures['recall']:.1%} of its words are here, {figures['length']:.2f} times as many in all"
+            f"{'next to WikiExtractor':24}{figures['pages in both']:>10,} pages: "
+            f"{figures['recall']:.1%} of its words are in ours, which have {figures['length']:.2f} times as many words"
         )
     return "\n".join([*lines, f"{'MB/s of XML, one core':24}{figures['megabytes a second']:>10.1f}"])

@@ -1,4 +1,4 @@
-"""Windows to measure on: documents of any source in random order, in Parquet shards of a temporary folder; no Ray."""
+"""Make windows to measure on, without Ray: documents of any source in random order, in Parquet shards of a folder."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -19,9 +19,9 @@ SETTINGS = Preparation()
 
 
 def split_corpora(specs: Sequence[str], folder: str, windows: int) -> tuple[Corpus, Corpus]:
-    """Return two corpora of at most the given windows each, from disjoint files: they share no document.
+    """Return two corpora of at most `windows` windows each, made of different files, so that they share no document.
 
-    Raises DataError where the sources are too small for a window each.
+    Raises DataError if the sources are too small for one window in each.
     """
     files = [file for spec in specs for file in list_files(parse(spec))]
     random.Random(0).shuffle(files)
@@ -30,7 +30,7 @@ def split_corpora(specs: Sequence[str], folder: str, windows: int) -> tuple[Corp
 
 
 def _rows(files: Sequence) -> Iterator[dict]:
-    """Yield the documents of files as rows of DOCUMENT."""
+    """Yield the documents of files as rows of the schema DOCUMENT, without dropped ones."""
     for file in files:
         for item in file_documents(file, SETTINGS):
             if isinstance(item, Document):
@@ -38,7 +38,10 @@ def _rows(files: Sequence) -> Iterator[dict]:
 
 
 def _corpus(folder: str, documents: Iterator[dict], windows: int) -> Corpus:
-    """Write a corpus of one shard, its documents in random order."""
+    """Write documents in random order as a corpus of one shard with at most `windows` windows.
+
+    Raises DataError if they are too little text for one window.
+    """
     held, characters = [], 0
     for row in documents:
         held.append(row)
@@ -48,15 +51,15 @@ def _corpus(folder: str, documents: Iterator[dict], windows: int) -> Corpus:
     random.Random(0).shuffle(held)
     report = write_windows(folder, "train", 0, pa.Table.from_pylist(held, schema=DOCUMENT), SETTINGS.window_characters)
     if not report["windows"]:
-        raise DataError("corpus: too little text to measure: give more files")
-    windows_found = [
-        Window(shard=report["file"], row_group=group, documents=d, characters=c)
-        for group, (d, c) in enumerate(report["windows"])
+        raise DataError("corpus: too little text for one window: give more files")
+    all_windows = [
+        Window(shard=report["file"], row_group=group, documents=documents_in_group, characters=characters_in_group)
+        for group, (documents_in_group, characters_in_group) in enumerate(report["windows"])
     ]
     return Corpus(
         folder=folder,
         fingerprint=report["digest"],
-        train=tuple(windows_found[:windows]),
+        train=tuple(all_windows[:windows]),
         heldout=(),
         counts={},
         dropped={},

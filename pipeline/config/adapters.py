@@ -1,4 +1,4 @@
-"""Settings of fine-tuning a few weights only: adapters added to the encoder, and parts of it that are frozen."""
+"""Settings for fine-tuning only a few weights: adapters added to the encoder, and frozen parts of the encoder."""
 
 from dataclasses import dataclass
 
@@ -12,18 +12,20 @@ class NoAdapter:
 
 @dataclass(frozen=True, kw_only=True)
 class LowRank:
-    """Train a product of two thin matrices next to each frozen one, and merge it at the end (LoRA, Hu et al. 2021)."""
+    """Freeze the encoder's embeddings and layers, and add a trained product of two thin matrices to some weight
+    matrices (LoRA, Hu et al. 2021). After training, the products are merged into the matrices.
+    """
 
     rank: int = 8
     """Inner width of the product."""
     scale: float = 16.0
-    """The product is multiplied by scale / rank (scale is the paper's alpha), so that the learning rate need not change
-    with the rank.
+    """The product is multiplied by scale / rank, so that the same learning rate fits every rank (scale is the paper's
+    alpha).
     """
     dropout: float = 0.0
     """Dropout on the product's input."""
     everywhere: bool = False
-    """Adapt every linear layer of the encoder's layers; otherwise query and value projections only, as published."""
+    """Adapt every linear layer of the encoder's layers; otherwise only query and value projections, as published."""
 
     def __post_init__(self) -> None:
         require_at_least("adapter.rank", self.rank, 1)
@@ -33,8 +35,8 @@ class LowRank:
 
 @dataclass(frozen=True, kw_only=True)
 class Bottleneck:
-    """Train the LayerNorms, and a narrow two-layer network after each attention and feed-forward block (Houlsby et al.
-    2019). These networks cannot be merged.
+    """Train only the LayerNorms, and a narrow two-layer network added after each attention and feed-forward block
+    (Houlsby et al. 2019). These networks cannot be merged into the encoder's weights.
     """
 
     width: int = 64
@@ -54,9 +56,9 @@ class Freeze:
     """
 
     embeddings: bool = False
-    """Words, positions, segments and their LayerNorm."""
+    """Freeze the embeddings of words, positions and segments, and their LayerNorm."""
     layers: int = 0
-    """Number of the lowest layers that are frozen, with their adapters."""
+    """Number of frozen layers, counted from the lowest; their adapters are frozen too."""
 
     def __post_init__(self) -> None:
         require_at_least("freeze.layers", self.layers, 0)

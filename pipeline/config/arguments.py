@@ -1,9 +1,9 @@
 """Check the words of a command line against the settings, and sort them as the parser requires.
 
-Kinds such as `optimizer:lamb` come last, each before its own options.
+In the sorted command line, kinds such as `optimizer:lamb` come last, each before its own options.
 
-Hand-written, as tyro's CascadeSubcommandArgs wants an option after the word of its kind: it refused 52 of 60 valid
-command lines in shuffled order (tyro 1.0.17).
+Hand-written because tyro's CascadeSubcommandArgs requires an option to follow the word of its kind: it refused 52 of 60
+valid command lines in shuffled order (tyro 1.0.17).
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,12 +31,12 @@ VALUES = ("true", "false", "none")
 
 @dataclass(frozen=True, kw_only=True)
 class Extra:
-    """A command's option that is not a setting."""
+    """An option of a command that is not a setting, such as --show."""
 
     name: str
     text: str
     metavar: str = ""
-    """Placeholder of its value; empty: it takes no value."""
+    """Placeholder of the option's value in the help; empty if the option takes no value."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,23 +46,25 @@ class Word:
     text: str
     values: tuple[str, ...] = ()
     option: Option | None = None
-    """The option that it names; if several kinds have an option of this name, the first kind's."""
+    """The option that the word names, or None; if several kinds have an option of this name, the first kind's."""
     kind: tuple[str, str] | None = None
-    """Setting and kind, if it chooses one."""
+    """(setting, kind) if the word chooses a kind, such as ("optimizer", "lamb"); else None."""
     extra: Extra | None = None
 
     @property
     def alone(self) -> bool:
+        """Whether the word is neither an option nor a kind."""
         return self.option is None and self.kind is None and self.extra is None
 
 
 def words_of(
     arguments: Sequence[str], settings: type, extra: Sequence[Extra] = (), positional: int = 0, several: bool = False
 ) -> list[Word]:
-    """Return the words of a command line; with `several`, a repeatable option takes all values up to the next option.
+    """Return the words of a command line, in order.
 
-    Raises ConfigError, with the nearest name, for a word that is neither an option nor a kind, after the first
-    `positional` such words; also for a missing value, a wrong type, or a value after an option that takes none.
+    `positional` is the number of words allowed that are neither options nor kinds. With `several`, a repeatable option
+    takes all values up to the next option. Raises ConfigError, with the nearest name, for an unknown word; also for a
+    missing value, a value of the wrong type, or a value after an option that takes none.
     """
     known = Known(settings, extra)
     words: list[Word] = []
@@ -77,7 +79,7 @@ def words_of(
 
 
 def extras(words: Sequence[Word]) -> dict[str, str]:
-    """Return the options that are not settings, with their values."""
+    """Return {name: value} of the options that are not settings; the value is empty for an option that takes none."""
     return {word.extra.name: "".join(word.values) for word in words if word.extra is not None}
 
 
@@ -89,16 +91,16 @@ class Known:
         for option in options_of(settings):
             self.options.setdefault(option.flag, option)
         self.off = {option.off: option for option in self.options.values() if option.boolean}
-        self.extras = {f"--{one.name}": one for one in extra}
+        self.extras = {f"--{option.name}": option for option in extra}
         self.choices = choices(settings)
 
     def option(self, name: str) -> Option | None:
-        """Return the option that a word names, if any; hyphens and underscores are equal."""
+        """Return the option that a word names, or None; hyphens and underscores are equal."""
         name = name.replace("_", "-")
         return self.options.get(name) or self.off.get(name)
 
     def word(self, text: str, following: Sequence[str], several: bool) -> tuple[Word, int]:
-        """Return a word, and how many of the following words are its values."""
+        """Return a word, and how many of the words in `following` are its values."""
         name, equals, value = text.partition("=")
         option, extra = self.option(name), self.extras.get(name)
         if option is not None and option.boolean:
@@ -124,7 +126,7 @@ class Known:
         return Word(text=text, extra=extra, kind=kind_in(text, self.choices)), 0
 
     def values(self, following: Sequence[str], many: bool) -> int:
-        """Return how many of the words after an option are its values."""
+        """Return how many of the words in `following` are values of the option before them: 0 or 1 without `many`."""
         count = 0
         for word in following[: None if many else 1]:
             name = word.partition("=")[0]
@@ -135,7 +137,7 @@ class Known:
 
     def unexpected(self, word: str) -> str:
         """Return the message for an unknown word, with the nearest name."""
-        names = [option.path for option in self.options.values()] + [one.name for one in self.extras.values()]
+        names = [option.path for option in self.options.values()] + [option.name for option in self.extras.values()]
         if word.startswith("-"):
             name = word.partition("=")[0]
             near = nearest(name.lstrip("-").replace("-", "_"), names)
@@ -146,15 +148,17 @@ class Known:
 
 
 def _refuse_value(word: str, option: Option, following: Sequence[str]) -> None:
-    """Raise ConfigError if a yes-or-no option has a value, such as --replace True."""
+    """Raise ConfigError if a boolean option is given a value, such as --replace True; `following` is the next word, if
+    any.
+    """
     name, equals, value = word.partition("=")
-    given = value if equals else "".join(following)
-    if not equals and given.lower() not in VALUES:
+    text = value if equals else "".join(following)
+    if not equals and text.lower() not in VALUES:
         return
-    turned = (given.lower() == "false") != (name.replace("_", "-") == option.off)
-    right = option.off if turned else option.flag
-    instead = "leave the option out instead of writing" if given.lower() == "none" else f"write {right} instead of"
-    raise ConfigError(f"{option.flag} takes no value: {instead} {word if equals else f'{word} {given}'}")
+    means_off = (text.lower() == "false") != (name.replace("_", "-") == option.off)
+    right = option.off if means_off else option.flag
+    instead = "leave the option out instead of writing" if text.lower() == "none" else f"write {right} instead of"
+    raise ConfigError(f"{option.flag} takes no value: {instead} {word if equals else f'{word} {text}'}")
 
 
 def _refuse_type(option: Option, values: Sequence[str]) -> None:
@@ -169,7 +173,7 @@ def _refuse_type(option: Option, values: Sequence[str]) -> None:
 
 
 def _is_number(kind: type, value: str) -> bool:
-    """Return whether a word is a number of this type."""
+    """Return whether `kind`, int or float, accepts a word."""
     try:
         kind(value)
     except ValueError:
@@ -178,9 +182,9 @@ def _is_number(kind: type, value: str) -> bool:
 
 
 def kind_in(word: str, known: dict[str, dict[str, type]]) -> tuple[str, str] | None:
-    """Return the setting and the kind that a word such as optimizer:lamb chooses, if any.
+    """Return (setting, kind) of a word such as optimizer:lamb; None for a word that chooses no kind.
 
-    Raises ConfigError for a kind that the setting does not have.
+    `known` is the result of `choices`. Raises ConfigError for a kind that the setting does not have.
     """
     path, colon, kind = word.partition(":")
     path, kind = path.replace("-", "_"), kind.replace("_", "-")
@@ -198,10 +202,11 @@ def shown(path: str) -> str:
 
 
 def in_order(words: Sequence[Word], settings: type, default: Any = None) -> list[str]:
-    """Return the words as the parser wants them.
+    """Return the words in the order that the parser requires, without options that are not settings.
 
-    If no word chooses a setting's kind, the kind is that of `default`, or without it the default of the class.
-    Raises ConfigError where a setting's kind is chosen twice, or an option belongs to another kind than the chosen one.
+    If no word chooses a setting's kind, the setting has the kind that it has in `default`, or the class's default kind
+    if `default` is None. Raises ConfigError if a setting's kind is chosen twice, or if an option belongs to another
+    kind than the chosen one.
     """
     kinds: dict[str, str] = {}
     for word in words:
@@ -233,11 +238,11 @@ def _of_choice(word: Word) -> str:
 def _refuse_other_kind(word: Word, settings: type, kind: str) -> None:
     """Raise ConfigError if an option does not belong to the chosen kind."""
     assert word.option is not None
-    of = [option.kind for option in options_of(settings) if option.path == word.option.path]
-    if kind not in of:
+    kinds = [option.kind for option in options_of(settings) if option.path == word.option.path]
+    if kind not in kinds:
         choice = shown(word.option.choice)
-        owners = listed(f"{choice}:{one}" for one in of)
-        wanted_kind = "that kind" if len(of) == 1 else "one of these kinds"
+        owners = listed(f"{choice}:{name}" for name in kinds)
+        wanted_kind = "that kind" if len(kinds) == 1 else "one of these kinds"
         raise ConfigError(
             f"{word.option.flag} belongs to {owners}, but {choice} is {kind}: choose {wanted_kind}, or leave the "
             "option out"
@@ -245,7 +250,10 @@ def _refuse_other_kind(word: Word, settings: type, kind: str) -> None:
 
 
 def _texts(word: Word) -> Iterator[str]:
-    """Yield a word as the parser expects it: an option that may be yes, no or unset gets a value."""
+    """Yield a word and its values as the parser expects them.
+
+    A boolean option that may also be None gets True or False as its value.
+    """
     option = word.option
     if option is not None and option.boolean and option.hint is not bool:
         yield from (option.flag, "False" if word.text.replace("_", "-") == option.off else "True")

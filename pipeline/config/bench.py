@@ -12,78 +12,93 @@ class BenchSources:
     """Text that a bench reads."""
 
     corpus: tuple[SourceText, ...] = ()
-    """As in jobs/prepare.py. Default: the built-in corpus."""
+    """Sources, written as for jobs/prepare.py. Default: the built-in corpus."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Text(BenchSources):
-    """From a shard to masked Arrow blocks on one core, by stage, next to `tokenizers` and the usual preparation."""
+    """Measure the path from a shard to masked Arrow blocks on one core, stage by stage, next to two baselines.
+
+    The baselines are encode_batch_fast of `tokenizers` and the usual preparation in Python (`pipeline.bench.usual`).
+    """
 
     vocabulary: VocabularySettings = VocabularySettings()
     sampling: Sampling = Sampling()
     windows: int = 6
-    """Windows of two million characters that are measured; as many others warm the table."""
+    """Number of measured windows, of two million characters each. First, windows of other files, up to the same number,
+    fill the tokenizer's table of known words.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stream(BenchSources):
-    """The same through Ray Data into a consumer, next to one plain process; memory of the workers."""
+    """Compare the stream of rows through Ray Data with one plain process that makes the same rows; also peak memory."""
 
     vocabulary: VocabularySettings = VocabularySettings()
     sampling: Sampling = Sampling()
     rows_per_slot: int = 128
     rows: int = 400_000
-    """Rows that go through; with fewer, much of the time is that in which several processes each learn the words."""
+    """Number of rows to make. With fewer rows, much of the time goes into filling the table of known words in each
+    process.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wikitext:
-    """Read a Wikipedia dump: pages by reason, markup left in the text, MB/s on one core; without floors."""
+    """Measure the cleaning of a Wikipedia dump: page outcomes, markup left in the text, and MB/s on one core.
+
+    This bench has no floors.
+    """
 
     dump: Location
-    """A file …-pages-articles….xml, compressed or not, or its URL. Of a larger one the first 268 MB of XML are read."""
+    """File …-pages-articles….xml, compressed or not, or its URL. At most the first 268 MB of its XML are read."""
     extracted: Location | None = None
-    """A file or folder of WikiExtractor's output of the same wiki, whose words are compared."""
+    """File or folder of WikiExtractor's output for the same wiki. The words of pages with the same title are compared.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job(BenchSources):
-    """The training loop on prepared rows, next to the same loop in a submitted job: Ray Train with the live stream."""
+    """Compare the training loop on rows made in advance with a submitted job: Ray Train and the live stream."""
 
     preset: str = "bert-tiny"
-    """One that starts from random weights; its first phase is measured."""
+    """A preset that starts from random weights; its first phase is measured."""
     steps: int = 400
-    """Steps of each; both take turns until one is done."""
+    """Steps of each of the two loops. The loops run in turns until one has finished its steps."""
     compile: Literal["on", "off"] = "off"
-    """torch.compile, of both."""
+    """torch.compile in both loops."""
     threads: int | None = None
-    """CPU threads of both; default: all cores, which Ray's own processes then share."""
+    """CPU threads of each loop; default: all cores, which the loop under Ray shares with Ray's own processes."""
     repetitions: int = 3
-    """Measurements of the time from submission to the first step."""
+    """Number of times that the time from a job's submission to the end of its first step is measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scale(BenchSources):
-    """Tokens per second of 1, 2 and 4 workers that sleep instead of computing, so that only coordination shows.
+    """Measure the cost of coordination: tokens per second of 1, 2 and 4 workers that sleep instead of computing.
 
-    Also without the sleep, and for slots with next to no text; without floors.
+    The workers are also measured without the sleep. Then one process reads the blocks of 8 and of 64 workers. This
+    bench has no floors.
     """
 
     vocabulary: VocabularySettings = VocabularySettings(size=8_192)
     milliseconds: float = 200.0
-    """Slept for each slot."""
+    """Milliseconds of sleep per slot."""
     steps: int = 50
 
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """Time that a checkpoint stops training, and time that its writing takes during the steps; no floors."""
+    """Measure for how long a checkpoint stops training, and for how long it is written in the background.
+
+    This bench has no floors.
+    """
 
     preset: str = "bert-base"
     output: Location | None = None
-    """Local folder on the disk that is measured; default: the temporary one."""
+    """Local folder on the disk to measure; default: the system's temporary folder."""
     step_milliseconds: float = 200.0
-    """Duration of the steps over which the cost is spread."""
+    """Assumed duration of a training step in milliseconds, to print the cost of checkpoints as a share of the time."""
     repetitions: int = 5
 
 

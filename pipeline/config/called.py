@@ -1,4 +1,4 @@
-"""Commands in help and messages, written as the user started this one."""
+"""Commands in help and messages, written as the user started this job: `python jobs/JOB.py` or `bertstream JOB`."""
 
 import re
 import sys
@@ -10,5 +10,5 @@ SCRIPT = re.compile(rf"(?<![\w./-])(python )?jobs/({'|'.join(JOBS)})\.py\b")
 
 
 def as_called(text: str) -> str:
-    """Rewrite commands in a text as `bertstream JOB` if that was started; otherwise keep `python jobs/JOB.py`."""
+    """Replace `python jobs/JOB.py` in a text by `bertstream JOB` if the user started `bertstream`."""
     return SCRIPT.sub(rf"{COMMAND} \2", text) if Path(sys.argv[0]).stem == COMMAND else text

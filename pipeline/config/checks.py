@@ -20,5 +20,5 @@ def require_at_least(name: str, value: float, least: float) -> None:
 
 
 def require_above_zero(name: str, value: float) -> None:
-    """Raise ConfigError unless `value` is above 0 (NaN is not)."""
+    """Raise ConfigError unless `value` is above 0; NaN raises it too."""
     require(value > 0, f"{name} ({value}) must be above 0")

@@ -1,4 +1,4 @@
-"""Parse a command line into settings: help, words, and tyro, which converts types."""
+"""Parse a command line into settings: print the help, check the words, and let tyro convert types."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -16,13 +16,16 @@ HELP = ("-h", "--help")
 
 @dataclass(frozen=True, kw_only=True)
 class Command(Described):
-    """A command whose settings are given by options."""
+    """A command that reads its settings from command-line options."""
 
     several: bool = False
-    """A repeatable option takes several values, as in --kinds A B; otherwise it is repeated."""
+    """Whether a repeatable option takes several values, as in --kinds A B; if False, it is repeated: --task A --task B.
+    """
 
     def words(self, arguments: Sequence[str], default: Any = None) -> list[Word]:
-        """Return the words of a command line; if they ask for help, print it and raise SystemExit."""
+        """Return the words of a command line. If they ask for help, print it, with `default`'s values, and raise
+        SystemExit.
+        """
         if set(HELP) & set(arguments):
             print(as_called(help_text(self, arguments, default)))
             raise SystemExit(0)
@@ -30,17 +33,22 @@ class Command(Described):
         return words_of(arguments, self.settings, self.extra, required, self.several)
 
     def parse(self, words: Sequence[Word], default: Any = None) -> Any:
-        """Return the settings; unset ones are as in `default`, which may be unchecked. Raises ConfigError."""
+        """Return the settings: those in `words` as set there, the others as in `default`, or the class's defaults if it
+        is None.
+
+        The values of `default` may be invalid if options replace them (see `unchecked`). Raises ConfigError for a
+        missing or invalid setting.
+        """
         import tyro
 
-        given = {word.option.path for word in words if word.option is not None}
+        paths = {word.option.path for word in words if word.option is not None}
         if default is None:
-            missing = [option for option in options_of(self.settings) if option.required and option.path not in given]
+            missing = [option for option in options_of(self.settings) if option.required and option.path not in paths]
             alone = sum(word.alone for word in words)
             for option in missing[alone if self.positional else 0 :]:
                 raise ConfigError(f"{option.path if self.positional else option.flag} is missing: {option.text}")
         else:
-            default = _without_repeated(default, given)
+            default = _without_repeated(default, paths)
         markers: list[Any] = [tyro.conf.PositionalRequiredArgs] if self.positional else []
         markers += [] if self.several else [tyro.conf.UseAppendAction]
         known = {} if default is None else {"default": default}
@@ -57,14 +65,14 @@ def read_one_of(
 ) -> Any:
     """Return the settings of the class that the first word names.
 
-    Raises ConfigError, and SystemExit where help was asked for.
+    Raises ConfigError for an unknown word or an invalid setting, and SystemExit after printing help.
     """
     named = {flag_of(kind): kind for kind in kinds}
     word = arguments[0] if arguments else HELP[0]
     if word in HELP:
         lines = [f"  {name:12}{str(kind.__doc__).splitlines()[0]}" for name, kind in named.items()]
         usage = [f"usage: {prog} {'|'.join(named)} [OPTIONS]\n\n{about.strip()}\n", *lines]
-        print(as_called("\n".join([*usage, f"\n{prog} WORD --help lists the options of each."])))
+        print(as_called("\n".join([*usage, f"\n{prog} WORD --help lists the options of a word."])))
         raise SystemExit(0)
     if word not in named:
         raise ConfigError(f"word {word} must be one of {', '.join(named)}{did_you_mean(nearest(word, named))}")
@@ -72,19 +80,21 @@ def read_one_of(
     return Command(prog=f"{prog} {word}", about=about, settings=named[word], positional=positional).read(arguments[1:])
 
 
-def _without_repeated(default: Any, given: set[str], prefix: str = "") -> Any:
-    """Return the default without the lists that options set: the parser would append to them."""
+def _without_repeated(default: Any, paths: set[str], prefix: str = "") -> Any:
+    """Return `default` with () for each repeatable setting in `paths`: the parser would append to its default
+    values.
+    """
     values = {field.name: getattr(default, field.name) for field in dataclasses.fields(default)}
     for name, value in values.items():
         if dataclasses.is_dataclass(value):
-            values[name] = _without_repeated(value, given, f"{prefix}{name}.")
-        elif isinstance(value, tuple) and prefix + name in given:
+            values[name] = _without_repeated(value, paths, f"{prefix}{name}.")
+        elif isinstance(value, tuple) and prefix + name in paths:
             values[name] = ()
     return unchecked(type(default), values)
 
 
 def unchecked(kind: type, values: dict[str, Any]) -> Any:
-    """Build settings without checks: options may still replace invalid values."""
+    """Build settings without running their checks, because options may still replace invalid values."""
     made = object.__new__(kind)
     for name, value in values.items():
         object.__setattr__(made, name, value)

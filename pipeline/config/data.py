@@ -10,7 +10,9 @@ PASSING = frozenset({"prepare.web_timeout"})
 """Settings that do not affect the content of a prepared corpus."""
 PRESET_KINDS = ("wordpiece", "byte-bpe")
 PRESET_SIZES = (30_522, 8_192, 50_265)
-"""Kinds and sizes of the presets' vocabularies: they do not count where a vocabulary is given."""
+"""Kinds and sizes that presets set for a trained vocabulary. With vocabulary.path, these values are ignored, and any
+other value is refused.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,52 +21,55 @@ class Sources:
 
     corpus: tuple[SourceText, ...] = ()
     """A file, folder, glob or URL (https://, s3://, gs://, hf://); for pretraining also a folder prepared by
-    jobs/prepare.py.
+    jobs/prepare.py. Default: the built-in corpus.
 
-    Default: the built-in corpus. Options follow it: PATH::format=NAME (wikipedia-dump, wikiextractor, gutenberg,
-    bookscorpus, jsonl, parquet and text are recognised; sentences and parquet-sentences must be named), ::column=NAME
-    of the text in JSON lines and Parquet, ::language=CODE (default: what the files say, or en), and ::weight=TIMES that
-    a document occurs per epoch (default: 1).
+    Options may follow the location. ::format=NAME (wikipedia-dump, wikiextractor, gutenberg, bookscorpus, jsonl,
+    parquet and text are recognised; sentences and parquet-sentences must be named); ::column=NAME, the column of the
+    text in JSON lines and Parquet; ::language=CODE (default: what the files say, or en); ::weight=TIMES, how often a
+    document occurs per epoch (default: 1).
     """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Preparation:
-    """Settings for preparing sources as document shards."""
+    """Settings for turning sources into document shards."""
 
     heldout_share: float = 0.01
-    """Share of parents (whole books, articles) set aside for evaluation, chosen by a hash; above 0, at least four of
-    forty or more, and a tenth of fewer, as a next-sentence pair needs two parents.
+    """Share of parents (whole books, articles) that are held out for evaluation, chosen by a hash. If it is above 0, at
+    least four parents are held out, or a tenth if there are fewer than forty: a next-sentence pair needs two parents.
     """
     window_characters: int = 2_000_000
-    """Text of one window (a Parquet row group): the unit of reading, shuffling and resuming."""
+    """Characters of text per window (a Parquet row group): the unit of reading, shuffling and resuming."""
     windows_per_shard: int = 32
-    """Windows of one Parquet shard, about."""
+    """Approximate number of windows per Parquet shard."""
     piece_characters: int = 32_000
-    """Longer documents are cut at paragraph bounds into pieces of at most about this length."""
+    """Longer documents are cut into pieces of about this length, between paragraphs if possible."""
     minimum_characters: int = 100
     """Shorter documents are dropped (reason: too short).
 
-    A Chinese character, kana or Hangul syllable counts as three, as it says what three letters do.
+    A Chinese character, kana or Hangul syllable counts as three characters because it says about as much as three
+    letters.
     """
     minimum_letters: float = 0.5
-    """Documents with a smaller share of letters among their characters, white space apart, are dropped (reason: not
-    language).
+    """Minimum share of letters among the characters that are not white space. Documents with a smaller share are
+    dropped (reason: not language).
     """
     near_duplicates: float | None = 0.8
-    """Documents are dropped when this share of their sequences of eight words stands in others (reason:
-    near-duplicate), and held-out ones when a twentieth is in training documents. None: only equal texts are
-    dropped.
+    """A document is dropped if at least this share of its sequences of eight words also occurs in other documents
+    (reason: near-duplicate). A held-out document is dropped if at least a twentieth occurs in training documents. None:
+    only documents with the same text are dropped.
     """
     error_limit: float = 0.05
-    """Share of broken files or records that is counted and skipped; above it preparation stops."""
+    """Maximum share of broken files or records. They are counted and skipped; if there are more, preparation stops with
+    an error.
+    """
     expansion_limit: int = 200
-    """A compressed file is cut where more than this many times its size, and more than 64 MB, has come out; text gives
-    3 to 20 times.
+    """Maximum ratio of decompressed to compressed bytes; text has 3 to 20. If a file exceeds the limit after 64 MB of
+    decompressed text, the rest of the file is left out.
     """
     web_timeout: float = 180.0
-    """Seconds without a byte after which a web server is given up; three connections are tried in them, and after ten
-    seconds a line says so.
+    """Seconds without a byte after which reading from a web server fails. Up to three connections are tried in this
+    time; a line reports a silence of ten seconds.
     """
 
     def __post_init__(self) -> None:
@@ -96,40 +101,42 @@ class Preparation:
 
 @dataclass(frozen=True, kw_only=True)
 class VocabularySettings:
-    """Which vocabulary to use: a given one, or one trained on the prepared corpus."""
+    """The vocabulary: a given one, or one trained on the prepared corpus."""
 
     path: Location | None = None
-    """A vocab.txt, tokenizer.json, vocab.json with its merges.txt, or a folder with one; default: train one on the
-    prepared corpus.
+    """A given vocabulary: vocab.txt, tokenizer.json, vocab.json with its merges.txt, or a folder with one of these.
+    Default: train a vocabulary on the prepared corpus.
     """
     kind: Literal["wordpiece", "byte-bpe", "unigram"] = "wordpiece"
-    """Kind of a trained vocabulary: WordPiece as BERT's, byte-level BPE as RoBERTa's, or unigram as ALBERT's and
-    DeBERTa-v3's.
+    """Kind of a trained vocabulary: WordPiece as in BERT, byte-level BPE as in RoBERTa, or unigram as in ALBERT and
+    DeBERTa-v3.
     """
     size: int = 30_522
-    """Entries of a trained one, special and unused ones counted (Devlin et al. 2019: 30,522)."""
+    """Number of entries of a trained vocabulary, including special and unused entries (Devlin et al. 2019: 30,522)."""
     lowercase: bool | None = None
-    """Lower-case text.
+    """Lower-case the text.
 
-    Default: as the given tokenizer's config says (a bare vocab.txt does not, so set it); yes for a trained WordPiece,
-    no for other trained kinds.
+    Default: for a given vocabulary, what its tokenizer's config says (a vocab.txt alone does not say it, so set this
+    option); for a trained vocabulary, yes for WordPiece and no for other kinds.
     """
     strip_accents: bool | None = None
-    """Remove accents. Default: as the given tokenizer's config says, else where text is lower-cased (BERT's rule)."""
+    """Remove accents. Default: what the given tokenizer's config says, else yes if text is lower-cased (BERT's
+    rule).
+    """
     chinese_characters: bool = True
-    """WordPiece: every Chinese character is a word of its own; the other kinds never split them."""
+    """Make every Chinese character a word of its own. For WordPiece only: the other kinds never do this."""
     unused: int = 0
-    """Entries [unused0], [unused1], … of a trained one, kept free for words of a later task; their ids follow those of
-    the special tokens at the beginning.
+    """Number of entries [unused0], [unused1], … of a trained vocabulary, kept free for words of a later task. Their ids
+    follow those of the special tokens.
     """
     training_characters: int | None = 100_000_000
-    """Maximum text that one is trained on: the first windows of the shuffled corpus, about 20 million English words,
-    counted in seconds. None: all of it.
+    """Maximum characters of text that a vocabulary is trained on, from the first windows of the shuffled corpus. 100
+    million characters are about 20 million English words, counted in seconds. None: the whole corpus.
     """
     extend: int = 0
-    """With init: so many words of the corpus become entries of the vocabulary, the most frequent of those that it
-    splits into three pieces or more, counted in training_characters; they take the places of [unused] entries first.
-    WordPiece only.
+    """Number of words of the corpus to add to the vocabulary of init; for WordPiece only. These are the most frequent
+    words that the vocabulary splits into three pieces or more, counted in the first training_characters of the corpus.
+    They replace [unused] entries first; the others become new entries at the end.
     """
 
     def __post_init__(self) -> None:
@@ -139,14 +146,13 @@ class VocabularySettings:
         least = 5 + (256 if self.kind == "byte-bpe" else 50)
         require(
             self.size - self.unused >= least,
-            f"vocabulary.size ({self.size}) less vocabulary.unused ({self.unused}) must be at least {least}: the 5 "
-            "special tokens and "
-            f"{'the 256 bytes' if self.kind == 'byte-bpe' else '50 more'} need room",
+            f"vocabulary.size ({self.size}) minus vocabulary.unused ({self.unused}) must be at least {least}, for "
+            f"the 5 special tokens and {'the 256 bytes' if self.kind == 'byte-bpe' else '50 other entries'}",
         )
         require(
             self.kind == "wordpiece" or self.chinese_characters,
-            f"vocabulary.chinese_characters (False) is for vocabulary.kind wordpiece: {self.kind} never splits "
-            "Chinese characters, leave it out",
+            f"vocabulary.chinese_characters (False) is for vocabulary.kind wordpiece: leave the option out, because "
+            f"{self.kind} never makes every Chinese character a word",
         )
         if self.training_characters is not None:
             require_at_least("vocabulary.training_characters", self.training_characters, 1_000)
@@ -157,7 +163,7 @@ class NextSentence:
     """Segment pairs for next-sentence prediction (Devlin et al. 2019, A.2; google-research/bert)."""
 
     short_probability: float = 0.1
-    """Share of documents whose target length is drawn uniformly from 2 to the maximum."""
+    """Share of documents whose target length is drawn uniformly from 2 to the maximum; the others have the maximum."""
 
     def __post_init__(self) -> None:
         require_share("sampling.pairs.short_probability", self.short_probability)
@@ -165,12 +171,12 @@ class NextSentence:
 
 @dataclass(frozen=True, kw_only=True)
 class SentenceOrder:
-    """Consecutive segments of one document, swapped by a fair coin, for sentence-order prediction (Lan et al. 2020,
-    3.1).
+    """Pairs of consecutive segments of one document, swapped with probability 1/2, for sentence-order prediction (Lan
+    et al. 2020, 3.1).
     """
 
     short_probability: float = 0.1
-    """Share of documents whose target length is drawn uniformly from 2 to the maximum."""
+    """Share of documents whose target length is drawn uniformly from 2 to the maximum; the others have the maximum."""
 
     def __post_init__(self) -> None:
         require_share("sampling.pairs.short_probability", self.short_probability)
@@ -178,11 +184,11 @@ class SentenceOrder:
 
 @dataclass(frozen=True, kw_only=True)
 class FullSentences:
-    """Full sentences in order, as many as have room, without a pair task (Liu et al. 2019, 4.2)."""
+    """Sequences of full sentences in order, filled as far as possible, without a pair task (Liu et al. 2019, 4.2)."""
 
     across_documents: bool = True
-    """Go on into the next document after a [SEP] (FULL-SENTENCES); False: a sequence ends with its document
-    (DOC-SENTENCES).
+    """Continue a sequence with the next document after a [SEP] (FULL-SENTENCES). False: a sequence ends with its
+    document (DOC-SENTENCES).
     """
 
 
@@ -191,7 +197,7 @@ class SingleSegment:
     """Contiguous text of one document, cut at the target length, without a pair task."""
 
     short_probability: float = 0.1
-    """Share of documents whose target length is drawn uniformly from 2 to the maximum."""
+    """Share of documents whose target length is drawn uniformly from 2 to the maximum; the others have the maximum."""
 
     def __post_init__(self) -> None:
         require_share("sampling.pairs.short_probability", self.short_probability)
@@ -202,11 +208,11 @@ class TokenMasking:
     """Masked positions are drawn token by token (Devlin et al. 2019, 3.1)."""
 
     share: float = 0.15
-    """Share of a sequence's length that is masked: max(1, round(share * length)) positions."""
+    """Share of a sequence's tokens to mask: max(1, round(share * length)) positions."""
     mask_share: float = 0.8
     """Share of masked positions replaced by [MASK]."""
     random_share: float = 0.1
-    """Share of masked positions replaced by a random ordinary entry; the rest stay."""
+    """Share of masked positions replaced by a random ordinary entry of the vocabulary; the rest keep their token."""
 
     def __post_init__(self) -> None:
         require_share("sampling.masking.share", self.share)
@@ -221,19 +227,21 @@ class TokenMasking:
 
 @dataclass(frozen=True, kw_only=True)
 class WholeWordMasking(TokenMasking):
-    """Words are drawn, and all pieces of a drawn word are masked (google-research/bert, May 2019), up to the same
-    count.
+    """Words are drawn, and all pieces of a drawn word are masked (google-research/bert, May 2019). `share` limits the
+    number of masked positions.
     """
 
 
 @dataclass(frozen=True, kw_only=True)
 class SpanMasking(TokenMasking):
-    """Spans of whole words are masked up to the same count, and each is replaced as one (Joshi et al. 2020, 3.1)."""
+    """Spans of whole words are masked, and all tokens of a span are replaced in the same way (Joshi et al. 2020, 3.1).
+    `share` limits the number of masked positions.
+    """
 
     stop_probability: float = 0.2
-    """Parameter of the geometric distribution of a span's words: the larger, the shorter the spans."""
+    """Parameter of the geometric distribution of the number of words per span; a larger value gives shorter spans."""
     longest: int = 10
-    """Words of a span at most; longer ones are drawn again."""
+    """Maximum words per span; longer spans are drawn again."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -246,12 +254,12 @@ class SpanMasking(TokenMasking):
 
 @dataclass(frozen=True, kw_only=True)
 class NgramMasking(TokenMasking):
-    """Runs of n whole words are masked, n with a probability in proportion to 1/n (Lan et al. 2020, 4.2), up to the
-    same count.
+    """Runs of n whole words are masked, with a probability of n in proportion to 1/n (Lan et al. 2020, 4.2). `share`
+    limits the number of masked positions.
     """
 
     longest: int = 3
-    """Words of a run at most."""
+    """Maximum words per run."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -263,7 +271,7 @@ class Sampling:
     """Settings for turning documents into examples."""
 
     maximum_length: int = 128
-    """Longest sequence in tokens, [CLS] and [SEP] included."""
+    """Maximum tokens per sequence, including [CLS] and [SEP]."""
     pairs: NextSentence | SentenceOrder | FullSentences | SingleSegment = NextSentence()
     masking: TokenMasking | WholeWordMasking | SpanMasking | NgramMasking = TokenMasking()
 

@@ -18,11 +18,13 @@ COMMON = (
 """Settings that --help shows first."""
 OnBadRows = Literal["refuse", "skip"]
 RATES = ((256, 3e-4), (512, 1e-4))
-"""Maximum encoder width -> default peak learning rate; small encoders get the highest of the miniatures' grid."""
+"""Maximum encoder width -> default peak learning rate. 3e-4 is the highest rate of the grid "miniatures" of
+search.grid.
+"""
 WIDE_RATE = 5e-5
-"""Default peak learning rate of wider encoders: the highest of BERT's grid."""
+"""Default peak learning rate of wider encoders: the highest rate of the grid "bert" of search.grid."""
 HIGH_RATE = 4
-"""Factor above the usual learning rate from which a warning is shown."""
+"""A learning rate above this many times the default rate leads to a warning."""
 
 
 def usual_rate(width: int) -> float:
@@ -35,23 +37,23 @@ class Cutting:
     """Truncation and splitting of long texts."""
 
     maximum_length: int | None = None
-    """Maximum tokens per row, with special tokens; default: 128, for questions 384, and never more than the
+    """Maximum tokens per row, including special tokens; default: 128, or 384 for questions, and at most the
     checkpoint's positions.
     """
     stride: int | None = None
-    """Tokens that a window or passage shares with the next; default: 128 for questions and 32 for others, and at most
-    a third of the length.
+    """Tokens that a window or passage shares with the next one; default: 128 for questions and 32 otherwise, and at
+    most a third of the maximum length.
     """
     question_length: int = 64
     """Maximum tokens of a question; longer ones are truncated."""
     longest_answer: int = 30
     """Maximum tokens of an answer."""
     passages: bool = False
-    """Split a long text into passages instead of truncating it. Each passage is trained on with the text's label; the
-    answer is the mean of their logits.
+    """Split a long text into passages instead of truncating it. In training, each passage has the label of its text. In
+    prediction, the logits of a text are the mean of its passages' logits.
     """
     label_all_pieces: bool = False
-    """Give all pieces of a word its tag; otherwise only the first (Devlin et al. 2019, 5.3)."""
+    """Give all pieces of a word its tag; otherwise only the first piece has the tag (Devlin et al. 2019, 5.3)."""
 
     def __post_init__(self) -> None:
         require(
@@ -68,7 +70,7 @@ class Recipe:
     """Training recipe of a trial."""
 
     epochs: int = 3
-    """Passes over the training rows; fewer if training stops early."""
+    """Passes over the training rows; fewer if training stops early (recipe.patience)."""
     rows_per_step: int = 32
     """Rows per optimiser step; the last step of an epoch has the remaining rows."""
     rows_per_slot: int | None = None
@@ -76,27 +78,28 @@ class Recipe:
     Default: all rows of the step.
     """
     training_rows: int | None = None
-    """Maximum number of training rows, a random sample by the seed; default: all."""
+    """Maximum number of training rows; a random sample is drawn with the trial's seed. Default: all rows."""
     pooling: Literal["cls", "mean", "attention"] = "cls"
-    """Vector of a text: the pooled [CLS] state (as published), the mean of the last hidden states, or their weighted
-    mean with learnt weights.
+    """Vector of a text. cls: the pooled [CLS] state (as published); mean: the mean of the last hidden states;
+    attention: their weighted mean, with learnt weights.
     """
     dropout: float | None = None
     """Hidden and attention dropout; default: the checkpoint's."""
     patience: int | None = None
-    """Early stopping: end training after this many epochs without a better development score, and keep the best
-    epoch's weights. Default: train all epochs and keep the last one's weights.
+    """Early stopping: end training after this many epochs without a better development score, and keep the weights of
+    the best epoch. Default: train all epochs and keep the weights of the last one.
     """
     balance_classes: bool = False
-    """Weight each class in the loss in inverse proportion to its rows."""
+    """Weight each class in the loss in inverse proportion to its number of rows."""
     group_lengths: bool = True
-    """Put rows of similar length into one step, for less padding where attention pads. Rows are sorted within every 50
-    steps, as by transformers' Trainer with group_by_length.
+    """Put rows of similar length into one step, for less padding where attention uses padded rows. Rows are sorted by
+    length within every 50 steps, as in transformers' Trainer with group_by_length.
     """
     metric: str | None = None
-    """Metric on the development set that selects settings, the epoch (recipe.patience) and the best model: accuracy,
-    f1 (of the second of two classes), macro_f1, matthews (or mcc), auc, average_precision, mean_absolute_error, …;
-    default: the task's first."""
+    """Metric on the development set that selects settings, the epoch (recipe.patience) and the best model: accuracy, f1
+    (of the second of two classes), macro_f1, matthews (or mcc), auc, average_precision, mean_absolute_error, …;
+    default: the first metric of the task.
+    """
 
     def __post_init__(self) -> None:
         require_at_least("recipe.epochs", self.epochs, 1)
@@ -114,23 +117,23 @@ class Recipe:
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """Which settings are tried, and how many seeds select and report."""
+    """Settings to try, and the seeds that select among them."""
 
     grid: Literal["none", "bert", "miniatures"] = "none"
     """Published grid to try, or "none" for your settings alone. bert: 16 or 32 rows, 5e-5, 3e-5 or 2e-5, 2 to 4 epochs
     (Devlin et al. 2019, A.3); miniatures: 8 to 128 rows, 3e-4 to 3e-5, 4 epochs (google-research/bert).
     """
     over: tuple[str, ...] = ()
-    """NAME=VALUE,VALUE of a setting of cutting, recipe, optimizer, schedule, freeze or adapter to try all of
-    (adapter=no-adapter,low-rank tries kinds), or NAME=LOW..HIGH, drawn log-uniformly.
+    """Settings to try. NAME=VALUE,VALUE tries every value; NAME=LOW..HIGH draws values log-uniformly. NAME is a setting
+    of cutting, recipe, optimizer, schedule, freeze or adapter; adapter=no-adapter,low-rank tries kinds of adapter.
     """
     samples: int = 8
     """Number of random draws if search.over has a range; each is combined with all values of the other settings."""
     seeds: int = 1
-    """Number of seeds for selecting a setting; the reported scores use other seeds."""
+    """Number of seeds with which each setting is tried; the reported scores use other seeds."""
     folds: int | None = None
-    """Cross-validation of your own file, if it is small: number of folds of its rows, with classes stratified. Each
-    fold is the development split of trials on the others, and no model is kept. Default: one development split.
+    """Number of folds for cross-validation on a small file of your own; classes are stratified. Each fold is the
+    development split of trials that train on the other folds. No model is kept. Default: one development split.
     """
     stop_early: bool = False
     """Stop trials with low scores after an epoch (asynchronous successive halving, Li et al. 2020)."""
@@ -146,11 +149,11 @@ class Trials:
     """Resources of a trial."""
 
     cpus: float = 1.0
-    """CPUs per trial. Without a GPU it also has as many threads, unless placement.threads is set."""
+    """CPUs per trial. A trial also uses this number of CPU threads, unless placement.threads is set."""
     gpus: float | None = None
-    """GPUs per trial, such as 0.25; default: one if the cluster has any."""
+    """GPUs per trial, such as 0.25; default: one if the cluster has GPUs."""
     workers: int = 1
-    """Workers that share the steps of one trial, on one machine; each has `cpus` and `gpus`."""
+    """Number of workers that share each step of a trial, on one machine; each has trials.cpus and trials.gpus."""
     at_once: int | None = None
     """Maximum number of concurrent trials; default: as many as fit."""
 
@@ -168,13 +171,15 @@ class TaskAdamW(AdamW):
     learning_rate: float | None = None  # ty: ignore[incompatible-attribute-override]
     """Peak learning rate; default: 3e-4 for widths up to 256, 1e-4 up to 512, 5e-5 above."""
     layer_decay: float | None = None  # ty: ignore[incompatible-attribute-override]
-    """Each layer's rate is this share of the next one's: its (layers + 1)th power for the embeddings, 1 for pooler and
-    heads; default: 0.8 for ELECTRA (Clark et al. 2020), 1 for others.
+    """Factor between the learning rate of a layer and that of the next higher layer. Pooler and heads have the full
+    rate, the top layer this factor of it, and the embeddings its (layers + 1)th power; default: 0.8 for ELECTRA (Clark
+    et al. 2020), 1 for others.
     """
 
     def __post_init__(self) -> None:
         usual = {"learning_rate": WIDE_RATE, "layer_decay": 1.0}
-        AdamW(**vars(self) | {name: value for name, value in usual.items() if getattr(self, name) is None})  # checks
+        # Built for its checks only: None would not pass them.
+        AdamW(**vars(self) | {name: value for name, value in usual.items() if getattr(self, name) is None})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,45 +189,48 @@ class Finetune:
     checkpoint: Location
     """Folder, URL or hf://OWNER/NAME of a published model, such as a run's export or a fine-tuned model."""
     task: tuple[str, ...] = ()
-    """Tasks by name; "glue" for all GLUE tasks whose files are in data; or "builtin"."""
+    """Tasks by name. "glue": all GLUE tasks whose files are in data; "builtin": a small task that needs no files."""
     data: Location | None = None
-    """Folder of the tasks' files in their official layout: CoLA/train.tsv, …; train-v1.1.json; eng.train."""
+    """Folder of the tasks' files in their official layout, such as CoLA/train.tsv, train-v1.1.json or eng.train."""
     train: Location | None = None
     """Your own training file instead of a task: CSV, TSV, JSON lines, Parquet, SQuAD's JSON, or CoNLL's columns."""
     dev: Location | None = None
-    """Its development file; default: a tenth of the training rows, set aside by a hash."""
+    """Development file in the form of train; default: a tenth of the training rows, set aside by a hash."""
     test: Location | None = None
-    """Labelled file in the form of train; at the end, the selected model answers it and is scored on it."""
+    """Labelled test file in the form of train. At the end, the selected model predicts and is scored on this file."""
     text: str = "text"
-    """Column of the text in your own file. With tags, it holds the words (a list, or separated by spaces); with
-    questions, the context, and its name is then "context" unless it is set.
+    """Column of the text in your own file. For tags, this column holds the words (a list, or separated by spaces). For
+    questions, it holds the context, and its name is "context" unless you set another.
     """
     pair: str | None = None
     """Column of the second text of a pair, or of the question (default: question)."""
     label: tuple[str, ...] = ()
     """Column of the label, value, tags or answers; default: label; for questions, answers or answer. Give several
-    columns if each holds 0 or 1 for one label. In CoNLL's files it is the column's number from 0, or -1 for the last.
+    columns if each one holds 0 or 1 for one label. In CoNLL's files, give the column's number from 0, or -1 for the
+    last column.
     """
     kind: Literal["auto", "classification", "regression", "multilabel", "tags", "spans"] = "auto"
-    """Kind of the labels in your own file; auto: recognised."""
+    """Kind of the labels in your own file; auto: detected from the file."""
     on_bad_rows: OnBadRows = "refuse"
     """Treatment of rows with an empty text, no label, or a label that only the development file has. refuse: stop with
-    an error at the first; skip: leave them out and count them.
+    an error at the first such row; skip: leave these rows out and count them.
     """
     seeds: int = 3
     """Runs per task and setting; the seed of each sets the head's initial weights, the order of rows and dropout."""
     minutes: float | None = None
-    """Approximate time from start to table. If the trials need more, large tasks lose seeds, then epochs, then rows,
-    and a line says which.
+    """Approximate minutes from the start to the result table. If the trials need longer, large tasks lose seeds, then
+    epochs, then rows, and a line names the reductions.
     """
     random_weights: bool = False
-    """Start from random weights with the checkpoint's sizes, to see what pretraining gives."""
+    """Start from random weights with the checkpoint's sizes, to measure the gain from pretraining."""
     start_from: str | None = None
-    """Task whose fine-tuned encoder RTE, MRPC and STS-B start from, if it is among the tasks: mnli (Liu et al. 2019 do
-    so; Devlin et al. 2019 do not).
+    """Task from whose fine-tuned encoder RTE, MRPC and STS-B start; it must be among the tasks. Liu et al. 2019 use
+    mnli; Devlin et al. 2019 start from the pretrained encoder.
     """
     register: str | None = None
-    """Name of the best model in MLflow's registry; with several tasks, the task's name is added, as in NAME-sst2."""
+    """Name under which the best model is registered in MLflow; with several tasks, the task's name is added, as in
+    NAME-sst2.
+    """
     output: Location = "output"
     """Folder of results; finished trials in it are not trained again."""
     mlflow_uri: str | None = None
@@ -241,28 +249,28 @@ class Finetune:
     def __post_init__(self) -> None:
         require(
             (self.task == ()) != (self.train is None),
-            f"task ({', '.join(self.task) or 'none'}) or train ({self.train}): give one of both, such as --task sst2 "
+            f"task ({', '.join(self.task) or 'none'}) or train ({self.train}): give exactly one, such as --task sst2 "
             "or --train my.csv",
         )
-        require(self.dev is None or self.train is not None, f"dev ({self.dev}) belongs to train, which is not given")
-        require(self.test is None or self.train is not None, f"test ({self.test}) belongs to train, which is not given")
+        require(self.dev is None or self.train is not None, f"dev ({self.dev}) needs train, which is not given")
+        require(self.test is None or self.train is not None, f"test ({self.test}) needs train, which is not given")
         require_at_least("seeds", self.seeds, 1)
         if self.search.folds is not None:
-            given = f"search.folds ({self.search.folds})"
-            require(self.train is not None, f"{given} divides your own file: give it with --train")
-            require(self.dev is None, f"{given} divides train, and dev ({self.dev}) is given: leave one of them out")
+            folds = f"search.folds ({self.search.folds})"
+            require(self.train is not None, f"{folds} splits your own file: give the file with --train")
+            require(self.dev is None, f"{folds} splits train, but dev ({self.dev}) is given: leave one of them out")
             require(
-                self.test is None, f"{given} keeps no model, and test ({self.test}) wants one: leave one of them out"
+                self.test is None, f"{folds} keeps no model, but test ({self.test}) needs one: leave one of them out"
             )
             require(
                 self.register is None,
-                f"{given} keeps no model, and register ({self.register}) wants one: leave one of them out",
+                f"{folds} keeps no model, but register ({self.register}) needs one: leave one of them out",
             )
         require(self.minutes is None or self.minutes > 0, f"minutes ({self.minutes}) must be above 0")
         require(
             not self.vocabulary.extend,
-            f"vocabulary.extend ({self.vocabulary.extend}) is for pretraining, which learns the words that are added: "
-            "leave it out",
+            f"vocabulary.extend ({self.vocabulary.extend}) is for pretraining, which trains the added words: leave the "
+            "option out",
         )
         require(
             self.placement.device != "cuda" or self.trials.gpus != 0,
@@ -270,13 +278,15 @@ class Finetune:
         )
         require(
             not self.placement.autoscaled or self.trials.at_once is not None,
-            "placement.autoscaled needs trials.at_once: so many trials ask for nodes at the same time",
+            "placement.autoscaled needs trials.at_once, the number of trials that ask for nodes at the same time",
         )
 
     def for_workers(self) -> "Finetune":
-        """Return the settings with rows_per_slot so that every worker of a trial has a slot of each step.
+        """Return the settings with an unset recipe.rows_per_slot filled in, so that each worker of a trial has a slot
+        per step.
 
         Dropout is drawn per slot, so trials with the same rows_per_slot have the same losses on any number of workers.
+        Raises ConfigError if some worker would have no rows.
         """
         workers, recipe = self.trials.workers, self.recipe
         if workers == 1:
@@ -286,17 +296,17 @@ class Finetune:
             f"trials.workers ({workers}) must be at most recipe.rows_per_step ({recipe.rows_per_step}): each worker "
             "needs a row of every step",
         )
-        fitting = min(-(-recipe.rows_per_step // workers), (recipe.rows_per_step - 1) // (workers - 1))
-        slot = recipe.rows_per_slot or fitting
+        most = min(-(-recipe.rows_per_step // workers), (recipe.rows_per_step - 1) // (workers - 1))
+        rows = recipe.rows_per_slot or most
         require(
-            slot * (workers - 1) < recipe.rows_per_step,
-            f"recipe.rows_per_slot ({slot}) leaves a worker without rows: with trials.workers ({workers}) and "
-            f"recipe.rows_per_step ({recipe.rows_per_step}) it must be at most {fitting}",
+            rows * (workers - 1) < recipe.rows_per_step,
+            f"recipe.rows_per_slot ({rows}) leaves a worker without rows: with trials.workers ({workers}) and "
+            f"recipe.rows_per_step ({recipe.rows_per_step}) it must be at most {most}",
         )
-        return replace(self, recipe=replace(recipe, rows_per_slot=slot))
+        return replace(self, recipe=replace(recipe, rows_per_slot=rows))
 
     def for_model(self, model: Model) -> "Finetune":
-        """Return the settings with learning rate and layer decay filled in: as set, or the defaults for this model."""
+        """Return the settings with unset learning rate and layer decay replaced by the defaults for this model."""
         usual = {
             "learning_rate": usual_rate(model.width),
             "layer_decay": FAMILY_PARTS[model.family].tuned_layer_decay,

@@ -1,12 +1,13 @@
-"""Settings by dotted name, the same for flags, MLflow parameters and messages."""
+"""Settings by dotted name; flags, MLflow parameters and messages use the same names."""
 
 import dataclasses
 from typing import Any, get_args, get_type_hints
 
 
 def flatten(settings: Any, prefix: str = "") -> dict[str, Any]:
-    """Return dotted name -> value of every setting; a choice between kinds also gives its kind's name, as `schedule:
-    LinearDecay`.
+    """Return {dotted name: value} of every setting; tuples become lists.
+
+    A setting of several kinds also has an entry with the class name of its kind, such as {"schedule": "LinearDecay"}.
     """
     flat: dict[str, Any] = {}
     for f in dataclasses.fields(settings):
@@ -21,7 +22,9 @@ def flatten(settings: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def unflatten(kind: type, flat: dict[str, Any], prefix: str = "") -> Any:
-    """Rebuild settings from the result of `flatten`; other names are ignored."""
+    """Rebuild settings of the class `kind` from the result of `flatten`; names that the class does not have are
+    ignored.
+    """
     values: dict[str, Any] = {}
     for name, hint in get_type_hints(kind).items():
         key = prefix + name

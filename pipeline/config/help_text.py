@@ -16,24 +16,26 @@ WIDEST = 110
 
 @dataclass(frozen=True, kw_only=True)
 class Described:
-    """A command's description for its help."""
+    """A command's description, from which its help is made."""
 
     prog: str
-    """The command as it is called."""
+    """The command as the user types it, such as "jobs/pretrain.py [PRESET]"."""
     about: str
-    """Purpose, with examples."""
+    """Purpose of the command, with examples."""
     settings: type
     common: tuple[str, ...] = ()
-    """Dotted names that --help shows; default: those without a dot."""
+    """Dotted names of the settings that --help shows; empty: all names without a dot."""
     extra: tuple[Extra, ...] = ()
     """Options that are not settings."""
     positional: bool = False
-    """Required settings are words without an option."""
+    """Whether required settings are plain words instead of options, as in `export.py RUN`."""
 
 
 def help_text(command: Described, arguments: Sequence[str], default: Any = None) -> str:
-    """Return the help of a command: with `all` every option, after a kind's word that kind's options, else the common
-    ones.
+    """Return the help of a command, with the values of `default` or of the class as defaults.
+
+    If `arguments` contain "all", the help lists every option; if they contain words of kinds such as optimizer:lamb,
+    the options of these kinds; otherwise the common options. Raises ConfigError for an unknown kind.
     """
     known = choices(command.settings)
     options = list(options_of(command.settings, default))
@@ -44,22 +46,22 @@ def help_text(command: Described, arguments: Sequence[str], default: Any = None)
     if named := [chosen for word in arguments if (chosen := kind_in(word, known))]:
         return "\n\n".join([head[0], *(_of_kind(options, path, kind, known[path][kind]) for path, kind in named)])
     wanted = command.common or tuple(option.path for option in options if "." not in option.path)
-    usual = [option for option in options if option.kind == kinds.get(option.choice, "")]
-    some = [option for path in wanted for option in usual if option.path == path]
-    title = "options" if len(some) == len(options) else "common options; --help all lists every one"
-    lines = [*_lines_of(some, command.positional), *_lines_of_extra(command)]
+    of_default_kinds = [option for option in options if option.kind == kinds.get(option.choice, "")]
+    common = [option for path in wanted for option in of_default_kinds if option.path == path]
+    title = "options" if len(common) == len(options) else "common options; --help all lists every option"
+    lines = [*_lines_of(common, command.positional), *_lines_of_extra(command)]
     return "\n\n".join([*head, _section(title, lines), *_list_of_kinds(known, kinds)])
 
 
 def _usage(command: Described, options: Iterable[Option], known: dict[str, dict[str, type]]) -> str:
-    """Return the order of words on the command line."""
+    """Return the words after the command in its usage line."""
     required = [option for option in options if option.required]
     words = [option.path.upper() if command.positional else f"{option.flag} {option.metavar}" for option in required]
     return " ".join([*words, "[OPTIONS]", *["[KINDS]"] * bool(known)])
 
 
 def _list_of_kinds(known: dict[str, dict[str, type]], defaults: dict[str, str]) -> list[str]:
-    """Return the section of kinds; empty if there are none."""
+    """Return the section that lists the kinds of each setting; empty if no setting has several kinds."""
     if not known:
         return []
     lines = [
@@ -84,7 +86,7 @@ def _groups(command: Described, options: Sequence[Option], known: dict[str, dict
 
 
 def _of_kind(options: Iterable[Option], path: str, name: str, kind: type) -> str:
-    """Return the section of a kind."""
+    """Return the section of one kind: its description and its options."""
     own = [option for option in options if (option.choice, option.kind) == (path, name)]
     return _section(f"{shown(path)}:{name}", [_wrapped(f"  {' '.join(str(kind.__doc__).split())}"), *_lines_of(own)])
 
@@ -100,9 +102,9 @@ def _lines_of(options: Iterable[Option], positional: bool = False) -> list[str]:
     for option in options:
         name = option.path.upper() if positional and option.required else f"{option.flag} {option.metavar}"
         lines.append(f"  {f'{option.flag}, {option.off}' if option.boolean else name}")
-        said = [option.text] if option.text else []
-        said += [f"({told})"] if (told := _default_of(option)) else []
-        lines.append(_wrapped(f"      {' '.join(said)}"))
+        texts = [option.text] if option.text else []
+        texts += [f"({default})"] if (default := _default_of(option)) else []
+        lines.append(_wrapped(f"      {' '.join(texts)}"))
     return lines
 
 
@@ -111,11 +113,11 @@ def _lines_of_extra(command: Described) -> list[str]:
     lines = []
     for extra in command.extra:
         lines += [f"  --{extra.name} {extra.metavar}".rstrip(), _wrapped(f"      {extra.text}")]
-    return [*lines, "  -h, --help [all]", _wrapped("      This text; all: every option.")]
+    return [*lines, "  -h, --help [all]", _wrapped("      Print this help; all: with every option.")]
 
 
 def _default_of(option: Option) -> str:
-    """Return a setting's default, for its help line; empty if the description says it."""
+    """Return a setting's default for its help line; empty if the description contains the default."""
     if option.required:
         return "required"
     several = "may be repeated, " if option.many else ""
@@ -127,7 +129,9 @@ def _default_of(option: Option) -> str:
 
 
 def _wrapped(line: str) -> str:
-    """Wrap a line to the terminal, with following lines indented below its first letter."""
+    """Wrap a line to the terminal's width. Following lines keep its indent, or get four spaces more if it is at most
+    two.
+    """
     indent = " " * (len(line) - len(line.lstrip()))
     further = indent if len(indent) > 2 else f"{indent}    "
     width = min(shutil.get_terminal_size((100, 24)).columns, WIDEST)

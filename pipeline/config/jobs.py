@@ -1,4 +1,4 @@
-"""The whole configuration of a job."""
+"""The whole configuration of pretraining."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -24,8 +24,8 @@ from pipeline.config.training import (
 from pipeline.config.workers import WorkerRange, worker_range
 
 COUNTED_RATE = 0.1
-"""Share of the learning rate for word embeddings initialised from counts: at the full rate (1e-3) their initial values
-are lost after 500 steps, at a tenth they stay.
+"""Share of the learning rate for word embeddings that start from co-occurrence counts: at the full rate (1e-3) their
+initial values are lost after 500 steps, at a tenth of the rate they stay.
 """
 COMMON = (
     *("corpus", "init", "steps", "workers", "name", "output", "seed"),
@@ -41,8 +41,8 @@ COMMON = (
 FEWEST_EVALUATIONS, MOST_BETWEEN = 10, 1_000
 """Minimum evaluations per run and maximum steps between them, if evaluation.every is not set."""
 LONGEST_NAME = 200
-"""Maximum bytes of a run's name: file systems allow 255, and locks and temporary files next to its folder have longer
-names.
+"""Maximum bytes of a run's name: file systems allow 255, and the names of locks and temporary files next to the run's
+folder are longer than the run's name.
 """
 
 
@@ -56,15 +56,16 @@ class Pretrain(Sources):
     A folder, an s3:// or gs:// URL, or hf://OWNER/NAME. Default: random weights.
     """
     word_embeddings: Literal["random", "cooccurrence"] = "random"
-    """Initial word embeddings: random values, as published, or factorised co-occurrence counts of the corpus, which
-    help a run on little text (counted once: 300 M characters take two minutes of one core at width 256).
+    """Initial word embeddings. random: random values, as published; cooccurrence: factorised co-occurrence counts of
+    the corpus, which help a run on little text. At most 300 million characters are counted, once per corpus and
+    vocabulary, which takes two minutes on one core at width 256.
     """
     steps: int = 1_000
     """Total optimiser updates."""
     workers: int | str = 1
-    """Ray Train workers, at most the slots of the smallest step; global batches are the same for any number.
+    """Number of Ray Train workers, at most the slots of the smallest step; global batches are the same for any number.
 
-    LEAST..MOST, such as 2..8: as many as fit, fewer when nodes leave and more when they join.
+    LEAST..MOST, such as 2..8: as many workers as fit; the number falls when nodes leave and rises when nodes join.
     """
     name: str | None = None
     """Name of the run; default: the preset and a digest of the settings, so the same command continues the same run.
@@ -73,8 +74,7 @@ class Pretrain(Sources):
     """Folder or URL of prepared corpora, runs and the MLflow database."""
     seed: int = 0
     on_nonfinite: Literal["stop", "skip"] = "stop"
-    """Action at a gradient that is not finite: stop the run, or skip the update and count it.
-    """
+    """Action when a gradient is not finite. stop: stop the run; skip: skip the update and count it."""
     prepare: Preparation = Preparation()
     vocabulary: VocabularySettings = VocabularySettings()
     sampling: Sampling = Sampling()
@@ -101,17 +101,17 @@ class Pretrain(Sources):
                 f"({self.model.maximum_positions})",
             )
         _refuse_long_warmups(self)
-        if self.init is None:  # else its family decides
+        if self.init is None:  # with init, the check follows when the model's family is known
             require_trained_parts(self)
         require(
             self.init is not None or not self.vocabulary.extend,
             f"vocabulary.extend ({self.vocabulary.extend}) needs init, the published model whose vocabulary is "
-            "extended: a vocabulary of the corpus' own has its words already",
+            "extended: a vocabulary trained on the corpus has the corpus' words already",
         )
         require(
             self.init is None or self.word_embeddings == "random",
-            f"word_embeddings ({self.word_embeddings}) cannot be set beside init ({self.init}), which brings its own: "
-            "leave one of them out",
+            f"word_embeddings ({self.word_embeddings}) cannot be set together with init ({self.init}), which has "
+            "word embeddings of its own: leave one of them out",
         )
         require(
             self.name is None
@@ -121,7 +121,7 @@ class Pretrain(Sources):
         size = len((self.name or "").encode())
         require(
             size <= LONGEST_NAME,
-            f"name ({str(self.name)[:20]}…) has {size} bytes: a run's folder may have {LONGEST_NAME} at most",
+            f"name ({str(self.name)[:20]}…) has {size} bytes: a run's name may have at most {LONGEST_NAME}",
         )
 
     @property
@@ -138,7 +138,7 @@ class Pretrain(Sources):
         return split(self.phases, self.steps, self.sampling, self.batch)
 
     def phase_at(self, step: int) -> Phase:
-        """Return the phase of a step (from 0); the last one also for later steps."""
+        """Return the phase of a step (from 0); steps after the end of the run are in the last phase."""
         return next((phase for phase in self.all_phases if step < phase.end), self.all_phases[-1])
 
 
@@ -154,7 +154,7 @@ def _refuse_surplus_workers(workers: int, batch: Batch, prefix: str) -> None:
 
 
 def _refuse_long_warmups(config: Pretrain) -> None:
-    """Raise ConfigError if the batch or the learning rate would never reach its full size."""
+    """Raise ConfigError if the batch would never reach its full size, or the learning rate its peak."""
     first, *others = config.all_phases
     require(
         first.batch.warmup_steps <= first.end,
@@ -165,22 +165,23 @@ def _refuse_long_warmups(config: Pretrain) -> None:
         stable = config.schedule.stable_until(config.steps)
         require(
             config.schedule.warmup_steps <= stable,
-            f"schedule.warmup_steps ({config.schedule.warmup_steps}) must be at most {stable}, where the decay of "
-            f"steps ({config.steps}) "
-            f"by schedule.decay_share ({config.schedule.decay_share}) begins",
+            f"schedule.warmup_steps ({config.schedule.warmup_steps}) must be at most {stable}, the step at which the "
+            f"decay begins with steps ({config.steps}) and schedule.decay_share ({config.schedule.decay_share})",
         )
 
 
 def require_trained_parts(config: Pretrain) -> None:
-    """Raise ConfigError for an objective that the family is not published with, and for pairs that nothing learns."""
+    """Raise ConfigError if the family does not support the objective, or has no head that learns from sentence
+    pairs.
+    """
     replaced, family = isinstance(config.objective, Replaced), config.model.family
     require(
         not replaced or family == "electra",
-        f"objective (replaced) needs model.family electra, which has a generator, and it is {family}: choose a preset "
-        "electra-*",
+        f"objective (replaced) needs model.family electra, which has a generator, but model.family is {family}: choose "
+        "a preset electra-*",
     )
     if isinstance(config.objective, Replaced):
-        config.objective.generator_of(config.model)  # refuses a share that gives no whole heads
+        config.objective.generator_of(config.model)  # raises ConfigError if the width does not divide into heads
     if isinstance(config.sampling.pairs, NextSentence | SentenceOrder):
         kind = type(config.sampling.pairs).__name__
         learns = not replaced and isinstance(config.model.pooler, EncoderPooler)
@@ -192,7 +193,7 @@ def require_trained_parts(config: Pretrain) -> None:
 
 
 def with_words_rate(config: Pretrain) -> Pretrain:
-    """Return the settings with the default word_embeddings_rate filled in if word embeddings start from counts."""
+    """Return the settings; if word embeddings start from counts, an unset word_embeddings_rate becomes COUNTED_RATE."""
     if config.word_embeddings == "random" or config.optimizer.word_embeddings_rate is not None:
         return config
     return replace(config, optimizer=replace(config.optimizer, word_embeddings_rate=COUNTED_RATE))

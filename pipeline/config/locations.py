@@ -1,4 +1,4 @@
-"""Settings that are locations: their types, and the function that makes them absolute where settings are read."""
+"""Types of settings that are locations, and the function that makes all locations of a job's settings absolute."""
 
 import dataclasses
 from collections.abc import Callable
@@ -7,18 +7,18 @@ from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 from pipeline.locations import absolute
 
 BUILTIN = "builtin"
-"""The source that is no location: docstrings of the installed packages."""
+"""Name of the built-in source, which is not a location: docstrings of the installed packages."""
 
 
 @dataclasses.dataclass(frozen=True)
 class MadeAbsolute:
-    """Mark of a type: `with_absolute_locations` replaces its values by what `by` returns for them."""
+    """Mark in a field's type: `with_absolute_locations` replaces the field's values by the results of `by`."""
 
     by: Callable[[str], str]
 
 
 def _absolute_source(source: str) -> str:
-    """Return "builtin" or LOCATION[::KEY=VALUE]… with the location absolute."""
+    """Return a source, "builtin" or LOCATION[::KEY=VALUE]…, with its location made absolute."""
     location, *options = source.split("::")
     return "::".join([location if location in ("", BUILTIN) else absolute(location), *options])
 
@@ -31,9 +31,10 @@ Settings = TypeVar("Settings", bound=Any)
 
 
 def with_absolute_locations(settings: Settings) -> Settings:
-    """Return the settings with every location absolute; each job calls it once, and all code below relies on it.
+    """Return the settings with every location absolute.
 
-    Raises ConfigError for a URL with a login in it, and for an invalid path.
+    Each workflow calls this function first, and the code that it calls relies on absolute locations. Raises ConfigError
+    for a URL with a login in it, and for an invalid path.
     """
     hints, changed = get_type_hints(type(settings), include_extras=True), {}
     for field in dataclasses.fields(settings):
@@ -46,7 +47,9 @@ def with_absolute_locations(settings: Settings) -> Settings:
 
 
 def mark_of(hint: Any) -> MadeAbsolute | None:
-    """Return the mark in a field's type, such as Location | None or tuple[SourceText, ...]; None without one."""
+    """Return the mark in a field's type, such as Location | None or tuple[SourceText, ...]; None if the type has no
+    mark.
+    """
     if isinstance(hint, MadeAbsolute):
         return hint
     parts = (*getattr(hint, "__metadata__", ()), *get_args(hint))

@@ -13,7 +13,9 @@ class LearnedPositions:
     """A learned embedding of each position, added to the word's (Devlin et al. 2019)."""
 
     first: int = 0
-    """Row of a sequence's first position. RoBERTa leaves the rows up to its padding entry's unused."""
+    """Row of the position embeddings for the first position of a sequence. RoBERTa starts at the id of its padding
+    entry plus 1, and leaves the rows before it unused.
+    """
 
     def __post_init__(self) -> None:
         require_at_least("model.positions.first", self.first, 0)
@@ -21,15 +23,15 @@ class LearnedPositions:
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderPooler:
-    """A tanh layer on the first token, pretrained by sentence pairs and used by sequence classifiers (Devlin et al.
-    2019).
+    """A tanh layer on the first token, pretrained with the label of sentence pairs and used by sequence classifiers
+    (Devlin et al. 2019).
     """
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClassifierLayer:
-    """No pooler: a sequence classifier has a layer of its own on the first token (Liu et al. 2019, Clark et al.
-    2020).
+    """No pretrained pooler: each sequence classifier has its own layer on the first token (Liu et al. 2019, Clark et
+    al. 2020).
     """
 
     activation: Literal["tanh", "gelu"] = "tanh"
@@ -37,30 +39,36 @@ class ClassifierLayer:
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """An encoder over word, position and segment embeddings: attention and feed-forward (erf GELU) with
-    post-LayerNorm.
+    """An encoder: embeddings of words, positions and segments, then layers of attention and feed-forward (erf GELU)
+    with post-LayerNorm.
     """
 
     family: FamilyName = "bert"
-    """Published architecture, which fixes the parts, the names in exported files, and the template of sequences."""
+    """Published architecture. It determines the model's parts, the parameter names in exported files, and where the
+    special tokens of a sequence stand.
+    """
     layers: int = 2
     width: int = 128
     heads: int = 2
     feed_forward: int = 512
     """Inner width of the feed-forward block."""
     maximum_positions: int = 512
-    """Tokens of the longest sequence."""
+    """Maximum tokens per sequence."""
     segments: int = 2
-    """Rows of the segment embeddings; 1: segments are not told apart."""
+    """Rows of the segment embeddings; with 1, the model does not distinguish segments."""
     embedding_width: int | None = None
-    """Width of the embeddings, which are projected to the model's. Default: model.width."""
+    """Width of the embeddings. If it is not model.width, a linear layer projects them to model.width. Default:
+    model.width.
+    """
     positions: LearnedPositions = LearnedPositions()
     hidden_dropout: float = 0.1
     attention_dropout: float = 0.1
-    """Dropout of attention weights; above 0 takes the padded attention path on every device."""
+    """Dropout of attention weights. If above 0, attention pads its sequences on every device, because variable-length
+    kernels have no dropout.
+    """
     layer_norm_epsilon: float = 1e-12
     initializer_deviation: float = 0.02
-    """Standard deviation of the truncated normal that weights start from."""
+    """Standard deviation of the truncated normal distribution from which weights are initialised."""
 
     def __post_init__(self) -> None:
         for name in ("layers", "width", "heads", "feed_forward", "maximum_positions", "segments"):
@@ -78,7 +86,9 @@ class Model:
         FAMILY_PARTS[self.family].check(self)
 
     def for_padding(self, entry: int) -> "Model":
-        """Return the model for a vocabulary with this padding entry: in some families positions start after it."""
+        """Return the model for a vocabulary with the padding id `entry`: in some families positions start after this
+        id.
+        """
         after = FAMILY_PARTS[self.family].positions_after_padding
         return replace(self, positions=LearnedPositions(first=entry + 1)) if after else self
 
@@ -99,28 +109,28 @@ class FamilyParts:
 
     pooler: EncoderPooler | ClassifierLayer
     tells_segments: bool = True
-    """Whether segment embeddings have two rows or more; otherwise they have one."""
+    """Whether segment embeddings have two rows or more; if False, they have one."""
     positions_after_padding: bool = False
-    """Whether positions start one row after the padding entry's; otherwise at row 0."""
+    """Whether the first position has the row of the padding id plus 1; if False, it has row 0."""
     projects_embeddings: bool = False
-    """Whether embeddings may be narrower or wider than the model."""
+    """Whether embeddings may have another width than the model."""
     tuned_layer_decay: float = 1.0
     """Default of optimizer.layer_decay in fine-tuning."""
 
     def check(self, model: Model) -> None:
         """Raise ConfigError for a part that the family does not have."""
-        of = f"for model.family {model.family}"
+        family = f"for model.family {model.family}"
         require(
             self.tells_segments == (model.segments > 1),
-            f"model.segments ({model.segments}) must be {'at least 2' if self.tells_segments else '1'} {of}",
+            f"model.segments ({model.segments}) must be {'at least 2' if self.tells_segments else '1'} {family}",
         )
         require(
             self.projects_embeddings or model.embedding_width in (None, model.width),
-            f"model.embedding_width ({model.embedding_width}) must be model.width ({model.width}) {of}",
+            f"model.embedding_width ({model.embedding_width}) must be model.width ({model.width}) {family}",
         )
         require(
             self.positions_after_padding or model.positions.first == 0,
-            f"model.positions.first ({model.positions.first}) must be 0 {of}",
+            f"model.positions.first ({model.positions.first}) must be 0 {family}",
         )
 
 

@@ -1,4 +1,4 @@
-"""The settings of a class as options: dotted names, types, kinds, descriptions, and suggestions for misspelt names."""
+"""Settings of a class as options: dotted names, types, kinds, descriptions, and suggestions for misspelt names."""
 
 import ast
 import dataclasses
@@ -22,20 +22,22 @@ MOST_NEAR = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """One setting."""
+    """One setting, as an option of the command line."""
 
     path: str
     """Dotted name."""
     hint: Any
-    """Type of its values."""
+    """Type hint of its values."""
     default: Any
     """Default value; dataclasses.MISSING if it is required."""
     text: str
     """Description."""
     choice: str = ""
-    """Dotted name of the setting of several kinds that it belongs to, if any."""
+    """Dotted name of the setting of several kinds to which the option belongs, such as "optimizer"; empty if none."""
     kind: str = ""
-    """Kind of that setting, as written on the command line."""
+    """Kind of that setting to which the option belongs, as written on the command line, such as "lamb"; empty
+    if none.
+    """
 
     @property
     def flag(self) -> str:
@@ -43,7 +45,7 @@ class Option:
 
     @property
     def off(self) -> str:
-        """Flag that sets it to False."""
+        """Flag that sets a boolean option to False."""
         group, _, name = self.path.rpartition(".")
         return flag(f"{group}.no_{name}" if group else f"no_{name}")
 
@@ -61,7 +63,7 @@ class Option:
 
     @property
     def metavar(self) -> str:
-        """Placeholder of its value in the help."""
+        """Placeholder of the option's value in the help; empty for a boolean option."""
         options = [str] if self.many else [option for option in types_of(self.hint) if option is not NoneType]
         names = {str: "TEXT", int: "INT", float: "FLOAT", bool: ""}
         return "|".join(dict.fromkeys("|".join(map(str, get_args(option))) or names[option] for option in options))
@@ -70,7 +72,10 @@ class Option:
 def options_of(
     settings: Any, default: Any = None, prefix: str = "", choice: str = "", kind: str = ""
 ) -> Iterator[Option]:
-    """Yield every option of a settings class and of all kinds; defaults are those of `default` where it has them."""
+    """Yield every option of a settings class, including the options of all kinds.
+
+    An option's default is its value in `default`; it is the class's default if `default` is None or has another kind.
+    """
     hints, texts = get_type_hints(settings), field_texts(settings)
     for field in dataclasses.fields(settings):
         path, kinds = prefix + field.name, kinds_of(hints[field.name])
@@ -97,7 +102,9 @@ def choices(settings: type, prefix: str = "") -> dict[str, dict[str, type]]:
 
 
 def default_kind(settings: Any, default: Any, path: str) -> str:
-    """Return the default kind of a setting, as written on the command line."""
+    """Return the kind of a setting in `default`, as written on the command line; if it is None, the class's default
+    kind.
+    """
     value: Any = default
     owner: Any = settings
     for name in path.split("."):
@@ -117,12 +124,12 @@ def kinds_of(hint: Any) -> list[Any]:
 
 
 def types_of(hint: Any) -> tuple[Any, ...]:
-    """Return the plain types that a value may have."""
+    """Return the types that a value may have: (str, NoneType) for `str | None`; a Literal or tuple type is one type."""
     return (hint,) if get_origin(hint) in (Literal, tuple, None) else get_args(hint)
 
 
 def wanted(hint: Any, value: object) -> str:
-    """Return what a value must be, for the message about another one."""
+    """Return a description of the valid values, for the message about an invalid `value`."""
     options = [option for option in types_of(hint) if option is not NoneType]
     choices = [choice for option in options if get_origin(option) is Literal for choice in get_args(option)]
     if choices:
@@ -144,7 +151,7 @@ def field_texts(settings: type) -> dict[str, str]:
     """Return field -> its docstring in the source, including base classes."""
     texts: dict[str, str] = {}
     for base in reversed(settings.__mro__):
-        source = getattr(sys.modules.get(base.__module__), "__file__", None)  # a file may run without being a module
+        source = getattr(sys.modules.get(base.__module__), "__file__", None)  # None for a class of no imported module
         if dataclasses.is_dataclass(base) and source:
             texts |= _texts_in(source).get(base.__name__, {})
     return texts
@@ -165,9 +172,10 @@ def _texts_in(source: str) -> dict[str, dict[str, str]]:
 
 
 def nearest(word: str, known: Iterable[str]) -> list[str]:
-    """Return the known dotted names that a misspelt one may mean.
+    """Return at most three of the known dotted names that a misspelt one may mean.
 
-    Names with the same last part or with its initials (lr) come first, else the most alike.
+    They are the names with the same last part; if there are none, names of which the last part has these initials (lr
+    for learning_rate); otherwise the most similar name.
     """
     names = list(known)
     last = word.rpartition(".")[2]
@@ -184,6 +192,6 @@ def _initials(name: str) -> str:
 
 
 def did_you_mean(names: Iterable[str]) -> str:
-    """Return the question that ends a message, empty if no name is near."""
+    """Return "; did you mean NAME?" for the end of a message; empty without names."""
     text = " or ".join(names)
     return f"; did you mean {text}?" if text else ""

@@ -1,4 +1,4 @@
-"""Phases of a run: consecutive steps with one sequence length, and their batch size."""
+"""Phases of a run: consecutive steps with one maximum sequence length and one batch size."""
 
 from dataclasses import dataclass, replace
 
@@ -9,7 +9,7 @@ from pipeline.config.training import Batch
 
 @dataclass(frozen=True, kw_only=True)
 class OnePhase:
-    """All steps have the rows of `batch` at sampling.maximum_length."""
+    """All steps have the batch size of `batch` and sequences of at most sampling.maximum_length tokens."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,11 +23,11 @@ class TwoPhases:
     share: float = 0.1
     """Share of the steps that the second phase takes."""
     maximum_length: int = 512
-    """Longest sequence of the second phase in tokens."""
+    """Maximum tokens per sequence in the second phase."""
     rows_per_step: int = 256
-    """Rows of one optimiser update in the second phase."""
+    """Rows per optimiser update in the second phase."""
     rows_per_slot: int = 8
-    """Rows of one slot in the second phase; with sequences four times as long, a quarter of the rows takes the same
+    """Rows per slot in the second phase. If its sequences are four times as long, a quarter of the rows needs the same
     memory.
     """
 
@@ -54,14 +54,14 @@ class Phase:
 
 
 def split(phases: OnePhase | TwoPhases, steps: int, sampling: Sampling, batch: Batch) -> tuple[Phase, ...]:
-    """Return the phases of `steps` steps, in order. Raises ConfigError if one would have no step."""
+    """Return the phases of a run of `steps` steps, in order. Raises ConfigError if a phase would have no step."""
     if isinstance(phases, OnePhase):
         return (Phase(first=0, end=steps, sampling=sampling, batch=batch),)
     second = round(phases.share * steps)
     require(
         0 < second < steps,
-        f"phases.share ({phases.share}) of steps ({steps}) is {second}, and each phase needs a step: ask for more "
-        "steps, or for phases:one-phase",
+        f"phases.share ({phases.share}) of steps ({steps}) is {second}, but each phase needs a step: give more "
+        "steps, or phases:one-phase",
     )
     longer = Batch(rows_per_step=phases.rows_per_step, rows_per_slot=phases.rows_per_slot)
     return (

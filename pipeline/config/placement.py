@@ -8,17 +8,19 @@ from pipeline.config.checks import require, require_at_least
 
 @dataclass(frozen=True, kw_only=True)
 class DevicePlacement:
-    """Device, threads and cluster, which every job with a model has."""
+    """Device, threads and cluster: the placement settings that all jobs with a model share."""
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
     precision: str = "auto"
-    """Format of matrix products; each job's placement has its own formats."""
+    """Number format of matrix products; each subclass has its own choices."""
     threads: int | None = None
-    """CPU threads of each process; default: as many as it has CPUs."""
+    """CPU threads of each process; default: one per CPU of the process."""
     autoscaled: bool = False
-    """The cluster adds nodes when asked: what has no room yet is waited for instead of being refused."""
+    """The cluster adds nodes on request: the job waits for missing resources instead of stopping with an error."""
     address: str | None = None
-    """Ray cluster to join; default: RAY_ADDRESS, else a head on this machine, else Ray starts in this process."""
+    """Address of the Ray cluster to join; default: RAY_ADDRESS, else a head on this machine, else Ray starts in this
+    process.
+    """
 
     def __post_init__(self) -> None:
         require(self.threads is None or self.threads >= 1, f"placement.threads ({self.threads}) must be at least 1")
@@ -29,9 +31,11 @@ class ModelPlacement(DevicePlacement):
     """Device and precision of a fine-tuned model; results differ only by rounding."""
 
     precision: Literal["auto", "float32", "tf32", "bfloat16"] = "auto"
-    """Format of matrix products. auto: in training bfloat16 where the hardware computes in it, and float32 for a narrow
-    model on a CPU; answers and scores are in float32 on a CPU, and on a GPU as the model was trained, where that is
-    known. tf32: float32 whose products keep 10 bits of the mantissa, on NVIDIA GPUs from Ampere on."""
+    """Number format of matrix products. auto in training: bfloat16 if the hardware supports it, but float32 for a
+    narrow model on a CPU. auto for predictions and scores: float32 on a CPU; on a GPU the format of training, or
+    float32 if that is unknown. auto for BLiMP: bfloat16 if the hardware supports it. tf32: float32 with products that
+    keep 10 bits of the mantissa, on NVIDIA GPUs from Ampere on.
+    """
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -46,8 +50,8 @@ class TrialPlacement(ModelPlacement):
     """Device and precision of fine-tuning; results differ only by rounding."""
 
     recompute: bool = False
-    """Activation checkpointing: keep each layer's input alone and compute the layer anew in the backward; less memory,
-    a third more time.
+    """Activation checkpointing: keep only the input of each layer, and compute the layer again in the backward pass. It
+    needs less memory and a third more time.
     """
 
 
@@ -56,31 +60,37 @@ class Placement(DevicePlacement):
     """Device, precision and cluster resources; results differ only by rounding."""
 
     precision: Literal["auto", "float32", "tf32", "bfloat16", "float8"] = "auto"
-    """Format of matrix products; auto: bfloat16 where the hardware computes in it; tf32: float32 whose products keep 10
-    bits of the mantissa, on NVIDIA GPUs from Ampere on; float8, in the layers alone, needs torchao and an NVIDIA GPU
-    from Ada or Hopper on.
+    """Number format of matrix products. auto: bfloat16 if the hardware supports it, else float32. tf32: float32 with
+    products that keep 10 bits of the mantissa, on NVIDIA GPUs from Ampere on. float8: only in the encoder's layers;
+    needs torchao and an NVIDIA GPU from Ada or Hopper on.
     """
     compile: Literal["auto", "on", "off"] = "auto"
-    """torch.compile; auto: where there is a C++ compiler and the run is long enough to pay."""
+    """torch.compile. auto: on if there is a C++ compiler and the run is long enough to save more time than compilation
+    takes.
+    """
     recompute: bool = False
-    """Activation checkpointing: keep each layer's input alone and compute the layer anew in the backward; less memory,
-    a third more time.
+    """Activation checkpointing: keep only the input of each layer, and compute the layer again in the backward pass. It
+    needs less memory and a third more time.
     """
     threads: int | None = None
     """CPU threads of each worker; default: the node's cores divided by its workers."""
     table_chunks: int = 1_000_000
-    """Distinct words whose ids each data process keeps, some 200 bytes each; beyond that its table starts
-    anew.
+    """Maximum number of distinct words whose ids each data process keeps in a table, about 200 bytes each; a full table
+    is cleared.
     """
     restarts: int = 8
-    """Worker failures after which the run gives up; nodes that are taken away with notice do not count."""
+    """Maximum number of restarts after worker failures; the run stops at the next failure. Nodes that are taken away
+    with notice do not count.
+    """
     hang_seconds: int = 120
-    """A worker that gives no sign of life for so long, though its process is there, is replaced."""
+    """Seconds after which a worker is replaced if its process exists but does not respond."""
     worker_cpus: float | None = None
-    """CPUs that each worker asks Ray for; default: its share of the cluster's, less one for data; at most 1."""
+    """CPUs that each worker requests from Ray; default: the largest share, at most 1, that leaves one whole CPU for
+    data (1 with placement.autoscaled).
+    """
     worker_resource: str | None = None
-    """Resource of the nodes that train, of which each worker takes 1 (ray start --resources '{"NAME": 4}'): other nodes
-    are left to data.
+    """Name of a custom Ray resource of which each worker takes 1. Workers run only on nodes that have it (ray start
+    --resources '{"NAME": 4}'); the other nodes process data.
     """
 
     def __post_init__(self) -> None:

@@ -16,46 +16,46 @@ Format = Literal["auto", "table", "squad", "words", "text"]
 
 @dataclass(frozen=True, kw_only=True)
 class Predict:
-    """Answer a file, or a corpus of files, with a model."""
+    """Run a model on every row of a file, or of a corpus of files."""
 
     checkpoint: Location
-    """Folder, URL or hf://OWNER/NAME of a fine-tuned model, such as output/finetune/NAME/model or one that transformers
-    wrote, with a head for sequences, tokens or questions; or the folder of a run's export, which fills [MASK]s.
+    """Folder, URL or hf://OWNER/NAME of a fine-tuned model: output/finetune/NAME/model, or a model that transformers
+    wrote, with a head for sequences, tokens or questions. To fill [MASK]s: the folder of a run's export.
     """
     input: Location
-    """File, folder, glob or URL of what is answered."""
+    """File, folder, glob or URL of the inputs."""
     output: Location
-    """File or URL of the answers: .parquet, .csv or .jsonl; of SQuAD's questions also .json, {id: answer} as its
-    official scripts read it.
+    """File or URL of the predictions, ending in .parquet, .csv or .jsonl; for SQuAD's questions also .json, with {id:
+    answer} as SQuAD's official scripts read it.
     """
     format: Format = "auto"
-    """table: CSV, TSV, JSON lines, Parquet; squad: SQuAD's JSON; words: CoNLL's columns, of which the first is read;
-    text: a text a line; auto: by each file's name.
+    """Form of the input files. table: CSV, TSV, JSON lines, Parquet; squad: SQuAD's JSON; words: CoNLL's columns, of
+    which the first is read; text: one text per line; auto: detected by each file's name, else by its content.
     """
     text: str | None = None
-    """Column of the text; default: text, of questions context, of tags words."""
+    """Column of the text; default: text, or context for questions, or words for tags."""
     pair: str | None = None
-    """Column of the second text of a pair; of questions the question's; default: question there, and no second text
-    elsewhere.
-    """
+    """Column of the second text of a pair, or of the question; default: question for questions, else no second text."""
     top: int = 5
-    """Likeliest words of each [MASK]."""
+    """Number of the most likely words to write for each [MASK]."""
     rows_per_part: int = 2_000
-    """Rows that are answered, and published, together: what a killed job loses at most, of each of its processes."""
+    """Rows that are predicted and saved together. If the job is killed, each of its processes loses at most this number
+    of rows.
+    """
     replace: bool = False
     """Replace an existing output."""
     actors: int | None = None
-    """Processes that hold the model; default: as many as fit."""
+    """Number of processes that hold the model; default: as many as fit into the cluster."""
     cpus: float = 1.0
-    """CPUs of each."""
+    """CPUs per process."""
     gpus: float | None = None
-    """GPUs of each, such as 0.25; default: one where there are any."""
+    """GPUs per process, such as 0.25; default: one if the cluster has GPUs."""
     placement: ModelPlacement = ModelPlacement()
 
     def __post_init__(self) -> None:
         require(
             self.output.endswith(OUTPUTS),
-            f"output ({self.output}) must end in one of {', '.join(OUTPUTS)}, which says its format",
+            f"output ({self.output}) must end in one of {', '.join(OUTPUTS)}, which determines its format",
         )
         require_at_least("top", self.top, 1)
         require_at_least("rows_per_part", self.rows_per_part, 1)
@@ -66,11 +66,11 @@ class Predict:
         )
         require(
             not self.placement.autoscaled or self.actors is not None,
-            "placement.autoscaled needs actors: so many processes ask for nodes",
+            "placement.autoscaled needs actors, the number of processes that ask for nodes",
         )
         require_above_zero("cpus", self.cpus)
         require(self.gpus is None or self.gpus >= 0, f"gpus ({self.gpus}) must be at least 0")
-        require(self.gpus is None or self.gpus <= 1, f"gpus ({self.gpus}) must be at most 1: a process uses one")
+        require(self.gpus is None or self.gpus <= 1, f"gpus ({self.gpus}) must be at most 1: a process uses one GPU")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,56 +78,59 @@ class Score:
     """Score a fine-tuned model, or a file of answers, on labelled examples; or a pretrained model on BLiMP."""
 
     checkpoint: Location | None = None
-    """Folder, URL or hf://OWNER/NAME of a fine-tuned model, ours or one that transformers wrote; for blimp the folder
-    of a pretraining run or of its export.
+    """Folder, URL or hf://OWNER/NAME of a fine-tuned model that jobs/finetune.py or transformers wrote; for blimp, the
+    folder of a pretraining run or of its export.
     """
     predictions: Location | None = None
-    """Instead of a model: SQuAD's official JSON of answers, {id: text}, to the questions of input."""
+    """Instead of checkpoint: JSON file {id: text} of answers to the questions of input or task, as SQuAD's official
+    scripts read it.
+    """
     input: Location | None = None
     """Labelled file: CSV, TSV, JSON lines, Parquet, SQuAD's JSON or CoNLL's columns."""
     task: str | None = None
-    """Instead of input: a task by its name, whose files are in data."""
+    """Instead of input: the name of a task whose files are in data."""
     data: Location | None = None
     """Folder of the task's files in their official layout."""
     split: str = "dev"
-    """Split of the task."""
+    """Split of the task to score."""
     text: str = "text"
-    """Column of the text; for tags of the words (a list, or separated by spaces), for questions of the context (column
-    context by default).
+    """Column of the text. For tags, it holds the words (a list, or separated by spaces). For questions, it holds the
+    context, and its name is "context" unless you set another.
     """
     pair: str | None = None
     """Column of the second text of a pair, or of the question (default: question)."""
     label: tuple[str, ...] = ()
-    """Column of the label or value, of the tags, or of the answers; default: label, for questions answers or answer;
-    several: one 0/1 column per label. In CoNLL's columns a number from 0, -1 for the last.
+    """Column of the label, value, tags or answers; default: label; for questions, answers or answer. Give several
+    columns if each one holds 0 or 1 for one label. In CoNLL's files, give the column's number from 0, or -1 for the
+    last column.
     """
     on_bad_rows: OnBadRows = "refuse"
-    """Rows with an empty text, without a label, or with a label that the model does not know: refuse (the first is an
-    error), or skip (they are left out and counted).
+    """Treatment of rows with an empty text, no label, or a label that the model does not know. refuse: stop with an
+    error at the first such row; skip: leave these rows out and count them.
     """
     blimp: Location | None = None
-    """Instead of labelled examples: the folder of BLiMP's files, 67,000 pairs of a good and a bad sentence. A folder
-    that does not exist is filled by a download (20 MB).
+    """Instead of labelled examples: the folder of BLiMP's files, with 67,000 pairs of a good and a bad sentence. If the
+    folder does not exist, the files are downloaded into it (20 MB).
     """
     pairs: Literal["all", "odd", "even", "fifth"] = "all"
-    """Pairs of blimp, by their numbers. fifth: a fifth of each paradigm, all odd. Choose settings by odd pairs, and
-    report the even ones.
+    """Pairs of blimp to score, by their numbers. fifth: a fifth of each paradigm, with odd numbers only. Choose
+    settings by their score on odd pairs, and report the score on even pairs.
     """
     corpus: Location | None = None
-    """For blimp: the prepared corpus that the baselines (unigrams and 5-grams) are counted from, and that is searched
-    for BLiMP's sentences; default: the run's.
+    """For blimp: the prepared corpus from which the baselines (unigrams and 5-grams) are counted, and which is searched
+    for BLiMP's sentences. Default: the run's corpus.
     """
     placement: ModelPlacement = ModelPlacement()
 
     def __post_init__(self) -> None:
         require(
             (self.checkpoint is None) != (self.predictions is None),
-            f"checkpoint ({self.checkpoint}) or predictions ({self.predictions}): give one of both",
+            f"checkpoint ({self.checkpoint}) or predictions ({self.predictions}): give exactly one",
         )
-        given = [name for name in ("input", "task", "blimp") if getattr(self, name) is not None]
+        names = [name for name in ("input", "task", "blimp") if getattr(self, name) is not None]
         require(
-            len(given) == 1,
-            f"input ({self.input}), task ({self.task}) or blimp ({self.blimp}): give one of them",
+            len(names) == 1,
+            f"input ({self.input}), task ({self.task}) or blimp ({self.blimp}): give exactly one",
         )
         require(
             self.blimp is None or self.checkpoint is not None,
@@ -145,43 +148,47 @@ class Score:
 
 @dataclass(frozen=True, kw_only=True)
 class Compare(Finetune):
-    """Fine-tune two encoders on the same tasks with the same seeds, and tell whether one is better."""
+    """Fine-tune two encoders on the same tasks with the same seeds, and test whether their scores differ."""
 
     checkpoint: tuple[Location, ...]  # ty: ignore[incompatible-attribute-override]
-    """Folder, URL or hf://OWNER/NAME of a published model; given twice, A and then B, or once with random_weights."""
+    """Folder, URL or hf://OWNER/NAME of a published model. Give two, first A and then B, or one with random_weights."""
     random_weights: bool = False
-    """With one checkpoint: it is B, and A has random weights of its sizes: what did its pretraining give?"""
+    """Compare one checkpoint, as B, with random weights of the same sizes, as A, to measure the gain from
+    pretraining.
+    """
     seeds: int = 5
-    """Runs of each task with either encoder; each seed of A is compared with the same seed of B."""
+    """Runs per task and encoder; each seed of A is compared with the same seed of B."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        given = f"checkpoint ({', '.join(self.checkpoint) or 'none'})"
+        checkpoints = f"checkpoint ({', '.join(self.checkpoint) or 'none'})"
         if self.random_weights:
             require(
                 len(self.checkpoint) == 1,
-                f"{given} must be given once with --random-weights: it is compared with random weights of its sizes",
+                f"{checkpoints} must be given once with --random-weights, which take the place of A",
             )
         else:
             require(
                 len(self.checkpoint) == 2,
-                f"{given} must be given twice: --checkpoint A --checkpoint B; or once with --random-weights",
+                f"{checkpoints} must be given twice: --checkpoint A --checkpoint B; or once with --random-weights",
             )
         require(
             len(set(self.checkpoint)) == len(self.checkpoint),
-            f"checkpoint ({self.checkpoint[0]}) is given twice: give two that differ",
+            f"checkpoint ({self.checkpoint[0]}) is given twice: give two different checkpoints",
         )
         require_at_least("seeds", self.seeds, 2)
         require(
             self.minutes is None,
-            f"minutes ({self.minutes}) would give the two encoders unequal trials: leave it out, and lower --seeds or "
-            "--recipe.training-rows",
+            f"minutes ({self.minutes}) would give the two encoders unequal trials: leave minutes out, and lower "
+            "--seeds or --recipe.training-rows",
         )
         require(
             self.search.folds is None,
-            f"search.folds ({self.search.folds}) is for one encoder: leave it out, and name a development file with "
-            "--dev",
+            f"search.folds ({self.search.folds}) is for one encoder: leave search.folds out, and name a development "
+            "file with --dev",
         )
         require(
-            self.register is None, f"register ({self.register}) is for one encoder: fine-tune the better one by itself"
+            self.register is None,
+            f"register ({self.register}) is for one encoder: leave register out, and fine-tune the better encoder with "
+            "jobs/finetune.py",
         )

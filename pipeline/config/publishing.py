@@ -66,13 +66,16 @@ ON_THE_HUB = frozenset(
 )
 """SPDX identifiers that the hub lists (huggingface.co/docs/hub/repositories-licenses).
 
-For any other, the hub's license is `other`.
+The hub's name for any other license is `other`.
 """
 
 
 def spdx_identifier(given: str) -> str:
-    """Return the SPDX identifier in SPDX's spelling. Raises ConfigError, with the nearest ones, if it is unknown."""
-    from packaging.licenses._spdx import LICENSES  # the list itself: its public function does not offer the nearest
+    """Return an SPDX identifier, given in any case, in its official spelling.
+
+    Raises ConfigError, with the most similar identifiers, if it is unknown.
+    """
+    from packaging.licenses._spdx import LICENSES  # packaging's public function suggests no similar identifiers
 
     known = {name: str(about["id"]) for name, about in LICENSES.items()}
     if (identifier := known.get(given.lower())) is None:
@@ -85,7 +88,7 @@ def spdx_identifier(given: str) -> str:
 
 
 def license_fields(identifier: str) -> dict[str, str]:
-    """Return the license fields of a model card's header."""
+    """Return the license fields of a model card's header; `identifier` has SPDX's spelling."""
     name = identifier.lower()
     if name in ON_THE_HUB:
         return {"license": name}
@@ -93,12 +96,13 @@ def license_fields(identifier: str) -> dict[str, str]:
 
 
 def require_hub_name(name: str) -> None:
-    """Raise ConfigError unless a name is a valid OWNER/NAME of the hub."""
+    """Raise ConfigError unless `name` is a valid OWNER/NAME of the hub."""
     owner, slash, own = name.partition("/")
     require(slash != "", f"push_to_hub ({name}) names no owner: give OWNER/NAME, such as my-name/{name or 'my-bert'}")
     usable = all(REPOSITORY.fullmatch(part) and "--" not in part and ".." not in part for part in (owner, own))
     require(
         usable and len(name) <= LONGEST and not own.endswith(".git"),
-        f"push_to_hub ({name}) is no name of the hub: give OWNER/NAME, at most {LONGEST} characters: each begins with "
-        "a letter or digit, goes on with letters, digits, _ and single - or ., and does not end with -, . or .git",
+        f"push_to_hub ({name}) is not a valid name on the hub: give OWNER/NAME of at most {LONGEST} characters; OWNER "
+        "and NAME each begin with a letter or digit, continue with letters, digits, _ and single - or ., and do not "
+        "end with -, . or .git",
     )

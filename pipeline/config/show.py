@@ -15,7 +15,7 @@ class Documents:
     """Folder or URL of the prepared corpus."""
     number: int = 3
     window: int = 0
-    """Index of the training window to take them from."""
+    """Index of the training window from which the documents are taken."""
     source: str | None = None
     """Show only documents whose source location contains this text."""
     sentences: int = 12
@@ -28,14 +28,14 @@ class Documents:
 
 @dataclass(frozen=True, kw_only=True)
 class Dropped:
-    """Documents left out of a prepared corpus: counts, and a few for each reason."""
+    """Documents left out of a prepared corpus: counts by reason, and a few of them for each reason."""
 
     folder: Location
 
 
 @dataclass(frozen=True, kw_only=True)
 class Statistics:
-    """Documents, words, tokens and lengths of a prepared corpus, and a picture of them."""
+    """Numbers of documents, words and tokens of a prepared corpus, their lengths, and a picture of the lengths."""
 
     folder: Location
     vocabulary: VocabularySettings = VocabularySettings()
@@ -75,11 +75,11 @@ class Seen:
     folder: Location
     """Folder or URL of the run."""
     step: int
-    """1 is the first step."""
+    """Number of the step, from 1."""
     row: int = 0
-    """Index in the step's global batch."""
+    """Index of the first row to show in the step's global batch, from 0."""
     number: int = 1
-    """Number of rows to show, starting at `row`."""
+    """Number of rows to show."""
 
     def __post_init__(self) -> None:
         require_at_least("number", self.number, 1)

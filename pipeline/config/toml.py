@@ -1,5 +1,6 @@
-"""Settings as a TOML file and back: one table per group, with `kind` for settings of several kinds;
-None is left out.
+"""Write settings as TOML and read them back: one table per group, with `kind` for settings of several kinds.
+
+A setting that is None is left out, because TOML has no null.
 """
 
 import dataclasses
@@ -15,11 +16,13 @@ from pipeline.config.options import did_you_mean, flag_of, kinds_of, nearest, op
 from pipeline.errors import ConfigError, shown
 
 NONE = "None"
-"""Stands for None where the preset has another value, because TOML has no null."""
+"""Text that stands for None where the preset has another value: a setting that is left out has the preset's value."""
 
 
 def to_toml(settings: Any, base: Any) -> str:
-    """Return the settings as TOML; those that are None are left out unless they are set in `base`."""
+    """Return the settings as TOML. A setting that is None is left out, or is written as NONE if `base` has another
+    value.
+    """
     return "\n".join(_lines_of(settings, base)).strip() + "\n"
 
 
@@ -55,7 +58,7 @@ def toml_value(value: Any) -> str:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ConfigFile:
-    """A file of settings."""
+    """A file of settings: its text, and the values parsed from it."""
 
     name: str
     text: str
@@ -63,47 +66,51 @@ class ConfigFile:
     settings: type
 
     def error(self, path: str, problem: str) -> ConfigError:
-        """Return an error with the line of a setting: the first line at which the truncated file has it."""
+        """Return a ConfigError about a setting, with its line number.
+
+        The line is the first one after which the beginning of the file, parsed as TOML, contains the setting.
+        """
         lines = self.text.split("\n")
         line = next((n for n in range(1, len(lines) + 1) if _has(_parsed("\n".join(lines[:n])), path)), len(lines))
         return ConfigError(f"config ({self.name}), line {line}: {path} {problem}")
 
     def unknown(self, path: str, kind: str) -> str:
-        """Return the message for a name that a table of this kind does not have."""
+        """Return the problem, for `error`, of a name that a table of this kind does not have."""
         options = list(options_of(self.settings))
-        of = [option.kind for option in options if option.path == path]
-        if of:
-            return f"belongs to kind {' or '.join(of)}, and {path.rpartition('.')[0]}.kind is {kind}"
+        kinds = [option.kind for option in options if option.path == path]
+        if kinds:
+            return f"belongs to kind {' or '.join(kinds)}, but {path.rpartition('.')[0]}.kind is {kind}"
         groups = [option.path.rpartition(".")[0] for option in options]
         names = dict.fromkeys(filter(None, [*(option.path for option in options), *groups]))
         return f"does not exist{did_you_mean(nearest(path, names))}"
 
 
 def read_config(name: str, settings: type) -> ConfigFile:
-    """Read a settings file. Raises ConfigError if it does not exist or is not TOML."""
+    """Read a settings file. Raises ConfigError if it cannot be read or is not TOML."""
     try:
         text = Path(name).read_text("utf-8")
         return ConfigFile(name=name, text=text, values=tomllib.loads(text), settings=settings)
     except OSError as error:
-        problem = f"cannot be read ({error.strerror}): name a file as --show prints it"
+        problem = f"cannot be read ({error.strerror}): name a file such as --show prints"
         raise ConfigError(f"config ({name}) {problem}") from error
     except UnicodeDecodeError as error:
-        problem = f"is not UTF-8 (byte {error.start}): name a file as --show prints it"
+        problem = f"is not UTF-8 (byte {error.start}): name a file such as --show prints"
         raise ConfigError(f"config ({name}) {problem}") from error
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"config ({name}) is no TOML: {error}") from error
+        raise ConfigError(f"config ({name}) is not valid TOML: {error}") from error
 
 
 def settings_of(file: ConfigFile, base: Any) -> Any:
-    """Return a file's settings, unchecked because options may still replace them; missing ones are as in `base`.
+    """Return a file's settings; settings that the file leaves out are as in `base`.
 
-    Raises ConfigError, with the line, for an unknown name or a value of another type.
+    The settings are not checked, because options may still replace them. Raises ConfigError, with the line, for an
+    unknown name or a value of another type.
     """
     return _table_of(file, file.values, type(base), base, "")
 
 
 def _table_of(file: ConfigFile, table: dict[str, Any], kind: type, base: Any, path: str) -> Any:
-    """Return the settings of a table."""
+    """Return the settings of a table; `path` is the table's dotted name and a dot, or empty for the whole file."""
     hints = get_type_hints(kind)
     for name in table:
         if name not in hints:
@@ -121,7 +128,9 @@ def _table_of(file: ConfigFile, table: dict[str, Any], kind: type, base: Any, pa
 
 
 def _part_of(file: ConfigFile, table: Any, kinds: list[type], known: Any, path: str) -> Any:
-    """Return the settings of a subtable, of the kind that it names or else that of `known`."""
+    """Return the settings of a subtable, of the kind that the subtable names; without a name, of the kind of
+    `known`.
+    """
     named = {flag_of(kind): kind for kind in kinds}
     if not isinstance(table, dict):
         kind = f' with kind = "{next(iter(named))}" or another' if len(kinds) > 1 else ""
@@ -142,7 +151,7 @@ def _value_of(file: ConfigFile, value: Any, hint: Any, path: str) -> Any:
     types = types_of(hint)
     if value == NONE and NoneType in types:
         return None
-    if isinstance(value, list) and get_origin(hint) is tuple and all(isinstance(one, str) for one in value):
+    if isinstance(value, list) and get_origin(hint) is tuple and all(isinstance(item, str) for item in value):
         return tuple(value)
     for known in types:
         if (get_origin(known) is Literal and value in get_args(known)) or type(value) is known:
@@ -153,12 +162,12 @@ def _value_of(file: ConfigFile, value: Any, hint: Any, path: str) -> Any:
 
 
 def _value_shown(value: Any) -> str:
-    """Return a value for a message, texts in quotation marks."""
+    """Return a value for a message; a text is in quotation marks."""
     return shown(value) if isinstance(value, str) else str(value)
 
 
 def _parsed(text: str) -> dict[str, Any]:
-    """Parse TOML; empty if it ends inside a value."""
+    """Parse TOML; return {} for invalid TOML, such as a text that ends inside a value."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError:

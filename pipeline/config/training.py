@@ -10,15 +10,15 @@ class Batch:
     """Rows per step and slot: a step is a whole number of slots, whatever the number of workers."""
 
     rows_per_step: int = 256
-    """Rows of one optimiser update, over all workers."""
+    """Rows per optimiser update, over all workers."""
     rows_per_slot: int = 32
-    """Rows of one slot, the unit dealt to workers, and as many as are computed at once."""
+    """Rows per slot. A slot is the unit that is dealt to workers, and is computed in one forward and backward pass."""
     warmup_steps: int = 0
-    """Steps over which the rows of a step grow evenly, by whole slots, from warmup_rows to rows_per_step; the learning
-    rate of a step stays as it is.
+    """Steps over which the rows per step grow evenly, in whole slots, from warmup_rows to rows_per_step. The learning
+    rate of each step is not changed.
     """
     warmup_rows: int | None = None
-    """Rows of the first step where the batch warms up."""
+    """Rows of the first step if warmup_steps is above 0."""
 
     def __post_init__(self) -> None:
         require_at_least("batch.rows_per_slot", self.rows_per_slot, 1)
@@ -64,16 +64,16 @@ class AdamW:
     weight_decay: float = 0.01
     """Not applied to biases and LayerNorm parameters."""
     clip_norm: float = 1.0
-    """Gradients of the whole step are scaled to this norm at most."""
+    """Maximum norm of a step's gradient; a larger gradient is scaled down to it."""
     layer_decay: float = 1.0
-    """Each layer's rate is this share of the next one's: its (layers + 1)th power for the embeddings, 1 for pooler and
-    heads (as Clark et al. 2020 fine-tune).
+    """Factor between the learning rate of a layer and that of the next higher layer (as Clark et al. 2020 fine-tune).
+    Pooler and heads have the full rate, the top layer this factor of it, and the embeddings its (layers + 1)th power.
     """
     word_embeddings_rate: float | None = None
     """Share of the learning rate for word embeddings.
 
-    Default: 1, but 0.1 in pretraining with word_embeddings cooccurrence, as the whole rate undoes the counts within
-    some hundred steps.
+    Default: 1, but 0.1 in pretraining with word_embeddings cooccurrence, because at the full rate the initial values
+    are lost within a few hundred steps.
     """
 
     def __post_init__(self) -> None:
@@ -92,13 +92,13 @@ class AdamW:
 
 @dataclass(frozen=True, kw_only=True)
 class Lamb(AdamW):
-    """Adam whose update of each matrix has a norm in proportion to the matrix's, for large batches (You et al. 2020,
-    algorithm 2), with bias correction.
+    """LAMB: Adam with each matrix's update scaled in proportion to the matrix's norm, for large batches, with bias
+    correction (You et al. 2020, algorithm 2).
     """
 
     learning_rate: float = 6.25e-4
-    """Peak learning rate (You et al. 2020, untuned: 5 / (2^3 * 10^3) at 512 rows a step, in proportion to the root of
-    the rows).
+    """Peak learning rate (You et al. 2020, untuned: 5 / (2^3 * 10^3) at 512 rows per step, in proportion to the square
+    root of the rows per step).
     """
 
 
@@ -107,7 +107,7 @@ class LinearDecay:
     """Linear warm-up, then linear decay to zero at the last step (Devlin et al. 2019, A.2)."""
 
     warmup_share: float = 0.01
-    """Share of the steps that warms up (published: 10,000 of 1,000,000)."""
+    """Share of the steps that are warm-up (published: 10,000 of 1,000,000)."""
 
     def __post_init__(self) -> None:
         require_share("schedule.warmup_share", self.warmup_share)
@@ -115,7 +115,7 @@ class LinearDecay:
 
 @dataclass(frozen=True, kw_only=True)
 class ConstantRate:
-    """Linear warm-up, then a constant rate: the schedule under which --steps may grow."""
+    """Linear warm-up, then a constant rate. A run of one phase can be continued with more --steps."""
 
     warmup_steps: int = 100
 
@@ -128,7 +128,7 @@ class CosineDecay:
     """Linear warm-up, then half a cosine down to zero at the last step (Loshchilov & Hutter 2017, without restarts)."""
 
     warmup_share: float = 0.01
-    """Share of the steps that warms up."""
+    """Share of the steps that are warm-up."""
 
     def __post_init__(self) -> None:
         require_share("schedule.warmup_share", self.warmup_share)
@@ -136,14 +136,14 @@ class CosineDecay:
 
 @dataclass(frozen=True, kw_only=True)
 class PolynomialDecay:
-    """Linear warm-up, then a power of the share of steps that is left (google-research/bert: 1; NVIDIA's examples of
-    BERT with LAMB: 0.5).
+    """Linear warm-up, then a rate in proportion to a power of the share of steps that is left (google-research/bert: 1;
+    NVIDIA's examples of BERT with LAMB: 0.5).
     """
 
     warmup_share: float = 0.01
-    """Share of the steps that warms up."""
+    """Share of the steps that are warm-up."""
     power: float = 0.5
-    """1 is the linear decay; below 1 the rate stays high for longer."""
+    """Exponent of the decay: 1 is linear; below 1, the rate stays high for longer."""
 
     def __post_init__(self) -> None:
         require_share("schedule.warmup_share", self.warmup_share)
@@ -155,19 +155,20 @@ class WarmupStableDecay:
     """Linear warm-up, a constant rate, and a linear decay to zero in the last steps (Hu et al. 2024, 4; linear as in
     Hägele et al. 2024).
 
-    --steps may grow as long as the run has not begun to decay.
+    A run of one phase can be continued with more --steps; if its decay has begun, it goes back to the start of the
+    decay.
     """
 
     warmup_steps: int = 100
     decay_share: float = 0.1
-    """Share of the steps that decays."""
+    """Share of the steps that are decay."""
 
     def __post_init__(self) -> None:
         require_at_least("schedule.warmup_steps", self.warmup_steps, 0)
         require_share("schedule.decay_share", self.decay_share)
 
     def stable_until(self, steps: int) -> int:
-        """The step at which the decay begins."""
+        """Return the step (from 0) at which the decay of a run of `steps` steps begins."""
         return steps - round(self.decay_share * steps)
 
 
@@ -176,14 +177,16 @@ Schedule = LinearDecay | ConstantRate | CosineDecay | PolynomialDecay | WarmupSt
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """Held-out loss with fixed pairs and masks."""
+    """Evaluation of the held-out loss, with fixed pairs and masks."""
 
     every: int | None = None
-    """Steps between evaluations; one always follows the last step. Default: a tenth of the steps, 1,000 at most."""
+    """Steps between evaluations; the last step is always followed by an evaluation. Default: a tenth of the steps, at
+    most 1,000.
+    """
     rows: int = 2_048
-    """Held-out rows evaluated at most.
+    """Maximum number of held-out rows per evaluation.
 
-    Estimated cost of an evaluation: that of training on a third as many rows, since there is no backward pass.
+    Estimated cost of an evaluation: that of training on a third of these rows, because there is no backward pass.
     """
 
     def __post_init__(self) -> None:
@@ -193,16 +196,20 @@ class Evaluation:
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoints:
-    """When training state is published, and how much of it is kept."""
+    """Checkpoints: when training state is saved, and which checkpoints are kept."""
 
     every: int = 500
-    """Steps between checkpoints; one always follows the last step."""
+    """Steps between checkpoints; the last step is always followed by a checkpoint."""
     keep: int = 3
-    """Newest checkpoints kept."""
+    """Number of newest checkpoints to keep."""
     keep_best: bool = False
-    """Keep the one with the lowest held-out loss too, among those at steps that are evaluated (evaluation.every)."""
+    """Also keep the checkpoint with the lowest held-out loss, among those at steps with an evaluation
+    (evaluation.every).
+    """
     patience_seconds: int = 300
-    """Seconds of retries for a checkpoint that cannot be written, during training, before the run stops."""
+    """Seconds for which a checkpoint that cannot be written is retried, while training continues; then the run
+    stops.
+    """
 
     def __post_init__(self) -> None:
         require_at_least("checkpoint.every", self.every, 1)

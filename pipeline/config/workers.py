@@ -22,12 +22,12 @@ class WorkerRange:
 
 
 def worker_range(workers: int | str) -> WorkerRange:
-    """Parse a number, or two numbers with two dots between them. Raises ConfigError otherwise."""
+    """Parse a number of workers such as 4, or a range such as 2..8. Raises ConfigError for anything else and for 0."""
     match = re.fullmatch(r"(\d+)(?:\.\.(\d+))?", str(workers))
     least = int(match[1]) if match else 0
     most = int(match[2] or match[1]) if match else 0
     if not 1 <= least <= most:
         raise ConfigError(
-            f"workers ({workers}) must be a number from 1 on, or two with two dots between them as in 2..8"
+            f"workers ({workers}) must be a whole number of at least 1, or a range of such numbers as in 2..8"
         )
     return WorkerRange(least=least, most=most)

@@ -20,11 +20,15 @@ from pipeline.text.documents import Dropped, Record, dropped
 
 DISTRIBUTION = "bertstream"
 LEAST_CHARACTERS = 200
-"""Shorter docstrings say little more than the name."""
+"""Docstrings of at most this length are skipped: they say little more than the name."""
 WRAPPED_CHARACTERS = 60
-"""A line broken before it could reach this width was broken on purpose (PEP 8 wraps at 72)."""
+"""A line was wrapped if it would reach this width together with the next line's first word (PEP 8 wraps at 72).
+
+A shorter line was ended on purpose, so the next line is not joined to it.
+"""
 
 ITEM = re.compile(r"([-*+•|#]|\.\.|\d+[.)]|\[\d+\]|:[\w .*]+:)(\s|$)|[@$]\w")
+"""Start of a line that begins a new paragraph: a list item, heading, reference or field."""
 DOCTEST = re.compile(r">>>|\.\.\. |In \[\d")
 DIRECTIVE = re.compile(r"\.\.\s+[\w-]+::")
 
@@ -43,17 +47,18 @@ def _own_requirements() -> list[str]:
 
 
 def distributions() -> dict[str, Distribution]:
-    """Return the installed distributions that this project requires, by normalised name, sorted.
+    """Return {normalised name: distribution} of this project's installed requirements, sorted by name.
 
-    Requirements are followed through extras and markers, so other installed packages change nothing.
+    Requirements of requirements are included, with their extras and environment markers. Other installed packages do
+    not change the result. Raises ConfigError if neither the project's metadata nor pyproject.toml exists.
     """
     installed: dict[str, Distribution] = {}
     followed: dict[str, set[str]] = {}
     waiting = [(line, frozenset({""})) for line in _own_requirements()]
     while waiting:
-        line, asked = waiting.pop()
+        line, requested = waiting.pop()
         requirement = Requirement(line)
-        if requirement.marker and not any(requirement.marker.evaluate({"extra": extra}) for extra in asked):
+        if requirement.marker and not any(requirement.marker.evaluate({"extra": extra}) for extra in requested):
             continue
         name = canonicalize_name(requirement.name)
         extras = frozenset({"", *requirement.extras}) - followed.setdefault(name, set())
@@ -67,7 +72,10 @@ def distributions() -> dict[str, Distribution]:
 
 
 def read_docstrings(blocks: Iterator[bytes], name: str) -> Iterator[Record | Dropped]:
-    """Yield one record per docstring of a Python file longer than 200 characters; nothing is executed."""
+    """Yield one record for each docstring of more than 200 characters in a Python file; the file is not executed.
+
+    A file that does not compile gives one drop.
+    """
     source = b"".join(blocks)
     try:
         with warnings.catch_warnings():
@@ -84,7 +92,7 @@ def read_docstrings(blocks: Iterator[bytes], name: str) -> Iterator[Record | Dro
 
 
 def package_docstrings() -> Iterator[tuple[str, str]]:
-    """Yield (imported package name, text) of all docstrings of the built-in corpus."""
+    """Yield (name of the top-level package, text) for each docstring of the built-in corpus."""
     for distribution in distributions().values():
         for file in sorted(distribution.files or []):
             path = Path(str(distribution.locate_file(file)))
@@ -95,7 +103,7 @@ def package_docstrings() -> Iterator[tuple[str, str]]:
 
 
 def _docstrings(code: CodeType) -> Iterator[tuple[str, str]]:
-    """Yield (qualified name, cleaned text) of each docstring in a code object, in file order."""
+    """Yield (qualified name, text without indentation) for each docstring in a code object, in file order."""
     if (text := _docstring(code)) is not None:
         yield code.co_qualname, inspect.cleandoc(text)
     for constant in code.co_consts:
@@ -104,33 +112,37 @@ def _docstrings(code: CodeType) -> Iterator[tuple[str, str]]:
 
 
 def _docstring(code: CodeType) -> str | None:
-    """Return the docstring of the function, class or module that a code object was compiled from."""
+    """Return the docstring of the function, class or module that a code object was compiled from, or None."""
     if code.co_flags & inspect.CO_OPTIMIZED:
         return _function_docstring(code)
     if "__doc__" not in code.co_names:
         return None
-    wanted = code.co_names.index("__doc__")
-    units = code.co_code[:64]
-    for at in range(2, len(units), 2):
+    # The bytecode of a class or module begins by storing its docstring: LOAD_CONST text, STORE_NAME __doc__.
+    name_index = code.co_names.index("__doc__")
+    bytecode = code.co_code[:64]
+    for offset in range(2, len(bytecode), 2):
         if (
-            units[at] == dis.opmap["STORE_NAME"]
-            and units[at + 1] == wanted
-            and units[at - 2] == dis.opmap["LOAD_CONST"]
+            bytecode[offset] == dis.opmap["STORE_NAME"]
+            and bytecode[offset + 1] == name_index
+            and bytecode[offset - 2] == dis.opmap["LOAD_CONST"]
         ):
-            value = code.co_consts[units[at - 1]]
+            value = code.co_consts[bytecode[offset - 1]]
             return value if isinstance(value, str) else None
     return None
 
 
 def _function_docstring(code: CodeType) -> str | None:
-    """Return the docstring of a function: its first constant, from Python 3.14 on only if a flag is set."""
+    """Return the docstring of a function, or None; lambdas and comprehensions have none.
+
+    The docstring is the first constant; from Python 3.14 on, only if the flag CO_HAS_DOCSTRING is set.
+    """
     has_flag = sys.version_info < (3, 14) or code.co_flags & inspect.CO_HAS_DOCSTRING
     first = code.co_consts[0] if code.co_consts else None
     return first if has_flag and not code.co_name.startswith("<") and isinstance(first, str) else None
 
 
 def unwrap(text: str) -> Iterator[str]:
-    """Yield the paragraphs of a docstring: wrapped lines are joined; lists, examples and short lines are kept."""
+    """Yield the paragraphs of a docstring. Wrapped lines are joined; list items, examples and short lines are not."""
     paragraph, last, example = "", "", False
     for line in text.split("\n"):
         if not line.strip():
@@ -146,7 +158,10 @@ def unwrap(text: str) -> Iterator[str]:
 
 
 def _continues(last: str, line: str) -> bool:
-    """Whether a line continues the one before it: that is as full as a wrapped line, and this starts nothing new."""
+    """Return whether `line` continues `last`, the line before it.
+
+    It does if `last` is as long as a wrapped line, and `line` starts no list item and is not indented less.
+    """
     stripped = line.strip()
     if not stripped or not last.strip() or ITEM.match(stripped) or _indent(line) < _indent(last):
         return False
@@ -159,6 +174,6 @@ def _indent(line: str) -> int:
 
 
 def _keep_words(paragraph: str) -> Iterator[str]:
-    """Yield the paragraph, unless it is a rule, an underline or a directive without words."""
+    """Yield the paragraph if it has a letter or digit and is more than the name of a directive such as ".. note::"."""
     if any(map(str.isalnum, paragraph)) and not DIRECTIVE.fullmatch(paragraph):
         yield paragraph

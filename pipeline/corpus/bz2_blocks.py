@@ -1,9 +1,9 @@
-"""Find blocks in bz2 data by their magic and decompress them one by one, starting at any byte of a file.
+"""Find blocks in bz2 data by their magic number and decompress them one by one, starting at any byte of a file.
 
 A block has up to 900,000 bytes of text and can start in the middle of a byte.
 
-Hand-written because Python's bz2 can only read from the first byte, on one core: 19 MB/s of a dump's XML on an AMD
-EPYC, however many cores it has.
+Hand-written because Python's bz2 can only read a file from its first byte, and so only on one core: 19 MB of a dump's
+XML per second on an AMD EPYC.
 """
 
 import bz2
@@ -14,45 +14,50 @@ MAGIC_BITS = 48
 BLOCK_MAGIC = 0x314159265359
 END_MAGIC = 0x177245385090
 CHECKSUM_BITS = 32
-"""Bits of the checksum after a magic: the block's after BLOCK_MAGIC, the whole stream's after END_MAGIC."""
+"""Bits of the checksum after a magic number: of the block after BLOCK_MAGIC, of the whole stream after END_MAGIC."""
 HEADER = b"BZh9"
-"""Header of a stream with the largest blocks; its decoder accepts smaller ones as well."""
+"""Header of a stream with blocks of up to 900,000 bytes; under this header, a decoder accepts smaller blocks too."""
 LONGEST_BLOCK = 1_100_000
-"""Maximum compressed bytes of a block of 900,000 bytes, even of incompressible data."""
+"""Upper bound for the compressed size of a block in bytes, which also holds for incompressible data."""
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Mark:
-    """A magic: `bit` is its offset in the file; `block` tells whether a block starts or a stream ends there."""
+    """Position of a magic number: `bit` is its offset in bits.
+
+    `block` is True at the start of a block, and False at the end of a stream.
+    """
 
     bit: int
     block: bool
 
 
 def find_marks(data: bytes | bytearray, start: int = 0) -> list[Mark]:
-    """Find all magics in the data from byte `start` on, in order.
+    """Return the marks of all magic numbers in the data from byte `start` on, sorted by bit.
 
-    A magic is found only if the data has 7 bytes from the byte in which it starts. Bits are counted from the data's
-    first bit.
+    Bits are counted from the first bit of the data. A magic number is found only if the data has 7 bytes from the byte
+    in which it begins, as it may extend over 7 bytes.
     """
     marks = []
     for magic, block in ((BLOCK_MAGIC, True), (END_MAGIC, False)):
         for shift in range(8):
-            whole = (magic << 8 - shift).to_bytes(7)[1:6]  # 5 bytes fully inside the magic: `find` is fast
-            at = data.find(whole, start + 1)
-            while at >= 0:
-                around = data[at - 1 : at + 6]
-                if len(around) == 7 and int.from_bytes(around) >> 8 - shift & (1 << MAGIC_BITS) - 1 == magic:
-                    marks.append(Mark(bit=8 * (at - 1) + shift, block=block))
-                at = data.find(whole, at + 1)
+            # Search for the 5 bytes that belong to the magic number alone, because bytes.find is fast.
+            inner = (magic << 8 - shift).to_bytes(7)[1:6]
+            index = data.find(inner, start + 1)
+            while index >= 0:
+                candidate = data[index - 1 : index + 6]
+                if len(candidate) == 7 and int.from_bytes(candidate) >> 8 - shift & (1 << MAGIC_BITS) - 1 == magic:
+                    marks.append(Mark(bit=8 * (index - 1) + shift, block=block))
+                index = data.find(inner, index + 1)
     return sorted(marks)
 
 
 def _decompress_block(block: int, bits: int) -> bytes:
-    """Return the text of a block, given as a number of `bits` bits with its magic and checksum.
+    """Return the decompressed text of a block; `block` is a number of `bits` bits, from BLOCK_MAGIC to the block's end.
 
-    Raises OSError if this is not a complete, valid block.
+    Raises OSError if these bits are not a complete, valid block.
     """
+    # Python's bz2 needs a whole stream. The checksum of a stream with one block is the checksum of this block.
     checksum = block >> bits - MAGIC_BITS - CHECKSUM_BITS & (1 << CHECKSUM_BITS) - 1
     decoder = bz2.BZ2Decompressor()
     text = decoder.decompress(
@@ -64,17 +69,17 @@ def _decompress_block(block: int, bits: int) -> bytes:
 
 
 def _as_stream(content: int, bits: int) -> bytes:
-    """Return a stream's header followed by these bits; the last byte is filled with zeros."""
+    """Return a stream's header and then the `bits` bits of `content`, filled up with zeros to whole bytes."""
     return HEADER + (content << -bits % 8).to_bytes(-(-bits // 8))
 
 
 class Blocks:
-    """Blocks of bz2 data that arrives in pieces, the first of which starts at byte `start` of the file.
+    """Reader of the blocks in bz2 data that arrives in pieces; the first piece starts at byte `start` of the file.
 
-    Memory is bounded by a few blocks and a piece.
+    Memory is bounded by a few blocks and one piece.
 
-    `cut_off` says that the data ended within a stream; `damaged` lists the start bytes of blocks that cannot be
-    decompressed.
+    `cut_off` becomes True if the data ends within a stream. `damaged` lists the byte offsets in the file of blocks that
+    could not be decompressed.
     """
 
     def __init__(self, pieces: Iterator[bytes], start: int):
@@ -86,9 +91,9 @@ class Blocks:
         self.damaged: list[int] = []
 
     def texts(self, stop: int | None = None) -> Iterator[bytes | None]:
-        """Yield the text of each block that starts before bit `stop`, or None for a damaged one.
+        """Yield the text of each block that starts before bit `stop` of the file, or None for a damaged block.
 
-        Without `stop`, yield the blocks that follow without a gap.
+        Without `stop`, end where the next LONGEST_BLOCK bytes hold no mark.
         """
         while mark := self.mark(self.at, self.at + 8 * LONGEST_BLOCK if stop is None else stop):
             self.forget(mark.bit)
@@ -99,10 +104,13 @@ class Blocks:
                 self.cut_off = True
 
     def text(self, start: Mark) -> bytes | None:
-        """Return the text of the block that starts at a mark, and continue after it."""
+        """Return the text of the block that starts at a mark, or None if the block is damaged.
+
+        Reading continues at the end of an intact block, or inside a damaged one.
+        """
         longest = start.bit + 8 * LONGEST_BLOCK
         first = end = self.mark(self.at, longest)
-        for _ in range(2):  # a magic can occur within a block by chance; then the block ends at the next one
+        for _ in range(2):  # the bits of a magic number can occur in a block by chance: then try the next mark
             if end is None:
                 break
             try:
@@ -121,9 +129,9 @@ class Blocks:
         return None
 
     def rest(self, start: Mark) -> bytes | None:
-        """Return the text of the last block of truncated data, or None if that block itself is incomplete."""
+        """Set `cut_off`; return the text of the last block of truncated data, or None if the block is incomplete."""
         bits = 8 * (self.base + len(self.held)) - start.bit
-        bits -= bits % 8  # padding the last byte with zeros would add data
+        bits -= bits % 8  # whole bytes only: zeros that fill up a last byte would be read as data
         decoder = bz2.BZ2Decompressor()
         text = decoder.decompress(_as_stream(self.bits(start.bit, start.bit + bits), bits))
         while more := decoder.decompress(b""):  # the first call may not return all of the output
@@ -132,7 +140,7 @@ class Blocks:
         return text or None
 
     def mark(self, first: int, stop: int) -> Mark | None:
-        """Return the first mark at bit `first` or later and before bit `stop`, reading as much as needed."""
+        """Return the first mark from bit `first` to before bit `stop`, or None; read as much data as needed."""
         while not (next_mark := next((mark for mark in self.marks if mark.bit >= first), None)):
             if self.ended or 8 * (self.base + self.searched) >= stop:
                 return None
@@ -140,13 +148,13 @@ class Blocks:
         return next_mark if next_mark.bit < stop else None
 
     def holds(self, stop: int) -> bool:
-        """Whether the data reaches bit `stop`, reading as much as needed."""
+        """Return whether the data reaches bit `stop`; read as much data as needed."""
         while not self.ended and 8 * (self.base + len(self.held)) < stop:
             self.take()
         return 8 * (self.base + len(self.held)) >= stop
 
     def take(self) -> None:
-        """Append the next piece and find the marks that begin in it."""
+        """Append the next piece of data and find the marks that can be recognised now."""
         piece = next(self.pieces, None)
         self.ended = piece is None
         self.held += piece or b""
@@ -156,11 +164,11 @@ class Blocks:
         self.searched = max(0, len(self.held) - 7)
 
     def forget(self, bit: int) -> None:
-        """Free the data before a bit."""
-        gone = bit // 8 - self.base
-        del self.held[:gone]
-        self.base += gone
-        self.searched = max(0, self.searched - gone)
+        """Free the data and the marks before a bit."""
+        freed = bit // 8 - self.base
+        del self.held[:freed]
+        self.base += freed
+        self.searched = max(0, self.searched - freed)
         self.marks = [mark for mark in self.marks if mark.bit >= bit]
 
     def bits(self, start: int, stop: int) -> int:

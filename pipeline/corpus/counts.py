@@ -1,4 +1,4 @@
-"""Count a corpus' words on a Ray cluster: tasks count windows, then one task per partition sums the counts."""
+"""Count the words of a corpus on a Ray cluster: tasks count windows, then one task per partition adds up the counts."""
 
 import zlib
 from collections.abc import Iterator, Sequence
@@ -19,19 +19,32 @@ from pipeline.text.splitting import Splitting
 from pipeline.text.training import COUNTS, counts_table, word_counts
 
 PARTITIONS = 64
-"""Partitions of the words, by a hash; constant, because which words are kept depends on it."""
+"""Number of partitions into which a hash divides the words.
+
+Constant, because each partition keeps its own most frequent words: another number would keep other words.
+"""
 MOST_WORDS = 5_000_000
-"""Maximum distinct words kept, about 200 MB; the rest of web text is misspellings and numbers, seen once or twice."""
+"""Maximum distinct words kept, about 200 MB.
+
+In web text, rarer words are misspellings and numbers that occur once or twice.
+"""
 MOST_UNIGRAM_WORDS = 1_000_000
-"""The same for unigram, whose trainer reads all of them in every round: 800,000 took 7 minutes on 2 busy cores."""
+"""The same maximum for a unigram vocabulary.
+
+Lower, because the unigram trainer reads all words in every round: 800,000 words took 7 minutes on 2 busy cores.
+"""
 TASK_CHARACTERS = 32_000_000
 COMBINED_ROWS = 2_000_000
-"""Rows that a task gathers before it sums those of the same word."""
+"""Rows (a word and its count in one file) that a task gathers before it adds up the rows of each word."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """Words with their counts (schema COUNTS), and totals of characters, words, distinct and dropped distinct words."""
+    """Word counts of a text.
+
+    `table` has the kept words with their counts (schema COUNTS). `characters` and `words` are totals of the text,
+    `distinct` is its number of distinct words, and `dropped` is the number of distinct words that are not in `table`.
+    """
 
     table: pa.Table
     characters: int
@@ -52,11 +65,12 @@ def count_words(
 ) -> Counts:
     """Count all words in windows of a corpus; the result does not depend on tasks, CPUs or order.
 
-    Partial counts are written to a folder.
+    Partial counts are written to files in `folder`.
 
-    Memory is bounded: by the distinct words of `task_characters` in the first tasks, by one partition in the second
-    ones, and by `most_words` here. Beyond that, the rarest words of each partition are dropped; ties drop the higher
-    code points.
+    Memory is bounded: a counting task holds the distinct words of about `task_characters` characters (more if the
+    corpus is so large that there would be over 2,000 tasks), a summing task holds one partition, and this process
+    holds at most `most_words` words. To meet that limit, each partition keeps its most frequent words; among words of
+    equal count, those first in code point order.
     """
     tasks = counting_tasks(windows, max(task_characters, sum(window.characters for window in windows) // MOST_BLOCKS))
     characters, files = 0, []
@@ -67,20 +81,20 @@ def count_words(
             characters += result["characters"]
             progress.advance(result["windows"], result["characters"])
     second = partial(sum_partition, files=sorted(files), folder=folder, most=max(1, most_words // PARTITIONS))
-    added = sorted(run_tasks(second, list(range(PARTITIONS))), key=lambda result: result["partition"])
-    table = pa.concat_tables(_read_table(storage.join(folder, result["file"])) for result in added)
-    distinct = sum(result["distinct"] for result in added)
+    sums = sorted(run_tasks(second, list(range(PARTITIONS))), key=lambda result: result["partition"])
+    table = pa.concat_tables(_read_table(storage.join(folder, result["file"])) for result in sums)
+    distinct = sum(result["distinct"] for result in sums)
     return Counts(
         table=table,
         characters=characters,
-        words=sum(result["words"] for result in added),
+        words=sum(result["words"] for result in sums),
         distinct=distinct,
         dropped=distinct - table.num_rows,
     )
 
 
 def counting_tasks(windows: Sequence[Window], characters: int) -> list[dict[str, Any]]:
-    """Return tasks of about `characters` each: a number, and windows as lists of their fields."""
+    """Divide windows into tasks of about `characters` characters: {"number": index, "windows": tuples of fields}."""
     tasks: list[dict[str, Any]] = []
     size = characters
     for window in windows:
@@ -93,7 +107,10 @@ def counting_tasks(windows: Sequence[Window], characters: int) -> list[dict[str,
 
 
 def write_counts(task: dict[str, Any], corpus: Corpus, splitting: Splitting, folder: str) -> dict[str, Any]:
-    """First task: count the words of some windows into a file with one Arrow batch for each partition."""
+    """Ray task: count the words of some windows, and write an Arrow file with one batch per partition.
+
+    Returns the file's name and the numbers of windows and characters.
+    """
     windows = [Window(shard=s, row_group=g, documents=d, characters=c) for s, g, d, c in task["windows"]]
     counts = word_counts(texts_of(corpus, windows), splitting)
     partitions: list[dict[str, int]] = [{} for _ in range(PARTITIONS)]
@@ -105,13 +122,16 @@ def write_counts(task: dict[str, Any], corpus: Corpus, splitting: Splitting, fol
 
 
 def texts_of(corpus: Corpus, windows: Sequence[Window]) -> Iterator[str]:
-    """Yield the texts of the documents of windows."""
+    """Yield the text of each document in the windows."""
     for window in windows:
         yield from read_window(corpus, window).column("text").to_pylist()
 
 
 def sum_partition(partition: int, files: list[str], folder: str, most: int) -> dict[str, Any]:
-    """Second task: sum one partition over all files and keep its `most` most frequent words, ordered by word."""
+    """Ray task: add up one partition's counts from all files; write its `most` most frequent words, sorted by word.
+
+    Returns the partition, the file's name, and the partition's numbers of distinct words and of words before the cut.
+    """
     gathered = [counts_table({})]
     for file in files:
         gathered.append(_read_batch(storage.join(folder, file), partition))
@@ -131,8 +151,8 @@ def sum_partition(partition: int, files: list[str], folder: str, most: int) -> d
 
 def sum_by_word(tables: list[pa.Table]) -> pa.Table:
     """Return one row per word with the sum of its counts."""
-    added = pa.concat_tables(tables).group_by("word").aggregate([("count", "sum")])
-    return added.select(["word", "count_sum"]).rename_columns(["word", "count"]).cast(COUNTS)
+    sums = pa.concat_tables(tables).group_by("word").aggregate([("count", "sum")])
+    return sums.select(["word", "count_sum"]).rename_columns(["word", "count"]).cast(COUNTS)
 
 
 def _write_batches(location: str, tables: list[pa.Table]) -> None:

@@ -1,4 +1,4 @@
-"""Read articles from a MediaWiki XML export, in bounded memory, from its beginning or from any page on."""
+"""Read articles from a MediaWiki XML export in bounded memory, starting at its beginning or at any page."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -11,15 +11,17 @@ from pipeline.text.wikinames import DISAMBIGUATIONS, MEANINGS, REDIRECTS
 from pipeline.text.wikitext import prose
 
 LONGEST_PAGE = 50_000_000
-"""Maximum bytes of a page; MediaWiki itself refuses texts above two million ($wgMaxArticleSize)."""
+"""Maximum bytes of a page; MediaWiki itself refuses texts above two million bytes ($wgMaxArticleSize)."""
 LONGEST_HEAD = 1 << 18
 """Bytes before the first page that are searched for the wiki's language and names."""
 LONGEST_REDIRECT = 1000
+"""Length in characters below which a text that begins with #WORD [[…]] is a redirect for any upper-case WORD."""
 KEPT_BYTES = 1 << 12
-"""Bytes kept of a page that is dropped for its length, to identify it."""
+"""Bytes kept of a page that is too long or broken, to identify the page."""
 
 EDGE = re.compile(rb"<(/?)page[ \t\r\n]{0,4}>")
 EDGE_BYTES = 11
+"""Length of the longest match of EDGE."""
 BOM = b"\xef\xbb\xbf"
 PROLOG = re.compile(
     rb"(?:\xef\xbb\xbf)?(?:\s++|<\?[^>]*+>|<!--(?:[^-]++|-(?!->))*+-->|<!DOCTYPE\b[^\[>]*+(?:\[[^\]]*+\]\s*+)?>)*+",
@@ -38,14 +40,15 @@ DISAMBIGUATION_NAME = re.compile(
     r"disambig|desambig|dezambig|disamb\b|homonymie$|begriffskl|doorverwijs|ujednoznaczn|неоднознач|багатозначн"
     r"|многозначн|неадназнач|消歧|曖昧さ回避|동음이의"
 )
-"""Parts of template names that mark disambiguation pages, for wikis whose own name is not in the table."""
+"""Parts of template names that mark disambiguation pages, for wikis whose template is not in DISAMBIGUATIONS."""
 HATNOTE = re.compile(r"needed|link|hinweis|redirect|check|^(?:voir|ver|nota|zie|about|other|see) |\?$")
-"""Parts of template names that link to a disambiguation page or ask for one, and do not mark one."""
+"""Parts of names of templates that link to a disambiguation page or ask for one; they do not mark the page as one."""
 
 Kind = Literal["outside", "page", "page too long", "broken record", "truncated file", "head"]
 LIMITS: dict[Kind, int] = {"outside": LONGEST_HEAD, "page": LONGEST_PAGE, "page too long": KEPT_BYTES}
+"""Maximum bytes held of what lies outside pages, of a page, and of a page that is too long."""
 ELEMENTS = frozenset({"title", "ns", "id", "redirect", "revision/text"})
-"""Elements read from a page, by path below it."""
+"""Elements that are read, as paths below <page>."""
 DEEPEST = 10
 """Maximum nesting of elements in a page; the format has five levels."""
 
@@ -56,13 +59,13 @@ class TooDeep(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Wiki:
-    """Content of the head of a dump: the language, and the wiki's own names by namespace number."""
+    """Language of a wiki and (number, name) of its namespaces, from the head of a dump; None and () if unknown."""
 
     language: str | None = None
     namespaces: tuple[tuple[str, str], ...] = ()
 
     def named(self, *numbers: str) -> list[str]:
-        """Return the names of these namespaces."""
+        """Return the names of the namespaces with these numbers."""
         return [name for number, name in self.namespaces if number in numbers]
 
 
@@ -72,7 +75,7 @@ def is_dump(head: bytes) -> bool:
 
 
 def end_of_prolog(head: bytes) -> int:
-    """Return the offset of the first XML element or other text."""
+    """Return the offset of the first byte after the XML prolog: an element or other text."""
     prolog = PROLOG.match(head)
     return prolog.end() if prolog else 0
 
@@ -80,8 +83,8 @@ def end_of_prolog(head: bytes) -> int:
 def read_dump(blocks: Iterable[bytes], name: str) -> Iterator[Record | Dropped]:
     """Yield the articles of a MediaWiki export of any version and language, and a drop for every other page.
 
-    A broken page is one "broken record", and reading continues at the next; XML that ends within a page is a "truncated
-    file". A stream may start at any page; its language is then unknown.
+    A broken page gives the drop "broken record", and reading continues at the next page. XML that ends within a page
+    gives the drop "truncated file". A stream may start at any page; the language of its articles is then unknown.
     """
     wiki = Wiki()
     for number, (kind, content) in enumerate(split_pages(_without_prolog(blocks))):
@@ -91,7 +94,7 @@ def read_dump(blocks: Iterable[bytes], name: str) -> Iterator[Record | Dropped]:
         page_id = PAGE_ID.search(content)
         id = f"{name}:{page_id[1].decode()}" if page_id else f"{name}:page {number}"
         if kind != "page":
-            reason: Any = kind  # all kinds but "page" and "head" are drop reasons
+            reason: Any = kind  # split_pages yields "page", "head" and drop reasons
             yield dropped(id, reason, content[:KEPT_BYTES].decode("utf-8", "replace"))
             continue
         try:
@@ -117,7 +120,10 @@ def _article(page: dict[str, str], id: str, wiki: Wiki) -> Record | Dropped:
 
 
 def _reason_to_drop(page: dict[str, str], title: str, text: str, wiki: Wiki) -> Reason | None:
-    """Return why a page is not an article, or None. Before version 0.6, only the title shows the namespace."""
+    """Return why a page is not an article, or None if it is one.
+
+    Exports before version 0.6 have no <ns> element, so the namespace is taken from the prefix of the title.
+    """
     space = page.get("ns", "").strip() or next(
         (number for number, name in wiki.namespaces if title.startswith(f"{name}:")), "0"
     )
@@ -129,7 +135,10 @@ def _reason_to_drop(page: dict[str, str], title: str, text: str, wiki: Wiki) -> 
 
 
 def _is_redirect(text: str) -> bool:
-    """Whether a text is #REDIRECT [[…]] in any language: a known word, or any upper-case word of a short page."""
+    """Whether a text begins with #WORD [[…]], where WORD means "redirect" in some language.
+
+    In a short text, WORD may be any upper-case word.
+    """
     redirect = REDIRECT.match(text)
     return redirect is not None and (
         redirect[1].lower() in REDIRECTS or (len(text) < LONGEST_REDIRECT and redirect[1] == redirect[1].upper())
@@ -137,7 +146,7 @@ def _is_redirect(text: str) -> bool:
 
 
 def _is_disambiguation(title: str, text: str) -> bool:
-    """Whether a page is a disambiguation page, by its title, a magic word or a template."""
+    """Whether a page is a disambiguation page, by its title, the word __DISAMBIG__ or a template."""
     if "__DISAMBIG__" in text or MEANINGS.search(title.lower()):
         return True
     names = {" ".join(name.replace("_", " ").lower().split()) for name in TEMPLATE_NAME.findall(text)}
@@ -147,25 +156,25 @@ def _is_disambiguation(title: str, text: str) -> bool:
 
 
 def _without_prolog(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the bytes of a dump from its first element on, so that no comment before it is taken for a page.
+    """Yield the bytes of a dump from its first element on, because a comment before it could contain "<page>".
 
-    Other streams are yielded unchanged.
+    A stream that does not begin as a dump is yielded unchanged.
     """
     rest = iter(blocks)
     head = b""
     for block in rest:
         head += block
-        at = end_of_prolog(head)
-        unfinished = len(head) < at + EDGE_BYTES or head.startswith((b"<!", b"<?"), at)
+        offset = end_of_prolog(head)
+        unfinished = len(head) < offset + EDGE_BYTES or head.startswith((b"<!", b"<?"), offset)
         if not unfinished or len(head) > LONGEST_HEAD:
             break
-    at = end_of_prolog(head)
-    yield head[at:] if MEDIAWIKI.match(head, at) else head
+    offset = end_of_prolog(head)
+    yield head[offset:] if MEDIAWIKI.match(head, offset) else head
     yield from rest
 
 
 def _parse_head(head: bytes) -> Wiki:
-    """Parse the head of a dump; missing fields stay empty."""
+    """Parse the head of a dump; a missing language gives None, missing namespaces give ()."""
     tag = head.partition(b"<mediawiki")[2].partition(b">")[0]
     language = LANGUAGE.search(tag) or DATABASE.search(head)
     names = NAMESPACE.findall(head.decode("utf-8", "replace"))
@@ -173,26 +182,27 @@ def _parse_head(head: bytes) -> Wiki:
 
 
 def tokens(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the bytes of a stream in pieces, with each <page> and </page> as a piece."""
+    """Yield the bytes of a stream in pieces; each <page> and each </page> is a piece of its own."""
     rest = b""
     for block in blocks:
         rest += block
-        at = 0
+        start = 0
         for edge in EDGE.finditer(rest):
-            yield rest[at : edge.start()]
+            yield rest[start : edge.start()]
             yield edge[0]
-            at = edge.end()
-        tail = rest.rfind(b"<", max(at, len(rest) - EDGE_BYTES))
+            start = edge.end()
+        tail = rest.rfind(b"<", max(start, len(rest) - EDGE_BYTES))  # the next block may complete this tag
         tail = len(rest) if tail < 0 else tail
-        yield rest[at:tail]
+        yield rest[start:tail]
         rest = rest[tail:]
     yield rest
 
 
 def split_pages(blocks: Iterable[bytes]) -> Iterator[tuple[Kind, bytes]]:
-    """Yield ("page", its bytes), ("head", the bytes before pages), or (reason, beginning) for anything invalid.
+    """Yield the parts of a stream as (kind, bytes).
 
-    Memory is bounded by the longest page.
+    A kind is "page", "head" (the bytes before the first page), or the drop reason of an invalid part, of which only the
+    first bytes are yielded. Memory is bounded by LONGEST_PAGE.
     """
     kind: Kind = "outside"
     held = bytearray()
@@ -215,7 +225,10 @@ def split_pages(blocks: Iterable[bytes]) -> Iterator[tuple[Kind, bytes]]:
 
 
 def _finish_piece(kind: Kind, content: bytes, closed: bool) -> Iterator[tuple[Kind, bytes]]:
-    """Yield the content before a <page>, before a </page> (then `closed`), or between the last page and the end."""
+    """Yield the content that ends at a </page> (`closed`), a <page> or the end, with its kind or drop reason.
+
+    White space between pages, and the end of a dump, yield nothing.
+    """
     if kind == "page":
         yield ("page", content + b"</page>") if closed else ("broken record", content)
     elif kind == "page too long":
@@ -227,9 +240,10 @@ def _finish_piece(kind: Kind, content: bytes, closed: bool) -> Iterator[tuple[Ki
 
 
 def _parse(content: bytes) -> dict[str, str]:
-    """Return {path: text} of a page's elements; the last revision wins. Raises ExpatError or TooDeep.
+    """Return {path: text} of a page's elements (see ELEMENTS); of several revisions, return the last one's text.
 
-    The content begins with <page>: after that XML allows no document type and no entities, so nothing can expand.
+    Safe for untrusted input: the content begins with <page>, and after that XML allows no definition of entities that
+    could expand. Raises ExpatError or TooDeep.
     """
     texts: dict[str, list[str]] = {}
     path: list[str] = []

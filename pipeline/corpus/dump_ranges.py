@@ -1,6 +1,6 @@
-"""Read byte ranges of bz2-compressed MediaWiki dumps independently; together they give the pages of the whole file.
+"""Read byte ranges of a bz2-compressed MediaWiki dump independently; all ranges together give the pages of the file.
 
-A page belongs to the range in which the block with its first byte starts.
+A page belongs to the range in which its bz2 block starts, that is the block with the page's first byte.
 """
 
 import bz2
@@ -14,17 +14,28 @@ from pipeline.corpus.multistream import STREAM, STREAM_BYTES, index_location, in
 from pipeline.corpus.opening import CutOff, Damaged, read_at, read_stored, refuse_expansion
 
 BEYOND_BYTES = 1 << 20
-"""Bytes fetched after a range to finish its last page: usually four blocks of a wiki's text."""
+"""Compressed bytes fetched after the end of a range to complete its last page: usually four bz2 blocks of wiki text."""
 HEAD_BYTES = 1 << 14
-"""Compressed bytes that contain the head of a dump whose first stream is its head, as in multistream dumps."""
+"""Compressed bytes that are read first to get the head of a dump.
+
+This is enough for multistream dumps, whose first bz2 stream is the head alone.
+"""
 LONGEST_HEAD = 1 << 18
+"""Maximum decompressed bytes of a head."""
 NEVER_CLOSED = b"<next-page></page>"
-"""Replaces a page that begins before one has ended: invalid XML, so that this one is broken, not truncated."""
+"""Yielded at the end of a page that has no </page> before the next page begins.
+
+This invalid XML makes the page a broken record, not the end of a truncated file.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RangeInput:
-    """Inputs for reading a range: the head of its dump, and its fetched bytes; None: they are read from the file."""
+    """Data for reading a range of a dump.
+
+    `head` has the decompressed bytes before the dump's first page. `fetched` has the stored bytes of the range if they
+    were downloaded before; None: read them from the file.
+    """
 
     head: bytes = b""
     fetched: bytes | None = None
@@ -33,8 +44,8 @@ class RangeInput:
 def byte_ranges(location: str, size: int, target: int) -> list[tuple[int, int]]:
     """Split a dump of `size` bytes into byte ranges [start, stop) of about `target` bytes.
 
-    If a multistream dump has an index next to it, ranges start at its streams, so that no page needs two ranges. Raises
-    DataError if the index belongs to another file.
+    If an index lies next to a multistream dump, ranges start at the dump's streams, so that no page extends over two
+    ranges. Raises DataError if the index belongs to another dump.
     """
     index = index_location(location)
     edges = [0, *(indexed_starts(index, location, size, target) if index else ()), size]
@@ -50,13 +61,13 @@ def _equal_ranges(start: int, stop: int, target: int) -> list[tuple[int, int]]:
 def is_bz2(location: str, size: int) -> bool:
     """Whether a file is bz2 data and can be read at any offset.
 
-    Raises DataError if a web server does not support Range.
+    Raises DataError if a web server does not support the header Range.
     """
     return read_at(location, size - 1, 1) != b"" and STREAM.match(read_at(location, 0, STREAM_BYTES)) is not None
 
 
 def read_dump_head(location: str) -> bytes:
-    """Return what comes before a dump's first page; empty if it cannot be decompressed."""
+    """Return the decompressed bytes before a dump's first page, or b"" if they cannot be decompressed."""
     for size in (HEAD_BYTES, LONGEST_BLOCK):
         decoder = bz2.BZ2Decompressor()
         try:
@@ -69,15 +80,18 @@ def read_dump_head(location: str) -> bytes:
 
 
 def fetch_range(location: str, start: int, stop: int, stamp: str) -> bytes:
-    """Return the stored bytes of a range and usually the rest of its last page.
+    """Return the stored bytes of a range and 1 MiB after it, which usually completes the last page.
 
-    Raises DataError if they cannot be read.
+    Raises DataError if the bytes cannot be read.
     """
     return b"".join(read_stored(location, start, stop + BEYOND_BYTES, stamp))
 
 
 def stored_pieces(location: str, start: int, stop: int, stamp: str, fetched: bytes | None) -> Iterator[bytes]:
-    """Yield the stored bytes from the start of a range on, fetched ones first; the file is opened only if needed."""
+    """Return an iterator over a file's stored bytes from `start` on: first `fetched`, then bytes read from the file.
+
+    The file is opened only when bytes after the fetched ones are needed.
+    """
     if fetched is None:
         return read_stored(location, start, stamp=stamp)
     if len(fetched) < stop + BEYOND_BYTES - start:  # the fetched bytes reach the end of the file
@@ -86,17 +100,19 @@ def stored_pieces(location: str, start: int, stop: int, stamp: str, fetched: byt
 
 
 def _stored_after(location: str, start: int, stamp: str) -> Iterator[bytes]:
-    """Yield the stored bytes of a file from `start` on, which may be its end, because servers refuse an empty range."""
+    """Yield the stored bytes of a file from `start` on; `start` may be the file's end."""
+    # Read the byte before as well, because servers refuse an empty range.
     pieces = read_stored(location, start - 1, stamp=stamp)
     yield next(pieces)[1:]
     yield from pieces
 
 
 def range_text(pieces: Iterator[bytes], start: int, stop: int, head: bytes, expansion_limit: int) -> Iterator[bytes]:
-    """Yield the decompressed pages of a range after the head of their dump, without damaged blocks and pages.
+    """Yield the head of a dump and then, in pieces, the decompressed pages that belong to a range.
 
-    `pieces` are the stored bytes from `start` on. Raises CutOff, Damaged or ExpandsTooFar after yielding all sound
-    data.
+    If no page belongs to the range, yield nothing, not even the head. `pieces` are the stored bytes from `start` on.
+    Damaged blocks are skipped; a page that a damaged block interrupts has no end. Raises CutOff or Damaged after
+    yielding all intact data, and ExpandsTooFar as soon as the data exceeds the limit.
     """
     blocks = Blocks(pieces, start)
     wrong: list[Exception] = []
@@ -110,9 +126,9 @@ def range_text(pieces: Iterator[bytes], start: int, stop: int, head: bytes, expa
 
 
 def _texts_in_range(blocks: Blocks, stop: int, expansion_limit: int, wrong: list[Exception]) -> Iterator[bytes | None]:
-    """Yield the texts of the blocks that start before byte `stop`, None for a damaged one; errors go to `wrong`.
+    """Yield the texts of the blocks that start before byte `stop`, and None for a damaged block.
 
-    Raises ExpandsTooFar.
+    At the end, append a Damaged or CutOff error to `wrong` if there was damage. Raises ExpandsTooFar.
     """
     size, start = 0, blocks.at
     for text in blocks.texts(8 * stop):
@@ -130,11 +146,12 @@ def _texts_in_range(blocks: Blocks, stop: int, expansion_limit: int, wrong: list
 
 
 def _pages_in_range(own: Iterator[bytes | None], beyond: Iterator[bytes | None]) -> Iterator[bytes]:
-    """Yield the pages that begin in the texts `own`, and what is between them; `beyond` is read to finish the last one.
+    """Yield, in pieces, the pages that begin in the texts `own`, and the bytes between these pages.
 
-    After None, which breaks a page, it continues at the next page.
+    The end of the last page is read from `beyond`, the texts after the range. After None (a damaged block), skip to the
+    next <page>.
     """
-    rest, wanted, size = b"", False, None
+    rest, wanted, size = b"", False, None  # `size`: bytes of the open page; None outside pages
     for text in own:
         if text is None:
             rest, wanted, size = b"", False, None
@@ -154,11 +171,12 @@ def _pages_in_range(own: Iterator[bytes | None], beyond: Iterator[bytes | None])
 
 
 def _end_of_page(rest: bytes, beyond: Iterator[bytes | None], size: int | None) -> Iterator[bytes]:
-    """Yield the end of a page of which `size` bytes were given, or of one whose first tag begins in `rest`.
+    """Yield the end of a range's last page from the texts `beyond`.
 
-    Of a page too long, yield only as much as shows it.
+    `size` is the number of bytes of this page that were already yielded. It is None if no page is open, but the tag
+    <page> may begin in `rest`. Of a page that is too long, yield only enough to show that it is.
     """
-    own = len(rest)
+    own_bytes = len(rest)
     for text in beyond:
         if text is None:
             return
@@ -166,12 +184,12 @@ def _end_of_page(rest: bytes, beyond: Iterator[bytes | None], size: int | None) 
         for token in complete:
             edge = EDGE.fullmatch(token)
             opens = edge is not None and not edge[1]
-            if opens and size is not None:  # the next range's page begins, and the current one has no end
+            if opens and size is not None:  # a page of the next range begins, but the current page has not ended
                 yield NEVER_CLOSED
                 return
-            if opens and own <= 0:  # the next range's page
+            if opens and own_bytes <= 0:  # this page begins in the next range
                 return
-            own -= len(token)
+            own_bytes -= len(token)
             if opens:
                 size = 0
             if size is None:

@@ -1,4 +1,4 @@
-"""Word embeddings from a corpus' co-occurrences, made once per corpus, vocabulary and width."""
+"""Word embeddings from co-occurrences of words in a corpus, made once per corpus, vocabulary and width."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -23,21 +23,21 @@ from pipeline.text.cached_tokenizer import CachedTokenizer
 
 WORDS = "words.safetensors"
 CHARACTERS = 300_000_000
-"""Maximum characters counted, by a task on one core: at width 256 about two minutes and 2 GB for all of them."""
+"""Maximum characters of text to count; for all of them, a task needs two minutes and 2 GB on one core at width 256."""
 METHOD = 1
-"""Version of the method; embeddings of other versions are kept separately."""
+"""Version of the method; it is part of the folder's name, so that embeddings of other versions are not used."""
 
 
 def counted_embeddings(corpus: Corpus, tokenizer: CachedTokenizer, width: int, output: str, report: Report) -> str:
-    """Return the folder of the corpus' word embeddings; they are made on the running Ray unless they exist.
+    """Return the folder of the corpus' word embeddings of length `width`; make them on the running Ray if missing.
 
-    Raises DataError if it is damaged and ConfigError if this machine cannot see what a task wrote.
+    Raises DataError if the folder is damaged, and ConfigError if this machine cannot see the files that a task wrote.
     """
     vocabulary = tokenizer.vocabulary
     folder = storage.join(
         output, "embeddings", f"{corpus.fingerprint[:12]}-{vocabulary.fingerprint[:12]}-{width}-{METHOD}"
     )
-    with locked_name(folder, wait=True):  # two runs may want the same ones at once
+    with locked_name(folder, wait=True):  # two runs may need the same embeddings at once
         if not storage.exists(storage.join(folder, storage.MANIFEST)):
             windows = first_windows(corpus, CHARACTERS)
             report(
@@ -50,7 +50,7 @@ def counted_embeddings(corpus: Corpus, tokenizer: CachedTokenizer, width: int, o
             )
             (summary,) = run_tasks(work, [[astuple(window) for window in windows]])
             if not storage.exists(storage.join(folder, storage.MANIFEST)):
-                raise unshared_output(output, f"word embeddings {folder} are not there")
+                raise unshared_output(output, f"this one does not have the word embeddings {folder}")
             report(
                 f"word embeddings: {summary['seen']:,} of {vocabulary.size:,} entries "
                 f"in {time.monotonic() - started:.0f} s, in {folder}"
@@ -65,18 +65,19 @@ def counted_embeddings(corpus: Corpus, tokenizer: CachedTokenizer, width: int, o
 def publish(
     windows: Sequence[Sequence[Any]], corpus: Corpus, tokenizer: CachedTokenizer, width: int, folder: str
 ) -> dict[str, int]:
-    """Task: count windows (lists of their fields) and publish the embeddings, unless another driver's task was first.
+    """Ray task: count the windows (lists of their fields) and publish the embeddings, float32 (entries, width).
 
-    A URL has no lock, so two tasks may run.
+    Nothing is published if another driver's task was faster: folders at a URL have no lock, so two tasks may run.
+    Returns {"seen": number of vocabulary entries that occur}.
     """
     from pipeline.text.cooccurrence import (
         cooccurrences,
         embeddings,
-    )  # scikit-learn, which no other process of a run needs
+    )  # imported here because this module imports scikit-learn, which no other process of a run needs
 
-    read = [Window(shard=s, row_group=g, documents=d, characters=c) for s, g, d, c in windows]
+    parsed = [Window(shard=s, row_group=g, documents=d, characters=c) for s, g, d, c in windows]
     size = tokenizer.vocabulary.size
-    vectors = embeddings(cooccurrences(_documents_of(corpus, read, tokenizer), size), width)
+    vectors = embeddings(cooccurrences(_documents_of(corpus, parsed, tokenizer), size), width)
     with scratch_folder("embeddings") as temporary:
         save_file({"words": vectors}, f"{temporary}/{WORDS}")
         if not storage.exists(storage.join(folder, storage.MANIFEST)):
@@ -89,7 +90,7 @@ def publish(
 
 
 def _documents_of(corpus: Corpus, windows: Sequence[Window], tokenizer: CachedTokenizer) -> Iterator[np.ndarray]:
-    """Yield the ids of each document of windows, int64."""
+    """Yield the token ids of each document in the windows, int64 (tokens,)."""
     for window in windows:
         documents = [text.split("\n") for text in texts_of(corpus, [window])]
         ids, offsets = tokenizer.encode([line for lines in documents for line in lines])

@@ -14,20 +14,24 @@ from pipeline.corpus.wikiextractor import is_wikiextractor, read_wikiextractor
 from pipeline.text.documents import Dropped, Record
 
 HEAD_BYTES = 1 << 16
+"""Decompressed bytes from the start of a file by which its format is recognised."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Format:
-    """Reader and recognition of a format's files, by name without compression suffix and by first bytes."""
+    """A file format: `read` yields the records of a file; `recognises` tells whether a file has this format.
+
+    `recognises` gets the file's name without compression suffix and the file's first bytes.
+    """
 
     read: Callable[[Opened], Iterator[Record | Dropped]]
     recognises: Callable[[str, bytes], bool]
     columns: bool = False
-    """Whether the text column can be named."""
+    """Whether the user can choose the text column with ::column=NAME."""
 
 
 def _never(name: str, head: bytes) -> bool:
-    """Recognise nothing, for formats that look like others and must be requested."""
+    """Return False: used by formats that look like other formats, so that the user must name them."""
     return False
 
 
@@ -45,13 +49,16 @@ FORMATS: dict[str, Format] = {
     "gutenberg": Format(read=read_gutenberg, recognises=is_gutenberg),
     "text": Format(read=read_text, recognises=is_plain_text),
 }
-"""A file without a named format has the first one that recognises it; if none does, it is binary."""
+"""If the user names no format, a file has the first of these formats that recognises it.
+
+A file that no format recognises is binary.
+"""
 
 
 def recognise(name: str, head: bytes, *, column: str | None = None) -> str | None:
-    """Return the format's name for a file with these first bytes, or None.
+    """Return the name of the format of a file with these first bytes (`head`), or None if no format recognises it.
 
-    If a column is requested, only formats with columns count.
+    If the user chose a text column, only formats with columns count.
     """
     bare = bare_name(name)
     return next(

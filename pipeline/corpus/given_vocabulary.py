@@ -9,10 +9,10 @@ from pipeline.text.vocabulary_loading import load_vocabulary
 
 
 def given_vocabulary(settings: VocabularySettings) -> Vocabulary | None:
-    """Return the vocabulary that the settings name, or None.
+    """Return the vocabulary at settings.path, or None without a path.
 
-    Raises ConfigError for settings that need a trained vocabulary, and ConfigError and DataError as load_vocabulary
-    does.
+    Raises ConfigError if a setting for training a vocabulary is set too, and ConfigError and DataError as
+    `load_vocabulary` does.
     """
     if settings.path is None:
         return None
@@ -26,16 +26,15 @@ def given_vocabulary(settings: VocabularySettings) -> Vocabulary | None:
 
 
 def _refuse_training(settings: VocabularySettings) -> None:
-    """Raise ConfigError if a vocabulary is given with a setting of trained ones, other than a preset's."""
-    unset: dict[str, Iterable[object]] = {
+    """Raise ConfigError if a setting for training a vocabulary differs from the default and from all presets."""
+    allowed: dict[str, Iterable[object]] = {
         "kind": PRESET_KINDS,
         "unused": {VocabularySettings.unused},
         "size": PRESET_SIZES,
     }
-    for name, values in unset.items():
+    for name, values in allowed.items():
         if (value := getattr(settings, name)) not in values:
             raise ConfigError(
-                f"vocabulary.{name} ({value}) is of a trained vocabulary, and vocabulary.path ({settings.path}) "
-                "gives one: "
-                "leave one of them out"
+                f"vocabulary.{name} ({value}) is for training a vocabulary, but vocabulary.path ({settings.path}) "
+                "names an existing one: leave one of the two settings out"
             )

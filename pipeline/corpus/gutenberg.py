@@ -1,4 +1,4 @@
-"""Read Project Gutenberg's text files: the book without its licence, its lines joined to paragraphs."""
+"""Read text files of Project Gutenberg: books without the licence, with lines joined to paragraphs."""
 
 import re
 from collections import deque
@@ -11,7 +11,7 @@ from pipeline.text.documents import Dropped, Record
 
 START = re.compile(r"\s*\*+\s*START OF TH(?:E|IS) PROJECT GUTENBERG", re.I)
 SMALL_PRINT_END = re.compile(r"\s*\*END\s*\*?\s*THE SMALL PRINT!", re.I)
-"""End of the licence before 2003, before or after the title."""
+"""End of the licence in files from before 2003, where the licence comes before or after the title."""
 END = re.compile(
     r"\s*\**\s*(?:END OF TH(?:E|IS) PROJECT GUTENBERG"
     r"|End of (?:the |this )?Project Gutenberg(?:['’]s|-tm| E(?:book|text))|"
@@ -29,7 +29,7 @@ LANGUAGES = {
     "czech": "cs", "catalan": "ca", "esperanto": "eo", "tagalog": "tl",
 }  # fmt: skip
 HEADER_LINES = 2_000
-"""Maximum lines of the licence before a book."""
+"""Maximum lines before a book in which the licence and the header are searched."""
 
 LICENCE = (
     "project gutenberg",
@@ -40,10 +40,12 @@ LICENCE = (
     "pgdpcanada.net",
     "distributed proofread",
 )
-"""Words that occur only in the licence and the credits."""
+"""Words, in lower case, that occur only in the licence and the credits."""
 LICENCE_LINES = 30
-"""Maximum lines of a block that is removed as a whole for such words; of longer ones (files without blank lines), only
-the lines with them are removed."""
+"""Maximum lines of a block that is removed as a whole if it has such words.
+
+From a longer block, as in files without blank lines, only the lines with such words are removed.
+"""
 CREDITS = re.compile(
     r"(?:This )?(?:e-?(?:text|book)|file|HTML|text)? ?(?:version )?(?:was )?"
     r"(?:Produced|Prepared|Scanned|Transcribed|Digiti[sz]ed|Typed|Proofread(?:ed)?|Created"
@@ -52,15 +54,15 @@ CREDITS = re.compile(
     re.I,
 )
 CREDIT_BLOCKS = 40
-"""Blocks at the beginning of a book that may be credits; later the same words are the author's."""
+"""Blocks at the beginning of a book that may be credits; in later blocks, the same words are the author's text."""
 TRANSCRIBER = re.compile(
     r"\W*(?:Note: )?Transcriber['’]?s?['’]? Notes?\b|[|+][^\n]*(?:\n *[|+][^\n]*)+$"
     r"|Page \d+,[^\n]*(?:added|removed|changed|corrected)",
     re.I,
 )
-"""A transcriber's note: named so, in a box, or as a list of misprints."""
+"""Start of a transcriber's note: its title, a box drawn with | or +, or a list of corrected misprints."""
 NOTE_BLOCKS = 6
-"""Maximum blocks of a bracket; an unclosed one is text after that."""
+"""Maximum blocks of a caption in brackets; if the bracket is still open after them, later blocks are text."""
 CAPTION = re.compile(r"\s*\[\s*(?:Illustration|Blank Page|Music|Decoration|\*\* ?Transcriber|Transcriber)", re.I)
 PAGE = re.compile(
     r"\s?(?:\[(?:\d{1,3}|[A-Z*])\]|\{\d{1,4}\}|[\[{](?:Pg\.? ?|Page |p\. ?)(?:\d{1,4}|[ivxl]{1,7})[\]}])", re.I
@@ -69,44 +71,49 @@ RULE = re.compile(r"[-=*~]{5,}")
 BOLD = re.compile(r"(?<![\w=])=(?=\S)([^=\n]{1,200})(?<=\S)=(?![\w=])")
 FOOTNOTE = re.compile(r"\s*\[(?:Footnote|Note|Sidenote)(?: \w+)?:\s*(.*)\]\s*$", re.I | re.S)
 COLUMNS = "   "
+"""Minimum space between the columns of a table."""
 LOWER = re.compile(r"\W*[a-z]")
 
 WIDTH_LINES = 400
 """Lines of a book from which its wrap width is estimated."""
 NARROW, WIDE = 50, 80
+"""Bounds of the wrap width, in characters."""
 FULL = 0.8
-"""A line shorter than this share of the width, although the next word would fit, was broken on purpose: verse."""
+"""A line is full if it would reach this share of the wrap width together with the next line's first word.
+
+A shorter line was ended on purpose, as in verse.
+"""
 LONGEST_BLOCK = 2_000
-"""Maximum lines of a paragraph; no book has a longer one."""
+"""Maximum lines of a block; a longer block is cut, but no book has a paragraph of this length."""
 LONGEST_LINE = 1_000
-"""Characters of a line of the licence that are examined."""
+"""Maximum characters kept of each line between two books, where the next book's header is searched."""
 LONGEST_LINES = 200_000
-"""Maximum characters held in memory, for any number of lines."""
+"""Maximum characters of all lines that are held in memory at once."""
 UNDECODABLE = re.compile("[\udc80-\udcff]")
 
 
 @dataclass
 class Header:
-    """Information from a book's first lines."""
+    """Title, language and encoding of a book, from its first lines."""
 
     title: str = ""
     language: str | None = None
     latin: bool = False
-    """Whether invalid UTF-8 may be decoded as Windows-1252, as in older files."""
+    """Whether bytes that are not UTF-8 are decoded as Windows-1252, which older files use."""
     body: list[str] = field(default_factory=list)
-    """Lines after the header that were read together with it."""
+    """First lines of the book, which were read while the end of the header was searched."""
 
 
 def is_gutenberg(name: str, head: bytes) -> bool:
-    """Whether the licence before a book ends within a file's first bytes."""
+    """Whether a file's first bytes contain the end of the licence that precedes a book."""
     return b"\0" not in head and RECOGNISED.search(head) is not None
 
 
 def read_gutenberg(file: Opened) -> Iterator[Record | Dropped]:
     """Yield one record per book; several books in one file are separated by their licences.
 
-    Lines are joined to paragraphs, except those of verse, headings and tables. Removed are the licence, transcribers'
-    notes, captions of pictures, page numbers, footnote marks, and the underscores of italics.
+    Wrapped lines are joined to paragraphs; lines of verse, headings and tables are not. The licence, transcribers'
+    notes, captions of pictures, page numbers, footnote marks and the underscores of italics are removed.
     """
     text = lines(file.blocks)
     title = file.name.rsplit("/", 1)[-1]
@@ -124,24 +131,27 @@ def read_gutenberg(file: Opened) -> Iterator[Record | Dropped]:
 
 
 def _first_header(text: Iterator[str]) -> Header:
-    """Return the header of a file's first book: all up to the last line that ends a licence, or empty."""
+    """Return the header of a file's first book, which ends with the last line that ends a licence.
+
+    Without such a line, the header is empty.
+    """
     held: list[str] = []
-    at = 0
+    end = 0
     for line in _next_lines(text, HEADER_LINES):
         held.append(line)
         if START.match(line) or SMALL_PRINT_END.match(line):
-            at = len(held)
-        elif END.match(line) and at:
+            end = len(held)
+        elif END.match(line) and end:
             break
     while (
-        at and at < len(held) and held[at - 1].count("***") < 2 and held[at].rstrip().endswith("***")
-    ):  # a title of two lines
-        at += 1
-    return _parse_header(held[:at], held[at:])
+        end and end < len(held) and held[end - 1].count("***") < 2 and held[end].rstrip().endswith("***")
+    ):  # the line "*** START … TITLE ***" continues on the next line
+        end += 1
+    return _parse_header(held[:end], held[end:])
 
 
 def _next_lines(text: Iterator[str], count: int) -> Iterator[str]:
-    """Yield the next lines, at most `count` and about 200,000 characters."""
+    """Yield the next lines: at most `count` lines and about 200,000 characters."""
     size = 0
     for line in islice(text, count):
         yield line
@@ -151,7 +161,7 @@ def _next_lines(text: Iterator[str], count: int) -> Iterator[str]:
 
 
 def _next_header(text: Iterator[str]) -> Header | None:
-    """Return the header of the next book, after the licence of the last one; None if there is none."""
+    """Return the header of the next book, after the licence of the previous one; None if no book follows."""
     held: deque[str] = deque(maxlen=HEADER_LINES)
     for line in text:
         held.append(line[:LONGEST_LINE])
@@ -161,15 +171,15 @@ def _next_header(text: Iterator[str]) -> Header | None:
 
 
 def _parse_header(head: list[str], body: list[str]) -> Header:
-    """Parse the lines of a header."""
+    """Parse the lines `head` of a header; `body` has the book's lines that were read with them."""
     # Files with the older licence are not UTF-8, and few state their encoding.
     header = Header(body=body, latin=bool(head) and SMALL_PRINT_END.match(head[-1]) is not None)
-    for at, line in enumerate(head):
+    for index, line in enumerate(head):
         if field := HEADER.match(line.strip()):
             name, value = field[1].lower(), field[2].strip()
             if name == "title":
-                more = [part.strip() for part in head[at + 1 : at + 4]]
-                indented = head[at + 1 : at + 2] and head[at + 1].startswith("  ") and more[0]
+                more = [part.strip() for part in head[index + 1 : index + 4]]
+                indented = head[index + 1 : index + 2] and head[index + 1].startswith("  ") and more[0]
                 header.title = f"{value} {more[0]}" if indented else value
             elif name == "language":
                 header.language = LANGUAGES.get(value.lower())
@@ -189,7 +199,7 @@ def _decode_windows_1252(line: str) -> str:
 
 
 def _until_end(text: Iterable[str]) -> Iterator[str]:
-    """Yield the lines before the licence that ends a book."""
+    """Yield the lines of a book up to the licence at its end."""
     for line in text:
         if END.match(line):
             return
@@ -197,9 +207,10 @@ def _until_end(text: Iterable[str]) -> Iterator[str]:
 
 
 def _paragraphs(text: Iterator[str]) -> Iterator[str]:
-    """Yield the paragraphs and unjoined lines of a book."""
+    """Yield the paragraphs of a book; a line that is not wrapped is a paragraph of its own."""
     first = list(_next_lines(text, WIDTH_LINES))
     lengths = sorted(len(line) for line in first if line.strip()) or [WIDE]
+    # The 95th percentile is the wrap width: single lines may be longer.
     width = min(WIDE, max(NARROW, lengths[len(lengths) * 19 // 20]))
     for block in _without_notes(_blocks(chain(first, text))):
         for paragraph in _join_lines(block, FULL * width):
@@ -208,7 +219,7 @@ def _paragraphs(text: Iterator[str]) -> Iterator[str]:
 
 
 def _blocks(text: Iterable[str]) -> Iterator[list[str]]:
-    """Yield the blocks of lines between blank lines."""
+    """Yield the blocks of lines between blank lines; very long blocks are cut."""
     held: list[str] = []
     size = 0
     for line in text:
@@ -224,7 +235,10 @@ def _blocks(text: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _without_notes(blocks: Iterable[list[str]]) -> Iterator[list[str]]:
-    """Yield the blocks of the book proper, without captions in brackets (over several blocks), credits and licence."""
+    """Yield the blocks without captions in brackets, transcribers' notes, credits and licence.
+
+    A caption may extend over several blocks.
+    """
     depth = inside = 0
     for number, block in enumerate(blocks):
         text = "\n".join(block)
@@ -250,16 +264,19 @@ def _is_licence(text: str) -> bool:
 
 
 def _after_bracket(text: str, depth: int) -> tuple[str, int]:
-    """Return the text after a bracket open at `depth` or opened here, and the depth that remains open."""
-    for at, c in enumerate(text):
+    """Return the text after the outermost closing bracket, and the number of brackets that are still open.
+
+    `depth` is the number of brackets that are open before the text. If they are not all closed, the text is empty.
+    """
+    for index, c in enumerate(text):
         depth += (c == "[") - (c == "]")
         if depth == 0 and c == "]":
-            return text[at + 1 :], 0
+            return text[index + 1 :], 0
     return "", depth
 
 
 def _join_lines(block: list[str], full: float) -> Iterator[str]:
-    """Yield the lines of a block, joined if one continues the one before it."""
+    """Yield the lines of a block; a line that was wrapped is joined to the line before it (`full`: see is_wrapped)."""
     paragraph, last = "", ""
     for line in block:
         if last and is_wrapped(last, line, full):
@@ -274,7 +291,11 @@ def _join_lines(block: list[str], full: float) -> Iterator[str]:
 
 
 def is_wrapped(last: str, line: str, full: float) -> bool:
-    """Whether a line was wrapped from the one before: that is full, and this is not a table or an indented start."""
+    """Whether `line` continues `last`, the line before it.
+
+    It does if `last` would have at least `full` characters together with the first word of `line`, if neither is a row
+    of a table, and if `line` is not the indented start of a paragraph.
+    """
     if COLUMNS in last.strip() or COLUMNS in line.strip():
         return False
     deeper = _indent(line) - _indent(last)
@@ -289,7 +310,7 @@ def _indent(line: str) -> int:
 
 
 def _clean_paragraph(paragraph: str) -> str:
-    """Remove page numbers and the marks of footnotes and italics; empty if no letter or digit remains."""
+    """Return a paragraph without page numbers and marks of footnotes, bold and italics; "" if it has no word."""
     text = FOOTNOTE.sub(r"\1", PAGE.sub("", paragraph)) if "[" in paragraph or "{" in paragraph else paragraph
     text = (
         BOLD.sub(r"\1", RULE.sub(" ", text.replace("_", "")))

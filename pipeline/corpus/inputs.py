@@ -1,4 +1,4 @@
-"""List the files of sources, with their names and a stamp that changes when a file does."""
+"""List the files of sources, each with a name and a stamp that changes when the file changes."""
 
 import os
 import re
@@ -23,16 +23,17 @@ QUERY = re.compile(r"\?\w+=.*$")
 HIDDEN = re.compile(r"(^|/)\.")
 DUMP = "wikipedia-dump"
 RANGE_BYTES = 8_000_000
-"""Size of the ranges in which a bz2-compressed dump is read: about a minute of work."""
+"""Stored size of the ranges in which a bz2-compressed dump is read; a range takes about a minute."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class InputFile:
-    """One file to read.
+    """One file to read, or a range of a file.
 
-    `name` is its path below its source, so that ids are the same on every machine; `source` is the location of that
-    source. `bytes` is -1 if unknown. `stamp` is its modification time in nanoseconds, or a web server's tag or date.
-    `start` and `stop` are the range to read, in stored bytes; None: the whole file.
+    `source` is the location of its source. `name` is its path relative to that location, so that document ids are the
+    same on every machine. `bytes` is the stored size to read, or -1 if it is unknown. `stamp` is the modification time
+    in nanoseconds, a web server's ETag or date, or the version of a distribution. `start` and `stop` are the range to
+    read, in stored bytes; None: read the whole file.
     """
 
     location: str
@@ -48,7 +49,7 @@ class InputFile:
 
 
 def fingerprint(source: Source, files: Sequence[InputFile]) -> dict[str, list[int | str]]:
-    """Return what shows that a source has changed: {file: [bytes, stamp]}, or {distribution: [version]} if built in."""
+    """Return values that change when a source changes: {file: [bytes, stamp]}; built-in: {distribution: [version]}."""
     if source.location == BUILTIN:
         return {f"{BUILTIN}:{name}": [distribution.version] for name, distribution in builtin.distributions().items()}
     return {file.location: [file.bytes, file.stamp] for file in files}
@@ -57,7 +58,8 @@ def fingerprint(source: Source, files: Sequence[InputFile]) -> dict[str, list[in
 def list_files(source: Source, setting: str = "corpus") -> list[InputFile]:
     """Return the files of a source, sorted by name.
 
-    Raises ConfigError if there are none and DataError if the location cannot be read; both name the `setting`.
+    Raises ConfigError if the source has no files, and DataError if its location cannot be read. Both messages begin
+    with `setting`, the name of the user's setting.
     """
     if source.location == BUILTIN:
         return _builtin_files(source)
@@ -69,13 +71,13 @@ def list_files(source: Source, setting: str = "corpus") -> list[InputFile]:
 
 
 def _stored_file(source: Source, name: str, info: fs.FileInfo) -> InputFile:
-    """Return the input file for a pyarrow file info."""
+    """Return the input file that a pyarrow file info describes."""
     location = location_of(source.location, info.path)
     return _input_file(source, location=location, name=name, bytes=info.size, stamp=str(info.mtime_ns))
 
 
 def _input_file(source: Source, *, location: str, name: str, bytes: int, stamp: str) -> InputFile:
-    """Return an input file with its source's options."""
+    """Return an input file with the options of its source."""
     return InputFile(
         location=location,
         name=name,
@@ -89,7 +91,7 @@ def _input_file(source: Source, *, location: str, name: str, bytes: int, stamp: 
 
 
 def location_of(base: str, path: str) -> str:
-    """Return the location of a path in the file system of the location `base`, with its host, login and options."""
+    """Return the location of a path in the file system of `base`, a location with host, login and options to keep."""
     if not is_url(base):
         return path
     options = QUERY.search(base)
@@ -100,7 +102,7 @@ def location_of(base: str, path: str) -> str:
 
 
 def _stored_files(source: Source, setting: str, system: fs.FileSystem, path: str) -> list[tuple[str, fs.FileInfo]]:
-    """Return (path below the source, file) for a file, all files of a folder, or those that match a glob."""
+    """Return (path relative to the source, file info) of a file, of all files in a folder, or of a glob's matches."""
     try:
         info = system.get_file_info(path)
         if info.type == fs.FileType.File:
@@ -111,7 +113,7 @@ def _stored_files(source: Source, setting: str, system: fs.FileSystem, path: str
             root = path[: path.rfind("/", 0, magic.start())]
             files, nothing = _files_below(system, root, path[len(root) + 1 :]), "no file matches this pattern"
         else:
-            files, nothing = [], f"no such file or folder; it must be {BUILTIN}, a path, a pattern or a URL"
+            files, nothing = [], f"no such file or folder; give {BUILTIN}, a path, a pattern or a URL"
     except Exception as error:  # web clients below fsspec raise their own types
         raise DataError(f"{setting} {source.spec} cannot be read: {storage.first_line(error)}") from error
     if not files:
@@ -120,7 +122,10 @@ def _stored_files(source: Source, setting: str, system: fs.FileSystem, path: str
 
 
 def _files_below(system: fs.FileSystem, root: str, pattern: str) -> list[tuple[str, fs.FileInfo]]:
-    """Return the files below a folder whose path, or a folder above them, matches a pattern; not hidden ones."""
+    """Return (path below `root`, file info) of the files that match a pattern, or that lie in a folder that matches.
+
+    Hidden files, and files in hidden folders, are left out.
+    """
     wanted = glob_expression(pattern)
     if isinstance(system, fs.LocalFileSystem):
         entries = system.get_file_info(list(_walk(root or "/")))
@@ -131,7 +136,7 @@ def _files_below(system: fs.FileSystem, root: str, pattern: str) -> list[tuple[s
 
 
 def _walk(root: str) -> Iterator[str]:
-    """Yield the paths of files below a local folder, following links, but no folder twice."""
+    """Yield the paths of files below a local folder; links are followed, but no folder is read twice."""
     seen: set[str] = set()
     for folder, folders, names in os.walk(root, followlinks=True, onerror=_refuse_unreadable):
         real = os.path.realpath(folder)
@@ -140,23 +145,23 @@ def _walk(root: str) -> Iterator[str]:
             continue
         seen.add(real)
         folders[:] = [name for name in folders if not name.startswith(".")]
-        folders.sort(key=lambda name: (os.path.islink(f"{folder}/{name}"), name))  # real folders before linked ones
+        folders.sort(key=lambda name: (os.path.islink(f"{folder}/{name}"), name))  # prefer a folder to a link to it
         yield from (f"{folder.rstrip('/')}/{name}" for name in names)
 
 
 def _refuse_unreadable(error: OSError) -> None:
-    """Raise the error of reading a folder, unless it does not exist."""
+    """Raise an error from listing a folder; ignore a folder that does not exist."""
     if not isinstance(error, FileNotFoundError):
         raise error
 
 
 def glob_expression(pattern: str) -> re.Pattern[str]:
-    """Compile a glob for paths that end in "/": * and ? match within a name, ** any number of folders."""
+    """Compile a glob for paths that end in "/": * and ? match within a name, ** matches any number of folders."""
     return re.compile("".join("(?:[^/]+/)*" if part == "**" else _glob_name(part) + "/" for part in pattern.split("/")))
 
 
 def _glob_name(pattern: str) -> str:
-    """Return the expression for the glob of one file or folder name."""
+    """Return the regular expression for the glob of one file or folder name."""
 
     def expression(token: re.Match[str]) -> str:
         if token[0].startswith("[") and len(token[0]) > 1:
@@ -167,7 +172,7 @@ def _glob_name(pattern: str) -> str:
 
 
 def _web_file(source: Source, setting: str) -> InputFile:
-    """Return the file of a web URL as its server describes it. Raises DataError if it is unavailable."""
+    """Return the input file of a web URL, with size and stamp from the server. Raises DataError if unavailable."""
     try:
         about = describe(source.location)
     except OSError as error:
@@ -196,9 +201,9 @@ def _builtin_files(source: Source) -> list[InputFile]:
 
 
 def split_into_ranges(file: InputFile) -> tuple[list[InputFile], bytes]:
-    """Return the ranges in which a file is read, as input files, and the head of their dump; most files are one range.
+    """Split a large bz2-compressed dump into ranges; return them as input files, and the bytes before its first page.
 
-    Raises DataError if a dump's index does not match.
+    Any other file is returned whole, with b"". Raises DataError if a dump's index does not match the dump.
     """
     text = _dump_head(file)
     if text is None:
@@ -208,25 +213,26 @@ def split_into_ranges(file: InputFile) -> tuple[list[InputFile], bytes]:
 
 
 def _dump_head(file: InputFile) -> bytes | None:
-    """Return the head of a dump that can be read in ranges; None for any other file."""
+    """Return the bytes before the first page of a dump that can be read in ranges; None for any other file."""
     if file.bytes <= RANGE_BYTES or not file.name.lower().endswith(".bz2") or file.format not in (None, DUMP):
         return None
     try:
         text = read_dump_head(file.location) if is_bz2(file.location, file.bytes) else None
-    except DataError:  # a server without Range; or reading the whole file will say what is wrong
+    except DataError:  # a server without Range, or an error that is raised again when the whole file is read
         return None
     return text if text is not None and (file.format == DUMP or is_dump(text)) else None
 
 
 def with_distinct_names(files: Sequence[InputFile]) -> list[InputFile]:
-    """Make names distinct: a file whose name is taken by one before it gets more of its path in front.
+    """Return the files with distinct names: if an earlier file has the same name, more of the path is put in front.
 
-    A source added at the end therefore renames no other files. Raises ConfigError if two sources contain the same file.
+    Adding a source at the end therefore changes no other file's name. Raises ConfigError if two sources contain the
+    same file.
     """
     sources: dict[str, str] = {}
     named: dict[str, InputFile] = {}
     for file in files:
-        if sources.get(file.location) == file.source:  # one built-in distribution may contain another one's file
+        if sources.get(file.location) == file.source:  # two built-in distributions may list the same file
             continue
         if file.location in sources:
             raise ConfigError(
@@ -236,7 +242,7 @@ def with_distinct_names(files: Sequence[InputFile]) -> list[InputFile]:
         path = file.location.split("/")
         lengths = range(1 + file.name.count("/"), len(path) + 1)
         name = next(
-            (end for end in (file.name, *("/".join(path[-length:]) for length in lengths)) if end not in named),
+            (tail for tail in (file.name, *("/".join(path[-length:]) for length in lengths)) if tail not in named),
             file.location,
         )
         named[name] = replace(file, name=name)

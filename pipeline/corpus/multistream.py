@@ -1,4 +1,7 @@
-"""Read the index of a Wikipedia multistream dump, which is a sequence of bz2 streams of whole pages (usually 100)."""
+"""Read the index of a Wikipedia multistream dump.
+
+Such a dump is a sequence of bz2 streams, each of which has whole pages (usually 100).
+"""
 
 import re
 
@@ -8,15 +11,15 @@ from pipeline.corpus.web import WEB, WebStream
 from pipeline.errors import DataError
 
 STREAM = re.compile(rb"BZh[1-9]1AY&SY")
-"""Head of a bz2 stream and magic of its first block."""
+"""Header of a bz2 stream, and the magic number of its first block."""
 STREAM_BYTES = 10
 NAME = re.compile(r"multistream(\d*)\.xml([^/?]*)\.bz2")
 OFFSET = re.compile(r"(\d{1,18}):")
-REMEDY = "delete the index, or get the one of this dump"
+REMEDY = "delete the index, or download the index of this dump"
 
 
 def index_location(location: str) -> str | None:
-    """Return the location of a dump's index, or None."""
+    """Return the location of a dump's index, or None without an index or without the name of a multistream dump."""
     index = NAME.sub(r"multistream-index\1.txt\2.bz2", location)
     if index == location:
         return None
@@ -30,22 +33,23 @@ def index_location(location: str) -> str | None:
 
 
 def indexed_starts(index: str, location: str, size: int, target: int) -> list[int]:
-    """Return stream offsets from the index's lines "offset:page id:title", about `target` bytes apart.
+    """Return offsets of streams in a dump, in bytes and at least `target` apart, from its index.
 
-    Each is checked against the dump.
+    A line of the index is "offset:page id:title". Raises DataError if a line does not fit the dump's `size`, if no
+    stream starts at a returned offset, or if the index cannot be decompressed.
     """
     starts: list[int] = []
-    last = 0
+    offset = 0
     try:
         for number, line in enumerate(filter(None, lines(blocks(index))), 1):
-            offset = OFFSET.match(line)
-            if offset is None or not last <= int(offset[1]) < size:
+            match = OFFSET.match(line)
+            if match is None or not offset <= int(match[1]) < size:
                 raise DataError(
                     f"{index}, line {number}: {line[:80]!r} does not fit {location} of {size:,} bytes; {REMEDY}"
                 )
-            last = int(offset[1])
-            if last - (starts[-1] if starts else 0) >= target:
-                starts.append(last)
+            offset = int(match[1])
+            if offset - (starts[-1] if starts else 0) >= target:
+                starts.append(offset)
     except (CutOff, Damaged, ExpandsTooFar) as error:
         raise DataError(f"{index} cannot be decompressed to its end; {REMEDY}") from error
     for start in starts:

@@ -13,16 +13,16 @@ from pipeline.errors import DataError
 COMPRESSED = (".gz", ".bz2", ".zst", ".xz")
 MAGIC = {b"\x1f\x8b\x08": ".gz", b"BZh": ".bz2", b"\x28\xb5\x2f\xfd": ".zst", b"\xfd7zXZ\x00": ".xz"}
 BZ2_BLOCK = b"1AY&SY"
-"""Bytes after the four of a bzip2 header, checked because "BZh" alone could begin a text."""
+"""Bytes that follow the four bytes of a bz2 header; checked because a text could begin with "BZh"."""
 BLOCK_BYTES = 1 << 18
 LONGEST_LINE = 1 << 20
 """Maximum characters of a line; a longer line is split."""
 EXPANSION_LIMIT = 200
 """Default of prepare.expansion_limit."""
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
-"""Byte order marks."""
+"""Byte order marks of UTF-16."""
 HARMLESS_BYTES = 64 << 20
-"""Decompressed bytes allowed for any file, however small, because repeated text is not an attack."""
+"""Decompressed bytes that every file may have, whatever its stored size: a repetitive text is no attack."""
 
 
 class CutOff(Exception):
@@ -39,9 +39,10 @@ class ExpandsTooFar(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Opened:
-    """One file for a format's reader: its decompressed blocks and the user's options for it.
+    """Input of a format's reader: the decompressed blocks of one file, and the user's options for the file.
 
-    `name` is the prefix of its records' ids; `column` names the text column; `language` is a code such as "de".
+    The ids of the file's records begin with `name`. `column` names the text column; `language` is a code such as "de".
+    Both are None if the user did not set them.
     """
 
     location: str
@@ -52,7 +53,10 @@ class Opened:
 
 
 class LocatedStream(io.RawIOBase):
-    """A raw stream whose errors name its location, to distinguish them from errors of decompression."""
+    """Raw stream whose read errors are DataErrors with its location, to distinguish them from errors of decompression.
+
+    `given` counts the bytes read.
+    """
 
     def __init__(self, location: str, opening: Callable[[str], Any] | None = None):
         self.location = location
@@ -81,7 +85,7 @@ class LocatedStream(io.RawIOBase):
 
 
 def _open_raw(location: str) -> Any:
-    """Open a file's stored bytes. Raises the errors of the file system or web client."""
+    """Open a file's stored bytes. Raises whatever errors the file system or web client raises."""
     if location.startswith(WEB):
         return WebStream(location)
     system, path = storage.filesystem(location)
@@ -89,9 +93,10 @@ def _open_raw(location: str) -> Any:
 
 
 def read_stored(location: str, start: int, stop: int | None = None, stamp: str = "") -> Iterator[bytes]:
-    """Yield blocks of a file's stored bytes, from `start` up to `stop` (exclusive) or its end.
+    """Yield blocks of a file's stored bytes from `start` up to `stop` (exclusive; None: up to the file's end).
 
-    Raises DataError if they cannot be read, or if a web server's file has another tag or date than `stamp`.
+    Raises DataError if the bytes cannot be read. For a `start` above 0, DataError is also raised if a web server's file
+    has another ETag or date than `stamp`.
     """
     with LocatedStream(location, lambda location: _open_at(location, start, stop, stamp)) as stream:
         while (stop is None or start < stop) and (
@@ -102,14 +107,14 @@ def read_stored(location: str, start: int, stop: int | None = None, stamp: str =
 
 
 def read_at(location: str, start: int, size: int) -> bytes:
-    """Return `size` stored bytes from `start` on, fewer at the end of the file."""
+    """Return `size` stored bytes of a file from `start` on, or fewer at the file's end."""
     return b"".join(read_stored(location, start, start + size))
 
 
 def _open_at(location: str, start: int, stop: int | None, stamp: str) -> Any:
-    """Open a file's stored bytes at `start`; a web server's end at `stop`.
+    """Open a file's stored bytes at `start`. The stream ends at `stop` for a web server, else at the file's end.
 
-    Raises errors of the file system or web client.
+    Raises whatever errors the file system or web client raises.
     """
     if location.startswith(WEB):
         return WebStream(location, start, stop, stamp)
@@ -120,15 +125,16 @@ def _open_at(location: str, start: int, stop: int | None, stamp: str) -> Any:
 
 
 def blocks(location: str, expansion_limit: int = EXPANSION_LIMIT) -> Iterator[bytes]:
-    """Yield a file's contents in blocks of at most 256 KiB, decompressed by its name or else by its first bytes.
+    """Yield a file's decompressed contents in blocks of at most 256 KiB.
 
-    Raises CutOff, Damaged or ExpandsTooFar after yielding all sound data, and DataError if the file cannot be read.
+    The compression is taken from the file's name, else from its first bytes. Raises CutOff, Damaged or ExpandsTooFar
+    after yielding all data before the error, and DataError if the file cannot be read.
     """
     from smart_open.compression import compression_wrapper  # imports every installed cloud library
 
     raw = LocatedStream(location)
     with io.BufferedReader(raw, BLOCK_BYTES) as source:
-        # The wrapper's own buffer would lose data decompressed just before an error: read below it.
+        # Read from the stream below the wrapper's buffer, which would lose data decompressed just before an error.
         wrapper: Any = compression_wrapper(
             source, "rb", compression=compression_by_name(location) or _compression_by_magic(source.peek(16))
         )
@@ -147,22 +153,25 @@ def blocks(location: str, expansion_limit: int = EXPANSION_LIMIT) -> Iterator[by
             raise Damaged from error
 
 
-def refuse_expansion(size: int, given: int, limit: int) -> None:
-    """Raise ExpandsTooFar if `given` stored bytes expanded to more than the limit."""
-    if size > HARMLESS_BYTES and size > limit * given:
+def refuse_expansion(size: int, stored: int, limit: int) -> None:
+    """Raise ExpandsTooFar if `size` decompressed bytes exceed both 64 MiB and `limit` times the `stored` bytes."""
+    if size > HARMLESS_BYTES and size > limit * stored:
         raise ExpandsTooFar(
-            f"{size:,} bytes came out of {given:,}: more than prepare.expansion_limit ({limit}) times as many"
+            f"{stored:,} bytes were decompressed to {size:,}: more than prepare.expansion_limit ({limit}) times as many"
         )
 
 
 def compression_by_name(location: str) -> str | None:
-    """Return smart_open's name for the compression that a file name ends in, or None."""
+    """Return the compression suffix of a file name, such as ".gz", which smart_open uses too, or None."""
     path = location.split("?")[0] if location.startswith(WEB) else location
     return next((suffix for suffix in COMPRESSED if path.lower().endswith(suffix)), None)
 
 
 def _compression_by_magic(head: bytes) -> str:
-    """Return smart_open's name for the compression shown by first bytes, for downloads without a telling name."""
+    """Return smart_open's name for the compression of data with these first bytes ("disable": none).
+
+    For downloads, whose names often do not show the compression.
+    """
     recognised = next((suffix for start, suffix in MAGIC.items() if head.startswith(start)), "disable")
     return "disable" if recognised == ".bz2" and head[4:10] != BZ2_BLOCK else recognised
 
@@ -170,14 +179,17 @@ def _compression_by_magic(head: bytes) -> str:
 def is_utf16(head: bytes) -> bool:
     """Whether first bytes are UTF-16 with a byte order mark.
 
-    Data that only begins like it would have an invalid character in every thirty.
+    Other data that begins with the same two bytes has many invalid characters: about one in thirty.
     """
     text = head[: len(head) // 2 * 2].decode("utf-16", "replace") if head.startswith(UTF16) else ""
     return head.startswith(UTF16) and text.count("\ufffd") <= max(2, len(text) // 100)
 
 
 def as_utf8(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """Convert UTF-16 with a byte order mark to UTF-8; lone surrogates and a cut last character become invalid UTF-8."""
+    """Convert UTF-16 with a byte order mark to UTF-8.
+
+    Lone surrogates and an incomplete last character become invalid UTF-8.
+    """
     decoder = codecs.getincrementaldecoder("utf-16")("surrogatepass")
     for block in blocks:
         yield decoder.decode(block).encode("utf-8", "surrogatepass")
@@ -188,7 +200,7 @@ def as_utf8(blocks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _decode_utf8(blocks: Iterator[bytes]) -> Iterator[str]:
-    """Decode UTF-8 without BOM, with LF line ends; undecodable bytes become lone surrogates."""
+    """Decode UTF-8 to text without byte order mark and with LF line ends; undecodable bytes become lone surrogates."""
     decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8-sig")("surrogateescape"), translate=True)
     for block in blocks:
         yield decoder.decode(block)
@@ -198,21 +210,21 @@ def _decode_utf8(blocks: Iterator[bytes]) -> Iterator[str]:
 def lines(blocks: Iterator[bytes]) -> Iterator[str]:
     """Yield the lines of UTF-8 text without line ends (LF, CR or CR LF); undecodable bytes become lone surrogates.
 
-    A line of more than a million characters is split, at white space if there is some.
+    A line of more than about a million characters is split, at a space if it has one.
     """
     rest = ""
     for text in _decode_utf8(blocks):
         *whole, rest = (rest + text).split("\n")
         yield from whole
         while len(rest) > LONGEST_LINE:
-            at = rest.rfind(" ", 0, LONGEST_LINE) + 1 or LONGEST_LINE
-            yield rest[:at]
-            rest = rest[at:]
+            end = rest.rfind(" ", 0, LONGEST_LINE) + 1 or LONGEST_LINE
+            yield rest[:end]
+            rest = rest[end:]
     yield rest
 
 
 def whole_lines(blocks: Iterator[bytes], longest: int) -> Iterator[tuple[str, bool]]:
-    """Yield (line, True) for each line of `lines`, or (beginning, False) if it has more than `longest` characters."""
+    """Yield (line, True) for each line of UTF-8 text, or (first `longest` characters, False) for a longer line."""
     held: list[str] = []
     size = 0
     for text in _decode_utf8(blocks):

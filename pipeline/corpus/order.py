@@ -1,12 +1,16 @@
-"""Position of every row: (seed, epoch, position) -> window, steps -> rows, slots -> ranks. Pure arithmetic, no Ray.
+"""Order of all rows: the window at each position of an epoch, the rows of each step, the slots of each rank.
 
-epoch e        windows of the corpus, permuted by (seed, e); all epochs are one sequence of rows
-step s         rows [offset(s), offset(s + 1)) of that sequence, cut into slots of equal size; more of them in later
-               steps if the batch warms up
-slot k         k counts from the stream's (re)start at a step boundary; it belongs to rank k mod W
+Pure arithmetic, without Ray.
+
+epoch e        windows of the corpus, permuted by (seed, e); all epochs together are one sequence of rows
+step s         rows [offset(s), offset(s + 1)) of that sequence, divided into slots of equal size; while the batch warms
+               up, later steps have more slots
+slot k         k counts from the step at which the stream was started or resumed; the slot belongs to rank k mod W, for
+               W ranks
 block          consecutive slots of one rank, sent together
-phase          steps of one length, counted from its first; the second one's rows start at the window after the one in
-               which the first ended
+round          one block of every rank
+phase          steps with one sequence length, counted from the phase's first step; the second phase starts at the
+               window after the one in which the first phase ended
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,20 +23,27 @@ from pipeline.config.phases import Phase
 from pipeline.config.training import Batch
 from pipeline.text.randomness import generator
 
-MOST_SLOTS = 16  # per block for up to two ranks; a rank's first slot waits for its whole block
-SLOTS_PER_RANK = 8  # times the ranks, per block, for more: so blocks per second do not grow with the ranks
-BLOCK_TOKENS = 2**20
-LEAST_BLOCK_TOKENS = 2**16
-"""At full length.
+MOST_SLOTS = 16
+"""Slots per block for one or two ranks; not more, because a rank's first slot waits for the rest of its block."""
+SLOTS_PER_RANK = 8
+"""With more than two ranks, a block has this many slots times the number of ranks, within the limits below.
 
-Ray returns results under 100 KB inline, and the owner never frees those read by others (ray 2.60).
+Blocks per second then do not grow with the ranks.
 """
-ROUND_TOKENS = 2**26  # in one block of every rank; these are ordered as one table of 400 MB
+BLOCK_TOKENS = 2**20
+"""Maximum tokens per block."""
+LEAST_BLOCK_TOKENS = 2**16
+"""Minimum tokens per block, if all rows have the maximum length.
+
+Ray returns a result below 100 KB inline, and the result's owner never frees it if other processes read it (ray 2.60).
+"""
+ROUND_TOKENS = 2**26
+"""Maximum tokens per round: a round is ordered as one table, of 400 MB at this size."""
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Cursor:
-    """A row's position in the stream; a checkpoint has that of the last row consumed."""
+    """Position of a row in the stream; a checkpoint has the cursor of the last row consumed."""
 
     epoch: int
     window: int
@@ -51,12 +62,15 @@ class Cursor:
 
 @lru_cache(maxsize=4)
 def permutation(seed: int, epoch: int, windows: int) -> np.ndarray:
-    """Return the order of corpus windows in this epoch: a permutation of range(windows), int64."""
+    """Return the order of corpus windows in an epoch: a permutation of range(windows), int64 (windows,)."""
     return generator(seed, epoch, 0, "order").permutation(windows)
 
 
 def can_follow(previous: Cursor | None, following: Cursor) -> bool:
-    """Whether `following` can be the row after `previous` (None: the start); windows without rows are skipped."""
+    """Whether the row at `following` can come next after the row at `previous` (None: at the start of the stream).
+
+    There may be windows without rows between them.
+    """
     if previous is None:
         return following.epoch == 0 and following.row == 0
     if not previous.ends_window:
@@ -65,17 +79,23 @@ def can_follow(previous: Cursor | None, following: Cursor) -> bool:
 
 
 def _end_of_window(cursor: Cursor) -> Cursor:
-    """Return the cursor at the end of its window, for a phase that makes other examples from the next window on."""
+    """Return the cursor of the last row in the same window.
+
+    A new phase makes examples of another length, so it starts at the next window.
+    """
     return replace(cursor, row=cursor.rows_in_window - 1)
 
 
 def cursor_for_phase(cursor: Cursor | None, phase: Phase, step: int) -> Cursor | None:
-    """Return the row after which a phase continues at a step of the run; `cursor` is the last row consumed."""
+    """Return the cursor of the row after which a phase reads on at a step of the run.
+
+    `cursor` is that of the last row consumed. If it is None, no row was consumed, and the result is None.
+    """
     return _end_of_window(cursor) if cursor is not None and step == phase.first else cursor
 
 
 def slots_at(step: int, batch: Batch) -> int:
-    """Return the slots of a step; in the warm-up they grow linearly, rounded down."""
+    """Return the number of slots in a step; it grows linearly during the warm-up, rounded down."""
     if step >= batch.warmup_steps:
         return batch.slots_per_step
     return batch.fewest_slots + (batch.slots_per_step - batch.fewest_slots) * step // batch.warmup_steps
@@ -83,43 +103,49 @@ def slots_at(step: int, batch: Batch) -> int:
 
 @lru_cache(maxsize=4)
 def _slots_of_warmup(batch: Batch) -> np.ndarray:
-    """Return the slots before each step of the warm-up and before the first step after it, int64."""
+    """Return the number of slots before each warm-up step and before the step after them, int64 (warmup_steps + 1,)."""
     return np.cumsum([0] + [slots_at(step, batch) for step in range(batch.warmup_steps)])
 
 
 def _slots_before(step: int, batch: Batch) -> int:
-    """Return the slots of all steps before this one."""
+    """Return the number of slots in all steps before this one."""
     warmed = min(step, batch.warmup_steps)
     return int(_slots_of_warmup(batch)[warmed]) + (step - warmed) * batch.slots_per_step
 
 
 def offset(step: int, batch: Batch) -> int:
-    """Return the rows of the global sequence before a step."""
+    """Return the number of rows in the global sequence before a step."""
     return _slots_before(step, batch) * batch.rows_per_slot
 
 
 def slots_of_rank(step: int, start: int, batch: Batch, rank: int, world: int) -> list[int]:
-    """Return the slots of a step (indices in it) dealt to a rank, for a stream started at step `start`."""
+    """Return the slots of a step that belong to a rank, as indices within the step.
+
+    `start` is the step at which the stream was started or resumed.
+    """
     first = _slots_before(step, batch) - _slots_before(start, batch)
     return [slot for slot in range(slots_at(step, batch)) if (first + slot) % world == rank]
 
 
 def slots_of_block(batch: Batch, maximum_length: int, world: int) -> int:
-    """Return the slots per block, the same for all ranks: Ray Data's work per block costs more than making its rows."""
-    of_slot = batch.rows_per_slot * maximum_length
-    wanted = max(MOST_SLOTS, SLOTS_PER_RANK * world, -(-LEAST_BLOCK_TOKENS // of_slot))
-    return max(1, min(wanted, BLOCK_TOKENS // of_slot, ROUND_TOKENS // (of_slot * world)))
+    """Return the number of slots per block, the same for all ranks.
+
+    A block has many slots, because Ray Data's own work per block costs more than making a block's rows.
+    """
+    slot_tokens = batch.rows_per_slot * maximum_length
+    wanted = max(MOST_SLOTS, SLOTS_PER_RANK * world, -(-LEAST_BLOCK_TOKENS // slot_tokens))
+    return max(1, min(wanted, BLOCK_TOKENS // slot_tokens, ROUND_TOKENS // (slot_tokens * world)))
 
 
 def rows_of_round(batch: Batch, maximum_length: int, world: int) -> int:
-    """Return the rows in one block of every rank."""
+    """Return the number of rows in a round, that is in one block of every rank."""
     return world * slots_of_block(batch, maximum_length, world) * batch.rows_per_slot
 
 
 def slots_by_rank(slots: int, world: int) -> list[int]:
-    """Return the order of `slots` slots in blocks: those of rank 0, those of rank 1, and so on.
+    """Return the indices of a round's slots in the order of blocks: the slots of rank 0, then of rank 1, and so on.
 
-    `slots` is a multiple of `world`, counted from the stream's start.
+    `slots`, the number of slots in a round, must be a multiple of `world`.
     """
     return [slot for rank in range(world) for slot in range(rank, slots, world)]
 
@@ -129,23 +155,27 @@ class WindowRange:
     """Consecutive windows of the endless sequence of epochs, as one input block of the stream."""
 
     first: int
-    """epoch * windows + position in the epoch's order."""
+    """First window, counted through all epochs: epoch * (windows per epoch) + position in the epoch's order."""
     count: int
     skip: int = 0
-    """Rows of the first window already consumed."""
+    """Number of rows at the start of the first window that were already consumed."""
 
 
 def row_after(cursor: Cursor, windows: int) -> tuple[int, int]:
-    """Return the window of the row after a cursor, counted through all epochs, and that row's index in it."""
+    """Return (window, row) of the row after a cursor: the window counted through all epochs, the row's index in it.
+
+    `windows` is the number of windows per epoch.
+    """
     number = cursor.epoch * windows + cursor.window
     return (number + 1, 0) if cursor.ends_window else (number, cursor.row + 1)
 
 
 def window_ranges(cursor: Cursor | None, windows: int, needed: int, most: int) -> Iterator[WindowRange]:
-    """Yield at most `most` equal ranges that cover `needed` windows or a few more, from the cursor's window on.
+    """Yield at most `most` ranges of equal length, which cover the `needed` windows (or a few more) after the cursor.
 
-    Ranges are as short as possible: a task that waits for its output to be consumed holds a CPU that its consumers
-    need.
+    `windows` is the number of windows per epoch; cursor None: start at the first window. Ranges are as short as
+    possible, because each is one task: while a task waits until its output is consumed, it holds a CPU that the
+    consumers of its output need.
     """
     first, skip = (0, 0) if cursor is None else row_after(cursor, windows)
     size = -(-needed // most)
@@ -154,9 +184,10 @@ def window_ranges(cursor: Cursor | None, windows: int, needed: int, most: int) -
 
 
 def check_chain(cursor: Cursor | None, slots: Sequence[tuple[Cursor, Cursor]]) -> str | None:
-    """Return what is wrong with the order of a step's slots, each (first row, last row), or None if nothing.
+    """Return a description of an error in the order of a step's slots, or None if each slot follows the one before.
 
-    `cursor` is the last row of the step before.
+    A slot is (cursor of its first row, cursor of its last row). `cursor` is that of the last row of the previous step,
+    or None at the start of the stream.
     """
     for number, (first, last) in enumerate(slots):
         if not can_follow(cursor, first):

@@ -1,9 +1,14 @@
-"""Middle stage of preparation: find texts contained in others by their sketches, one range of hashes per task.
+"""Second stage of preparation: find texts contained in other texts by their sketches, one range of hashes per task.
 
-One parent owns each word sequence that several parents have: a training one before a held-out one, then the one with
-the larger text, then the better written one (text in capitals comes last), then the one with the greater hash. So
-sequences in both held-out and training text are always owned by the training side, and those also in a larger text by
-that one.
+A sketch is a sample of the hashes of a text's word sequences (pipeline/text/sketches.py). If several parents have the
+same sequence, one of them owns it. The first of these rules that distinguishes two parents decides:
+
+- a training parent before a held-out one
+- the parent with the larger text, by size class
+- the parent whose text has capital and small letters, then small letters only, then capitals
+- the parent with the greater hash
+
+Therefore the training side owns all sequences that are in both training and held-out text.
 
     parts/PLAN-overlap-00000.parquet   schema OVERLAP, sorted by place
 """
@@ -23,19 +28,19 @@ OVERLAP = pa.schema(
     [
         pa.field("place", pa.uint64(), nullable=False),  # the first 8 bytes of the text's key
         pa.field("parent_hash", pa.uint64(), nullable=False),
-        pa.field("shared", pa.int64(), nullable=False),  # hashes of its sketch owned by other parents
+        pa.field("shared", pa.int64(), nullable=False),  # hashes in the text's sketch that other parents own
         pa.field("common", pa.int64(), nullable=False),  # how many of these are below sketches.COMMON
     ]
 )
 
 
 def overlap_name(plan: str, number: int) -> str:
-    """Return the file name of one range of hashes."""
+    """Return the name of the file with the overlaps in range `number` of hashes; `plan` identifies the preparation."""
     return f"{plan}-overlap-{number:05d}.parquet"
 
 
 def write_overlap(folder: str, parts: Sequence[str], plan: str, number: int, count: int, heldout_share: float) -> None:
-    """Write the overlaps in range `number` of `count` ranges of hashes, unless the file exists."""
+    """Write the overlaps in range `number` of `count` equal ranges of hashes, unless the file exists."""
     target = storage.join(folder, "parts", overlap_name(plan, number))
     if storage.exists(target):
         return
@@ -50,14 +55,17 @@ def write_overlap(folder: str, parts: Sequence[str], plan: str, number: int, cou
 
 
 def is_heldout(parent_hashes: np.ndarray, share: float) -> np.ndarray:
-    """Return whether each row is held out: by its parent's hash, so that a book or article is never divided."""
+    """Return a mask of the rows that are held out, bool (rows,).
+
+    `parent_hashes` is uint64 (rows,). The parent's hash decides, so that no book or article is partly held out.
+    """
     return parent_hashes < share * 2.0**64
 
 
 def heldout_share(share: float, least_parents: np.ndarray) -> float:
-    """Return the share of hashes that holds out `share` and at least a tenth of these parents (up to forty, sorted).
+    """Return the share of hashes to hold out: `share`, or more if a tenth of `least_parents` needs more.
 
-    A share of 0 holds out none.
+    `least_parents` are the smallest parent hashes of a corpus (at most forty, sorted, uint64). A share of 0 stays 0.
     """
     count = len(least_parents) // 10
     if share == 0 or count == 0:
@@ -66,7 +74,10 @@ def heldout_share(share: float, least_parents: np.ndarray) -> float:
 
 
 def count_overlaps(sketches: pa.Table, heldout_share: float) -> pa.Table:
-    """Count the hashes of each text that other parents own (schema OVERLAP); texts without any are left out."""
+    """Count the hashes in each text's sketch that other parents own; leave out texts that have none.
+
+    `sketches` has schema SKETCH; the result has schema OVERLAP.
+    """
     hashes, sizes, casings, parents, keys = (sketches[name].to_numpy() for name in SKETCH.names)
     order = np.lexsort((keys, parents, casings, sizes, ~is_heldout(parents, heldout_share), hashes))
     hashes, parents, keys = hashes[order], parents[order], keys[order]

@@ -20,7 +20,7 @@ from pipeline.text.documents import Dropped, Record, dropped
 
 MAGIC = b"PAR1"
 BATCH_ROWS = 256
-"""Rows decoded at once; bounds the memory, because row groups may have any size."""
+"""Rows decoded at once. This limit bounds memory, because row groups may have any size."""
 BUFFER_BYTES = 1 << 20
 BROKEN = (pa.ArrowException, OSError, ValueError, LookupError, OverflowError)
 """Errors that pyarrow raises for damaged files."""
@@ -32,13 +32,13 @@ def is_parquet(name: str, head: bytes) -> bool:
 
 
 def _open_random(location: str) -> Any:
-    """Open a stored file for random access. Raises the errors of the file system."""
+    """Open a stored file for random access. Raises whatever errors the file system raises."""
     system, path = storage.filesystem(location)
     return system.open_input_file(path)
 
 
 class Seekable(LocatedStream):
-    """A stored file with random access, whose errors name its location."""
+    """Stored file with random access; its errors name its location."""
 
     def seekable(self) -> bool:
         return True
@@ -53,7 +53,7 @@ class Seekable(LocatedStream):
 
 @contextmanager
 def _random_access(file: Opened) -> Generator[Any]:
-    """Open the file itself, or a temporary copy of a web or compressed file."""
+    """Open a file for random access; a web or compressed file is first copied to a temporary file."""
     if not file.location.startswith(WEB) and compression_by_name(file.location) is None:
         with Seekable(file.location, _open_random) as stream:
             yield stream
@@ -66,10 +66,10 @@ def _random_access(file: Opened) -> Generator[Any]:
 
 
 def read_parquet(file: Opened) -> Iterator[Record | Dropped]:
-    """Yield one record per row, with its text in one column and perhaps an id or url and a title.
+    """Yield one record per row, with the text of one column and, if such columns exist, an id or url and a title.
 
-    Raises NoTextColumn if no column is the text; a file that cannot be decoded is damaged, and rows before that are
-    kept.
+    Raises NoTextColumn if no column has the text. If the file cannot be decoded, the rows before the damage are kept,
+    and the drop "damaged file" follows.
     """
     rows = _parquet_rows(file)
     for number, row in enumerate(rows):
@@ -77,14 +77,14 @@ def read_parquet(file: Opened) -> Iterator[Record | Dropped]:
 
 
 def read_parquet_sentences(file: Opened) -> Iterator[Record | Dropped]:
-    """Read one sentence per row, as in the hub's bookcorpus; rows are grouped to documents of 500."""
+    """Yield documents of 500 rows from a file with one sentence per row, as in the data set bookcorpus of the hub."""
     damage: list[Dropped] = []
     yield from sentence_blocks(file.name, _sentences(_parquet_rows(file), damage))
     yield from damage
 
 
 def _sentences(rows: Iterator[tuple[dict[str, Any], list[str]] | Dropped], damage: list[Dropped]) -> Iterator[str]:
-    """Yield the texts of rows; drops go to `damage`."""
+    """Yield the texts of rows; drops are appended to `damage`."""
     for row in rows:
         if isinstance(row, Dropped):
             damage.append(row)
@@ -93,7 +93,7 @@ def _sentences(rows: Iterator[tuple[dict[str, Any], list[str]] | Dropped], damag
 
 
 def _parquet_rows(file: Opened) -> Iterator[tuple[dict[str, Any], list[str]] | Dropped]:
-    """Yield (existing id, title and url; paragraphs) of each row, and at the end a drop if the file is damaged."""
+    """Yield (values of the columns id, title and url that exist, paragraphs) for each row; at damage, yield a drop."""
     with _random_access(file) as stream:
         try:
             table = pq.ParquetFile(stream, buffer_size=BUFFER_BYTES, pre_buffer=False)
@@ -116,7 +116,7 @@ def _parquet_rows(file: Opened) -> Iterator[tuple[dict[str, Any], list[str]] | D
 
 
 def _text_columns(schema: pa.Schema, wanted: str | None) -> list[str]:
-    """Return the columns with text or lists of it; bytes count as text only in the requested column."""
+    """Return the names of columns with text or lists of texts; bytes count as text only in the column `wanted`."""
     return [
         field.name
         for field in schema
@@ -138,12 +138,15 @@ def _is_string(type: pa.DataType) -> bool:
 
 
 def _is_about(type: pa.DataType) -> bool:
-    """Whether a column can be an id, url or title."""
+    """Whether a column of this type can be an id, url or title."""
     return kinds.is_integer(type) or (_is_string(_value_type(type)) and not kinds.is_nested(type))
 
 
 def _strings(column: pa.Array) -> list[Any]:
-    """Return the values of a column; undecodable bytes become lone surrogates, as in all readers."""
+    """Return the values of a column: texts, lists of texts, integers or None.
+
+    Undecodable bytes become lone surrogates, as in all readers.
+    """
     if kinds.is_dictionary(column.type):
         column = column.dictionary_decode()
     if kinds.is_list(column.type) or kinds.is_large_list(column.type):

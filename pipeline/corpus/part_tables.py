@@ -1,4 +1,4 @@
-"""Schemas and Arrow tables of parts: rows sorted by text hash, and their sketches sorted by hash."""
+"""Schemas and Arrow tables of parts: rows sorted by text hash, and the sketches of their texts sorted by hash."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ KEY_BYTES = 16
 PART = pa.schema(
     [
         pa.field("key", pa.binary(KEY_BYTES), nullable=False),  # hash of the text
-        # decides which parents are held out, and which of two texts is kept
+        # decides which parents are held out, and which of two equal texts is kept
         pa.field("parent_hash", pa.uint64(), nullable=False),
         pa.field("hashes", pa.int32(), nullable=False),  # number of hashes in the sketch
         pa.field("common", pa.int32(), nullable=False),  # how many of these are below sketches.COMMON
@@ -24,22 +24,23 @@ PART = pa.schema(
 SKETCH = pa.schema(
     [
         pa.field("hash", pa.uint64(), nullable=False),
-        pa.field("size", pa.uint8(), nullable=False),  # of the text, in powers of two
-        pa.field("casing", pa.uint8(), nullable=False),  # of the text
+        pa.field("size", pa.uint8(), nullable=False),  # size class of the text, in powers of two (sketches.size_class)
+        pa.field("casing", pa.uint8(), nullable=False),  # casing class of the text (sketches.casing)
         pa.field("parent_hash", pa.uint64(), nullable=False),
         pa.field("place", pa.uint64(), nullable=False),  # the first 8 bytes of the text's key
     ]
 )
 PART_CHARACTERS = 48_000_000
+"""Approximate number of characters in one part."""
 TABLE_CHARACTERS = 4_000_000
-"""Characters held as Python strings before they become Arrow memory."""
+"""Characters held as Python strings before they are converted to Arrow."""
 GROUP_BYTES = 250_000
-"""Size of a part's row groups; small, so that a shard reads little more of a part than its share."""
+"""Size of a part's row groups. Small, so that a task that makes a shard reads few other rows of each part."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SketchedRow:
-    """A row of PART with its sketch, uint64, and the size class and casing of its text."""
+    """Row of schema PART, with the sketch of its text, uint64 (hashes,), and the text's size class and casing."""
 
     row: dict[str, Any]
     sketch: np.ndarray
@@ -48,7 +49,7 @@ class SketchedRow:
 
 
 def part_tables(rows: Iterable[SketchedRow]) -> Iterator[tuple[pa.Table, pa.Table]]:
-    """Group rows to sorted tables of about 48 million characters, each with the table of its sketches."""
+    """Yield rows as sorted tables of about 48 million characters, each with the table of its texts' sketches."""
     tables: list[tuple[pa.Table, pa.Table]] = []
     held: list[SketchedRow] = []
     characters = gathered = 0
@@ -67,24 +68,24 @@ def part_tables(rows: Iterable[SketchedRow]) -> Iterator[tuple[pa.Table, pa.Tabl
 
 
 def arrow_tables(held: list[SketchedRow]) -> tuple[pa.Table, pa.Table]:
-    """Convert rows (schema PART) and their sketches (schema SKETCH) to Arrow."""
+    """Return the rows as a table of schema PART, and the hashes of their sketches as a table of schema SKETCH."""
     lengths = [len(item.sketch) for item in held]
     sizes, casings = (np.array([getattr(item, name) for item in held], np.uint8) for name in ("size", "casing"))
     parents = np.array([item.row["parent_hash"] for item in held], np.uint64)
     text_numbers = np.array([leading_number(item.row["key"]) for item in held], np.uint64)
     hashes = np.concatenate([np.zeros(0, np.uint64), *(item.sketch for item in held)])
-    of_texts = (np.repeat(values, lengths) for values in (sizes, casings, parents, text_numbers))
-    columns = [pa.array(column) for column in (hashes, *of_texts)]
+    repeated = (np.repeat(values, lengths) for values in (sizes, casings, parents, text_numbers))
+    columns = [pa.array(column) for column in (hashes, *repeated)]
     return pa.Table.from_pylist([item.row for item in held], schema=PART), pa.Table.from_arrays(columns, schema=SKETCH)
 
 
 def leading_number(key: bytes) -> int:
-    """Return the first 8 bytes of a key as a number."""
+    """Return the first 8 bytes of a key as a big-endian number."""
     return int.from_bytes(key[:8], "big")
 
 
 def _merge_tables(tables: list[tuple[pa.Table, pa.Table]]) -> tuple[pa.Table, pa.Table]:
-    """Merge several tables to one sorted part and its sketches."""
+    """Merge several pairs of tables into one sorted part and its sorted sketches."""
     return sort_part(pa.concat_tables([rows for rows, _ in tables])), pa.concat_tables(
         [sketches for _, sketches in tables]
     ).sort_by("hash")
@@ -96,7 +97,7 @@ def sort_part(table: pa.Table) -> pa.Table:
 
 
 def parquet(table: pa.Table, column: str) -> pa.Buffer:
-    """Write a table to Parquet with small row groups and statistics of its sort column."""
+    """Return a table as a Parquet file with small row groups and statistics of `column`, by which it is sorted."""
     rows = max(1, table.num_rows * GROUP_BYTES // max(1, table.nbytes))
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, row_group_size=rows, compression="zstd", compression_level=1, write_statistics=[column])

@@ -1,6 +1,6 @@
 """First stage of preparation: turn a batch of input files into Parquet parts, sorted by text hash, and text sketches.
 
-parts/NAME-00000.parquet         schema PART, in order
+parts/NAME-00000.parquet         schema PART, sorted by text hash
 parts/NAME-00000.sketch.parquet  schema SKETCH, sorted by hash
 parts/NAME.json                  written last: input files, parts, smallest parent hashes, tallies by source
 """
@@ -28,22 +28,30 @@ from pipeline.text.documents import ENGLISH, Document, Dropped, Record, document
 from pipeline.text.sketches import COMMON, casing, sample_hashes, shingle_hashes, size_class
 
 VERSION = 8
-"""Increase when the same input gives other parts, so that an unfinished preparation does not resume with old ones."""
+"""Version of the parts' contents.
+
+Increase it when the same input gives other parts, so that an unfinished preparation does not resume with old parts.
+"""
 MUCH_LOST = 0.1
-"""If paragraphs that are not UTF-8 hold more than this share of a file's characters, the file is reported as not UTF-8
-too; its other paragraphs are kept."""
+"""If paragraphs that are not UTF-8 have more than this share of a file's characters, the file also counts as not UTF-8.
+
+Its other paragraphs are kept.
+"""
 BATCH_BYTES = 8_000_000
 BATCH_FILES = 500
 MOST_BATCHES = 2_000
 SAMPLES = 5
 WHOLE_FILE = RangeInput()
 MOST_PARENTS = 40
-"""Number of smallest parent hashes to keep; at least a tenth of them, four parents, are held out."""
+"""Number of smallest parent hashes to keep. At least a tenth of these parents are held out, four of forty."""
 
 
 @dataclass(kw_only=True)
 class Tally:
-    """Result of reading some input: counts, and for each drop reason a few samples as [id, beginning of the text]."""
+    """Counts from reading some input, and a few samples for each drop reason: [id, beginning of the text].
+
+    `pieces` are rows of parts: a document, or one piece of a long document.
+    """
 
     files: int = 0
     pieces: int = 0
@@ -64,9 +72,10 @@ class Tally:
 
 
 def batches(files: Sequence[InputFile]) -> list[list[InputFile]]:
-    """Group files into batches, one per task: at most 8 MB and 500 files each, or larger if there were over 2,000.
+    """Group files into batches, one per task.
 
-    A file above the limit gets its own batch. The result is a function of the files only.
+    A batch has at most 8 MB and 500 files; both limits grow with the input, so that there are about 2,000 batches at
+    most. A file above the limit gets its own batch. The result depends only on the files.
     """
     total = sum(max(file.bytes, 0) for file in files)
     most_bytes, most_files = max(BATCH_BYTES, total // MOST_BATCHES), max(BATCH_FILES, len(files) // MOST_BATCHES)
@@ -82,13 +91,13 @@ def batches(files: Sequence[InputFile]) -> list[list[InputFile]]:
 
 
 def batch_digest(files: Sequence[InputFile], settings: dict[str, Any]) -> str:
-    """Return the name of a batch's parts: 16 hexadecimal digits, a hash of its files and part settings."""
+    """Return the name of a batch's parts, 16 hexadecimal digits: a hash of the batch's files and of part settings."""
     about = [settings, [astuple(file) for file in files]]
     return hashlib.blake2b(json.dumps(about).encode(), digest_size=8).hexdigest()
 
 
 def part_settings(settings: Preparation) -> dict[str, Any]:
-    """Return the settings that parts depend on besides their files."""
+    """Return the settings that change the contents of parts, and VERSION."""
     names = ("piece_characters", "minimum_characters", "minimum_letters", "expansion_limit")
     return {"version": VERSION} | {name: getattr(settings, name) for name in names}
 
@@ -100,24 +109,25 @@ def write_parts(
     heads: Mapping[str, bytes],
     fetched: Sequence[bytes] | None = None,
 ) -> dict[str, Any]:
-    """Write the parts of a batch into a folder and return their record.
+    """Write the parts of a batch into a folder and return the batch's record, which is also written there.
+
     The record is {"files", "settings", "parts": names, "parents": smallest parent hashes, "tallies": {source: fields
     of a Tally}}.
 
-    `heads` maps a dump's location to what comes before its first page; `fetched` holds the bytes of each file's range,
-    or is None to read them from the files. Memory is bounded by one part, whatever the size of the files. Raises
+    `heads` maps a dump's location to the bytes before its first page. `fetched` has the stored bytes of each file's
+    range; None: read them from the files. Memory is bounded by one part, whatever the size of the files. Raises
     DataError if a file cannot be read.
     """
     about = part_settings(settings)
     name = batch_digest(files, about)
     tallies: dict[str, Tally] = {}
-    given = [
+    range_inputs = [
         RangeInput(head=heads.get(file.location, b""), fetched=stored)
         for file, stored in zip(files, fetched or [None] * len(files), strict=True)
     ]
     rows = chain.from_iterable(
-        _file_rows(file, tallies.setdefault(file.source, Tally()), settings, ready)
-        for file, ready in zip(files, given, strict=True)
+        _file_rows(file, tallies.setdefault(file.source, Tally()), settings, range_input)
+        for file, range_input in zip(files, range_inputs, strict=True)
     )
     parts = []
     parents = np.zeros(0, np.uint64)
@@ -138,15 +148,18 @@ def write_parts(
 
 
 def least_parents(*hashes: np.ndarray) -> np.ndarray:
-    """Return the smallest parent hashes, distinct and sorted, uint64: enough to decide which parents are held out."""
+    """Return the 40 smallest distinct parent hashes, sorted, uint64: enough to choose the parents that are held out."""
     return np.unique(np.concatenate([np.zeros(0, np.uint64), *hashes]))[:MOST_PARENTS]
 
 
 def records(folder: str, settings: Preparation) -> dict[str, dict[str, Any]]:
-    """Return {name: record} of the finished batches in a folder of parts with these settings, if their parts exist."""
+    """Return {file name: record} of the batches that were finished in a folder with these settings.
+
+    A batch is left out if one of its parts is missing.
+    """
     present = set(storage.children(folder))
     names = [name for name in sorted(present) if name.endswith(".json") and "-" not in name]
-    read = {
+    loaded = {
         name: storage.read_object(storage.join(folder, name)) or {} for name in names
     }  # a damaged record counts as missing: its batch is processed again
     about = part_settings(settings)
@@ -156,11 +169,11 @@ def records(folder: str, settings: Preparation) -> dict[str, dict[str, Any]]:
             f"{part}{suffix}" in present for part in record["parts"] for suffix in (".parquet", ".sketch.parquet")
         )
 
-    return {name: record for name, record in read.items() if record.get("settings") == about and whole(record)}
+    return {name: record for name, record in loaded.items() if record.get("settings") == about and whole(record)}
 
 
 def _file_rows(file: InputFile, tally: Tally, settings: Preparation, given: RangeInput) -> Iterator[SketchedRow]:
-    """Yield the rows of one file with the sketches of their texts, counted in the tally."""
+    """Yield the rows of one file with the sketches of their texts; add the file, its rows and its drops to `tally`."""
     for item in file_documents(file, settings, given):
         if isinstance(item, Dropped):
             tally.drop(item)
@@ -168,13 +181,13 @@ def _file_rows(file: InputFile, tally: Tally, settings: Preparation, given: Rang
             tally.pieces += 1
             tally.characters += len(item.text)
             yield sketch_document(item, file.source)
-    tally.files += file.start in (None, 0)
+    tally.files += file.start in (None, 0)  # a file that is read in ranges counts once
 
 
 def file_documents(
     file: InputFile, settings: Preparation, given: RangeInput = WHOLE_FILE
 ) -> Iterator[Document | Dropped]:
-    """Yield the documents and drops of one file; at the end, a drop if too much of it was not UTF-8."""
+    """Yield the documents and drops of one file, and at the end a drop if over a tenth of its text is not UTF-8."""
     kept = lost = 0
     for item in _unchecked_documents(file, settings, given):
         kept += len(item.text) if isinstance(item, Document) else 0
@@ -206,11 +219,13 @@ def _unchecked_documents(file: InputFile, settings: Preparation, given: RangeInp
 def file_records(
     file: InputFile, expansion_limit: int = EXPANSION_LIMIT, given: RangeInput = WHOLE_FILE
 ) -> Iterator[Record | Dropped]:
-    """Yield the records of one file, in its given or recognised format; records before damage are kept.
+    """Yield the records of one file, read in the format that the user named, else in the recognised format.
 
-    An unsupported file is dropped, or raises DataError if the user named that very file; if the format is given, this
-    is not checked. JSON lines and Parquet without a text column are dropped, or raise DataError if the user named that
-    very file, its format or its column.
+    Of a damaged file, the records before the damage are kept.
+
+    Without a named format, an unsupported file is dropped; if the user named exactly this file, DataError is raised
+    instead. JSON lines and Parquet without a text column are dropped; if the user named exactly this file, its format
+    or its column, DataError is raised instead.
     """
     damage: list[Dropped] = []
     stream = _blocks_until_damage(file, expansion_limit, given, damage)
@@ -237,9 +252,9 @@ def file_records(
 
 
 def _read(file: InputFile, format: Format, opened: Opened) -> Iterator[Record | Dropped]:
-    """Yield the records of an opened file; a table without a text column is dropped.
+    """Yield the records of an opened file; drop a table that has no text column.
 
-    Raises DataError for such a table if the user named that very file, its format or its column.
+    Raises DataError for such a table if the user named exactly this file, its format or its column.
     """
     try:
         yield from format.read(opened)
@@ -250,13 +265,13 @@ def _read(file: InputFile, format: Format, opened: Opened) -> Iterator[Record | 
 
 
 def _drop_unsupported(file: InputFile, format: str | None, head: bytes) -> Dropped | None:
-    """Return a drop if a file is unsupported. Raises DataError with advice if the user named that very file."""
+    """Return a drop if a file is unsupported, else None. Raises DataError if the user named exactly this file."""
     reason = unsupported_reason(bare_name(file.name), head)
     advice = UNSUPPORTED[reason].advice if reason else ""
     if reason is None and format is None and file.column is not None:
         reason, advice = (
             "no text column",
-            f"::column={file.column} is for JSON lines and Parquet, and this is neither: leave it out",
+            f"::column={file.column} is for JSON lines and Parquet, and this file is neither: leave the option out",
         )
     if reason and _is_named(file):
         raise DataError(f"{file.location}: {advice}")
@@ -266,14 +281,14 @@ def _drop_unsupported(file: InputFile, format: str | None, head: bytes) -> Dropp
 
 
 def _is_named(file: InputFile) -> bool:
-    """Whether the source is this very file, not a folder or a pattern."""
+    """Whether the user named exactly this file, not a folder or a pattern."""
     return file.location == file.source
 
 
 def _blocks_until_damage(
     file: InputFile, expansion_limit: int, given: RangeInput, damage: list[Dropped]
 ) -> Iterator[bytes]:
-    """Yield the blocks of a file until its compressed data breaks; the reason is added to `damage`.
+    """Yield the blocks of a file up to damage in its compressed data; a drop with the reason is appended to `damage`.
 
     For a byte range of a dump, intact blocks after the damage are yielded too.
     """
@@ -293,8 +308,8 @@ def _blocks_until_damage(
 
 def sketch_document(document: Document, source: str) -> SketchedRow:
     """Return a document as a row of PART, with the sketch of its text."""
-    every = shingle_hashes(document.text)
-    sketch = sample_hashes(every)
+    all_hashes = shingle_hashes(document.text)
+    sketch = sample_hashes(all_hashes)
     about = {
         "parent_hash": parent_hash(document.parent),
         "hashes": len(sketch),
@@ -304,11 +319,11 @@ def sketch_document(document: Document, source: str) -> SketchedRow:
     return SketchedRow(
         row={"key": key, "source": source} | about | vars(document),
         sketch=sketch,
-        size=size_class(every),
+        size=size_class(all_hashes),
         casing=casing(document.text),
     )
 
 
 def parent_hash(parent: str) -> int:
-    """Hash a parent's name to 64 bits."""
+    """Return the 64-bit hash of a parent's name."""
     return int.from_bytes(hashlib.blake2b(parent.encode(), digest_size=8).digest(), "big")

@@ -10,17 +10,17 @@ from pipeline.text.documents import Dropped, Record
 TITLE = re.compile(r"#?\s*Title:\s*(.+)")
 BOOKS = re.compile(r"(^|/)books_large_p\d+(\.txt)?$")
 SENTENCES_A_DOCUMENT = 500
-"""Sentences per block: at 13 words each (Zhu et al. 2015, table 2), about the 32,000 characters of
-prepare.piece_characters.
+"""Sentences per document where the source does not show where a book ends.
 
-Book boundaries are unknown, so each block counts as a book of its own; NotNext sentences are drawn from other blocks.
+At 13 words per sentence (Zhu et al. 2015, table 2), 500 sentences have about 32,000 characters, the default of
+prepare.piece_characters. Each such document counts as a book of its own: NotNext sentences are drawn from others.
 """
 MUCH = 0.05
-"""Share of undecodable bytes in a file's head above which it is not UTF-8 text."""
+"""Share of undecodable bytes among a file's first bytes above which the file is not UTF-8 text."""
 
 
 def is_plain_text(name: str, head: bytes) -> bool:
-    """Whether a file's first bytes are UTF-8 text: no NUL, and less than 5% undecodable."""
+    """Whether a file's first bytes are UTF-8 text: no NUL, and at most 5% (or 3) undecodable bytes."""
     undecodable = sum("\udc80" <= c <= "\udcff" for c in head.decode("utf-8", "surrogateescape"))
     return b"\0" not in head and undecodable <= max(3, MUCH * len(head))
 
@@ -31,7 +31,7 @@ def is_bookscorpus(name: str, head: bytes) -> bool:
 
 
 def read_text(file: Opened) -> Iterator[Record | Dropped]:
-    """Read one document per file, one paragraph per line; a first line "Title: X" or "# Title: X" is its title."""
+    """Yield a file as one document, one paragraph per line; a first line "Title: X" or "# Title: X" is its title."""
     paragraphs = lines(file.blocks)
     first = next(paragraphs)
     title = TITLE.match(first)
@@ -61,7 +61,7 @@ def read_bookscorpus(file: Opened) -> Iterator[Record | Dropped]:
 
 
 def sentence_blocks(name: str, sentences: Iterable[str]) -> Iterator[Record]:
-    """Group sentences without document boundaries into documents of 500 sentences."""
+    """Yield documents of 500 sentences from sentences without document boundaries."""
     rest = (sentence for sentence in sentences if sentence.strip())
     for number, first in enumerate(rest):
         id = f"{name}:{number}"

@@ -33,7 +33,7 @@ UNFINISHED = re.compile(r"\.[0-9a-f]{16}\.tmp$")
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Inputs of a corpus as its manifest has them: sources, settings, and stamps of the input files."""
+    """Inputs of a corpus as its manifest stores them: options of sources, settings, sizes and stamps of input files."""
 
     sources: dict[str, dict[str, Any]]
     settings: dict[str, Any]
@@ -42,10 +42,10 @@ class Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class Listing:
-    """The sources of a corpus with their files, listed once, and the settings and folder to prepare them with."""
+    """Sources of a corpus with their files, which are listed only once, and the settings and folder to prepare it."""
 
     sources: dict[Source, list[InputFile]]
-    """Without the files in the corpus folder itself; files of the built-in source are not listed."""
+    """Files of each source, without those in the corpus folder itself; empty for the built-in source."""
     settings: Preparation
     folder: str
 
@@ -61,7 +61,7 @@ class Listing:
 
 
 def list_sources(sources: Sequence[str], settings: Preparation, folder: str, report: Report) -> Listing:
-    """List the files of each source. Raises ConfigError and DataError for sources without files to read."""
+    """List the files of each source. Raises ConfigError for a source without files, DataError for an unreadable one."""
     with patience(settings.web_timeout, report):
         stored = {source: [] if source.location == BUILTIN else list_files(source) for source in _parse_all(sources)}
     listed = {source: _files_outside(source, files, folder) for source, files in stored.items()}
@@ -69,17 +69,17 @@ def list_sources(sources: Sequence[str], settings: Preparation, folder: str, rep
 
 
 def prepare(sources: Sequence[str], settings: Preparation, folder: str, report: Report = print) -> Corpus:
-    """List the sources and prepare them, as `prepare_listed`."""
+    """List the sources and prepare a corpus from them, as `prepare_listed` does."""
     return prepare_listed(list_sources(sources, settings, folder, report), report)
 
 
 def prepare_listed(listing: Listing, report: Report) -> Corpus:
-    """Prepare a corpus in the listing's folder on the running Ray; a finished one is returned as it is.
+    """Prepare a corpus in the listing's folder on the running Ray; return a finished corpus without doing anything.
 
-    Its contents are a function of the inputs' contents and the settings, not of machines, CPUs or order of files. An
-    interrupted preparation is continued. If files or sources were added or changed, those are read and everything is
-    shuffled again: a new corpus with its own fingerprint, and the shards of the previous one are kept. Raises
-    ConfigError and DataError.
+    The corpus depends only on the contents of the inputs and the settings, not on machines, CPUs or the order of files.
+    An interrupted preparation is continued. If files or sources were added or changed, they are read, and all text is
+    shuffled again: the result is a new corpus with its own fingerprint. The shards of the previous corpus are kept.
+    Raises ConfigError and DataError.
     """
     folder, settings = listing.folder, listing.settings
     corpus = finished_corpus(listing)
@@ -100,10 +100,10 @@ def prepare_listed(listing: Listing, report: Report) -> Corpus:
 
 
 def finished_corpus(listing: Listing) -> Corpus | None:
-    """Return the finished corpus in a folder if no input was added or changed, else None; needs no Ray, writes nothing.
+    """Return the corpus in the listing's folder if it is finished and no input was added or changed, else None.
 
-    Raises ConfigError if it was prepared with other settings, or from a source that is no longer named, and every error
-    in the folder that can be found before reading.
+    This needs no Ray and writes nothing. Raises ConfigError if the corpus was prepared with other settings or from a
+    source that is not in the listing, or if the folder has other files. Raises DataError for an unreadable manifest.
     """
     folder = listing.folder
     if not storage.exists(storage.join(folder, storage.MANIFEST)):
@@ -116,7 +116,7 @@ def finished_corpus(listing: Listing) -> Corpus | None:
 
 
 def _files_outside(source: Source, files: list[InputFile], folder: str) -> list[InputFile]:
-    """Return the files outside a folder. Raises ConfigError if all are inside."""
+    """Return the files of a source that lie outside a folder. Raises ConfigError if all of them lie inside."""
     real = cache(lambda location: location if is_url(location) else os.path.realpath(location))
     inside = f"{real(folder)}/"
     outside = [file for file in files if not f"{real(file.location.rsplit('/', 1)[0])}/".startswith(inside)]
@@ -129,7 +129,7 @@ def _files_outside(source: Source, files: list[InputFile], folder: str) -> list[
 
 
 def _summary(corpus: Corpus) -> str:
-    """Return one line with the size of a corpus."""
+    """Return the size of a corpus as one line of text."""
     counts = corpus.counts
     held = (
         f"{counts['heldout_characters'] / MILLION:.1f} M of them held out"
@@ -140,7 +140,7 @@ def _summary(corpus: Corpus) -> str:
 
 
 def _parse_all(specs: Sequence[str]) -> list[Source]:
-    """Parse the sources of a corpus (none: the built-in one). Raises ConfigError for duplicates."""
+    """Parse the sources of a corpus; without any, return the built-in source. Raises ConfigError for duplicates."""
     parsed = [parse(spec) for spec in specs or (BUILTIN,)]
     for index, source in enumerate(parsed):
         if any(source.location == other.location for other in parsed[:index]):
@@ -149,7 +149,7 @@ def _parse_all(specs: Sequence[str]) -> list[Source]:
 
 
 def _refuse_unrelated_files(folder: str) -> None:
-    """Raise ConfigError if a folder without manifest has files that no unfinished preparation leaves."""
+    """Raise ConfigError if a folder without a manifest has files that do not come from an unfinished preparation."""
     names = [name for name in storage.children(folder) if not name.startswith(".") and not name.endswith(".tmp")]
     unrelated = [name for name in names if name not in (PARTS, *SPLITS)] or (names if PARTS not in names else [])
     if unrelated:
@@ -159,25 +159,29 @@ def _refuse_unrelated_files(folder: str) -> None:
 
 
 def _matches_plan(folder: str, plan: Plan) -> bool:
-    """Whether a finished folder was made from exactly this plan; a plan with more inputs can be built upon it.
+    """Whether the corpus in a folder was made from exactly this plan, without new or changed inputs or source options.
 
-    Raises ConfigError for other settings, and for a source that is no longer in the plan.
+    Raises ConfigError if the corpus was made with other settings, or from a source that is not in the plan.
     """
     try:
         manifest = storage.read_json(storage.join(folder, storage.MANIFEST))
         settings, inputs, sources = manifest["settings"], manifest["inputs"], manifest["sources"]
-        asked = {location: {name: about[name] for name in KEYS} for location, about in sources.items()}
+        stored_options = {location: {name: about[name] for name in KEYS} for location, about in sources.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise unreadable_manifest(folder, error) from error
     for name in [*plan.settings, *settings]:
         if settings.get(name) != plan.settings.get(name):
             raise ConfigError(
-                f"{folder} was prepared with {name} {settings.get(name)}, now it is {plan.settings.get(name)}: "
+                f"{folder} was prepared with {name} {settings.get(name)}, but now the setting is "
+                f"{plan.settings.get(name)}: "
                 "choose another folder, or delete this one to prepare it again"
             )
     if gone := [location for location in sources if location not in plan.sources]:
-        raise ConfigError(f"{folder} was prepared from corpus {gone[0]} too: name it as well, or choose another folder")
-    return asked == plan.sources and inputs == plan.inputs
+        raise ConfigError(
+            f"{folder} was also prepared from corpus {gone[0]}, which is missing now: "
+            "name this corpus as well, or choose another folder"
+        )
+    return stored_options == plan.sources and inputs == plan.inputs
 
 
 def _build(files: list[InputFile], settings: Preparation, folder: str, plan: Plan, report: Report) -> None:
@@ -185,21 +189,22 @@ def _build(files: list[InputFile], settings: Preparation, folder: str, plan: Pla
     parts, parents, tallies = extract(files, settings, folder, report)
     settings = replace(settings, heldout_share=heldout_share(settings.heldout_share, parents))
     count = shard_count(total_tally(tallies).characters, settings)
-    cut = hashlib.blake2b(json.dumps([parts, count, plan.settings]).encode(), digest_size=8).hexdigest()
+    # The names of files with overlaps and with reports of shards begin with this digest of what they depend on.
+    digest = hashlib.blake2b(json.dumps([parts, count, plan.settings]).encode(), digest_size=8).hexdigest()
     if settings.near_duplicates is not None:
-        find_overlaps(folder, parts, cut, count, settings.heldout_share, report)
-    shards = shuffle_into_shards(folder, parts, cut, count, settings, tallies, report)
+        find_overlaps(folder, parts, digest, count, settings.heldout_share, report)
+    shards = shuffle_into_shards(folder, parts, digest, count, settings, tallies, report)
     manifest = asdict(plan) | manifest_contents(shards, tallies, plan)
     if not manifest["train"]:
         share = f"prepare.heldout_share ({plan.settings['prepare.heldout_share']})"
         raise DataError(f"corpus {listed(plan.sources)}: {share} leaves no training text: set it to 0 or add documents")
     before = _shards_in_use(folder)
     storage.write_json(storage.join(folder, storage.MANIFEST), manifest)
-    delete_unused_files(folder, before | _shards_in_use(folder), parts, cut)
+    delete_unused_files(folder, before | _shards_in_use(folder), parts, digest)
 
 
 def manifest_contents(shards: list[dict[str, Any]], tallies: Tallies, plan: Plan) -> dict[str, Any]:
-    """Return the manifest's windows, sources, counts and fingerprint."""
+    """Return the manifest's windows, sources, counts, drops and fingerprint."""
     windows = {
         split: [
             [shard[split]["file"], group, *sizes]
@@ -216,8 +221,9 @@ def manifest_contents(shards: list[dict[str, Any]], tallies: Tallies, plan: Plan
         name: sum(about[name] for about in sources.values())
         for name in ("files", *COUNTED, "heldout_pieces", "heldout_characters")
     }
-    every = total_tally(tallies)
+    total = total_tally(tallies)
     digests = [[shard[split]["digest"] for shard in shards] for split in SPLITS]
+    # Weights are not in the shards, but they change the examples, so they must change the fingerprint.
     weighted = sorted(
         [_members_of(location, shards), about["weight"]]
         for location, about in plan.sources.items()
@@ -227,28 +233,30 @@ def manifest_contents(shards: list[dict[str, Any]], tallies: Tallies, plan: Plan
         "sources": sources,
         "counts": sums
         | {"windows": len(windows["train"]) + len(windows["heldout"]), "heldout_windows": len(windows["heldout"])},
-        "dropped": every.dropped,
-        "samples": every.samples,
+        "dropped": total.dropped,
+        "samples": total.samples,
         "fingerprint": hashlib.sha256(json.dumps([*digests, weighted] if weighted else digests).encode()).hexdigest(),
     }
 
 
 def _members_of(location: str, shards: list[dict[str, Any]]) -> list[list[str]]:
-    """Return digests that identify the documents of a source, independent of its location."""
+    """Return digests that identify the documents of a source; they do not depend on its location."""
     return [[shard[split]["members"].get(location, "") for shard in shards] for split in SPLITS]
 
 
 def _source_counts(location: str, shards: list[dict[str, Any]], tally: Tally) -> dict[str, Any]:
     """Return the counts and drops of a source."""
     none = dict.fromkeys(COUNTED, 0)
-    of = {split: [shard[split]["sources"].get(location, none) for shard in shards] for split in SPLITS}
-    sums = {name: sum(counts[name] for split in SPLITS for counts in of[split]) for name in COUNTED}
-    heldout = {f"heldout_{name}": sum(counts[name] for counts in of["heldout"]) for name in ("pieces", "characters")}
+    counts_of = {split: [shard[split]["sources"].get(location, none) for shard in shards] for split in SPLITS}
+    sums = {name: sum(counts[name] for split in SPLITS for counts in counts_of[split]) for name in COUNTED}
+    heldout = {
+        f"heldout_{name}": sum(counts[name] for counts in counts_of["heldout"]) for name in ("pieces", "characters")
+    }
     return {"files": tally.files} | sums | heldout | {"dropped": tally.dropped}
 
 
 def _shards_in_use(folder: str) -> set[str]:
-    """Return the shards of the corpus in a folder; empty without a manifest."""
+    """Return the shards of the corpus in a folder, as paths relative to the folder; empty without a manifest."""
     try:
         manifest = storage.read_json(storage.join(folder, storage.MANIFEST))
     except FileNotFoundError:
@@ -256,11 +264,12 @@ def _shards_in_use(folder: str) -> set[str]:
     return {window[0] for split in SPLITS for window in manifest[split]}
 
 
-def delete_unused_files(folder: str, shards: set[str], parts: list[str], cut: str) -> None:
-    """Delete files that no preparation needs.
+def delete_unused_files(folder: str, shards: set[str], parts: list[str], digest: str) -> None:
+    """Delete files in a corpus folder that neither this corpus nor a later preparation needs.
 
-    These are shards of neither this corpus nor the previous one, parts of neither this nor a next preparation, and
-    unfinished files of a killed one.
+    - shards that are not in `shards`: those of corpora before the previous one
+    - files of parts that are not in `parts`, and overlaps and reports of shards whose names begin with another digest
+    - temporary files of a process that was killed
     """
     for split in SPLITS:
         for name in storage.children(storage.join(folder, split)):
@@ -268,7 +277,7 @@ def delete_unused_files(folder: str, shards: set[str], parts: list[str], cut: st
                 storage.delete_file(storage.join(folder, split, name))
     wanted = set(parts) | {part.rsplit("-", 1)[0] for part in parts}
     for name in storage.children(storage.join(folder, PARTS)):
-        if UNFINISHED.search(name) or (name.split(".")[0] not in wanted and not name.startswith(cut)):
+        if UNFINISHED.search(name) or (name.split(".")[0] not in wanted and not name.startswith(digest)):
             storage.delete_file(storage.join(folder, PARTS, name))
     for name in storage.children(folder):
         if UNFINISHED.search(name) and name.startswith(storage.MANIFEST):

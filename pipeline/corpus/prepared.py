@@ -16,7 +16,7 @@ from pipeline.text.schema import DOCUMENT
 
 SPLITS = ("train", "heldout")
 SHARD = re.compile(r"\d{5}-[0-9a-f]{12}\.parquet")
-"""Name of a shard."""
+"""Name of a shard's file: its number and the beginning of a digest of its contents."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,18 +40,18 @@ class Corpus:
     counts: dict[str, int]
     dropped: dict[str, int]
     sources: dict[str, dict[str, Any]]
-    """By location of each source: its options, its weight, its counts and what was dropped."""
+    """For the location of each source: the source's options, weight and counts, and the numbers of drops by reason."""
 
     @property
     def weights(self) -> dict[str, float]:
-        """Occurrences of a document in an epoch, by source."""
+        """Return {location of a source: occurrences of each of its documents per epoch}."""
         return {location: about["weight"] for location, about in self.sources.items()}
 
 
 def load_corpus(folder: str) -> Corpus:
     """Load the corpus in a folder.
 
-    Raises DataError if there is none or its manifest cannot be read, ConfigError if the manifest is of something else.
+    Raises DataError if the manifest is missing or cannot be read, and ConfigError if it does not belong to a corpus.
     """
     try:
         manifest = storage.read_json(storage.join(folder, storage.MANIFEST))
@@ -62,8 +62,8 @@ def load_corpus(folder: str) -> Corpus:
         if outside := next(
             (
                 window.shard
-                for of_split in windows.values()
-                for window in of_split
+                for split_windows in windows.values()
+                for window in split_windows
                 if storage.escapes_folder(window.shard)
             ),
             None,
@@ -81,7 +81,7 @@ def load_corpus(folder: str) -> Corpus:
 
 
 def unreadable_manifest(folder: str, error: Exception) -> PipelineError:
-    """Return the error for an unreadable manifest. It advises to delete the folder only if it contains shards."""
+    """Return the error for an unreadable manifest; only if the folder has shards does it advise deleting the folder."""
     if not any(SHARD.fullmatch(name) for split in SPLITS for name in storage.children(storage.join(folder, split))):
         return ConfigError(
             f"{folder} holds {storage.MANIFEST}, which does not belong to a prepared corpus: choose another folder"
@@ -105,7 +105,7 @@ def is_prepared(location: str) -> bool:
 def read_window(corpus: Corpus, window: Window) -> pa.Table:
     """Read the documents of a window (schema DOCUMENT).
 
-    Raises DataError if its shard is missing or damaged, StorageUnavailable if the storage cannot be read now.
+    Raises DataError if the window's shard is missing or damaged, StorageUnavailable if storage cannot be read now.
     """
     location = storage.join(corpus.folder, window.shard)
 
@@ -119,7 +119,7 @@ def read_window(corpus: Corpus, window: Window) -> pa.Table:
     except (OSError, pa.ArrowException, IndexError) as error:
         if is_transient(error) or storage.is_unavailable(location):
             raise StorageUnavailable(
-                f"{location} cannot be read now ({storage.first_line(error)}); the same command tries again"
+                f"{location} cannot be read now ({storage.first_line(error)}); run the same command again later"
             ) from error
         raise DataError(
             f"{location} cannot be read ({storage.first_line(error)}): delete {corpus.folder} and prepare it again"

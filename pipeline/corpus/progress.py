@@ -1,4 +1,4 @@
-"""Progress of long work: a bar with rates and time left in a terminal, plain lines in a log."""
+"""Show the progress of long work: a bar with rate and time left in a terminal, plain lines in a log."""
 
 import sys
 import time
@@ -15,7 +15,10 @@ MILLION = 1e6
 
 
 class Progress:
-    """Count finished things out of `total`, and the characters of text processed."""
+    """Counter of finished things out of `total`, and of the characters of text processed.
+
+    `task`, `verb` and `things` are the words of its lines, as in "prepare: reading: 3 of 10 files".
+    """
 
     def __init__(self, report: Report, verb: str, things: str, total: int, task: str = "prepare") -> None:
         self.report, self.verb, self.things, self.total, self.task = report, verb, things, total, task
@@ -48,7 +51,7 @@ class Progress:
             self.report(self.line(time.monotonic() - self.start))
 
     def skip(self, things: int) -> None:
-        """Count things that were finished earlier."""
+        """Count things that were finished earlier; the estimate of the time left ignores them."""
         self.done += things
         self.before += things
         if self.bar:
@@ -66,7 +69,7 @@ class Progress:
             self.report(self.line(now - self.start))
 
     def line(self, seconds: float) -> str:
-        """Return a log line: what is done, how fast, and the time left at that rate."""
+        """Return a log line: the things done so far, the rate, and the time left at this rate."""
         left = seconds * (self.total - self.done) / max(1, self.done - self.before)
         parts = [
             f"{self.task}: {self.verb}: {self.done:,} of {self.total:,} {self.things}",
@@ -76,6 +79,6 @@ class Progress:
         return ", ".join(part for part in parts if part)
 
     def rate(self, seconds: float) -> str:
-        """Return the text processed, in total and per second."""
+        """Return the text processed, in total and per second, as words; "" if there was none."""
         millions = self.characters / MILLION
         return f"{millions:,.0f} M characters, {millions / max(1e-3, seconds):,.1f} M/s" if self.characters else ""

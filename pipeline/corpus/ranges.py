@@ -1,4 +1,4 @@
-"""Read ranges of sorted Parquet files, only from the row groups that overlap them."""
+"""Read a range of keys from a sorted Parquet file; row groups outside the range are not read."""
 
 import numpy as np
 import pyarrow as pa
@@ -8,18 +8,20 @@ from pipeline import storage
 from pipeline.retries import retrying
 
 KEYS = 1 << 64
+"""Number of 64-bit keys."""
 
 
 def key_edges(number: int, count: int) -> tuple[int, int]:
-    """Return the first number of range `_number` of `count` equal ranges of 64-bit numbers, and one past its last."""
+    """Return (first key, key after the last) of range `number`, for `count` equal ranges of all 64-bit keys."""
     return -(-number * KEYS // count), -(-(number + 1) * KEYS // count)
 
 
 @retrying
 def sorted_range(location: str, schema: pa.Schema, column: str, low: int, high: int) -> pa.Table:
-    """Return the rows of a Parquet file, sorted by `column` and with its statistics, from `low` to below `high`.
+    """Return the rows of a Parquet file whose `column` is at least `low` and below `high`.
 
-    The column has 64-bit numbers, or bytes whose first 8 are read as a number.
+    The file must be sorted by this column and have statistics of it. The column has unsigned 64-bit numbers, or bytes
+    whose first 8 are read as a big-endian number.
     """
     system, path = storage.filesystem(location)
     slices = [schema.empty_table()]
@@ -40,17 +42,17 @@ def sorted_range(location: str, schema: pa.Schema, column: str, low: int, high: 
 
 
 def _number(key: bytes | int) -> int:
-    """Return a key as a number."""
+    """Return a key, or the first 8 bytes of a key, as a number."""
     return int.from_bytes(key[:8], "big") if isinstance(key, bytes) else key
 
 
 def numbers(keys: pa.ChunkedArray) -> np.ndarray:
-    """Return keys as numbers, uint64."""
+    """Return keys, or the first 8 bytes of each key, as numbers, uint64 (rows,)."""
     return keys.to_numpy() if pa.types.is_integer(keys.type) else key_bytes(keys)[:, :8].copy().view(">u8").reshape(-1)
 
 
 def key_bytes(keys: pa.ChunkedArray) -> np.ndarray:
-    """Return keys of fixed width as bytes, (rows, width) of uint8."""
+    """Return keys of fixed width as bytes, uint8 (rows, width)."""
     array, width = keys.combine_chunks(), keys.type.byte_width
-    every = np.frombuffer(array.buffers()[1] or b"", np.uint8).reshape(-1, width)
-    return every[array.offset : array.offset + len(array)]
+    buffer = np.frombuffer(array.buffers()[1] or b"", np.uint8).reshape(-1, width)
+    return buffer[array.offset : array.offset + len(array)]

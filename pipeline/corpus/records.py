@@ -11,21 +11,22 @@ from pipeline.text.documents import Dropped, Record, dropped, one_line
 
 TEXT = "text"
 ABOUT = ("id", "title", "url")
-"""Columns that identify a record; they are its text only if requested."""
+"""Columns that identify a record; such a column is taken as the text only if the user names it."""
 LONGEST_RECORD = 20_000_000
-"""Maximum characters of a line; a longer one counts as broken, as parsing may need fifty times the memory."""
+"""Maximum characters of a line; a longer line counts as broken, because parsing may take fifty times its memory."""
 SAMPLE_RECORDS, SAMPLE_CHARACTERS = 20, 4_000_000
-"""Records, and characters, at most, from which the text column is found."""
+"""Maximum records, and maximum characters, that are read to find the text column."""
 LONGEST_ID = 200
+"""Maximum characters of a record's own id or url that are kept."""
 NAMES = (".jsonl", ".ndjson", ".json")
 
 
 class NoTextColumn(DataError):
-    """A table in which no column is the text."""
+    """Error for a table without a text column."""
 
 
 def is_jsonl(name: str, head: bytes) -> bool:
-    """Whether a file is JSON by its name, or its first line (which may be cut) is an object."""
+    """Whether a file is JSON by its name, or its first line is a JSON object; `head` may end within this line."""
     first, end, _ = head.removeprefix(b"\xef\xbb\xbf").partition(b"\n")
     if name.lower().endswith(NAMES) or not first.startswith(b"{"):
         return name.lower().endswith(NAMES)
@@ -35,15 +36,15 @@ def is_jsonl(name: str, head: bytes) -> bool:
 
 
 def read_jsonl(file: Opened) -> Iterator[Record | Dropped]:
-    """Read JSON lines: one object per line, with its text in one column and perhaps an id or url and a title.
+    """Read JSON lines: one object per line, with the text in one column, and optionally an id or url and a title.
 
-    Raises NoTextColumn if no column is the text; a line that is not such an object is a broken record.
+    Raises NoTextColumn if no column has the text. A line that is not such an object is dropped as a broken record.
     """
     return line_records(file.location, file.name, file.blocks, file.column)
 
 
 def line_records(location: str, name: str, blocks: Iterator[bytes], wanted: str | None) -> Iterator[Record | Dropped]:
-    """Yield the records of JSON lines; the text is in the column `wanted`, or None: in the only possible one."""
+    """Yield the records of JSON lines, with the text of column `wanted` (None: `text_column` chooses the column)."""
     rows = _parse_lines(whole_lines(blocks, LONGEST_RECORD))
     first = _first_rows(rows)
     objects = [value for _, value in first if isinstance(value, dict)]
@@ -62,14 +63,14 @@ def line_records(location: str, name: str, blocks: Iterator[bytes], wanted: str 
 
 
 def _parse_lines(rows: Iterable[tuple[str, bool]]) -> Iterator[tuple[str, Any]]:
-    """Yield (line, its value) of the non-blank lines; the value is None if invalid."""
+    """Yield (line, parsed value) of each line that is not blank; the value is None if the line is invalid."""
     for line, whole in rows:
         if line.strip():
             yield line, parse_json(line) if whole else None
 
 
 def parse_json(line: str) -> Any:
-    """Return the value of a line of JSON, or None if invalid, nested too deeply or with a number of too many digits."""
+    """Return the value of a line of JSON; None if it is invalid, nested too deeply, or has too long a number."""
     try:
         return json.loads(line, strict=False)
     except (ValueError, RecursionError):
@@ -77,7 +78,7 @@ def parse_json(line: str) -> Any:
 
 
 def _first_rows(rows: Iterator[tuple[str, Any]]) -> list[tuple[str, Any]]:
-    """Return the first records, enough to know the columns."""
+    """Return the first rows, enough to find the text column."""
     held: list[tuple[str, Any]] = []
     size = 0
     while len(held) < SAMPLE_RECORDS and size < SAMPLE_CHARACTERS and (row := next(rows, None)):
@@ -94,31 +95,32 @@ def _is_text(value: Any) -> bool:
 
 
 def text_column(location: str, named: Sequence[str], texts: Sequence[str], wanted: str | None) -> str:
-    """Return the text column: the requested one, else "text", else the only one with text except id, title and url.
+    """Return the text column: `wanted`, else "text", else the only column with text except id, title and url.
 
-    Raises NoTextColumn, which names the columns.
+    `named` are all columns of the table, `texts` those with text. Raises NoTextColumn if the column does not exist, has
+    no text, or if several columns are possible. The message lists the columns.
     """
     columns = f"its columns are {listed(named)}" if named else "it has no columns"
     if wanted is not None and wanted not in named:
-        raise NoTextColumn(f"{location} has no column {wanted}: {columns}; name the one of the text with ::column=NAME")
+        raise NoTextColumn(f"{location} has no column {wanted}: {columns}; name the text column with ::column=NAME")
     if wanted is not None or TEXT in named:
         column = wanted or TEXT
         if column not in texts:
             raise NoTextColumn(
-                f"{location}: column {column} holds no text: {columns}; name the one of the text with ::column=NAME"
+                f"{location}: column {column} holds no text: {columns}; name the text column with ::column=NAME"
             )
         return column
     possible = [name for name in texts if name not in ABOUT]
     if len(possible) != 1:
         raise NoTextColumn(
-            f"{location} has no column text, and {len(possible) or 'none'} that may be it: {columns}; "
-            "name it with ::column=NAME"
+            f"{location} has no column named text, and {len(possible) or 'no'} other columns that may hold the text: "
+            f"{columns}; name the text column with ::column=NAME"
         )
     return possible[0]
 
 
 def _record(name: str, number: int, line: str, value: Any, column: str) -> Record | Dropped:
-    """Convert a line's value to a record."""
+    """Return a line's value as a record, or a drop if it is no object with a text in `column`."""
     if (
         not isinstance(value, dict)
         or column not in value
@@ -130,7 +132,10 @@ def _record(name: str, number: int, line: str, value: Any, column: str) -> Recor
 
 
 def row_record(name: str, number: int, about: dict[str, Any], paragraphs: Sequence[str]) -> Record:
-    """Return a table row as a record; its id has the row's number, as the row's own id or url may not be unique."""
+    """Return a table row as a record.
+
+    The record's id includes the row's number, because the row's own id or url may not be unique.
+    """
     own = next(
         (str(about[key]) for key in ("id", "url") if isinstance(about.get(key), str | int) and about[key] != ""), ""
     )

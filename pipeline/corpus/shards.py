@@ -1,4 +1,4 @@
-"""Last stage of preparation: turn a range of keys of all parts into one training and one held-out shard."""
+"""Third stage of preparation: turn one range of keys from all parts into one training and one held-out shard."""
 
 import hashlib
 from collections.abc import Sequence
@@ -21,28 +21,34 @@ from pipeline.text.schema import DOCUMENT
 
 COUNTED = ("documents", "pieces", "characters")
 HELDOUT_OVERLAP = 0.05
-"""Share of a held-out text's word sequences in training texts above which it would measure memory, not learning."""
+"""A held-out text is dropped if other parents own at least this share of its word sequences.
+
+The loss on such a text would measure what a model has memorised from training texts.
+"""
 LEAST_SHARED = 3
-"""Fewer equal word sequences are chance, unless they are all that a held-out text has."""
+"""A text is dropped only if other parents own at least this number of its sampled word sequences; fewer may be chance.
+
+Exception: a held-out text is dropped with fewer if they are nearly all of its sequences.
+"""
 HELDOUT_WINDOWS = 8
-"""Factor by which held-out windows are smaller, so that a small held-out share still has several."""
+"""Factor by which held-out windows are smaller than training windows, so that a small share has several windows."""
 
 
 def shard_count(characters: int, settings: Preparation) -> int:
-    """Return the number of shards for a number of characters."""
+    """Return the number of shards for a corpus of this many characters."""
     return max(1, round(characters / (settings.window_characters * settings.windows_per_shard)))
 
 
 def write_shard(
     folder: str, parts: Sequence[str], plan: str, number: int, count: int, settings: Preparation
 ) -> dict[str, Any]:
-    """Write shard `number` of `count` from the parts in folder/parts, unless it exists for this plan.
+    """Write shard `number` of `count` from the parts in folder/parts, unless it was already written for this plan.
 
-    Returns {"train": ..., "heldout": ..., "tallies": by source}, each split with {"file", "windows": [[documents,
-    characters], ...], "sources": counts of each, "digest", "members": digests of each source}.
+    Returns the shard's report: {"train": result of write_windows, "heldout": the same, "tallies": {source: fields of
+    a Tally}}.
     """
-    done = storage.join(folder, "parts", f"{plan}-{number:05d}.json")
-    if finished := _finished_shard(folder, done):
+    report_file = storage.join(folder, "parts", f"{plan}-{number:05d}.json")
+    if finished := _finished_shard(folder, report_file):
         return finished
     low, high = key_edges(number, count)
     tables = [
@@ -54,21 +60,21 @@ def write_shard(
         names = [storage.join(folder, "parts", overlap_name(plan, index)) for index in range(count)]
         overlaps = pa.concat_tables([sorted_range(name, OVERLAP, "place", low, high) for name in names])
         table = without_near_duplicates(table, overlaps, settings, tallies)
-    aside = is_heldout(table["parent_hash"].to_numpy(), settings.heldout_share)
+    heldout = is_heldout(table["parent_hash"].to_numpy(), settings.heldout_share)
     report: dict[str, Any] = {"tallies": {source: asdict(tally) for source, tally in tallies.items()}}
     for name, rows, characters in (
-        ("train", ~aside, settings.window_characters),
-        ("heldout", aside, settings.window_characters // HELDOUT_WINDOWS),
+        ("train", ~heldout, settings.window_characters),
+        ("heldout", heldout, settings.window_characters // HELDOUT_WINDOWS),
     ):
         chosen = table.filter(pa.array(rows)).select(DOCUMENT.names).combine_chunks()
         report[name] = write_windows(folder, name, number, chosen, characters)
-    storage.write_json(done, report)
+    storage.write_json(report_file, report)
     return report
 
 
-def _finished_shard(folder: str, done: str) -> dict[str, Any] | None:
-    """Return the report of a finished shard whose files exist, else None."""
-    report = storage.read_object(done)
+def _finished_shard(folder: str, report_file: str) -> dict[str, Any] | None:
+    """Return the report of a shard if the report and the shard's files exist, else None."""
+    report = storage.read_object(report_file)
     if report is None:
         return None
     files = [report[split]["file"] for split in ("train", "heldout") if report[split]["windows"]]
@@ -76,7 +82,7 @@ def _finished_shard(folder: str, done: str) -> dict[str, Any] | None:
 
 
 def without_repeats(table: pa.Table, tallies: dict[str, Tally]) -> pa.Table:
-    """Keep the first row of each text and count the others; the table is sorted."""
+    """Return only the first row of each text; the other rows are counted in `tallies`. The table is sorted by key."""
     keys = key_bytes(table["key"])
     repeats = np.zeros(len(keys), bool)
     repeats[1:] = (keys[1:] == keys[:-1]).all(axis=1)
@@ -86,27 +92,33 @@ def without_repeats(table: pa.Table, tallies: dict[str, Tally]) -> pa.Table:
 def without_near_duplicates(
     table: pa.Table, overlaps: pa.Table, settings: Preparation, tallies: dict[str, Tally]
 ) -> pa.Table:
-    """Keep rows that, by their sketches, share little with other parents' texts (held-out rows: training texts)."""
+    """Return the table without near-duplicates, which are counted in `tallies`.
+
+    A row is a near-duplicate if other parents own at least this share of its word sequences, as estimated by sketches:
+    settings.near_duplicates for a training row, HELDOUT_OVERLAP for a held-out row. `overlaps` has schema OVERLAP.
+    """
     sums = overlaps.group_by(["place", "parent_hash"]).aggregate([("shared", "sum"), ("common", "sum")])
-    of = {
+    counts_of = {
         (text_number, parent): counts
         for text_number, parent, *counts in zip(*(sums[name].to_pylist() for name in sums.column_names))
     }
     parents = table["parent_hash"].to_numpy()
     keys = zip(numbers(table["key"]).tolist(), parents.tolist())
-    shared, common = np.array([of.get(key, (0, 0)) for key in keys], np.int64).reshape(-1, 2).T
-    # For texts with the same sampling rate, compare all hashes; for a short text in a long one, only the common ones.
-    share, part = shared / np.maximum(1, table["hashes"].to_numpy()), common / np.maximum(1, table["common"].to_numpy())
-    aside = is_heldout(parents, settings.heldout_share)
+    shared, common = np.array([counts_of.get(key, (0, 0)) for key in keys], np.int64).reshape(-1, 2).T
+    # The sketch of a long text has a smaller share of its hashes, so `share` is right only for texts with the same
+    # sampling rate. `common_share` also finds a short text in a long one: it uses only hashes that every sketch has.
+    share = shared / np.maximum(1, table["hashes"].to_numpy())
+    common_share = common / np.maximum(1, table["common"].to_numpy())
+    heldout = is_heldout(parents, settings.heldout_share)
     assert settings.near_duplicates is not None
-    limit = np.where(aside, HELDOUT_OVERLAP, settings.near_duplicates)
-    repeated = (share >= limit) & (shared >= LEAST_SHARED) | (part >= limit) & (common >= LEAST_SHARED)
-    whole = aside & (part >= settings.near_duplicates) & (common > 0)
-    return _drop_rows(table, repeated | whole, "near-duplicate", tallies)
+    limit = np.where(heldout, HELDOUT_OVERLAP, settings.near_duplicates)
+    repeated = (share >= limit) & (shared >= LEAST_SHARED) | (common_share >= limit) & (common >= LEAST_SHARED)
+    contained = heldout & (common_share >= settings.near_duplicates) & (common > 0)
+    return _drop_rows(table, repeated | contained, "near-duplicate", tallies)
 
 
 def _drop_rows(table: pa.Table, dropped_rows: np.ndarray, reason: Reason, tallies: dict[str, Tally]) -> pa.Table:
-    """Drop rows, counted by source under a reason."""
+    """Return a table without `dropped_rows`, a mask, bool (rows,); count them in `tallies` by source under `reason`."""
     gone = table.filter(pa.array(dropped_rows))
     for source in pc.unique(gone["source"]).to_pylist():
         rows = gone.filter(pc.equal(gone["source"], source))
@@ -119,7 +131,10 @@ def _drop_rows(table: pa.Table, dropped_rows: np.ndarray, reason: Reason, tallie
 
 
 def window_edges(lengths: Sequence[int], limit: int) -> list[tuple[int, int]]:
-    """Return (start, stop) rows of windows of about `limit` characters; a rest below half a window joins the last."""
+    """Divide documents of these lengths, in characters, into windows of about `limit` characters: (start, stop) rows.
+
+    A remainder of less than half a window is added to the last window.
+    """
     edges: list[tuple[int, int]] = []
     start = size = 0
     for stop, length in enumerate(lengths, start=1):
@@ -135,9 +150,11 @@ def window_edges(lengths: Sequence[int], limit: int) -> list[tuple[int, int]]:
 
 
 def write_windows(folder: str, split: str, number: int, table: pa.Table, limit: int) -> dict[str, Any]:
-    """Write documents as one Parquet file with one row group per window; without documents, no file.
+    """Write documents as one Parquet file with one row group per window; without documents, write no file.
 
-    The file's name has a digest of its contents, so that the shards of an older corpus are not overwritten.
+    The file's name has a digest of its contents, so that the shards of an older corpus are not overwritten. Returns
+    {"file", "windows": [[documents, characters], ...], "sources": {source: counts}, "digest", "members": {source:
+    digest of the ids of its documents}}.
     """
     lengths = pc.utf8_length(table["text"]).to_pylist()
     edges = window_edges(lengths, limit)
@@ -160,7 +177,7 @@ def write_windows(folder: str, split: str, number: int, table: pa.Table, limit: 
 
 
 def counts_by_source(table: pa.Table) -> dict[str, dict[str, int]]:
-    """Return for each source its documents that start in a table, its pieces and characters."""
+    """Return {source: {"documents", "pieces", "characters"}} of a table; a document counts where its first piece is."""
     firsts = pc.ends_with(table["id"], "#0").cast(pa.int64())
     about = pa.table(
         {
@@ -175,7 +192,7 @@ def counts_by_source(table: pa.Table) -> dict[str, dict[str, int]]:
 
 
 def _members(table: pa.Table) -> dict[str, str]:
-    """Return for each source a digest of its documents in a table, independent of its location."""
+    """Return {source: digest of the ids of its documents in a table}; the source's location does not change it."""
     digests = {source: hashlib.sha256() for source in pc.unique(table["source"]).to_pylist()}
     for source, id in zip(table["source"].to_pylist(), table["id"].to_pylist()):
         digests[source].update(id.encode() + b"\n")
@@ -183,9 +200,9 @@ def _members(table: pa.Table) -> dict[str, str]:
 
 
 def _content_digest(table: pa.Table, edges: list[tuple[int, int]]) -> str:
-    """Return the SHA-256 of everything that examples depend on.
+    """Return the SHA-256 of everything in a shard that examples depend on.
 
-    That is the windows, and each document's id, parent, text, language and whether its lines are sentences.
+    This includes the windows, and each document's id, parent, text, language, and whether its lines are sentences.
     """
     digest = hashlib.sha256()
     columns = ["id", "parent", "text", "language", "lines_are_sentences"]

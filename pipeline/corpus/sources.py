@@ -18,51 +18,57 @@ class Source:
     spec: str
     location: str
     format: str | None = None
-    """None: recognised for each file."""
+    """A name in FORMATS; None: the format is recognised for each file."""
     column: str | None = None
-    """Column of the text in tables (Parquet, JSON lines); None: found by its name or type."""
+    """Column of the text in tables (Parquet, JSON lines); None: the column is found by its name or type."""
     language: str | None = None
-    """Code for the sentence splitter; None: as the files say, else English."""
+    """Language code for the sentence splitter; None: as the files say, else English."""
     weight: float = 1.0
-    """Occurrences of a document in an epoch; a fraction is decided by a hash of the document and the epoch."""
+    """Mean occurrences of a document per epoch.
+
+    The fraction is the probability of one more occurrence, decided by a hash of the document and the epoch.
+    """
 
 
 def parse(spec: str) -> Source:
-    """Parse "builtin" or LOCATION[::KEY=VALUE]…, absolute. Raises ConfigError that lists the valid keys and formats."""
+    """Parse "builtin" or LOCATION[::KEY=VALUE]…, with an absolute location.
+
+    Raises ConfigError for an invalid specification; the message lists the valid keys or formats.
+    """
     location, *options = spec.split("::")
     if not location:
         raise ConfigError(f"corpus {spec!r} names no file, folder or URL")
-    given = _parse_options(spec, options)
-    format = given.get("format", BUILTIN if location == BUILTIN else None)
+    values = _parse_options(spec, options)
+    format = values.get("format", BUILTIN if location == BUILTIN else None)
     if format is not None and format not in FORMATS:
         raise ConfigError(f"corpus {spec}: no format {format!r}; the formats are {', '.join(FORMATS)}")
     if location == BUILTIN and format != BUILTIN:
         raise ConfigError(
-            f"corpus {spec}: the built-in corpus has no format {format}; a folder of that name is ./{BUILTIN}"
+            f"corpus {spec}: the built-in corpus has no format {format}; for a folder of that name, write ./{BUILTIN}"
         )
-    if given.get("column") and format is not None and not FORMATS[format].columns:
+    if values.get("column") and format is not None and not FORMATS[format].columns:
         tables = ", ".join(name for name, row in FORMATS.items() if row.columns)
         raise ConfigError(
-            f"corpus {spec}: column ({given['column']}) is for the formats {tables}, and the format is {format}: "
+            f"corpus {spec}: column ({values['column']}) is for the formats {tables}, and the format is {format}: "
             "leave one of them out"
         )
-    if not is_language_code(given.get("language", "en")):
+    if not is_language_code(values.get("language", "en")):
         raise ConfigError(
-            f"corpus {spec}: language ({given['language']}) is no code of a language: "
-            "give one of ISO 639, as in PATH::language=de"
+            f"corpus {spec}: language ({values['language']}) is not a language code: "
+            "give a code of ISO 639, as in PATH::language=de"
         )
     return Source(
         spec=spec,
         location=location,
         format=format,
-        column=given.get("column"),
-        language=given.get("language"),
-        weight=_weight(spec, given.get("weight", "1")),
+        column=values.get("column"),
+        language=values.get("language"),
+        weight=_weight(spec, values.get("weight", "1")),
     )
 
 
 def _weight(spec: str, value: str) -> float:
-    """Parse a weight, a number above 0."""
+    """Parse a weight. Raises ConfigError if it is not a number above 0."""
     try:
         number = float(value)
     except ValueError:

@@ -35,42 +35,43 @@ Tallies = dict[str, Tally]
 def extract(
     files: Sequence[InputFile], settings: Preparation, folder: str, report: Report
 ) -> tuple[list[str], np.ndarray, Tallies]:
-    """First stage: write parts; return their sorted names, the least hashes of their parents, and the tallies.
+    """Run the first stage, which writes parts; return their sorted names, smallest parent hashes, and the tallies.
 
-    Files extracted earlier are not read again.
+    The hashes are uint64, as from `least_parents`. Files that were read earlier are not read again.
 
-    Raises DataError if no text is left, or too many files or records are broken.
+    Raises DataError if no text is left, or if too many files or records are broken.
     """
-    cut = {file.location: split_into_ranges(file) for file in files}
-    pieces = [part for parts, _ in cut.values() for part in parts]
-    heads = {location: head for location, (_, head) in cut.items() if head}
-    done = _reusable(records(storage.join(folder, PARTS), settings), pieces)
+    split_files = {file.location: split_into_ranges(file) for file in files}
+    inputs = [file_range for file_ranges, _ in split_files.values() for file_range in file_ranges]
+    heads = {location: head for location, (_, head) in split_files.items() if head}
+    done = _reusable(records(storage.join(folder, PARTS), settings), inputs)
     have = {_file_key(file) for record in done for file in record["files"]}
-    waiting = [piece for piece in pieces if _file_key(asdict(piece)) not in have]
+    waiting = [file for file in inputs if _file_key(asdict(file)) not in have]
     tallies: Tallies = {}
     parts: list[str] = []
     parents: list[int] = []
-    with Progress(report, "reading", "files", len(pieces)) as progress:
-        progress.skip(len(pieces) - len(waiting))
+    with Progress(report, "reading", "files", len(inputs)) as progress:
+        progress.skip(len(inputs) - len(waiting))
         for record in chain(done, _extract_files(waiting, heads, settings, folder, report)):
             parts += record["parts"]
             parents += record["parents"]
             _add_tallies(tallies, record["tallies"])
-            _refuse_broken("files", BROKEN_FILE, len(pieces), settings.error_limit, tallies)
+            _refuse_broken("files", BROKEN_FILE, len(inputs), settings.error_limit, tallies)
             if record not in done:
                 progress.advance(len(record["files"]), sum(tally["characters"] for tally in record["tallies"].values()))
     _require_text(tallies)
-    every = total_tally(tallies)
-    _refuse_broken("records", BROKEN_RECORD, every.pieces + sum(every.dropped.values()), settings.error_limit, tallies)
+    total = total_tally(tallies)
+    _refuse_broken("records", BROKEN_RECORD, total.pieces + sum(total.dropped.values()), settings.error_limit, tallies)
     return sorted(parts), least_parents(np.array(parents, np.uint64)), tallies
 
 
 def _extract_files(
     files: Sequence[InputFile], heads: Mapping[str, bytes], settings: Preparation, folder: str, report: Report
 ) -> Iterator[dict[str, Any]]:
-    """Read files now and yield their records.
+    """Read files, write their parts and yield the record of each batch.
 
-    Web files are read through few connections; for ranges, these only download.
+    At most WEB_CONNECTIONS tasks read from web servers. For ranges of web files, these tasks only download, and other
+    tasks process what was downloaded.
     """
     work = partial(_parts_task, folder=storage.join(folder, PARTS), settings=settings, heads=heads)
     if web := [file for file in files if file.location.startswith(WEB)]:
@@ -90,7 +91,7 @@ def _batch_items(files: Sequence[InputFile]) -> list[list[dict[str, Any]]]:
 
 
 def _fetch_task(batch: list[dict[str, Any]], seconds: float, report: Report) -> list[bytes]:
-    """Task of the first stage: download the ranges of a batch."""
+    """Ray task of the first stage: download the ranges of a batch; `seconds` is the time limit without a byte."""
     with patience(seconds, report):
         return [fetch_range(file["location"], file["start"], file["stop"], file["stamp"]) for file in batch]
 
@@ -104,18 +105,18 @@ def _parts_task(
     heads: Mapping[str, bytes],
     report: Report = print,
 ) -> dict[str, Any]:
-    """Task of the first stage: write the parts of a batch; `report` receives lines about web servers."""
+    """Ray task of the first stage: write the parts of a batch; `report` receives lines about web servers."""
     with patience(settings.web_timeout, report):
         return write_parts([InputFile(**file) for file in batch], folder, settings, heads, fetched)
 
 
 def _file_key(file: dict[str, Any]) -> tuple[Any, ...]:
-    """Return what identifies a file or a range of it."""
+    """Return a tuple that identifies a file, or a range of a file."""
     return astuple(InputFile(**file))
 
 
 def _reusable(finished: dict[str, dict[str, Any]], files: Sequence[InputFile]) -> list[dict[str, Any]]:
-    """Return the records whose files are all still wanted, each file once."""
+    """Return the records of finished batches whose files are all in `files`; no file is in two of these records."""
     wanted = {_file_key(asdict(file)) for file in files}
     chosen = []
     for _, record in sorted(finished.items()):
@@ -127,7 +128,7 @@ def _reusable(finished: dict[str, dict[str, Any]], files: Sequence[InputFile]) -
 
 
 def find_overlaps(folder: str, parts: list[str], plan: str, count: int, heldout_share: float, report: Report) -> None:
-    """Second stage: find texts contained in others."""
+    """Run the second stage, which finds texts contained in other texts."""
     work = partial(_overlap_task, folder=folder, parts=parts, plan=plan, count=count, heldout_share=heldout_share)
     with Progress(report, "comparing", "ranges of hashes", count) as progress:
         for _ in run_tasks(work, list(range(count))):
@@ -135,14 +136,14 @@ def find_overlaps(folder: str, parts: list[str], plan: str, count: int, heldout_
 
 
 def _overlap_task(number: int, folder: str, parts: list[str], plan: str, count: int, heldout_share: float) -> None:
-    """Task of the second stage: compare one range of hashes."""
+    """Ray task of the second stage: compare one range of hashes."""
     write_overlap(folder, parts, plan, number, count, heldout_share)
 
 
 def shuffle_into_shards(
     folder: str, parts: list[str], plan: str, count: int, settings: Preparation, tallies: Tallies, report: Report
 ) -> list[dict[str, Any]]:
-    """Third stage: write all shards and return their reports in order; their drops are added to the tallies."""
+    """Run the third stage, which writes all shards; return their reports in order, and add their drops to `tallies`."""
     work = partial(_shard_task, folder=folder, parts=parts, plan=plan, count=count, settings=settings)
     shards: dict[int, dict[str, Any]] = {}
     with Progress(report, "shuffling", "shards", count) as progress:
@@ -156,39 +157,42 @@ def shuffle_into_shards(
 def _shard_task(
     number: int, folder: str, parts: list[str], plan: str, count: int, settings: Preparation
 ) -> tuple[int, dict[str, Any]]:
-    """Task of the third stage: write one shard."""
+    """Ray task of the third stage: write one shard."""
     return number, write_shard(folder, parts, plan, number, count, settings)
 
 
 def _add_tallies(tallies: Tallies, more: dict[str, dict[str, Any]]) -> None:
-    """Add tallies given as JSON values."""
+    """Add tallies, each as a dict of its fields, to `tallies`."""
     for source, tally in more.items():
         tallies.setdefault(source, Tally()).add(Tally(**tally))
 
 
 def total_tally(tallies: Tallies) -> Tally:
-    """Return the tally of all sources."""
-    every = Tally()
+    """Return the sum of the tallies of all sources."""
+    total = Tally()
     for tally in tallies.values():
-        every.add(tally)
-    return every
+        total.add(tally)
+    return total
 
 
 def _require_text(tallies: Tallies) -> None:
     """Raise DataError if there is no text."""
-    every = total_tally(tallies)
-    if not every.pieces:
-        reasons = ", ".join(f"{reason}: {count}" for reason, count in sorted(every.dropped.items())) or "no records"
-        raise DataError(f"corpus {listed(sorted(tallies))}: no text is left of {every.files} files ({reasons})")
+    total = total_tally(tallies)
+    if not total.pieces:
+        reasons = ", ".join(f"{reason}: {count}" for reason, count in sorted(total.dropped.items())) or "no records"
+        raise DataError(f"corpus {listed(sorted(tallies))}: no text is left of {total.files} files ({reasons})")
 
 
-def _refuse_broken(what: str, reasons: frozenset[Reason], count: int, limit: float, tallies: Tallies) -> None:
-    """Raise DataError if more than a share are broken; a single one is tolerated, unless the share is 0."""
-    every = total_tally(tallies)
-    broken = sum(every.dropped.get(reason, 0) for reason in reasons)
+def _refuse_broken(things: str, reasons: frozenset[Reason], count: int, limit: float, tallies: Tallies) -> None:
+    """Raise DataError if more than the share `limit` of `count` things ("files" or "records") were dropped as broken.
+
+    A single broken thing is tolerated if the limit is above 0. `reasons` are the drop reasons that count as broken.
+    """
+    total = total_tally(tallies)
+    broken = sum(total.dropped.get(reason, 0) for reason in reasons)
     if broken > limit * count and broken > (limit > 0):
-        id, reason = min((sample[0], reason) for reason in reasons for sample in every.samples.get(reason, []))
+        id, reason = min((sample[0], reason) for reason in reasons for sample in total.samples.get(reason, []))
         raise DataError(
-            f"{broken} of {count} {what} are broken, more than prepare.error_limit ({limit}); "
+            f"{broken} of {count} {things} are broken, more than prepare.error_limit ({limit}); "
             f"the first: {id} ({reason}); repair or leave out the input, or raise the limit"
         )

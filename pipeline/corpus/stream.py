@@ -1,4 +1,4 @@
-"""Ray Data graph from shards to masked Arrow blocks of slots, dealt to ranks in one global order, from any cursor."""
+"""Ray Data graph that makes masked rows from shards, from any cursor on, and deals them to ranks in global order."""
 
 import hashlib
 import math
@@ -23,25 +23,30 @@ from pipeline.text.examples import make_examples
 from pipeline.text.schema import ROW
 from pipeline.text.vocabulary import Vocabulary
 
-INPUT_BLOCKS = 2_000  # with more, Ray Data plans for seconds at every start
-# The rows of about one window; without this, Ray Data collects 128 MiB before it passes anything on.
+INPUT_BLOCKS = 2_000  # with more, Ray Data's planning takes seconds at every start
+# About the rows of one window. Otherwise, Ray Data collects 128 MiB before it passes on a block.
 BLOCK_BYTES = 4 * 2**20
-STREAM_BYTES = 256 * 2**20  # minimum of finished blocks that a stream may hold
-ROUNDS_AHEAD = 10  # with fewer, Ray Data's memory share for an operator is smaller than a round, and the stream stalls
+STREAM_BYTES = 256 * 2**20  # a stream may hold at least this size of finished blocks (see bytes_ahead)
+# Rounds of finished blocks that a stream may hold. With fewer, Ray Data gives an operator less memory than a round
+# needs, and the stream stalls.
+ROUNDS_AHEAD = 10
 TOKEN_BYTES = 6.25  # bytes per token of a row in a block
-PARTS_OF_ROUND = 16  # blocks from the tasks that make rows; Ray Data handles blocks one by one, not in parallel
-# CPUs of a task that makes rows, and of one that orders a round. If both do not fit on one CPU, the second waits until
-# the first hits back-pressure.
+PARTS_OF_ROUND = 16  # blocks per round from the tasks that make rows; few, as Ray Data handles blocks one by one
+# CPUs of a task that makes rows, and of a task that orders a round. If both do not fit on one CPU, the second waits
+# until the first hits back-pressure.
 ROWS_CPUS, ORDER_CPUS = 0.75, 0.25
-MEASURED_WINDOWS = 2
-REST_SECONDS = 0.01  # a hundred scheduling rounds per second, each of which passes on all that is ready
+MEASURED_WINDOWS = 2  # windows that are read to estimate the rows per window
+REST_SECONDS = 0.01  # allows a hundred scheduling rounds per second; each round passes on all blocks that are ready
 RESTS = 10  # maximum consecutive sleeps while blocks wait
 CHARACTERS_PER_TOKEN = 5  # English, for estimates only
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamSettings:
-    """Everything that a stream's rows depend on, and the size of a process' table of chunks."""
+    """Everything that the rows of a stream depend on, and `table_chunks`, the size of the tokenizer's cache.
+
+    The cache is a table of distinct chunks of text in each process; its size does not change the rows.
+    """
 
     corpus: Corpus
     vocabulary: Vocabulary
@@ -53,7 +58,7 @@ class StreamSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class Stream:
-    """Rows in the global order, with what decides how they are dealt to ranks."""
+    """Rows in the global order, and the settings on which their dealing to ranks depends."""
 
     dataset: ray.data.Dataset
     batch: Batch
@@ -68,7 +73,7 @@ def settings_for_phase(settings: StreamSettings, phase: Phase) -> StreamSettings
 def window_rows(
     settings: StreamSettings, tokenizer: CachedTokenizer, windows: tuple[Window, ...], epoch: int, position: int
 ) -> pa.Table:
-    """Make the rows (schema ROW) of the window at a position of an epoch's order: a pure function of its arguments."""
+    """Make the rows (schema ROW) of the window at `position` in the epoch's order. A pure function of its arguments."""
     index = int(permutation(settings.seed, epoch, len(windows))[position])
     documents = repeat_by_weight(read_window(settings.corpus, windows[index]), settings.corpus.weights, epoch)
     examples = make_examples(documents, tokenizer, settings.sampling, seed=settings.seed, epoch=epoch, window=index)
@@ -83,16 +88,16 @@ def window_rows(
 
 
 def repeat_by_weight(documents: pa.Table, weights: dict[str, float], epoch: int) -> pa.Table:
-    """Repeat each document by its source's weight, all of them once before any comes again.
+    """Repeat each document as often as the weight of its source says; the copies follow after all documents.
 
-    A fraction is decided by a hash of the document and the epoch.
+    The fraction of a weight is the probability of one more copy, decided by a hash of the document and the epoch.
     """
     if all(weight == 1 for weight in weights.values()):
         return documents
     identities = zip(documents["source"].to_pylist(), documents["id"].to_pylist())
     times = np.array([int(weights[source] + uniform(id, epoch)) for source, id in identities], np.int64)
-    # A document next to its copy could fill a sequence with it: the answers of its masks would be visible.
-    rounds = [np.flatnonzero(times > already) for already in range(times.max(initial=0))]
+    # Copies must not be next to each other: in one sequence, a copy would show the tokens that are masked in the other.
+    rounds = [np.flatnonzero(times > copies) for copies in range(times.max(initial=0))]
     return documents.take(np.concatenate([np.zeros(0, np.int64), *rounds]))
 
 
@@ -102,7 +107,7 @@ def uniform(id: str, epoch: int) -> float:
 
 
 def rows_of_range(settings: StreamSettings, tokenizer: CachedTokenizer, windows: WindowRange) -> Iterator[pa.Table]:
-    """Yield the rows of a range of windows, one table per window; windows without rows are skipped."""
+    """Yield the rows of a range of windows (schema ROW), one table per window; windows without rows are skipped."""
     train = settings.corpus.train
     for number in range(windows.first, windows.first + windows.count):
         epoch, position = divmod(number, len(train))
@@ -114,7 +119,10 @@ def rows_of_range(settings: StreamSettings, tokenizer: CachedTokenizer, windows:
 
 
 def count_rows_if_small(settings: StreamSettings, rows: int) -> int | None:
-    """Count the rows of the first epoch if the corpus is so small that they may be fewer than `rows`, else None."""
+    """Return the number of rows in the first epoch if it may be below `rows`, else None.
+
+    Counting makes all rows of the epoch, so it is done only for a small corpus.
+    """
     if _characters_of(settings.corpus.train) > 20 * CHARACTERS_PER_TOKEN * rows * settings.sampling.maximum_length:
         return None
     return _count_rows(settings, range(len(settings.corpus.train)))
@@ -132,7 +140,10 @@ def _count_rows(settings: StreamSettings, positions: Iterable[int]) -> int:
 
 
 def windows_for(settings: StreamSettings, rows: int) -> int:
-    """Return a number of windows that surely has `rows` rows: twice the estimate from a few windows read now."""
+    """Return a number of windows that is safely enough for `rows` rows: twice an estimate from the first windows.
+
+    Raises DataError if these windows have no rows.
+    """
     sample = range(min(MEASURED_WINDOWS, len(settings.corpus.train)))
     index = permutation(settings.seed, 0, len(settings.corpus.train))
     characters = _characters_of([settings.corpus.train[index[position]] for position in sample])
@@ -146,12 +157,12 @@ def windows_for(settings: StreamSettings, rows: int) -> int:
 
 
 class StreamLoop(ray_private.execution_callback()):
-    """Sleep and drop statistics in each round of Ray Data's scheduling loop.
+    """Callback that sleeps and drops statistics in each round of Ray Data's scheduling loop.
 
-    - It sleeps, up to ten times as long while blocks wait for the consumer. If the consumer is slower than the stream,
-      Ray may not read all that is ready yet, and the loop polls again at once (ray 2.60, process_completed_tasks): that
-        took a whole core, next to the training that waits.
-    - It drops the statistics that Ray Data keeps for every finished block.
+    - It sleeps for 10 ms, and up to ten times that long while blocks wait for the consumer. If the consumer is slower
+      than the stream, Ray may not read all finished results, and then the loop polls again at once (ray 2.60,
+      process_completed_tasks). Without sleep, this took a whole core from the training.
+    - It drops the statistics that Ray Data keeps for every finished block, because they grow during the whole run.
     """
 
     def on_execution_step(self, executor: Any) -> None:
@@ -163,9 +174,9 @@ class StreamLoop(ray_private.execution_callback()):
 
 
 def build_stream(settings: StreamSettings, cursor: Cursor | None, rows: int) -> Stream:
-    """Stream at least `rows` rows (schema ROW) after `cursor`, in the global order, for `blocks_for_ranks`.
+    """Return a stream of at least `rows` rows (schema ROW) after `cursor` (None: from the beginning), in global order.
 
-    The order holds only under ExecutionOptions(preserve_order=True).
+    Pass the stream to `blocks_for_ranks`. The order holds only under ExecutionOptions(preserve_order=True).
     """
     tokenizer = CachedTokenizer(settings.vocabulary, settings.table_chunks)
     ranges = list(window_ranges(cursor, len(settings.corpus.train), windows_for(settings, rows), INPUT_BLOCKS))
@@ -183,7 +194,7 @@ def stream_from_items(
     items: Sequence[Mapping[str, int]],
     rows_of_block: Callable[[pa.Table], Iterator[pa.Table]],
 ) -> Stream:
-    """Stream the rows that tasks make of items, for `blocks_for_ranks`."""
+    """Return a stream of the rows that `rows_of_block` makes of each block of items, for `blocks_for_ranks`."""
     dataset = ray.data.from_items(items, override_num_blocks=min(len(items), INPUT_BLOCKS)).map_batches(
         rows_of_block, batch_size=None, batch_format="pyarrow", num_cpus=ROWS_CPUS
     )
@@ -194,14 +205,15 @@ def stream_from_items(
 
 
 def bytes_ahead(one_round: int, maximum_length: int) -> int:
-    """Return the bytes of finished blocks that a stream may hold, with `one_round` rows in one block of every rank."""
+    """Return the size of finished blocks, in bytes, that a stream may hold; `one_round` is the rows per round."""
     return max(STREAM_BYTES, round(ROUNDS_AHEAD * TOKEN_BYTES * one_round * maximum_length))
 
 
 def blocks_for_ranks(stream: Stream, world: int) -> ray.data.Dataset:
-    """Group a stream's rows to equal blocks which, dealt in turn to `world` ranks, give slot k to rank k mod `world`.
+    """Group a stream's rows into equal blocks; dealt in turn to `world` ranks, they give slot k to rank k mod `world`.
 
-    The last block may have fewer rows only if no order changes: with one rank, or blocks of one slot.
+    With several ranks and slots per block, slots are reordered, and rows at the end that do not fill a round are
+    dropped. Otherwise the last block may have fewer rows.
     """
     dataset, batch = stream.dataset, stream.batch
     one_round = rows_of_round(batch, stream.maximum_length, world)
@@ -214,11 +226,11 @@ def blocks_for_ranks(stream: Stream, world: int) -> ray.data.Dataset:
     def by_rank(table: pa.Table) -> pa.Table:
         if not ordered:
             return table
-        # The stream's last rows may be fewer, because more are requested than needed.
+        # The last rows may not fill a round. They can be dropped, because a stream has more rows than needed.
         whole = table.num_rows == one_round
         return rows_by_rank(table, batch.rows_per_slot, world) if whole else table.slice(0, 0)
 
-    # Ray Data fuses the two operators, with whole rounds as input, if both request the same CPUs.
+    # Both operators must request the same CPUs: then Ray Data fuses them, with whole rounds as input.
     at_once = one_round if ordered else rows
     blocks = dataset.map_batches(by_rank, batch_size=at_once, batch_format="pyarrow", num_cpus=ORDER_CPUS).repartition(
         target_num_rows_per_block=rows, strict=True
@@ -228,12 +240,12 @@ def blocks_for_ranks(stream: Stream, world: int) -> ray.data.Dataset:
 
 
 def rows_by_rank(table: pa.Table, rows_per_slot: int, world: int) -> pa.Table:
-    """Reorder the slots of a round of blocks by rank."""
+    """Return the rows of a round with the slots of rank 0 first, then those of rank 1, and so on."""
     slots = slots_by_rank(table.num_rows // rows_per_slot, world)
     return pa.concat_tables([table.slice(slot * rows_per_slot, rows_per_slot) for slot in slots]).combine_chunks()
 
 
 def slots_of_blocks(blocks: Iterable[pa.Table], rows_per_slot: int) -> Iterator[pa.Table]:
-    """Yield the slots of a rank's blocks, in order; the last one is shorter if a block is not whole slots."""
+    """Yield the slots of a rank's blocks in order; if a block does not have whole slots, its last slot is shorter."""
     for block in blocks:
         yield from (block.slice(start, rows_per_slot) for start in range(0, block.num_rows, rows_per_slot))

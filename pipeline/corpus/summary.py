@@ -7,7 +7,7 @@ COLUMNS = ("weight", "files", "documents", "pieces", "characters", "heldout_char
 
 
 def corpus_text(corpus: Corpus) -> str:
-    """Return a table of the sources and their total, and one line per drop reason."""
+    """Return a table of the sources and their total, one line per drop reason, and the windows and fingerprint."""
     rows = [
         (location, *(about[name] for name in COLUMNS), sum(about["dropped"].values()))
         for location, about in corpus.sources.items()

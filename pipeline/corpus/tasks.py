@@ -22,9 +22,9 @@ MOST_BLOCKS = 2_000
 
 
 def run_tasks(work: Callable[[Any], Any], items: Sequence[Any], most_tasks: int | None = None) -> Iterator[Any]:
-    """Yield the results of `work` on each item as they arrive; items and results must be JSON values.
+    """Call `work` on each item in tasks and yield the results as they arrive; items and results must be JSON values.
 
-    Each task takes one CPU; at most `most_tasks` run at once.
+    Each task takes one CPU; at most `most_tasks` run at once (None: no limit).
 
     Re-raises the PipelineError of a task.
     """
@@ -46,10 +46,10 @@ def fetch_and_run_tasks(
     work: Callable[[Any, list[bytes]], Any],
     items: Sequence[Any],
 ) -> Iterator[Any]:
-    """Yield the results of `work`, one CPU per task, on each item and the bytes that `fetch` returns for it.
+    """Call `fetch` on each item, then `work` on the item and the fetched bytes; yield the results as they arrive.
 
-    At most `most_fetches` run at once; fetched bytes wait in the object store, within its capacity. Re-raises the
-    PipelineError of a task.
+    A call of `work` takes one CPU, a call of `fetch` none. At most `most_fetches` fetches run at once; fetched bytes
+    wait in the object store, within its capacity. Re-raises the PipelineError of a task.
     """
 
     def fetching(row: dict[str, Any]) -> dict[str, Any]:
@@ -66,14 +66,14 @@ def fetch_and_run_tasks(
     if not items:
         return
     with DataContext.current(context_without_time_limit()), quiet_ray_data():
-        # No CPU: a task that waits for a server would keep one from tasks that work.
-        brought = _rows_of(items).map(fetching, num_cpus=0, concurrency=_block_count(most_fetches, items))
-        yield from _unpack_results(brought.map(working, num_cpus=1))
+        # 0 CPUs, because a task that only waits for a server should not hold a CPU.
+        fetched = _rows_of(items).map(fetching, num_cpus=0, concurrency=_block_count(most_fetches, items))
+        yield from _unpack_results(fetched.map(working, num_cpus=1))
 
 
 @contextmanager
 def relay_reports(report: Report) -> Generator[Callable[[str], None]]:
-    """Return a function with which tasks report lines to the driver, because Ray does not show what they print."""
+    """Provide a function with which tasks report lines to the driver, because Ray does not show what tasks print."""
     queue = Queue(actor_options={"num_cpus": 0})
     over = threading.Event()
 
@@ -101,14 +101,18 @@ def _rows_of(items: Sequence[Any]) -> Dataset:
 
 
 def _block_count(most: int, items: Sequence[Any]) -> int:
-    """Return `most`, at most one per item: Ray Data warns of more concurrent tasks than blocks."""
+    """Return the number of blocks or of concurrent tasks: `most`, but at most 2,000 and at most one per item.
+
+    Ray Data warns if there are more concurrent tasks than blocks.
+    """
     return min(most, len(items), MOST_BLOCKS)
 
 
 def _result_or_error(call: Callable[[], dict[str, Any]], failed: dict[str, Any]) -> dict[str, Any]:
-    """Return the row of a call, or `failed` with its PipelineError; transient storage errors are retried.
+    """Return the row that a call returns, or `failed` with the PipelineError that it raises.
 
-    Ray would wrap errors in its own and print a traceback for each.
+    Transient storage errors are retried. If the task raised its error, Ray would wrap it in an error of its own and
+    print a traceback.
     """
     try:
         return with_retries(call) | {"error": "", "message": ""}
@@ -125,7 +129,7 @@ def _unpack_results(rows: Dataset) -> Iterator[Any]:
 
 
 def context_without_time_limit() -> DataContext:
-    """Return the caller's context without progress bars and without the time limit for a task."""
+    """Return a copy of the caller's context without progress bars and without a time limit for tasks."""
     context = DataContext.get_current().copy()
     context.enable_progress_bars = False
     context.print_on_execution_start = False
@@ -135,7 +139,7 @@ def context_without_time_limit() -> DataContext:
 
 @contextmanager
 def quiet_ray_data() -> Generator[None]:
-    """Keep Ray Data's log messages off the console; its log file has them."""
+    """Keep Ray Data's messages below ERROR off the console; its log file still has them."""
     consoles = [
         handler for handler in logging.getLogger("ray.data").handlers if isinstance(handler, logging.StreamHandler)
     ]

@@ -1,4 +1,4 @@
-"""Table of text files that cannot be a corpus: each kind with its drop reason and advice for the user."""
+"""Table of kinds of text files that cannot be a corpus, each with a drop reason and advice for the user."""
 
 import re
 from collections.abc import Callable
@@ -12,6 +12,7 @@ from pipeline.corpus.wikiextractor import is_wikiextractor
 from pipeline.text.documents import Reason
 
 BLANK = b"\xef\xbb\xbf \t\r\n"
+"""Byte order mark and white space, which may come before the content."""
 HTML_NAMES = (".html", ".htm", ".xhtml")
 HTML = re.compile(
     rb"(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype\s+html\s*(?:>|public\b|system\b)|html\b)", re.I | re.S
@@ -23,14 +24,17 @@ RTF = re.compile(rb"\{\\rtf\d?\s*[\\{]")
 TABLE_NAMES = (".csv", ".tsv")
 ARRAY = re.compile(rb'\[\s*\{\s*"')
 CONTROL = bytes({*range(32), 127} - {*b"\t\n\x0b\x0c\r\x1a\x1b"})
-"""Bytes that no text encoding uses; an old file may end in 0x1a, and ISO 2022 needs 0x1b."""
+"""Control characters that text does not have. 0x1a, at the end of old files, and 0x1b, in ISO 2022, are allowed."""
 MOST_CONTROL_SHARE = 0.005
 """Maximum share of control characters in a text."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class UnsupportedKind:
-    """Recognition of a kind of file (name without compression suffix, first bytes), and advice for its owner."""
+    """Kind of file that is not supported, with advice for the user.
+
+    `recognises` gets a file's name without compression suffix and the file's first bytes.
+    """
 
     recognises: Callable[[str, bytes], bool]
     advice: str
@@ -44,23 +48,24 @@ def _is_html(name: str, head: bytes) -> bool:
 def _is_xml(name: str, head: bytes) -> bool:
     """Whether a file is XML, or SGML with a document type, but neither a dump nor WikiExtractor's output.
 
-    Without a declaration, a document type or an XML file name, its first bytes must parse as XML: one element around
-    the whole file, or around further elements, one of which has ended. A text that only begins with "<", mentions tags
-    or marks up some words does not.
+    A file that begins with a tag is XML if it has an XML declaration, a document type or an XML file name. Otherwise
+    its first bytes must parse as XML: either the first element has ended, or the first element begins with another
+    element and an inner element has ended. A text that only begins with "<", mentions tags or marks up some words does
+    not parse so.
     """
     start = head.lstrip(BLANK)
     if not start.startswith(b"<") or is_dump(head) or is_wikiextractor(name, head):
         return False
-    root = ELEMENT.match(start, at := end_of_prolog(start))
+    root = ELEMENT.match(start, root_offset := end_of_prolog(start))
     if root is None:
         return False
-    if name.lower().endswith(XML_NAMES) or DECLARATION.search(start, 0, at):
+    if name.lower().endswith(XML_NAMES) or DECLARATION.search(start, 0, root_offset):
         return True
-    return _is_element(start[at:], nested=start[root.end() :].lstrip().startswith(b"<"))
+    return _is_element(start[root_offset:], nested=start[root.end() :].lstrip().startswith(b"<"))
 
 
 def _is_element(text: bytes, nested: bool) -> bool:
-    """Whether the beginning of a file parses as XML whose first element has ended or, if `nested`, an element in it."""
+    """Whether a file's first bytes parse as XML and the first element has ended, or, if `nested`, any element has."""
     depth = 0
     ended: list[int] = []
 
@@ -93,10 +98,11 @@ def _is_separated(name: str, head: bytes) -> bool:
 
 
 def _is_json_document(name: str, head: bytes) -> bool:
-    """Whether a file has JSON that is not one object per line: an array, or an object over several lines."""
+    """Whether a file is JSON but not one object per line: an array, or an object over several lines."""
     start = head.lstrip(BLANK)
     if not start.startswith((b"[", b"{")) or not (name.lower().endswith(NAMES) or ARRAY.match(start)):
         return False
+    # Leave out the last line, which may be incomplete.
     first, *more = [line for line in start.split(b"\n")[:-1] if line.strip()] or [b""]
     if first.strip() == b"[" or (not more and start.startswith(b"[")):
         return True
@@ -113,11 +119,11 @@ def _is_other_encoding(name: str, head: bytes) -> bool:
 UNSUPPORTED: dict[Reason, UnsupportedKind] = {
     "HTML not text": UnsupportedKind(
         recognises=_is_html,
-        advice="this is a web page: take the text out of it, or read it as it is with ::format=text",
+        advice="this is a web page: extract its text, or read it as it is with ::format=text",
     ),
     "XML not text": UnsupportedKind(
         recognises=_is_xml,
-        advice="this is XML: take the text out of its elements, or read it as it is with ::format=text; "
+        advice="this is XML: extract the text from its elements, or read it as it is with ::format=text; "
         "a part of a MediaWiki dump is ::format=wikipedia-dump",
     ),
     "RTF not text": UnsupportedKind(
@@ -130,11 +136,13 @@ UNSUPPORTED: dict[Reason, UnsupportedKind] = {
     ),
     "JSON not JSON lines": UnsupportedKind(
         recognises=_is_json_document,
-        advice="this is JSON, but JSON lines are wanted, one object a line, as jq -c '.[]' makes them of an array",
+        advice="this is JSON, but not JSON lines: write one object per line, for example with "
+        "jq -c '.[]' from an array",
     ),
     "file not UTF-8": UnsupportedKind(
         recognises=_is_other_encoding,
-        advice="this is text in another encoding, not UTF-8: save it as UTF-8, as iconv -f ENCODING -t UTF-8 does",
+        advice="this is text in another encoding, not UTF-8: save it as UTF-8, for example with "
+        "iconv -f ENCODING -t UTF-8",
     ),
 }
 

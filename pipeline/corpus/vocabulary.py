@@ -1,4 +1,4 @@
-"""Train the vocabulary of a run on the prepared corpus, or extend a given one by its words."""
+"""Train a run's vocabulary on the prepared corpus, or extend a given vocabulary by words of the corpus."""
 
 import hashlib
 import json
@@ -25,15 +25,15 @@ SHOWN = 8  # added words named in the report
 
 
 def trained_vocabulary(settings: VocabularySettings, corpus: Corpus, output: str, report: Report) -> Vocabulary:
-    """Return the vocabulary trained on the corpus; it is trained on the running Ray unless it exists.
+    """Return the vocabulary trained on the corpus; train it on the running Ray if `output` does not have it.
 
-    Raises DataError if it is damaged.
+    Raises DataError if the stored vocabulary is damaged, and ConfigError if another process is training it.
     """
     splitting = splitting_of(settings)
     about = settings_of_training(settings, splitting)
     digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:8]
     folder = storage.join(output, "vocabularies", f"{corpus.fingerprint[:12]}-{settings.kind}-{settings.size}-{digest}")
-    with locked_name(folder):  # two runs may want the same one at once
+    with locked_name(folder):  # two runs may need the same vocabulary at once
         if not storage.exists(storage.join(folder, storage.MANIFEST)):
             _train(settings, splitting, corpus, folder, {"corpus": corpus.fingerprint, "settings": about}, report)
     if problem := storage.damage(folder):
@@ -44,16 +44,16 @@ def trained_vocabulary(settings: VocabularySettings, corpus: Corpus, output: str
 def extended_vocabulary(
     base: Vocabulary, settings: VocabularySettings, corpus: Corpus, output: str, report: Report
 ) -> Vocabulary:
-    """Return the vocabulary extended by settings.extend words of the corpus, or fewer if it has fewer.
+    """Return the vocabulary `base` extended by settings.extend words of the corpus, or by all if it has fewer.
 
-    The words are counted unless that was done before.
+    The words are counted only if `output` does not have them from an earlier run.
 
-    Raises ConfigError for another kind than WordPiece, DataError if earlier counts are damaged.
+    Raises ConfigError for a vocabulary that is not WordPiece, and DataError if the stored words are damaged.
     """
     if base.kind != "wordpiece":
         raise ConfigError(
             f"vocabulary.extend ({settings.extend}) is for WordPiece vocabularies: "
-            f"this one is {base.kind}, leave it out"
+            f"this vocabulary is {base.kind}, leave the setting out"
         )
     about = {"base": base.fingerprint, "extend": settings.extend, "training_characters": settings.training_characters}
     digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:8]
@@ -69,8 +69,8 @@ def extended_vocabulary(
     longer = extension.extend_vocabulary(base, words)
     shown = f": {', '.join(words[:SHOWN])}{', …' * (len(words) > SHOWN)}" if words else ""
     report(
-        f"vocabulary: {len(words):,} of the corpus' words added, "
-        f"{longer.size - base.size:,} of them behind the {base.size:,} entries{shown}"
+        f"vocabulary: {len(words):,} words of the corpus added, "
+        f"{longer.size - base.size:,} of them after the {base.size:,} existing entries{shown}"
     )
     return longer
 
@@ -83,7 +83,7 @@ def _publish_new_words(
     about: dict[str, Any],
     report: Report,
 ) -> None:
-    """Count the corpus' words and publish those missing in the vocabulary, most frequent first."""
+    """Count the words of the corpus and publish those to add to the vocabulary, most frequent first."""
     partial = f"{folder}.counts"
     windows = first_windows(corpus, settings.training_characters)
     counts = count_words(corpus, windows, extension.splitting_of(base), partial, report)
@@ -111,7 +111,7 @@ def settings_of_training(settings: VocabularySettings, splitting: Splitting) -> 
         "unused": settings.unused,
         "training_characters": settings.training_characters,
     } | asdict(splitting)
-    # Byte-level BPE had BERT's special tokens once: such a folder is not taken for this one's.
+    # Earlier byte-level BPE vocabularies had BERT's special tokens; this entry keeps their folders from being used.
     return about | ({"specials": SPECIALS_OF_BYTES} if splitting.kind == "byte-bpe" else {})
 
 
@@ -123,7 +123,7 @@ def _train(
     about: dict[str, Any],
     report: Report,
 ) -> None:
-    """Count the corpus' words, train the vocabulary and publish it, with `about` and the counts in its manifest."""
+    """Count the words of the corpus, train the vocabulary and publish it; its manifest has `about` and the counts."""
     report(
         f"vocabulary: training {settings.size:,} "
         f"{'uncased' if splitting.lowercase else 'cased'} {settings.kind} entries"
@@ -151,7 +151,10 @@ def _train(
 
 
 def first_windows(corpus: Corpus, characters: int | None) -> tuple[Window, ...]:
-    """Return the first training windows up to about `characters` (None: all); shuffled, so a random sample."""
+    """Return the first training windows with about `characters` characters in total (None: all windows).
+
+    They are a random sample, because the corpus is shuffled.
+    """
     if characters is None:
         return corpus.train
     taken = []

@@ -1,7 +1,7 @@
 """Read a file over http or https as a stream that resumes after a broken connection.
 
-Hand-written, as requests and smart-open fail where a connection breaks: of 10 MB from a server that ends each answer
-after 1 MB they read 1 MB, this stream all.
+Hand-written because requests and smart-open do not resume: if a server ends each response after 1 MB, they read 1 MB
+of a file of 10 MB, and this stream reads all of it.
 """
 
 import io
@@ -24,12 +24,13 @@ WEB = ("http://", "https://")
 WEB_TIMEOUT = 180.0
 """Default of prepare.web_timeout."""
 TRIES_OF_SILENCE = 3
-"""Connections that share the time limit without a byte."""
+"""Number of connections that are tried within the time limit for silence, that is time without a byte."""
 SHORTEST_TIMEOUT = 0.05
+"""Minimum timeout of a connection in seconds."""
 NOTICE_SECONDS = 10.0
-"""Seconds without a byte after which a line is reported."""
+"""Seconds of silence after which a line is reported."""
 WAITS = (1.0, 4.0, 15.0, 60.0)
-"""Seconds before each retry; a try that read a megabyte resets them."""
+"""Seconds to wait before each retry; after PROGRESS_BYTES of new data, the waits start again with the first one."""
 PROGRESS_BYTES = 1 << 20
 TRANSIENT = (408, 425, 429, 500, 502, 503, 504)
 """Status codes worth a retry (RFC 9110, 15.5.9, 15.6; RFC 6585, 4; RFC 8470, 5.2)."""
@@ -39,7 +40,7 @@ NO_HEAD = (403, 405, 501)
 
 @dataclass(frozen=True, kw_only=True)
 class Patience:
-    """Time limit without a byte, and the function that reports about it."""
+    """Time limit for a server's silence, in seconds, and the function that receives lines about silence."""
 
     seconds: float = WEB_TIMEOUT
     report: Report = partial(print, flush=True)
@@ -51,7 +52,7 @@ PATIENCE: ContextVar[Patience] = ContextVar("patience", default=DEFAULT_PATIENCE
 
 @contextmanager
 def patience(seconds: float, report: Report) -> Generator[None]:
-    """Read from web servers with this time limit."""
+    """Set the Patience of all reads from web servers inside this context."""
     token = PATIENCE.set(Patience(seconds=seconds, report=report))
     try:
         yield
@@ -60,7 +61,7 @@ def patience(seconds: float, report: Report) -> Generator[None]:
 
 
 class Silence:
-    """Timer of the time without a byte from a server; a line is reported after ten seconds."""
+    """Timer of a server's silence, the time without a byte; after ten seconds, it reports a line."""
 
     def __init__(self, url: str):
         self.url, self.patience, self.standing = url, PATIENCE.get(), ""
@@ -78,7 +79,7 @@ class Silence:
                 limit = f"{self.patience.seconds:g} s (prepare.web_timeout)"
                 self.patience.report(
                     f"{self.url}: no byte for {NOTICE_SECONDS:g} s{self.standing}; "
-                    f"new tries are made until there was none for {limit}"
+                    f"connections are retried until no byte has come for {limit}"
                 )
 
     def begin(self) -> None:
@@ -98,9 +99,10 @@ class Silence:
         return max(SHORTEST_TIMEOUT, min(self.patience.seconds / TRIES_OF_SILENCE, self.left()))
 
     def given_up(self) -> str:
-        """Return the words for a passed time limit, for messages."""
+        """Return the words with which an error message says that the time limit has passed."""
         return (
-            f"no byte came for {self.patience.seconds:g} s; prepare.web_timeout ({self.patience.seconds:g}) allows more"
+            f"no byte came for {self.patience.seconds:g} s; raise prepare.web_timeout ({self.patience.seconds:g}) "
+            "to wait longer"
         )
 
 
@@ -109,15 +111,15 @@ class Broken(Exception):
 
 
 class Unreachable(Broken):
-    """No connection at all: a wrong name, or a server that is down."""
+    """No connection could be made: a wrong host name, or a server that is down."""
 
 
 class WebStream(io.RawIOBase):
-    """Stored bytes of a URL, from byte `start` on, up to `stop` if the server supports Range.
+    """Stream of the stored bytes of a URL from `start` on, up to `stop` (None: the end) if the server supports Range.
 
-    With `stamp`, the file must have this tag or date.
+    For a `start` above 0, the file must have the ETag or date `stamp`, unless that is empty or a weak ETag.
 
-    Raises OSError with the received and expected bytes if no retry can help.
+    Raises OSError if no retry can help; the message has the received and the expected bytes.
     """
 
     def __init__(self, url: str, start: int = 0, stop: int | None = None, stamp: str = ""):
@@ -142,7 +144,7 @@ class WebStream(io.RawIOBase):
         return self.persist(lambda: self.receive(size))
 
     def persist(self, call: Callable[[], Answer]) -> Answer:
-        """Return the result of a call on an open connection; after a broken one, wait, reconnect and call again."""
+        """Return the result of a call on an open connection; if it breaks, wait, connect again and call again."""
         self.silence.standing = self.standing()
         self.silence.begin()
         try:
@@ -160,7 +162,7 @@ class WebStream(io.RawIOBase):
             self.silence.end()
 
     def wait(self, error: Broken) -> None:
-        """Wait before a new connection. Raises OSError after the last retry or at the time limit."""
+        """Wait before the next connection. Raises OSError after the last retry or at the time limit."""
         if self.answer is not None:
             self.answer.close()
         self.answer = None
@@ -174,9 +176,9 @@ class WebStream(io.RawIOBase):
         time.sleep(wait)
 
     def standing(self) -> str:
-        """Return how much was read, for messages."""
+        """Return the words with which messages say how much was read."""
         if self.start and self.had == self.start:
-            return f" for what lies behind byte {self.start:,}"
+            return f" for the bytes from {self.start:,} on"
         return (
             f" after {self.had:,} of {self.expected:,} bytes"
             if self.expected >= 0
@@ -186,7 +188,7 @@ class WebStream(io.RawIOBase):
         )
 
     def ask(self) -> None:
-        """Open a connection from where the last one broke."""
+        """Open a connection for the bytes that were not received yet."""
         headers = {"Accept-Encoding": "identity"}
         if self.had or self.stop is not None:
             headers["Range"] = f"bytes={self.had}-{'' if self.stop is None else self.stop - 1}"
@@ -200,7 +202,10 @@ class WebStream(io.RawIOBase):
         self.answer = answer
 
     def check(self, answer: requests.Response) -> None:
-        """Store the response's size and tag, or raise an error."""
+        """Store the response's size and ETag or date.
+
+        Raises an error for a failed request, or if the response does not continue the same file.
+        """
         about = answer.headers
         validator = _strong_tag(about.get("ETag", "")) or about.get("Last-Modified", "")
         _refuse_failure(answer, self.standing())
@@ -211,20 +216,20 @@ class WebStream(io.RawIOBase):
         ):
             broke = f"the connection broke{self.standing()}, and " if self.had > self.start else ""
             raise OSError(
-                f"{broke}the server cannot go on {'there' if broke else f'from byte {self.had:,}'}: "
-                "it knows no Range, or the file has changed"
+                f"{broke}the server cannot continue {'there' if broke else f'at byte {self.had:,}'}: "
+                "it does not support Range, or the file has changed"
             )
         if self.had == self.start:
             self.validator = validator
             self.expected = self.start + int(about["Content-Length"]) if "Content-Length" in about else -1
 
     def receive(self, size: int) -> bytes:
-        """Return the next bytes, empty at the end."""
+        """Return the next bytes, at most `size`; b"" at the end."""
         assert self.answer is not None
         try:
             data = self.answer.raw.read1(
                 size, decode_content=False
-            )  # `read` would lose received bytes if the rest does not arrive
+            )  # not `read`, which loses received bytes if the rest does not arrive
         except (HTTPError, OSError) as error:
             raise self.broken() from error
         self.had += len(data)
@@ -233,16 +238,21 @@ class WebStream(io.RawIOBase):
         return data
 
     def broken(self) -> Exception:
-        """Return the error of a broken connection; without a tag, the rest could be of another file."""
+        """Return the error for a broken connection.
+
+        Without an ETag or date, a retry is not allowed: the rest could belong to a changed file.
+        """
         if self.had > self.start and not self.validator:
-            return OSError(f"the connection broke{self.standing()}, and the server gives no ETag or date to go on by")
+            return OSError(
+                f"the connection broke{self.standing()}, and the server gives no ETag or date by which to continue"
+            )
         return Broken("the connection broke")
 
 
 def describe(url: str) -> Mapping[str, str]:
-    """Return a server's headers for a file, retried like a WebStream, or for a few seconds if there is no connection.
+    """Return a server's headers for a file. Raises OSError if no retry can help.
 
-    Raises OSError.
+    Retries are as in WebStream, but end after about five seconds if no connection can be made at all.
     """
     silence = Silence(url)
     silence.begin()
@@ -290,7 +300,7 @@ def _refuse_failure(answer: requests.Response, standing: str) -> None:
 
 
 def _strong_tag(tag: str) -> str:
-    """Return an entity tag that guarantees identical bytes; weak ones do not (RFC 9110, 8.8.1)."""
+    """Return an ETag or date, but "" for a weak ETag, which does not guarantee identical bytes (RFC 9110, 8.8.1)."""
     return "" if tag.startswith("W/") else tag
 
 

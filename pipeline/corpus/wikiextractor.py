@@ -12,21 +12,22 @@ from pipeline.text.extracted import without_leftovers
 
 DOC = re.compile(r"<doc\b[^>]*?\bid=\"(?P<id>[^\"]*)\"(?:.*?\btitle=\"(?P<title>.*)\")?[^\"]*>\s*$")
 LONGEST_ARTICLE = 50_000_000
-"""Maximum characters of an article; an unclosed one counts as broken after that, so that memory stays bounded."""
+"""Maximum characters of an article, to bound memory; a longer one, probably without </doc>, counts as broken."""
 OBJECT = re.compile(
     rb'\{"id": ?"[^"]*", ?("revid": ?"[^"]*", ?)?"url": ?"[^"]*", ?"title": ?"(?:[^"\\]|\\.)*", ?"text": ?"'
 )
+"""Beginning of an article in the form of a JSON object."""
 BLANK = b"\xef\xbb\xbf \r\n"
 
 
 def is_wikiextractor(name: str, head: bytes) -> bool:
-    """Whether a file begins with an article in either form."""
+    """Whether a file begins with an article of WikiExtractor: a <doc> element or a JSON object."""
     start = head.lstrip(BLANK)
     return start.startswith(b"<doc ") or OBJECT.match(start) is not None
 
 
 def read_wikiextractor(file: Opened) -> Iterator[Record | Dropped]:
-    """Yield articles without the title that the older form repeats before the text, and without leftover markup."""
+    """Yield articles without leftover markup, and without the title that some versions repeat before the text."""
     first = b""
     while not first.strip(BLANK) and (block := next(file.blocks, None)):
         first += block
@@ -40,7 +41,7 @@ def read_wikiextractor(file: Opened) -> Iterator[Record | Dropped]:
 
 
 def _without_repeated_title(item: Record | Dropped, language: str) -> Record | Dropped:
-    """Return a record of JSON lines without its repeated title."""
+    """Return a record of JSON lines without a repeated title and leftover markup; return a drop unchanged."""
     if isinstance(item, Dropped):
         return item
     body = [line for paragraph in item.paragraphs for line in paragraph.split("\n")]
@@ -53,13 +54,13 @@ def _without_repeated_title(item: Record | Dropped, language: str) -> Record | D
 
 
 def _without_title(body: list[str], title: str) -> list[str]:
-    """Return the paragraphs without the first non-blank one if that repeats the title."""
-    at, first = next(((at, line) for at, line in enumerate(body) if line.strip()), (0, ""))
-    return body[at + 1 :] if first and html.unescape(first).strip() == title.strip() else body
+    """Return the paragraphs; if the first one that is not blank repeats the title, leave it out."""
+    index, first = next(((index, line) for index, line in enumerate(body) if line.strip()), (0, ""))
+    return body[index + 1 :] if first and html.unescape(first).strip() == title.strip() else body
 
 
 def _read_elements(blocks: Iterator[bytes], name: str, language: str) -> Iterator[Record | Dropped]:
-    """Read `<doc id= url= title=>`, the repeated title, the article, `</doc>`."""
+    """Yield the articles of a file in which each has the lines <doc id= url= title=>, its title, its text, </doc>."""
     for number, (head, body, sound) in enumerate(_articles(lines(blocks))):
         id = f"{name}:{number}"
         if not sound:
@@ -71,7 +72,10 @@ def _read_elements(blocks: Iterator[bytes], name: str, language: str) -> Iterato
 
 
 def _articles(text: Iterable[str]) -> Iterator[tuple[str, list[str], bool]]:
-    """Yield (head line, body lines, is sound) of each article; text between articles is unsound, without head."""
+    """Yield (line with <doc>, other lines, is intact) of each article.
+
+    Text between articles is yielded as an article that is not intact, with "" as its first line.
+    """
     head, body, size = "", [], 0
     for line in text:
         opens = DOC.match(line) is not None

@@ -33,7 +33,7 @@ from pipeline.train.run import settings_of
 from pipeline.train.summary import figures
 
 PUBLISHED_TOKENS = 1_000_000 * 256 * 512
-"""Tokens that the published BERTs read at most (Devlin et al. 2019, A.2: a million steps of 256 sequences of 512)."""
+"""Most tokens that a published BERT was trained on (Devlin et al. 2019, A.2: 1 M steps of 256 sequences of 512)."""
 FORMS = {
     "huggingface": "the published format, which `transformers` and `sentence-transformers` read",
     "onnx": "ONNX graphs",
@@ -52,15 +52,15 @@ class Lineage:
     recorded: dict[str, Any]
     """Content of run.json."""
     summary: dict[str, Any] | None
-    """Summary of the finished run."""
+    """Summary of the run; None if it is not finished."""
     corpus: Corpus | DataError
-    """The prepared corpus, or why it cannot be read any more."""
+    """The prepared corpus, or the error with which reading it failed."""
     license: str | None = None
-    """SPDX identifier."""
+    """SPDX identifier; None: the card states no license."""
     language: tuple[str, ...] = ()
-    """Language codes; default: those of the corpus."""
+    """Language codes; if empty, the card has those of the corpus."""
     repository: str | None = None
-    """OWNER/NAME on the hub, if it is pushed there."""
+    """OWNER/NAME on the hub; None if the model is not pushed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,17 +70,17 @@ class Made:
     checked: str
     """Short description of the check; begins with "checked" or "not checked"."""
     use: str
-    """Markdown usage example; FOLDER and PLACE stand for the model, as transformers and pipeline.api name it, and
-    [MASK] for the vocabulary's mask.
+    """Usage examples in Markdown. FOLDER stands for the model's location in transformers, PLACE for that in
+    pipeline.api, and [MASK] for the vocabulary's mask token.
     """
     library: str = "transformers"
     """The hub's name of the library that loads the model."""
     tags: tuple[str, ...] = ()
-    """Additional tags."""
+    """Tags of the card besides the family and "bertstream"."""
     extra: tuple[str, ...] = ()
     """Additional sections of the card."""
     figures: str = ""
-    """Measurements, in one line."""
+    """Measurements in one line; empty if there are none."""
 
 
 def corpus_of(recorded: dict[str, Any]) -> Corpus | DataError:
@@ -92,7 +92,7 @@ def corpus_of(recorded: dict[str, Any]) -> Corpus | DataError:
     expected = recorded["identity"]["corpus.fingerprint"]
     if corpus.fingerprint != expected:
         return DataError(
-            f"{corpus.folder} is no more the corpus of this run: "
+            f"{corpus.folder} is no longer the corpus of this run: "
             f"fingerprint {corpus.fingerprint[:12]}, the run's is {expected[:12]}"
         )
     return corpus
@@ -100,26 +100,26 @@ def corpus_of(recorded: dict[str, Any]) -> Corpus | DataError:
 
 def card(trained: Trained, lineage: Lineage, kind: str, made: Made) -> str:
     """Return the README.md of an export."""
-    step, asked = read_state(trained.checkpoint).step, settings_of(lineage.recorded)
+    step, settings = read_state(trained.checkpoint).step, settings_of(lineage.recorded)
     parts = [
         f"# {lineage.name}, step {step:,}",
-        _introduction(trained, lineage, asked, step),
+        _introduction(trained, lineage, settings, step),
         f"This folder holds {FORMS[kind]}; {made.checked}.",
         "## Use",
         _use(trained, made, lineage),
         *made.extra,
-        "## What it is not for",
-        _limits(trained, lineage, asked, step),
+        "## Limitations",
+        _limits(trained, lineage, settings, step),
         "## Figures",
         metrics(lineage.summary, step),
         "## Data",
         data(lineage),
         "## Settings",
-        "<details><summary>All that made the run what it is</summary>",
+        "<details><summary>All settings that define the run</summary>",
         table(("setting", "value"), _settings(lineage.recorded["identity"])),
         "</details>",
         "## Lineage",
-        table(("of what", "name"), _places(trained, lineage, step)),
+        table(("item", "identifier"), _lineage_rows(trained, lineage, step)),
         "## License",
         license_text(lineage.license),
     ]
@@ -142,18 +142,19 @@ def _metadata(trained: Trained, lineage: Lineage, made: Made, step: int) -> dict
 
 
 def _use(trained: Trained, made: Made, lineage: Lineage) -> str:
-    """Return the usage example, with the vocabulary's mask, and the model's hub name or, without one, its folder."""
+    """Return the usage examples with their placeholders filled in: the model is on the hub or in the current folder."""
     vocabulary = load_vocabulary(trained.checkpoint, None)
     use = made.use.replace("[MASK]", vocabulary.tokens[vocabulary.mask_id])
     if lineage.repository:
         return use.replace("FOLDER", lineage.repository).replace("PLACE", f"hf://{lineage.repository}")
-    return f"In this folder; elsewhere give its path.\n\n{use.replace('FOLDER', '.').replace('PLACE', '.')}"
+    local = use.replace("FOLDER", ".").replace("PLACE", ".")
+    return f"Run this in the model's folder; from elsewhere, give the folder's path.\n\n{local}"
 
 
 def languages(sources: dict[str, dict[str, Any]]) -> list[str]:
     """Return the languages of a corpus' sources; empty if one source does not state any."""
-    said = {"en" if location == BUILTIN else about.get("language") for location, about in sources.items()}
-    return [] if None in said else sorted(map(str, said))
+    codes = {"en" if location == BUILTIN else about.get("language") for location, about in sources.items()}
+    return [] if None in codes else sorted(map(str, codes))
 
 
 def _initial_model(lineage: Lineage) -> str:
@@ -162,20 +163,20 @@ def _initial_model(lineage: Lineage) -> str:
 
 
 def _results(summary: dict[str, Any] | None, step: int) -> list[dict[str, Any]]:
-    """Return the results of a model-index: measurements on held-out text after this step."""
+    """Return the `results` of the card's model-index: measurements on held-out text after this step."""
     after = _measured(summary, step)
-    scores = [(*said, after[name]) for name, said in DESCRIPTIONS.items() if name in after]
+    scores = [(*names, after[metric]) for metric, names in DESCRIPTIONS.items() if metric in after]
     dataset = {"type": "held-out", "name": "held-out part of the training corpus"}
     return [result("fill-mask", dataset, scores)] if scores else []
 
 
 def _measured(summary: dict[str, Any] | None, step: int) -> dict[str, float]:
-    """Return the measurements on held-out text after this step; empty if the run ended at another step or has none."""
+    """Return metric -> value on held-out text after this step; empty if the run ended at another step or has none."""
     return summary["heldout_after"] if summary and summary["steps"] == step else {}
 
 
-def _introduction(trained: Trained, lineage: Lineage, asked: Pretrain, step: int) -> str:
-    """Return a description of the model in three sentences."""
+def _introduction(trained: Trained, lineage: Lineage, settings: Pretrain, step: int) -> str:
+    """Return two sentences: what the model is, and how it was pretrained."""
     initial = public_model_location(_initial_model(lineage)) or "another model"
     started = f"the weights of {initial}" if "init.fingerprint" in lineage.recorded["identity"] else "random weights"
     family = family_of(trained.model)
@@ -184,15 +185,15 @@ def _introduction(trained: Trained, lineage: Lineage, asked: Pretrain, step: int
         f"{family.article.capitalize()} {family.title} encoder with {trained.model.layers} layers of width "
         f"{trained.model.width}, "
         f"{trained.vocabulary_size:,} vocabulary entries and {_parameters(trained):,} parameters. "
-        f"It was pretrained by {described(asked.objective, asked.sampling)} with bertstream {version()}, "
+        f"It was pretrained by {described(settings.objective, settings.sampling)} with bertstream {version()}, "
         f"from {started}{_texts(lineage)}: "
-        f"{step:,} steps, {state.tokens:,} tokens, sequences of at most {trained_length(asked)} tokens, "
-        f"seed {asked.seed}."
+        f"{step:,} steps, {state.tokens:,} tokens, sequences of at most {trained_length(settings)} tokens, "
+        f"seed {settings.seed}."
     )
 
 
 def _texts(lineage: Lineage) -> str:
-    """Return how much text the model was trained on, and its sources."""
+    """Return the amount and sources of the training text, for the introduction; empty if the corpus cannot be read."""
     if isinstance(lineage.corpus, DataError):
         return ""
     sources = lineage.corpus.sources
@@ -200,50 +201,53 @@ def _texts(lineage: Lineage) -> str:
     return f", on {sum(about['characters'] for about in sources.values()):,} characters of {named}"
 
 
-def _limits(trained: Trained, lineage: Lineage, asked: Pretrain, step: int) -> str:
+def _limits(trained: Trained, lineage: Lineage, settings: Pretrain, step: int) -> str:
     """Return the model's limitations as a list."""
-    tokens, longest = read_state(trained.checkpoint).tokens, trained_length(asked)
+    tokens, longest = read_state(trained.checkpoint).tokens, trained_length(settings)
     lines = [
-        "It fills blanks and gives vectors to start from; it writes no text. For a task, fine-tune it.",
-        "Its vectors were not trained to tell how alike two texts are: take them as a baseline.",
-        f"It read {tokens:,} tokens; the published BERTs read up to {PUBLISHED_TOKENS:,} (Devlin et al. 2019, A.2).",
-        "It repeats what its texts say, errors and prejudice included; neither was examined.",
+        "The model fills blanks and computes vectors. It does not generate text. For a task, fine-tune it first.",
+        "Its vectors were not trained to measure how similar two texts are: use them as a baseline only.",
+        f"It was trained on {tokens:,} tokens, the published BERTs on up to {PUBLISHED_TOKENS:,} "
+        "(Devlin et al. 2019, A.2).",
+        "It can repeat errors and prejudices of its training text, which was not examined for them.",
     ]
     if (loss := _measured(lineage.summary, step).get(HELDOUT_LOSS)) is not None:
-        assert lineage.summary is not None  # else nothing was measured
+        assert lineage.summary is not None  # a loss was measured
         frequencies = lineage.summary["baselines"][UNIGRAM_LOSS]
         if loss >= frequencies:
-            compared = f"Its held-out loss, {loss:.3f}, is not below {frequencies:.3f} of word frequencies alone"
-            lines.insert(0, f"{compared}: it makes nothing of the words around a blank yet.")
+            compared = f"Its held-out loss is {loss:.3f}; guessing by word frequencies alone gives {frequencies:.3f}"
+            lines.insert(0, f"{compared}. It has not learned to use the words around a blank yet.")
     if longest < trained.model.maximum_positions:
         positions = trained.model.maximum_positions
-        lines.append(f"Positions after {longest} of {positions} were never trained: cut texts at {longest} tokens.")
+        lines.append(
+            f"Only the first {longest} of {positions} positions were trained: truncate texts to {longest} tokens."
+        )
     return "\n".join(f"- {line}" for line in lines)
 
 
-def trained_length(asked: Pretrain) -> int:
+def trained_length(settings: Pretrain) -> int:
     """Return the length in tokens of the longest training sequences."""
-    return max(phase.sampling.maximum_length for phase in asked.all_phases)
+    return max(phase.sampling.maximum_length for phase in settings.all_phases)
 
 
 def _parameters(trained: Trained) -> int:
-    """Return the number of weights of the encoder and both heads; tied ones count once."""
+    """Return the number of weights of everything that the run trained, heads included; tied weights count once."""
     return sum(weight.numel() for weight in trained.module.parameters())
 
 
 def metrics(summary: dict[str, Any] | None, step: int) -> str:
-    """Return the run's final measurements, next to baselines."""
+    """Return the card's figures section: the measurements at the end of the run, next to baselines."""
     if summary is None:
-        return "None: the run is not finished, and its held-out loss is measured at its end."
+        return "None yet: the run is not finished, and the held-out loss is measured at its end."
     if summary["steps"] != step:
         return f"None at this step; the run was measured at its end, after {summary['steps']:,} steps."
     figures_table = table(("figure", "value"), figures(summary))
-    note = "Measured on the held-out part of the corpus, a development set: settings may have been chosen by it."
+    note = "Measured on the held-out part of the corpus. It is a development set: settings may have been chosen by it."
     return f"{note}\n\n{figures_table}" if summary["heldout_after"] else figures_table
 
 
 def data(lineage: Lineage) -> str:
-    """Return the sources, their counts, and what was left out, by reason."""
+    """Return the card's data section: sources with their counts, and what was dropped, by reason."""
     corpus = lineage.corpus
     if isinstance(corpus, DataError):
         return f"Not described: {html.escape(corpus_problem(lineage))}."
@@ -262,24 +266,24 @@ def data(lineage: Lineage) -> str:
 
 
 def corpus_problem(lineage: Lineage) -> str:
-    """Return why the corpus cannot be read, without parent folders."""
+    """Return the reason why the corpus cannot be read, without the parents of its folder."""
     folder = str(lineage.recorded["corpus"])
     return str(lineage.corpus).replace(folder, public_location(folder))
 
 
 def _dropped(counts: dict[str, int]) -> str:
-    """Return reasons with their counts, most frequent first."""
+    """Return reasons with their counts, the most frequent first; "nothing" if there are none."""
     ordered = sorted(counts.items(), key=lambda item: -item[1])
     return ", ".join(f"{reason} {count:,}" for reason, count in ordered) or "nothing"
 
 
 def _settings(identity: dict[str, Any]) -> Sequence[tuple[str, str]]:
-    """Return the settings that define the run, without fingerprints, which are in the lineage."""
+    """Return (name, value) of the settings that define the run. Fingerprints are left out: the lineage has them."""
     return [(f"`{name}`", str(value)) for name, value in identity.items() if not name.endswith(".fingerprint")]
 
 
-def _places(trained: Trained, lineage: Lineage, step: int) -> list[tuple[str, str]]:
-    """Return fingerprints and names that identify the model's origin, without this machine's folders."""
+def _lineage_rows(trained: Trained, lineage: Lineage, step: int) -> list[tuple[str, str]]:
+    """Return (item, identifier) of what the model was made from, without folders of this machine."""
     identity = lineage.recorded["identity"]
     weights = storage.read_json(storage.join(trained.checkpoint, storage.MANIFEST))["files"][WEIGHTS]
     return [

@@ -16,15 +16,16 @@ from pipeline.retries import with_retries
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
-LOGIN = "set HF_TOKEN to one of huggingface.co/settings/tokens that may write, or call: hf auth login"
+LOGIN = "set HF_TOKEN to a token with write access (huggingface.co/settings/tokens), or run: hf auth login"
 REFUSALS = {
     401: f"the hub does not know the token: {LOGIN}",
-    403: f"the token may not write there: use one that may, or a name of your own; {LOGIN}",
+    403: f"the token has no write access there: use another token, or a repository name of your own; {LOGIN}",
 }
+"""HTTP status -> message."""
 
 
 def require_hub(repository: str) -> None:
-    """Raise ConfigError if the hub's library is not installed or there is no token."""
+    """Raise ConfigError if huggingface_hub is not installed or finds no token."""
     if importlib.util.find_spec("huggingface_hub") is None:
         raise ConfigError(f"push_to_hub ({repository}) needs huggingface_hub: pip install 'bertstream[hub]'")
     from huggingface_hub import get_token
@@ -34,9 +35,10 @@ def require_hub(repository: str) -> None:
 
 
 def push(target: str, repository: str, private: bool) -> str:
-    """Upload a published folder to OWNER/NAME, creating it if necessary, and return its URL.
+    """Upload a published folder to the repository OWNER/NAME and return its URL; make the repository if it is missing.
 
-    Raises CheckpointError if the hub refuses it or cannot be reached; the token never appears in a message.
+    `private` applies to a new repository only. Raises CheckpointError if the hub refuses the upload or cannot be
+    reached; the message never has the token in it.
     """
     from huggingface_hub import CommitOperationAdd, HfApi
     from huggingface_hub.utils import disable_progress_bars
@@ -46,14 +48,14 @@ def push(target: str, repository: str, private: bool) -> str:
     with scratch_folder("push") as folder:
         files = fetch(target, folder)
         try:
-            made = api.create_repo(repository, private=private or None, exist_ok=True)
+            url = api.create_repo(repository, private=private or None, exist_ok=True)
             operations = [CommitOperationAdd(path_in_repo=name, path_or_fileobj=folder / name) for name in files]
             api.create_commit(repository, operations, commit_message="Upload a model exported by bertstream")
-        except Exception as error:  # the library lets its own errors, those of its web client and ValueError through
+        except Exception as error:  # the library raises its own errors, those of its web client, and ValueError
             raise CheckpointError(
                 f"push_to_hub ({repository}): {reason(error, api)}; the export is in {target}"
             ) from error
-    return str(made)
+    return str(url)
 
 
 def fetch(target: str, folder: Path) -> list[str]:
@@ -65,8 +67,8 @@ def fetch(target: str, folder: Path) -> list[str]:
     for name in manifest["files"]:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         copy_file(storage.join(target, name), f"{folder}/{name}")
-    said = {key: public_location(value) if key == "checkpoint" else value for key, value in manifest.items()}
-    (folder / storage.MANIFEST).write_text(json.dumps(said, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
+    public = {key: public_location(value) if key == "checkpoint" else value for key, value in manifest.items()}
+    (folder / storage.MANIFEST).write_text(json.dumps(public, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
     return [*manifest["files"], storage.MANIFEST]
 
 
@@ -84,6 +86,6 @@ def reason(error: Exception, api: "HfApi") -> str:
     status = getattr(getattr(error, "response", None), "status_code", None)
     if status in REFUSALS:
         return REFUSALS[status]
-    said = storage.first_line(error) if status else f"{api.endpoint} cannot be reached ({storage.first_line(error)})"
+    text = storage.first_line(error) if status else f"{api.endpoint} cannot be reached ({storage.first_line(error)})"
     token = get_token()
-    return said.replace(token, "***") if token else said
+    return text.replace(token, "***") if token else text

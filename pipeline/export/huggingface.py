@@ -30,7 +30,7 @@ fill = pipeline("fill-mask", model="FOLDER"SUBFOLDER)
 print(fill("A text with a [MASK] in it."))
 ```
 
-Vectors of length 1, the mean of the last hidden states, with `sentence-transformers`:
+Compute vectors (the mean of the last hidden states, scaled to length 1) with `sentence-transformers`:
 
 ```python
 from sentence_transformers import SentenceTransformer
@@ -39,7 +39,7 @@ model = SentenceTransformer("FOLDER")
 print(model.encode(["A first text.", "A second one."]).shape)
 ```
 
-Both, and fine-tuning on lists, with `bertstream`:
+Do both with `bertstream`, which also fine-tunes on lists of texts and labels:
 
 ```python
 from pipeline import api
@@ -48,17 +48,17 @@ model = api.load("PLACE")
 print(model.fill("A text with a [MASK] in it."))
 print(model.embed(["A first text.", "A second one."]).shape)
 ```"""
-"""Usage of a folder of the published format; PLACE is the folder as pipeline.api names it, and SUBFOLDER the argument
-for the model that fills blanks.
+"""Usage of a folder in the published format. FOLDER is its location in transformers, PLACE that in pipeline.api, and
+SUBFOLDER the argument that names the subfolder of the model that fills blanks, if it has one.
 """
 Logits = Callable[[Batch], dict[str, Tensor]]
-"""Batch -> logits by head, as an objective's `outputs`."""
+"""Function: batch -> logits by head, such as an objective's `outputs`."""
 
 
 def export(checkpoint: str, target: str, lineage: Lineage) -> str:
-    """Publish a checkpoint's model, tokenizer and card to `target`, and return how it was checked.
+    """Publish a checkpoint's model, tokenizer and card to `target`, and return how the export was checked.
 
-    Raises CheckpointError if the checkpoint is damaged, or the exported model's logits differ from its own.
+    Raises CheckpointError if the checkpoint is damaged, or the exported model's logits differ from the checkpoint's.
     """
     trained = load_trained(checkpoint)
     with scratch_folder("export") as temporary:
@@ -69,7 +69,10 @@ def export(checkpoint: str, target: str, lineage: Lineage) -> str:
 
 
 def write_published(trained: Trained, lineage: Lineage, folder: Path) -> Made:
-    """Write the published format and sentence-transformers' files to an empty folder, and check them."""
+    """Write the published format and the files of sentence-transformers to an empty folder, and check them.
+
+    Raises CheckpointError if the logits differ from the checkpoint's.
+    """
     copy_model(trained.checkpoint, folder)
     for name, content in sentence_files(trained.model.width, trained_length(settings_of(lineage.recorded))).items():
         storage.write_bytes(str(folder / name), content.encode())
@@ -87,9 +90,10 @@ def copy_model(checkpoint: str, folder: Path) -> None:
 
 
 def check(folder: Path, trained: Trained) -> str:
-    """Load an exported folder, with transformers if installed, and compare its logits with the checkpoint's.
+    """Load an exported folder, compare its logits with the checkpoint's, and return how it was checked.
 
-    Raises CheckpointError if they differ.
+    The folder is loaded with transformers or, if that is not installed, with our code. Raises CheckpointError if the
+    logits differ by more than TOLERANCE.
     """
     installed = importlib.util.find_spec("transformers") is not None
     theirs = published_logits(folder, trained) if installed else load_module(str(folder), trained.model)[0].outputs
@@ -107,19 +111,20 @@ def check(folder: Path, trained: Trained) -> str:
 
 
 def largest_difference(theirs: Logits, trained: Trained) -> float:
-    """Return the largest difference from the checkpoint's logits in float32, relative to the largest logit (to 1 if
-    that is smaller).
+    """Return the largest difference between `theirs` and the checkpoint's logits, in float32.
+
+    It is relative to the largest logit, or to 1 if that logit is smaller.
     """
     differences = []
     with torch.inference_mode():
         for batch in probes(trained.model, trained.vocabulary_size):
-            given, ours = theirs(batch), trained.module.outputs(batch)
-            differences += [difference(given[head], logits) for head, logits in ours.items()]
+            their_logits, our_logits = theirs(batch), trained.module.outputs(batch)
+            differences += [difference(their_logits[head], logits) for head, logits in our_logits.items()]
     return torch.tensor(differences).max().item()
 
 
 def published_logits(folder: Path, trained: Trained) -> Logits:
-    """Return a function that computes transformers' logits of a folder's models, for each of our heads."""
+    """Load a folder's models with transformers; return a function from a batch to their logits by our heads' names."""
     from transformers import AutoModelForMaskedLM, AutoModelForPreTraining
     from transformers.utils import logging
 

@@ -1,6 +1,6 @@
 """Run an exported model on texts: predict their blanks, or compute one vector per text.
 
-N texts, T tokens of all of them, M [MASK]s in them, V vocabulary entries.
+Shapes: N texts, T tokens in all, M mask tokens in all, V vocabulary entries.
 """
 
 from collections.abc import Sequence
@@ -19,19 +19,19 @@ TEXTS_AT_ONCE = 32
 
 
 def read_tokenizer(folder: str, maximum_length: int) -> Tokenizer:
-    """Load a folder's tokenizer.json. Texts are truncated at `maximum_length` tokens; [MASK] is the mask token."""
+    """Load a folder's tokenizer.json. It truncates texts to `maximum_length` tokens; "[MASK]" is the mask token."""
     tokenizer = Tokenizer.from_file(f"{folder}/tokenizer.json")
     tokenizer.enable_truncation(maximum_length)
     return tokenizer
 
 
 def encode(texts: Sequence[str], tokenizer: Tokenizer, mask_id: int) -> Batch:
-    """Encode each text as [CLS] text [SEP]; the masked positions are those of [MASK], with dummy labels."""
+    """Encode each text as [CLS] text [SEP]. Masked positions are those of the mask token; their labels are dummies."""
     return batch_of(tokenizer.encode_batch(list(texts)), mask_id)
 
 
 def batch_of(encodings: Sequence[Encoding], mask_id: int) -> Batch:
-    """Build a batch from the tokenizer's encodings, with dummy labels at each [MASK]."""
+    """Build a batch from encodings. Masked positions are those of the mask token; their labels are dummies."""
     rows = []
     for encoding in encodings:
         blanks = [position for position, id in enumerate(encoding.ids) if id == mask_id]
@@ -49,7 +49,7 @@ def batch_of(encodings: Sequence[Encoding], mask_id: int) -> Batch:
 def fill_masks(
     trained: Trained, batch: Batch, vocabulary: Vocabulary, top: int
 ) -> list[list[list[dict[str, str | float]]]]:
-    """Return the `top` most likely entries for each [MASK] of each text, best first, with probabilities."""
+    """Return text -> mask token -> its `top` most likely entries with probabilities, the most likely first."""
     best = trained.module.predict_masked(batch).softmax(-1).topk(min(top, trained.vocabulary_size))
     guesses: list[list[list[dict[str, str | float]]]] = [[] for _ in range(batch.sequences)]
     rows_M = torch.searchsorted(batch.offsets.long(), batch.masked_positions_M, right=True) - 1
@@ -65,9 +65,9 @@ def fill_masks(
 
 @torch.inference_mode()
 def embeddings(trained: Trained, batch: Batch) -> Tensor:
-    """Return the mean of each sequence's last hidden states, (N, width), including [CLS] and [SEP].
+    """Return the mean of each sequence's last hidden states, [CLS] and [SEP] included: float32 (N, width).
 
-    Source: Reimers & Gurevych 2019, MEAN.
+    Source: Reimers & Gurevych 2019, pooling strategy MEAN.
     """
     return torch.segment_reduce(  # ty: ignore[missing-attribute]  (torch's stubs lack it)
         trained.module.encoder(batch), "mean", lengths=batch.offsets.diff().long()

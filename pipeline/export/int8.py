@@ -22,14 +22,15 @@ if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
 WORST = 0.5
-"""Maximum root-mean-square difference of int8's logits from float32's, relative to their standard deviation; above it
-the graph is broken.
+"""Largest allowed root-mean-square difference between int8's and float32's outputs, relative to the standard deviation
+of float32's. If the difference is larger, the graph is broken.
 
-Unrelated logits have 1.4, sound graphs a few hundredths.
+Unrelated outputs differ by 1.4, those of sound graphs by a few hundredths.
 """
 WARM_UP = 5
-"""Sequences run before timing."""
+"""Sequences that are run before timing."""
 PERCENTILES = (50, 99)
+"""Percentiles of the latency to report."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,27 +38,27 @@ class Measured:
     """Measurements of one fill-mask graph on the exporting machine."""
 
     megabytes: float
-    """Size of both graphs' files."""
+    """Size of the files of both graphs, fill-mask and embedding."""
     loss: float
     """Mean cross-entropy at the masked positions, in nats."""
     accuracy: float
     """Share of masked positions where the most likely entry is the original one."""
     milliseconds: tuple[float, ...]
-    """Latency of one sequence's logits, at PERCENTILES."""
+    """Latency of the logits of one sequence, at each of PERCENTILES."""
 
 
 def quantize_graphs(float32: Path, folder: Path) -> None:
-    """Write both graphs with 8-bit weights and dynamically quantised activations.
+    """Read both float32 graphs from a folder, and write them with 8-bit weights and dynamically quantised activations.
 
-    Only 7 bits per weight are used: processors without VNNI add 8-bit products in 16 bits, which would overflow.
+    Only 7 of the 8 bits are used, because processors without VNNI add products in 16 bits, which 8 bits would overflow.
     """
     from onnxruntime.quantization import QuantType, quantize_dynamic
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
     for name in (FILL_MASK, EMBEDDING):
         with quiet(), scratch_folder("export") as temporary:
-            # The output weights are transposed embeddings. Only weights that are transposed beforehand get quantised,
-            # and they take half of a small model's time.
+            # The output layer's weights are the embeddings, transposed in the graph. quantize_dynamic skips them unless
+            # preprocessing stores the transposed weights, and the layer takes half of a small model's time.
             quant_pre_process(float32 / name, f"{temporary}/{name}", skip_symbolic_shape=True)
             quantize_dynamic(
                 f"{temporary}/{name}", folder / name, weight_type=QuantType.QInt8, per_channel=True, reduce_range=True
@@ -65,9 +66,9 @@ def quantize_graphs(float32: Path, folder: Path) -> None:
 
 
 def check_int8(float32: Path, folder: Path, trained: Trained) -> str:
-    """Load the quantised graphs from disk and compare them with float32's.
+    """Load the quantised graphs from disk, compare their outputs with float32's, and return the result in words.
 
-    Raises CheckpointError if they are broken.
+    Raises CheckpointError if a difference is above WORST.
     """
     model = trained.model
     batch = probe(model, trained.vocabulary_size, [min(length, model.maximum_positions) for length in (19, 7, 64)])
@@ -88,14 +89,14 @@ def check_int8(float32: Path, folder: Path, trained: Trained) -> str:
 
 
 def deviation(theirs: torch.Tensor, ours: torch.Tensor) -> float:
-    """Return the root-mean-square difference relative to our standard deviation; NaN if there is any NaN."""
+    """Return the root-mean-square difference, relative to the standard deviation of `ours`; NaN if any value is NaN."""
     return ((theirs - ours).square().mean().sqrt() / ours.std()).item()
 
 
 def compare(float32: Path, int8: Path, rows: Sequence[Batch], model: Model) -> tuple[Measured, Measured]:
-    """Return scores and latency of both fill-mask graphs on batches of one sequence each.
+    """Measure the fill-mask graphs of the folders `float32` and `int8`; return float32's measurements, then int8's.
 
-    The graphs alternate, so that both see the same load on the machine.
+    `rows`: batches of one sequence each. The graphs alternate, so that both see the same load on the machine.
     """
     graphs = [session(folder / FILL_MASK) for folder in (float32, int8)]
     for graph in graphs:
@@ -114,8 +115,9 @@ def compare(float32: Path, int8: Path, rows: Sequence[Batch], model: Model) -> t
 
 
 def _score(graph: "InferenceSession", batch: Batch, model: Model) -> tuple[float, int, float]:
-    """Return one sequence's summed cross-entropy in nats, its right answers at masked positions, and the graph's
-    seconds.
+    """Return the sum of cross-entropies in nats, the number of right first guesses, and the seconds of the graph.
+
+    `batch`: one sequence. The sum and the number are over its masked positions.
     """
     inputs = {name: tensor.numpy() for name, tensor in padded(batch, model).items()}
     begun = time.perf_counter()

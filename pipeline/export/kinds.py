@@ -1,4 +1,4 @@
-"""Kinds of export that are folders: each writes its files to a local folder, checks them, and describes their use."""
+"""Kinds of export that are folders: each has a function that writes, checks and describes its files."""
 
 import os
 import platform
@@ -27,9 +27,10 @@ from pipeline.train.evaluate import heldout_batches
 
 HELDOUT_ROWS = 256
 """Number of held-out sequences for int8's comparison."""
-ONNX_USE = """`fill_mask.onnx` gives `logits` (batch, length, vocabulary), `embedding.onnx` gives `sentence_embedding`
-(batch, width), the mean of the last hidden states over the attention mask. Opset OPSET; inputs are int64
-(batch, length), both sizes free up to the model's positions.
+ONNX_USE = """`fill_mask.onnx` returns `logits` (batch, length, vocabulary).
+`embedding.onnx` returns `sentence_embedding` (batch, width): the mean of the last hidden states of the tokens that the
+attention mask keeps. Inputs are int64 (batch, length), with any batch size and any length up to the model's number of
+positions. The opset is OPSET.
 
 ```python
 import numpy, onnxruntime, tokenizers
@@ -43,7 +44,7 @@ INPUTS
 })
 ```"""
 ENCODED = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
-"""Input of a graph -> attribute of a text that `tokenizers` encoded."""
+"""Input of a graph -> attribute of an encoding of `tokenizers`."""
 
 
 def _huggingface(trained: Trained, lineage: Lineage, scratch: Path, folder: Path) -> Made:
@@ -65,16 +66,16 @@ def _int8(trained: Trained, lineage: Lineage, scratch: Path, folder: Path) -> Ma
     check_graphs(float32, trained)
     quantize_graphs(float32, folder)
     checked = check_int8(float32, folder, trained)
-    rows, why = _sequences(trained, lineage)
-    both = compare(float32, folder, rows, trained.model)
-    beside = ("## Beside float32", _comparison(*both, rows, why))
-    said = _in_a_line(*both, why)
+    batches, problem = _sequences(trained, lineage)
+    both = compare(float32, folder, batches, trained.model)
+    section = ("## Comparison with float32", _comparison(*both, batches, problem))
+    figures = _comparison_in_a_line(*both, problem)
     tags = ("onnx", "int8")
-    return Made(checked=checked, use=_use(trained), library="onnx", tags=tags, extra=beside, figures=said)
+    return Made(checked=checked, use=_use(trained), library="onnx", tags=tags, extra=section, figures=figures)
 
 
 def _use(trained: Trained) -> str:
-    """Return the usage of both graphs, with the inputs of the model's family."""
+    """Return the card's text on the use of both graphs, with the inputs of the model's family."""
     lines = [
         f'    "{name}": numpy.array([text.{ENCODED[name]} for text in texts]),'
         for name in family_of(trained.model).inputs
@@ -83,7 +84,7 @@ def _use(trained: Trained) -> str:
 
 
 def _copy_tokenizer(trained: Trained, folder: Path) -> None:
-    """Copy the published format without the weights, and without a generator's folder, whose tokenizer is the same."""
+    """Copy the published format without weights. ELECTRA's generator is left out: its tokenizer is the same."""
     copy_model(trained.checkpoint, folder)
     (folder / WEIGHTS).unlink()
     for model in trained.module.models():
@@ -92,7 +93,7 @@ def _copy_tokenizer(trained: Trained, folder: Path) -> None:
 
 
 def _float32_graphs(trained: Trained, scratch: Path) -> Path:
-    """Return the folder of the float32 graphs, made once per job."""
+    """Return the folder of the float32 graphs. They are written once per job, for both kinds that need them."""
     published, folder = scratch / "published", scratch / "float32"
     if not folder.exists():
         published.mkdir()
@@ -103,25 +104,28 @@ def _float32_graphs(trained: Trained, scratch: Path) -> Path:
 
 
 def _sequences(trained: Trained, lineage: Lineage) -> tuple[list[Batch], str | None]:
-    """Return held-out sequences, one per batch, masked as in the run's evaluations; or random ones, and the reason."""
+    """Return batches of one held-out sequence each, masked as in the run's evaluations, and None.
+
+    Without held-out text: return one random sequence, repeated, and the reason.
+    """
     if isinstance(lineage.corpus, DataError):
-        why = corpus_problem(lineage)
+        problem = corpus_problem(lineage)
     else:
         tokenizer = CachedTokenizer(load_vocabulary(trained.checkpoint, None))
         sampling = unflatten(Sampling, lineage.recorded["identity"], "sampling.")
-        rows = heldout_batches(
+        batches = heldout_batches(
             lineage.corpus, tokenizer, sampling, rows=HELDOUT_ROWS, rows_per_batch=1, rank=0, world=1
         )
-        if rows:
-            return rows, None
-        why = "the corpus has no held-out part"
+        if batches:
+            return batches, None
+        problem = "the corpus has no held-out part"
     return [
         probe(trained.model, trained.vocabulary_size, [min(128, trained.model.maximum_positions)])
-    ] * HELDOUT_ROWS, why
+    ] * HELDOUT_ROWS, problem
 
 
-def _comparison(float32: Measured, int8: Measured, rows: list[Batch], problem: str | None) -> str:
-    """Return the card's table of both graphs."""
+def _comparison(float32: Measured, int8: Measured, batches: list[Batch], problem: str | None) -> str:
+    """Return the card's table that compares both kinds of graphs, and how they were measured."""
     term = MLM.upper()
     figures = {
         "megabytes, both graphs": [f"{m.megabytes:.1f}" for m in (float32, int8)],
@@ -130,16 +134,20 @@ def _comparison(float32: Measured, int8: Measured, rows: list[Batch], problem: s
         "latency p50, ms": [f"{m.milliseconds[0]:.2f}" for m in (float32, int8)],
         "latency p99, ms": [f"{m.milliseconds[1]:.2f}" for m in (float32, int8)],
     }
-    tokens, masked = sum(batch.tokens for batch in rows) / len(rows), sum(batch.masked for batch in rows)
-    what = f"random sequences ({problem})" if problem else f"held-out sequences with {masked:,} masked positions"
+    tokens, masked = sum(batch.tokens for batch in batches) / len(batches), sum(batch.masked for batch in batches)
+    inputs = (
+        f"{len(batches)} runs of one random sequence ({problem})"
+        if problem
+        else f"{len(batches)} held-out sequences with {masked:,} masked positions"
+    )
     about = (
-        f"{len(rows)} {what}, {tokens:.0f} tokens long on average, one at a time through `fill_mask.onnx`, both "
-        f"graphs in turns, on {_processor()}."
+        f"Measured on {inputs}, of {tokens:.0f} tokens on average, one at a time through `fill_mask.onnx`. The two "
+        f"graphs alternate. Machine: {_processor()}."
     )
     return f"{table(('', 'float32', 'int8'), [(name, *values) for name, values in figures.items()])}\n\n{about}"
 
 
-def _in_a_line(float32: Measured, int8: Measured, problem: str | None) -> str:
+def _comparison_in_a_line(float32: Measured, int8: Measured, problem: str | None) -> str:
     """Return the comparison in one line, for a terminal."""
     accuracy = (
         f"accuracy not measured ({problem})"
@@ -147,14 +155,14 @@ def _in_a_line(float32: Measured, int8: Measured, problem: str | None) -> str:
         else f"accuracy {int8.accuracy:.2%} (float32 {float32.accuracy:.2%})"
     )
     speed = ", ".join(
-        f"p{p} {ours:.2f} ms ({theirs:.2f})"
-        for p, ours, theirs in zip((50, 99), int8.milliseconds, float32.milliseconds, strict=True)
+        f"p{p} {of_int8:.2f} ms ({of_float32:.2f})"
+        for p, of_int8, of_float32 in zip((50, 99), int8.milliseconds, float32.milliseconds, strict=True)
     )
     return f"{accuracy}, {speed}, {int8.megabytes:.1f} MB ({float32.megabytes:.1f})"
 
 
 def _processor() -> str:
-    """Return the machine's processor and cores, to state next to measurements."""
+    """Return the machine's number of cores and processor, to be stated with measurements."""
     try:
         names = [
             line.split(":", 1)[1].strip()
@@ -171,4 +179,4 @@ FOLDERS: dict[str, Callable[[Trained, Lineage, Path, Path], Made]] = {
     "onnx": _onnx,
     "int8": _int8,
 }
-"""Kind -> (model, lineage, the job's scratch folder, empty folder to fill) -> description of what was made."""
+"""Kind -> function that exports: (model, lineage, the job's scratch folder, empty folder to fill) -> what it made."""

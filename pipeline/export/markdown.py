@@ -14,17 +14,18 @@ from pipeline.locations import is_url
 
 CARD = "README.md"
 DEVELOPMENT = "development set"
-"""Added to each data set's name in a card's results, since none is a test set."""
+"""Added to each data set's name in a card's results: all results are of development sets, none of test sets."""
 DATASET = re.compile(r"hf://datasets/([^/@]+/[^/@]+)")
 UNSAID = (
-    "Not stated: whoever publishes this model chooses one (`--license` of `jobs/export.py`). What the licenses of its "
-    "texts ask for is in their sources."
+    "Not stated. Whoever publishes this model chooses a license (`--license` of `jobs/export.py`). The training texts "
+    "have licenses of their own; see their sources."
 )
+"""License section of a card without a license."""
 LICENSES = "https://spdx.org/licenses"
 
 
 def header(fields: Mapping[str, Any], license: str | None) -> str:
-    """Return the YAML header of a card; fields without a value are left out. `license` is an SPDX identifier."""
+    """Return the YAML header of a card. Fields without a value are left out. `license`: an SPDX identifier or None."""
     wanted = dict(fields) | (license_fields(license) if license else {})
     kept = {name: value for name, value in wanted.items() if value not in (None, "", [], ())}
     return f"---\n{yaml.safe_dump(kept, sort_keys=False, allow_unicode=True, width=120)}---\n"
@@ -36,14 +37,14 @@ def license_text(license: str | None) -> str:
 
 
 def result(task: str, dataset: Mapping[str, Any], metrics: Sequence[tuple[str, str, float]]) -> dict[str, Any]:
-    """Return one result of a model-index; metrics are (the hub's name, readable name, value)."""
-    measured = [{"type": type, "value": round(value, 4), "name": name} for type, name, value in metrics]
+    """Return one of the `results` of a card's model-index. `metrics`: (the hub's name, readable name, value) each."""
+    measured = [{"type": hub_type, "value": round(value, 4), "name": name} for hub_type, name, value in metrics]
     marked = dict(dataset) | {"name": f"{dataset['name']}, {DEVELOPMENT}", "split": "validation"}
     return {"task": {"type": task}, "dataset": marked, "metrics": measured}
 
 
 def model_index(name: str, results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the field model-index; empty without results."""
+    """Return the value of the field model-index: an empty list if there are no results."""
     return [{"name": name, "results": list(results)}] if results else []
 
 
@@ -58,9 +59,9 @@ def public_location(location: str) -> str:
 
 
 def public_model_location(location: str) -> str:
-    """Return a model's location for publication: a local path reduced to its run or trial and what is inside.
+    """Return a model's location for publication: of a local path, the part from the name of its run or trial on.
 
-    URLs, and locations that are reduced already, are unchanged.
+    URLs and locations without a leading slash are unchanged.
     """
     if not location.startswith("/"):
         return location

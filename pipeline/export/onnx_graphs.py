@@ -1,9 +1,10 @@
-"""The model as ONNX graphs, and onnxruntime's way to their outputs.
+"""Write a model as ONNX graphs, and run them with onnxruntime.
 
-fill_mask.onnx input_ids, attention_mask, token_type_ids -> logits (batch, length, V) embedding.onnx the same inputs ->
-sentence_embedding (batch, width): the mean of the last hidden states, [CLS] and [SEP] among them
+fill_mask.onnx    outputs logits (batch, length, V)
+embedding.onnx    outputs sentence_embedding (batch, width): mean of the last hidden states, [CLS] and [SEP] included
 
-Inputs are int64 (batch, length); both sizes are free, length up to the positions learned.
+The inputs of both are input_ids, attention_mask and, in families with segments, token_type_ids: int64 (batch, length).
+Any batch size will do, and any length up to the model's number of positions.
 """
 
 import importlib.util
@@ -30,17 +31,18 @@ if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
 OPSET = 18
-"""The newest opset that supports LayerNormalization and that all recent runtimes implement."""
+"""Version of ONNX's operators: it has LayerNormalization, and all recent runtimes implement it."""
 FILL_MASK, EMBEDDING = "fill_mask.onnx", "embedding.onnx"
 NEEDED = ("transformers", "onnx", "onnxscript", "onnxruntime")
+"""Packages that an export of graphs needs."""
 WEIGHTS_INSIDE = 2**30
-"""Bytes of weights above which they are stored next to the graph: a protobuf message ends at 2^31, and the exporter may
-store tied weights twice.
+"""Weights of more bytes than this are stored in a file next to the graph: the graph's own file (protobuf) has at most
+2^31 bytes, and the exporter may store tied weights twice.
 """
 
 
 class FillMask(nn.Module):
-    """A published masked language model -> logits."""
+    """A published masked language model that returns logits (N, S, V) only."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -51,7 +53,7 @@ class FillMask(nn.Module):
 
 
 class Embedding(nn.Module):
-    """A published encoder -> the mean of its last hidden states over the attention mask."""
+    """A published encoder that returns the mean (N, width) of its last hidden states over the attention mask."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -66,14 +68,14 @@ class Embedding(nn.Module):
 
 
 def require_onnx(kind: str) -> None:
-    """Raise ConfigError with the names of missing packages."""
+    """Raise ConfigError if packages that graphs need are not installed."""
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise ConfigError(f"kind {kind} needs {', '.join(missing)}: {INSTALL}")
 
 
 def write_graphs(published: Path, folder: Path, trained: Trained) -> None:
-    """Write both graphs of a published folder's model to another folder."""
+    """Write both graphs of the model in the folder `published` to `folder`."""
     from transformers import AutoModel, AutoModelForMaskedLM
     from transformers.utils import logging as transformers_logging
 
@@ -88,7 +90,7 @@ def write_graphs(published: Path, folder: Path, trained: Trained) -> None:
 
 
 def _write_graph(module: Any, file: Path, output: str, model: Model) -> None:
-    """Trace a module with its family's inputs and write its graph."""
+    """Trace a module with the inputs of the model's family, and write its graph to a file."""
     length = min(8, model.maximum_positions)
     inputs = padded(probe(model, module.model.config.vocab_size, (length, length)), model)
     sizes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", max=model.maximum_positions)}
@@ -111,30 +113,29 @@ def session(file: Path) -> "InferenceSession":
     from onnxruntime import InferenceSession, SessionOptions
 
     options = SessionOptions()
-    options.add_session_config_entry(
-        "session.intra_op.allow_spinning", "0"
-    )  # threads that wait in a loop take the cores from the next session
+    # Otherwise idle threads wait in a busy loop and take the cores from the next session.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return InferenceSession(file, options, providers=["CPUExecutionProvider"])
 
 
 def run(graph: "InferenceSession", batch: Batch, model: Model) -> Tensor:
-    """Return a graph's output for a batch: (M, V) logits of all its tokens, or (N, width) embeddings."""
+    """Return a graph's float32 output for a batch: logits (T, V) of all tokens but padding, or vectors (N, width)."""
     inputs = padded(batch, model)
     output = torch.from_numpy(graph.run(None, {name: tensor.numpy() for name, tensor in inputs.items()})[0])
     return output[inputs["attention_mask"].bool()] if output.dim() == 3 else output
 
 
 def check_graphs(folder: Path, trained: Trained) -> str:
-    """Load both graphs from disk and compare their outputs with the checkpoint's on ragged batches.
+    """Load both graphs from disk, compare their outputs with the checkpoint's, and return how they were checked.
 
-    Raises CheckpointError if they differ.
+    The batches have rows of unequal length. Raises CheckpointError if an output differs by more than TOLERANCE.
     """
     ours = {FILL_MASK: trained.module.predict_masked, EMBEDDING: lambda batch: embeddings(trained, batch)}
-    for file, answer in ours.items():
+    for file, our_output in ours.items():
         graph = session(folder / file)
         with torch.inference_mode():
             differences = [
-                difference(run(graph, batch, trained.model), answer(batch))
+                difference(run(graph, batch, trained.model), our_output(batch))
                 for batch in probes(trained.model, trained.vocabulary_size)
             ]
         largest = torch.tensor(differences).max().item()
@@ -150,7 +151,7 @@ def check_graphs(folder: Path, trained: Trained) -> str:
 
 @contextmanager
 def quiet() -> Generator[None]:
-    """Suppress the exporters' developer messages."""
+    """Suppress log lines, warnings and prints while the context is open: exporters write many for their developers."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

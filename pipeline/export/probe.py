@@ -1,6 +1,6 @@
-"""Test inputs for every export: ragged batches of random ids, flat for our model and padded for others.
+"""Test inputs for every export: batches of random ids with unequal lengths, flat for our model and padded for others.
 
-N sequences, S the longest of them, M their tokens together.
+Shapes: N sequences, S tokens in the longest, T tokens in all.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,12 +16,12 @@ from pipeline.model.families.table import family_of
 from pipeline.text.schema import EXAMPLE
 
 TOLERANCE = 1e-5
-"""Largest allowed difference of outputs in float32, relative to the largest output (to 1 if that is smaller)."""
+"""Largest allowed difference of outputs in float32, relative to the largest output, or to 1 if that is smaller."""
 
 
 def _padding_entry(model: Model) -> int:
-    """Return the entry that published models pad with; where positions start after it, it is told from text by its
-    id.
+    """Return the id that published models pad with. RoBERTa's position ids start after it, and its models recognise
+    padding by this id.
     """
     return max(0, model.positions.first - 1)
 
@@ -34,7 +34,10 @@ def probes(model: Model, vocabulary_size: int) -> Iterator[Batch]:
 
 
 def probe(model: Model, vocabulary_size: int, lengths: Sequence[int]) -> Batch:
-    """Return sequences of random ids, none of them padding, with labels at every position."""
+    """Return sequences of random ids with labels at every position.
+
+    The padding id is not among them in families that recognise padding by it.
+    """
     random, padding = np.random.default_rng(0), _padding_entry(model)
     entries = np.array([entry for entry in range(vocabulary_size) if entry != padding or not model.positions.first])
     rows = [
@@ -53,7 +56,7 @@ def probe(model: Model, vocabulary_size: int, lengths: Sequence[int]) -> Batch:
 
 
 def padded(batch: Batch, model: Model) -> dict[str, Tensor]:
-    """Return the batch as published models take it, padded in segment 0 under a zero attention mask."""
+    """Return the batch as the family's published models take it, int64 (N, S). Padding has segment 0 and mask 0."""
     rows_T = torch.repeat_interleave(torch.arange(batch.sequences), batch.offsets.diff())
     values = {
         "input_ids": (batch.ids_T, _padding_entry(model)),
@@ -69,9 +72,9 @@ def padded(batch: Batch, model: Model) -> dict[str, Tensor]:
 
 
 def difference(theirs: Tensor, ours: Tensor) -> float:
-    """Return the largest difference relative to our largest value (to 1 if that is smaller); NaN if
-    there is any NaN.
+    """Return the largest difference, relative to the largest value of `ours` or to 1 if that value is smaller.
+
+    The result is NaN if any value is NaN.
     """
-    return (
-        (theirs - ours).abs().max() / ours.abs().max().clamp(min=1)
-    ).item()  # torch's max lets NaN win, Python's does not
+    # torch's max returns NaN if any value is NaN; Python's does not.
+    return ((theirs - ours).abs().max() / ours.abs().max().clamp(min=1)).item()

@@ -1,4 +1,4 @@
-"""Make, check and publish one kind of export, and read it back; refuse what cannot be exported."""
+"""Make, check and publish one kind of export; refuse settings and target folders that cannot work."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,46 +19,52 @@ from pipeline.train.tracking import tracking_uri
 
 
 def require_languages(codes: Sequence[str]) -> None:
-    """Raise ConfigError for an invalid language code."""
+    """Raise ConfigError if a code is no language code."""
     if wrong := [code for code in codes if not is_language_code(code)]:
         raise ConfigError(f"language ({wrong[0]}) is no code of a language: give one of ISO 639, such as en")
 
 
 def mlflow_uri(config: Export, folder: str, lineage: Lineage) -> str:
-    """Return the MLflow URI that tracked the run. Raises ConfigError if it is unknown."""
+    """Return the URI of the MLflow that tracked the run; an empty string if no model is to go there.
+
+    Raises ConfigError if the URI is unknown.
+    """
     known = config.mlflow_uri or (lineage.summary["mlflow_uri"] if lineage.summary else None)
     return tracking_uri(known, folder.rsplit("/", 2)[0], "mlflow_uri") if "mlflow" in config.kinds else ""
 
 
 def require_free(target: str, replace: bool) -> None:
-    """Raise ConfigError unless `target` is empty, or an export that may be replaced."""
-    there = storage.children(target)
-    if not there:
+    """Raise ConfigError if `target` holds files that are no export, or an export that `replace` does not allow for."""
+    names = storage.children(target)
+    if not names:
         return
     try:
         manifest = storage.read_json(storage.join(target, storage.MANIFEST))
-        known = f"an export of {manifest['checkpoint']}"
+        content = f"an export of {manifest['checkpoint']}"
     except (OSError, ValueError, KeyError, TypeError):
         raise ConfigError(
-            f"{target} holds files that are no export ({listed(there, 3)}): delete them, or choose another --folder"
+            f"{target} holds files that are no export ({listed(names, 3)}): delete them, or choose another --folder"
         ) from None
     if not replace:
-        raise ConfigError(f"{target} holds {known}: give --replace, or choose another --folder")
+        raise ConfigError(f"{target} holds {content}: give --replace, or choose another --folder")
 
 
 def publish(trained: Trained, lineage: Lineage, kind: str, scratch: Path, target: str) -> str:
-    """Make a kind's folder, publish it with its card, and return its location and how it was checked."""
+    """Export one kind to `target`, with a card; return the location, how the export was checked, and measurements.
+
+    Raises CheckpointError if the written files do not match their manifest.
+    """
     with scratch_folder("export") as folder:
         made = FOLDERS[kind](trained, lineage, scratch, folder)
         (folder / CARD).write_text(card(trained, lineage, kind, made))
         storage.publish(folder, target, {"checkpoint": trained.checkpoint, "kind": kind, "checked": made.checked})
     if problem := storage.damage(target):
-        raise CheckpointError(f"export {target} was not written as it should ({problem}): export again with --replace")
+        raise CheckpointError(f"export {target} was not written correctly ({problem}): export again with --replace")
     return "; ".join(part for part in (target, made.checked, made.figures) if part)
 
 
 def log(trained: Trained, lineage: Lineage, config: Export, uri: str) -> str:
-    """Log the model to its run, register it if requested, and return its URI and how it was checked."""
+    """Log the model to its MLflow run, register it if requested, and return its URI and how it was checked."""
     with scratch_folder("export") as temporary:
         written, published = temporary / "written", temporary / "model"
         written.mkdir()

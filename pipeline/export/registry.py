@@ -1,6 +1,4 @@
-"""The model in MLflow: log it to its run as code and files (never pickled), load it back, compare it,
-then register it.
-"""
+"""Log a model to its MLflow run as code and files (never pickled), load it back, compare answers, and register it."""
 
 import importlib.metadata
 import os
@@ -48,32 +46,32 @@ import mlflow, pandas
 mlflow.set_tracking_uri("sqlite:///output/mlflow.db")  # or your server's
 model = mlflow.pyfunc.load_model("models:/NAME/VERSION")
 texts = pandas.DataFrame({"text": ["a text with a [MASK] in it"]})
-model.predict(texts)  # of each text, of each of its [MASK]s, the five likeliest entries
+model.predict(texts)  # for each text, for each of its [MASK]s: the five most likely entries
 model.predict(texts, params={"task": "fill-mask", "top": 20})
-model.predict(texts, params={"task": "embeddings"})  # of each text a vector: the mean of its last hidden states
+model.predict(texts, params={"task": "embeddings"})  # for each text: the mean of its last hidden states
 ```"""
 
 
 def require_run(uri: str, run_id: str) -> None:
-    """Raise ConfigError unless the MLflow at `uri` has the run."""
+    """Raise ConfigError if the MLflow at `uri` does not work or does not have the run."""
     silence_mlflow()
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     hint = "name the run's MLflow with mlflow_uri"
-    if uri.startswith(SQLITE) and not os.path.exists(uri.removeprefix(SQLITE)):  # MLflow would make an empty one
+    if uri.startswith(SQLITE) and not os.path.exists(uri.removeprefix(SQLITE)):  # MLflow would make a new file
         raise ConfigError(f"mlflow_uri ({uri}): there is no such file; {hint}")
     try:
         known = has_run(MlflowClient(tracking_uri=uri), run_id)
-    except Exception as error:  # MLflow lets SQLAlchemy's, requests' and its own errors through, all about this URI
+    except Exception as error:  # MLflow raises SQLAlchemy's, requests' and its own errors; all concern this URI
         raise ConfigError(f"mlflow_uri ({uri}) does not work: {storage.first_line(error)}; {hint}") from error
     if not known:
         raise ConfigError(f"mlflow_uri ({uri}) does not know the run {run_id}; {hint}")
 
 
 def log(published: Path, trained: Trained, uri: str, run_id: str, step: int) -> str:
-    """Log a published folder's model to a run, load it back, compare its answers with the checkpoint's, and return its
-    models:/ URI.
+    """Log a published folder's model to a run, load it back, and return its models:/ URI.
 
-    Raises CheckpointError and deletes the logged model if they differ.
+    If the answers of the loaded model differ from the checkpoint's, the logged model is deleted and CheckpointError
+    raised.
     """
     with at(uri), without_warnings():
         logged = _log_code(CODE, str(published), run_id, "model", step, SIGNATURE, REQUIRED)
@@ -90,9 +88,9 @@ def log(published: Path, trained: Trained, uri: str, run_id: str, step: int) -> 
 def _log_code(
     code: Path, folder: str, run_id: str, name: str, step: int, signature: ModelSignature, required: Sequence[str]
 ) -> ModelInfo:
-    """Log code, with the folder that it loads as its artifact `model`, to a run of the current MLflow."""
+    """Log a model to a run of the current MLflow: a file of code, and the folder that the code loads as "model"."""
     client = MlflowClient()
-    # Created first: Model.log would put it into the default experiment, and its files into the current folder.
+    # Model.log alone would create the model in the default experiment, and put its files into the current folder.
     made = client.create_logged_model(client.get_run(run_id).info.experiment_id, name=name, source_run_id=run_id)
     return Model.log(
         artifact_path=None,
@@ -108,10 +106,10 @@ def _log_code(
 
 
 def log_tuned(folder: str, asked: Mapping[str, Sequence[str | None]], uri: str, run_id: str, name: str) -> str:
-    """Log a fine-tuned model's folder to a run, load it back, compare its answers to `asked` with the folder's, and
-    return its models:/ URI.
+    """Log a fine-tuned model's folder to a run, load it back, and return its models:/ URI.
 
-    Raises CheckpointError and deletes the logged model if they differ.
+    `asked`: inputs to compare on, by column. If the loaded model answers them otherwise than the folder's model does,
+    the logged model is deleted and CheckpointError raised.
     """
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     tuned = load_tuned(folder)
@@ -128,7 +126,7 @@ def log_tuned(folder: str, asked: Mapping[str, Sequence[str | None]], uri: str, 
 
 
 def _task_signature(task: Task) -> ModelSignature:
-    """Return the input and output columns of a task; the second text is optional."""
+    """Return a task's input and output columns for MLflow; the column `second` of text pairs is optional."""
     sequences = [ColSpec("string", "text"), ColSpec("string", "second", required=False)]
     inputs = {
         "tags": [ColSpec("string", "text")],
@@ -154,7 +152,7 @@ def _mlflow_type(kind: pa.DataType) -> str | Array | Map:
 
 
 def alike(ours: Any, theirs: Any) -> bool:
-    """Return whether answers are equal, numbers within the tolerance."""
+    """Return whether answers are equal; floating-point numbers may differ by TOLERANCE."""
     if isinstance(ours, dict):
         return (
             isinstance(theirs, dict)
@@ -171,8 +169,9 @@ def alike(ours: Any, theirs: Any) -> bool:
 
 
 def register(model_uri: str, name: str, uri: str, tags: dict[str, str] | None = None) -> str:
-    """Register a logged model as the newest version of a name, and return the version's models:/ URI. Raises
-    ConfigError for a name that MLflow refuses.
+    """Register a logged model as the newest version of a name, and return the version's models:/ URI.
+
+    Raises ConfigError if MLflow refuses the name.
     """
     with at(uri), without_warnings():
         try:
@@ -183,7 +182,10 @@ def register(model_uri: str, name: str, uri: str, tags: dict[str, str] | None = 
 
 
 def largest_difference(served: mlflow.pyfunc.PyFuncModel, published: Path, trained: Trained) -> float:
-    """Return the largest difference between a served model's answers and the checkpoint's, relative to the largest."""
+    """Return the largest difference between a served model's answers and the checkpoint's.
+
+    It is relative to the largest answer, or to 1 if that answer is smaller.
+    """
     vocabulary = load_vocabulary(str(published), None)
     words = [vocabulary.tokens[i] for i in vocabulary.ordinary_ids[:: max(1, len(vocabulary.ordinary_ids) // 8)]]
     mask = vocabulary.tokens[vocabulary.mask_id]
@@ -197,18 +199,21 @@ def largest_difference(served: mlflow.pyfunc.PyFuncModel, published: Path, train
 
 
 def _shares(guesses: list[list[list[dict[str, Any]]]]) -> list[float]:
-    """Return all probabilities of an answer, in order."""
+    """Return the probabilities of all guesses, in order."""
     return [guess["probability"] for text in guesses for blank in text for guess in blank]
 
 
 def _requirements(required: Sequence[str]) -> list[str]:
-    """Return the installed versions of the code's imports, without local labels such as +cpu."""
+    """Return pip requirements with the installed versions, without local labels such as +cpu.
+
+    Packages that are not installed are left out.
+    """
     versions = {name: importlib.metadata.version(name).split("+")[0] for name in required if _has_distribution(name)}
     return [f"{name}=={version}" for name, version in versions.items()]
 
 
 def _has_distribution(name: str) -> bool:
-    """Return whether a distribution is installed; this package may run from its source tree."""
+    """Return whether a package is installed. bertstream may not be: it also runs from its source tree."""
     try:
         importlib.metadata.distribution(name)
     except importlib.metadata.PackageNotFoundError:
@@ -218,10 +223,8 @@ def _has_distribution(name: str) -> bool:
 
 @contextmanager
 def at(uri: str) -> Generator[None]:
-    """Set MLflow's global tracking and registry URIs while the context is open, since logging a model
-    uses only those.
-    """
-    # MLflow also writes both into the environment, for child processes; restore what was unset.
+    """Set MLflow's global tracking and registry URIs while the context is open: logging a model uses no others."""
+    # MLflow also writes both URIs into environment variables, for child processes. Both are restored at the end.
     before = os.environ.get(TRACKING), os.environ.get(REGISTRY)
     mlflow.set_tracking_uri(uri)
     mlflow.set_registry_uri(uri)

@@ -1,21 +1,23 @@
-"""The files by which sentence-transformers, and servers of embeddings, know how an encoder's states become a vector.
+"""Files that tell sentence-transformers and embedding servers how to turn an encoder's hidden states into a vector.
 
-modules.json                 the encoder, the mean of its last hidden states, length 1
-1_Pooling/config.json        the mean, in the form that sentence-transformers wrote before 5.4, which all read
-sentence_bert_config.json    tokens at which texts are cut
+modules.json                 the steps: encoder, mean of the last hidden states, scaling to length 1
+1_Pooling/config.json        the mean, in the format before sentence-transformers 5.4, which all versions read
+sentence_bert_config.json    the number of tokens to which texts are truncated
 """
 
 import json
 
 MODULES = (("0", "", "Transformer"), ("1", "1_Pooling", "Pooling"), ("2", "2_Normalize", "Normalize"))
-"""Name, folder, class; the last has no files."""
+"""Name, folder and class of each step; the last step has no files."""
 POOLINGS = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
+"""Ways of pooling that the format has, each a flag."""
 
 
 def sentence_files(width: int, maximum_length: int) -> dict[str, str]:
-    """Return name -> content of the files with which `encode` of sentence-transformers equals `embed` of pipeline.api.
+    """Return file name -> content; with these files `encode` of sentence-transformers equals `embed` of pipeline.api.
 
-    `maximum_length`: tokens of the longest sequences that the model was trained on; longer texts are cut there.
+    `width`: of the hidden states. `maximum_length`: tokens to which longer texts are truncated, usually the length of
+    the longest training sequences.
     """
     modules = [
         {"idx": index, "name": name, "path": path, "type": f"sentence_transformers.models.{kind}"}

@@ -17,7 +17,7 @@ TASKS = ("fill-mask", "embeddings")
 
 
 class Served(PythonModel):
-    """Texts in a column `text` -> words for their [MASK]s, or vectors, according to the parameter `task`."""
+    """Answer texts in the column `text`: guesses for their [MASK]s, or a vector each, as the parameter `task` says."""
 
     def load_context(self, context: PythonModelContext) -> None:
         folder = context.artifacts["model"]
@@ -28,8 +28,8 @@ class Served(PythonModel):
     def predict(
         self, context: PythonModelContext, model_input: pd.DataFrame, params: dict[str, Any] | None = None
     ) -> list[Any]:
-        asked = params or {}
-        task, top = asked.get("task", TASKS[0]), asked.get("top", 5)
+        settings = params or {}
+        task, top = settings.get("task", TASKS[0]), settings.get("top", 5)
         if task not in TASKS:
             raise ConfigError(f"task ({task}) must be one of {', '.join(TASKS)}")
         texts = model_input["text"].tolist()

@@ -14,7 +14,7 @@ from pipeline.train.tuned import load_tuned
 
 
 class ServedTask(PythonModel):
-    """Columns of texts, sentences or questions -> one answer record per row."""
+    """Answer columns of texts, sentences or questions: one record per row."""
 
     def load_context(self, context: PythonModelContext) -> None:
         self.tuned = load_tuned(context.artifacts["model"])
@@ -29,7 +29,7 @@ class ServedTask(PythonModel):
 
 
 def _texts(column: pd.Series, missing: str | None) -> list[str | None]:
-    """Return a column's texts, with `missing` for empty cells of a CSV file."""
+    """Return a column's texts, with `missing` for cells that pandas reads as NaN (empty cells of a CSV file)."""
     return [missing if pd.isna(value) else str(value) for value in column]
 
 

@@ -31,25 +31,25 @@ class Trained:
 def recorded_run(folder: str) -> dict[str, Any]:
     """Return the run.json of a run's folder.
 
-    Raises ConfigError if there is no run, CheckpointError if the record is damaged.
+    Raises ConfigError if the folder has no run.json, CheckpointError if it is damaged.
     """
     recorded = run.read_run(folder)
     if recorded is None:
-        raise ConfigError(f"{folder} is not the folder of a run: {run.RUN} is missing; runs lie in OUTPUT/runs")
+        raise ConfigError(f"{folder} is not the folder of a run: {run.RUN} is missing; runs are in OUTPUT/runs")
     return recorded
 
 
 def find_checkpoint(folder: str, step: int | None, report: Report) -> str:
-    """Return the folder of the run's checkpoint after `step` updates, or of its newest sound one.
+    """Return the folder of the run's checkpoint after `step` steps (None: its newest undamaged one).
 
-    Raises ConfigError if there is none, CheckpointError if it is damaged.
+    Raises ConfigError if the run has no such checkpoint, CheckpointError if the checkpoint is damaged.
     """
     steps = [
         saved
         for saved in checkpoint.steps_saved(folder)
         if storage.exists(storage.join(checkpoint.folder_of(folder, saved), storage.MANIFEST))
     ]
-    there = listed(steps)
+    steps_text = listed(steps)
     if not steps:
         raise ConfigError(f"{folder} has no checkpoint yet: wait for the first")
     if step is None:
@@ -57,20 +57,20 @@ def find_checkpoint(folder: str, step: int | None, report: Report) -> str:
             newest = checkpoint.newest_sound(folder, report)
         except OSError as error:
             raise CheckpointError(f"the checkpoints of {folder} cannot be read: {storage.first_line(error)}") from error
-        assert newest is not None  # since there are steps
+        assert newest is not None  # since `steps` is not empty
         return newest
     if step not in steps:
-        raise ConfigError(f"step ({step}) has no checkpoint in {folder}: there are {there}")
+        raise ConfigError(f"step ({step}) has no checkpoint in {folder}: choose one of {steps_text}")
     path = checkpoint.folder_of(folder, step)
     if problem := storage.damage(path):
-        raise CheckpointError(f"checkpoint {path} is damaged ({problem}): export another step ({there})")
+        raise CheckpointError(f"checkpoint {path} is damaged ({problem}): export another step ({steps_text})")
     return path
 
 
 def load_trained(folder: str) -> Trained:
     """Load the model of a checkpoint or exported folder.
 
-    Raises CheckpointError if it is damaged or has another architecture.
+    Raises CheckpointError if the folder is damaged or its architecture is not one of ours.
     """
     if problem := storage.damage(folder):
         raise CheckpointError(f"checkpoint {folder} is damaged ({problem})")
@@ -80,7 +80,7 @@ def load_trained(folder: str) -> Trained:
 
 
 def _read_model(location: str) -> Model:
-    """Return the settings of a config.json. Raises CheckpointError if it cannot be read or is of another kind."""
+    """Return the settings of a config.json. Raises CheckpointError if it is unreadable or no model of ours."""
     try:
         return model_settings(json_object(storage.read_at_most(location, MOST_CONFIG)))
     except (OSError, ValueError) as error:
@@ -88,10 +88,10 @@ def _read_model(location: str) -> Model:
 
 
 def load_module(folder: str, model: Model) -> tuple[Pretraining, int]:
-    """Load the weights of a published folder, in evaluation mode, and return them with the number of word embeddings.
+    """Load the weights of a published folder; return the module, in evaluation mode, and the number of word embeddings.
 
-    A folder of a generator beside the model's files makes it the discriminator of both. Raises CheckpointError if the
-    weights do not fit such a model.
+    If the folder has a generator in a subfolder, the model is ELECTRA's discriminator and both are loaded. Raises
+    CheckpointError if the weights do not fit the model.
     """
     family = family_of(model)
     try:

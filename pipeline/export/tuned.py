@@ -1,4 +1,4 @@
-"""Export a fine-tuned model: its files with a model card, without this machine's folders."""
+"""Export a fine-tuned model: its files and a model card, without paths of this machine."""
 
 from pipeline import storage
 from pipeline.config.checks import require
@@ -13,6 +13,7 @@ from pipeline.reporting import Report
 from pipeline.train.tuned import TASK, about_of, load_tuned
 
 ONLY = ("huggingface",)
+"""Kinds of export that fine-tuned models have."""
 CHECKED = "checked: read back from its files"
 
 
@@ -22,28 +23,34 @@ def is_tuned(location: str) -> bool:
 
 
 def target_of(config: Export, location: str) -> str:
-    """Return the target folder: TRIAL/exports/huggingface, or as requested."""
+    """Return the folder to write: TRIAL/exports/huggingface, or huggingface in the folder of the setting `folder`."""
     folder = config.folder or storage.join(location.rpartition("/")[0], "exports")
     return storage.join(folder, ONLY[0])
 
 
 def require_published_format(config: Export) -> None:
-    """Raise ConfigError for settings that only apply to runs."""
+    """Raise ConfigError for settings that apply to runs only."""
     kinds = ", ".join(config.kinds)
-    require(config.kinds == ONLY, f"kinds ({kinds}) are of runs: a fine-tuned model is exported as {ONLY[0]}")
-    require(config.step is None, f"step ({config.step}) is of runs: a fine-tuned model has one state, leave it out")
+    require(config.kinds == ONLY, f"kinds ({kinds}) are for runs: a fine-tuned model is exported as {ONLY[0]} only")
+    require(
+        config.step is None,
+        f"step ({config.step}) is for runs: a fine-tuned model has a single state, so leave step out",
+    )
 
 
 def export_tuned(config: Export, location: str, target: str, report: Report) -> None:
-    """Publish a fine-tuned model's folder with its card, push it if requested, and report its location."""
+    """Publish a fine-tuned model's folder with its card, push it if requested, and report its location.
+
+    Raises CheckpointError if the written files do not match their manifest, or the hub refuses them.
+    """
     tuned = load_tuned(location)
     with scratch_folder("export") as folder:
         for name in fetch(location, folder):
             if name == storage.MANIFEST:
                 (folder / name).unlink()
-        said = storage.read_json(str(folder / TASK))
-        said["lineage"]["checkpoint"] = public_model_location(str(said["lineage"].get("checkpoint") or ""))
-        storage.write_json(str(folder / TASK), said)
+        record = storage.read_json(str(folder / TASK))
+        record["lineage"]["checkpoint"] = public_model_location(str(record["lineage"].get("checkpoint") or ""))
+        storage.write_json(str(folder / TASK), record)
         files = tuned_files(
             tuned.about, tuned.model, plain=about_of(location)[1] is None, language=config.language,
             license=config.license and spdx_identifier(config.license), repository=config.push_to_hub,
@@ -52,7 +59,7 @@ def export_tuned(config: Export, location: str, target: str, report: Report) -> 
             storage.write_bytes(str(folder / name), content.encode())
         storage.publish(folder, target, {"checkpoint": location, "kind": ONLY[0], "checked": CHECKED})
     if problem := storage.damage(target):
-        raise CheckpointError(f"export {target} was not written as it should ({problem}): export again with --replace")
+        raise CheckpointError(f"export {target} was not written correctly ({problem}): export again with --replace")
     load_tuned(target)
     report(f"{ONLY[0]}: {target}; {CHECKED}")
     if config.push_to_hub:

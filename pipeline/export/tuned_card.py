@@ -37,14 +37,15 @@ DATASETS: dict[str, tuple[str, str]] = {
     "squad2": ("rajpurkar/squad_v2", "squad_v2"),
     **dict.fromkeys(("conll2003", "conll2003-pos", "conll2003-chunks"), ("eriktks/conll2003", "conll2003")),
 }
-"""Known task -> its data set on the hub, and the configuration; all are English."""
+"""Known task -> name and configuration of its data set on the hub; all are English."""
 WHAT = {
     "classification": "tells which of {labels} a text is",
-    "multilabel": "tells which of {labels} apply to a text, any number of them",
-    "regression": "gives a text a value",
+    "multilabel": "tells which of {labels} apply to a text (any number of them)",
+    "regression": "predicts a number for a text",
     "tags": "tags each word of a text with one of {labels}",
     "spans": "finds the answer to a question in a text",
 }
+"""Kind of task -> what its models do."""
 MOST_LABELS = 8
 """Maximum number of labels named in the card's first sentence."""
 METRICS = {
@@ -54,7 +55,7 @@ METRICS = {
     "spearman": "spearmanr",
     "matthews": "matthews_correlation",
 }
-"""Our metric name -> the hub's, where it differs."""
+"""Our name of a metric -> the hub's. Other metrics have the same name there."""
 ASKED = {
     "classification": '["A text."]',
     "multilabel": '["A text."]',
@@ -62,13 +63,14 @@ ASKED = {
     "tags": '["A text of some words"]',
     "spans": '[("What is asked?", "The text that holds the answer.")]',
 }
-"""Example inputs for pipeline.api; pairs have another."""
+"""Kind of task -> example input for pipeline.api, except for tasks of text pairs."""
 PIPELINE = "from transformers import pipeline"
 SENTENCES = "from sentence_transformers import SentenceTransformer"
 CALLED = {
     "text-classification": 'answer("A text.")',
     "token-classification": 'answer("A text of some words")',
 }
+"""Pipeline of transformers -> example call, except for tasks of text pairs."""
 
 
 def tuned_files(
@@ -82,8 +84,8 @@ def tuned_files(
 ) -> dict[str, str]:
     """Return file name -> content of the card and related files of a fine-tuned model.
 
-    `plain`: transformers can load its encoder, that is, it has no bottleneck adapters. If its head reads the mean of
-    the last hidden states, that mean is its vector.
+    `plain`: the model has no bottleneck adapters, so that transformers can load its encoder. Models of texts whose head
+    reads the mean of the last hidden states also get the files of sentence-transformers, which compute that mean.
     """
     files = {CARD: _tuned_card(about, model, plain, license, language, repository)}
     if _has_vectors(about, plain):
@@ -92,7 +94,7 @@ def tuned_files(
 
 
 def _has_vectors(about: About, plain: bool) -> bool:
-    """Return whether its training produced text vectors that other libraries can compute."""
+    """Return whether the model was trained to make text vectors that other libraries can compute."""
     return plain and about.pooling == "mean" and PIPELINES[about.task.kind] == "text-classification"
 
 
@@ -100,39 +102,39 @@ def _tuned_card(
     about: About, model: Model, plain: bool, license: str | None, language: tuple[str, ...], repository: str | None
 ) -> str:
     """Return the README.md of a fine-tuned model."""
-    task, said, family = about.task, about.lineage, family_of(model)
-    name = str(said.get("trial") or task.name)
-    encoder = public_model_location(str(said.get("checkpoint") or "")) or "an encoder of which nothing is recorded"
+    task, lineage, family = about.task, about.lineage, family_of(model)
+    name = str(lineage.get("trial") or task.name)
+    encoder = public_model_location(str(lineage.get("checkpoint") or "")) or "an encoder whose origin is not recorded"
     parts = [
         f"# {name}",
         f"{family.article.capitalize()} {family.title} encoder with {model.layers} layers of width {model.width} that "
-        f"{_what(task)}. It was fine-tuned on {_data_name(task)} with bertstream {version()}, from {encoder}; "
-        f"texts are cut at {about.cutting.maximum_length} tokens.",
+        f"{_purpose(task)}. It was fine-tuned on {_data_name(task)} with bertstream {version()}, from {encoder}; "
+        f"texts are truncated to {about.cutting.maximum_length} tokens.",
         "## Use",
         _use(about, plain, repository),
-        "## What it is not for",
+        "## Limitations",
         "\n".join(f"- {line}" for line in _limits(about)),
         "## Figures",
-        figures(said),
+        figures(lineage),
         "## Training",
-        table(("of the training", "value"), _training(about, encoder)),
+        table(("training", "value"), _training(about, encoder)),
         "## License",
         license_text(license),
     ]
     return header(_metadata(about, model, name, plain, language), license) + "\n" + "\n\n".join(parts) + "\n"
 
 
-def _what(task: Task) -> str:
-    """Return what a model of the task does, with its first labels."""
+def _purpose(task: Task) -> str:
+    """Return what a model of the task does, with the first labels by name."""
     more = len(task.labels) - MOST_LABELS
     labels = ", ".join(task.labels[:MOST_LABELS]) + (f" and {more} more labels" if more > 0 else "")
     return WHAT[task.kind].format(labels=labels)
 
 
 def _training(about: About, encoder: str) -> list[tuple[str, str]]:
-    """Return the training settings as table rows."""
-    counted = about.lineage.get("training", {}).items()
-    rows = [(name, f"{value:,}" if isinstance(value, int) else str(value)) for name, value in counted]
+    """Return the training settings as table rows (name, value)."""
+    training = about.lineage.get("training", {}).items()
+    rows = [(name, f"{value:,}" if isinstance(value, int) else str(value)) for name, value in training]
     return [("encoder", encoder), ("pooling", about.pooling), *rows]
 
 
@@ -156,7 +158,7 @@ def _metadata(about: About, model: Model, name: str, plain: bool, language: tupl
 
 
 def _results(scores: Mapping[str, Mapping[str, float]], task: Task, kind: str) -> list[dict[str, Any]]:
-    """Return the results of a model-index: scores of development splits, without the training split."""
+    """Return the `results` of the card's model-index: the scores on development splits only."""
     known = DATASETS.get(task.name)
     data = {"type": known[0], "config": known[1]} if known else {"type": task.name}
     return [
@@ -171,32 +173,34 @@ def _results(scores: Mapping[str, Mapping[str, float]], task: Task, kind: str) -
 
 
 def _data_name(task: Task) -> str:
-    """The data of a task for people."""
+    """Return a readable name of a task's data."""
     known = DATASETS.get(task.name)
     return f"{task.name} ({known[0]} on the hub)" if known else f"data called {task.name}"
 
 
 def _use(about: About, plain: bool, repository: str | None) -> str:
-    """Return the usage examples: with transformers if it gives the same answers, and with pipeline.api."""
+    """Return the usage examples: with transformers, if its answers are the same, and with pipeline.api."""
     kind, folder = PIPELINES[about.task.kind], repository or "."
     location = f"hf://{repository}" if repository else "."
     pair = _in_pairs(about.task)
     rows = '[("A text.", "Another.")]' if pair else ASKED[about.task.kind]
     call = 'answer({"text": "A text.", "text_pair": "Another."})' if pair else CALLED.get(kind)
-    parts = [] if repository else ["In this folder; elsewhere give its path."]
+    parts = [] if repository else ["Run this in the model's folder; from elsewhere, give the folder's path."]
     if call is None:
-        parts.append("`transformers` has no pipeline for questions any more; `AutoModelForQuestionAnswering` loads it.")
+        parts.append(
+            "`transformers` no longer has a pipeline for questions. `AutoModelForQuestionAnswering` loads the model."
+        )
     elif plain and (about.pooling == "cls" or kind == "token-classification"):
         parts += [
             "With `transformers`:",
             _python(f'{PIPELINE}\n\nanswer = pipeline("{kind}", model="{folder}")\nprint({call})'),
         ]
     else:
-        why = "its head reads a mean of all states, not [CLS]" if plain else "it has adapters"
-        parts.append(f"`transformers` would answer otherwise: {why}.")
+        reason = "the head reads a mean of all states, not the state of [CLS]" if plain else "the model has adapters"
+        parts.append(f"`transformers` would give other answers: {reason}.")
     if _has_vectors(about, plain):
         parts += [
-            "Vectors of length 1 with `sentence-transformers`:",
+            "Compute vectors of length 1 with `sentence-transformers`:",
             _python(f'{SENTENCES}\n\nmodel = SentenceTransformer("{folder}")\nprint(model.encode(["A text."]).shape)'),
         ]
     ours = _python(f'from pipeline import api\n\nmodel = api.load("{location}")\nprint(model.predict({rows}))')
@@ -204,7 +208,7 @@ def _use(about: About, plain: bool, repository: str | None) -> str:
 
 
 def _in_pairs(task: Task) -> bool:
-    """Return whether the task's rows are pairs of texts; a model's folder omits that for known tasks."""
+    """Return whether the task's rows are pairs of texts. For GLUE's tasks, a model's folder does not say so."""
     splits = glue.TASKS[task.name].splits if task.name in glue.TASKS else ()
     return task.kind != "spans" and (task.paired or any(split.second for split in splits))
 
@@ -217,29 +221,30 @@ def _python(code: str) -> str:
 def _limits(about: About) -> list[str]:
     """Return the model's limitations."""
     lines = [
-        f"It knows this task alone, as its rows show it; only texts of {_data_name(about.task)} were tried.",
-        "It repeats what its rows and its encoder's texts say, errors and prejudice included; neither was examined.",
+        f"The model was trained for this task only, and tried only on texts of {_data_name(about.task)}.",
+        "It can repeat errors and prejudices of its training rows and of its encoder's training text, which were not "
+        "examined for them.",
     ]
     if about.task.kind != "spans":
-        lines.append(f"What comes after {about.cutting.maximum_length} tokens may not be read.")
+        lines.append(f"Text after the first {about.cutting.maximum_length} tokens may not be read.")
     return lines
 
 
-def figures(said: Mapping[str, Any]) -> str:
-    """Return the scores next to the model-free baseline's."""
-    scores, baselines, rows = said.get("scores", {}), said.get("baselines", {}), said.get("rows", {})
+def figures(lineage: Mapping[str, Any]) -> str:
+    """Return the card's figures section: the scores, next to those of a baseline without a model."""
+    scores, baselines, rows = (lineage.get(name, {}) for name in ("scores", "baselines", "rows"))
     if not scores:
         return "None are recorded."
     lines = []
     for split, values in scores.items():
         for metric, value in values.items():
-            beside = baselines.get(split, {}).get(metric)
-            lines.append((f"{split} {metric}", f"{value:.3f}", "–" if beside is None else f"{beside:.3f}"))
-    notes = ["The baseline is one answer to everything."]
+            baseline = baselines.get(split, {}).get(metric)
+            lines.append((f"{split} {metric}", f"{value:.3f}", "–" if baseline is None else f"{baseline:.3f}"))
+    notes = ["The baseline gives the same answer to every row."]
     if any(split.startswith("dev") for split in scores):
-        chosen = "the settings were chosen by it" if said.get("chosen") else "no setting was searched on it"
-        notes.insert(0, f"Dev is a {DEVELOPMENT}, no test set; {chosen}.")
+        chosen = "the settings were chosen by it" if lineage.get("chosen") else "no settings were chosen by it"
+        notes.insert(0, f"Dev is a {DEVELOPMENT}, not a test set; {chosen}.")
     if "train" in scores:
-        notes.append("Figures of train are of the rows that it was trained on and say little.")
+        notes.append("The scores on train say little: the model was trained on these rows.")
     notes += [f"Rows of {split}: {count:,}." for split, count in rows.items()]
-    return f"{' '.join(notes)}\n\n{table(('split and metric', 'this model', 'baseline'), lines)}"
+    return f"{' '.join(notes)}\n\n{table(('split, metric', 'this model', 'baseline'), lines)}"

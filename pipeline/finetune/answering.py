@@ -1,4 +1,4 @@
-"""Progress of answering rows: how many, how fast, and the time left."""
+"""Report the progress of answering rows: rows answered, rows per second, and estimated time left."""
 
 import time
 
@@ -6,16 +6,20 @@ from pipeline.durations import estimate
 from pipeline.reporting import Report
 
 SECONDS = 5.0
-"""Minimum time between two lines."""
+"""Minimum time between two progress lines."""
 
 
 class AnswerProgress:
-    """Count answered rows and report progress from time to time; the clock starts with the first rows, after the model
-    is loaded.
+    """Count answered rows and report progress, at most once every SECONDS.
+
+    The rate counts rows and time after the first call of `add`: the time before that call includes loading the model.
     """
 
     def __init__(self, report: Report, total: int | None, before: int = 0, name: str = "") -> None:
-        """`total`: number of rows, None while unknown; `before`: rows answered in an earlier run."""
+        """Take the number of rows to answer, `total` (None while unknown), and the rows answered by an earlier run.
+
+        `name` begins each line; empty: no name.
+        """
         self.report, self.total, self.rows, self.name = report, total, before, name
         self.first, self.begun = before, 0.0
         self.said = time.monotonic()
@@ -31,12 +35,12 @@ class AnswerProgress:
 
 
 def line(name: str, rows: int, total: int | None, timed: int, seconds: float) -> str:
-    """Return a progress line; `timed` rows were answered in `seconds`."""
-    of = f" of {total:,}" if total is not None else ""
-    said = f"{f'{name}: ' if name else ''}{rows:,}{of} rows answered"
+    """Return a progress line. Its rate is `timed` / `seconds`; without both, it shows no rate and no time left."""
+    of_total = f" of {total:,}" if total is not None else ""
+    answered = f"{f'{name}: ' if name else ''}{rows:,}{of_total} rows answered"
     if not (timed and seconds):
-        return said
+        return answered
     rate = timed / seconds
     speed = f"{rate:,.0f}" if rate >= 10 else f"{rate:.1f}"
     left = f", about {estimate((total - rows) / rate)} left" if total is not None and total > rows else ""
-    return f"{said}, {speed} rows/s{left}"
+    return f"{answered}, {speed} rows/s{left}"

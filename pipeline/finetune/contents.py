@@ -12,18 +12,20 @@ from pipeline.tasks.prepared import Prepared
 from pipeline.tasks.task import Task, several
 
 Text = Hashable
-"""The texts of an item, with white space normalised: both texts of a pair, a question with its context, a sentence's
-words.
+"""Texts of an item, to find equal items: (first, second), where second is empty for a single text; (question, context);
+or the words of a sentence. White space is collapsed, except within words.
 """
 
 
 def split_summary(task: Task, prepared: Prepared) -> str:
-    """Return a split's class counts, most frequent first, and its row lengths."""
+    """Return a line about a split: `labels_in_words`, then `lengths_in_words`."""
     return "; ".join(filter(None, [labels_in_words(task, prepared), lengths_in_words(prepared.rows)]))
 
 
 def labels_in_words(task: Task, prepared: Prepared) -> str:
-    """Return the counts of classes, labels or tags; the range of values; or how many questions have no answer."""
+    """Describe a split's labels: counts of classes, labels or tags, most frequent first; range and mean of values; or
+    the number of questions without an answer (empty if the task requires an answer to each).
+    """
     if task.kind == "spans":
         without = sum(not item.answers for item in prepared.items)
         return f"{without:,} questions without an answer" if task.unanswerable else ""
@@ -35,14 +37,14 @@ def labels_in_words(task: Task, prepared: Prepared) -> str:
         return f"values from {min(values):g} to {max(values):g}, mean {np.mean(values):g}"
     if task.kind == "multilabel":
         rows = [several(label) for label in labels]
-        none = sum(not row for row in rows)
-        said = _counted("labels", Counter(label for row in rows for label in row))
-        return said + (f", {none:,} rows without one" if none else "")
+        unlabelled = sum(not row for row in rows)
+        counts = _counted("labels", Counter(label for row in rows for label in row))
+        return counts + (f", {unlabelled:,} rows without a label" if unlabelled else "")
     return _counted("labels", Counter(labels))
 
 
 def _counted(noun: str, counts: Counter[str]) -> str:
-    """Return names with their counts."""
+    """Return the noun, then each name with its count, most frequent first."""
     return f"{noun} {listed(f'{name} {times:,}' for name, times in counts.most_common())}"
 
 
@@ -54,28 +56,29 @@ def lengths_in_words(rows: pa.Table) -> str:
 
 
 def shared_in_words(task: Task, train: Any, items: Any) -> str:
-    """Return the number of items whose texts also occur in training, and of those with another answer in training.
+    """Return a warning: how many of the items have texts that also occur in `train`, and how many of these have another
+    answer in `train`.
 
-    Empty if there are none.
+    Empty if no text is shared.
     """
     answers = _answers_by_text(train)
     shared = [(text, answer) for text, answer in zip(texts_of(items), _answers_of(items)) if text in answers]
     if not shared:
         return ""
     other = sum(answer not in answers[text] for text, answer in shared)
-    said = f"{len(shared):,} of {len(items):,} have a text that is in train too, so that scores are too good"
-    return said + (f"; {other:,} of them with another label than there" if other else "")
+    warning = f"{len(shared):,} of {len(items):,} have a text that is also in train, so the scores are too high"
+    return warning + (f"; {other:,} of them have another label in train" if other else "")
 
 
 def contradictions_in_words(task: Task, items: Any) -> str:
-    """Return how many items have a text that also occurs with another label; empty if none."""
+    """Return a line with the number of items whose texts also occur with another answer; empty if there are none."""
     answers = _answers_by_text(items)
     rows = sum(len(answers[text]) > 1 for text in texts_of(items))
-    return f"{rows:,} of {len(items):,} have a text that is there with another label too" if rows else ""
+    return f"{rows:,} of {len(items):,} have a text that also occurs with another label" if rows else ""
 
 
 def _answers_by_text(items: Any) -> dict[Text, set[Hashable]]:
-    """Return text -> set of its answers."""
+    """Return text -> all answers (as in `_answers_of`) of the items with this text."""
     answers: dict[Text, set[Hashable]] = {}
     for text, answer in zip(texts_of(items), _answers_of(items)):
         answers.setdefault(text, set()).add(answer)
@@ -83,7 +86,7 @@ def _answers_by_text(items: Any) -> dict[Text, set[Hashable]]:
 
 
 def texts_of(items: Any) -> list[Text]:
-    """Return the texts of each item."""
+    """Return the texts of each item; `items` is a table of TEXTS, or a list of Sentence or Question."""
     if isinstance(items, pa.Table):
         pairs = zip(items["first"].to_pylist(), items["second"].to_pylist())
         return [(_plain(first), _plain(second or "")) for first, second in pairs]

@@ -1,4 +1,4 @@
-"""Read the encoder that a fine-tuning starts from."""
+"""Read the encoder that fine-tuning starts from."""
 
 from pipeline.config.finetune import Finetune
 from pipeline.reporting import Report
@@ -6,5 +6,8 @@ from pipeline.train.initial import POOLER, Initial, read_initial
 
 
 def read_encoder(config: Finetune, checkpoint: str, report: Report) -> Initial:
-    """Read a checkpoint's published model. Raises CheckpointError if it cannot be used."""
+    """Read the published model `checkpoint` (which need not be config.checkpoint), and copy it to the output folder.
+
+    Raises CheckpointError if the model cannot be used, ConfigError or DataError if its vocabulary cannot.
+    """
     return read_initial(checkpoint, config.vocabulary, config.output, report, setting="checkpoint", used=(POOLER,))

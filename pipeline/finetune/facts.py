@@ -1,4 +1,4 @@
-"""Training facts that a fine-tuned model carries along, for its card and its lineage."""
+"""Facts about a training, which are stored with the fine-tuned model for its model card and its lineage."""
 
 from typing import Any
 
@@ -9,7 +9,10 @@ from pipeline.train.trial import Result
 
 
 def training_facts(config: Finetune, problem: Problem, seed: int, result: Result) -> dict[str, Any]:
-    """Return the encoder's source, the scores and baselines, and the training settings."""
+    """Return, as JSON values, the encoder's checkpoint, scores, baselines and rows per split, and training settings.
+
+    A problem without other splits is scored on its training rows.
+    """
     splits = problem.splits or {"train": problem.train}
     kind = KINDS[problem.task.kind]
     return {

@@ -12,14 +12,15 @@ from pipeline.tasks.task import Task
 from pipeline.text.randomness import numbered_generator
 
 FOLDS = 7_002
-"""Generator stream that assigns rows to folds."""
+"""Key of the random generator that assigns rows to folds."""
 
 
 def fold_numbers(task: Task, items: Any, folds: int) -> np.ndarray:
-    """Return the fold of each item, int64 (items,), from 0; the same in every run of the same file.
+    """Return the fold number of each item, from 0: int64 (items,). The same file always gets the same numbers.
 
-    Items with the same text, and questions on the same context, share a fold. Classes are stratified: their counts per
-    fold differ by at most one if no text is duplicated. Raises DataError for fewer distinct texts than folds.
+    Items with the same text, and questions on the same context, are in one fold. Classes are stratified: if no text is
+    duplicated, the counts of a class in two folds differ by at most one. Raises DataError if there are fewer distinct
+    texts (or contexts) than folds.
     """
     groups: dict[Text, list[int]] = {}
     for index, text in enumerate(_grouped_by(items)):
@@ -32,27 +33,28 @@ def fold_numbers(task: Task, items: Any, folds: int) -> np.ndarray:
     unshuffled = list(groups.values())
     shuffled = [unshuffled[index] for index in numbered_generator(0, FOLDS).permutation(len(unshuffled))]
     classes = items["label"].to_pylist() if task.kind == "classification" else [""] * len(items)
-    of_class = {name: np.zeros(folds, np.int64) for name in classes}
+    rows_by_class = {name: np.zeros(folds, np.int64) for name in classes}
     rows, numbers = np.zeros(folds, np.int64), np.empty(len(items), np.int64)
-    # sorting is stable and keeps the shuffled order
+    # Large groups first, because small ones can then even out the folds. Sorting is stable: groups of one class and
+    # size keep their random order.
     for group in sorted(shuffled, key=lambda group: (classes[group[0]], -len(group))):
-        mine = of_class[classes[group[0]]]
-        fold = min(range(folds), key=lambda fold: (mine[fold], rows[fold]))
+        class_rows = rows_by_class[classes[group[0]]]
+        fold = min(range(folds), key=lambda fold: (class_rows[fold], rows[fold]))
         numbers[group] = fold
-        mine[fold] += len(group)
+        class_rows[fold] += len(group)
         rows[fold] += len(group)
     return numbers
 
 
 def _grouped_by(items: Any) -> Sequence[Text]:
-    """Return what items of one fold share: their text, or the context of questions."""
+    """Return each item's text, or for questions the context: items with an equal value belong in one fold."""
     if isinstance(items, pa.Table) or hasattr(items[0], "words"):
         return texts_of(items)
     return [item.context for item in items]
 
 
 def by_task(problems: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return task -> names of its problems: its own name, or its folds."""
+    """Return task -> names of its problems: the task's own name or, with cross-validation, the names of its folds."""
     names: dict[str, list[str]] = {}
     for name, problem in problems.items():
         names.setdefault(problem.fold_of or name, []).append(name)

@@ -1,4 +1,4 @@
-"""Fine-tune on lists of texts and labels, in this process, with the same training as every other fine-tuning."""
+"""Fine-tune on lists of texts and labels, in this process, with the training code of the job `finetune`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +27,7 @@ from pipeline.train.trial import run_trial
 from pipeline.train.tuned import About, TunedModel
 
 NAME = "lists"
-"""Name of the task, and used instead of a file name in messages."""
+"""Name of the task; messages show it in place of a file name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,8 +35,11 @@ class Lists:
     """Training rows, and optional development rows."""
 
     texts: Sequence[str | tuple[str, str]]
+    """One text or pair of texts per row."""
     labels: Sequence[Any]
+    """One label per row; for multilabel, one list of labels per row."""
     dev: tuple[Sequence[str | tuple[str, str]], Sequence[Any]] | None
+    """Texts and labels of the development rows; None: the model is scored on the training rows."""
 
 
 def fit_lists(
@@ -54,9 +57,10 @@ def fit_lists(
     report: Report,
     checkpoint: str,
 ) -> TunedModel:
-    """Return a model fine-tuned from a copy of the encoder.
+    """Return a model fine-tuned from a copy of the encoder, whose settings are `model`.
 
-    Raises DataError for invalid rows, ConfigError for invalid settings.
+    `learning_rate`: peak; None: the default for the encoder's width. `checkpoint`: the encoder's name in messages and
+    in the lineage. Raises DataError for invalid rows, ConfigError for invalid settings.
     """
     _require_usable(kind, encoder, checkpoint)
     config = Finetune(
@@ -67,7 +71,7 @@ def fit_lists(
         optimizer=TaskAdamW(learning_rate=learning_rate),
         placement=TrialPlacement(device="cuda" if device.type == "cuda" else "cpu"),
     ).for_model(model)
-    initial = Initial(folder="", fingerprint="", model=model, vocabulary=vocabulary)  # its encoder is in memory
+    initial = Initial(folder="", fingerprint="", model=model, vocabulary=vocabulary)  # the encoder is in memory
     problem = _problem(config, given, kind, initial)
     for name, split in {"train": problem.train, **problem.splits}.items():
         report(", ".join([f"{name}: {len(split.items):,} rows", *split.notes]))
@@ -96,17 +100,18 @@ def fit_lists(
 
 
 def _require_usable(kind: str, encoder: Encoder, checkpoint: str) -> None:
-    """Raise ConfigError for an unknown kind, and for an encoder with trainable adapters."""
+    """Raise ConfigError for an unknown kind, and for an encoder with trainable bottleneck adapters."""
     if kind not in ("classification", "multilabel", "regression"):
         raise ConfigError(f"kind ({kind}) must be classification, multilabel or regression")
     if any(parameter.requires_grad for name, parameter in encoder.named_parameters() if "_adapter." in name):
         raise ConfigError(
-            f"{checkpoint} has bottleneck adapters: fit its encoder without them, from the checkpoint it was tuned from"
+            f"{checkpoint} has bottleneck adapters, from which fine-tuning cannot continue: fit the encoder of the "
+            f"checkpoint that {checkpoint} was tuned from"
         )
 
 
 def _problem(config: Finetune, given: Lists, kind: Kind, initial: Initial) -> Problem:
-    """Return the task of the lists with its rows as ids. Raises DataError for invalid rows."""
+    """Return the lists as a problem: a task, and its rows as token ids. Raises DataError for invalid rows."""
     train = _table(NAME, given.texts, given.labels, kind)
     task = own_task(NAME, train, kind)
     task = replace(task, paired=train["second"].null_count < train.num_rows)
@@ -115,16 +120,16 @@ def _problem(config: Finetune, given: Lists, kind: Kind, initial: Initial) -> Pr
 
 
 def _table(name: str, texts: Sequence[Any], labels: Sequence[Any], kind: str) -> pa.Table:
-    """Return rows of TEXTS. Raises DataError for lists of different lengths, and for invalid texts or labels."""
+    """Return a table, schema TEXTS. Raises DataError for lists of different lengths and for invalid texts or labels."""
     if isinstance(texts, str) or isinstance(labels, str):
-        raise DataError(f"{name}: give lists, one of texts and one of labels, not a single text")
+        raise DataError(f"{name}: give a list of texts and a list of labels, not a single text")
     if len(texts) != len(labels):
         raise DataError(f"{name}: {len(texts):,} texts and {len(labels):,} labels: give one label for each text")
     rows = []
     for row, (text, label) in enumerate(zip(texts, labels)):
         pair = text if isinstance(text, tuple) and len(text) == 2 else (text, None)
         if not isinstance(pair[0], str) or not isinstance(pair[1], str | None):
-            raise DataError(f"{name}:{row}: {shown(text)} is no text and no pair of texts")
+            raise DataError(f"{name}:{row}: {shown(text)} is neither a text nor a pair of texts")
         if not all(part.strip() for part in pair if part is not None):
             raise DataError(f"{name}:{row}: the text is empty: leave the row out")
         rows.append((str(row), *pair, _label_cell(name, row, label, kind)))
@@ -132,16 +137,16 @@ def _table(name: str, texts: Sequence[Any], labels: Sequence[Any], kind: str) ->
 
 
 def _label_cell(name: str, row: int, label: Any, kind: str) -> str:
-    """Return a label as stored in TEXTS. Raises DataError for invalid labels."""
+    """Return a label as text, for multilabel a JSON list. Raises DataError for invalid labels."""
     if kind == "multilabel":
         if isinstance(label, str) or not isinstance(label, Sequence | np.ndarray | set | frozenset):
             raise DataError(
-                f"{name}:{row}: label {shown(label)} is no list: with kind multilabel each text has a list of labels"
+                f"{name}:{row}: label {shown(label)} is not a list: kind multilabel needs a list of labels per text"
             )
         return labels_text(label_text(name, row, "label", _plain(member)) for member in label)
     return label_text(name, row, "label", _plain(label))
 
 
 def _plain(value: Any) -> Any:
-    """Convert NumPy scalars to Python's."""
+    """Convert a NumPy scalar to a Python value; return other values unchanged."""
     return value.item() if isinstance(value, np.generic) else value

@@ -1,4 +1,4 @@
-"""Display the progress of trials: on a terminal a live table, elsewhere one line per epoch and per finished trial."""
+"""Display the progress of trials: a live table on a terminal; elsewhere one line per epoch and per finished trial."""
 
 import time
 from collections.abc import Generator, Mapping, Sequence
@@ -14,18 +14,20 @@ from pipeline.finetune.trials import Trial
 from pipeline.reporting import Report
 
 MOST_SHOWN = 20
+"""Maximum number of trials in the live table."""
 MOST_METRICS = 4
+"""Maximum number of metrics shown per split."""
 STATES = ("running", "failed", "stopped early", "done", "waiting")
-"""In table order."""
+"""States of a trial, in the order in which the live table lists trials."""
 
 
 def label(trial: Trial) -> str:
-    """Return a readable name: task, seed and the settings that are searched."""
+    """Return a readable name of a trial: task, seed and searched settings."""
     return ", ".join(filter(None, (trial.problem, f"seed {trial.seed}", in_words(trial.chosen))))
 
 
 def _scores_line(trial: Trial, result: Mapping[str, Any]) -> str:
-    """Return a trial's scores on one line; the selecting metric comes first in each split."""
+    """Return a trial's scores on one line, in each split first the metric that selects; empty if `result` has none."""
     if "scores" not in result:
         return (
             f"{trial.metric} {result['score']:.3f} after epoch {result['stopped_after_epoch']}"
@@ -40,7 +42,7 @@ def _scores_line(trial: Trial, result: Mapping[str, Any]) -> str:
 
 
 def _epoch_line(trial: Trial, news: Mapping[str, Any]) -> str:
-    """Return the progress line after an epoch."""
+    """Return the progress line after an epoch: `epoch` and `value` of `news`, the value of the selecting metric."""
     return f"epoch {news['epoch']} of {trial.config.recipe.epochs}: {trial.metric} {news['value']:.3f}"
 
 
@@ -56,7 +58,7 @@ class Live:
 
     @contextmanager
     def table(self, trials: Sequence[Trial], ready: Mapping[str, Mapping[str, Any]]) -> Generator[None]:
-        """Show the trials while the context is open; `ready` holds results of earlier runs."""
+        """Show the trials while the context is open; `ready`: trial name -> result of an earlier run."""
         self.trials, self.begun = trials, time.monotonic()
         self.states = {
             trial.name: ("done", _scores_line(trial, ready[trial.name])) if trial.name in ready else ("waiting", "")
@@ -73,7 +75,10 @@ class Live:
         self.drawn = None
 
     def tell(self, trial: Trial, state: str, news: Mapping[str, Any]) -> None:
-        """Update a trial's state."""
+        """Record and display a trial's state.
+
+        `news` is the trial's result, or the epoch and value of an epoch; if it is empty, the trial's line is kept.
+        """
         if "scores" in news:
             line = _scores_line(trial, news)
         else:
@@ -82,15 +87,15 @@ class Live:
         if self.drawn:
             self.drawn.update(self.render())
         elif state != "running":
-            ended = sum(one in ("done", "stopped early", "failed") for one, _ in self.states.values())
+            ended = sum(now in ("done", "stopped early", "failed") for now, _ in self.states.values())
             seconds = f" in {news['seconds']:.0f} s" if "seconds" in news else ""
             self.report(f"{ended} of {len(self.trials)}  {label(trial)}: {state}{seconds}  {line}".rstrip())
         elif "epoch" in news:
             self.report(f"{label(trial)}: {line}")
 
     def render(self) -> Table:
-        """Return the table: running trials first, and a count of the trials that are not shown."""
-        counts = {state: sum(one == state for one, _ in self.states.values()) for state in STATES}
+        """Return the table: at most MOST_SHOWN trials, running ones first, and the number of the other trials."""
+        counts = {state: sum(now == state for now, _ in self.states.values()) for state in STATES}
         passed = time.monotonic() - self.begun
         title = (
             ", ".join(f"{count} {state}" for state, count in counts.items() if count) + f", {passed / 60:.0f} minutes"

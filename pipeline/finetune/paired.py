@@ -1,6 +1,6 @@
 """Compare two encoders by paired differences of their scores, with confidence intervals.
 
-n seeds, R rows of a development split.
+Shapes: n seeds; R rows of a development split.
 """
 
 import math
@@ -12,13 +12,14 @@ from scipy import stats
 
 CONFIDENCE = 0.95
 DRAWS = 1_000
+"""Resamples of the bootstrap."""
 BATCH_INDICES = 1_000_000
-"""Maximum row indices of one bootstrap batch, 8 bytes each."""
+"""Maximum number of row indices, of 8 bytes each, that the bootstrap draws at once, to limit its memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """B's score minus A's, with its 95% confidence interval."""
+    """Score of encoder B minus score of encoder A, with a 95% confidence interval."""
 
     mean: float
     low: float
@@ -26,7 +27,7 @@ class Difference:
 
     @property
     def better(self) -> int:
-        """1 if B's score is significantly higher, -1 if A's is, else 0; always 0 if all differences are equal."""
+        """1 if B's score is significantly higher, -1 if A's is, else 0. If `exact`, 0: the spread is unknown."""
         return 0 if self.exact else int(self.low > 0) - int(self.high < 0)
 
     @property
@@ -36,12 +37,12 @@ class Difference:
 
 
 def over_seeds(a: Sequence[float], b: Sequence[float]) -> Difference:
-    """Return the mean difference over seeds, with Student's t interval for n seeds; infinite for n = 1.
+    """Return the mean of B - A over seeds, with Student's t interval; for n = 1 the interval is infinite.
 
-    Raises ValueError if the numbers of seeds differ or are 0.
+    `a` and `b`: scores (n,) of the same seeds in the same order. Raises ValueError if their lengths differ or are 0.
     """
     if len(a) != len(b) or not a:
-        raise ValueError(f"{len(a)} seeds of A and {len(b)} of B: both need equally many, at least one")
+        raise ValueError(f"A has {len(a)} seeds and B has {len(b)}: both need the same number, at least 1")
     differences = np.asarray(b, np.float64) - np.asarray(a, np.float64)
     mean = float(differences.mean())
     if len(differences) == 1:
@@ -56,8 +57,8 @@ def over_rows(
 ) -> Difference:
     """Return the difference of two models' scores on all R rows, with a percentile bootstrap interval (Efron 1979).
 
-    Each resample takes the same rows for both models. `a` and `b` take row indices, int64 (R,), and return the score of
-    those rows.
+    `a` and `b` map row indices, int64 (R,), to a model's score on these rows. Each of `draws` resamples takes the same
+    rows for both models. For R = 1 the interval has width 0.
     """
     everything = np.arange(rows)
     mean = b(everything) - a(everything)
@@ -77,25 +78,25 @@ def over_rows(
 
 
 def format_difference(difference: Difference, percent: bool) -> str:
-    """Return mean and interval as text: in percentage points, or in the metric's unit."""
+    """Return mean and interval as text, in percentage points if `percent`, else in the metric's unit."""
     if percent:
         return f"{100 * difference.mean:+.1f} ({100 * difference.low:.1f} to {100 * difference.high:.1f})"
     return f"{difference.mean:+.3f} ({difference.low:.3f} to {difference.high:.3f})"
 
 
 def verdict(task: str, difference: Difference, *, percent: bool = True, lower_is_better: bool = False) -> str:
-    """Return one sentence on what a difference over seeds shows."""
+    """Return a sentence that says which encoder is better on a task, or why none can be called better."""
     if difference.exact and difference.mean == 0:
-        return f"no difference can be told on {task}: A and B score the same with every seed"
+        return f"no significant difference on {task}: A and B score the same with every seed"
     if not math.isfinite(difference.low):
-        return f"no difference can be told on {task}: one seed shows no spread; give --seeds 2 or more"
-    if difference.exact:  # happens with collapsed models, and by chance with few rows
+        return f"no significant difference on {task}: the spread of one seed is unknown; give --seeds 2 or more"
+    if difference.exact:  # models that collapsed with every seed, or chance with few rows
         return (
-            f"no difference can be told on {task}: the difference is "
+            f"no significant difference on {task}: the difference is "
             f"{format_difference(difference, percent).split()[0]} with every seed, so its spread is unknown; give more "
             "seeds or development rows"
         )
     better = -difference.better if lower_is_better else difference.better
     if better:
         return f"{'B' if better > 0 else 'A'} is better on {task}: {format_difference(difference, percent)}"
-    return f"no difference can be told on {task}: {format_difference(difference, percent)}; more seeds would narrow it"
+    return f"no significant difference on {task}: {format_difference(difference, percent)}; more seeds may show one"

@@ -1,4 +1,4 @@
-"""Estimate how long the trials take, and reduce them if that is too long."""
+"""Estimate how long the trials take, and reduce their seeds, epochs or rows to fit a time limit."""
 
 import heapq
 import itertools
@@ -22,39 +22,42 @@ from pipeline.train.step import Compute
 from pipeline.train.trial import batches, seen_words, train_on_slots
 
 LARGE = 10_000
-"""Training rows above which a task is reduced to one seed when time is short: its spread is small."""
+"""Training rows above which a task is large. Large tasks are reduced first: their scores vary little between seeds."""
 STEPS, LEAST_STEPS, WARMUP = 30, 6, 2
-"""Measured steps per problem: at most STEPS, or fewer (at least LEAST_STEPS) once MEASURED_SECONDS are over."""
+"""Steps measured per problem: STEPS, or fewer, but at least LEAST_STEPS, once they have taken MEASURED_SECONDS. The
+first WARMUP steps do not count.
+"""
 MEASURED_SECONDS = 3.0
 EVALUATED = 0.4
-"""Cost of a row's forward pass, relative to a whole training step."""
+"""Time to evaluate a row, as a share of the time to train on the row."""
 START_SECONDS = 4.0
-"""Fixed cost of a trial: process start, reading, saving."""
+"""Fixed time per trial: process start, reading, saving."""
 SURE = 0.9
-"""Share of the remaining time that is planned: measured steps are estimates, and the table and models come after the
-trials.
+"""Share of the remaining time that a plan may use. The rest is for errors of the estimate, and for the table and models
+after the trials.
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Share:
-    """The part of a problem that is trained."""
+    """Numbers of seeds, epochs and rows with which a problem is trained."""
 
     seeds: int
     epochs: int
     rows: int | None
+    """Maximum number of training rows; None: all."""
 
 
 def size(share: Share) -> tuple[int, int, float]:
-    """Return a sort key: how much is trained, to compare shares of the same problem."""
+    """Return a sort key for shares of the same problem: the more is trained, the larger it is."""
     return share.seeds, share.epochs, math.inf if share.rows is None else share.rows
 
 
 def seconds_of(config: Finetune, problem: Problem, initial: Initial) -> float:
-    """Return mean seconds per step: seconds per token, measured over a few steps of this problem on this device, times
-    the mean tokens per step.
+    """Measure a few training steps of one worker on this device, and return the estimated mean seconds per step.
 
-    Steps differ by the length of their rows, and a few steps rarely represent all.
+    The number of tokens differs between steps, and a few steps may not be typical. So the estimate is the measured
+    seconds per token, times the mean tokens per step of the whole problem.
     """
     device = device_of(config.placement, config.trials.gpus)
     autocast = autocast_for(config.placement, initial.model.width, device)
@@ -84,16 +87,16 @@ def seconds_of(config: Finetune, problem: Problem, initial: Initial) -> float:
 
 
 def trial_seconds(config: Finetune, problem: Problem, per_step: float, share: Share) -> float:
-    """Return the estimated duration of one trial; `per_step` is what one worker alone takes for a step."""
+    """Return the estimated seconds of one trial; `per_step`: seconds per step of a single worker."""
     rows = min(share.rows or problem.train.rows.num_rows, problem.train.rows.num_rows)
     steps = math.ceil(rows / config.recipe.rows_per_step)
     evaluated = sum(split.rows.num_rows for split in problem.splits.values()) / config.recipe.rows_per_step
-    trained = steps * _busiest_share(config)  # the first worker evaluates alone
+    trained = steps * _busiest_share(config)  # workers share the training; the first one evaluates alone
     return START_SECONDS + share.epochs * per_step * (trained + EVALUATED * evaluated)
 
 
 def _busiest_share(config: Finetune) -> float:
-    """Return the share of a step's slots that the busiest worker of a trial trains on."""
+    """Return the share of a step's slots that the busiest worker trains on: the other workers wait for it."""
     recipe, workers = config.recipe, config.trials.workers
     slot = recipe.rows_per_slot or math.ceil(recipe.rows_per_step / workers)
     slots = math.ceil(recipe.rows_per_step / slot)
@@ -101,8 +104,9 @@ def _busiest_share(config: Finetune) -> float:
 
 
 def answering_seconds(config: Finetune, rows: Mapping[str, int], per_step: Mapping[str, float], at_once: int) -> float:
-    """Return the estimated time to answer these rows of each problem, by one process with the cores of all concurrent
-    trials.
+    """Return the estimated seconds to answer rows (task -> number) in one process.
+
+    The process has the cores of all `at_once` concurrent trials. `per_step`: task -> seconds per training step.
     """
     return (
         sum(EVALUATED * per_step[name] * count / config.recipe.rows_per_step for name, count in rows.items())
@@ -112,13 +116,13 @@ def answering_seconds(config: Finetune, rows: Mapping[str, int], per_step: Mappi
 
 
 def _smaller_shares(whole: Share, large: bool) -> list[Share]:
-    """Return the possible shares of a problem, largest first: a large task loses seeds, epochs and rows before a small
-    one loses seeds.
+    """Return the shares to choose from, largest first: a large task loses seeds, then epochs, then rows; a small task
+    loses seeds only.
     """
     if not large:
         return [whole, replace(whole, seeds=min(whole.seeds, 2)), replace(whole, seeds=1)]
-    one = replace(whole, seeds=1)
-    fewer = [replace(one, epochs=epochs) for epochs in range(whole.epochs, 0, -1)]
+    one_seed = replace(whole, seeds=1)
+    fewer = [replace(one_seed, epochs=epochs) for epochs in range(whole.epochs, 0, -1)]
     return [
         whole,
         *fewer,
@@ -131,10 +135,10 @@ def _smaller_shares(whole: Share, large: bool) -> list[Share]:
 
 
 def makespan(seconds: Iterable[float], at_once: int) -> float:
-    """Return when the last trial ends, if the longest start first."""
+    """Return the seconds until the last trial ends, if `at_once` run at the same time and the longest start first."""
     free = [0.0] * at_once
-    for one in sorted(seconds, reverse=True):
-        heapq.heapreplace(free, free[0] + one)
+    for duration in sorted(seconds, reverse=True):
+        heapq.heapreplace(free, free[0] + duration)
     return max(free)
 
 
@@ -146,7 +150,10 @@ def total_seconds(
     at_once: int,
     settings: int,
 ) -> float:
-    """Return the estimated duration of all trials."""
+    """Return the estimated seconds until all trials end.
+
+    With more than one setting (`settings` is their number), the trials that select a setting are included.
+    """
 
     def each(problem: Problem) -> list[float]:
         share = shares[problem.task.name]
@@ -165,22 +172,23 @@ def fit_to_time(
     settings: int,
     spent: float = 0.0,
 ) -> dict[str, Share]:
-    """Return the share of each problem to train: all of it, or less if `minutes` minus `spent` seconds is too short.
+    """Return problem -> share to train: everything, or less if everything does not fit the time limit.
 
-    Large tasks are reduced before small ones, the most expensive first.
+    The limit is SURE times (config.minutes less `spent` seconds). Large tasks are reduced before small ones, the most
+    expensive first. The smallest shares are returned even if they do not fit.
     """
     whole = Share(seeds=config.seeds, epochs=config.recipe.epochs, rows=config.recipe.training_rows)
-    ladders = {
-        one.task.name: _smaller_shares(
-            whole, min(one.train.rows.num_rows, whole.rows or one.train.rows.num_rows) > LARGE
+    choices = {
+        problem.task.name: _smaller_shares(
+            whole, min(problem.train.rows.num_rows, whole.rows or problem.train.rows.num_rows) > LARGE
         )
-        for one in problems
+        for problem in problems
     }
-    rungs = dict.fromkeys(ladders, 0)
-    by_name = {one.task.name: one for one in problems}
+    indices = dict.fromkeys(choices, 0)
+    by_name = {problem.task.name: problem for problem in problems}
 
     def chosen() -> dict[str, Share]:
-        return {name: ladders[name][rung] for name, rung in rungs.items()}
+        return {name: choices[name][index] for name, index in indices.items()}
 
     def cost(name: str) -> float:
         return total_seconds(config, [by_name[name]], per_step, chosen(), 1, settings)
@@ -188,19 +196,20 @@ def fit_to_time(
     while config.minutes is not None and total_seconds(
         config, problems, per_step, chosen(), at_once, settings
     ) > SURE * (60 * config.minutes - spent):
-        left = [name for name in ladders if rungs[name] + 1 < len(ladders[name])]
+        left = [name for name in choices if indices[name] + 1 < len(choices[name])]
         if not left:
             break
         large = [
-            name for name in left if ladders[name][-1].epochs < whole.epochs or ladders[name][-1].rows != whole.rows
+            name for name in left if choices[name][-1].epochs < whole.epochs or choices[name][-1].rows != whole.rows
         ]
-        rungs[max(large or left, key=cost)] += 1
+        indices[max(large or left, key=cost)] += 1
     return chosen()
 
 
 def write_plan(location: str, shares: dict[str, Share], per_step: dict[str, float]) -> None:
-    """Write the shares and the seconds per step behind them, so that a rerun asks for the same trials without
-    measuring.
+    """Write the shares, and the seconds per step that they were planned with.
+
+    A rerun reads them, so that it plans the same trials without measuring again.
     """
     storage.write_json(
         location, {name: vars(share) | {"seconds_per_step": per_step[name]} for name, share in shares.items()}
@@ -208,27 +217,28 @@ def write_plan(location: str, shares: dict[str, Share], per_step: dict[str, floa
 
 
 def read_plan(location: str) -> tuple[dict[str, Share], dict[str, float]] | None:
-    """Return the shares and seconds per step of an earlier run of the same trials; None if there is none.
+    """Return the shares and seconds per step that `write_plan` wrote; None if the file does not exist.
 
     Raises DataError if the file is damaged.
     """
     try:
         written = storage.read_json(location)
         shares = {
-            name: Share(seeds=one["seeds"], epochs=one["epochs"], rows=one["rows"]) for name, one in written.items()
+            name: Share(seeds=entry["seeds"], epochs=entry["epochs"], rows=entry["rows"])
+            for name, entry in written.items()
         }
-        return shares, {name: one["seconds_per_step"] for name, one in written.items()}
+        return shares, {name: entry["seconds_per_step"] for name, entry in written.items()}
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(
-            f"{location} cannot be read ({storage.first_line(error)}): delete it, and the same command plans these "
-            "trials again"
+            f"{location} cannot be read ({storage.first_line(error)}): delete it and run the same command "
+            "again, which plans the trials anew"
         ) from error
 
 
 def left_out(problem: Problem, config: Finetune, share: Share) -> str | None:
-    """Return a line on what is left out to fit the time; None if nothing is."""
+    """Return a line about the seeds, epochs and rows that are left out to save time; None if nothing is left out."""
     rows = problem.train.rows.num_rows
     parts = [f"{share.seeds} of {config.seeds} seeds"] * (share.seeds < config.seeds)
     parts += [f"{share.epochs} of {config.recipe.epochs} epochs"] * (share.epochs < config.recipe.epochs)

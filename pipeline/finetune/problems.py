@@ -1,5 +1,5 @@
-"""Build problems to train: a task with its splits as rows of ids, from official files, the user's files or the built-in
-task.
+"""Build the problems to train, which are tasks with their splits as token ids, from official files, the user's files or
+the built-in task.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ from pipeline.train.initial import Initial
 
 BUILTIN = "builtin"
 HELD_OUT = 10
-"""Every HELD_OUT-th training item (chosen by a hash) is held out if there is no development file."""
+"""Without a development file, one in HELD_OUT training items, chosen by a hash, is held out for development."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,23 +40,25 @@ class Problem:
 
     task: Task
     cutting: Cutting
+    """Truncation and splitting of the texts, with length and stride filled in."""
     train: Prepared
     splits: dict[str, Prepared]
-    """Labelled splits to score; the first is the development split, which selects."""
+    """Labelled splits to score; the first is the development split, whose scores select settings and models."""
     digest: str
-    """Digest of all splits' rows and items: another file of the same name is another problem."""
+    """Digest of the rows and items of all splits: a changed file of the same name gives another problem."""
     fold_of: str | None = None
-    """Name of the task that this is a fold of; None without cross-validation."""
+    """Name of the task of which this problem is a fold; None without cross-validation."""
 
 
 def read_problems(config: Finetune, initial: Initial, report: Report) -> list[Problem]:
-    """Read all requested tasks, and report what was read, left out and truncated.
+    """Read all requested tasks, and report how many rows were read, left out and truncated.
 
-    Raises PipelineError for what cannot be read.
+    Raises PipelineError for unknown tasks, and for files that cannot be read or used.
     """
     if config.train is not None:
         task, items, lost = read_own(config, config.train, config.dev)
-        if task.name in {*known.TASKS, BUILTIN}:  # as the file is called; its scores do not belong beside that task's
+        # A task is named after its file. If a known task has that name, the two must not be confused in tables.
+        if task.name in {*known.TASKS, BUILTIN}:
             task = replace(task, name=f"own-{task.name}")
         if config.search.folds is not None:
             return _folds_of(config, config.search.folds, task, items["train"], lost, initial, report)
@@ -72,7 +74,7 @@ def read_problems(config: Finetune, initial: Initial, report: Report) -> list[Pr
             download(config, names, folder, report)
         if not _has_files(folder):
             raise ConfigError(
-                f"data ({folder}) is no folder with files: name the folder of the files of {', '.join(names)}"
+                f"data ({folder}) is not a folder with files: name the folder with the files of {', '.join(names)}"
             )
         problems = [_read_known(config, task, folder, initial, report) for task in known.wanted_tasks(names, folder)]
     if BUILTIN in config.task:
@@ -82,11 +84,14 @@ def read_problems(config: Finetune, initial: Initial, report: Report) -> list[Pr
 
 
 def _kept_builtin(folder: str, report: Report) -> tuple[Task, pa.Table, pa.Table]:
-    """Return the built-in task, cached in an output folder until the installed packages change."""
-    installed = json.dumps({name: one.version for name, one in distributions().items()})
+    """Return the built-in task, its training table and its development table.
+
+    They are cached in `folder` until the installed packages change.
+    """
+    installed = json.dumps({name: package.version for name, package in distributions().items()})
     location = storage.join(folder, f"{hashlib.sha256(installed.encode()).hexdigest()[:16]}.json")
     if storage.read_object(location) is None:
-        report("builtin: reading the documentation strings of the installed packages, a minute or so")
+        report("builtin: reading the documentation strings of the installed packages, which takes about a minute")
         task, train, dev = builtin_task(package_docstrings())
         storage.write_json(location, {"labels": task.labels, "train": train.to_pylist(), "dev": dev.to_pylist()})
     kept = storage.read_json(location)
@@ -98,26 +103,31 @@ def _has_files(folder: str) -> bool:
     """Return whether a folder exists and is not empty."""
     try:
         return bool(storage.children(folder))
-    except OSError:  # a file
+    except OSError:  # the folder cannot be read
         return False
 
 
 def data_of(config: Finetune) -> str:
-    """Return the folder of the tasks' files; default: the output folder that GLUE's archives are downloaded to."""
+    """Return the folder of the tasks' files: config.data, else OUTPUT/glue, where GLUE's archives are downloaded to."""
     return config.data or storage.join(config.output, "glue")
 
 
 def download(config: Finetune, names: Sequence[str], folder: str, report: Report) -> None:
-    """Download GLUE's archives once. Raises ConfigError for tasks outside GLUE, DataError without internet."""
+    """Download the files of GLUE tasks that the folder lacks; "glue" stands for all GLUE tasks.
+
+    Raises ConfigError for other tasks, DataError if a file cannot be downloaded.
+    """
     if others := [name for name in names if name not in (*known.GLUE, "glue")]:
         raise ConfigError(
-            f"data is not given: name the folder of the files of {', '.join(others)}; only GLUE is downloaded"
+            f"data is not given: name the folder with the files of {', '.join(others)}; only GLUE can be downloaded"
         )
     fetch_glue(folder, known.GLUE if "glue" in names else tuple(names), report)
 
 
 def _read_known(config: Finetune, task: Task, folder: str, initial: Initial, report: Report) -> Problem:
-    """Read a task known by name, with all labelled splits that exist."""
+    """Read a task of `known.TASKS`: its training split, its development split, and all other labelled splits whose
+    files exist.
+    """
     skip = config.on_bad_rows == "skip"
     train, lost_of_train = known.read_items(task, folder, "train", skip=skip)
     task, lost = known.with_labels(task, train), {"train": lost_of_train}
@@ -134,39 +144,40 @@ def _read_known(config: Finetune, task: Task, folder: str, initial: Initial, rep
 def _problem_of(
     config: Finetune, task: Task, train: Any, splits: dict[str, Any], lost: Lost, initial: Initial, report: Report
 ) -> Problem:
-    """Build a problem from its splits' items, and report a summary."""
+    """Build a problem from the items of its splits, and report a summary of each split."""
     if isinstance(train, pa.Table):
         task = replace(task, paired=train["second"].null_count < train.num_rows)
     task = selected_by(task, config.recipe.metric)
     problem = cut(task, config.cutting, {"train": train, **splits}, initial)
-    for name, one in {"train": problem.train, **problem.splits}.items():
+    for name, split in {"train": problem.train, **problem.splits}.items():
         report(
             ", ".join(
                 [
-                    f"{task.name} {name}: {len(one.items):,} {noun(task)}",
-                    *(_task_summary(task, one) if name == "train" else ()),
+                    f"{task.name} {name}: {len(split.items):,} {noun(task)}",
+                    *(_task_summary(task, split) if name == "train" else ()),
                     *lost.get(name, ()),
-                    *one.notes,
+                    *split.notes,
                 ]
             )
         )
     report(f"{task.name} train: {split_summary(task, problem.train)}")
     if isinstance(train, pa.Table) and (line := skewed(task, train["label"].to_pylist())):
         report(line)
-    if said := contradictions_in_words(task, problem.train.items):
-        report(f"{task.name} train: {said}")
-    for name, one in problem.splits.items():
-        if said := shared_in_words(task, problem.train.items, one.items):
-            report(f"{task.name} {name}: {said}")
+    if line := contradictions_in_words(task, problem.train.items):
+        report(f"{task.name} train: {line}")
+    for name, split in problem.splits.items():
+        if line := shared_in_words(task, problem.train.items, split.items):
+            report(f"{task.name} {name}: {line}")
     return problem
 
 
 def _folds_of(
     config: Finetune, folds: int, task: Task, items: Any, lost: Lost, initial: Initial, report: Report
 ) -> list[Problem]:
-    """Return one problem per fold, with the fold as development split, and report on the whole file.
+    """Return one problem per fold: the fold is the development split, the other folds are the training split.
 
-    Raises DataError if training on the other folds is impossible.
+    Reports a summary of the whole file. Raises DataError if the file has too few texts for the folds, or if a training
+    split has only one class.
     """
     whole, numbers, problems = (
         _problem_of(config, task, items, {}, lost, initial, report),
@@ -189,9 +200,9 @@ def _folds_of(
 
 
 def cut(task: Task, cutting: Cutting, items: dict[str, Any], initial: Initial) -> Problem:
-    """Build a problem by encoding its splits, `train` among them.
+    """Build a problem by encoding the items of its splits as token ids; one of the splits must be `train`.
 
-    Raises ConfigError for a length beyond the model's positions.
+    Raises ConfigError if cutting.maximum_length exceeds the model's positions.
     """
     cutting = resolved_cutting(cutting, task, initial.model.maximum_positions)
     prepare = KINDS[task.kind].prepare
@@ -203,35 +214,37 @@ def cut(task: Task, cutting: Cutting, items: dict[str, Any], initial: Initial) -
 def in_cuttings(
     problem: Problem, cuttings: Iterable[Cutting], initial: Initial, report: Report
 ) -> dict[Cutting, Problem]:
-    """Return a problem in every cutting that a search tries, the first being its own, and report what the others
+    """Return cutting -> problem, for every cutting (truncation settings) that a search tries.
+
+    The first cutting is the one of `problem`. For the others, the problem is encoded again, and a report says what they
     truncate. Raises ConfigError as `cut` does.
     """
     first, *others = dict.fromkeys(cuttings)
     items, problems = (
-        {"train": problem.train.items} | {name: one.items for name, one in problem.splits.items()},
+        {"train": problem.train.items} | {name: split.items for name, split in problem.splits.items()},
         {first: problem},
     )
     for cutting in others:
         problems[cutting] = replace(cut(problem.task, cutting, items, initial), fold_of=problem.fold_of)
-        asked = ", ".join(
+        changed = ", ".join(
             f"{name.replace('_', ' ')} {value}"
             for name, value in vars(cutting).items()
             if value != getattr(first, name)
         )
-        for name, one in {"train": problems[cutting].train, **problems[cutting].splits}.items():
-            if one.notes:
-                report(f"{problem.task.name} {name}, {asked}: {', '.join(one.notes)}")
+        for name, split in {"train": problems[cutting].train, **problems[cutting].splits}.items():
+            if split.notes:
+                report(f"{problem.task.name} {name}, {changed}: {', '.join(split.notes)}")
     return problems
 
 
 def _task_summary(task: Task, train: Prepared) -> list[str]:
-    """Return the task's kind and number of labels, with a hint if whole numbers could be classes."""
-    said = [f"{task.kind} of {len(task.labels):,} labels" if task.labels else task.kind]
+    """Return the task's kind and number of labels, and a hint if the values of a regression could be classes."""
+    parts = [f"{task.kind} of {len(task.labels):,} labels" if task.labels else task.kind]
     if task.kind == "regression" and task.name not in known.TASKS:
         values = set(train.rows["label"].to_pylist())
         if all(value == int(value) for value in values):
-            said.append(f"{len(values):,} whole numbers as values (--kind classification takes them as classes)")
-    return said
+            parts.append(f"{len(values):,} whole numbers as values (--kind classification takes them as classes)")
+    return parts
 
 
 def noun(task: Task) -> str:
@@ -240,7 +253,7 @@ def noun(task: Task) -> str:
 
 
 def digest(splits: Sequence[Prepared]) -> str:
-    """Return a digest of all rows' ids and of the items, with their true answers."""
+    """Return a digest of the token ids of all rows, and of all items with their labels or answers."""
     sha256 = hashlib.sha256()
     for split in splits:
         ids = split.rows["ids"].combine_chunks()
@@ -253,32 +266,33 @@ def digest(splits: Sequence[Prepared]) -> str:
 
 
 def with_dev(task: Task, items: dict[str, Any], report: Report) -> tuple[Any, dict[str, Any]]:
-    """Return (training items, development items): the given ones, or a tenth of the training items held out by a hash
-    of their text.
+    """Return the training items, and the development items as {"dev": items}.
 
-    Items with labels that training would then lack are not held out. Raises DataError if nothing is left to train on or
-    to select by.
+    Without a development file, about a tenth of the training items become development items, chosen by a hash of their
+    text. An item stays in training if it has a label that training would lack otherwise. Raises DataError if no item is
+    left for training or for development.
     """
     if "dev" in items:
         return items["train"], {"dev": items["dev"]}
     train = items["train"]
     aside, labels = np.array([is_held_out(text) for text in texts(train)]), _labels_of(task, train)
-    learnt = set().union(*(some for some, held_out in zip(labels, aside) if not held_out))
-    fit = aside & np.array([some <= learnt for some in labels])
-    if aside.any() and not fit.any():
+    learnt = set().union(*(own for own, held_out in zip(labels, aside) if not held_out))
+    with_known_labels = aside & np.array([own <= learnt for own in labels])
+    if aside.any() and not with_known_labels.any():
         raise DataError(
             f"train has {len(train):,} rows of {len(set().union(*labels)):,} labels, and each row that would be set "
-            "aside has one that no other row has: is it the right column? Else name a development file with --dev"
+            "aside has a label that no remaining row has: name the right column with --label, or a development file "
+            "with --dev"
         )
-    aside = fit
+    aside = with_known_labels
     if aside.all() or not aside.any():
         raise DataError(f"train has {len(train)} rows, too few to set some aside: name a development file with --dev")
-    report(f"no --dev: {aside.sum():,} of {len(train):,} rows are set aside by a hash of their text")
+    report(f"no --dev: {aside.sum():,} of {len(train):,} rows, chosen by a hash of their text, are set aside as dev")
     return _select_items(train, ~aside), {"dev": _select_items(train, aside)}
 
 
 def _labels_of(task: Task, items: Any) -> list[set[str]]:
-    """Return the set of classes of each item."""
+    """Return each item's set of classes, labels or tags; empty sets for regression and questions."""
     if task.kind == "tags":
         return [set(item.tags) for item in items]
     if task.kind == "multilabel":
@@ -287,8 +301,9 @@ def _labels_of(task: Task, items: Any) -> list[set[str]]:
 
 
 def texts(items: Any) -> list[str]:
-    """Return the text whose hash decides about holding out; for questions the context, so that no context is on both
-    sides.
+    """Return each item's text for `is_held_out`.
+
+    Of questions this is the context, so that no context is in both training and development items.
     """
     if isinstance(items, pa.Table):
         return items["first"].to_pylist()
@@ -296,7 +311,7 @@ def texts(items: Any) -> list[str]:
 
 
 def is_held_out(text: str) -> bool:
-    """Return whether a text's hash selects it for the held-out part."""
+    """Return whether a text's hash selects the text for development; about one in HELD_OUT is selected."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) % HELD_OUT == 0
 
 

@@ -1,4 +1,4 @@
-"""Expand a search into the settings to try: all listed values, and draws from ranges."""
+"""Expand a search into the settings to try: all combinations of listed values, with random draws from ranges."""
 
 import dataclasses
 import itertools
@@ -27,34 +27,37 @@ GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
         "recipe.epochs": (4,),
     },
 }
-"""Sources: Devlin et al. 2019, A.3; the README of google-research/bert for the smaller models."""
+"""Grid -> dotted name -> values to try. Sources: Devlin et al. 2019, A.3, for bert; google-research/bert's README for
+miniatures, the smaller models.
+"""
 SEARCHED = ("cutting", "recipe", "optimizer", "schedule", "freeze", "adapter")
+"""Groups of settings that a search may vary."""
 NOT_SEARCHED = ("recipe.metric",)
-"""The metric that selects settings is not a setting to search."""
+"""Settings of these groups that a search may not vary: recipe.metric is what the search selects by."""
 DRAWS = 7_001
-"""Generator stream that draws settings."""
+"""Key of the random generator that draws settings."""
 
 
 def settings_of(config: Finetune) -> list[dict[str, Any]]:
-    """Return every setting to try as {dotted name: value}; a single empty one without a search. Deterministic for a
-    config.
+    """Return the settings to try, each as {dotted name: value}; without a search, return one empty setting.
 
-    Raises ConfigError for an invalid name, value or range.
+    Draws are the same for the same config. Raises ConfigError for an invalid name, value or range.
     """
     values, ranges, hints = dict(GRIDS[config.search.grid]), {}, _hints_of(config)
     entries = [(entry, *entry.partition("=")[::2]) for entry in config.search.over]
-    # a choice between kinds comes before the settings of a kind
-    for entry, name, given in sorted(entries, key=lambda entry: "." in entry[1]):
+    # Names without a dot choose a kind, such as the adapter. They come first, because a kind defines further names.
+    for entry, name, text in sorted(entries, key=lambda entry: "." in entry[1]):
         name = name.replace("-", "_")
         if "=" not in entry or name not in hints:
             raise ConfigError(
-                f"search.over ({entry}) must be NAME=VALUE,VALUE or NAME=LOW..HIGH with a name of {', '.join(hints)}"
+                f"search.over ({entry}) must be NAME=VALUE,VALUE or NAME=LOW..HIGH, where NAME is one of "
+                f"{', '.join(hints)}"
             )
-        if ".." in given:
+        if ".." in text:
             _require_number(hints[name], entry, name)
-            ranges[name] = _bounds(entry, given)
+            ranges[name] = _bounds(entry, text)
         else:
-            values[name] = tuple(_parse_value(hints[name], entry, text) for text in given.split(","))
+            values[name] = tuple(_parse_value(hints[name], entry, value) for value in text.split(","))
             if _is_choice(hints[name]):
                 for kind in values[name]:
                     hints |= _hints_of(with_setting(config, {name: kind}))
@@ -63,12 +66,12 @@ def settings_of(config: Finetune) -> list[dict[str, Any]]:
     expanded = [_without_unused(config, setting | draw) for draw in draws for setting in fixed]
     for setting in expanded:
         with_setting(config, setting)
-    # draws of whole numbers from a short range repeat
+    # without duplicates: several draws from a short range of whole numbers may be equal
     return list({json.dumps(setting, sort_keys=True): setting for setting in expanded}.values())
 
 
 def _hints_of(config: Finetune) -> dict[str, Any]:
-    """Return the types of the searchable settings, by dotted name."""
+    """Return dotted name -> type, for the settings that a search may vary."""
     return {
         name: _hint_of(config, name)
         for name in flatten(config)
@@ -77,31 +80,31 @@ def _hints_of(config: Finetune) -> dict[str, Any]:
 
 
 def _is_choice(hint: Any) -> bool:
-    """Return whether a setting is a choice between kinds with their own settings."""
+    """Return whether a setting of this type chooses between kinds that have their own settings, as `adapter` does."""
     return all(map(dataclasses.is_dataclass, _kinds_of(hint)))
 
 
 def _kinds_of(hint: Any) -> tuple[Any, ...]:
-    """Return the types that a setting may have."""
+    """Return the members of a union type, the values of a Literal type, or the type itself."""
     return getattr(hint, "__args__", (hint,))
 
 
 def _without_unused(config: Finetune, chosen: dict[str, Any]) -> dict[str, Any]:
-    """Drop values of settings that the chosen kinds do not have."""
+    """Drop the settings that the chosen kinds do not have, such as adapter.rank without an adapter."""
     known = flatten(with_setting(config, {name: value for name, value in chosen.items() if "." not in name}))
     return {name: value for name, value in chosen.items() if name in known}
 
 
 def _require_number(hint: Any, entry: str, name: str) -> None:
-    """Raise ConfigError unless a setting is numeric, since only numbers have ranges."""
+    """Raise ConfigError if a setting is not a number, because only numbers have ranges."""
     if not {int, float} & set(_kinds_of(hint)):
         raise ConfigError(f"search.over ({entry}): {name} is not a number and has no range; give {name}=VALUE,VALUE")
 
 
-def _bounds(entry: str, given: str) -> tuple[float, float]:
-    """Parse a range. Raises ConfigError."""
+def _bounds(entry: str, text: str) -> tuple[float, float]:
+    """Parse LOW..HIGH. Raises ConfigError if these are not two numbers with 0 < LOW < HIGH."""
     try:
-        low, high = (float(text) for text in given.split(".."))
+        low, high = (float(bound) for bound in text.split(".."))
     except ValueError:
         low = high = math.nan
     if not 0 < low < high:
@@ -110,15 +113,15 @@ def _bounds(entry: str, given: str) -> tuple[float, float]:
 
 
 def _parse_value(hint: Any, entry: str, text: str) -> Any:
-    """Parse a value by the setting's type; for a choice between kinds, return the class name as `flatten` does.
+    """Parse a value of a setting's type, `hint`. A kind is returned as the name of its class, as by `flatten`.
 
-    Raises ConfigError.
+    Raises ConfigError for a value of another type.
     """
     options = _kinds_of(hint)
     if _is_choice(hint):
         named = {flag_of(kind): kind.__name__ for kind in options}
         if text not in named:
-            raise ConfigError(f"search.over ({entry}): {text} is none of {', '.join(named)}")
+            raise ConfigError(f"search.over ({entry}): {text} is not one of {', '.join(named)}")
         return named[text]
     if text == "None" and type(None) in options:
         return None
@@ -133,7 +136,7 @@ def _parse_value(hint: Any, entry: str, text: str) -> Any:
         if known is str or known == text:
             return text
     wanted = ", ".join(getattr(option, "__name__", str(option)).replace("NoneType", "None") for option in options)
-    raise ConfigError(f"search.over ({entry}): {text} is none of {wanted}")
+    raise ConfigError(f"search.over ({entry}): {text} is not one of {wanted}")
 
 
 def _hint_of(config: Any, name: str) -> Any:
@@ -145,7 +148,7 @@ def _hint_of(config: Any, name: str) -> Any:
 
 
 def _draws(search: Search, ranges: dict[str, tuple[float, float]], hints: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return `samples` log-uniform draws from all ranges; a single empty draw without ranges."""
+    """Return search.samples draws, each with a log-uniform value of every range; without ranges, one empty draw."""
     if not ranges:
         return [{}]
     random = numbered_generator(0, DRAWS)
@@ -157,15 +160,15 @@ def _draws(search: Search, ranges: dict[str, tuple[float, float]], hints: dict[s
 
 
 def _rounded(hint: Any, value: float) -> float | int:
-    """Round to three significant digits, or to a whole number for integer settings."""
+    """Round to a whole number for an integer setting, else to three significant digits."""
     return round(value) if int in _kinds_of(hint) else float(f"{value:.3g}")
 
 
 def with_setting(config: Any, chosen: dict[str, Any]) -> Any:
-    """Return the config with values replaced by dotted name.
+    """Return the config with the values of `chosen`, {dotted name: value}.
 
-    A kind named by its class gets its defaults, unless the config has that kind already. Raises ConfigError for refused
-    values.
+    A kind is given as the name of its class, and has its defaults if the config has another kind. Raises ConfigError
+    for values that the config refuses.
     """
     for name, value in chosen.items():
         first, _, rest = name.partition(".")
@@ -181,7 +184,7 @@ def with_setting(config: Any, chosen: dict[str, Any]) -> Any:
 
 
 def in_words(setting: dict[str, Any]) -> str:
-    """Return a setting as text, with kinds named as in options."""
+    """Return a setting as text; kinds are named as on the command line."""
     kinds = {kind.__name__: flag_of(kind) for kind in get_args(Adapter)}
     return ", ".join(
         f"{name.rsplit('.', 1)[-1].replace('_', ' ')} "
@@ -191,7 +194,7 @@ def in_words(setting: dict[str, Any]) -> str:
 
 
 def warnings(config: Finetune, settings: list[dict[str, Any]], model: Model) -> list[str]:
-    """Return warnings before the trials start: learning rates too high for this width, no dropout, no warm-up."""
+    """Return warnings to show before the trials: learning rates too high for the width, no dropout, no warm-up."""
     width = model.width
     rates = {setting.get("optimizer.learning_rate", config.optimizer.learning_rate) for setting in settings}
     high = sorted(rate for rate in rates if rate is not None and rate > HIGH_RATE * usual_rate(width))

@@ -20,17 +20,18 @@ from pipeline.train.tuned import load_tuned
 
 ZIP = "glue-submission.zip"
 ANSWERS_FOR = {"ax": "mnli"}
-"""The diagnostic set has no training split, so another task's model answers it."""
+"""Task -> task whose model answers its test set: the diagnostic set, ax, has no training split."""
 
 
 def submit(config: Finetune, problems: Mapping[str, Problem], models: Mapping[str, str], report: Report) -> None:
-    """Write OUTPUT/glue-submission.zip if all GLUE tasks and test files are available; otherwise report what is
-    missing. Does nothing if no GLUE task was requested.
+    """Write OUTPUT/glue-submission.zip if all models and test files of GLUE exist; else report which are missing.
+
+    `models`: task -> folder of its model. Does nothing if none of them is of a GLUE task, or if config.data is None.
     """
     if config.data is None or not any(name in GLUE for name in models):
         return
     if missing := _missing_of(config.data, models):
-        report(f"no GLUE submission file: {listed(missing, 5)} missing")
+        report(f"no GLUE submission file, because these are missing: {listed(missing, 5)}")
         return
     predictions = {}
     for name, file in FILES.items():
@@ -43,26 +44,26 @@ def submit(config: Finetune, problems: Mapping[str, Problem], models: Mapping[st
 
 
 def _model_for(task: str) -> str:
-    """Return the task whose model answers a test set."""
+    """Return the task whose model answers the test set of `task`."""
     return ANSWERS_FOR.get(task, task)
 
 
 def _missing_of(data: str, tasks: Collection[str]) -> list[str]:
-    """Return what is missing for the submission, given models of these tasks and this data folder."""
+    """Return the missing models and test files, where `tasks` have models and `data` is the folder of the files."""
     missing = [
         f"a model of {task}"
-        for task in dict.fromkeys(_model_for(one.task) for one in FILES.values())
+        for task in dict.fromkeys(_model_for(submitted.task) for submitted in FILES.values())
         if task not in tasks
     ]
     return missing + [
         file
-        for one in FILES.values()
-        if not storage.exists(storage.join(data, file := TASKS[one.task].split(one.split).file))
+        for submitted in FILES.values()
+        if not storage.exists(storage.join(data, file := TASKS[submitted.task].split(submitted.split).file))
     ]
 
 
 def rows_to_answer(data: str, tasks: Collection[str]) -> dict[str, int]:
-    """Return the number of test rows per task's model; empty if the submission is incomplete."""
+    """Return task -> number of test rows that its model answers; empty if a model or a test file is missing."""
     rows: dict[str, int] = {}
     if not _missing_of(data, tasks):
         for file in FILES.values():
@@ -71,7 +72,7 @@ def rows_to_answer(data: str, tasks: Collection[str]) -> dict[str, int]:
 
 
 def _predictions(config: Finetune, model: str, task: str, split: str, after: Callable[[int], None]) -> Predictions:
-    """Return a model's predictions on a test split; `after` is called with the number of newly answered rows."""
+    """Return the predictions of a model (a folder) on a test split; `after` gets the number of newly answered rows."""
     assert config.data is not None
     tuned, device = load_tuned(model), device_of(config.placement, config.trials.gpus)
     texts = read_split(TASKS[task], config.data, split)

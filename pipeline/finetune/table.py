@@ -12,7 +12,7 @@ from pipeline.tasks.glue import NOT_AVERAGED, TASKS, glue_mean
 from pipeline.tasks.selection import comparable_score
 
 UNITS = ("mean_absolute_error",)
-"""Metrics in the labels' unit: not shares of 1, and lower is better."""
+"""Metrics in the unit of the labels; they are not shares of 1, and lower is better."""
 PUBLISHED: dict[tuple[int, int], tuple[str, dict[str, str]]] = {
     (2, 128): (
         "BERT-tiny",
@@ -97,10 +97,10 @@ PUBLISHED: dict[tuple[int, int], tuple[str, dict[str, str]]] = {
         },
     ),
 }
-"""(layers, width) -> name and GLUE test scores, from google-research/bert's README; base and large from Devlin et al.
-2019, table 1.
+"""(layers, width) -> name and GLUE test scores in percent, from google-research/bert's README; base and large from
+Devlin et al. 2019, table 1.
 
-MRPC and QQP are F1/accuracy, STS-B Pearson/Spearman, MNLI matched/mismatched.
+Two scores are F1/accuracy for MRPC and QQP, Pearson/Spearman for STS-B, and matched/mismatched for MNLI.
 """
 
 
@@ -110,17 +110,17 @@ class Reported:
 
     task: str
     name: str
-    """Split and metric."""
+    """Split and metric, such as "dev accuracy"."""
     values: tuple[float, ...]
     """One per reported seed."""
     baseline: float | None
-    """Score of the model-free baseline."""
+    """Score of the model-free baseline; None if it has no such metric."""
     collapsed: int
     """Number of seeds whose model gave the same answer to everything; their values are included."""
     setting: str
     """The selected setting, and the number of candidates; empty without a search."""
     folds: int = 1
-    """Number of folds, each with equally many seeds; 1 for a single development split."""
+    """Number of folds, each with the same number of seeds; 1 for a single development split."""
 
     @property
     def median(self) -> float:
@@ -128,7 +128,7 @@ class Reported:
 
     @property
     def middle(self) -> str:
-        """Median over seeds; with folds, mean and standard deviation."""
+        """Text of the median over seeds; with folds, of mean ± standard deviation over folds and seeds."""
         if self.folds == 1:
             return format_score(self.name, self.median)
         return (
@@ -144,8 +144,9 @@ def reported(
     setting: str,
     folds: int = 1,
 ) -> list[Reported]:
-    """Return the task's metrics on each split, and those tuned on the development split, which are marked; with folds,
-    over all of them.
+    """Return a row per split and metric, then a row per metric with thresholds tuned on dev, whose names say so.
+
+    `baselines`: split -> metric -> score. `results`: the results of all seeds, and of all folds.
     """
     task, rows, collapsed = problem.fold_of or problem.task.name, [], sum(result["collapsed"] for result in results)
     for split in problem.splits:
@@ -184,24 +185,24 @@ def reported(
 
 
 def mean_baseline(baselines: Sequence[Mapping[str, Mapping[str, float]]]) -> dict[str, dict[str, float]]:
-    """Return the mean over folds of the baselines, split -> metric -> value, for metrics that all folds have."""
+    """Return the mean of the folds' baselines, split -> metric -> score, for the metrics that all folds have."""
     means: dict[str, dict[str, float]] = {}
-    for split, ones in baselines[0].items():
-        shared = [name for name in ones if all(name in other[split] for other in baselines)]
-        means[split] = {name: statistics.fmean(other[split][name] for other in baselines) for name in shared}
+    for split, scores in baselines[0].items():
+        shared = [name for name in scores if all(name in fold[split] for fold in baselines)]
+        means[split] = {name: statistics.fmean(fold[split][name] for fold in baselines) for name in shared}
     return means
 
 
 def select(
     trials: Sequence[Trial], results: Mapping[str, dict[str, Any]], *problems: Problem
 ) -> tuple[dict[str, Any], float]:
-    """Return the setting with the best median development score over the selecting seeds, and that median; with several
-    folds, the mean over folds and seeds.
+    """Return the setting with the best development score, and this score.
 
-    Settings with an early-stopped seed do not count if there are others: the median of the remaining seeds would be too
-    high.
+    The score is the median over the selecting seeds; with several problems (folds), the mean over folds and seeds. Only
+    the settings with the most finished trials count: trials with low scores are stopped early, so the median of the
+    others would be too high.
     """
-    ones: dict[str, list[Trial]] = {}
+    by_setting: dict[str, list[Trial]] = {}
     first, metric = next(iter(problems[0].splits)), problems[0].task.metrics[0]
     centre, names = (
         statistics.fmean if len(problems) > 1 else statistics.median,
@@ -209,64 +210,64 @@ def select(
     )
     for trial in trials:
         if trial.problem in names:
-            ones.setdefault(str(trial.chosen), []).append(trial)
+            by_setting.setdefault(str(trial.chosen), []).append(trial)
     scores = {
-        name: [results[trial.name]["scores"][first][metric] for trial in mine if "scores" in results[trial.name]]
-        for name, mine in ones.items()
+        name: [results[trial.name]["scores"][first][metric] for trial in own if "scores" in results[trial.name]]
+        for name, own in by_setting.items()
     }
     most = max(len(values) for values in scores.values())
     name = max(
         (name for name, values in scores.items() if len(values) == most),
         key=lambda name: comparable_score(metric, centre(scores[name])),
     )
-    return ones[name][0].chosen, centre(scores[name])
+    return by_setting[name][0].chosen, centre(scores[name])
 
 
 def is_share(name: str) -> bool:
-    """Return whether a score, by its name, is a share of 1."""
+    """Return whether the score of this name is a share of 1, which is shown in percent."""
     return not set(name.split(" ")) & set(UNITS)
 
 
 def format_score(name: str, value: float | None, digits: int = 1) -> str:
-    """Format a value in percent with `digits` digits, or in its unit with one digit more."""
+    """Format a share in percent with `digits` decimals, and another value with one decimal more; None becomes empty."""
     return "" if value is None else f"{100 * value:.{digits}f}" if is_share(name) else f"{value:.{digits + 1}f}"
 
 
-def published_figure(one: Reported, published: Mapping[str, str]) -> str:
-    """Return the published score for the same metric; empty if there is none."""
-    split, metric = one.name.split(" ")[:2]
-    figures = published.get(one.task, "").split("/")
+def published_figure(row: Reported, published: Mapping[str, str]) -> str:
+    """Return the published score of a row's task and metric; empty if none was published."""
+    split, metric = row.name.split(" ")[:2]
+    figures = published.get(row.task, "").split("/")
     order = {"mrpc": ("f1", "accuracy"), "qqp": ("f1", "accuracy"), "stsb": ("pearson", "spearman")}
-    if one.task == "mnli":
+    if row.task == "mnli":
         column = 1 if split == "dev-mismatched" else 0
-    elif one.task in order:
-        # The larger models' rows have one figure for these: F1, and of STS-B Spearman's.
-        column = order[one.task].index(metric) if len(figures) == 2 else 0 if metric in ("f1", "spearman") else 1
+    elif row.task in order:
+        # BERT-base and BERT-large have one figure for these tasks: F1, or Spearman for STS-B.
+        column = order[row.task].index(metric) if len(figures) == 2 else 0 if metric in ("f1", "spearman") else 1
     else:
         column = 0
     return figures[column] if column < len(figures) else ""
 
 
-def _cells(one: Reported, published: Mapping[str, str]) -> list[str]:
-    """Return a row of the table."""
-    collapsed = f"{one.collapsed} of {len(one.values)}" if one.collapsed else ""
-    spread = f"{format_score(one.name, min(one.values))} to {format_score(one.name, max(one.values))}"
-    seeds = f"{one.folds} x {len(one.values) // one.folds}" if one.folds > 1 else str(len(one.values))
+def _cells(row: Reported, published: Mapping[str, str]) -> list[str]:
+    """Return the cells of a row as text."""
+    collapsed = f"{row.collapsed} of {len(row.values)}" if row.collapsed else ""
+    spread = f"{format_score(row.name, min(row.values))} to {format_score(row.name, max(row.values))}"
+    seeds = f"{row.folds} x {len(row.values) // row.folds}" if row.folds > 1 else str(len(row.values))
     return [
-        one.task,
-        one.name,
-        one.middle,
+        row.task,
+        row.name,
+        row.middle,
         spread,
         seeds,
         collapsed,
-        format_score(one.name, one.baseline),
-        published_figure(one, published),
-        one.setting,
+        format_score(row.name, row.baseline),
+        published_figure(row, published),
+        row.setting,
     ]
 
 
 def table(rows: Sequence[Reported], model: Model) -> str:
-    """Return the table in Markdown, aligned for terminals, in percent except for mean_absolute_error."""
+    """Return the table in Markdown, aligned for terminals. Scores are in percent, except for mean_absolute_error."""
     name, published = PUBLISHED.get((model.layers, model.width), ("", {}))
     middle = (
         ["mean ± deviation", "of folds and seeds", "folds x seeds"]
@@ -294,19 +295,19 @@ def table(rows: Sequence[Reported], model: Model) -> str:
 
 
 def glue_line(rows: Sequence[Reported], names: Sequence[str]) -> str | None:
-    """Return a line with the mean over the reported GLUE tasks of their medians (averaged within each task first); None
-    for fewer than two.
+    """Return a line with the mean score of the reported GLUE tasks; None for fewer than two.
+
+    The score of a task is the mean of its metrics' medians over seeds. `names`: all GLUE tasks.
     """
     by_task = {
         name: {
-            one.name: one.median for one in rows if one.task == name and one.name.split(" ")[1] in TASKS[name].metrics
+            row.name: row.median for row in rows if row.task == name and row.name.split(" ")[1] in TASKS[name].metrics
         }
         for name in names
     }
-    there = {name: values for name, values in by_task.items() if values and name not in NOT_AVERAGED}
-    if len(there) < 2:
+    averaged = {name: values for name, values in by_task.items() if values and name not in NOT_AVERAGED}
+    if len(averaged) < 2:
         return None
-    with_wnli = (
-        " (WNLI with what its trials score, as every task; BERT's authors left it out)" if "wnli" in there else ""
-    )
-    return f"mean of {len(there)} of GLUE's 9 tasks on the development sets: {100 * glue_mean(there):.1f}{with_wnli}"
+    with_wnli = " (with WNLI as its trials score it; Devlin et al. 2019 left it out)" if "wnli" in averaged else ""
+    mean = f"{100 * glue_mean(averaged):.1f}{with_wnli}"
+    return f"mean of {len(averaged)} of GLUE's 9 tasks on the development sets: {mean}"

@@ -1,10 +1,10 @@
-"""Trials: identity, name, training and stored result.
+"""A trial (one training with one seed): its identity, name, training and stored result.
 
 OUTPUT/finetune/TASK-seedN-DIGEST/
-    checkpoints/     of a trial that takes more than a few minutes, until it has a result
-    model/           the fine-tuned model, if it is kept
-    stopped.json     of a trial that a search stopped early
-    result.json      published last: its presence means done
+    checkpoints/     only while a trial of more than a few minutes has no result
+    model/           the fine-tuned model, if the trial keeps one
+    stopped.json     only if a search stopped the trial early
+    result.json      written last: if it exists, the trial is done
 """
 
 import hashlib
@@ -42,14 +42,14 @@ from pipeline.train.trial_state import Scores, TrialCheckpoints, delete_checkpoi
 from pipeline.train.tuned import About, save_tuned
 
 NARROWER = ("bfloat16", "tf32")
-"""Training number formats with fewer digits than float32."""
+"""Number formats with fewer digits than float32."""
 RESULT, MODEL, STOPPED = "result.json", "model", "stopped.json"
 NARROW = 128
-"""Width up to which float32 is faster on a CPU: bert-tiny on SST-2 takes 22 ms per step, and 41 in bfloat16; bert-mini
-87 and 70.
+"""Encoder width up to which float32 is faster than bfloat16 on a CPU. Measured on SST-2, in ms per step: bert-tiny
+(width 128) takes 22 in float32 and 41 in bfloat16; bert-mini (width 256) takes 87 and 70.
 """
 SHAPING = ("recipe", "vocabulary", "optimizer", "schedule", "freeze", "adapter", "random_weights")
-"""Settings that define a trial, together with the encoder, rows, cutting and seed."""
+"""Groups of settings that define a trial, together with its encoder, rows, cutting and seed (see `identity_of`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,11 +62,13 @@ class Trial:
     name: str
     """TASK-seedN-DIGEST."""
     chosen: dict[str, Any]
-    """The searched settings, by dotted name."""
+    """Values of the searched settings, by dotted name."""
     stage: str
-    """select, report, or fold (reports without keeping a model)."""
+    """Purpose. select: select a setting; report: report the selected setting, and keep the model; fold: report the
+    selected setting on a fold, without keeping the model.
+    """
     metric: str = ""
-    """The metric that selects."""
+    """Metric that selects settings and models."""
 
     @property
     def folder(self) -> str:
@@ -76,7 +78,7 @@ class Trial:
 def make_trial(
     config: Finetune, problem: Problem, initial: Initial, seed: int, chosen: dict[str, Any], stage: str
 ) -> Trial:
-    """Return the trial of a setting and seed; equal trials have equal names."""
+    """Return the trial of a setting and seed. The name has a digest of `identity_of`: equal trials have equal names."""
     identity = identity_of(config, problem, initial, seed)
     digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
     name, metric = f"{problem.task.name}-seed{seed}-{digest}", problem.task.metrics[0]
@@ -86,11 +88,12 @@ def make_trial(
 
 
 def identity_of(config: Finetune, problem: Problem, initial: Initial, seed: int) -> dict[str, Any]:
-    """Return everything that defines a trial."""
+    """Return, as JSON values, everything that defines a trial: two trials with equal values are the same trial."""
     device = device_of(config.placement, config.trials.gpus)
+    # without recipe.metric, which is the first of the task's metrics
     shaping = {
         key: value for key, value in flatten(config).items() if key.split(".")[0] in SHAPING and key != "recipe.metric"
-    }  # the task's metrics say it
+    }
     cutting = {f"cutting.{key}": value for key, value in vars(problem.cutting).items()}
     shaping |= {"standardised": True} if _standardises(config, problem.task) else {}
     return (
@@ -108,7 +111,7 @@ def identity_of(config: Finetune, problem: Problem, initial: Initial, seed: int)
 
 
 def _task_identity(task: Task) -> dict[str, Any]:
-    """Return the task properties that define its trials: kind, labels in order, metrics."""
+    """Return the properties of a task that define its trials."""
     return {
         "task": task.name,
         "kind": task.kind,
@@ -119,14 +122,15 @@ def _task_identity(task: Task) -> dict[str, Any]:
 
 
 def result_of(trial: Trial) -> dict[str, Any] | None:
-    """Return a finished trial's result; None if there is none or it is damaged."""
+    """Return the stored result of a trial; None if it is missing or damaged. Raises DataError as `_record_of` does."""
     return _record_of(trial, RESULT, ("scores",))
 
 
 def _record_of(trial: Trial, name: str, wanted: Sequence[str]) -> dict[str, Any] | None:
-    """Return a JSON object with these keys from a trial's folder; None if there is none.
+    """Return the JSON object in the file `name` of a trial's folder; None if it is missing, damaged or lacks a key of
+    `wanted`.
 
-    Raises DataError if its storage cannot be read.
+    Raises DataError if the storage cannot be read.
     """
     location = storage.join(trial.folder, name)
     try:
@@ -142,24 +146,24 @@ def _record_of(trial: Trial, name: str, wanted: Sequence[str]) -> dict[str, Any]
 
 
 def is_damaged(trial: Trial) -> bool:
-    """Return whether a trial has a result file that is unusable."""
+    """Return whether a trial's result file exists but cannot be used."""
     return storage.exists(storage.join(trial.folder, RESULT)) and result_of(trial) is None
 
 
 def has_model(trial: Trial) -> bool:
-    """Return whether a trial's model exists and is complete."""
+    """Return whether a trial's model is stored completely: its manifest is written last."""
     return storage.exists(storage.join(trial.folder, MODEL, storage.MANIFEST))
 
 
 def kept_step(trial: Trial) -> int | None:
-    """Return the last step with a checkpoint of an interrupted trial; None if there is none."""
+    """Return the highest step for which a trial has a checkpoint folder; None if it has none."""
     return max(steps_saved(trial.folder), default=None)
 
 
 def stopped_of(trial: Trial) -> dict[str, Any] | None:
-    """Return the record of a trial that a search stopped early; None if there is none.
+    """Return the record of a trial that a search stopped early; None if the trial was not stopped.
 
-    It is not a result of the trial.
+    The record has the last score, and is not a result.
     """
     return _record_of(trial, STOPPED, ("score", "stopped_after_epoch"))
 
@@ -167,10 +171,10 @@ def stopped_of(trial: Trial) -> dict[str, Any] | None:
 def build(
     config: Finetune, problem: Problem, initial: Initial, seed: int, encoder: Encoder | None = None
 ) -> TaskObjective:
-    """Return the module that a trial trains, on the CPU: the encoder (or a random one of its size) and a head
-    initialised from the seed.
+    """Return the module that a trial trains, on the CPU: an encoder, and a head initialised from the seed.
 
-    `encoder`: one in memory, which is copied; None: that of `initial`, read from its folder.
+    The encoder is a copy of `encoder`; if that is None, it is read from the folder of `initial`. With
+    config.random_weights, it has random weights instead.
     """
     dropout = (
         {}
@@ -179,7 +183,7 @@ def build(
     )
     model, random = replace(initial.model, **dropout), torch.Generator().manual_seed(seed)
     weights = class_weights(problem.task, problem.train.rows) if config.recipe.balance_classes else None
-    torch.manual_seed(seed)  # seeds parts that the checkpoint lacks
+    torch.manual_seed(seed)  # for parts that the checkpoint lacks, such as a pooler
     module = OBJECTIVES[problem.task.kind](
         model, initial.vocabulary.size, len(problem.task.labels), random, config.recipe.pooling, weights
     )
@@ -195,31 +199,34 @@ def build(
 
 
 def _pretrained_encoder(initial: Initial, model: Model) -> Encoder:
-    """Return a checkpoint's encoder; a pooler that it lacks is initialised from torch's global generator."""
+    """Return the encoder of `initial`; if it lacks a pooler, torch's global generator initialises one."""
     module = MaskedTokens(model, initial.vocabulary.size)
     load_initial(initial, module)
     return module.encoder
 
 
 def _standardises(config: Finetune, task: Task) -> bool:
-    """Return whether a trial standardises its regression values: only for the user's own files, whose scale may be
-    anything; published tasks are learnt unscaled.
+    """Return whether a trial standardises its regression values.
+
+    Values of the user's own file are standardised, because they may have any scale; those of published tasks are not.
     """
     return task.kind == "regression" and config.train is not None
 
 
 def precision_of(placement: ModelPlacement, width: int, device: torch.device) -> str:
-    """Return the number format for fine-tuning and using a model: as in pretraining, but float32 for narrow models on a
-    CPU, which gain nothing from bfloat16.
+    """Return the number format for fine-tuning.
+
+    It is chosen as for pretraining, except that `auto` is float32 for models up to width NARROW on a CPU.
     """
     narrow = placement.precision == "auto" and device.type == "cpu" and width <= NARROW
     return "float32" if narrow else chosen_precision(placement, device)
 
 
 def answer_precision(placement: ModelPlacement, trained: str | None, device: torch.device) -> str:
-    """Return the number format for answers: as requested, else float32 on a CPU, and on a GPU the training format.
+    """Return the number format for answers: placement.precision; if it is `auto`, float32 on a CPU, `trained` on a GPU.
 
-    Also float32 if `trained` is unknown (None) or the GPU does not support it.
+    `trained`: the format that the model was trained in; None: unknown. `auto` is also float32 if `trained` is unknown,
+    or if the GPU does not support it.
     """
     if placement.precision != "auto":
         return chosen_precision(placement, device)
@@ -229,7 +236,7 @@ def answer_precision(placement: ModelPlacement, trained: str | None, device: tor
 
 
 def autocast_for(placement: ModelPlacement, width: int, device: torch.device) -> torch.autocast:
-    """Return `precision_of` as an autocast context."""
+    """Return the autocast context for the number format of `precision_of`."""
     return autocast_of(precision_of(placement, width, device), device)
 
 
@@ -240,9 +247,10 @@ def load_or_train(
     after_epoch: Callable[[int, Scores], None] = lambda epoch, scores: None,
     workers: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> dict[str, Any]:
-    """Return the trial's result: the stored one, or after training, published after its model.
+    """Return a trial's stored result; if it has none, or lacks a model that it must keep, train it first.
 
-    Waits if another job on this machine runs the same trial.
+    `after_epoch` gets each epoch (from 1) and its scores. `workers` returns a context in which the other workers of the
+    trial train. Waits while another process on this machine runs the same trial.
     """
     with locked(trial.folder, wait=True):
         if (result := result_of(trial)) is not None and (trial.stage != "report" or has_model(trial)):
@@ -252,7 +260,7 @@ def load_or_train(
 
 
 def assist(trial: Trial, problem: Problem, initial: Initial, rank: int) -> None:
-    """Train one rank's part of a trial whose rank 0 is in `load_or_train`."""
+    """Train the slots of one rank of a trial, while rank 0 of the trial is in `load_or_train`."""
     config = trial.config
     device = device_of(config.placement, config.trials.gpus)
     _set_threads(config)
@@ -268,7 +276,7 @@ def assist(trial: Trial, problem: Problem, initial: Initial, rank: int) -> None:
 
 
 def _set_threads(config: Finetune) -> None:
-    """Give torch the threads that a worker of a trial may use."""
+    """Set the number of torch's threads to what a worker of a trial may use."""
     torch.set_num_threads(config.placement.threads or max(1, min(cores(), round(config.trials.cpus))))
 
 
@@ -285,7 +293,7 @@ def _train(
     _set_threads(config)
     module = build(config, problem, initial, trial.seed).to(device)
     with workers():
-        came_to = run_trial(
+        outcome = run_trial(
             config,
             problem.task,
             problem.cutting,
@@ -299,7 +307,7 @@ def _train(
             checkpoints=checkpoints,
             world=config.trials.workers,
         )
-    result = vars(came_to) | {
+    result = vars(outcome) | {
         "settings": identity_of(config, problem, initial, trial.seed),
         "chosen": trial.chosen,
         "stage": trial.stage,
@@ -307,23 +315,23 @@ def _train(
     if trial.stage == "report":
         lineage = {"encoder": initial.fingerprint, "trial": trial.name, "chosen": trial.chosen}
         lineage |= {"precision": precision_of(config.placement, initial.model.width, device)}
-        lineage |= training_facts(config, problem, trial.seed, came_to)
-        said = About(
+        lineage |= training_facts(config, problem, trial.seed, outcome)
+        about = About(
             task=problem.task,
             cutting=problem.cutting,
             pooling=config.recipe.pooling,
-            tuned=came_to.tuned,
+            tuned=outcome.tuned,
             lineage=lineage,
         )
-        beside = tuned_files(said, initial.model, plain=not isinstance(config.adapter, Bottleneck))
+        further_files = tuned_files(about, initial.model, plain=not isinstance(config.adapter, Bottleneck))
         save_tuned(
             storage.join(trial.folder, MODEL),
             module.cpu(),
-            said,
+            about,
             initial.model,
             initial.vocabulary,
             config.adapter,
-            beside,
+            further_files,
         )
     storage.write_json(storage.join(trial.folder, RESULT), result)
     checkpoints.delete()

@@ -1,4 +1,4 @@
-"""The last lines of a fine-tuning: how to use its models, and where to look at its trials."""
+"""Last lines of a fine-tuning job: how to use its models, and where to look at its trials."""
 
 import shlex
 from collections.abc import Mapping
@@ -14,21 +14,24 @@ from pipeline.train.summary import to_open
 def closing_lines(
     config: Finetune, problems: Mapping[str, Problem], models: Mapping[str, str], parent: GridRun
 ) -> list[str]:
-    """Return where the models are, how to use them, and how to look at the trials."""
+    """Return lines that say where the models are, how to use them, and where to look at the trials.
+
+    `models`: task -> folder of its best model.
+    """
     lines = []
     for name, folder in models.items():
         lines.append(f"model of {name}, the best of its seeds on dev: {folder}")
         lines.append(f"    to use it: {use_line(config, problems[name].task, folder)}")
     if config.search.folds:
         lines.append(
-            "folds measure settings and keep no model: the same command without --search.folds, with the settings "
-            "that are best, trains one"
+            "folds measure settings and keep no model: to train a model, run the same command with the best settings "
+            "and without --search.folds"
         )
     return [*lines, f"trials in MLflow: {to_open(parent.uri, parent.run_id, parent.experiment_id)}"]
 
 
 def use_line(config: Finetune, task: Task, folder: str) -> str:
-    """Return the command that predicts a file with a model."""
+    """Return the command that answers a file with a model."""
     words = ["python", "jobs/predict.py", "--checkpoint", folder, "--input", "FILE"]
     text, pair = columns(config, task)
     words += ["--text", text] if text else []
@@ -37,7 +40,10 @@ def use_line(config: Finetune, task: Task, folder: str) -> str:
 
 
 def columns(config: Finetune, task: Task) -> tuple[str | None, str | None]:
-    """Return the text and pair columns that the command needs; None if it finds them by default."""
+    """Return the names of the text and pair columns that `use_line` gives; None for a name that it leaves out.
+
+    A name is left out if it is the default or if the task has no such column. An unknown name is "COLUMN".
+    """
     if config.train is not None:
         default = Finetune.text
         return None if task.kind in ("spans", "tags") and config.text == default else config.text, config.pair

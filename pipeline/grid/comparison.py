@@ -21,11 +21,11 @@ from pipeline.train.trial import compute_logits
 from pipeline.train.tuned import TunedModel, load_tuned
 
 RowScorer = Callable[[np.ndarray], float]
-"""Score of the development items at these indices."""
+"""Maps indices of development items, int64 (n,), to the score of these items."""
 
 
 def names_of_sides(both: Sequence[Finetune]) -> list[str]:
-    """Return a line per encoder: its letter and its checkpoint."""
+    """Return a line per encoder, with its letter, A or B, and its checkpoint."""
     return [
         f"{letter}: {'random weights of the sizes of ' * encoder.random_weights}{encoder.checkpoint}"
         for letter, encoder in zip("AB", both)
@@ -35,25 +35,28 @@ def names_of_sides(both: Sequence[Finetune]) -> list[str]:
 def comparison_lines(
     both: Sequence[Finetune], rows: Sequence[Sequence[Reported]], models: Sequence[Mapping[str, str]]
 ) -> list[str]:
-    """Return the lines of the comparison, from both sides' rows and best models by task."""
+    """Return the lines of the comparison; each argument has an entry for A and one for B.
+
+    `rows`: rows of the result table. `models`: task -> folder of the best model.
+    """
     lines, selecting = [], [first_of_each(reported) for reported in rows]
     for task in selecting[0]:
         a, b = selecting[0][task], selecting[1][task]
         lines += seed_lines(a, b)
         difference = _row_difference(both, [of_side[task] for of_side in models], task)
         if difference is not None:
-            unsure = "" if difference.better else "; on other rows it may be the other way round"
+            unsure = "" if difference.better else "; on other rows, the other model may be better"
             lines.append(
-                "  over development rows, the best model of either alone: "
+                "  B minus A over development rows, with the best model of each: "
                 f"{format_difference(difference, is_share(a.name))}{unsure}"
             )
     if len(selecting[0]) > 1:
-        lines.append(f"of {len(selecting[0])} tasks compared so, one in twenty seems different by chance")
+        lines.append(f"{len(selecting[0])} tasks were compared: about one in twenty shows a difference by chance alone")
     return lines
 
 
 def sides(config: Compare) -> list[Finetune]:
-    """Return the fine-tunings of A and of B."""
+    """Return the settings of both fine-tunings, A and B; with config.random_weights, A starts from random weights."""
     shared: dict[str, Any] = {field.name: getattr(config, field.name) for field in fields(Finetune)}
     starts: list[dict[str, Any]] = (
         [{"checkpoint": config.checkpoint[0], "random_weights": random} for random in (True, False)]
@@ -64,7 +67,7 @@ def sides(config: Compare) -> list[Finetune]:
 
 
 def first_of_each(rows: Sequence[Reported]) -> dict[str, Reported]:
-    """Return each task's selecting metric on its selecting split: the first row reported."""
+    """Return task -> its first row, which has the selecting metric on the development split."""
     by_task: dict[str, Reported] = {}
     for row in rows:
         by_task.setdefault(row.task, row)
@@ -72,7 +75,7 @@ def first_of_each(rows: Sequence[Reported]) -> dict[str, Reported]:
 
 
 def seed_lines(a: Reported, b: Reported) -> list[str]:
-    """Return both medians, and the result of comparing equal seeds."""
+    """Return three lines: both medians, the mean difference over seeds, and what it shows."""
     percent = is_share(a.name)
     seeds = over_seeds(a.values, b.values)
     collapsed = "".join(
@@ -84,18 +87,20 @@ def seed_lines(a: Reported, b: Reported) -> list[str]:
         f"{a.task}, {a.name}: median A {format_score(a.name, a.median)}, B {format_score(b.name, b.median)}, "
         f"{len(a.values)} seeds{collapsed}"
     )
-    mean = f"  mean of B less A over seeds, with 95% interval: {format_difference(seeds, percent)}"
+    mean = f"  mean of B minus A over seeds, with 95% interval: {format_difference(seeds, percent)}"
     return [medians, mean, f"  {verdict(a.task, seeds, percent=percent, lower_is_better=not percent)}"]
 
 
 def _row_difference(both: Sequence[Finetune], models: Sequence[str], task: str) -> Difference | None:
-    """Return the difference of the two best models over the development items; None for kinds whose items are not
-    scored one by one.
+    """Return the difference of the two best models over the development items.
+
+    Return None for tags, because the score of a tagging model is not computed per sentence.
     """
     scores, rows = [], 0
     for config, model in zip(both, models, strict=True):
         tuned = load_tuned(model)
-        config = replace(config, cutting=tuned.about.cutting)  # a search may have selected another cutting
+        # the cutting of the model: a search may have selected another than the config's
+        config = replace(config, cutting=tuned.about.cutting)
         problem = next(
             candidate
             for candidate in read_problems(config, read_encoder(config, config.checkpoint, _discard), _discard)
@@ -113,16 +118,15 @@ def _discard(line: str) -> None:
 
 
 def _row_scorer(config: Finetune, problem: Problem, tuned: TunedModel) -> RowScorer:
-    """Return a function from indices of development items to the model's selecting metric on them."""
+    """Return the function that scores a model on development items, by the selecting metric."""
     task, prepared = problem.task, next(iter(problem.splits.values()))
     device = device_of(config.placement, config.trials.gpus)
     precision = answer_precision(config.placement, tuned.about.lineage.get("precision"), device)
     logits = compute_logits(tuned.module.to(device), prepared.rows, device, autocast_of(precision, device))
     if task.kind == "spans":
         which = 1 if task.metrics[0] == "f1" else 0
-        texts = questions.texts_of(
-            task, questions.answers(task, prepared, logits, problem.cutting), {}
-        )  # without tuned thresholds, as in the trials' scores
+        # without tuned thresholds, as in the scores of the trials
+        texts = questions.texts_of(task, questions.answers(task, prepared, logits, problem.cutting), {})
         values = np.array([best_of(texts[item.id], item, task.unanswerable)[which] for item in prepared.items])
         return lambda rows: float(values[rows].mean())
     outputs = sequences.answers(task, prepared, logits, problem.cutting)
@@ -136,7 +140,11 @@ def _row_scorer(config: Finetune, problem: Problem, tuned: TunedModel) -> RowSco
 
 
 def answer_scorer(problem: Problem, prepared: Prepared, answers: np.ndarray) -> RowScorer:
-    """Return a function from indices to the selecting metric of the answers, or of the probabilities."""
+    """Return the function that scores `answers` to development items, by the selecting metric.
+
+    `answers`: predicted labels (items,), or for multilabel (items, classes); for a metric of RANKED, probabilities
+    (items, classes).
+    """
     true, name = sequences.true_labels(problem.task, prepared), problem.task.metrics[0]
     measure = (metrics.METRICS | metrics.RANKED)[name]
     return lambda rows: measure(answers[rows], true[rows])

@@ -18,27 +18,27 @@ from pipeline.train.initial import Initial
 from pipeline.train.tuned import ADAPTERS
 
 WEIGHTED = ("classification", "tags")
-"""Kinds whose loss can weight classes."""
+"""Kinds of task whose loss can weight classes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GridInputs:
-    """An encoder, tasks and the settings to try, read and checked."""
+    """Checked inputs of a grid (all trials of a fine-tuning job): encoder, tasks, and the settings to try."""
 
     config: Finetune
     initial: Initial
     settings: list[dict[str, Any]]
     cuttings: dict[str, dict[Cutting, Problem]]
-    """Task -> its problem in every cutting that is tried."""
+    """Name of a problem -> cutting (truncation settings) to try -> the problem, encoded with this cutting."""
 
     @property
     def problems(self) -> dict[str, Problem]:
-        """Task -> its problem in the first cutting."""
+        """Name of a problem -> the problem, encoded with the first cutting."""
         return first_of_each(self.cuttings)
 
 
 def read_inputs(config: Finetune, report: Report) -> GridInputs:
-    """Read everything that the trials need. Raises PipelineError in one line for everything that the user can fix."""
+    """Read everything that the trials need. Raises PipelineError for inputs or settings that the user must fix."""
     settings = settings_of(config)
     storage.require_writable("output", config.output)
     initial = read_encoder(config, config.checkpoint, report)
@@ -58,12 +58,12 @@ def read_inputs(config: Finetune, report: Report) -> GridInputs:
 def _require_fitting(
     config: Finetune, settings: Sequence[dict[str, Any]], initial: Initial, problems: Mapping[str, Problem]
 ) -> None:
-    """Raise ConfigError for settings that do not fit this checkpoint and these tasks."""
+    """Raise ConfigError for settings that do not fit the checkpoint or the tasks."""
     for tried_config in (with_setting(config, setting) for setting in settings):
-        tried_config.for_workers()  # refuses slots that leave a worker without rows
+        tried_config.for_workers()  # raises ConfigError if a worker would have no rows
         if config.start_from and (isinstance(tried_config.adapter, Bottleneck) or config.random_weights):
             raise ConfigError(
-                f"start_from ({config.start_from}) hands on a whole encoder: leave out "
+                f"start_from ({config.start_from}) passes a whole encoder to other tasks: leave out "
                 f"{'random_weights' if config.random_weights else 'adapter:bottleneck'}"
             )
         if tried_config.freeze.layers > initial.model.layers:
@@ -79,16 +79,16 @@ def _require_fitting(
             )
     if storage.exists(storage.join(config.checkpoint, ADAPTERS)):
         raise ConfigError(
-            f"checkpoint ({config.checkpoint}) has bottleneck adapters, and fine-tuning cannot continue from those: "
-            "choose another"
+            f"checkpoint ({config.checkpoint}) has bottleneck adapters, from which fine-tuning cannot continue: "
+            "choose another checkpoint"
         )
 
 
 def _require_start(config: Finetune, problems: Mapping[str, Problem]) -> None:
-    """Raise ConfigError if the task that starts others is not requested, or is one of those it starts."""
+    """Raise ConfigError if config.start_from is not a requested task, or is a task that would start from itself."""
     start = config.start_from
     if start is not None and (start not in problems or start in STARTED):
         raise ConfigError(
-            f"start_from ({start}) must be one of the tasks asked for ({', '.join(problems)}), and none of "
-            f"{', '.join(STARTED)}, which it starts"
+            f"start_from ({start}) must be one of the tasks asked for ({', '.join(problems)}), but none of "
+            f"{', '.join(STARTED)}, which start from it"
         )

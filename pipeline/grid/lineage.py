@@ -12,42 +12,45 @@ from pipeline.train.tuned import TASK
 OF_A_RUN = ("checkpoints", "export", "exports")
 """Subfolders of a run that contain models."""
 DEEPEST = 3
-"""Maximum number of folders between a run and a model, as in exports/step-1000/huggingface."""
+"""Maximum depth of a model below its run's folder: 3, as in exports/step-1000/huggingface."""
 
 
 def lineage(checkpoint: str, initial: Initial) -> dict[str, str]:
-    """Return MLflow tags: checkpoint, encoder (its fingerprint) and, as far as known, their ancestors."""
+    """Return MLflow tags: checkpoint, encoder (its fingerprint), and the checkpoint's ancestors, if they are known."""
     return {"checkpoint": checkpoint, "encoder": initial.fingerprint} | _ancestors(checkpoint, frozenset())
 
 
 def _ancestors(location: str, seen: frozenset[str]) -> dict[str, str]:
-    """Return finetuned_from, the chain of trials from last to first, and the pretraining behind them."""
+    """Return the tags of a model's ancestors: finetuned_from (names of trials, the last first), and its pretraining.
+
+    `seen`: locations of the models that were already traced, so that a cycle ends.
+    """
     try:
-        said = _tuned_from(location)
+        tuned = _tuned_from(location)
     except (OSError, ValueError, PipelineError):  # lineage is optional; a damaged model was refused when it was read
         return {}
-    if said is None:
+    if tuned is None:
         return _pretraining(location)
-    before, seen = said["checkpoint"], seen | {location}
-    behind = _ancestors(before, seen) if is_absolute(before) and before not in seen else {}
-    earlier = behind.pop("finetuned_from", None)
-    return {"finetuned_from": said["trial"] if earlier is None else f"{said['trial']} {earlier}"} | behind
+    source, seen = tuned["checkpoint"], seen | {location}
+    tags = _ancestors(source, seen) if is_absolute(source) and source not in seen else {}
+    earlier = tags.pop("finetuned_from", None)
+    return {"finetuned_from": tuned["trial"] if earlier is None else f"{tuned['trial']} {earlier}"} | tags
 
 
 def _tuned_from(location: str) -> dict[str, Any] | None:
-    """Return the lineage stored in a fine-tuned model's folder; None for other models."""
+    """Return the lineage that a fine-tuned model's folder states, if it names checkpoint and trial; else None."""
     file = storage.join(location, TASK)
     if not storage.exists(file):
         return None
     try:
-        said = storage.read_json(file)["lineage"]
-        return said if {"checkpoint", "trial"} <= said.keys() else None
+        recorded = storage.read_json(file)["lineage"]
+        return recorded if {"checkpoint", "trial"} <= recorded.keys() else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
 def _pretraining(location: str) -> dict[str, str]:
-    """Return the tags of the run that contains a model, and of its corpus; empty for other models."""
+    """Return the tags of the run whose folder contains a model, and of its corpus; empty outside of a run's folder."""
     parts = location.rstrip("/").split("/")
     for depth in range(1, DEEPEST + 1):
         if len(parts) > depth + 1 and parts[-depth] in OF_A_RUN:
@@ -56,7 +59,7 @@ def _pretraining(location: str) -> dict[str, str]:
 
 
 def _run_lineage(folder: str) -> dict[str, str]:
-    """Return the tags from a run's run.json."""
+    """Return the tags of a run and its corpus, from run.json; empty if the file is missing or unreadable."""
     try:
         recorded = read_run(folder)
     except (OSError, PipelineError):

@@ -8,18 +8,20 @@ from matplotlib.figure import Figure
 WRITTEN = 20
 """Maximum number of classes for which counts are written into the cells."""
 LONGEST_NAME = 24
+"""Maximum number of characters of a class name."""
 INK = 0.55
-"""Share of a row above which a cell is so dark that its count is white."""
+"""Share of a row above which a cell is dark, so that its count is written in white."""
 
 
 def draw_confusion(confusion: Sequence[Sequence[int]], labels: Sequence[str], title: str) -> Figure:
-    """Draw a confusion matrix, true classes by answers; each cell shows its count and, as colour, its
-    share of the row.
+    """Draw a confusion matrix of counts (classes, classes): a row per true class, a column per answered class.
+
+    The colour of a cell is its share of the row. For at most WRITTEN classes, each cell also shows its count.
     """
     counts = np.asarray(confusion, np.int64)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    names, several = [short(label) for label in labels], len(labels) <= WRITTEN
-    cells = max(2.2, (0.62 if several else 0.16) * len(labels))  # inches
+    names, written = [short(label) for label in labels], len(labels) <= WRITTEN
+    cells = max(2.2, (0.62 if written else 0.16) * len(labels))  # inches
     figure = Figure(
         figsize=(cells + 0.09 * max(map(len, names)) + 2.0, cells + 0.09 * max(map(len, names)) + 1.2),
         layout="constrained",
@@ -27,13 +29,13 @@ def draw_confusion(confusion: Sequence[Sequence[int]], labels: Sequence[str], ti
     axes = figure.subplots()
     image = axes.imshow(shares, cmap="Blues", vmin=0.0, vmax=1.0)
     axes.set_xticks(
-        range(len(names)), names, rotation=90 if len(names) > 3 else 0, fontsize="small" if several else "xx-small"
+        range(len(names)), names, rotation=90 if len(names) > 3 else 0, fontsize="small" if written else "xx-small"
     )
-    axes.set_yticks(range(len(names)), names, fontsize="small" if several else "xx-small")
+    axes.set_yticks(range(len(names)), names, fontsize="small" if written else "xx-small")
     axes.set_xlabel("answer")
     axes.set_ylabel("label")
     axes.set_title(title, fontsize="medium")
-    for row, column in np.ndindex(*counts.shape) if several else ():
+    for row, column in np.ndindex(*counts.shape) if written else ():
         text = f"{counts[row, column]:,}\n{100 * shares[row, column]:.0f}%"
         axes.text(
             column,
@@ -49,8 +51,9 @@ def draw_confusion(confusion: Sequence[Sequence[int]], labels: Sequence[str], ti
 
 
 def short(label: str) -> str:
-    """Return a label on one line, its middle cut out if it is long; dollar signs are escaped because they start a
-    formula.
+    """Return a label on one line; the middle of a long label becomes an ellipsis.
+
+    Dollar signs are escaped, because matplotlib takes text between them for a formula.
     """
     line = " ".join(label.split())
     cut = line if len(line) <= LONGEST_NAME else f"{line[: LONGEST_NAME // 2]}…{line[-(LONGEST_NAME // 2 - 1) :]}"

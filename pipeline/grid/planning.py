@@ -1,4 +1,6 @@
-"""Plan a grid: how much of each task is trained in the time that is left, and how long that takes."""
+"""Plan a grid (all trials of a fine-tuning job): how much of each task to train in the time left, and how long it
+takes.
+"""
 
 import hashlib
 import json
@@ -29,27 +31,30 @@ def planned(
     begun: float,
     report: Report,
 ) -> Grid:
-    """Return the grid, limited to the time left since `begun`, and report its size and duration."""
-    problems, many = first_of_each(cuttings), tune.at_once(config)
+    """Return the grid, reduced to end config.minutes after `begun` (time.monotonic), and report its size and time.
+
+    `cuttings`: name of a problem -> cutting to try -> the problem, encoded with this cutting.
+    """
+    problems, concurrent = first_of_each(cuttings), tune.at_once(config)
     location = storage.join(config.output, "finetune", "grids", f"{grid_name(config, problems, initial)}.json")
     to_answer = rows_to_answer(data_of(config), problems)
     if known := plan.read_plan(location):
         shares, per_step = known
-        answering = plan.answering_seconds(config, to_answer, per_step, many)
+        answering = plan.answering_seconds(config, to_answer, per_step, concurrent)
     else:
         measured = tune.seconds_per_step(
             config, {names[0]: cuttings[names[0]] for names in by_task(problems).values()}, initial
         )
         per_step = {name: measured[names[0]] for names in by_task(problems).values() for name in names}
-        answering = plan.answering_seconds(config, to_answer, per_step, many)
-        shares = plan.fit_to_time(
-            config, list(problems.values()), per_step, many, len(settings), spent=time.monotonic() - begun + answering
-        )
+        answering = plan.answering_seconds(config, to_answer, per_step, concurrent)
+        spent = time.monotonic() - begun + answering
+        shares = plan.fit_to_time(config, list(problems.values()), per_step, concurrent, len(settings), spent=spent)
+        # all folds of a task get the same share
         shares = {
             name: min((shares[other] for other in names), key=plan.size)
             for names in by_task(problems).values()
             for name in names
-        }  # all folds of a task get the same share
+        }
         plan.write_plan(location, shares, per_step)
     for name, problem in problems.items():
         if line := plan.left_out(problem, config, shares[name]):
@@ -73,14 +78,14 @@ def planned(
         seconds=each,
         baselines=baselines,
     )
-    report(trial_set.summary(grid, many))
+    report(trial_set.summary(grid, concurrent))
     if to_answer:
         report(f"then the {sum(to_answer.values()):,} test rows of GLUE's submission file, about {estimate(answering)}")
     return grid
 
 
 def grid_name(config: Finetune, problems: Mapping[str, Problem], initial: Initial) -> str:
-    """Return the tasks' names and a digest of everything that defines the trials."""
+    """Return the name of a grid: the tasks' names, and a digest of everything that defines the trials."""
     shaping = {
         key: value
         for key, value in flatten(config).items()

@@ -1,6 +1,7 @@
 """Choose the precision of a grid's trials from the nodes that run them.
 
-It is part of a trial's name, and the driver's machine may have other hardware.
+All trials need the same precision, because it is part of their names. The nodes are asked for it, because the driver's
+machine may have other hardware.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,9 +23,9 @@ LITTLE = 0.0001
 
 
 def with_precision(config: Finetune, width: int, asked: Mapping[str, float], report: Report) -> Finetune:
-    """Return the config with one precision for all trials, and report if nodes differ.
+    """Return the config with one precision for all trials, and report if `auto` means different ones on the nodes.
 
-    `asked`: CPUs and GPUs per trial.
+    A precision other than `auto` is kept. `asked`: CPUs and GPUs per trial.
     """
     if config.placement.precision != "auto":
         return config
@@ -41,13 +42,13 @@ def with_precision(config: Finetune, width: int, asked: Mapping[str, float], rep
 
 
 def with_common_precision(config: Finetune, precisions: Sequence[str], report: Report) -> Finetune:
-    """Return the config with the nodes' precision; if they differ, float32, which all support."""
+    """Return the config with the precision of all nodes; if the nodes differ, with float32, which all support."""
     chosen = precisions[0] if len(set(precisions)) == 1 else "float32"
     if len(set(precisions)) > 1:
-        few = sum(precision != chosen for precision in precisions)
+        narrower = sum(precision != chosen for precision in precisions)
         report(
-            f"placement.precision auto: {few} of {len(precisions)} machines would compute in bfloat16 "
-            "and the others in float32, so all trials do in float32"
+            f"placement.precision auto: {narrower} of {len(precisions)} machines would compute in bfloat16 "
+            "and the others in float32, so all trials use float32"
         )
     return replace(config, placement=replace(config.placement, precision=chosen))
 
@@ -58,8 +59,9 @@ def on_this_machine() -> bool:
 
 
 def node_precisions(config: Finetune, width: int, asked: Mapping[str, float]) -> list[str]:
-    """Return the precision that each node with room for a trial would choose; if there is none yet, that of the next
-    node to join.
+    """Return the precision that each node would choose, of the nodes that are large enough for a trial.
+
+    If no node is large enough yet, wait for such a node to join, and return its precision alone.
     """
     share = LITTLE if asked.get("GPU") else 0.0
     ask = ray.remote(max_retries=2)(this_node_precision)
@@ -88,5 +90,5 @@ def node_precisions(config: Finetune, width: int, asked: Mapping[str, float]) ->
 
 
 def this_node_precision(placement: ModelPlacement, width: int, gpu: bool) -> str:
-    """Return the precision of a trial on this node, on a GPU or on its CPUs."""
+    """Return the precision that this node would choose for a trial; `gpu`: whether trials use a GPU."""
     return precision_of(placement, width, torch.device("cuda" if gpu and torch.cuda.is_available() else "cpu"))

@@ -1,7 +1,7 @@
 """Fine-tuning in MLflow: one run per grid, with its encoder's lineage, and a child run per trial.
 
-An unreachable server does not stop training: trials are queued until it answers, and what is lost is logged when the
-same command runs again.
+If the server does not answer, training continues: trials are queued until the server answers. Trials that are still
+queued at the end are logged when the same command runs again.
 """
 
 import re
@@ -35,45 +35,48 @@ from pipeline.train.tracking import DESCRIPTION, DRIVER, METRICS_A_CALL, PARAMET
 
 EXPERIMENT, SQLITE = "finetune", "sqlite:///"
 GRID, TRIAL = "grid", "trial"
-"""Tags with the names of grid and trial, used to find their runs."""
+"""Tags with the name of the grid or trial, by which its run is found."""
 PARENT = "mlflow.parentRunId"
 TABLES = "mlflow.loggedArtifacts"
 """Tag that tells MLflow's UI which artifacts are tables."""
 RETRY_SECONDS = 30.0
 RUNS_A_CALL = 1_000
+"""Maximum number of runs per page of a search."""
 ASKED = 8
-"""Number of development items on which a logged model is compared with its folder."""
+"""Number of development items on which a logged model's answers are compared with those of its folder."""
 Waiting = tuple[Trial, dict[str, Any]]
+"""A trial and its result, to be logged."""
 
 
 @dataclass(kw_only=True)
 class GridRun:
-    """A grid's MLflow run, and the trials not yet logged to it."""
+    """The MLflow run of a grid (all trials of a fine-tuning job), and the trials to be logged to it."""
 
     uri: str
     run_id: str
     experiment_id: str | None = None
     say: Callable[[str], None] = print
     logged: set[str] | None = None
-    """Names of the logged trials; None until MLflow was queried."""
+    """Names of the trials that MLflow has; None if this must be asked, at first and after an error."""
     waiting: dict[str, Waiting] = field(default_factory=dict)
+    """Queue of the trials to log, by name."""
     problem: str | None = None
-    """Error of the last attempt, if it failed."""
+    """Error of the last attempt to log; None if the attempt succeeded."""
     again: float = 0.0
-    """Time of the next attempt, on the monotonic clock."""
+    """Earliest time of the next attempt, by time.monotonic."""
 
 
 def open_grid(uri: str, config: Finetune, name: str, initial: Initial) -> GridRun:
     """Continue the grid's run of this name, or create one with its parameters and lineage.
 
-    Raises ConfigError if the server does not answer, and for an invalid name of a registered model, which MLflow would
-    refuse only hours later.
+    Raises ConfigError if the server does not answer. Also raises it for an invalid config.register: MLflow would refuse
+    the name only at the end, hours later.
     """
     _require_name(config)
     silence_mlflow()
     try:
         known = _find_grid_run(uri, name)
-    except Exception as error:  # MLflow lets SQLAlchemy's, requests' and its own errors through, all about this URI
+    except Exception as error:  # of MLflow, SQLAlchemy or requests; all are about the URI
         raise ConfigError(f"mlflow_uri ({uri}) does not work: {storage.first_line(error)}") from error
     tags = {GRID: name, DESCRIPTION: _description(config, name)} | lineage(config.checkpoint, initial)
     run = open_run(uri, EXPERIMENT, name, known, flatten(config), tags, setting="mlflow_uri")
@@ -81,9 +84,7 @@ def open_grid(uri: str, config: Finetune, name: str, initial: Initial) -> GridRu
 
 
 def _description(config: Finetune, name: str) -> str:
-    """Return a grid's description in Markdown, as known before its first trial; the result table replaces it at the
-    end.
-    """
+    """Return the first description of a grid, in Markdown; the result table replaces it at the end."""
     model = without_login(config.checkpoint)
     return f"Fine-tuning **{name}**\n\n" + table(
         [
@@ -95,30 +96,30 @@ def _description(config: Finetune, name: str) -> str:
 
 
 def record_run(parent: GridRun, location: str, report: Report) -> None:
-    """Store a grid's MLflow run. Report if it had another one, which this MLflow server does not know."""
+    """Write a grid's MLflow run to a file. Report if the file had another run, which this MLflow server lacks."""
     now = {"uri": parent.uri, "run_id": parent.run_id}
     before = storage.read_object(location)
     if before is not None and before.keys() == now.keys() and before != now:
         report(
             f"MLflow ({parent.uri}) does not have the run {before['run_id']} that this search had at {before['uri']}: "
-            "a new one takes all trials, also those that are done"
+            "all trials are logged to a new run, also those that are done"
         )
     storage.write_json(location, now)
 
 
 def _require_name(config: Finetune) -> None:
-    """Raise ConfigError for an invalid name of a registered model."""
+    """Raise ConfigError if config.register is not a valid name of a model."""
     if config.register is not None and (not config.register.strip() or set(config.register) & set("/:'\"")):
         raise ConfigError(f"register ({config.register}) must be a name without / : ' and \", such as my-model")
 
 
 def _find_grid_run(uri: str, name: str) -> str | None:
-    """Return the id of the grid's run, unless it has none or it was deleted."""
+    """Return the id of the grid's run; None if it does not exist or was deleted."""
     if uri.startswith(SQLITE) and not storage.exists(uri.removeprefix(SQLITE)):
         return None
     client = MlflowClient(tracking_uri=uri)
     experiment = client.get_experiment_by_name(EXPERIMENT)
-    # Search by digest only: the name of a user's task may contain quotes.
+    # Search by digest only: the name of a user's task may contain quotes, which end a text in a search.
     runs = (
         _search(client, experiment.experiment_id, f"tags.{GRID} LIKE '%-{name.rsplit('-', 1)[-1]}'")
         if experiment
@@ -127,30 +128,33 @@ def _find_grid_run(uri: str, name: str) -> str | None:
     return next((run.info.run_id for run in runs if run.data.tags[GRID] == name), None)
 
 
-def _search(client: MlflowClient, experiment: str, words: str) -> Iterator[Run]:
-    """Yield all runs that are not deleted, newest first."""
+def _search(client: MlflowClient, experiment: str, condition: str) -> Iterator[Run]:
+    """Yield the runs of an experiment (its id) that meet a condition and are not deleted, newest first."""
     token: str | None = ""
     while token is not None:
-        page = client.search_runs([experiment], words, ViewType.ACTIVE_ONLY, RUNS_A_CALL, page_token=token or None)
+        page = client.search_runs([experiment], condition, ViewType.ACTIVE_ONLY, RUNS_A_CALL, page_token=token or None)
         yield from page
         token = page.token or None
 
 
 @contextmanager
 def end_run_with_status(parent: GridRun, live: Any) -> Generator[None]:
-    """End the grid's run as FINISHED, KILLED or FAILED on exit; trials that MLflow did not accept are reported."""
+    """On exit, log the queued trials, and end the grid's run as FINISHED, KILLED or FAILED.
+
+    Reports how many trials MLflow did not accept. `live` is a Live.
+    """
     parent.say, status = live.report, "FAILED"
     try:
         yield
         status = "FINISHED"
-    except (KeyboardInterrupt, SystemExit):  # Ctrl-C, and Ray's translation of the SIGTERM that stops a job
+    except (KeyboardInterrupt, SystemExit):  # Ctrl-C, or SIGTERM, for which Ray raises SystemExit
         status = "KILLED"
         raise
     finally:
         _send_waiting(parent)
         if parent.waiting:
             parent.say(
-                f"MLflow is away ({parent.problem}): {len(parent.waiting)} trials are not in it; the same command "
+                f"MLflow is away ({parent.problem}): {len(parent.waiting)} trials are not logged; the same command "
                 "logs them"
             )
         with _report_failure(parent, "the grid's end"):
@@ -159,7 +163,7 @@ def end_run_with_status(parent: GridRun, live: Any) -> Generator[None]:
 
 @contextmanager
 def _report_failure(parent: GridRun, what: str) -> Generator[None]:
-    """Report an MLflow error in one line instead of raising it."""
+    """Report an MLflow error in one line instead of raising it; `what` names what MLflow did not take."""
     try:
         yield
     except Exception as error:  # a failing tracker must not end a grid
@@ -167,14 +171,14 @@ def _report_failure(parent: GridRun, what: str) -> Generator[None]:
 
 
 def log_trial(parent: GridRun, trial: Trial, result: dict[str, Any]) -> None:
-    """Log a trial once, as a child run of the grid's; queue it if MLflow does not accept it."""
+    """Log a trial as a child run of the grid's run, unless it is logged already; queue it if MLflow does not answer."""
     parent.waiting[trial.name] = trial, result
     if time.monotonic() >= parent.again:
         _send_waiting(parent)
 
 
 def _send_waiting(parent: GridRun) -> None:
-    """Log queued trials until one fails; report only the first failure."""
+    """Log the queued trials until an attempt fails; of failures in a row, report only the first."""
     client, name = MlflowClient(tracking_uri=parent.uri), ""
     try:
         if parent.logged is None:
@@ -186,28 +190,28 @@ def _send_waiting(parent: GridRun) -> None:
             parent.logged.add(name)
             del parent.waiting[name]
         parent.problem = None
-    except Exception as error:  # queued and sent again later; training continues without MLflow
+    except Exception as error:  # training must go on without MLflow; the trials stay queued
         if parent.problem is None:
-            parent.say(f"MLflow does not answer, trials are kept for it: {storage.first_line(error)}")
+            parent.say(f"MLflow does not answer, so trials are queued: {storage.first_line(error)}")
         parent.problem, parent.again = storage.first_line(error), time.monotonic() + RETRY_SECONDS
         parent.logged = None
-        if name in parent.waiting:  # retry it last, in case the trial itself is the cause
+        if name in parent.waiting:  # moved to the end of the queue, in case this trial causes the error
             parent.waiting[name] = parent.waiting.pop(name)
 
 
 def _logged_trials(client: MlflowClient, parent: GridRun) -> set[str]:
-    """Return the names of the grid's completely logged trials; incomplete runs are deleted, to be logged again."""
-    experiment, there = client.get_run(parent.run_id).info.experiment_id, set()
+    """Return the names of completely logged trials; delete the runs of the others, so that they are logged again."""
+    experiment, logged = client.get_run(parent.run_id).info.experiment_id, set()
     for run in list(_search(client, experiment, f"tags.`{PARENT}` = '{parent.run_id}'")):
         if run.info.status == "FINISHED":
-            there.add(run.data.tags[TRIAL])
+            logged.add(run.data.tags[TRIAL])
         else:
             client.delete_run(run.info.run_id)
-    return there
+    return logged
 
 
 def _write_trial(client: MlflowClient, parent: GridRun, trial: Trial, result: dict[str, Any]) -> None:
-    """Log a trial's run with its training time; it is marked finished last."""
+    """Log a trial as a run whose duration is the training time; the run is marked as finished when it is complete."""
     now = int(time.time() * 1000)
     tags = {
         DRIVER: this_driver(),
@@ -236,10 +240,10 @@ def _write_trial(client: MlflowClient, parent: GridRun, trial: Trial, result: di
 
 
 def points(result: dict[str, Any]) -> Iterator[tuple[str, int, float]]:
-    """Yield (metric, step, value) of a result; scores are at the last step of their epoch.
+    """Yield (metric, step, value) of a result; the scores of an epoch are at the epoch's last step.
 
-    If an earlier epoch's weights were kept, their scores are repeated after the last step, since they are the trial's
-    scores.
+    If the weights of an earlier epoch were kept, its scores are repeated after the last step, because they are the
+    scores of the trial. For a trial that was stopped early, yield only its score, with the epoch as step.
     """
     if "scores" not in result:
         yield "score", result["stopped_after_epoch"], result["score"]
@@ -247,9 +251,9 @@ def points(result: dict[str, Any]) -> Iterator[tuple[str, int, float]]:
     for step, value in result["curve"]:
         yield "train/loss", step, value
     per_epoch = result["steps"] // len(result["epochs"])
-    whole = [(epoch * per_epoch, scores) for epoch, scores in enumerate(result["epochs"], 1)]
-    whole += [(result["steps"] + 1, result["scores"])] if result["best_epoch"] < len(result["epochs"]) else []
-    for step, scores in whole:
+    scored_steps = [(epoch * per_epoch, scores) for epoch, scores in enumerate(result["epochs"], 1)]
+    scored_steps += [(result["steps"] + 1, result["scores"])] if result["best_epoch"] < len(result["epochs"]) else []
+    for step, scores in scored_steps:
         yield from (
             (metric_name(f"{split}/{name}"), step, value)
             for split, metrics in scores.items()
@@ -264,13 +268,13 @@ def points(result: dict[str, Any]) -> Iterator[tuple[str, int, float]]:
 
 
 def metric_name(name: str) -> str:
-    """Replace characters that MLflow does not accept in metric names."""
+    """Return a name that MLflow accepts for a metric: at most 250 characters, others than it allows replaced by _."""
     parts = (re.sub(r"[^\w.\- ]", "_", part) for part in name.split("/"))
     return "/".join(part if part.strip(".") else "_" for part in parts)[:250]
 
 
 def _write_artifacts(client: MlflowClient, run_id: str, trial: Trial, result: dict[str, Any]) -> None:
-    """Log per-class scores, confusion matrix and thresholds."""
+    """Log per-class scores, confusion matrix and thresholds, if the result has them."""
     if details := result.get("details"):
         if "confusion" in details:
             title = f"{trial.problem}, {next(iter(result['scores']))}, seed {trial.seed}"
@@ -311,9 +315,12 @@ def log_table(parent: GridRun, text: str, rows: Sequence[Reported]) -> None:
         client.log_dict(parent.run_id, {"columns": columns, "data": data}, "table.json")
         client.set_tag(parent.run_id, DESCRIPTION, text)
         client.set_tag(parent.run_id, TABLES, '[{"path": "table.json", "type": "table"}]')
-        there, now = client.get_run(parent.run_id).data.metrics, int(time.time() * 1000)
+        logged, now = client.get_run(parent.run_id).data.metrics, int(time.time() * 1000)
         fresh = [
-            Metric(name, value, now, 0) for row in rows for name, value in _row_metrics(row) if there.get(name) != value
+            Metric(name, value, now, 0)
+            for row in rows
+            for name, value in _row_metrics(row)
+            if logged.get(name) != value
         ]
         for start in range(0, len(fresh), METRICS_A_CALL):
             client.log_batch(parent.run_id, metrics=fresh[start : start + METRICS_A_CALL])
@@ -328,7 +335,7 @@ def log_scores(parent: GridRun, task: str, split: str, scores: dict[str, float])
 
 
 def _six_digits(value: float | None) -> float | None:
-    """Round to six digits for reading; the metrics have all digits."""
+    """Round to six significant digits, for the table that people read; the logged metrics are not rounded."""
     return None if value is None else float(f"{value:.6g}")
 
 
@@ -350,10 +357,11 @@ def log_best(
     many: bool,
     report: Report,
 ) -> None:
-    """If config.register is set, log a task's best model to the grid's run, compare its answers with the folder's, and
-    register it, once.
+    """Register a task's best model as config.register, unless that is None or the model is registered already.
 
-    Raises CheckpointError if they differ.
+    The model is first logged to the grid's run, and its answers are compared with those of the model in `folder`.
+    `many`: whether several tasks have models, so that the task's name is added to config.register. Raises
+    CheckpointError if the answers differ.
     """
     if config.register is None:
         return
@@ -367,8 +375,8 @@ def log_best(
         raise
     except Exception as error:  # the model's folder is complete without MLflow
         report(
-            f"{task_name}: MLflow did not take the model {name}: {storage.first_line(error)}; it is in {folder}, and "
-            "the same command registers it"
+            f"{task_name}: MLflow did not take the model {name}: {storage.first_line(error)}; the model is in "
+            f"{folder}, and the same command registers it"
         )
         return
     report(
@@ -378,7 +386,7 @@ def log_best(
 
 
 def _registered(parent: GridRun, name: str, trial: str) -> str | None:
-    """Return the version under which this grid's trial is already registered, if any."""
+    """Return the newest version, models:/NAME/VERSION, that this grid registered for a trial; None if there is none."""
     versions = MlflowClient(tracking_uri=parent.uri, registry_uri=parent.uri).search_model_versions(f"name='{name}'")
     mine = [
         int(version.version)
@@ -389,7 +397,7 @@ def _registered(parent: GridRun, name: str, trial: str) -> str | None:
 
 
 def _sample_questions(problem: Problem) -> dict[str, list[Any]]:
-    """Return a few development items as input columns of a served model."""
+    """Return the first ASKED development items as columns, in the form of a served model's input."""
     items = next(iter(problem.splits.values())).items[:ASKED]
     if problem.task.kind == "spans":
         return {"question": [item.question for item in items], "context": [item.context for item in items]}

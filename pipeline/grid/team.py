@@ -1,4 +1,4 @@
-"""The other workers of a trial: actors on its machine that train their slots of each step."""
+"""Run the workers of a trial other than rank 0: actors on the same machine, which train their slots of each step."""
 
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -18,15 +18,16 @@ from pipeline.train.initial import Initial
 from pipeline.train.process_group import join, listen
 
 LONGEST_WAIT = timedelta(hours=12)
-"""For rank 0, which scores the development splits alone; that a worker of the group is gone is seen at once."""
+"""Maximum time that workers wait for rank 0, which scores the splits alone. A worker that dies is noticed at once."""
 START_WAIT = timedelta(minutes=5)
-"""For all workers to join the group."""
+"""Maximum time until all workers have joined the group."""
 
 
 @contextmanager
 def workers(trial: Trial, problem: ray.ObjectRef, initial: Initial, share: dict[str, float]) -> Generator[None]:
-    """Run the other workers of a trial, each with `share` CPUs and GPUs; inside, this process is rank
-    0 of their group.
+    """Run all workers of a trial but rank 0, each with the CPUs and GPUs of `share`.
+
+    Inside the context, this process is rank 0 of the workers' process group.
     """
     config = trial.config
     group, world = get_current_placement_group(), config.trials.workers
@@ -48,8 +49,10 @@ def workers(trial: Trial, problem: ray.ObjectRef, initial: Initial, share: dict[
             join(0, world, port, _backend(config), LONGEST_WAIT, START_WAIT)
             yield
         except RuntimeError:  # dist.DistError is a subclass
-            with suppress(ray.exceptions.GetTimeoutError):  # the others still wait: the error is of this process
-                ray.get(done, timeout=10)  # raises an error of the others, which caused the one here
+            # If another worker failed, raise its error, which caused this one. If the others still wait, this process
+            # failed first, so raise its own error.
+            with suppress(ray.exceptions.GetTimeoutError):
+                ray.get(done, timeout=10)
             raise
         ray.get(done)
     finally:
@@ -60,12 +63,12 @@ def workers(trial: Trial, problem: ray.ObjectRef, initial: Initial, share: dict[
 
 
 def _backend(config: Finetune) -> str:
-    """Torch's backend for the gradients of a trial's device."""
+    """Return torch's backend for communication between the workers: nccl on GPUs, else gloo."""
     return "nccl" if device_of(config.placement, config.trials.gpus).type == "cuda" else "gloo"
 
 
 class Worker:
-    """One worker of a trial but rank 0."""
+    """A worker of a trial other than rank 0; `problem` is a list of one reference."""
 
     def __init__(self, trial: Trial, problem: list[ray.ObjectRef], initial: Initial, rank: int) -> None:
         self.trial, self.rank = trial, rank
@@ -73,10 +76,10 @@ class Worker:
         self.initial = initial
 
     def ready(self) -> None:
-        """Return once the process is there."""
+        """Return once the process has started."""
 
     def train(self, port: int) -> None:
-        """Join the group of rank 0 at this port, and train until it ends."""
+        """Join the group, whose store on rank 0 listens at `port`, and train until the trial ends."""
         config = self.trial.config
         join(self.rank, config.trials.workers, port, _backend(config), LONGEST_WAIT, START_WAIT)
         try:

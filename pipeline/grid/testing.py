@@ -1,4 +1,4 @@
-"""A test file, scored and answered by the model that the development split selected: its check, and the settings."""
+"""Check the test file before training, and make the settings that score and answer it with the selected model."""
 
 from pipeline import storage
 from pipeline.config.finetune import Finetune
@@ -24,13 +24,13 @@ def score_settings(config: Finetune, checkpoint: str) -> Score:
 
 
 def require_readable(config: Finetune, task: Task) -> None:
-    """Raise DataError, before any training, for a test file that cannot be read or has other labels."""
+    """Raise DataError, before any training, if the test file cannot be read or has labels that the task lacks."""
     if config.test is not None:
         of_file(score_settings(config, ""), task)
 
 
 def predict_settings(config: Finetune, task: Task, model: str) -> Predict:
-    """Return the settings that answer the test file with a model, next to which the answers are written."""
+    """Return the settings that answer the test file with a model; the answers are written next to its folder."""
     text, pair = columns(config, task)
     return Predict(
         checkpoint=model,

@@ -1,4 +1,6 @@
-"""All trials of a grid: problems, settings, the trials that they define, and which of these have no result yet."""
+"""All trials of a grid (a fine-tuning job): those that select a setting, those that report it, and those without a
+result.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -16,37 +18,39 @@ from pipeline.finetune.trials import Trial, make_trial
 from pipeline.train.initial import Initial
 
 STARTED = ("rte", "mrpc", "stsb")
-"""Tasks that can start from another task's encoder."""
+"""Tasks that start from the fine-tuned encoder of the task config.start_from, if that is set."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
-    """Everything that a grid trains, read and planned."""
+    """Inputs and plan of a grid."""
 
     config: Finetune
     initial: Initial
     cuttings: dict[str, dict[Cutting, Problem]]
-    """Task -> its problem in every cutting that is tried."""
+    """Name of a problem -> cutting (truncation settings) to try -> the problem, encoded with this cutting."""
     settings: list[dict[str, Any]]
+    """Settings to try, each as {dotted name: value}."""
     shares: dict[str, plan.Share]
+    """Name of a problem -> how much of it is trained."""
     seconds: dict[str, float]
-    """Task -> estimated seconds per trial."""
+    """Name of a problem -> estimated seconds per trial."""
     baselines: dict[str, dict[str, dict[str, float]]]
-    """Task -> split -> metric -> score of the model-free baseline."""
+    """Name of a problem -> split -> metric -> score of the model-free baseline."""
 
     @property
     def problems(self) -> dict[str, Problem]:
-        """Task -> its problem in the first cutting."""
+        """Name of a problem -> the problem, encoded with the first cutting."""
         return first_of_each(self.cuttings)
 
 
 def first_of_each(cuttings: Mapping[str, Mapping[Cutting, Problem]]) -> dict[str, Problem]:
-    """Return task -> its problem in the first cutting; items are the same in all cuttings."""
+    """Return name -> the problem, encoded with the first cutting; its items are the same with every cutting."""
     return {name: next(iter(problems.values())) for name, problems in cuttings.items()}
 
 
 def trial_of(grid: Grid, name: str, seed: int, setting: dict[str, Any], stage: str) -> Trial:
-    """Return the trial of a setting, limited to the problem's share."""
+    """Return the trial of a problem (`name`) with a seed and a setting, limited to the share that is trained."""
     share, config = (
         grid.shares[name],
         with_setting(grid.config, setting).for_workers().for_model(grid.initial.model),
@@ -62,9 +66,9 @@ def trial_of(grid: Grid, name: str, seed: int, setting: dict[str, Any], stage: s
 
 
 def selection_trials(grid: Grid) -> list[Trial]:
-    """Return the trials that select a setting; empty if there is only one.
+    """Return the trials that select a setting; empty if there is only one setting.
 
-    Settings that the time limit makes equal are merged.
+    The time limit may make settings equal, such as 3 and 4 epochs if at most 2 are trained: these share their trials.
     """
     if len(grid.settings) == 1:
         return []
@@ -79,8 +83,9 @@ def selection_trials(grid: Grid) -> list[Trial]:
 
 
 def report_trials(grid: Grid, name: str, chosen: dict[str, Any]) -> list[Trial]:
-    """Return the trials that report a task's setting, on seeds that did not select it; trials of folds
-    keep no model.
+    """Return the trials that report the setting `chosen` of a problem, on seeds other than those that selected it.
+
+    Trials of folds keep no model.
     """
     stage = "fold" if grid.problems[name].fold_of else "report"
     first = grid.config.search.seeds if len(grid.settings) > 1 else 0
@@ -88,9 +93,10 @@ def report_trials(grid: Grid, name: str, chosen: dict[str, Any]) -> list[Trial]:
 
 
 def finished_result(trial: Trial, may_stop: bool) -> dict[str, Any] | None:
-    """Return a trial's result if nothing is left to do; else None.
+    """Return a trial's result; None if the trial must still run.
 
-    A reporting trial needs its model too; an early-stopped trial counts only in a search that may stop trials.
+    A trial of stage report must have its model too. With `may_stop`, the record of a trial that was stopped early
+    counts as a result.
     """
     result = trials.result_of(trial)
     if result is None:
@@ -99,9 +105,10 @@ def finished_result(trial: Trial, may_stop: bool) -> dict[str, Any] | None:
 
 
 def remaining_tasks(grid: Grid) -> Iterator[str]:
-    """Yield the task of each trial that has no result yet, once per trial.
+    """Yield the problem's name for each trial that has no result yet.
 
-    Trials that report a setting not yet selected, or start from another task's encoder, count as having no result.
+    Trials count as having no result if they report a setting that is not yet selected, or start from another task's
+    encoder.
     """
     asked, may_stop = selection_trials(grid), grid.config.search.stop_early
     results: dict[str, Any] = {trial.name: finished_result(trial, may_stop) for trial in asked}
@@ -118,7 +125,7 @@ def remaining_tasks(grid: Grid) -> Iterator[str]:
 
 
 def summary(grid: Grid, many: int) -> str:
-    """Return the number and purpose of the trials, and the estimated time of those without a result, `many` at once."""
+    """Return a line: number and purpose of the trials, and estimated time of those without a result, `many` at once."""
     tasks, settings, seeds = len(grid.problems), len(grid.settings), grid.config.seeds
     selects = settings * grid.config.search.seeds * tasks if settings > 1 else 0
     reports = sum(share.seeds for share in grid.shares.values())

@@ -25,26 +25,25 @@ from pipeline.train.probe import gpus_of_process
 from pipeline.train.trial_state import Scores, delete_checkpoints
 
 SCORE, VALUE, EPOCH, LAST = "score", "value", "epoch", "last"
-"""Keys of a trial's report to Tune after an epoch: the selecting metric as a number that is higher for better models,
-the metric itself, the epoch, and whether this epoch is the trial's result.
+"""Keys of a trial's reports to Tune. score: the selecting metric as a number that is higher for better models; value:
+the metric itself; epoch: the epoch of the score; last: whether this is the trial's last report.
 """
 LOGINS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SECURITY_TOKEN", "AWS_SESSION_TOKEN")
+"""Environment variables with credentials."""
 MEASURED_AT_ONCE = 8
-"""Maximum number of measuring processes."""
+"""Maximum number of processes that measure the time per step."""
 Results = dict[str, dict[str, Any]]
-"""Trial's name -> content of its result.json."""
+"""Name of a trial -> content of its result.json, or of its stopped.json if the trial was stopped early."""
 
 
 class Watch(tune.Callback):
-    """Report the trials' state changes as they happen."""
+    """Call `tell` with a trial, its state and its news whenever a trial starts, finishes an epoch, ends or fails."""
 
     def __init__(self, trials: Sequence[Trial], tell: Callable[[Trial, str, dict[str, Any]], None]) -> None:
         self.trials, self.tell = trials, tell
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return nothing: Tune pickles its callbacks to restore an experiment, and trials are not resumed that way
-        here.
-        """
+        """Return an empty state: Tune pickles callbacks to restore an experiment, which is never done here."""
         return {}
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
@@ -66,22 +65,24 @@ class Watch(tune.Callback):
 
 
 def resources(config: Finetune) -> dict[str, float]:
-    """Return CPUs and GPUs per trial in this cluster. Raises ConfigError if it has fewer, unless it autoscales."""
+    """Return CPUs and GPUs per worker of a trial. Raises ConfigError as `fit` does; an autoscaling cluster has all."""
     return fit(
         config, dict.fromkeys(("CPU", "GPU"), math.inf) if config.placement.autoscaled else ray.cluster_resources()
     )
 
 
 def fit(config: Finetune, total: Mapping[str, float]) -> dict[str, float]:
-    """Return CPUs and GPUs per trial in a cluster with `total`. Raises ConfigError if that is too little."""
+    """Return CPUs and GPUs per worker of a trial, in a cluster with `total`.
+
+    Raises ConfigError if `total` is less, or if trials.gpus is a fraction that a worker cannot have.
+    """
     gpus = gpus_of_process("trials.gpus", config.trials.gpus, config.placement.device, total.get("GPU", 0.0))
     if gpus > 1 and gpus != int(gpus):
-        raise ConfigError(f"trials.gpus ({gpus:g}) must be at most 1, or whole: a trial uses one")
+        raise ConfigError(f"trials.gpus ({gpus:g}) must be at most 1 or a whole number: a trial uses one")
     if config.trials.workers > 1 and 0 < gpus < 1:
         raise ConfigError(
             f"trials.gpus ({gpus:g}) with trials.workers ({config.trials.workers}): workers of a trial cannot "
-            f"share a GPU; "
-            "give each one, or use one worker"
+            "share a GPU; give each worker 1, or use one worker"
         )
     if config.trials.cpus > total.get("CPU", 0.0):
         raise ConfigError(
@@ -92,7 +93,7 @@ def fit(config: Finetune, total: Mapping[str, float]) -> dict[str, float]:
 
 
 def _of_all_workers(asked: dict[str, float], workers: int) -> dict[str, float] | tune.PlacementGroupFactory:
-    """Resources that Tune reserves for a trial: `asked` for each worker, all on one machine."""
+    """Return what Tune must reserve for a trial: the resources `asked` for each of its workers, all on one machine."""
     return asked if workers == 1 else tune.PlacementGroupFactory([asked] * workers, strategy="STRICT_PACK")
 
 
@@ -102,9 +103,7 @@ def _room(asked: Mapping[str, float], total: Mapping[str, float]) -> int:
 
 
 def _refuse_crowded(config: Finetune) -> None:
-    """Raise ConfigError where no machine has room for all workers of a trial, unless machines come when they are asked
-    for.
-    """
+    """Raise ConfigError if no machine has room for all workers of a trial; an autoscaling cluster is not checked."""
     if config.placement.autoscaled or config.trials.workers == 1:
         return
     asked = resources(config)
@@ -113,12 +112,12 @@ def _refuse_crowded(config: Finetune) -> None:
         each = " and ".join(f"{share:g} {name}s" for name, share in asked.items())
         raise ConfigError(
             f"trials.workers ({config.trials.workers}) of {each} each are more than one machine has room for, "
-            f"which is {most}; lower it, or trials.cpus"
+            f"which is {most}; lower trials.workers or trials.cpus"
         )
 
 
 def at_once(config: Finetune) -> int:
-    """Return the number of concurrent trials."""
+    """Return the number of trials that run at the same time, at least 1."""
     if config.placement.autoscaled and config.trials.at_once:
         return config.trials.at_once
     _refuse_crowded(config)
@@ -133,8 +132,8 @@ def connect(config: Finetune) -> None:
     os.environ.setdefault("TUNE_DISABLE_SIGINT_HANDLER", "1")
     os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
     os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")  # the new output prints a box per experiment even at verbose=0
-    # Tune would pass these to its trials as a runtime environment, which Ray writes into its logs; nodes have their own
-    # credentials, which all other stages use.
+    # Tune would pass these variables to its trials in a runtime environment, which Ray writes to its logs. The trials
+    # use the credentials of their nodes instead, as all other jobs do.
     ray_private.keep_from_trials(LOGINS)
     cluster.connect(config.placement.address)
 
@@ -142,19 +141,20 @@ def connect(config: Finetune) -> None:
 def seconds_per_step(
     config: Finetune, problems: Mapping[str, Mapping[Cutting, Problem]], initial: Initial
 ) -> dict[str, float]:
-    """Return task -> seconds per step in its first cutting, scaled so that an epoch takes the mean over all cuttings.
+    """Return name of a problem -> seconds per step, measured on nodes that run the trials.
 
-    Measured where the trials will run, and concurrently, because cores that share memory and caches slow each other
-    down. Raises PipelineError in one line if a few steps cannot be run.
+    If a problem has several cuttings, the seconds are those of the first one, scaled so that an epoch takes as long as
+    the mean epoch of all cuttings. Several processes measure at the same time, as trials run, because cores that share
+    memory and caches slow each other down. Raises PipelineError if the steps fail.
     """
-    asked, there = (
+    asked, references = (
         resources(config),
         {name: [ray.put(problem) for problem in variants.values()] for name, variants in problems.items()},
     )
     few_steps = ray.remote(num_cpus=asked["CPU"], num_gpus=asked.get("GPU", 0.0), max_retries=0)(_measure)
     try:
         measured = ray.get(
-            [few_steps.remote(config, there, initial) for _ in range(min(at_once(config), MEASURED_AT_ONCE))]
+            [few_steps.remote(config, references, initial) for _ in range(min(at_once(config), MEASURED_AT_ONCE))]
         )
     except ray.exceptions.RayError as error:
         raise cause([error], "measuring a few steps failed: {}") from error
@@ -162,9 +162,10 @@ def seconds_per_step(
 
 
 def _measure(config: Finetune, problems: dict[str, list[Any]], initial: Initial) -> dict[str, float]:
-    """Return one process's measurements."""
+    """Return name of a problem -> seconds per step (as `seconds_per_step`), measured in this process."""
     seconds: dict[str, float] = {}
     for name, variants in ((name, ray.get(variants)) for name, variants in problems.items()):
+        # seconds per epoch, up to the same factor for all cuttings
         epochs = [plan.seconds_of(config, variant, initial) * variant.train.rows.num_rows for variant in variants]
         seconds[name] = statistics.mean(epochs) / variants[0].train.rows.num_rows
     return seconds
@@ -179,31 +180,33 @@ def run_trials(
     *,
     may_stop: bool,
 ) -> Results:
-    """Return the results of all trials, training those that have none. `may_stop`: search.stop_early may stop some.
+    """Run the trials and return their results; a trial that has a stored result is not trained again.
 
-    Raises PipelineError for the first failed trial, after all others are done.
+    `problems`: name of a problem -> cutting -> the problem. `may_stop`: whether trials with low scores are stopped
+    early. Raises PipelineError for the first failed trial, after all others are done.
     """
     asked, many = resources(config), at_once(config)
     scheduler: TrialScheduler = FIFOScheduler()
     if may_stop:
         most = max(trial.config.recipe.epochs for trial in trials)
-        # One more than the epochs: at max_t the scheduler would stop trials that are at their end anyway.
+        # At max_t the scheduler stops a trial. max_t is above the last epoch, so that trials end by themselves.
         scheduler = ASHAScheduler(
             time_attr="training_iteration", metric=SCORE, mode="max", max_t=most + 1, grace_period=1, reduction_factor=3
         )
     with scratch_folder("tune") as folder:
-        there = {
+        references = {
             (name, cutting): ray.put(problems[name][cutting])
             for name, cutting in {(trial.problem, trial.config.cutting) for trial in trials}
         }
-        function = tune.with_parameters(_work, trials=list(trials), problems=there, initial=initial, share=asked)
+        function = tune.with_parameters(_work, trials=list(trials), problems=references, initial=initial, share=asked)
         results = tune.Tuner(
             tune.with_resources(function, _of_all_workers(asked, config.trials.workers)),
             param_space={"number": tune.grid_search(list(range(len(trials))))},
             tune_config=tune.TuneConfig(
                 scheduler=scheduler,
                 max_concurrent_trials=many,
-                reuse_actors=config.trials.workers == 1,  # a trial's other workers end with its actor
+                # the other workers of a trial end with its actor
+                reuse_actors=config.trials.workers == 1,
                 trial_name_creator=lambda trial: trials[trial.config["number"]].name,
             ),
             run_config=tune.RunConfig(
@@ -218,16 +221,15 @@ def run_trials(
         raise cause(
             results.errors,
             f"{len(results.errors)} trials failed, the first with: {{}}; the others have their results, and the same "
-            "command tries these again",
+            "command tries the failed trials again",
         )
     return published(trials, {result.config["number"]: result.metrics or {} for result in results}, may_stop=may_stop)
 
 
 def published(trials: Sequence[Trial], last: Mapping[int, dict[str, Any]], *, may_stop: bool) -> Results:
-    """Return the results written by the trials that did not fail; for early-stopped trials, their last report, keyed by
-    number in `last`.
+    """Return the results that the trials wrote; for a trial that was stopped early, write and return its record.
 
-    Raises DataError if a result is not visible.
+    `last`: number of a trial -> its last report to Tune. Raises DataError if this machine does not see a result.
     """
     results = {trial.name: trial_work.result_of(trial) for trial in trials}
     if lost := [trial for trial in trials if results[trial.name] is None and not may_stop]:
@@ -245,10 +247,10 @@ def _work(
     initial: Initial,
     share: dict[str, float],
 ) -> None:
-    """Run one trial in its process."""
+    """Run the trial number settings["number"] in this process; `problems` has references to the problems."""
     trial = trials[settings["number"]]
-    there = problems[trial.problem, trial.config.cutting]
-    problem = ray.get(there)
+    reference = problems[trial.problem, trial.config.cutting]
+    problem = ray.get(reference)
     first, metric = next(iter(problem.splits)), problem.task.metrics[0]
 
     def tell(scores: Scores, epoch: int, last: bool) -> None:
@@ -266,13 +268,13 @@ def _work(
         from pipeline.grid import team  # imports Ray Train, which most trials do not need
 
         result = trial_work.load_or_train(
-            trial, problem, initial, after_epoch, lambda: team.workers(trial, there, initial, share)
+            trial, problem, initial, after_epoch, lambda: team.workers(trial, reference, initial, share)
         )
     tell(result["scores"], result["best_epoch"], last=True)
 
 
 def _stopped(trial: Trial, last: dict[str, Any]) -> dict[str, Any]:
-    """Publish and return the record of a trial that the scheduler stopped."""
+    """Write and return the record of a trial that the scheduler stopped; `last`: its last report to Tune."""
     result = {"stopped_after_epoch": last[EPOCH], "score": last[VALUE], "chosen": trial.chosen, "stage": trial.stage}
     storage.write_json(storage.join(trial.folder, trial_work.STOPPED), result)
     delete_checkpoints(trial.folder)
@@ -280,8 +282,11 @@ def _stopped(trial: Trial, last: dict[str, Any]) -> dict[str, Any]:
 
 
 def cause(errors: Sequence[BaseException], words: str) -> PipelineError:
-    """Return the pipeline's own error inside Ray's first error, else a PipelineError with its last line in `words`."""
+    """Return the PipelineError that caused the first of Ray's errors.
+
+    If another error caused it, return a PipelineError: `words`, with {} replaced by the last line of Ray's error.
+    """
     if known := pipeline_cause(errors[0]):
         return known
-    said = [line.strip() for line in str(errors[0]).splitlines() if line.strip()] or [type(errors[0]).__name__]
-    return PipelineError(words.format(said[-1]))
+    lines = [line.strip() for line in str(errors[0]).splitlines() if line.strip()] or [type(errors[0]).__name__]
+    return PipelineError(words.format(lines[-1]))

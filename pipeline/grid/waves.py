@@ -1,4 +1,4 @@
-"""Run a grid's trials in waves: select a setting per task, report it on fresh seeds, and start tasks from others."""
+"""Run a grid's trials in waves: first from the checkpoint, then from the fine-tuned encoder of another task."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -21,9 +21,7 @@ from pipeline.tasks.selection import comparable_score
 
 
 def run_waves(grid: Grid, parent: runs.GridRun, live: Live, report: Report) -> tuple[list[Reported], dict[str, str]]:
-    """Run the trials of all tasks, those that start from another task's encoder last; return the rows and best
-    models.
-    """
+    """Run the trials of all tasks; return the rows of the result table, and task -> folder of its best model."""
     rows, models = [], {}
     for wave in _waves(grid.config, grid.problems):
         later = [name for name in grid.problems if name in STARTED and grid.config.start_from in grid.problems]
@@ -38,7 +36,7 @@ def run_waves(grid: Grid, parent: runs.GridRun, live: Live, report: Report) -> t
 
 
 def _waves(config: Finetune, problems: Mapping[str, Problem]) -> list[str | None]:
-    """Return [None], for trials from the checkpoint, followed by the task whose encoder starts others, if any does."""
+    """Return the start of each wave: None for the checkpoint, then config.start_from if other tasks start from it."""
     return (
         [None]
         if config.start_from is None or not any(name in STARTED for name in problems)
@@ -47,8 +45,9 @@ def _waves(config: Finetune, problems: Mapping[str, Problem]) -> list[str | None
 
 
 def run_wave(grid: Grid, parent: Any, live: Live, report: Report) -> tuple[list[Reported], dict[str, str]]:
-    """Select a setting per problem if there are several, report it on fresh seeds, and return the rows
-    and best models.
+    """Run the trials of one wave: if there are several settings, select one per task; report it on fresh seeds.
+
+    Returns rows and models as `run_waves` does.
     """
     chosen = dict.fromkeys(grid.problems, grid.settings[0])
     tasks = by_task(grid.problems)
@@ -67,10 +66,12 @@ def run_wave(grid: Grid, parent: Any, live: Live, report: Report) -> tuple[list[
             tried = len({str(trial.chosen) for trial in selecting if trial.problem == names[0]})
             metric = grid.problems[names[0]].task.metrics[0]
             where = "the folds" if len(names) > 1 else "dev"
-            said = f"{in_words(best)} (best of {tried}: {metric} {format_score(metric, value)}, selected on {where})"
+            selected = (
+                f"{in_words(best)} (best of {tried}: {metric} {format_score(metric, value)}, selected on {where})"
+            )
             chosen |= dict.fromkeys(names, best)
-            words[task] = said
-            report(f"{task}: selected {said}")
+            words[task] = selected
+            report(f"{task}: selected {selected}")
     reporting = {name: trial_set.report_trials(grid, name, chosen[name]) for name in grid.problems}
     results = run_all(
         grid, [trial for wave_trials in reporting.values() for trial in wave_trials], parent, live, may_stop=False
@@ -90,16 +91,16 @@ def run_wave(grid: Grid, parent: Any, live: Live, report: Report) -> tuple[list[
 def run_all(
     grid: Grid, trials_of_wave: Sequence[Trial], parent: Any, live: Live, *, may_stop: bool
 ) -> dict[str, dict[str, Any]]:
-    """Return the trials' results; only those without a result are sent to the cluster."""
+    """Return name of a trial -> result; only trials without a result run. Log all trials to MLflow (`parent`)."""
     ready = {trial.name: result for trial in trials_of_wave if (result := finished_result(trial, may_stop)) is not None}
     for trial in {trial.name: trial for trial in trials_of_wave if trials.is_damaged(trial)}.values():
         live.report(f"{storage.join(trial.folder, trials.RESULT)} is damaged: the trial is trained again")
     missing = sorted(
         (trial for trial in trials_of_wave if trial.name not in ready), key=lambda trial: -grid.seconds[trial.problem]
-    )  # the longest first, so that the whole set ends sooner
+    )  # the longest first, so that all trials end sooner
     for trial in missing:
         if step := trials.kept_step(trial):
-            live.report(f"{label(trial)}: goes on after step {step:,}")
+            live.report(f"{label(trial)}: continues after step {step:,}")
     with live.table(trials_of_wave, ready):
         for trial in trials_of_wave:
             if trial.name in ready:
@@ -115,13 +116,13 @@ def run_all(
             if missing
             else {}
         )
-        for trial in missing:  # adds those that were stopped early; the others are logged already
+        for trial in missing:  # for those that were stopped early: the others are logged already
             runs.log_trial(parent, trial, fresh[trial.name])
     return ready | fresh
 
 
 def best_model(problem: Problem, finished: Sequence[Trial], results: Sequence[dict[str, Any]]) -> str:
-    """Return the folder of the model with the best development score."""
+    """Return the folder of the model with the best development score among finished trials."""
     first, metric = next(iter(problem.splits)), problem.task.metrics[0]
     best = max(
         range(len(finished)), key=lambda index: comparable_score(metric, results[index]["scores"][first][metric])

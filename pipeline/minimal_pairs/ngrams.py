@@ -1,9 +1,11 @@
-"""Baselines counted from the training text: unigrams, and a 5-gram model that is counted only where it is asked.
+"""Unigram and 5-gram baselines for sentences, counted from the training text.
 
-The 5-gram model interpolates every order with the shorter one (Witten and Bell 1991): a context h that c(h) tokens
-follow, T(h) of them distinct, gives p(w|h) = (c(hw) + T(h) p(w|h')) / (c(h) + T(h)). Only n-grams and contexts of the
-given sentences are counted, by 64-bit hashes; the distinct continuations of their contexts are all that grows with the
-text.
+The 5-gram model interpolates every order with the next shorter one (Witten and Bell 1991). In the training text, c(h)
+tokens follow the context h, T(h) of them distinct, and h' is h without its first token. Then
+p(w|h) = (c(hw) + T(h) p(w|h')) / (c(h) + T(h)).
+
+Only the n-grams and contexts of the scored sentences are counted, by 64-bit hashes. Only the set of
+distinct n-grams that continue these contexts grows with the text.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,27 +14,28 @@ import numpy as np
 
 ORDER = 5
 CHUNK_TOKENS = 2_000_000
-"""Tokens that are counted together."""
+"""Parts of the text are collected until they have this many tokens, and then counted together."""
 UNIGRAM, NGRAM = "unigram", f"{ORDER}-gram"
 
 
 class NgramCounts:
-    """Counts of the n-grams that occur in some sentences, and of their contexts."""
+    """Counts, in the training text, of the n-grams of the sentences to score and of the contexts of these n-grams."""
 
     def __init__(self, ids: np.ndarray, offsets: np.ndarray, vocabulary_size: int) -> None:
-        """Take the sentences (S) to score: entries end to end (U,) and offsets (S + 1,), int64.
+        """Take the S sentences to score. Sentence s is ids[offsets[s] : offsets[s + 1]].
 
-        Two further entries stand for the beginning and the end of a sentence.
+        `ids` (U,) and `offsets` (S + 1,) are int64. Two ids above those of the vocabulary stand for the beginning and
+        the end of a sentence.
         """
         self.begin, self.end = vocabulary_size, vocabulary_size + 1
-        self.size = vocabulary_size + 1  # entries that are predicted: all, and the end
+        self.size = vocabulary_size + 1  # entries that can be predicted: the vocabulary's, and the end
         self.ids, self.offsets = ids, offsets
         self.tokens, self.index = self._bounded(ids, offsets)
         self.unigrams = np.zeros(vocabulary_size + 2, np.int64)
         self.hashes = _hashes(self.tokens)
         self.grams = [np.unique(self.hashes[k][self.index >= max(k, 1)]) for k in range(ORDER)]
         self.gram_counts = [np.zeros(len(grams), np.int64) for grams in self.grams]
-        # A context of order k ends before some token: k tokens, the last of them at index k - 1 at least.
+        # A token has a context of order k if at least k tokens precede it in its sentence.
         self.contexts = [
             np.unique(self.hashes[k - 1][:-1][self.index[1:] >= k]) if k else np.zeros(0, np.uint64)
             for k in range(ORDER)
@@ -42,7 +45,10 @@ class NgramCounts:
         self.seen = [np.zeros(0, np.uint64) for _ in range(ORDER)]
 
     def _bounded(self, ids: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the tokens with a beginning and an end around each sentence, and each one's index in its sentence."""
+        """Return ids with a beginning and an end around each sentence, and the index of each id in its sentence.
+
+        Both are int64 (U + 2 S,).
+        """
         tokens = np.insert(
             ids.astype(np.int64), np.repeat(offsets, 2)[1:-1], np.tile([self.begin, self.end], len(offsets) - 1)
         )
@@ -51,26 +57,27 @@ class NgramCounts:
         return tokens, np.arange(len(tokens)) - np.repeat(starts, lengths)
 
     def add(self, ids: np.ndarray, offsets: np.ndarray) -> None:
-        """Count sentences of the training text."""
+        """Count whole sentences of the training text: concatenated ids and offsets, as in `__init__`."""
         tokens, index = self._bounded(ids, offsets)
         self.unigrams += np.bincount(tokens, minlength=len(self.unigrams))
         hashes = _hashes(tokens)
         for k in range(1, ORDER):
-            whole = np.flatnonzero(index >= k)
-            context, known = _lookup(self.contexts[k], hashes[k - 1][whole - 1])
-            grams, context = hashes[k][whole][known], context[known]
+            tokens_with_context = np.flatnonzero(index >= k)
+            context, is_counted = _lookup(self.contexts[k], hashes[k - 1][tokens_with_context - 1])
+            grams, context = hashes[k][tokens_with_context][is_counted], context[is_counted]
             self.context_counts[k] += np.bincount(context, minlength=len(self.contexts[k]))
-            asked, is_asked = _lookup(self.grams[k], grams)
-            self.gram_counts[k] += np.bincount(asked[is_asked], minlength=len(self.grams[k]))
+            gram, is_counted = _lookup(self.grams[k], grams)
+            self.gram_counts[k] += np.bincount(gram[is_counted], minlength=len(self.grams[k]))
             distinct, first = np.unique(grams, return_index=True)
-            _, old = _lookup(self.seen[k], distinct)
-            self.distinct[k] += np.bincount(context[first][~old], minlength=len(self.contexts[k]))
-            self.seen[k] = np.sort(np.concatenate((self.seen[k], distinct[~old])), kind="stable")
+            _, was_seen = _lookup(self.seen[k], distinct)
+            self.distinct[k] += np.bincount(context[first][~was_seen], minlength=len(self.contexts[k]))
+            self.seen[k] = np.sort(np.concatenate((self.seen[k], distinct[~was_seen])), kind="stable")
 
     def scores(self) -> dict[str, np.ndarray]:
-        """Return baseline -> log-probability of each sentence in nats, float64 (S,).
+        """Return {baseline: log-probability of each sentence in nats, float64 (S,)}.
 
-        Unigrams are of the pieces alone, with one added to each count; n-grams predict the end too.
+        The unigram baseline scores the sentence's pieces alone; the 5-gram baseline also scores the end of the
+        sentence. Both add one to every unigram count.
         """
         pieces = np.log(self.unigrams[: self.begin] + 1.0)
         pieces -= np.log(self.unigrams[: self.begin].sum() + self.begin)
@@ -79,16 +86,16 @@ class NgramCounts:
         counted = self.unigrams.copy()
         counted[self.begin] = 0
         share = (counted + 1.0) / (counted.sum() + self.size)
-        asked = np.flatnonzero(self.index)
-        probability = share[self.tokens[asked]]
+        predicted = np.flatnonzero(self.index)  # all tokens but the beginnings
+        probability = share[self.tokens[predicted]]
         for k in range(1, ORDER):
-            long = self.index[asked] >= k
-            tokens = asked[long]
+            has_context = self.index[predicted] >= k
+            tokens = predicted[has_context]
             context, _ = _lookup(self.contexts[k], self.hashes[k - 1][tokens - 1])
             gram, _ = _lookup(self.grams[k], self.hashes[k][tokens])
             distinct, total = self.distinct[k][context], self.context_counts[k][context]
-            mixed = (self.gram_counts[k][gram] + distinct * probability[long]) / np.maximum(total + distinct, 1)
-            probability[long] = np.where(total, mixed, probability[long])
+            mixed = (self.gram_counts[k][gram] + distinct * probability[has_context]) / np.maximum(total + distinct, 1)
+            probability[has_context] = np.where(total, mixed, probability[has_context])
         bounded = np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets) + 1)
         ngram = np.bincount(bounded, np.log(probability), minlength=len(self.offsets) - 1)
         return {UNIGRAM: unigram, NGRAM: ngram}
@@ -97,7 +104,11 @@ class NgramCounts:
 def ngram_scores(
     ids: np.ndarray, offsets: np.ndarray, vocabulary_size: int, text: Iterable[tuple[np.ndarray, np.ndarray]]
 ) -> dict[str, np.ndarray]:
-    """Return the baselines of the sentences, counted from `text`: parts of (ids, offsets) of whole sentences."""
+    """Return {baseline: log-probability of each sentence in nats, float64 (S,)}, as NgramCounts.scores does.
+
+    `ids` (U,) and `offsets` (S + 1,) are the sentences to score. `text` yields the training text in parts, each the
+    (ids, offsets) of whole sentences.
+    """
     counts = NgramCounts(ids, offsets, vocabulary_size)
     waiting: list[tuple[np.ndarray, np.ndarray]] = []
     for part in text:
@@ -111,15 +122,16 @@ def ngram_scores(
 
 
 def _joined(parts: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
-    """Concatenate parts of (ids, offsets)."""
+    """Concatenate several (ids, offsets) into one."""
     lengths = np.concatenate([np.diff(offsets) for _, offsets in parts])
     return np.concatenate([ids for ids, _ in parts]), np.append(0, np.cumsum(lengths))
 
 
 def _hashes(tokens: np.ndarray) -> list[np.ndarray]:
-    """Return for each order from 1 the hash of the n-gram that ends at each token, uint64; any value across sentences.
+    """Return, for each n from 1 to ORDER, the hash of the n-gram that ends at each token, uint64 (T,).
 
-    An n-gram lies within its sentence where the token's index in it is at least the order less 1.
+    At a token whose index in its sentence is below n - 1, the n-gram would begin in the previous sentence. Callers must
+    not use the hash of such a token.
     """
     result = [_mixed(tokens.astype(np.uint64) + np.uint64(1))]
     for _ in range(1, ORDER):
@@ -136,7 +148,10 @@ def _mixed(values: np.ndarray) -> np.ndarray:
 
 
 def _lookup(table: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return each value's index in a sorted table, and whether it is there; other indices are any valid one."""
+    """Return the index of each value in a sorted table, int64, and whether the table has the value, bool.
+
+    The index of a value that the table does not have is arbitrary.
+    """
     if not len(table):
         return np.zeros(len(values), np.int64), np.zeros(len(values), bool)
     index = np.minimum(np.searchsorted(table, values), len(table) - 1)

@@ -15,12 +15,12 @@ from pipeline.locations import is_url
 from pipeline.reporting import Report
 
 BASE = "https://raw.githubusercontent.com/alexwarstadt/blimp/master/data"
-"""Folder of the files, published by the benchmark's authors under CC-BY 4.0."""
+"""URL of the folder with the files, which the benchmark's authors publish under CC-BY 4.0."""
 TIMEOUT = (10, 60)
-"""Seconds to connect, and between two reads."""
-MOST_BYTES = 10_000_000  # the largest file has 380 kB
+"""Maximum seconds to connect, and between two reads."""
+MOST_BYTES = 10_000_000  # maximum size of a file; the largest has 380 kB
 PAIRS = 1_000
-"""Pairs of each paradigm."""
+"""Pairs per paradigm."""
 PARADIGMS = (
     *("adjunct_island", "anaphor_gender_agreement", "anaphor_number_agreement", "animate_subject_passive"),
     *("animate_subject_trans", "causative", "complex_NP_island", "coordinate_structure_constraint_complex_left_branch"),
@@ -54,14 +54,14 @@ SELECTIONS = {
     "even": (0, 2, 4, 6, 8),
     "fifth": (3, 7),
 }
-"""Name of a selection -> last digits of its pairs' numbers. A fifth has odd numbers alone, so that a recipe may be
-chosen by it and reported on the even ones.
+"""Name of a selection -> last digits of the numbers of its pairs. "fifth" has odd numbers only, so that a recipe can be
+chosen on "fifth" and reported on "even".
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Paradigm:
-    """The minimal pairs of one contrast, in the order of their numbers."""
+    """The minimal pairs of one grammatical contrast, ordered by pair number."""
 
     name: str
     phenomenon: str
@@ -70,10 +70,10 @@ class Paradigm:
 
 
 def read_blimp(folder: str, report: Report) -> list[Paradigm]:
-    """Read all paradigms from a folder of the files, or from its subfolder `data`; a missing local folder is filled by
-    a download.
+    """Read all paradigms from the files in a folder, or in its subfolder `data`.
 
-    Raises DataError for a missing or damaged file, or a missing pair.
+    A local folder that does not exist is downloaded first. Raises DataError for a missing or damaged file or a missing
+    pair, and as `download` does.
     """
     if not storage.exists(folder) and not is_url(folder):
         download(folder, report)
@@ -84,13 +84,13 @@ def read_blimp(folder: str, report: Report) -> list[Paradigm]:
     if missing := [f"{name}.jsonl" for name in PARADIGMS if f"{name}.jsonl" not in names]:
         raise DataError(
             f"blimp {folder} lacks {len(missing)} of BLiMP's {len(PARADIGMS)} files, such as {missing[0]}: copy them "
-            "there, or name a folder that does not exist yet to download them into"
+            "into this folder, or name a folder that does not exist yet to download them into"
         )
     return [_read_paradigm(storage.join(folder, f"{name}.jsonl"), name) for name in PARADIGMS]
 
 
 def select(paradigms: Sequence[Paradigm], selection: str) -> list[Paradigm]:
-    """Return the paradigms with only the pairs of a selection of SELECTIONS."""
+    """Return the paradigms with only the pairs of `selection`, a key of SELECTIONS."""
     chosen = [number for number in range(PAIRS) if number % 10 in SELECTIONS[selection]]
     return [
         replace(
@@ -103,7 +103,7 @@ def select(paradigms: Sequence[Paradigm], selection: str) -> list[Paradigm]:
 
 
 def _read_paradigm(location: str, name: str) -> Paradigm:
-    """Read one file. Raises DataError where it is damaged or lacks a pair."""
+    """Read one file. Raises DataError if the file is damaged or lacks a pair."""
     try:
         lines = storage.read_at_most(location, MOST_BYTES).decode().splitlines()
         rows = [_checked_row(storage.parse_json(line)) for line in lines if line.strip()]
@@ -125,17 +125,17 @@ def _read_paradigm(location: str, name: str) -> Paradigm:
 
 
 def _checked_row(row: Any) -> dict[str, str]:
-    """Return a line's object. Raises ValueError where it is none or lacks a field."""
+    """Return a line's JSON value. Raises ValueError if the value is not an object with the expected text fields."""
     fields = ("sentence_good", "sentence_bad", "linguistics_term", "pairID")
     if not isinstance(row, dict) or not all(isinstance(row.get(name), str) for name in fields):
-        raise ValueError(f"a line has not the fields {', '.join(fields)}")
+        raise ValueError(f"a line lacks one of the fields {', '.join(fields)}")
     return row
 
 
 def download(folder: str, report: Report, base: str = BASE) -> None:
     """Download all files into a new local folder, which appears only once it is complete.
 
-    Raises ConfigError where its parent is not writable, DataError where a file cannot be downloaded.
+    Raises ConfigError if the folder cannot be written, DataError if a file cannot be downloaded.
     """
     storage.require_writable("blimp", str(Path(folder).parent))
     report(f"blimp: downloading {len(PARADIGMS)} files from {base} to {folder}")
@@ -152,7 +152,7 @@ def download(folder: str, report: Report, base: str = BASE) -> None:
 
 
 def _download(session: requests.Session, url: str) -> bytes:
-    """Return a small file's bytes. Raises DataError where the server does not give it."""
+    """Return the bytes of a small file. Raises DataError if the request fails."""
     try:
         response = session.get(url, timeout=TIMEOUT)
         response.raise_for_status()

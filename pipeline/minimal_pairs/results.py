@@ -1,4 +1,4 @@
-"""Accuracy on minimal pairs, by paradigm and phenomenon, with intervals."""
+"""Accuracy on minimal pairs, by paradigm and phenomenon, with 95% intervals."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,20 +9,26 @@ from pipeline.columns import aligned
 from pipeline.minimal_pairs.paradigms import Paradigm
 
 TIE = 1e-6
-"""Nats: a smaller difference is rounding, such as that of the same words in another order."""
-QUANTILE = 1.96  # of the normal distribution, for 95%
+"""A difference of at most this many nats is a tie: rounding alone causes it, for instance between sentences that have
+the same words in another order.
+"""
+QUANTILE = 1.96  # of the standard normal distribution, for a 95% interval
 
 
 def pair_scores(good: np.ndarray, bad: np.ndarray) -> np.ndarray:
-    """Return 1 where the good sentence (P,) is likelier than the bad one, 0 where it is not, a half for ties."""
+    """Return 1 for each pair whose good sentence is likelier than its bad one, 0.5 for a tie, else 0: float64 (P,).
+
+    `good` and `bad` (P,) are the log-probabilities of the sentences in nats.
+    """
     difference = good - bad
     return np.where(np.abs(difference) <= TIE, 0.5, difference > 0)
 
 
 def mean_and_half_width(scores: Sequence[np.ndarray]) -> tuple[float, float]:
-    """Return the mean over paradigms of their mean scores, and half the width of its 95% interval.
+    """Return the mean over paradigms of each paradigm's mean score, and half the width of its 95% interval.
 
-    The interval is over pairs, drawn within each paradigm: it says nothing about other paradigms or training seeds.
+    `scores` has one array (P,) per paradigm. The interval covers the random choice of pairs within each paradigm,
+    but not the choice of paradigms or of the training seed.
     """
     means = [float(values.mean()) for values in scores]
     variance = sum(float(values.var(ddof=1)) / len(values) for values in scores) / len(scores) ** 2
@@ -32,7 +38,10 @@ def mean_and_half_width(scores: Sequence[np.ndarray]) -> tuple[float, float]:
 def score_paradigms(
     paradigms: Sequence[Paradigm], nats: Mapping[str, Mapping[str, float]]
 ) -> dict[str, dict[str, np.ndarray]]:
-    """Return scorer -> paradigm -> the score of each pair (P,), from scorer -> sentence -> nats."""
+    """Return {scorer: {paradigm: score of each pair, float64 (P,)}}.
+
+    `nats` is {scorer: {sentence: log-probability in nats}}.
+    """
     return {
         scorer: {
             paradigm.name: pair_scores(
@@ -46,7 +55,7 @@ def score_paradigms(
 
 
 def table(paradigms: Sequence[Paradigm], scores: Mapping[str, Mapping[str, np.ndarray]]) -> list[str]:
-    """Return lines: accuracy in percent of each scorer on everything, each phenomenon and each paradigm."""
+    """Return the lines of a table: each scorer's accuracy in percent on all pairs, by phenomenon and by paradigm."""
     rows = [_row("all paradigms", [paradigm.name for paradigm in paradigms], scores)]
     for phenomenon in sorted({paradigm.phenomenon for paradigm in paradigms}):
         names = [paradigm.name for paradigm in paradigms if paradigm.phenomenon == phenomenon]
@@ -56,7 +65,7 @@ def table(paradigms: Sequence[Paradigm], scores: Mapping[str, Mapping[str, np.nd
 
 
 def _row(head: str, names: Sequence[str], scores: Mapping[str, Mapping[str, np.ndarray]]) -> list[str]:
-    """Return the cells of one line: the number of pairs, and each scorer's accuracy with its interval."""
+    """Return the cells of one line: `head`, the number of pairs, and each scorer's accuracy with its interval."""
     first = next(iter(scores.values()))
     cells = [head, f"{sum(len(first[name]) for name in names):,}"]
     for by_paradigm in scores.values():

@@ -1,6 +1,7 @@
-"""Masked copies of sentences, from which a sentence's pseudo-log-likelihood is summed.
+"""Masked copies of sentences, over which a sentence's pseudo-log-likelihood is summed.
 
-S sentences of U pieces in all, R rows, each a whole sentence with some pieces masked and one of them asked for.
+Shapes: S sentences with U pieces in all, R rows. A row is a whole sentence with some pieces masked. The model predicts
+only the first masked piece, which is called the asked piece.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,43 +19,46 @@ SPECIALS = 2  # [CLS] sentence [SEP]
 
 @dataclass(frozen=True, kw_only=True)
 class Sentences:
-    """Encoded sentences end to end, without special tokens."""
+    """Encoded sentences, concatenated, without special tokens."""
 
     ids: np.ndarray
     """int64 (U,): vocabulary entries."""
     word_ends: np.ndarray
-    """int64 (U,): for each piece, one past the last piece of its word, counted in its sentence."""
+    """int64 (U,): for each piece, the index in its sentence that is one past the last piece of its word."""
     offsets: np.ndarray
-    """int64 (S + 1,): where each sentence begins and ends."""
+    """int64 (S + 1,): sentence s has the pieces from offsets[s] to offsets[s + 1] (exclusive)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """Masked copies, ordered by the length of their sentence; the two scorings share the rows on which they agree."""
+    """Masked copies of sentences, ordered by the length of the sentence.
+
+    Two scorings use them, PLL and PLL-word-l2r. A row that both need is stored once.
+    """
 
     sentence: np.ndarray
     """int64 (R,): index of the sentence."""
     asked: np.ndarray
-    """int64 (R,): index in the sentence of the piece that is asked for, the first that is masked."""
+    """int64 (R,): index of the asked piece in the sentence."""
     end: np.ndarray
-    """int64 (R,): one past the last masked piece."""
+    """int64 (R,): index in the sentence that is one past the last masked piece."""
     in_pll: np.ndarray
-    """bool (R,): whether the row counts in the pseudo-log-likelihood: it masks one piece (Salazar et al. 2020)."""
+    """bool (R,): whether the row counts in PLL, which masks the asked piece alone (Salazar et al. 2020)."""
     in_word_l2r: np.ndarray
-    """bool (R,): whether it counts in PLL-word-l2r: it masks the rest of the word too (Kauf and Ivanova 2023)."""
+    """bool (R,): whether it counts in PLL-word-l2r, which also masks the rest of the word (Kauf and Ivanova 2023)."""
 
 
 def encode(texts: Sequence[str], vocabulary: Vocabulary, maximum_positions: int) -> Sentences:
-    """Encode sentences, each with the ends of its words.
+    """Encode sentences without special tokens, and find the ends of their words.
 
-    Raises DataError for a sentence without pieces, or with more than the model has positions for.
+    Raises DataError for a sentence that has no pieces, or more pieces than the model has positions for.
     """
     encodings = vocabulary.tokenizer().encode_batch(list(texts), add_special_tokens=False)
     most = maximum_positions - SPECIALS
     for text, encoding in zip(texts, encodings, strict=True):
         if not 0 < len(encoding.ids) <= most:
             raise DataError(
-                f"the sentence {shown(text)} has {len(encoding.ids)} pieces, the model takes between 1 and {most}: "
+                f"the sentence {shown(text)} has {len(encoding.ids)} pieces, and the model takes 1 to {most}: "
                 "score another checkpoint"
             )
     lengths = np.array([len(encoding.ids) for encoding in encodings], np.int64)
@@ -66,14 +70,17 @@ def encode(texts: Sequence[str], vocabulary: Vocabulary, maximum_positions: int)
 
 
 def _word_ends(word_ids: Sequence[int | None]) -> np.ndarray:
-    """Return for each piece one past the last piece of its word, int64."""
+    """Return, for each piece of a sentence, the index one past the last piece of its word, int64."""
     words = np.asarray(word_ids, np.int64)
     ends = np.append(np.flatnonzero(np.diff(words)) + 1, len(words))
     return ends[np.searchsorted(ends, np.arange(len(words)), side="right")]
 
 
 def make_rows(sentences: Sentences) -> Rows:
-    """Return one row per piece for the pseudo-log-likelihood, and one more for each piece before its word's last."""
+    """Return one row per piece for PLL, and a further row for PLL-word-l2r for each piece that is not its word's last.
+
+    For the last piece of a word, both scorings mask the same and share the row.
+    """
     lengths = np.diff(sentences.offsets)
     sentence = np.repeat(np.arange(len(lengths)), lengths)
     asked = np.arange(len(sentences.ids)) - np.repeat(sentences.offsets[:-1], lengths)
@@ -90,7 +97,7 @@ def make_rows(sentences: Sentences) -> Rows:
 
 
 def batches(sentences: Sentences, rows: Rows, vocabulary: Vocabulary, tokens: int) -> Iterator[Batch]:
-    """Yield the rows in their order, in flat batches of at most `tokens` tokens, or of one row."""
+    """Yield the rows in order, in flat batches of at most `tokens` tokens; a longer row is a batch of its own."""
     lengths = np.diff(sentences.offsets)[rows.sentence] + SPECIALS
     ends = np.cumsum(lengths)
     first = 0
@@ -102,13 +109,13 @@ def batches(sentences: Sentences, rows: Rows, vocabulary: Vocabulary, tokens: in
 
 
 def _batch(sentences: Sentences, rows: Rows, part: slice, vocabulary: Vocabulary) -> Batch:
-    """Return the flat batch of some rows, of which each has one masked position that is asked for."""
+    """Return the flat batch of a slice of the rows; only the asked piece of each row has a label."""
     sentence, asked, end = rows.sentence[part], rows.asked[part], rows.end[part]
     inner = np.diff(sentences.offsets)[sentence]
     offsets = np.append(0, np.cumsum(inner + SPECIALS))
     starts = np.repeat(offsets[:-1], inner + SPECIALS)
     positions = np.arange(offsets[-1]) - starts
-    # The pieces just outside a sentence are copied too, and overwritten by its special tokens.
+    # One more piece on either side of each sentence is copied too: the special tokens overwrite it.
     source = positions - 1 + np.repeat(sentences.offsets[sentence], inner + SPECIALS)
     ids = np.take(sentences.ids, source, mode="clip")
     ids[offsets[:-1]], ids[offsets[1:] - 1] = vocabulary.cls_id, vocabulary.sep_id

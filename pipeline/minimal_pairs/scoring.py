@@ -12,7 +12,7 @@ from pipeline.objectives.table import Pretraining
 from pipeline.text.vocabulary import Vocabulary
 
 TOKENS = 8_192
-"""Tokens of one batch."""
+"""Maximum tokens per batch."""
 PLL, WORD_L2R = "PLL", "PLL-word-l2r"
 
 
@@ -25,9 +25,10 @@ def pseudo_log_likelihoods(
     device: torch.device,
     autocast: torch.autocast,
 ) -> dict[str, np.ndarray]:
-    """Return scoring -> the score of each text in nats, float64 (S,), at temperature 1: PLL, and PLL-word-l2r.
+    """Return {PLL: scores, WORD_L2R: scores}, with the scores of the texts in nats at temperature 1, float64 (S,).
 
-    The module is in evaluation mode on the device. Raises DataError for a text that the model cannot take.
+    The module must be on `device` and in evaluation mode. Raises DataError for a text that has no pieces, or more
+    pieces than the model has positions for.
     """
     sentences = encode(texts, vocabulary, maximum_positions)
     rows = make_rows(sentences)
@@ -41,7 +42,7 @@ def pseudo_log_likelihoods(
 def _row_log_probabilities(
     module: Pretraining, flat_batches: Iterator[Batch], device: torch.device, autocast: torch.autocast
 ) -> np.ndarray:
-    """Return the log-probability of each batch's masked labels, float64 (R,)."""
+    """Return the log-probability of each row's label in nats, float64 (R,)."""
     parts = []
     with torch.inference_mode(), autocast:
         for batch in flat_batches:

@@ -1,4 +1,4 @@
-"""Train few weights next to a frozen encoder: low-rank changes (Hu et al. 2021) and bottlenecks (Houlsby et al. 2019).
+"""Train a few weights added to a frozen encoder: low-rank changes (Hu et al. 2021), bottlenecks (Houlsby et al. 2019).
 
 Shapes: T tokens of the batch.
 """
@@ -17,11 +17,11 @@ from pipeline.model.dropout import dropout
 from pipeline.model.encoder import Encoder, initialize
 
 QKV = ("query", "key", "value")
-"""Parts of the fused projection, in their order."""
+"""Parts of the fused projection, in the order of its output."""
 CHANGED = ("query", "value")
-"""Changed parts of the fused projection (Hu et al. 2021, 4.2 and 7.1)."""
+"""Parts of the fused projection that get a low-rank change by default (Hu et al. 2021, 4.2 and 7.1)."""
 WHOLE = ("whole",)
-"""Parts of a linear layer that is not fused."""
+"""The only part of a linear layer that is not fused."""
 BOTTLENECK_DEVIATION = 1e-3
 """Standard deviation of a bottleneck's initial weights, truncated at two deviations (google-research/adapter-bert:
 feedforward_adapter).
@@ -29,12 +29,13 @@ feedforward_adapter).
 
 
 class LowRankChange(nn.Module):
-    """Map states (T, inputs) to scale / rank * B A x (T, outputs); `down` is A, initialised as nn.Linear, and `up` is
-    B, from 0 (microsoft/LoRA).
+    """Map states x (T, inputs) to scale / rank * B A x (T, outputs).
+
+    `down` is A, initialised like nn.Linear; `up` is B, initialised to 0 (microsoft/LoRA).
     """
 
     def __init__(self, adapter: settings.LowRank, like: Tensor, generator: torch.Generator | None) -> None:
-        """Take `like` (outputs, inputs), the matrix to change."""
+        """Create a change of the matrix `like` (outputs, inputs), with the matrix's dtype and on its device."""
         super().__init__()
         self.factor = adapter.scale / adapter.rank
         self.down = nn.Parameter(like.new_empty(adapter.rank, like.shape[1]))
@@ -45,13 +46,15 @@ class LowRankChange(nn.Module):
         return F.linear(self.factor * F.linear(states_T, self.down), self.up)
 
     def product(self) -> Tensor:
-        """Return the change of the matrix (outputs, inputs)."""
+        """Return the matrix scale / rank * B A (outputs, inputs)."""
         return self.factor * (self.up @ self.down)
 
 
 class LowRankLinear(nn.Linear):
-    """Linear layer with its parameters under their names, frozen or not, and low-rank changes of some equal parts of
-    its output.
+    """Linear layer plus low-rank changes of its output.
+
+    The output consists of `parts` of equal width, and those in `changed` get a LowRankChange. Weight and bias are those
+    of the layer `plain`, under the same names, and stay frozen if they were.
     """
 
     def __init__(
@@ -71,16 +74,16 @@ class LowRankLinear(nn.Linear):
 
     def forward(self, states_T: Tensor) -> Tensor:  # ty: ignore[lost-keyword-for-regular-parameter]
         plain = super().forward(states_T).chunk(len(self.parts), -1)
-        thinned = dropout(states_T, self.dropout if self.training else 0.0)
+        dropped_T = dropout(states_T, self.dropout if self.training else 0.0)
         outputs = [
-            part + self.changes[name](thinned) if name in self.changes else part
+            part + self.changes[name](dropped_T) if name in self.changes else part
             for name, part in zip(self.parts, plain, strict=True)
         ]
         return torch.cat(outputs, -1) if len(outputs) > 1 else outputs[0]
 
     @torch.no_grad()
     def merged(self) -> nn.Linear:
-        """Return a plain layer that computes the same, with this one's parameters changed in place."""
+        """Return a plain layer that computes the same; it takes this layer's parameters, changed in place."""
         for name, rows in zip(self.parts, self.weight.chunk(len(self.parts)), strict=True):
             if name in self.changes:
                 rows += self.changes[name].product()
@@ -90,7 +93,10 @@ class LowRankLinear(nn.Linear):
 
 
 class Bottleneck(nn.Module):
-    """Map states (T, width) to themselves plus a narrow network's output; close to the identity at initialisation."""
+    """Add to states (T, width) the output of a two-layer network with a narrow middle of width `inner`.
+
+    At initialisation the module is close to the identity.
+    """
 
     def __init__(self, width: int, inner: int, generator: torch.Generator | None) -> None:
         super().__init__()
@@ -103,7 +109,7 @@ class Bottleneck(nn.Module):
 
 
 def _add_nothing(encoder: Encoder, adapter: settings.NoAdapter, generator: torch.Generator | None) -> None:
-    """Leave all weights trainable."""
+    """Add no adapter, and leave all weights trainable."""
 
 
 def _add_low_rank(encoder: Encoder, adapter: settings.LowRank, generator: torch.Generator | None) -> None:
@@ -132,7 +138,7 @@ def _add_bottlenecks(encoder: Encoder, adapter: settings.Bottleneck, generator: 
 
 
 def _freeze_below_pooler(encoder: Encoder) -> None:
-    """Freeze embeddings and layers."""
+    """Freeze all weights except the pooler's."""
     encoder.embeddings.requires_grad_(False)
     encoder.projection.requires_grad_(False)
     encoder.layers.requires_grad_(False)
@@ -146,24 +152,23 @@ ADAPTERS: dict[type, Callable[..., None]] = {
 
 
 def add_adapter(module: nn.Module, adapter: settings.Adapter, generator: torch.Generator | None = None) -> None:
-    """Add adapters to `module.encoder` and freeze the weights they replace; pooler and heads train, with bottlenecks
-    LayerNorms too.
+    """Add adapters to `module.encoder` and freeze its embeddings and layers; NoAdapter changes nothing.
 
-    (google-research/adapter-bert trains adapters, LayerNorms and the head, and leaves the pooler as it was; here every
-    fine-tuning trains it.) The plain weights stay the same objects under their names. Adapters are initialised from
-    `generator`, on the weights' device, or from torch's global one.
+    The adapters, the pooler and the heads are trained, and with bottlenecks the LayerNorms too. In contrast,
+    google-research/adapter-bert does not train the pooler. The original weights stay the same tensors under the same
+    names. Adapters are initialised from `generator`, which must be on the weights' device; None: torch's global one.
     """
     ADAPTERS[type(adapter)](module.encoder, adapter, generator)
 
 
 def freeze(module: nn.Module, layers: int, embeddings: bool) -> None:
-    """Freeze the lowest `layers` of `module.encoder`, with their adapters if added already, and its embeddings on
-    request.
+    """Freeze the lowest `layers` layers of `module.encoder`, and if `embeddings` is True its embeddings.
 
-    Raises ConfigError for more layers than the encoder has.
+    Adapters that were added to these layers before are frozen too. Raises ConfigError for more layers than the encoder
+    has.
     """
-    there = len(module.encoder.layers)
-    require(layers <= there, f"freeze.layers ({layers}) must be at most the model's layers ({there})")
+    count = len(module.encoder.layers)
+    require(layers <= count, f"freeze.layers ({layers}) must be at most the model's layers ({count})")
     module.encoder.layers[:layers].requires_grad_(False)
     if embeddings:
         module.encoder.embeddings.requires_grad_(False)
@@ -171,7 +176,7 @@ def freeze(module: nn.Module, layers: int, embeddings: bool) -> None:
 
 
 def merge(module: nn.Module) -> None:
-    """Merge all low-rank changes into their weights, restoring the module's original structure; bottlenecks stay."""
+    """Add all low-rank changes to the weights that they change, and restore the original layers; bottlenecks stay."""
     for parent in list(module.modules()):
         for name, part in list(parent.named_children()):
             if isinstance(part, LowRankLinear):
@@ -179,27 +184,27 @@ def merge(module: nn.Module) -> None:
 
 
 def adapter_state(module: nn.Module) -> dict[str, Tensor]:
-    """Return the tensors of all adapters under our names, not copied."""
+    """Return the tensors of all adapters by their names in `module`, without copying them."""
     starts = tuple(f"{name}." for name, part in module.named_modules() if isinstance(part, LowRankChange | Bottleneck))
     return {name: tensor for name, tensor in module.state_dict().items() if name.startswith(starts)}
 
 
 def plain_state(module: nn.Module) -> dict[str, Tensor]:
-    """Return all other tensors, those of the module without adapters, not copied."""
+    """Return all tensors except those of adapters by their names in `module`, without copying them."""
     adapters = adapter_state(module)
     return {name: tensor for name, tensor in module.state_dict().items() if name not in adapters}
 
 
 def load_adapter_state(module: nn.Module, tensors: dict[str, Tensor]) -> None:
-    """Load adapter_state into adapters of the same settings.
+    """Load tensors from `adapter_state` into a module whose adapters have the same settings.
 
-    Raises CheckpointError naming the first tensor that does not fit.
+    Raises CheckpointError, which names the first tensor that does not fit.
     """
     wanted = adapter_state(module)
     if odd := sorted(wanted.keys() ^ tensors.keys()):
         raise CheckpointError(
             f"adapter tensor {odd[0]} is {'missing' if odd[0] in wanted else 'unexpected'}: "
-            "load it with the adapter's settings in training"
+            "load it with the adapter's settings from training"
         )
     for name, tensor in wanted.items():
         if tensors[name].shape != tensor.shape:

@@ -1,6 +1,6 @@
 """Bidirectional attention over flat batches: a token attends only to tokens of its own sequence.
 
-Shapes: T tokens of the batch, N sequences, S the longest of them, H heads, D width of a head.
+Shapes: T tokens of the batch, N sequences, S length of the longest sequence, H heads, D width of a head.
 """
 
 import math
@@ -16,29 +16,29 @@ from pipeline.model.dropout import dropout
 
 KERNEL_TYPES = (torch.bfloat16, torch.float16)
 KERNEL_CAPABILITY = 8
-"""Major compute capability from which flash kernels are available (Ampere)."""
+"""Lowest major compute capability that has flash-attention kernels (Ampere)."""
 KERNEL_HEAD_WIDTHS = range(8, 257, 8)
 GROUP_COST = 1 << 16
-"""Fixed cost of a group of sequences, about twenty operators per layer, in scores of one head."""
+"""Fixed cost of a group of sequences, about twenty operators per layer, as a number of attention scores of one head."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """Sequences padded to the longest of them, and the positions of their tokens; made once per batch."""
+    """Sequences padded to the longest of them, and the positions of their tokens; computed once per batch."""
 
     sequences: int
     """N."""
     maximum_length: int
     """S."""
     slots_T: Tensor
-    """int64: index of each of the group's tokens in the padded (N * S) order."""
+    """int64: index of each token of the group in the padded order of N * S positions."""
     key_mask: Tensor | None
     """bool (N, 1, 1, S): True for tokens, False for padding; None when all sequences have length S."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """Positions of a batch's sequences, flat and in padded groups."""
+    """Positions of a batch's sequences in the flat batch and in padded groups."""
 
     offsets: Tensor
     """int32, N + 1 entries: cumulative lengths."""
@@ -46,17 +46,18 @@ class Layout:
     """S."""
     groups: tuple[Group, ...]
     order_T: Tensor | None
-    """int64: token order of the groups; None for one group, which keeps the batch's order."""
+    """int64: indices that sort the batch's tokens by group; None for a single group, which keeps the batch's order."""
 
 
 def layout(batch: Batch) -> Layout:
-    """Return the layout of a batch, on the batch's device and without waiting for it."""
+    """Return the layout of a batch, on the batch's device and without waiting for a GPU."""
     offsets, longest, device = batch.offsets, batch.maximum_length, batch.ids_T.device
     lengths_N = offsets.diff()
     rows_T = torch.repeat_interleave(torch.arange(batch.sequences, device=device), lengths_N, output_size=batch.tokens)
-    # Compiled code always masks: asking for this equality would make it two graphs.
+    # Compiled code always masks, because a branch on this comparison would compile two graphs.
     full = not torch.compiler.is_compiling() and batch.tokens == batch.sequences * longest
-    # A GPU would have to be asked for the lengths, and compiled code would be another graph for each number of groups.
+    # Several groups only in eager code on a CPU: reading lengths from a GPU would wait for it, and compiled code would
+    # need another graph for each number of groups.
     ends = (
         [longest] if full or torch.compiler.is_compiling() or device.type != "cpu" else group_lengths(lengths_N.numpy())
     )
@@ -76,7 +77,7 @@ def layout(batch: Batch) -> Layout:
 
 
 def _padded_group(lengths_N: Tensor) -> Group:
-    """Pad sequences of these lengths (N,), end to end in the group's tokens."""
+    """Return the group of sequences with these lengths (N,), whose tokens lie end to end in this order."""
     longest = int(lengths_N.max())
     key_mask = torch.arange(longest) < lengths_N[:, None]
     full = bool(key_mask.all())
@@ -89,8 +90,9 @@ def _padded_group(lengths_N: Tensor) -> Group:
 
 
 def group_lengths(lengths: np.ndarray) -> list[int]:
-    """Return the longest length of each group, ascending, minimising the cost of padded scores plus the groups' fixed
-    cost.
+    """Group sequences of these lengths (N,) by length; return each group's longest length, ascending.
+
+    The grouping has the lowest cost: padded attention scores, N * S^2 per group, plus GROUP_COST per group.
     """
     sizes, counts = np.unique(lengths, return_counts=True)
     passed = np.concatenate([[0], np.cumsum(counts)])
@@ -109,30 +111,30 @@ def group_lengths(lengths: np.ndarray) -> list[int]:
 def attention(qkv: Tensor, where: Layout, dropout_probability: float) -> Tensor:
     """Return the attention of every token over its own sequence, scaled by 1 / sqrt(D).
 
-    Maps queries, keys and values qkv (T, 3, H, D) to (T, H, D). Dropout applies to attention weights; pass 0 outside
-    training.
+    Maps queries, keys and values qkv (T, 3, H, D) to (T, H, D) of the same dtype. Dropout applies to attention weights;
+    the probability must be 0 outside training.
     """
     if dropout_probability == 0 and has_kernel(qkv):
-        from torch.nn.attention.varlen import (
-            varlen_attn,
-        )  # brings torch's compiler along: two seconds of every process, for a GPU alone
+        # Imported here because it loads torch's compiler, which takes two seconds and which only GPUs need.
+        from torch.nn.attention.varlen import varlen_attn
 
         q, k, v = qkv.unbind(1)
         attended = varlen_attn(q, k, v, where.offsets, where.offsets, where.maximum_length, where.maximum_length)
-        assert isinstance(attended, Tensor)  # a pair only where asked for
+        assert isinstance(attended, Tensor)  # varlen_attn returns a tuple only with return_aux
         return attended
     return _padded_attention(qkv, where, dropout_probability)
 
 
 def has_kernel(qkv: Tensor) -> bool:
-    """Return whether the variable-length kernel supports a tensor: half precision, NVIDIA Ampere or later, head width a
-    multiple of 8 up to 256.
+    """Return whether the variable-length kernel supports a tensor (T, 3, H, D).
+
+    The kernel needs bfloat16 or float16, an NVIDIA GPU from Ampere on, and D a multiple of 8 up to 256.
     """
     return (
         qkv.is_cuda
         and qkv.dtype in KERNEL_TYPES
         and qkv.shape[-1] in KERNEL_HEAD_WIDTHS
-        and torch.version.hip is None  # whose GPUs have capabilities too, of other meaning
+        and torch.version.hip is None  # on ROCm, the same capability numbers mean something else
         and torch.cuda.get_device_properties(qkv.device).major >= KERNEL_CAPABILITY
     )
 
@@ -152,8 +154,8 @@ def _group_attention(qkv: Tensor, where: Group, dropout_probability: float) -> T
     N, S = where.sequences, where.maximum_length
     padded = qkv.new_zeros(N * S, 3 * H * D).index_copy(0, where.slots_T, qkv.reshape(T, 3 * H * D))
     q, k, v = padded.view(N, S, 3, H, D).permute(2, 0, 3, 1, 4).unbind(0)
-    # On a CPU in bfloat16, explicit products train two to three times as fast as the library's kernel at length 128,
-    # and as fast at 512.
+    # On a CPU in bfloat16, explicit matrix products train two to three times as fast as torch's kernel at length 128,
+    # and equally fast at 512.
     attend = _explicit if qkv.device.type == "cpu" else F.scaled_dot_product_attention
     out = attend(q, k, v, where.key_mask, dropout_probability)
     return out.transpose(1, 2).reshape(N * S, H * D).index_select(0, where.slots_T).view(T, H, D)
@@ -163,5 +165,5 @@ def _explicit(q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, dropout_
     scores = (q * (1 / math.sqrt(q.shape[-1]))) @ k.transpose(-1, -2)
     if key_mask is not None:
         scores = scores.masked_fill(~key_mask, -math.inf)
-    # The CPU's softmax computes in float32 whatever type it reads and writes.
+    # On a CPU, softmax computes in float32 for every dtype of its input, so the scores need no conversion.
     return dropout(scores.softmax(-1), dropout_probability) @ v

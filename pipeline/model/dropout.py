@@ -5,13 +5,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 LEVELS = 1 << 16
-"""On a CPU, probabilities are rounded to multiples of 1 / LEVELS: four draws share one 64-bit random number."""
+"""On a CPU, probabilities are rounded to multiples of 1 / LEVELS, because four draws share one 64-bit random number."""
 
 
 def dropout(x: Tensor, probability: float) -> Tensor:
-    """Zero elements with the given probability and scale the others so that the mean stays; 0 changes nothing.
+    """Set elements to 0 with the given probability, and scale the others so that the expected value stays the same.
 
-    Draws from the global generator of x's device.
+    Probability 0 is a no-op. Random numbers come from the global generator of x's device.
     """
     if probability == 0:
         return x
@@ -23,10 +23,10 @@ def dropout(x: Tensor, probability: float) -> Tensor:
     return x * (keep.to(x.dtype) * (LEVELS / (LEVELS - dropped)))
 
 
-# torch draws one number an element on one thread, and its compiled code likewise: a quarter of a small model's step. As
-# an operator of our own, the draws happen in the same order in compiled and in eager code, so both drop the same
-# elements. It fills a tensor that it is given: if it returned a new one, the compiler would merge two draws with equal
-# arguments into one (torch 2.13, fx_graph_cse).
+# torch draws one random number per element on one thread, in compiled code too: a quarter of the time per step of a
+# small model. A custom operator draws in the same order in compiled and in eager code, so both drop the same elements.
+# The operator fills a tensor that the caller passes: if it returned a new tensor, the compiler would merge two draws
+# with equal arguments into one (torch 2.13, fx_graph_cse).
 @torch.library.custom_op("pipeline::draw", mutates_args=("keep",))
 def _draw(keep: Tensor, dropped: int) -> None:
     """Fill a bool CPU tensor with values that are False with probability dropped / LEVELS."""

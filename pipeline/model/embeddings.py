@@ -21,8 +21,8 @@ class Embeddings(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         positions_T = batch.positions_T + self.first if self.first else batch.positions_T
-        # With one row, segments are not told apart; a batch's may still be 0 and 1.
-        alone = self.segments.num_embeddings == 1
-        segments = self.segments.weight[0] if alone else self.segments(batch.segments_T)
+        # A model with one segment embedding uses it for all tokens; the batch may still have segments 0 and 1.
+        single = self.segments.num_embeddings == 1
+        segments = self.segments.weight[0] if single else self.segments(batch.segments_T)
         summed = self.words(batch.ids_T) + self.positions(positions_T) + segments
         return dropout(self.norm(summed), self.dropout if self.training else 0.0)

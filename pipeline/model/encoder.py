@@ -46,7 +46,9 @@ class FeedForward(nn.Module):
 
 
 class Layer(nn.Module):
-    """Attention and feed-forward, each with a residual connection and post-LayerNorm."""
+    """Map hidden states (T, width) to (T, width) by attention and feed-forward, each with a residual connection and
+    post-LayerNorm.
+    """
 
     def __init__(self, settings: Model) -> None:
         super().__init__()
@@ -55,13 +57,13 @@ class Layer(nn.Module):
         self.feed_forward = FeedForward(settings)
         self.feed_forward_norm = nn.LayerNorm(settings.width, eps=settings.layer_norm_epsilon)
         self.dropout = settings.hidden_dropout
-        # Where fine-tuning may put a bottleneck.
+        # Placeholders: fine-tuning may put a bottleneck here (pipeline.model.adapters).
         self.attention_adapter: nn.Module = nn.Identity()
         self.feed_forward_adapter: nn.Module = nn.Identity()
 
     def forward(self, hidden_T: Tensor, where: Layout) -> Tensor:
         probability = self.dropout if self.training else 0.0
-        # Under autocast the sums stay in float32, and so does what LayerNorm computes.
+        # Under autocast, the residual sums and LayerNorm's output stay in float32.
         hidden_T = self.attention_norm(
             hidden_T + self.attention_adapter(dropout(self.attention(hidden_T, where), probability))
         )
@@ -71,10 +73,10 @@ class Layer(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Map a flat batch to hidden states (T, width), and with a pooler these to pooled states (N, width)."""
+    """Map a flat batch to hidden states (T, width); `pool` maps these to pooled states (N, width), given a pooler."""
 
     def __init__(self, settings: Model, vocabulary_size: int, embeddings: Embeddings | None = None) -> None:
-        """Take `embeddings` to share another encoder's."""
+        """Create the modules; `embeddings` are those of another encoder to share, None creates new ones."""
         super().__init__()
         self.settings = settings
         self.embeddings = embeddings or Embeddings(settings, vocabulary_size)
@@ -113,28 +115,28 @@ class Encoder(nn.Module):
         return self.projection(embedded_T).to(embedded_T.dtype)  # float32 under autocast, for the residual sums
 
     def pool(self, hidden_T: Tensor, batch: Batch) -> Tensor:
-        """Return one state (N, width) per sequence: a tanh layer on its first token."""
-        assert self.pooler is not None, "an encoder without a pooler is not asked for pooled states"
+        """Return one state (N, width) per sequence: a tanh layer on the hidden state of the first token."""
+        assert self.pooler is not None, "pooled states need an encoder with a pooler"
         return torch.tanh(self.pooler(hidden_T[batch.offsets[:-1]]))
 
     def drop_pooler(self) -> None:
-        """Remove the pooler, which the objective does not use; its initial numbers were drawn, so that other parts
-        start with the same weights as with one.
+        """Remove the pooler, for an objective that does not use it.
+
+        The pooler is initialised first and then removed, so that all other weights start the same as with a pooler.
         """
         self.pooler = None
 
 
 def encoders_in(module: nn.Module) -> list[Encoder]:
-    """Return the encoders of a module: an objective may have several."""
+    """Return all encoders in a module; an objective may have several."""
     return [part for part in module.modules() if isinstance(part, Encoder)]
 
 
 def initialize(module: nn.Module, deviation: float, generator: torch.Generator | None = None) -> None:
-    """Initialise weights from a normal distribution truncated at two standard deviations, biases to 0, LayerNorm
-    weights to 1.
+    """Initialise weights from a normal distribution of standard deviation `deviation`, truncated at two of these.
 
-    The same generator state gives the same weights; None uses torch's global generator (google-research/bert:
-    create_initializer).
+    Biases become 0 and LayerNorm's weights 1 (google-research/bert: create_initializer). The same generator state gives
+    the same weights; None: torch's global generator.
     """
     for part in module.modules():
         if isinstance(part, nn.Linear | nn.Embedding):

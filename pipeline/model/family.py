@@ -1,4 +1,4 @@
-"""A published architecture: the names that its files give to our parts and settings."""
+"""A published architecture: the names that its files use for our modules and settings."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from pipeline.config.model import FamilyName
 
 SIZES = ("layers", "width", "heads", "feed_forward", "embedding_width")
-"""Settings without a default in config.json."""
+"""Settings that have no default, so config.json must state them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,39 +16,39 @@ class Family:
     name: FamilyName
     """`model_type` of config.json."""
     title: str
-    """Name for people."""
+    """Name in messages and model cards."""
     names: dict[str, str]
-    """Our module -> published module; # is the layer's number."""
+    """Our module -> published module; # stands for the layer's number."""
     encoder: str
-    """Prefix of the encoder's tensors, which bare encoders are published without."""
+    """Prefix of the encoder's tensors. A checkpoint of the encoder alone omits the prefix."""
     bare: tuple[str, ...]
-    """Prefixes of a bare encoder's tensors."""
+    """Prefixes of tensors in a checkpoint of the encoder alone."""
     fused: tuple[str, tuple[str, ...]]
-    """Published as several tensors, stacked in this order in our qkv."""
+    """Infix and parts. In published names, one of the parts follows the infix; our qkv stacks the parts in order."""
     tied: dict[str, str]
-    """Copies that some checkpoints hold -> the tensors they repeat."""
+    """Copy of a tied tensor in some checkpoints -> the tensor that it repeats."""
     heads: tuple[str, ...]
-    """Prefixes of pretrained heads that a checkpoint may lack, each as a whole."""
+    """Prefixes of pretrained heads. A checkpoint may lack a whole head, but not a part of a head."""
     other_heads: tuple[str, ...]
-    """Prefixes of fine-tuned heads, which pretraining leaves out."""
+    """Prefixes of further tensors that a checkpoint may have, such as fine-tuned heads; pretraining ignores them."""
     buffers: tuple[str, ...]
-    """Constants that old checkpoints hold."""
+    """Names of constant tensors that old checkpoints contain; they are ignored."""
     config: dict[str, str]
     """Our setting -> field of config.json."""
     fixed: dict[str, Any]
-    """Fields of config.json that every supported model has, and their values."""
+    """Fields of config.json that are always written, and the only supported value of each."""
     assumed: dict[str, Any] = field(default_factory=dict)
-    """Fields of config.json that may be absent, but must not differ."""
+    """Fields of config.json that are not written, and the only supported value of each."""
     architectures: dict[str, str]
-    """Use -> class name in config.json: masked, replaced, and the kinds of tasks."""
+    """Use of a model (masked, replaced or a kind of task) -> its class name in config.json."""
     class_prefix: str
-    """Prefix of the names of all its classes."""
+    """Prefix of the architecture's class names."""
     inputs: tuple[str, ...]
-    """Inputs of its published graphs, each int64 (N, S)."""
+    """Names of the inputs of ONNX graphs, each int64 (N, S): N texts, padded to S tokens."""
 
     @property
     def article(self) -> str:
-        """Indefinite article before its title."""
+        """Indefinite article before the title."""
         return "an" if self.title[0] in "AEIOU" else "a"
 
     @property
@@ -58,5 +58,5 @@ class Family:
 
     @property
     def size_fields(self) -> dict[str, str]:
-        """Field of config.json -> our setting, of the sizes that must be stated."""
+        """Return {field of config.json: our setting} for the settings in SIZES that the architecture has."""
         return {self.config[name]: name for name in SIZES if name in self.config}

@@ -5,13 +5,12 @@ from dataclasses import dataclass
 
 from pipeline.config.model import Model
 
-BACKWARD = (
-    3  # a step is a forward and a backward of twice its cost; what is computed anew for the backward does not count
-)
+BACKWARD = 3
+"""Cost of a training step in forward passes: the backward costs 2. Recomputed activations do not count."""
 
 TERA = 1e12
 PEAKS: dict[str, dict[str, float]] = {
-    # NVIDIA H100 Tensor Core GPU datasheet (2023): figures "with sparsity" halved, here and below.
+    # NVIDIA H100 Tensor Core GPU datasheet (2023). Here and below, figures "with sparsity" are halved.
     "H100 SXM": {"float32": 67 * TERA, "tf32": 494.7 * TERA, "bfloat16": 989.4 * TERA, "float8": 1978.9 * TERA},
     "H100 PCIe": {"float32": 51 * TERA, "tf32": 378 * TERA, "bfloat16": 756 * TERA, "float8": 1513 * TERA},
     "H100 NVL": {"float32": 60 * TERA, "tf32": 417.7 * TERA, "bfloat16": 835.5 * TERA, "float8": 1670.5 * TERA},
@@ -25,7 +24,7 @@ PEAKS: dict[str, dict[str, float]] = {
     # NVIDIA Blackwell datasheet (2025), one GPU of HGX B200 and of GB200 NVL72.
     "B200": {"float32": 75 * TERA, "tf32": 1100 * TERA, "bfloat16": 2250 * TERA, "float8": 4500 * TERA},
     "GB200": {"float32": 80 * TERA, "tf32": 1250 * TERA, "bfloat16": 2500 * TERA, "float8": 5000 * TERA},
-    # NVIDIA A100 Tensor Core GPU datasheet (2021): the same on both boards.
+    # NVIDIA A100 Tensor Core GPU datasheet (2021): the SXM and PCIe boards have the same peaks.
     "A100": {"float32": 19.5 * TERA, "tf32": 156 * TERA, "bfloat16": 312 * TERA},
     # NVIDIA A10 and A30 datasheets (2021); NVIDIA A40 datasheet (2020); NVIDIA A10G datasheet, published by AWS (2022).
     "A10": {"float32": 31.2 * TERA, "tf32": 62.5 * TERA, "bfloat16": 125 * TERA},
@@ -36,17 +35,19 @@ PEAKS: dict[str, dict[str, float]] = {
     "L4": {"float32": 30.3 * TERA, "tf32": 60 * TERA, "bfloat16": 121 * TERA, "float8": 242.5 * TERA},
     "L40": {"float32": 90.5 * TERA, "tf32": 90.5 * TERA, "bfloat16": 181.05 * TERA, "float8": 362 * TERA},
     "L40S": {"float32": 91.6 * TERA, "tf32": 183 * TERA, "bfloat16": 362 * TERA, "float8": 733 * TERA},
-    # NVIDIA RTX Blackwell (2025), Ada (2022) and Ampere GA102 (2020) architecture whitepapers: products summed in
-    # float32.
+    # NVIDIA RTX Blackwell (2025), Ada (2022) and Ampere GA102 (2020) architecture whitepapers: figures with float32
+    # accumulation.
     "RTX 5090": {"float32": 104.8 * TERA, "tf32": 104.8 * TERA, "bfloat16": 209.5 * TERA, "float8": 419 * TERA},
     "RTX 4090": {"float32": 82.6 * TERA, "tf32": 82.6 * TERA, "bfloat16": 165.2 * TERA, "float8": 330.3 * TERA},
     "RTX 3090": {"float32": 35.6 * TERA, "tf32": 35.6 * TERA, "bfloat16": 71 * TERA},
     "RTX A6000": {"float32": 38.7 * TERA, "tf32": 77.4 * TERA, "bfloat16": 154.8 * TERA},
-    # NVIDIA RTX 6000 Ada Generation datasheet (2022): 1457 in float8 with sparsity; dense half, in bfloat16 a quarter.
+    # NVIDIA RTX 6000 Ada Generation datasheet (2022): 1457 TFLOPS in float8 with sparsity. Dense float8 is a half of
+    # that, dense bfloat16 a quarter.
     "RTX 6000 Ada": {"float32": 91.1 * TERA, "tf32": 182.1 * TERA, "bfloat16": 364.2 * TERA, "float8": 728.5 * TERA},
-    # NVIDIA T4 datasheet (2019): no bfloat16; float16, which is not trained in here, 65.
+    # NVIDIA T4 datasheet (2019): no bfloat16. This project does not train in float16 (65 TFLOPS).
     "T4": {"float32": 8.1 * TERA},
-    # NVIDIA V100 datasheet (2020), three boards: no bfloat16; float16, which is not trained in here, 125, 112 and 130.
+    # NVIDIA V100 datasheet (2020), three boards: no bfloat16. This project does not train in float16 (125, 112 and 130
+    # TFLOPS).
     "V100 SXM2": {"float32": 15.7 * TERA},
     "V100 PCIe": {"float32": 14 * TERA},
     "V100S": {"float32": 16.4 * TERA},
@@ -83,28 +84,29 @@ NAMES = (
     ("V100S PCIE", "V100S"),
     ("MI300X", "MI300X"),
 )
-"""Words of a device's name, as its driver reports it -> row of PEAKS."""
+"""Consecutive words in a device's name, as its driver reports it, and the device's row in PEAKS."""
 SMALLER = {"MIG", "Laptop", "Ti", "D"}
-"""Words in the names of GPU slices, and of chips that share part of another's name."""
+"""Words in names of devices that are not in PEAKS: slices of a GPU, and chips named like a row plus this word."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TokenCounts:
-    """Sums over the processed sequences of lengths s, without padding."""
+    """Counts over the processed sequences, without padding; s is the length of a sequence in tokens."""
 
     tokens: int
     """Sum of s."""
     squares: int
     """Sum of s * s."""
     masked: int
-    """Positions that the vocabulary head ran on."""
+    """Number of positions on which the vocabulary head ran."""
 
 
 def encoder_flops(model: Model, counted: TokenCounts) -> float:
     """Return floating-point operations of an encoder's forward and backward per real token, matrix products only.
 
-    With L layers of width H: 6 * 12 * L * H^2 for the layers (of which 8 are the feed-forward's, whose width is 4 H)
-    and 12 * L * H * (sum of s^2) / (sum of s) for attention.
+    With L layers of width H and feed-forwards of width 4 H: 6 * 12 * L * H^2 for the layers' linear maps (8 of the 12
+    for the feed-forward) and 12 * L * H * (sum of s^2) / (sum of s) for attention scores and values. Embeddings of
+    another width E add 6 * E * H for their projection.
     """
     L, H = model.layers, model.width
     layer = 4 * H * H + 2 * H * model.feed_forward
@@ -113,22 +115,27 @@ def encoder_flops(model: Model, counted: TokenCounts) -> float:
 
 
 def masked_head_flops(model: Model, vocabulary_size: int, counted: TokenCounts) -> float:
-    """Return the same of the head for masked tokens, on the masked share of positions: 6 * share * (H * E + V * E),
-    with embeddings of width E.
+    """Return floating-point operations of the masked-token head per real token, forward and backward.
+
+    Matrix products only: 6 * (masked share of positions) * (H * E + V * E), with width H, embeddings of width E and
+    V vocabulary entries.
     """
     H, E = model.width, model.embedded_width
     return BACKWARD * 2 * counted.masked / counted.tokens * (H * E + vocabulary_size * E)
 
 
 def replaced_head_flops(model: Model) -> float:
-    """Return the same of the head for replaced tokens, on all positions."""
+    """Return floating-point operations of the replaced-token head per real token, forward and backward.
+
+    The head runs on all positions; matrix products only.
+    """
     return BACKWARD * 2 * (model.width**2 + model.width)
 
 
 def peak_flops(device_name: str, precision: str) -> float | None:
-    """Return the dense peak of a device in operations per second, by its driver's name.
+    """Return the dense peak in operations per second of a device, whose name is the one that its driver reports.
 
-    None where the chip or number format is not in the table, and for slices of a GPU.
+    None if the chip or number format is not in PEAKS, and for slices of a GPU.
     """
     words = device_name.replace("-", " ").split()
     if SMALLER & set(words):
@@ -138,12 +145,13 @@ def peak_flops(device_name: str, precision: str) -> float | None:
 
 
 def _contains(words: Sequence[str], name: Sequence[str]) -> bool:
-    """Return whether consecutive words of a name match: "A10" is in neither "A100" nor "A10G"."""
+    """Return whether `name` occurs among consecutive whole words: "A10" is in neither "A100" nor "A10G"."""
     return any(words[start : start + len(name)] == name for start in range(len(words)))
 
 
 def utilisation(flops: float, tokens_per_second: float, peak: float) -> float:
-    """Return model FLOPs utilisation, from 0 to 1, from operations per token, tokens per second of one device, and its
-    dense peak.
+    """Return model FLOPs utilisation, from 0 to 1.
+
+    `flops` are operations per token; `tokens_per_second` and `peak` (operations per second) are those of one device.
     """
     return flops * tokens_per_second / peak

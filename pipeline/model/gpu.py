@@ -1,6 +1,4 @@
-"""Number formats that a GPU supports, from its compute capability and torch's build; ROCm numbers capabilities
-differently.
-"""
+"""Number formats that a GPU supports: on NVIDIA by its compute capability, on ROCm a fixed list."""
 
 from dataclasses import dataclass
 
@@ -35,7 +33,7 @@ def gpu_of(device: torch.device) -> Gpu:
 def supports_matmul(gpu: Gpu, precision: str) -> bool:
     """Return whether a GPU multiplies matrices in a format natively.
 
-    Under ROCm only float32 and bfloat16: float8 and TF32 have not been tried there.
+    On ROCm this is True for float32 and bfloat16 only, because float8 and TF32 have not been tried there.
     """
     if precision == "float32" or (gpu.hip and precision == "bfloat16"):
         return True

@@ -1,5 +1,6 @@
-"""Heads that map hidden states to predictions: masked and replaced tokens and sentence pairs, and after fine-tuning
-classes and answers.
+"""Heads that map hidden states to predictions, for the objectives of pretraining and the tasks of fine-tuning.
+
+Shapes: T tokens of the batch, N sequences, M masked positions, V vocabulary entries.
 """
 
 import torch
@@ -26,18 +27,20 @@ class MaskedTokenHead(nn.Module):
         return self.logits(self.transform(hidden_M), words)
 
     def transform(self, hidden_M: Tensor) -> Tensor:
+        """Return the input of `logits` (M, embedded width)."""
         activated = F.gelu(self.dense(hidden_M))
         return self.norm(activated.to(self.norm.weight.dtype))  # float32 under autocast
 
     def logits(self, transformed_M: Tensor, words: Tensor) -> Tensor:
+        """Return float32 logits (M, V) of states from `transform`."""
         return F.linear(transformed_M, words, self.bias).float()
 
     def loss(self, hidden_M: Tensor, words: Tensor, labels_M: Tensor) -> Tensor:
-        """Return the summed cross-entropy of the labels (M,), a float32 scalar."""
+        """Return the summed cross-entropy of the labels (M,), int64, as a float32 scalar."""
         return self._loss_and_samples(hidden_M, words, labels_M, hidden_M.new_empty(0, dtype=torch.float64))[0]
 
     def loss_and_samples(self, hidden_M: Tensor, words: Tensor, labels_M: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the same, and an entry (M,), int64, drawn from each position's distribution."""
+        """Return the result of `loss`, and entries (M,), int64, sampled from the distribution at each position."""
         return self._loss_and_samples(hidden_M, words, labels_M, drawn(labels_M))
 
     def _loss_and_samples(
@@ -55,8 +58,9 @@ class MaskedTokenHead(nn.Module):
 
 
 class ReplacedTokenHead(nn.Module):
-    """Map hidden states (T, width) to one logit per token, above 0 where it was probably replaced (Clark et al.
-    2020).
+    """Map hidden states (T, width) to one logit per token, which is above 0 if the token was probably replaced.
+
+    Source: Clark et al. 2020.
     """
 
     def __init__(self, settings: Model) -> None:
@@ -77,7 +81,10 @@ class NextSentenceHead(nn.Linear):
 
 
 class ClassificationHead(nn.Linear):
-    """Map pooled states (N, width), or for tags hidden states (T, width), to logits (N or T, classes), with dropout."""
+    """Apply dropout and a linear layer: pooled states (N, width), or for tags hidden states (T, width), to logits.
+
+    Logits are float32, (N, classes) or (T, classes).
+    """
 
     def __init__(self, settings: Model, classes: int) -> None:
         super().__init__(settings.width, classes)
@@ -91,7 +98,7 @@ ACTIVATIONS = {"tanh": torch.tanh, "gelu": F.gelu}
 
 
 class FirstTokenLayer(nn.Linear):
-    """Map the states of first tokens (N, width) to (N, width): a classifier's own layer, where there is no pooler."""
+    """Map first tokens' states (N, width) to (N, width), before the classification head, in models without a pooler."""
 
     def __init__(self, settings: Model, layer: ClassifierLayer) -> None:
         super().__init__(settings.width, settings.width)
@@ -102,15 +109,16 @@ class FirstTokenLayer(nn.Linear):
 
 
 class AttentionPooling(nn.Linear):
-    """Map hidden states (T, width) of N sequences to one state (N, width) each, weighted by the softmax of a learned
-    score.
+    """Pool hidden states (T, width) to one state per sequence (N, width): their mean, weighted by learned scores.
+
+    The weights are the softmax of the scores over the sequence.
     """
 
     def __init__(self, settings: Model) -> None:
         super().__init__(settings.width, 1)
 
     def forward(self, hidden_T: Tensor, lengths_N: Tensor) -> Tensor:  # ty: ignore[incompatible-method-override]
-        """Return float32 states; `lengths_N` are int64."""
+        """Return float32 states (N, width); `lengths_N` are the lengths of the sequences, int64."""
         scores_T = super().forward(hidden_T)[:, 0].float()
         highest_N = by_segment(scores_T.detach(), "max", lengths_N)
         shares_T = (scores_T - highest_N.repeat_interleave(lengths_N, output_size=len(scores_T))).exp()
@@ -119,8 +127,11 @@ class AttentionPooling(nn.Linear):
 
 
 def by_segment(values_T: Tensor, reduction: str, lengths_N: Tensor) -> Tensor:
-    """Reduce float32 values (T, ...) over segments of lengths (N,), int64, to (N, ...)."""
-    # "Unsafe" leaves out torch's check of the lengths, for which the host would wait twice for the device.
+    """Reduce float32 values (T, ...) to (N, ...), over consecutive segments whose lengths (N,) are int64.
+
+    `reduction` is "sum", "mean" or "max".
+    """
+    # unsafe=True skips torch's check of the lengths, for which the host would wait twice for the device.
     return torch.segment_reduce(  # ty: ignore[missing-attribute]  (torch's stubs lack it)
         values_T, reduction, lengths=lengths_N, unsafe=True
     )

@@ -30,12 +30,16 @@ CONFIGS = ("config.json", "bert_config.json")
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 """Weight files in order of preference; an index lists the files of a sharded checkpoint."""
 BUNDLE = re.compile(r".*ckpt.*\.index")
+"""Index file of a TensorFlow checkpoint."""
 MOST_CONFIG, MOST_INDEX = 1 << 24, 1 << 26
-"""Size limits in bytes of a config, and of the index of a sharded checkpoint; published ones have some thousands."""
+"""Limits in bytes for a config and for the index of a sharded checkpoint; published files have a few thousand bytes."""
 COPIES = 2
-"""How often a file's bytes may appear in its tensors: output weights often repeat the word embeddings."""
+"""Limit for the total size of tensors, as a multiple of their file's size.
+
+Not 1, because output weights often repeat the word embeddings.
+"""
 FORBIDDEN = re.compile(r"GLOBAL (\S+)")
-"""torch's error text for a pickle that asks for more than tensors."""
+"""torch's error text for a pickle that asks for an object that is not a tensor; group 1 is the object's name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,14 +50,15 @@ class Files:
     weights: str
     """The weight file, the index of a sharded checkpoint, or the index of a TensorFlow checkpoint."""
     parts: tuple[str, ...]
-    """All files that hold weights."""
+    """`weights`, and if that is an index, all files that it names."""
 
 
 @contextmanager
 def published_folder(location: str) -> Generator[tuple[Path, Files]]:
-    """Yield the local folder of a published model, fetched where the location is a URL.
+    """Yield the local folder of a published model and its files; a model at a URL is fetched to a temporary folder.
 
-    Raises CheckpointError for any other folder, one damaged by its own manifest, or an unreachable one.
+    Raises CheckpointError if the location has no such model, does not match its own manifest, or cannot be read, and
+    ConfigError for a hub name without its owner.
     """
     require_owner(location)
     with scratch_folder("published") as temporary:
@@ -62,7 +67,7 @@ def published_folder(location: str) -> Generator[tuple[Path, Files]]:
             folder = Path(location if not is_url(location) else _fetched(location, files, str(temporary)))
         except PipelineError:
             raise
-        except Exception as error:  # file systems and web clients raise kinds of their own
+        except Exception as error:  # file systems and web clients raise their own exception types
             raise CheckpointError(f"{location} cannot be read: {storage.first_line(error)}") from error
         yield folder, files
 
@@ -80,7 +85,7 @@ def require_owner(location: str) -> None:
 def files_of(location: str) -> Files:
     """Return a folder's model files.
 
-    Raises CheckpointError where config or weights are missing or the folder is damaged.
+    Raises CheckpointError if config or weights are missing, or if the folder does not match its own manifest.
     """
     names = storage.children(location)
     config = next((name for name in CONFIGS if name in names), None)
@@ -111,15 +116,15 @@ def files_of(location: str) -> Files:
 
 
 def _require_files(location: str, names: Sequence[str]) -> None:
-    """Raise CheckpointError for a name that is no regular file: reading a pipe or a device may never end."""
+    """Raise CheckpointError for a name that is not a regular file: reading a pipe or a device may never end."""
     for name in names:
         system, path = storage.filesystem(storage.join(location, name))
         if with_retries(partial(system.get_file_info, path)).type != fs.FileType.File:
-            raise CheckpointError(f"{storage.join(location, name)} is no regular file")
+            raise CheckpointError(f"{storage.join(location, name)} is not a regular file")
 
 
 def _require_header(file: Path) -> None:
-    """Raise CheckpointError for a safetensors file whose header contradicts its size, before reading it."""
+    """Raise CheckpointError for a safetensors file whose header does not match its size; other files pass."""
     if file.suffix != ".safetensors":
         return
     try:
@@ -130,7 +135,10 @@ def _require_header(file: Path) -> None:
 
 
 def _shards(location: str, index: str, names: list[str]) -> list[str]:
-    """Return the files named by a sharded checkpoint's index. Raises CheckpointError for one missing in the folder."""
+    """Return the sorted files that a sharded checkpoint's index names.
+
+    Raises CheckpointError for an index that cannot be read, and for a file that is missing in the folder.
+    """
     try:
         shards = sorted(
             set(json_object(storage.read_at_most(storage.join(location, index), MOST_INDEX))["weight_map"].values())
@@ -141,13 +149,13 @@ def _shards(location: str, index: str, names: list[str]) -> list[str]:
         ) from error
     if absent := [name for name in shards if name not in names]:
         raise CheckpointError(
-            f"{location} has no {absent[0]}, which {index} names: fetch all of its {len(shards)} files"
+            f"{location} has no {absent[0]}, which {index} names: fetch all {len(shards)} files that the index names"
         )
     return shards
 
 
 def _fetched(location: str, files: Files, folder: str) -> str:
-    """Copy the model files from a URL to a folder, and return it."""
+    """Copy the model files from a URL to a folder, and return the folder."""
     system, path = storage.filesystem(location)
     for name in (files.config, *files.parts):
         fs.copy_files(
@@ -157,7 +165,7 @@ def _fetched(location: str, files: Files, folder: str) -> str:
 
 
 def fingerprint(folder: Path, files: Files) -> str:
-    """Return the SHA-256 of config and weights, in hexadecimal. Raises CheckpointError for unusable weight files."""
+    """Return the SHA-256 of config and weights, in hexadecimal. Raises CheckpointError for a bad safetensors header."""
     for name in files.parts:
         _require_header(folder / name)
     return hashlib.sha256(
@@ -166,15 +174,15 @@ def fingerprint(folder: Path, files: Files) -> str:
 
 
 def json_object(content: bytes) -> dict[str, Any]:
-    """Return a JSON object. Raises ValueError for anything else."""
+    """Return the object of a JSON text. Raises ValueError for any other text."""
     value = storage.parse_json(content)
     if not isinstance(value, dict):
-        raise ValueError(f"a {type(value).__name__} stands where an object is wanted")
+        raise ValueError(f"it must be a JSON object, not a {type(value).__name__}")
     return value
 
 
 def read_config(folder: Path, files: Files) -> dict[str, Any]:
-    """Return the contents of the model's config. Raises CheckpointError when it cannot be read."""
+    """Return the fields of the model's config file. Raises CheckpointError if the file cannot be read."""
     try:
         return json_object(storage.read_at_most(str(folder / files.config), MOST_CONFIG))
     except (OSError, ValueError) as error:
@@ -182,7 +190,10 @@ def read_config(folder: Path, files: Files) -> dict[str, Any]:
 
 
 def read_weights(folder: Path, files: Files) -> dict[str, Tensor]:
-    """Return all tensors under Hugging Face's names. Raises CheckpointError for a file that holds more than tensors."""
+    """Return all tensors under Hugging Face's names.
+
+    Raises CheckpointError for a file that cannot be read or holds more than tensors.
+    """
     if BUNDLE.fullmatch(files.weights):
         return read_bundle(folder / files.weights.removesuffix(".index"))
     tensors: dict[str, Tensor] = {}
@@ -203,44 +214,47 @@ def _read_safetensors(file: Path) -> dict[str, Tensor]:
 
 
 def _read_pickled(file: Path) -> dict[str, Tensor]:
-    """Return the tensors of a torch.save file, without executing its pickle."""
+    """Return the tensors of a torch.save file, without running any code that its pickle asks for."""
     try:
-        # Files from before torch 1.6 are no zip archives, and those cannot be mapped.
+        # Files from before torch 1.6 are not zip archives, and torch can memory-map only zip archives.
         archive = zipfile.is_zipfile(file)
         if archive:
             _require_uncompressed(file)
         content = torch.load(file, map_location="cpu", weights_only=True, mmap=archive)
     except pickle.UnpicklingError as error:
-        asked = FORBIDDEN.search(str(error))
-        why = f"it asks for {asked[1]}" if asked else "a plain pickle"
+        match = FORBIDDEN.search(str(error))
+        why = f"it asks for {match[1]}" if match else "a plain pickle"
         raise CheckpointError(
-            f"{file.name} holds more than tensors, and unpickling it could run anything ({why}): save it as safetensors"
+            f"{file.name} holds more than tensors, and unpickling it could run any code ({why}): save it as safetensors"
         ) from error
     except (RuntimeError, EOFError, OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
         raise CheckpointError(f"{file.name} cannot be read: {storage.first_line(error)}") from error
     if not isinstance(content, dict) or not all(isinstance(tensor, Tensor) for tensor in content.values()):
-        raise CheckpointError(f"{file.name} is no dictionary of tensors by name: save the model's state_dict")
+        raise CheckpointError(f"{file.name} is not a dictionary of tensors by name: save the model's state_dict")
     _require_held(file, content)
     return dict(content)
 
 
 def _require_uncompressed(file: Path) -> None:
-    """Raise ValueError for an archive with a compressed member, of unknown size; torch.save writes none."""
+    """Raise ValueError for an archive with compressed files: torch.save writes none, and their true size is unknown."""
     with zipfile.ZipFile(file) as archive:
         if packed := [member.filename for member in archive.infolist() if member.compress_type != zipfile.ZIP_STORED]:
             raise ValueError(f"{packed[0]} in it is compressed")
 
 
 def _require_held(file: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Raise CheckpointError where a torch.save file does not contain its tensors' data: shapes alone may claim any
-    memory.
+    """Raise CheckpointError if the tensors of a torch.save file need far more memory than the file has bytes.
+
+    A tensor's shape may claim any amount of memory, for example with strides of 0. Tensors that are sparse or not on
+    the CPU are refused too.
     """
     if odd := [
         name for name, tensor in tensors.items() if tensor.layout != torch.strided or tensor.device.type != "cpu"
     ]:
-        raise CheckpointError(f"{file.name}: tensor {odd[0]} is no plain tensor: save the model's state_dict")
+        raise CheckpointError(f"{file.name}: tensor {odd[0]} is not a plain tensor: save the model's state_dict")
     held, wanted = file.stat().st_size, sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
     if wanted > COPIES * held:
         raise CheckpointError(
-            f"{file.name} has {held:,} bytes and its tensors would have {wanted:,}: save each with its own memory"
+            f"{file.name} has {held:,} bytes, but its tensors would have {wanted:,}: "
+            "save each tensor with its own memory"
         )

@@ -1,4 +1,4 @@
-"""Sample vocabulary entries from their probabilities, with numbers that depend on the seed alone.
+"""Sample vocabulary entries from their probabilities, with random numbers that depend only on the seed.
 
 Shapes: M positions, V vocabulary entries.
 """
@@ -7,23 +7,21 @@ import torch
 from torch import Tensor
 
 BLOCK = 64
-"""Entries whose shares are summed first: about the square root of a vocabulary's size is fastest."""
+"""Number of entries per block in `entries_at`: about the square root of the vocabulary's size is fastest."""
 
 
 def drawn(positions: Tensor) -> Tensor:
-    """Return a random number in [0, 1) for each of the positions (M,), float64, from their device's global
-    generator.
-    """
+    """Return random numbers in [0, 1), float64 (M,), from the global generator of the device of `positions` (M,)."""
     numbers_M = torch.empty(positions.shape, dtype=torch.float64, device=positions.device)
     _fill(numbers_M)
     return numbers_M
 
 
-# An operator of our own draws the same numbers, in the same order, in compiled and in eager code. It fills a tensor
-# that it is given, as the operator of dropout does.
+# A custom operator draws the same numbers, in the same order, in compiled and in eager code. The operator fills a
+# tensor that the caller passes, for the reason given in pipeline.model.dropout.
 @torch.library.custom_op("pipeline::uniform", mutates_args=("numbers_M",))
 def _fill(numbers_M: Tensor) -> None:
-    """Fill a tensor with numbers drawn evenly from [0, 1)."""
+    """Fill a tensor with uniform random numbers in [0, 1)."""
     numbers_M.uniform_()
 
 
@@ -33,11 +31,12 @@ def _(numbers_M: Tensor) -> None:
 
 
 def entries_at(shares: Tensor, drawn_M: Tensor) -> Tensor:
-    """Return the entries (M,), int64, at which cumulative float32 shares (M, V) pass numbers (M,) from `drawn`: samples
-    of the distributions that the shares are.
+    """Return one sampled entry per position, int64 (M,): the first whose cumulative share passes the position's number.
 
-    Gumbel noise (Clark et al. 2020's code) gives the same distribution, with V random numbers and logarithms per
-    position instead of one. Sums of blocks find the block, and the sums in it the entry.
+    `shares` are the entries' probabilities, float32 (M, V), and `drawn_M` the numbers (M,) from `drawn`. Gumbel noise
+    (the code of Clark et al. 2020) samples from the same distribution, but needs V random numbers and logarithms per
+    position instead of one. To be fast, cumulative sums of blocks find an entry's block first, and then cumulative sums
+    inside the block find the entry.
     """
     V = shares.shape[1]
     whole = V - V % BLOCK
@@ -48,6 +47,7 @@ def entries_at(shares: Tensor, drawn_M: Tensor) -> Tensor:
     entries = block_M * BLOCK + torch.arange(BLOCK, device=shares.device)
     inside = (shares.gather(1, entries.clamp(max=V - 1)) * (entries < V)).double().cumsum(1)
     before_M = passed.gather(1, block_M) - inside[:, -1:]
-    place_M = torch.searchsorted(inside, wanted_M - before_M, right=True)
-    last_M = (inside < inside[:, -1:]).sum(1, keepdim=True)  # the block's last entry with a share, against rounding
-    return (block_M * BLOCK + torch.minimum(place_M, last_M))[:, 0].clamp(max=V - 1)
+    index_M = torch.searchsorted(inside, wanted_M - before_M, right=True)
+    # The last entry of the block with a share above 0: after rounding, index_M may lie beyond it.
+    last_M = (inside < inside[:, -1:]).sum(1, keepdim=True)
+    return (block_M * BLOCK + torch.minimum(index_M, last_M))[:, 0].clamp(max=V - 1)

@@ -15,8 +15,9 @@ from pipeline.model.encoder import Encoder, SelfAttention
 
 @torch.inference_mode()
 def layer_states(encoder: Encoder, batch: Batch) -> list[Tensor]:
-    """Return hidden states (T, width) of the embeddings and of each layer, L + 1 in all; the encoder must be in
-    evaluation mode.
+    """Return L + 1 hidden states (T, width): those after the embeddings, and after each layer.
+
+    The encoder must be in evaluation mode.
     """
     where, states = layout(batch), [encoder.embed(batch)]
     for layer in encoder.layers:
@@ -26,7 +27,10 @@ def layer_states(encoder: Encoder, batch: Batch) -> list[Tensor]:
 
 @torch.inference_mode()
 def attention_weights(encoder: Encoder, batch: Batch) -> Tensor:
-    """Return float32 (L, H, T, T): the attention of each token (row) on each token (column), for one sequence."""
+    """Return the attention of each token (row) on each token (column), float32 (L, H, T, T).
+
+    The batch must have one sequence, and the encoder must be in evaluation mode.
+    """
     states = layer_states(encoder, batch)[:-1]
     return torch.stack(
         [_weights(layer.attention, hidden_T) for layer, hidden_T in zip(encoder.layers, states, strict=True)]

@@ -3,7 +3,7 @@
 PREFIX.index is a LevelDB table (google/leveldb, doc/table_format.md) of BundleEntryProto messages by tensor name
 (tensorflow/core/protobuf/tensor_bundle.proto); PREFIX.data-?????-of-????? hold the tensors' bytes.
 
-Hand-written, as these 180 lines are all that anything here needs of TensorFlow.
+Hand-written, because this project needs nothing else of TensorFlow.
 """
 
 import math
@@ -21,27 +21,28 @@ from pipeline.errors import CheckpointError
 
 MAGIC = 0xDB4775248B80FB57
 FOOTER, TRAILER = 48, 5
-"""Bytes of the footer (two block handles, padded, and a magic number), and of each block's trailer (compression,
-checksum).
-"""
+"""Bytes of the footer (two block handles, padding, magic number) and of a block's trailer (compression, checksum)."""
 DTYPES = {1: "<f4", 2: "<f8", 3: "<i4", 9: "<i8", 19: "<f2"}
 """tensorflow/core/framework/types.proto: DT_FLOAT, DT_DOUBLE, DT_INT32, DT_INT64, DT_HALF."""
 MOST_INDEX, LONGEST_NAME, LONGEST_NUMBER = 1 << 24, 1 << 10, 63
-"""Limits: bytes of an index, characters of a name in it, and shift of a varint; bert-large's index has 50 thousand
-bytes.
+"""Limits: bytes of an index, bytes of a name in it, and bits by which a varint's last byte is shifted.
+
+The index of bert-large has 50,000 bytes.
 """
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # wire types of protocol buffers
 OPTIMIZER = re.compile(r"(^|/)(adam_[mv]|lamb_[mv]|Adam(_1)?|beta[12]_power|global_step)$")
-"""Names of training state in a checkpoint."""
+"""Names of a checkpoint's optimiser state, which is not loaded."""
 LEAVES = {"kernel": "weight", "gamma": "weight", "beta": "bias", "output_weights": "weight", "output_bias": "bias"}
+"""Last part of a name in TensorFlow -> in Hugging Face's checkpoints."""
 
 Fields = dict[int, list[Any]]
 
 
 def read_bundle(prefix: Path) -> dict[str, Tensor]:
-    """Return the model's tensors under Hugging Face's names.
+    """Return the model's tensors under Hugging Face's names; `prefix` is the path of the index without .index.
 
-    Verifies checksums of the index, and only sizes of the data. Raises CheckpointError for any other file.
+    The checksums of the index are verified, but only the sizes of the data files. Raises CheckpointError for files that
+    are not such a checkpoint.
     """
     index = prefix.with_name(f"{prefix.name}.index")
     try:
@@ -58,14 +59,14 @@ def read_bundle(prefix: Path) -> dict[str, Tensor]:
         ]
         kept = {name: _array_of(name, entry, files) for name, entry in named.items() if not OPTIMIZER.search(name)}
         if (wanted := sum(array.nbytes for array in kept.values())) > (held := sum(len(file) for file in files)):
-            raise ValueError(f"its tensors have {wanted} bytes and its files {held}")
+            raise ValueError(f"its tensors have {wanted} bytes, but its files have {held}")
         return dict(_to_published_name(name, array) for name, array in kept.items())
     except (IndexError, KeyError, ValueError, TypeError, AttributeError, OverflowError, OSError) as error:
         raise CheckpointError(f"{index.name} cannot be read as a TensorFlow checkpoint: {error}") from error
 
 
 def _to_published_name(name: str, array: np.ndarray) -> tuple[str, Tensor]:
-    """Return a name and tensor as Hugging Face publishes them: kernels are transposed."""
+    """Return a tensor's name and values as Hugging Face publishes them; kernels are transposed."""
     *path, leaf = name.replace("/layer_", "/layer/").split("/")
     if leaf.endswith("_embeddings"):
         path, leaf = [*path, leaf], "weight"
@@ -76,7 +77,7 @@ def _to_published_name(name: str, array: np.ndarray) -> tuple[str, Tensor]:
 
 
 def _array_of(name: str, entry: Fields, files: Sequence[np.ndarray]) -> np.ndarray:
-    """Return a tensor's array, mapped from its file."""
+    """Return a tensor's array, memory-mapped from its data file. Raises ValueError for an unsupported entry."""
     if 7 in entry:
         raise ValueError(f"tensor {name} is sliced: export the checkpoint with whole tensors")
     if _number(entry, 1) not in DTYPES:
@@ -90,10 +91,10 @@ def _array_of(name: str, entry: Fields, files: Sequence[np.ndarray]) -> np.ndarr
 
 
 def _table(content: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield all (key, value) of a table, in order."""
+    """Yield all (key, value) pairs of a table, in order. Raises ValueError for a damaged table."""
     if int.from_bytes(content[-8:], "little") != MAGIC:
-        raise ValueError("it does not end as a table does")
-    _, position = handle(content, len(content) - FOOTER)  # of the metaindex, which is empty
+        raise ValueError("it does not end with the magic number of a LevelDB table")
+    _, position = handle(content, len(content) - FOOTER)  # skips the handle of the metaindex, which is empty
     index, _ = handle(content, position)
     end = 0
     for _, value in block(content, *index):
@@ -105,20 +106,20 @@ def _table(content: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def handle(content: bytes, position: int) -> tuple[tuple[int, int], int]:
-    """Return offset and size of a block, and the position after the handle."""
+    """Read the handle at `position`; return the offset and size of its block, and the position after the handle."""
     offset, position = varint(content, position)
     size, position = varint(content, position)
     return (offset, size), position
 
 
 def block(content: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes]]:
-    """Yield all (key, value) of a block; keys are stored without the prefix they share with the one before."""
+    """Yield all (key, value) pairs of a block; keys are stored without the prefix shared with the previous key."""
     whole, trailer = content[offset : offset + size], content[offset + size : offset + size + TRAILER]
     if trailer[0]:
         raise ValueError("its index is compressed")
     if int.from_bytes(trailer[1:], "little") != masked_crc32c(whole + trailer[:1]):
         raise ValueError("a checksum of its index does not match")
-    # Behind the entries: the offsets of those with whole keys, and the number of these offsets.
+    # After the entries come the offsets of the entries with whole keys, and last the number of these offsets.
     end = size - 4 - 4 * int.from_bytes(whole[-4:], "little")
     position, key = 0, b""
     while position < end:
@@ -133,7 +134,7 @@ def block(content: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes
 
 
 def varint(content: bytes, position: int) -> tuple[int, int]:
-    """Return a variable-length integer (seven bits per byte, lowest first) and the position after it."""
+    """Return the variable-length integer at `position` (7 bits per byte, lowest first), and the position after it."""
     value = shift = 0
     while True:
         byte = content[position]
@@ -146,7 +147,7 @@ def varint(content: bytes, position: int) -> tuple[int, int]:
 
 
 def _fields(message: bytes) -> Fields:
-    """Return field number -> values of a protocol buffer message."""
+    """Return {field number: values} of a protocol buffer message."""
     fields: Fields = {}
     position = 0
     while position < len(message):
@@ -162,7 +163,7 @@ def _fields(message: bytes) -> Fields:
 
 
 def _number(message: Fields, field: int) -> int:
-    """Return the last value of an integer field; the default 0 is not stored."""
+    """Return the last value of an integer field; 0 if the field is absent, because the default is not stored."""
     return int(message.get(field, [0])[-1])
 
 

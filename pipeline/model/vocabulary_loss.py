@@ -1,5 +1,4 @@
-"""Cross-entropy over the vocabulary with its gradients, and samples from the same probabilities, without holding all
-logits of a batch in memory.
+"""Compute the cross-entropy over the vocabulary, its gradients, and samples, without holding all logits in memory.
 
 Shapes: M masked positions, V vocabulary entries, H width.
 """
@@ -14,28 +13,29 @@ from pipeline.model.sampling import entries_at
 MULTIPLE = 64
 """The vocabulary is padded to a multiple of this with logits of -inf, for fast kernels; callers never see the padding.
 """
-LOGIT_BYTES = 31 << 20  # of logits at once: below the 32 MiB from which glibc maps fresh pages for every allocation
-ROWS_AT_ONCE = 32  # whose softmax stays in cache
+LOGIT_BYTES = 31 << 20  # bytes of logits at a time: from 32 MiB on, glibc maps fresh pages for every allocation
+ROWS_AT_ONCE = 32  # rows of logits at a time, whose softmax stays in the CPU's cache
 
 
 def pad_vocabulary(words: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-    """Pad output weights (V, H) and bias (V,) to a multiple of 64 entries with logits of -inf."""
+    """Pad output weights (V, H) and bias (V,) to a multiple of 64 entries; the logits of padding are -inf."""
     missing = -words.shape[0] % MULTIPLE
     return torch.nn.functional.pad(words, (0, 0, 0, missing)), torch.nn.functional.pad(
         bias, (0, missing), value=-torch.inf
     )
 
 
-# One operator, so that compiled code calls what eager code calls. The gradients of a sum are known in the forward,
-# while the logits are at hand.
+# A custom operator, so that compiled and eager code run the same code. The forward computes the gradients too, while
+# the logits are in memory. This is possible because the loss is a sum: the backward only scales these gradients.
 @torch.library.custom_op("pipeline::vocabulary_loss", mutates_args=())
 def vocabulary_loss(
     hidden_M: Tensor, words: Tensor, bias: Tensor, labels_M: Tensor, dtype: torch.dtype, drawn_M: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Return the summed cross-entropy (float32 scalar), its gradients for hidden states (M, H), words (V, H) and
-    bias (V,), and an entry (M,) sampled by each number of `drawn_M`, which may be empty; on a CPU.
+    """Return, on a CPU, the summed cross-entropy, its three gradients, and sampled entries.
 
-    Products use `dtype`; the softmax and sums over parts use float32.
+    The loss is a float32 scalar; the labels (M,) are int64. The gradients are for hidden states (M, H), words (V, H)
+    and bias (V,). The samples are int64 (M,), one for each number in `drawn_M`; if that is empty, there are none.
+    Matrix products use `dtype`, the softmax uses float32, and gradients of words and bias are summed in their own type.
     """
     V = words.shape[0]
     words_V, bias_V = pad_vocabulary(words.to(dtype), bias.to(dtype))
@@ -60,11 +60,11 @@ def vocabulary_loss(
 
 
 def _to_gradients(logits: Tensor, labels: Tensor, drawn_M: Tensor) -> tuple[Tensor, Tensor]:
-    """Turn logits, in place, into the gradients of their summed cross-entropy; return that sum and the samples."""
+    """Replace logits in place by the gradients of their summed cross-entropy; return this sum and the samples."""
     wide, labels = logits.float(), labels[:, None]
     largest, wanted = wide.amax(1), wide.gather(1, labels)[:, 0]
     shares = wide.softmax(1)
-    # The largest logit's share is 1 / the sum of exponentials: no second pass for that sum.
+    # The softmax of the largest logit is 1 / (sum of exponentials), so the sum needs no second pass.
     loss = (largest - shares.amax(1).log() - wanted).sum()
     sampled = entries_at(shares, drawn_M) if len(drawn_M) else labels.new_empty(0)
     logits.copy_(shares.scatter_add_(1, labels, shares.new_full((1, 1), -1.0).expand_as(labels)))

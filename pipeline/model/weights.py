@@ -21,13 +21,18 @@ from pipeline.model.heads import MaskedTokenHead, NextSentenceHead, ReplacedToke
 PADDING_ENTRY = 1
 """RoBERTa's pad_token_id if config.json does not state it, as in transformers."""
 FEW_LAYERS, FEW_WEIGHTS, SLACK = 1_000, 1 << 24, 64
-"""Limits of `require_sizes`: a model with at most FEW_LAYERS layers and SLACK * FEW_WEIGHTS weights is always built; a
-larger one may have at most as many layers as its files have tensors, and SLACK times the weights of its files.
+"""Limits of `require_sizes`.
+
+Up to FEW_LAYERS layers and SLACK * FEW_WEIGHTS weights, a model is always built. A larger model may have at most as
+many layers as its files have tensors, and at most SLACK times the weights in its files.
 """
 
 
 def _published_name(name: str, family: Family) -> str:
-    """Return the published name of one of our parameters; that of a qkv lacks query, key or value after the infix."""
+    """Return the published name of one of our parameters.
+
+    The name of a qkv is incomplete: query, key or value must follow the infix of `family.fused`.
+    """
     module, leaf = name.rsplit(".", 1)
     number = re.search(r"\.layers\.(\d+)\.", name)
     if number is None:
@@ -50,6 +55,7 @@ class Taken:
     """Weights of a published checkpoint that fit a module."""
 
     state: dict[str, Tensor]
+    """Our name -> tensor."""
     missing: tuple[str, ...]
     """Published names that the module has and the checkpoint lacks."""
     surplus: tuple[str, ...]
@@ -59,7 +65,7 @@ class Taken:
 def to_published(state: dict[str, Tensor], family: Family) -> dict[str, Tensor]:
     """Return the tensors of an encoder, and of its heads if it has any, under their published names.
 
-    qkv is split, with as few copies as possible. Tied output weights are left out.
+    qkv is split into query, key and value, which share its memory if possible. Tied output weights are left out.
     """
     published = {}
     for name, tensor in state.items():
@@ -69,31 +75,31 @@ def to_published(state: dict[str, Tensor], family: Family) -> dict[str, Tensor]:
 
 
 def take(tensors: dict[str, Tensor], like: Mapping[str, Tensor], family: Family) -> Taken:
-    """Return the weights of a published checkpoint that fit a module's state `like` (on any device, also `meta`).
+    """Return the weights of a published checkpoint that a module with state `like` has; `like` may be on device meta.
 
-    Accepts gamma and beta for LayerNorm as in the first checkpoints, and bare encoders' names; drops copies of tied
-    weights. Raises CheckpointError naming the first tensor with a wrong shape, or that differs from the one it is tied
-    to.
+    LayerNorm's parameters may be named gamma and beta, as in the first checkpoints, and names may lack the encoder's
+    prefix. Copies of tied weights are dropped. Raises CheckpointError, which names the first tensor with a wrong shape,
+    or the first copy that differs from the tensor that it repeats.
     """
-    given = _without_copies(_modern(tensors, family), family)
+    published = _without_copies(_modern(tensors, family), family)
     shapes = {name: tensor.shape for name, tensor in like.items()}
     names = {name: published_names(name, family) for name in shapes}
-    wanted = dict.fromkeys(published for name in shapes for published in names[name])
+    wanted = dict.fromkeys(part for name in shapes for part in names[name])
     return Taken(
         state={
-            name: _assemble(names[name], shape, given)
+            name: _assemble(names[name], shape, published)
             for name, shape in shapes.items()
-            if given.keys() >= set(names[name])
+            if published.keys() >= set(names[name])
         },
-        missing=tuple(name for name in wanted if name not in given),
-        surplus=tuple(name for name in given if name not in wanted),
+        missing=tuple(name for name in wanted if name not in published),
+        surplus=tuple(name for name in published if name not in wanted),
     )
 
 
 def take_all(tensors: dict[str, Tensor], like: Mapping[str, Tensor], settings: Model) -> dict[str, Tensor]:
-    """Return a module's state from a published checkpoint that must have exactly the tensors in `like`.
+    """Return a module's state from a published checkpoint, which must have exactly the tensors of the state `like`.
 
-    Raises CheckpointError as `take` does, and for the first tensor that is missing or unexpected.
+    Raises CheckpointError as `take` and `require_sizes` do, and for the first tensor that is missing or unexpected.
     """
     family = family_of(settings)
     require_sizes(settings, tensors)
@@ -109,8 +115,9 @@ def take_all(tensors: dict[str, Tensor], like: Mapping[str, Tensor], settings: M
 
 
 class Uninitialized(TorchFunctionMode):
-    """Skip weight initialisation inside the context: on the meta device it is a no-op, for which torch would spend two
-    seconds loading its compiler.
+    """Skip weight initialisation inside the context.
+
+    On the meta device initialisation has no effect, but torch would take two seconds to load its compiler for it.
     """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -127,7 +134,7 @@ def without_memory() -> Generator[None]:
 
 
 def pretrained_parts(settings: Model, vocabulary_size: int) -> nn.Module:
-    """Return the modules that a pretrained checkpoint of the family may have, without memory for weights."""
+    """Return the modules that a pretrained checkpoint of the model's family may have, on the meta device."""
     names = family_of(settings).names
     with without_memory():
         parts: dict[str, nn.Module] = {"encoder": Encoder(settings, vocabulary_size)}
@@ -143,7 +150,7 @@ def pretrained_parts(settings: Model, vocabulary_size: int) -> nn.Module:
 def require_sizes(settings: Model, tensors: dict[str, Tensor]) -> None:
     """Raise CheckpointError for a model far larger than its tensors: building it could take unlimited memory or time.
 
-    Smaller differences are reported with the first tensor that does not fit.
+    Smaller differences pass here; `take` reports the first tensor that does not fit.
     """
     if settings.layers > max(FEW_LAYERS, len(tensors)):
         raise CheckpointError(
@@ -158,7 +165,7 @@ def require_sizes(settings: Model, tensors: dict[str, Tensor]) -> None:
 
 
 def vocabulary_size(tensors: dict[str, Tensor], family: Family) -> int:
-    """Return the rows of a published checkpoint's word embeddings; 0 where it has none."""
+    """Return the number of rows of a published checkpoint's word embeddings; 0 if the checkpoint has none."""
     words = _modern(tensors, family).get(words_name(family))
     return words.shape[0] if words is not None and words.dim() else 0
 
@@ -171,12 +178,12 @@ def words_name(family: Family) -> str:
 def published_config(settings: Model, vocabulary_size: int, pad_id: int, use: str = "masked") -> dict[str, Any]:
     """Return the config.json of a model with these settings; `use` is a key of Family.architectures."""
     family = family_of(settings)
-    said = {field: getattr(settings, name) for name, field in family.config.items()}
-    said[family.config["maximum_positions"]] += settings.positions.first
+    config = {field: getattr(settings, name) for name, field in family.config.items()}
+    config[family.config["maximum_positions"]] += settings.positions.first
     if "embedding_width" in family.config:
-        said[family.config["embedding_width"]] = settings.embedded_width
+        config[family.config["embedding_width"]] = settings.embedded_width
     return (
-        said
+        config
         | family.fixed
         | {
             "architectures": [family.architectures[use]],
@@ -190,8 +197,8 @@ def published_config(settings: Model, vocabulary_size: int, pad_id: int, use: st
 def model_settings(config: dict[str, Any]) -> Model:
     """Return a published model's settings from its config.json.
 
-    A field that is absent gets our default, which is also the published default, except for sizes.
-    Raises CheckpointError for an unsupported architecture, and ConfigError for invalid sizes.
+    A missing field gets our default, which is also the published default; sizes must not be missing. Raises
+    CheckpointError for an unsupported architecture or a missing size, and ConfigError for invalid sizes.
     """
     family = _family_in(config)
     for field, value in (family.fixed | family.assumed).items():
@@ -217,9 +224,9 @@ def model_settings(config: dict[str, Any]) -> Model:
 
 
 def _family_in(config: dict[str, Any]) -> Family:
-    """Return the family that a config.json names: BERT if it has no model_type, like google-research's files.
+    """Return the family that a config.json names: BERT if there is no model_type, as in google-research's files.
 
-    Raises CheckpointError for an unknown family, with the names of the known ones.
+    Raises CheckpointError, with the names of the known families, for an unknown family.
     """
     kind = config.get("model_type", "bert")
     if not isinstance(kind, str) or kind not in FAMILIES:
@@ -235,15 +242,15 @@ def _family_in(config: dict[str, Any]) -> Family:
 
 
 def _padding_entry(config: dict[str, Any]) -> int:
-    """Return the padding entry's number. Raises CheckpointError unless it is a whole number."""
+    """Return the id of the padding entry. Raises CheckpointError if it is not a whole number from 0 on."""
     entry = config.get("pad_token_id", PADDING_ENTRY)
     if not isinstance(entry, int) or isinstance(entry, bool) or entry < 0:
-        raise CheckpointError(f"config.json: pad_token_id is {entry!r}, which is no whole number")
+        raise CheckpointError(f"config.json: pad_token_id is {entry!r}, which is not a whole number from 0 on")
     return entry
 
 
 def _require_numbers(values: dict[str, Any], family: Family) -> None:
-    """Raise CheckpointError unless every setting is a number: a whole one for whole settings, else a finite one."""
+    """Raise CheckpointError for a setting that is not a number, or not whole or finite as the setting requires."""
     whole = {field.name for field in fields(Model) if field.type in (int, int | None)}
     for name, value in values.items():
         kind = ""
@@ -254,10 +261,11 @@ def _require_numbers(values: dict[str, Any], family: Family) -> None:
         elif name not in whole and not math.isfinite(value):
             kind = "finite number"
         if kind:
-            raise CheckpointError(f"config.json: {family.config[name]} is {value!r}, which is no {kind}")
+            raise CheckpointError(f"config.json: {family.config[name]} is {value!r}, which is not a {kind}")
 
 
 def _modern(tensors: dict[str, Tensor], family: Family) -> dict[str, Tensor]:
+    """Return the tensors with today's names: weight and bias of LayerNorms, and the encoder's prefix."""
     names = {
         name: re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name))
         for name in tensors
@@ -268,17 +276,18 @@ def _modern(tensors: dict[str, Tensor], family: Family) -> dict[str, Tensor]:
 
 
 def _without_copies(tensors: dict[str, Tensor], family: Family) -> dict[str, Tensor]:
+    """Drop copies of tied weights, and constants. Raises CheckpointError for a copy that differs from its original."""
     for copy, original in family.tied.items():
         if copy in tensors and original in tensors and not torch.equal(tensors[copy], tensors[original]):
             raise CheckpointError(
-                f"tensor {copy} differs from {original}: only checkpoints that tie the two can be loaded"
+                f"tensor {copy} differs from {original}: only checkpoints in which both are equal can be loaded"
             )
     originals = {family.tied.get(name, name): tensor for name, tensor in tensors.items()}
     return {name: tensor for name, tensor in originals.items() if name not in family.buffers}
 
 
 def _assemble(names: tuple[str, ...], shape: torch.Size, tensors: dict[str, Tensor]) -> Tensor:
-    """Return one of our tensors from its published parts, each checked for shape."""
+    """Build one of our tensors from its published parts. Raises CheckpointError for a part with a wrong shape."""
     expected = [shape[0] // len(names), *shape[1:]]
     for name in names:
         if list(tensors[name].shape) != expected:

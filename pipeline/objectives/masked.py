@@ -1,5 +1,5 @@
-"""Masked tokens, and next sentences or sentence order where the data has pairs (Devlin et al. 2019, Lan et al.
-2020).
+"""Masked-token prediction, with next-sentence or sentence-order prediction if examples are pairs (Devlin et al. 2019,
+Lan et al. 2020).
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,11 +24,11 @@ MLM, NSP, SOP = "mlm", "nsp", "sop"
 PAIRS = (NSP, SOP)
 ACCURACY = "{}_accuracy"
 ONES = "{}_ones"
-"""Score that counts the pairs with label 1."""
+"""Name of the score whose sum is the number of pairs with label 1."""
 PAIR_NAMES = {NSP: "next-sentence prediction", SOP: "sentence-order prediction"}
 HELDOUT_LOSS, UNIGRAM_LOSS = f"heldout/{MLM}_loss", f"baseline/unigram_{MLM}_loss"
 PAIR_TERMS: dict[type, str | None] = {NextSentence: NSP, SentenceOrder: SOP, FullSentences: None, SingleSegment: None}
-"""Kind of sampling.pairs -> term of its pair task."""
+"""Type of sampling.pairs -> loss term of its pair task; None: its examples have no pair label."""
 CURVES = (
     Curve(
         term=MLM,
@@ -57,18 +57,18 @@ DESCRIPTIONS = {
     "heldout/nsp_accuracy": ("accuracy", "accuracy of next-sentence prediction"),
     "heldout/sop_accuracy": ("accuracy", "accuracy of sentence-order prediction"),
 }
-"""Held-out metric -> its type on the Hub and its name on a model card."""
+"""Held-out metric -> (its type on the Hugging Face Hub, its name on a model card)."""
 
 
 class MaskedTokens(nn.Module):
-    """Encoder with a head for masked tokens, and one for pairs; training minimises the sum of the mean losses (Devlin
-    et al. 2019, 3.1).
+    """Encoder with a head for masked tokens, and optionally a head for pairs.
 
-    The pair head learns the batch's pair task: next sentence, or sentence order (Lan et al. 2020, 3.1).
+    Training minimises the sum of the mean losses of both (Devlin et al. 2019, 3.1). The pair head learns the pair task
+    that the batch has labels for: next sentence, or sentence order (Lan et al. 2020, 3.1).
     """
 
     weights: Mapping[str, float] = {}
-    """Terms with another weight than 1."""
+    """Loss term -> weight; a term without an entry has weight 1."""
     selecting = HELDOUT_LOSS
     """Held-out metric that selects the best checkpoint."""
 
@@ -80,7 +80,10 @@ class MaskedTokens(nn.Module):
         *,
         pairs: bool = True,
     ) -> None:
-        """Initialise weights from `generator`, or from torch's global one; without `pairs` there is no pair head."""
+        """Initialise weights from `generator`; None: from torch's global generator.
+
+        There is a pair head if `pairs` is true and the settings give the encoder a pooler.
+        """
         super().__init__()
         self.encoder = Encoder(settings, vocabulary_size)
         self.masked_token_head = MaskedTokenHead(settings, vocabulary_size)
@@ -96,12 +99,15 @@ class MaskedTokens(nn.Module):
         return (PublishedModel(folder="", settings=self.encoder.settings, use="masked"),)
 
     def counts(self, batch: Batch) -> dict[str, int]:
-        """Return the count of each term, known before the forward: masked positions, and pairs of either task."""
+        """Return {term: count} without a forward pass: masked positions, and labelled pairs of each pair task."""
         labels = _pair_labels(batch)
         return {MLM: batch.masked} | {term: len(labels.get(term, ())) for term in self.terms[1:]}
 
     def forward(self, batch: Batch) -> Terms:
-        """Return loss sums, float32 scalars, with counts: over M masked positions, and over N pairs, if any."""
+        """Return {term: (summed loss, count)}; losses are float32 scalars.
+
+        They are summed over M masked positions and, with a pair head and labelled pairs, over N pairs.
+        """
         hidden_T = self.encoder(batch)
         masked_loss = self.masked_token_head.loss(hidden_T[batch.masked_positions_M], self.words, batch.masked_labels_M)
         labels = self.pair_labels(batch)
@@ -116,29 +122,34 @@ class MaskedTokens(nn.Module):
 
     @property
     def score_names(self) -> tuple[str, ...]:
-        """Keys of `scores`, also of tasks that a batch lacks."""
+        """All keys that `scores` may return, including those of pair tasks that a batch has no labels for."""
         return (*self.terms, *map(ACCURACY.format, self.terms), *map(ONES.format, self.terms[1:]))
 
     @torch.no_grad()
     def scores(self, batch: Batch) -> Terms:
-        """Return the terms of forward, each also as TERM_accuracy: (correct answers, count); for evaluation."""
+        """Return the sums of an evaluation, each as (sum, count).
+
+        They are the terms of `forward`, TERM_accuracy (the sum is the number of correct answers), and for pair tasks
+        TERM_ones (the sum is the number of pairs with label 1).
+        """
         hidden_T = self.encoder(batch)
         labels = self.pair_labels(batch)
-        asked = {MLM: (self.masked_logits(hidden_T, batch), batch.masked_labels_M)}
-        asked |= {name: (self.pair_logits(hidden_T, batch), label_N) for name, label_N in labels.items()}
+        predictions = {MLM: (self.masked_logits(hidden_T, batch), batch.masked_labels_M)}
+        predictions |= {name: (self.pair_logits(hidden_T, batch), label_N) for name, label_N in labels.items()}
         losses = {
             name: (F.cross_entropy(logits, wanted, reduction="sum"), len(wanted))
-            for name, (logits, wanted) in asked.items()
+            for name, (logits, wanted) in predictions.items()
         }
         correct = {
             ACCURACY.format(name): ((logits.argmax(-1) == wanted).sum(), len(wanted))
-            for name, (logits, wanted) in asked.items()
+            for name, (logits, wanted) in predictions.items()
         }
         return losses | correct | {ONES.format(name): (label_N.sum(), len(label_N)) for name, label_N in labels.items()}
 
     def heldout(self, sums: Sums) -> dict[str, float]:
-        """Return held-out means by metric; a pair task is left out where all rows have the same answer, since nothing
-        can be measured.
+        """Return {metric: mean over all held-out batches}.
+
+        A pair task is left out if all held-out pairs have the same label: a constant answer would be right for all.
         """
         unmeasured = {
             name
@@ -154,12 +165,15 @@ class MaskedTokens(nn.Module):
         }
 
     def baseline_sums(self, batches: Sequence[Batch], counts: np.ndarray) -> dict[str, tuple[float, float]]:
-        """Return baselines as (sum, count): the add-one unigram distribution of `counts` (V,), and pairs by label."""
+        """Return the sums that `baselines` takes, each as (sum, count).
+
+        They are those of `unigram_sums`, and for each pair task (number of pairs with label 1, number of pairs).
+        """
         ones = {term: _ones_and_rows(batches, term) for term in self.terms[1:]}
         return unigram_sums(batches, counts) | ones
 
     def baselines(self, sums: Sums) -> dict[str, float]:
-        """Return baselines by metric: the unigram distribution's, and the share of the commoner pair label."""
+        """Return {metric: baseline}: those of the unigram distribution, and the share of the commoner pair label."""
         return unigram_baselines(sums) | {
             f"baseline/majority_{term}_accuracy": max(ones, rows - ones) / rows
             for term in self.terms[1:]
@@ -169,18 +183,19 @@ class MaskedTokens(nn.Module):
 
     @torch.no_grad()
     def predict_masked(self, batch: Batch) -> Tensor:
-        """Return float32 logits (M, V) at the masked positions, without reading the labels."""
+        """Return float32 logits (M, V) at the masked positions; the batch's labels are not read."""
         return self.masked_logits(self.encoder(batch), batch)
 
     @torch.no_grad()
     def outputs(self, batch: Batch) -> dict[str, Tensor]:
-        """Return the logits of each head: `masked` (M, V), and `pairs` (N, 2) with a pair head."""
+        """Return the logits of each head: `masked` (M, V), and if there is a pair head `pairs` (N, 2)."""
         hidden_T = self.encoder(batch)
         pairs = {} if self.next_sentence_head is None else {"pairs": self.pair_logits(hidden_T, batch)}
         return {"masked": self.masked_logits(hidden_T, batch)} | pairs
 
     @property
     def words(self) -> Tensor:
+        """Word embeddings (V, embedded width)."""
         return self.encoder.embeddings.words.weight
 
     def masked_logits(self, hidden_T: Tensor, batch: Batch) -> Tensor:
@@ -188,27 +203,28 @@ class MaskedTokens(nn.Module):
         return self.masked_token_head(hidden_T[batch.masked_positions_M], self.words)
 
     def pair_labels(self, batch: Batch) -> dict[str, Tensor]:
-        """Return term -> labels (N,) of the batch's pair task; empty without pairs."""
+        """Return {pair task: int64 labels (N,)} of the batch; empty without a pair head or labels."""
         return _pair_labels(batch) if self.next_sentence_head is not None else {}
 
     def pair_logits(self, hidden_T: Tensor, batch: Batch) -> Tensor:
         """Return float32 logits (N, 2) from hidden states (T, width).
 
-        Class 0: the pair is in order; 1: it is not (NotNext, or swapped).
+        Class 0: segment B follows A in the text. Class 1: B is from elsewhere (NotNext), or A and B are swapped.
         """
-        assert self.next_sentence_head is not None, "a model without a pair head is not asked for pairs"
+        assert self.next_sentence_head is not None, "pair_logits needs a model with a pair head"
         return self.next_sentence_head(self.encoder.pool(hidden_T, batch)).float()
 
 
 def _pair_labels(batch: Batch) -> dict[str, Tensor]:
-    """Return term -> labels (N,) of the batch's pair task; empty without pairs."""
+    """Return {pair task: int64 labels (N,)} of the batch; empty if its sequences have no pair labels."""
     labels = {NSP: batch.not_next_N, SOP: batch.swapped_N}
     return {name: label_N for name, label_N in labels.items() if label_N is not None}
 
 
 def unigram_sums(batches: Sequence[Batch], counts: np.ndarray) -> dict[str, tuple[float, float]]:
-    """Return the loss and the correct answers of the add-one unigram distribution of `counts` (V,), each as (sum,
-    count).
+    """Return the loss in nats and the correct answers of a unigram baseline at the masked positions, as (sum, count).
+
+    The baseline's probabilities are proportional to `counts` (V,), the occurrences of each vocabulary entry, plus 1.
     """
     log_share = np.log(counts + 1.0) - np.log(counts.sum() + len(counts))
     labels = np.concatenate([batch.masked_labels_M.numpy() for batch in batches] or [np.zeros(0, dtype=np.int64)])
@@ -217,7 +233,7 @@ def unigram_sums(batches: Sequence[Batch], counts: np.ndarray) -> dict[str, tupl
 
 
 def unigram_baselines(sums: Sums) -> dict[str, float]:
-    """Return the unigram baselines by metric; empty without masked positions."""
+    """Return {metric: unigram baseline}; empty if no position is masked."""
     (loss, masked), (correct, _) = sums[MLM], sums[ACCURACY.format(MLM)]
     if not masked:
         return {}
@@ -225,7 +241,7 @@ def unigram_baselines(sums: Sums) -> dict[str, float]:
 
 
 def _ones_and_rows(batches: Sequence[Batch], term: str) -> tuple[float, float]:
-    """Return how many rows of a pair task have label 1, and how many rows it has."""
+    """Return the number of pairs with label 1 in a pair task, and the number of its pairs."""
     labels = [labels[term] for batch in batches if term in (labels := _pair_labels(batch))]
     return float(sum(int(label_N.sum()) for label_N in labels)), float(sum(map(len, labels)))
 
@@ -233,12 +249,12 @@ def _ones_and_rows(batches: Sequence[Batch], term: str) -> tuple[float, float]:
 def build(
     objective: Masked, sampling: Sampling, model: Model, vocabulary_size: int, generator: torch.Generator | None
 ) -> MaskedTokens:
-    """Return the module, with a pair head where examples are pairs."""
+    """Return the module; it has a pair head if sampling.pairs has a pair task."""
     return MaskedTokens(model, vocabulary_size, generator, pairs=PAIR_TERMS[type(sampling.pairs)] is not None)
 
 
 def trained_parts(objective: Masked, sampling: Sampling) -> tuple[str, ...]:
-    """Return the prefixes of names of the heads that are trained."""
+    """Return the parameter-name prefixes of the heads that the objective trains; a pair head includes the pooler."""
     pairs = PAIR_TERMS[type(sampling.pairs)] is not None
     return ("masked_token_head.", *(("encoder.pooler.", "next_sentence_head.") if pairs else ()))
 
@@ -250,36 +266,42 @@ def described(objective: Masked, sampling: Sampling) -> str:
 
 
 def flops_per_token(objective: Masked, model: Model, vocabulary_size: int, counted: TokenCounts) -> float:
-    """Return floating-point operations of forward and backward per real token, matrix products only."""
+    """Return the floating-point operations of forward and backward per token (no padding), matrix products only."""
     return encoder_flops(model, counted) + masked_head_flops(model, vocabulary_size, counted)
 
 
 def masked_rows(summary: Mapping[str, Any], other_length: str) -> list[tuple[str, str]]:
-    """Return the summary's rows about masked tokens: loss and accuracy with their baselines."""
-    before, after, beside = summary["heldout_before"], summary["heldout_after"], summary["baselines"]
+    """Return the summary's rows about masked tokens, as (name, text): loss and accuracy with their baselines.
+
+    `other_length` tells the length at which the loss before training was measured; empty if that is the final length.
+    """
+    before, after, baselines = summary["heldout_before"], summary["heldout_after"], summary["baselines"]
     return [
         (
             "held-out MLM loss",
             f"{after['heldout/mlm_loss']:.3f} nats at length {summary['maximum_length']} (before training "
             f"{before['heldout/mlm_loss']:.3f}{other_length}, "
-            f"unigram baseline {beside['baseline/unigram_mlm_loss']:.3f})",
+            f"unigram baseline {baselines['baseline/unigram_mlm_loss']:.3f})",
         ),
         (
             "held-out MLM accuracy",
-            f"{after['heldout/mlm_accuracy']:.1%} (unigram baseline {beside['baseline/unigram_mlm_accuracy']:.1%})",
+            f"{after['heldout/mlm_accuracy']:.1%} (unigram baseline {baselines['baseline/unigram_mlm_accuracy']:.1%})",
         ),
     ]
 
 
 def pair_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the summary's rows about pair tasks: accuracy with the majority baseline, or why it was not measured."""
-    after, beside = summary["heldout_after"], summary["baselines"]
+    """Return the summary's rows about pair tasks, as (name, text): accuracy with the majority baseline.
+
+    For a task that could not be measured, the text is ONE_ANSWER.
+    """
+    after, baselines = summary["heldout_after"], summary["baselines"]
     rows = []
     for term in PAIRS:
         accuracy, majority = f"heldout/{term}_accuracy", f"baseline/majority_{term}_accuracy"
         if accuracy in after:
-            said = f"{after[accuracy]:.1%} (majority baseline {beside[majority]:.1%})"
-            rows.append((f"held-out {term.upper()} accuracy", said))
-        elif majority in beside:
+            text = f"{after[accuracy]:.1%} (majority baseline {baselines[majority]:.1%})"
+            rows.append((f"held-out {term.upper()} accuracy", text))
+        elif majority in baselines:
             rows.append((f"held-out {term.upper()} accuracy", ONE_ANSWER))
     return rows

@@ -1,4 +1,4 @@
-"""The models that an objective trains, each published in a folder of its own."""
+"""The models that an objective trains and publishes, each in its own folder."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,24 +10,24 @@ from pipeline.config.model import Model
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedModel:
-    """A model as others load it."""
+    """A published model: its folder and settings, and its parameters within the objective's module."""
 
     folder: str
-    """Below the checkpoint's folder; empty: that folder itself."""
+    """Path relative to the checkpoint's folder; empty: the checkpoint's folder itself."""
     settings: Model
     use: str
     """Key of Family.architectures."""
     prefix: str = ""
-    """Prefix of its parameters' names in the objective's module."""
+    """Prefix of the model's parameter names in the objective's module."""
     others: tuple[str, ...] = ()
-    """Prefixes of other models' parameters there."""
+    """Prefixes of the other models' parameter names in that module, needed if `prefix` is empty."""
 
     def path(self, name: str) -> str:
-        """Return the path of one of its files below the checkpoint's folder."""
+        """Return the path of the model's file `name`, relative to the checkpoint's folder."""
         return f"{self.folder}/{name}" if self.folder else name
 
     def own(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return this model's tensors of a module's state, under names without the prefix."""
+        """Return this model's tensors from the state of the objective's module, under names without the prefix."""
         return {
             name.removeprefix(self.prefix): tensor
             for name, tensor in state.items()
@@ -35,5 +35,5 @@ class PublishedModel:
         }
 
     def in_module(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return these tensors under the names that they have in the module."""
+        """Return this model's tensors under their names in the objective's module; the inverse of `own`."""
         return {f"{self.prefix}{name}": tensor for name, tensor in state.items()}

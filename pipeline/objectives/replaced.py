@@ -1,5 +1,5 @@
-"""Replaced tokens: a small generator fills masked positions, and the model tells its samples from the text (ELECTRA,
-Clark et al. 2020).
+"""Replaced-token detection (ELECTRA, Clark et al. 2020): a small generator fills masked positions with samples, and the
+model predicts which tokens differ from the text.
 """
 
 import zlib
@@ -27,9 +27,9 @@ from pipeline.objectives.terms import Curve, Sums, Terms
 
 REPLACED = "replaced"
 GENERATOR = "generator"
-"""Folder of the generator, below the discriminator's."""
+"""Folder of the published generator, inside the discriminator's folder."""
 GENERATOR_PART = f"{GENERATOR}."
-"""Prefix of the names of its parameters."""
+"""Prefix of the generator's parameter names."""
 CURVES = (
     Curve(
         term=REPLACED,
@@ -43,12 +43,12 @@ DESCRIPTIONS = {
     "heldout/replaced_accuracy": ("accuracy", "accuracy of replaced-token detection"),
     "heldout/replaced_recall": ("recall", "recall of replaced tokens"),
 }
-"""Held-out metric -> its type on the Hub and its name on a model card."""
+"""Held-out metric -> (its type on the Hugging Face Hub, its name on a model card)."""
 SCORES = (MLM, f"{MLM}_accuracy", REPLACED, "replaced_accuracy", "replaced_recall", "replaced_share")
 
 
 class Generator(nn.Module):
-    """Encoder over shared embeddings, with a head for masked tokens."""
+    """Encoder with the embeddings of another encoder, `shared`, and with a head for masked tokens."""
 
     def __init__(self, settings: Model, vocabulary_size: int, shared: Encoder) -> None:
         super().__init__()
@@ -57,10 +57,11 @@ class Generator(nn.Module):
 
 
 class ReplacedTokens(nn.Module):
-    """Discriminator and generator; training minimises the generator's masked loss plus the weighted loss of replaced
-    tokens, over all real tokens (Clark et al. 2020, 2).
+    """Discriminator and generator (Clark et al. 2020, section 2).
 
-    No gradient passes through the samples. A sample equal to the original token counts as original.
+    Training minimises the generator's masked-token loss plus the weighted replaced-token loss, which is over all
+    tokens. No gradient passes through the generator's samples. A sample that equals the original token counts as
+    original.
     """
 
     terms = (MLM, REPLACED)
@@ -75,7 +76,7 @@ class ReplacedTokens(nn.Module):
         objective: Replaced,
         generator: torch.Generator | None = None,
     ) -> None:
-        """Initialise weights from `generator`, or from torch's global one."""
+        """Initialise weights from `generator`; None: from torch's global generator."""
         super().__init__()
         self.weights = {REPLACED: objective.weight}
         self.encoder = Encoder(settings, vocabulary_size)
@@ -85,19 +86,20 @@ class ReplacedTokens(nn.Module):
 
     @classmethod
     def of(cls, settings: Model, generator: Model, vocabulary_size: int) -> "ReplacedTokens":
-        """Return a module with a generator of these settings, as its width says.
+        """Return a module whose generator has the settings `generator`.
 
-        Raises CheckpointError for settings that no objective gives.
+        Its width gives objective.generator_share. Raises CheckpointError if no generator_share gives these settings.
         """
         share = generator.width / settings.width
         if share > 1 or Replaced(generator_share=share).generator_of(settings) != generator:
             raise CheckpointError(
-                f"{GENERATOR}: a generator of width {generator.width} does not fit the discriminator's {settings.width}"
+                f"{GENERATOR}: a generator of width {generator.width} does not fit a discriminator of "
+                f"width {settings.width}"
             )
         return cls(settings, vocabulary_size, Replaced(generator_share=share))
 
     def models(self) -> tuple[PublishedModel, ...]:
-        """Return the discriminator, which is what fine-tunes, and the generator."""
+        """Return the discriminator, which is the model to fine-tune, and the generator."""
         settings = self.generator.encoder.settings
         return (
             PublishedModel(folder="", settings=self.encoder.settings, use="replaced", others=(GENERATOR_PART,)),
@@ -105,50 +107,57 @@ class ReplacedTokens(nn.Module):
         )
 
     def counts(self, batch: Batch) -> dict[str, int]:
-        """Return the count of each term, known before the forward: masked positions, and all tokens."""
+        """Return {term: count} without a forward pass: masked positions, and all tokens."""
         return {MLM: batch.masked, REPLACED: batch.tokens}
 
     def forward(self, batch: Batch) -> Terms:
-        """Return loss sums, float32 scalars, with counts: over M masked positions, and over T tokens."""
+        """Return {term: (summed loss, count)}; losses are float32 scalars.
+
+        They are summed over M masked positions and over T tokens.
+        """
         head = self.generator.masked_token_head
         masked_loss, sampled_M = head.loss_and_samples(self._masked_states(batch), self.words, batch.masked_labels_M)
-        seen, replaced_T = _replace_tokens(batch, sampled_M)
-        logits_T = self.replaced_token_head(self.encoder(seen))
+        filled, replaced_T = _replace_tokens(batch, sampled_M)
+        logits_T = self.replaced_token_head(self.encoder(filled))
         loss = F.binary_cross_entropy_with_logits(logits_T, replaced_T, reduction="sum")
         return {MLM: (masked_loss, batch.masked), REPLACED: (loss, batch.tokens)}
 
     @torch.no_grad()
     def scores(self, batch: Batch) -> Terms:
-        """Return the terms of forward and what they are compared with; the same samples at every evaluation."""
+        """Return the sums of an evaluation, each as (sum, count): the terms of `forward`, accuracies, and the recall
+        and share of replaced tokens.
+
+        The batch's ids seed the samples, so that every evaluation draws the same random numbers.
+        """
         hidden_M = self._masked_states(batch)
         logits = self.generator.masked_token_head(hidden_M, self.words)
         labels = batch.masked_labels_M
         with torch.random.fork_rng(devices=[batch.ids_T.device] if batch.ids_T.is_cuda else []):
             torch.manual_seed(zlib.crc32(np.ascontiguousarray(batch.ids_T.cpu().numpy()).data))
             sampled_M = entries_at(logits.softmax(1), drawn(labels))
-        seen, replaced_T = _replace_tokens(batch, sampled_M)
-        logits_T = self.replaced_token_head(self.encoder(seen))
-        right_T, count = (logits_T > 0) == replaced_T.bool(), replaced_T.sum()
+        filled, replaced_T = _replace_tokens(batch, sampled_M)
+        logits_T = self.replaced_token_head(self.encoder(filled))
+        correct_T, replaced = (logits_T > 0) == replaced_T.bool(), replaced_T.sum()
         return {
             MLM: (F.cross_entropy(logits, labels, reduction="sum"), batch.masked),
             f"{MLM}_accuracy": ((logits.argmax(-1) == labels).sum(), batch.masked),
             REPLACED: (F.binary_cross_entropy_with_logits(logits_T, replaced_T, reduction="sum"), batch.tokens),
-            "replaced_accuracy": (right_T.sum(), batch.tokens),
-            "replaced_recall": ((right_T * replaced_T).sum(), count.cpu()),
-            "replaced_share": (count, batch.tokens),
+            "replaced_accuracy": (correct_T.sum(), batch.tokens),
+            "replaced_recall": ((correct_T * replaced_T).sum(), replaced.cpu()),
+            "replaced_share": (replaced, batch.tokens),
         }
 
     def heldout(self, sums: Sums) -> dict[str, float]:
-        """Return held-out means by metric."""
+        """Return {metric: mean over all held-out batches}."""
         names = {name: f"{name}_loss" if name in self.terms else name for name in SCORES}
         return {names[name]: total / count for name, (total, count) in sums.items() if count > 0}
 
     def baseline_sums(self, batches: Sequence[Batch], counts: np.ndarray) -> dict[str, tuple[float, float]]:
-        """Return the generator's unigram baseline, of `counts` (V,), as (sum, count)."""
+        """Return the sums of the generator's unigram baseline, as `unigram_sums` does."""
         return unigram_sums(batches, counts)
 
     def baselines(self, sums: Sums) -> dict[str, float]:
-        """Return the unigram baselines by metric."""
+        """Return {metric: unigram baseline}."""
         return unigram_baselines(sums)
 
     @torch.no_grad()
@@ -158,50 +167,55 @@ class ReplacedTokens(nn.Module):
 
     @torch.no_grad()
     def outputs(self, batch: Batch) -> dict[str, Tensor]:
-        """Return the logits of each head: the generator's `masked` (M, V), and `replaced` (T,) of the batch as it
-        is.
+        """Return the logits of each head: the generator's `masked` (M, V), and the discriminator's `replaced` (T,).
+
+        The discriminator reads the batch unchanged: no samples fill its masked positions.
         """
         return {"masked": self.predict_masked(batch), "replaced": self.replaced_token_head(self.encoder(batch))}
 
     @property
     def words(self) -> Tensor:
+        """Word embeddings (V, embedded width), which generator and discriminator share."""
         return self.encoder.embeddings.words.weight
 
     def _masked_states(self, batch: Batch) -> Tensor:
-        """Return the generator's states (M, generator's width) of the masked positions."""
+        """Return the generator's hidden states (M, generator's width) at the masked positions."""
         return self.generator.encoder(batch)[batch.masked_positions_M]
 
 
 def _replace_tokens(batch: Batch, sampled_M: Tensor) -> tuple[Batch, Tensor]:
-    """Return the batch with these entries at its masked positions, and float32 (T,): 1 where a token differs from the
-    text's.
+    """Return the batch with `sampled_M` at its masked positions, and labels, float32 (T,): 1 where a token differs from
+    the original, else 0.
     """
-    seen = replace(batch, ids_T=batch.ids_T.index_put((batch.masked_positions_M,), sampled_M))
+    filled = replace(batch, ids_T=batch.ids_T.index_put((batch.masked_positions_M,), sampled_M))
     changed_M = (sampled_M != batch.masked_labels_M).float()
-    return seen, torch.zeros_like(batch.ids_T, dtype=torch.float32).index_put((batch.masked_positions_M,), changed_M)
+    return filled, torch.zeros_like(batch.ids_T, dtype=torch.float32).index_put((batch.masked_positions_M,), changed_M)
 
 
 def build(
     objective: Replaced, sampling: Sampling, model: Model, vocabulary_size: int, generator: torch.Generator | None
 ) -> ReplacedTokens:
-    """Return the module of generator and discriminator."""
+    """Return the module with generator and discriminator."""
     return ReplacedTokens(model, vocabulary_size, objective, generator)
 
 
 def trained_parts(objective: Replaced, sampling: Sampling) -> tuple[str, ...]:
-    """Return the prefixes of names of the heads that are trained."""
+    """Return the prefixes of the parameter names that the objective trains, besides the encoder's."""
     return ("replaced_token_head.", GENERATOR_PART)
 
 
 def require_generator(objective: Replaced, model: Model, generator: Model, location: str) -> None:
-    """Raise ConfigError where the objective gives a generator of other sizes than that of the model at `location`."""
+    """Raise ConfigError if the objective gives a generator of other sizes than `generator`.
+
+    `model` and `generator` are the settings of the published models at `location`.
+    """
     wanted = objective.generator_of(model)
     for name in ("layers", "width", "heads", "feed_forward"):
         mine, theirs = getattr(wanted, name), getattr(generator, name)
         if mine != theirs:
             raise ConfigError(
                 f"objective.generator_share ({objective.generator_share}) gives a generator with {name} {mine}, and "
-                f"that of init {location} has {theirs}: "
+                f"the generator of init {location} has {theirs}: "
                 f"set objective.generator_share {generator.width / model.width:.4g}"
             )
 
@@ -212,8 +226,9 @@ def described(objective: Replaced, sampling: Sampling) -> str:
 
 
 def flops_per_token(objective: Replaced, model: Model, vocabulary_size: int, counted: TokenCounts) -> float:
-    """Return floating-point operations of forward and backward per real token, of generator and discriminator, matrix
-    products only.
+    """Return the floating-point operations of forward and backward per token (no padding), matrix products only.
+
+    They are those of generator and discriminator together.
     """
     generator = objective.generator_of(model)
     return (
@@ -225,7 +240,10 @@ def flops_per_token(objective: Replaced, model: Model, vocabulary_size: int, cou
 
 
 def replaced_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the summary's rows about replaced tokens, next to the share of replaced ones."""
+    """Return the summary's rows about replaced tokens, as (name, text); empty for other objectives.
+
+    The text compares the accuracy with that of always answering that a token is not replaced.
+    """
     after = summary["heldout_after"]
     if "heldout/replaced_loss" not in after:
         return []
@@ -235,6 +253,6 @@ def replaced_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
         (
             "held-out replaced tokens",
             f"accuracy {after['heldout/replaced_accuracy']:.1%}, recall {after['heldout/replaced_recall']:.1%} "
-            f"({share:.1%} are replaced: never saying so has accuracy {1 - share:.1%})",
+            f"({share:.1%} are replaced: always answering no has accuracy {1 - share:.1%})",
         ),
     ]

@@ -1,6 +1,6 @@
 """One answer per sequence: a class (cross-entropy), several labels (one binary loss each) or a number (squared error).
 
-Devlin et al. 2019, 4.1. Shapes: N sequences of T tokens in all.
+As in Devlin et al. 2019, 4.1. Shapes: N sequences with T tokens in all.
 """
 
 import torch
@@ -18,8 +18,10 @@ POOLINGS = ("cls", "mean", "attention")
 
 
 class SequenceTask(nn.Module):
-    """Encoder with a linear layer on one state per sequence: that of the first token, pooled or through a layer of the
-    head, or a mean of all.
+    """Encoder with a linear layer on one state per sequence, which `pooling` chooses.
+
+    "cls": the state of the first token, through the encoder's pooler or a layer of the head. "mean": the mean of all
+    states. "attention": their mean weighted by learnt scores.
     """
 
     per_token = False
@@ -35,9 +37,10 @@ class SequenceTask(nn.Module):
         pooling: str = "cls",
         class_weights: Tensor | None = None,
     ) -> None:
-        """Take `outputs` (classes, or 1 for a number) and `class_weights` (classes,), which scale each row's loss.
+        """Make the encoder, and a head with `outputs` logits: one per class or label, or 1 for a regression.
 
-        Weights are initialised from `generator`, or from torch's global one.
+        `class_weights` (classes,) scale each row's loss by its class; None: all are 1. Weights are initialised from
+        `generator`; None: from torch's global generator.
         """
         super().__init__()
         assert kind in LOSSES and pooling in POOLINGS
@@ -52,7 +55,7 @@ class SequenceTask(nn.Module):
         initialize(self, settings.initializer_deviation, generator)
 
     def forward(self, batch: Batch) -> Terms:
-        """Return "task": the summed loss, a float32 scalar, and its count."""
+        """Return {"task": (summed loss, its `count`)}; the loss is a float32 scalar."""
         if self.kind == "regression":
             assert batch.label_N is not None
             wanted_N = (batch.label_N - self.mean) / self.deviation
@@ -67,7 +70,11 @@ class SequenceTask(nn.Module):
         return {"task": (total, self.count(batch))}
 
     def count(self, batch: Batch) -> int | Tensor:
-        """Return the count that the loss is a mean over: sequences, their class weights, or sequences times labels."""
+        """Return the count that the summed loss is divided by.
+
+        Multilabel: sequences times labels. Classification with class weights: the sum of the sequences' weights.
+        Otherwise: sequences.
+        """
         if self.kind == "multilabel":
             assert batch.labels is not None
             return batch.labels.numel()
@@ -77,7 +84,7 @@ class SequenceTask(nn.Module):
         return self.class_weights[batch.label_N.long()].sum()
 
     def logits(self, batch: Batch) -> Tensor:
-        """Return float32 (N, outputs); for a regression, values on the labels' scale."""
+        """Return logits, float32 (N, outputs); for a regression, predicted values on the labels' scale."""
         return self.scores(batch) * self.deviation + self.mean
 
     def learn_standardised(self, mean: float, deviation: float) -> None:
@@ -93,7 +100,7 @@ class SequenceTask(nn.Module):
         self.learn_standardised(0.0, 1.0)
 
     def scores(self, batch: Batch) -> Tensor:
-        """Return the head's output, float32 (N, outputs)."""
+        """Return the head's output, float32 (N, outputs); for a regression, in standardised units."""
         hidden_T = self.encoder(batch)
         if self.classification_layer is not None:
             return self.classification_head(self.classification_layer(hidden_T[batch.offsets[:-1]]))

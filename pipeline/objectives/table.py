@@ -14,9 +14,9 @@ from pipeline.objectives.replaced import ReplacedTokens
 
 Pretraining = MaskedTokens | ReplacedTokens
 CURVES = (*masked.CURVES, *replaced.CURVES)
-"""Every loss term that has a panel in the learning curve, in order."""
+"""Loss terms that have a panel in the figure of learning curves, in the order of the panels."""
 DESCRIPTIONS = masked.DESCRIPTIONS | replaced.DESCRIPTIONS
-"""Held-out metric -> its type on the Hub and its name on a model card."""
+"""Held-out metric -> (its type on the Hugging Face Hub, its name on a model card)."""
 _BUILD: dict[type, Callable[..., Pretraining]] = {Masked: masked.build, Replaced: replaced.build}
 _PARTS: dict[type, Callable[..., tuple[str, ...]]] = {Masked: masked.trained_parts, Replaced: replaced.trained_parts}
 _DESCRIBED: dict[type, Callable[..., str]] = {Masked: masked.described, Replaced: replaced.described}
@@ -35,7 +35,7 @@ def build_objective(
 
 
 def trained_parts(objective: Objective, sampling: Sampling) -> tuple[str, ...]:
-    """Return our name prefixes of the heads that an objective trains."""
+    """Return the prefixes of the parameter names of the heads that an objective trains."""
     return _PARTS[type(objective)](objective, sampling)
 
 
@@ -45,5 +45,5 @@ def described(objective: Objective, sampling: Sampling) -> str:
 
 
 def flops_per_token(objective: Objective, model: Model, vocabulary_size: int, counted: TokenCounts) -> float:
-    """Return floating-point operations of a training step per real token, matrix products only."""
+    """Return the floating-point operations of a training step per token (no padding), matrix products only."""
     return _FLOPS[type(objective)](objective, model, vocabulary_size, counted)

@@ -1,4 +1,4 @@
-"""Objective of each kind of task."""
+"""Table of the module that is trained for each kind of task."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ Build = Callable[..., TaskObjective]
 
 
 def _sequence(kind: str) -> Build:
-    """Return a SequenceTask of this kind."""
+    """Return the function that builds a SequenceTask of this kind."""
 
     def build(
         model: Model,
@@ -34,14 +34,14 @@ def _sequence(kind: str) -> Build:
 def tags(
     model: Model, vocabulary_size: int, labels: int, generator: torch.Generator, pooling: str, weights: Tensor | None
 ) -> TaskObjective:
-    """Return a TagTask."""
+    """Build a TagTask, which has no `pooling`."""
     return TagTask(model, vocabulary_size, labels, generator, class_weights=weights)
 
 
 def _spans(
     model: Model, vocabulary_size: int, labels: int, generator: torch.Generator, pooling: str, weights: Tensor | None
 ) -> TaskObjective:
-    """Return an AnswerTask."""
+    """Build an AnswerTask, which has no labels, pooling or class weights."""
     return AnswerTask(model, vocabulary_size, generator)
 
 
@@ -52,4 +52,6 @@ OBJECTIVES: dict[str, Build] = {
     "tags": tags,
     "spans": _spans,
 }
-"""Kind of task -> its module from (model, vocabulary size, number of labels, generator, pooling, class weights)."""
+"""Kind of task -> function of (model, vocabulary size, number of labels, generator, pooling, class weights) that builds
+its module.
+"""

@@ -1,4 +1,4 @@
-"""Loss terms: what an objective returns for a batch, and what is reported of each term."""
+"""Loss terms of an objective: their sums and counts, and the label and baseline of each in figures."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,18 +13,20 @@ Sums = Mapping[str, tuple[float, float]]
 
 @dataclass(frozen=True, kw_only=True)
 class Curve:
-    """Label and baseline of one loss term in pictures."""
+    """Label and baseline of one loss term in figures."""
 
     term: str
     label: str
-    """Label of its axis."""
+    """Label of the axis."""
     guess: str
-    """Metric of its baseline."""
+    """Name of the metric that is the baseline."""
     guess_label: str
     guess_is_share: bool = False
-    """The baseline is the share of the commoner of two answers, whose entropy is the loss of guessing by frequency."""
+    """Whether this metric is the share of one of two answers. The baseline is then the entropy of the share, which is
+    the loss of guessing by frequency.
+    """
 
 
 def divisors(counts: Mapping[str, int], weights: Mapping[str, float]) -> dict[str, float]:
-    """Return what each term's sum is divided by: its count over all ranks, over its weight (1 where not given)."""
+    """Return the divisor of each term's loss sum: its count over all ranks, divided by its weight (default 1)."""
     return {term: count / weights.get(term, 1) for term, count in counts.items()}

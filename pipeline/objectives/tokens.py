@@ -1,6 +1,6 @@
-"""Predictions per token: one tag each, or where an answer starts and ends.
+"""Predictions per token: a tag, or logits for the start and end of an answer.
 
-Shapes: N sequences of T tokens in all, L of the longest.
+Shapes: N sequences with T tokens in all, of which the longest has L.
 """
 
 import torch
@@ -13,7 +13,7 @@ from pipeline.model.encoder import Encoder, initialize
 from pipeline.model.heads import AnswerHead, ClassificationHead
 from pipeline.objectives.terms import Terms
 
-IGNORED = -100  # as pipeline.tasks.tagging writes it, and PyTorch reads it
+IGNORED = -100  # label of tokens without a loss: pipeline.tasks.tagging writes it; PyTorch's default ignore_index
 
 
 class TagTask(nn.Module):
@@ -30,9 +30,10 @@ class TagTask(nn.Module):
         *,
         class_weights: Tensor | None = None,
     ) -> None:
-        """Take `outputs` tags and `class_weights` (tags,), which scale each word's loss.
+        """Make the encoder, and a head for `outputs` tags.
 
-        Weights are initialised from `generator`, or from torch's global one.
+        `class_weights` (tags,) scale the loss of each labelled token by its tag; None: all are 1. Weights are
+        initialised from `generator`; None: from torch's global generator.
         """
         super().__init__()
         self.encoder = Encoder(settings, vocabulary_size)
@@ -42,7 +43,7 @@ class TagTask(nn.Module):
         self.encoder.drop_pooler()
 
     def forward(self, batch: Batch) -> Terms:
-        """Return "task": the loss summed over labelled tokens, a float32 scalar, and its count."""
+        """Return {"task": (loss summed over labelled tokens, its `count`)}; the loss is a float32 scalar."""
         assert batch.labels is not None
         total = F.cross_entropy(
             self.logits(batch), batch.labels.long(), weight=self.class_weights, ignore_index=IGNORED, reduction="sum"
@@ -50,16 +51,19 @@ class TagTask(nn.Module):
         return {"task": (total, self.count(batch))}
 
     def count(self, batch: Batch) -> Tensor:
-        """Return the count that the loss is a mean over: labelled tokens, or their class weights; 0 without labels."""
+        """Return the scalar that the summed loss is divided by; it is 0 if no token is labelled.
+
+        It is the number of labelled tokens, or if class weights are set the sum of these tokens' weights.
+        """
         assert batch.labels is not None
         labels_T = batch.labels.long()
         labelled_T = labels_T != IGNORED
-        # A mask as index would make the host wait for the device, which alone knows how many tokens are labelled.
+        # Indexing with a mask would make the host wait: only the device knows how many tokens are labelled.
         weights_T = labelled_T if self.class_weights is None else self.class_weights[labels_T.clamp(min=0)] * labelled_T
         return weights_T.sum()
 
     def logits(self, batch: Batch) -> Tensor:
-        """Return float32 (T, tags)."""
+        """Return logits, float32 (T, tags)."""
         return self.tag_head(self.encoder(batch))
 
 
@@ -69,7 +73,7 @@ class AnswerTask(nn.Module):
     per_token = True
 
     def __init__(self, settings: Model, vocabulary_size: int, generator: torch.Generator | None = None) -> None:
-        """Initialise weights from `generator`, or from torch's global one."""
+        """Initialise weights from `generator`; None: from torch's global generator."""
         super().__init__()
         self.encoder = Encoder(settings, vocabulary_size)
         self.answer_head = AnswerHead(settings)
@@ -77,8 +81,9 @@ class AnswerTask(nn.Module):
         self.encoder.drop_pooler()
 
     def forward(self, batch: Batch) -> Terms:
-        """Return "task": the mean of start and end cross-entropy over each sequence's tokens, summed over N sequences,
-        and N.
+        """Return {"task": (loss summed over N sequences, N)}; the loss is a float32 scalar.
+
+        A sequence's loss is the mean of two cross-entropies over its tokens: that of the start and that of the end.
         """
         assert batch.labels is not None
         start_and_end = batch.labels.view(-1, 2).long()
@@ -89,17 +94,18 @@ class AnswerTask(nn.Module):
         return {"task": (total / 2, self.count(batch))}
 
     def count(self, batch: Batch) -> int:
-        """Return the count that the loss is a mean over: sequences."""
+        """Return the count that the summed loss is divided by: the number of sequences."""
         return batch.sequences
 
     def logits(self, batch: Batch) -> Tensor:
-        """Return float32 (T, 2): start, end."""
+        """Return logits, float32 (T, 2): of the answer's start and of its end."""
         return self.answer_head(self.encoder(batch))
 
 
 def _by_sequence(logits_T: Tensor, batch: Batch) -> Tensor:
-    """Return logits (T, k) as (N, L, k), padded with minus infinity, so that a softmax over L covers only the
-    sequence's own tokens.
+    """Return logits (T, k) as (N, L, k).
+
+    The padding is minus infinity, so that a softmax over L covers only the tokens of the sequence.
     """
     rows_T = torch.repeat_interleave(
         torch.arange(batch.sequences, device=logits_T.device), batch.offsets.diff().long(), output_size=batch.tokens

@@ -21,20 +21,22 @@ from pipeline.train.tuned import TunedModel
 COLUMNS: dict[str, tuple[str, ...]] = {"tags": ("text",), "spans": ("question", "context")}
 """Kind of task -> required input columns; all other kinds have OF_TEXTS."""
 OF_TEXTS = ("text",)
+"""Required input columns of tasks on texts."""
 CUT = b"cut"
 """Table metadata key: number of truncated texts."""
 
 
 def required_columns(task: Task) -> tuple[str, ...]:
-    """Return the required input columns; texts may also have `second`, and tags take lists in `words` instead."""
+    """Return the required input columns. Texts may also have `second`; tags may have lists in `words` for `text`."""
     return COLUMNS.get(task.kind, OF_TEXTS)
 
 
 def items_of(tuned: TunedModel, columns: Mapping[str, Sequence[Any]]) -> Any:
     """Convert columns of equal length to items of a model's task, one per row.
 
-    Texts: `text`, and for pairs `second`, where None means no second text. Tags: `text`, split at white space, or lists
-    in `words`. Spans: `question` and `context`. Raises DataError for a missing column.
+    Tasks on texts read `text`, and for pairs `second`, where None means no second text. Tagging reads lists of words in
+    `words`, or else `text`, which is split at white space. Question answering reads `question` and `context`. Raises
+    DataError for a missing column.
     """
     task = tuned.about.task
     if missing := [
@@ -43,10 +45,11 @@ def items_of(tuned: TunedModel, columns: Mapping[str, Sequence[Any]]) -> Any:
         if name not in columns and not (task.kind == "tags" and "words" in columns)
     ]:
         raise DataError(
-            f"column {missing[0]} is required for {task.name} ({task.kind}), and there are {listed(list(columns))}"
+            f"column {missing[0]} is required for {task.name} ({task.kind}), but the columns are "
+            f"{listed(list(columns))}"
         )
     if task.kind == "tags":
-        # placeholder tags: encoding requires known ones
+        # Encoding needs tags that the task knows. Answers do not depend on them, so all words get the same tag.
         words = columns["words"] if "words" in columns else [text.split() for text in columns["text"]]
         return [Sentence(words=tuple(sentence), tags=(task.labels[0],) * len(sentence)) for sentence in words]
     if task.kind == "spans":
@@ -56,7 +59,7 @@ def items_of(tuned: TunedModel, columns: Mapping[str, Sequence[Any]]) -> Any:
             for index, (question, context) in enumerate(pairs)
         ]
     if task.paired and "second" not in columns:
-        raise DataError(f"{task.name} was learnt on pairs of texts: name the column of the second with --pair")
+        raise DataError(f"{task.name} was learnt on pairs of texts: name the column of the second text with --pair")
     first = columns["text"]
     return pa.table(
         [
@@ -70,7 +73,7 @@ def items_of(tuned: TunedModel, columns: Mapping[str, Sequence[Any]]) -> Any:
 
 
 def answer_schema(task: Task) -> pa.Schema:
-    """Return the schema of the answers."""
+    """Return the schema of the answers to a task's items."""
     shares = pa.struct([pa.field(label, pa.float64()) for label in task.labels])
     fields = {
         "classification": {"label": pa.string(), "probability": pa.float64(), "probabilities": shares},
@@ -83,11 +86,11 @@ def answer_schema(task: Task) -> pa.Schema:
 
 
 def answer_items(tuned: TunedModel, items: Any, device: torch.device, autocast: torch.autocast) -> pa.Table:
-    """Return one row per item, in order, schema `answer_schema`.
+    """Return one row per item, in order, schema `answer_schema`; metadata CUT, if there are items.
 
-    A label's probability is the softmax, for multilabel the sigmoid. A span is characters `start` to `end` of its
-    context, with its probability among the n-best; "no answer" is empty, without offsets. Moves the model to the
-    device.
+    Probabilities of labels are a softmax, or for multilabel sigmoids. An answer to a question is the characters from
+    `start` up to `end` of its context; its probability is relative to the n-best answers. "No answer" is an empty text,
+    without offsets. Moves the model to the device.
     """
     about = tuned.about
     if not len(items):
@@ -101,17 +104,17 @@ def answer_items(tuned: TunedModel, items: Any, device: torch.device, autocast: 
 
 
 def _sequence_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list[dict[str, Any]]:
-    """Return each text's label, labels or value."""
+    """Return one row per text: its label, labels or value, with probabilities."""
     task = tuned.about.task
     outputs = sequences.answers(task, prepared, logits, tuned.about.cutting)
-    said = sequences.predicted_labels(task, outputs, tuned.about.tuned)
+    predicted = sequences.predicted_labels(task, outputs, tuned.about.tuned)
     if task.kind == "regression":
-        return [{"score": float(value)} for value in said]
+        return [{"score": float(value)} for value in predicted]
     shares = [dict(zip(task.labels, map(float, row))) for row in sequences.probabilities(task, outputs)]
     if task.kind == "multilabel":
-        chosen = [[label for label, given in zip(task.labels, row) if given] for row in said]
+        chosen = [[label for label, predicts in zip(task.labels, row) if predicts] for row in predicted]
         return [{"labels": labels, "probabilities": of_labels} for labels, of_labels in zip(chosen, shares)]
-    names = [task.labels[number] for number in said]
+    names = [task.labels[number] for number in predicted]
     return [
         {"label": name, "probability": of_labels[name], "probabilities": of_labels}
         for name, of_labels in zip(names, shares)
@@ -119,7 +122,7 @@ def _sequence_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> lis
 
 
 def _tag_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list[dict[str, Any]]:
-    """Return each sentence's words and tags."""
+    """Return one row per sentence: its words and their tags."""
     predicted = tags.answers(tuned.about.task, prepared, logits, tuned.about.cutting)
     return [
         {"words": list(sentence.words), "tags": list(tagged.tags)}
@@ -128,7 +131,7 @@ def _tag_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list[dic
 
 
 def _span_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list[dict[str, Any]]:
-    """Return each question's answer."""
+    """Return one row per question: its answer, as in `span_row`."""
     about = tuned.about
     spans = questions.answers(about.task, prepared, logits, about.cutting)
     texts = questions.texts_of(about.task, spans, about.tuned)
@@ -136,7 +139,10 @@ def _span_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list[di
 
 
 def span_row(answer: Answer, text: str) -> dict[str, Any]:
-    """Return the n-best span with this text; for an empty text there may be none."""
+    """Return the row of an answer: its text, offsets and probability.
+
+    Offsets are None if the text is empty; the probability is None if none of the n-best spans has the text.
+    """
     span = next((span for span in answer.spans if span.text == text), None)
     offsets = {"start": span.start, "end": span.end} if span and text else {"start": None, "end": None}
     return {"answer": text, **offsets, "probability": span.probability if span else None}

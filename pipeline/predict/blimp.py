@@ -1,4 +1,8 @@
-"""Score a pretrained model on BLiMP, next to baselines counted from its training text."""
+"""Score a pretrained model on BLiMP, next to baselines counted from its training text.
+
+BLiMP (Warstadt et al. 2020) has pairs of a good and a bad sentence, in 67 paradigms. A model or baseline is right about
+a pair if it gives the good sentence the higher score.
+"""
 
 from collections.abc import Iterator
 
@@ -23,13 +27,14 @@ from pipeline.train.hardware import autocast_of, chosen_precision, required_devi
 from pipeline.train.tuned import TASK
 
 METRICS = {PLL: "pll", WORD_L2R: "pll_word_l2r", UNIGRAM: "unigram", NGRAM: "5gram"}
-"""Scorer -> its name among the returned scores."""
+"""Scorer -> its name in the result of `score_blimp`."""
 
 
 def score_blimp(config: Score, report: Report) -> dict[str, float]:
-    """Report accuracy by paradigm and phenomenon, and return the mean over paradigms by scorer, as shares of 1.
+    """Report accuracy by paradigm and phenomenon; return scorer -> mean accuracy over paradigms, as a share of 1.
 
-    Raises PipelineError for a folder that is no BLiMP or no checkpoint, or a model without a head for masked tokens.
+    Raises PipelineError if config.blimp is not BLiMP's folder, or config.checkpoint not a model that predicts masked
+    tokens.
     """
     assert config.blimp is not None and config.checkpoint is not None
     device = required_device(config.placement)
@@ -57,12 +62,12 @@ def score_blimp(config: Score, report: Report) -> dict[str, float]:
     )
     for line in table(paradigms, scores):
         report(line)
-    report("±: 95% interval over pairs, for these paradigms and this checkpoint; ties count a half")
+    report("±: 95% interval over pairs, for these paradigms and this checkpoint; ties count one half")
     return {METRICS[scorer]: mean_and_half_width(list(values.values()))[0] for scorer, values in scores.items()}
 
 
 def _find_model(config: Score, checkpoint: str, report: Report) -> tuple[str, Vocabulary, str | None]:
-    """Return the folder of the weights, the vocabulary, and the corpus where it is set or recorded by the run.
+    """Return the folder of the weights, the vocabulary, and the corpus: as set, else as the run recorded it, else None.
 
     Raises CheckpointError for a fine-tuned model, ConfigError for a vocabulary without an entry for masks.
     """
@@ -84,7 +89,7 @@ def _find_model(config: Score, checkpoint: str, report: Report) -> tuple[str, Vo
 
 
 def _baselines(texts: list[str], vocabulary: Vocabulary, corpus: Corpus, report: Report) -> dict[str, np.ndarray]:
-    """Return the baselines' log-probabilities of the texts, and report how many of these the corpus has."""
+    """Return baseline -> score of each text in nats, float64 (texts,); report how many texts the corpus contains."""
     tokenizer = CachedTokenizer(vocabulary)
     wanted, contained, tokens = set(texts), set[str](), 0
 
@@ -100,7 +105,7 @@ def _baselines(texts: list[str], vocabulary: Vocabulary, corpus: Corpus, report:
     ids, offsets = tokenizer.encode(texts)
     scores = ngram_scores(ids, offsets, vocabulary.size, encoded_windows())
     report(
-        f"baselines from {tokens:,} tokens of {corpus.folder}, which has {len(contained):,} of the "
-        f"{len(texts):,} sentences"
+        f"baselines from {tokens:,} tokens of {corpus.folder}, which contains {len(contained):,} of "
+        f"the {len(texts):,} sentences"
     )
     return scores

@@ -1,5 +1,5 @@
-"""Answer parts on Ray Data: read inputs as streams, split them into parts, and answer and publish each part with one of
-several loaded models.
+"""Answer input files on Ray Data: read them as streams of parts, and answer and publish each part in one of several
+processes with the model.
 """
 
 import hashlib
@@ -29,16 +29,16 @@ from pipeline.train.hardware import cores
 from pipeline.train.probe import gpus_of_process, require_usable_gpus
 
 READER_CPUS = 0.5
-"""CPUs of the reading process, and of the one that distributes parts: both mostly wait for the models."""
+"""CPUs of the process that reads files, and of the process that distributes parts: both mostly wait for the models."""
 COUNTED_BYTES = 2 << 30
-"""Maximum size of inputs whose rows are counted in parallel, to estimate the time left."""
+"""Maximum total bytes of inputs whose rows are counted in the background, to estimate the time left."""
 SMALL_BYTES = 1 << 20
-"""Maximum size of inputs whose rows are counted first, so that no process loads the model for no part."""
+"""Maximum total bytes of inputs whose rows are counted first, so that no more processes start than there are parts."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelResources:
-    """Cluster resources of the processes that hold the model."""
+    """Number of the processes that hold the model, and the CPUs and GPUs of each."""
 
     actors: int
     cpus: float
@@ -48,32 +48,32 @@ class ModelResources:
 def inputs_of(given: str, target: str, format: str, *, tags: bool) -> list[InputFile]:
     """Return the input files, without the output, its manifest and its parts, which may be in the same folder."""
     ours = (target, output.manifest_of(target))
-    there = [file for file in list_inputs(given, format, tags) if file.location not in ours]
-    remaining = [file for file in there if not file.location.startswith(f"{target}.parts/")]
+    files = [file for file in list_inputs(given, format, tags) if file.location not in ours]
+    remaining = [file for file in files if not file.location.startswith(f"{target}.parts/")]
     if not remaining:
-        raise ConfigError(f"input ({given}) has no other file than the output: give another folder")
+        raise ConfigError(f"input ({given}) has no file except the output: give another folder")
     return remaining
 
 
 def result_lines(whole: PartsSummary, files: int, seconds: float, target: str) -> list[str]:
-    """Return the last lines of a prediction: the number of answers, the number format, the time, and the output."""
+    """Return the last lines of a prediction: number of answers, number format, time, and location of the output."""
     without = f", {whole.empty:,} of them empty and without an answer" if whole.empty else ""
-    without += f", {whole.cut:,} longer than the model reads and cut" if whole.cut else ""
-    of = f" of {files:,} files" if files > 1 else ""
+    without += f", {whole.cut:,} truncated, because they are longer than the model reads" if whole.cut else ""
+    of_files = f" of {files:,} files" if files > 1 else ""
     computed = f"computed in {' and '.join(whole.precisions)}, in {seconds:.0f} s"
     mixed = [mixed_precisions_line(whole.precisions)] if len(whole.precisions) > 1 else []
-    return [*mixed, f"{whole.rows:,} rows{of}{without}, {computed}: {target}"]
+    return [*mixed, f"{whole.rows:,} rows{of_files}{without}, {computed}: {target}"]
 
 
 def mixed_precisions_line(precisions: Mapping[str, int]) -> str:
-    """Return the line for answers in several number formats, with the rows of each."""
+    """Return a warning that answers were computed in several number formats; `precisions`: format -> number of rows."""
     each = " and ".join(f"{rows:,} rows in {precision}" for precision, rows in precisions.items())
-    remedy = "--placement.precision float32 --replace answers all alike"
+    remedy = "--placement.precision float32 --replace answers all rows in one format"
     return f"placement.precision auto: {each}, because the machines differ; {remedy}"
 
 
 def about(config: Predict, files: Sequence[InputFile], fingerprint: str) -> dict[str, Any]:
-    """Return everything that determines the parts' content, with readable keys."""
+    """Return everything that determines the content of the parts; the keys are words for error messages."""
     stamps = hashlib.sha256(json.dumps([vars(file) for file in files]).encode()).hexdigest()[:12]
     size = sum(file.bytes for file in files)
     settings = {"text": config.text, "pair": config.pair, "top": config.top, "rows_per_part": config.rows_per_part}
@@ -138,17 +138,20 @@ def _answer_all(config: Predict, files: Sequence[InputFile], parts: Parts, repor
 
 
 def most_parts(files: Sequence[InputFile], rows_per_part: int) -> float:
-    """Return how many parts small files have, at least 1; infinity for others, and where one cannot be read."""
+    """Return the number of parts of all files, at least 1.
+
+    Return infinity if the number is not known: for more than SMALL_BYTES, for URLs, and if a file cannot be read.
+    """
     if sum(file.bytes for file in files) > SMALL_BYTES or any(is_url(file.location) for file in files):
         return math.inf
     try:
         return max(1, sum(math.ceil(rows_of(file) / rows_per_part) for file in files))
-    except PipelineError:  # the file's reader reports it
+    except PipelineError:  # reported when the file is read to be answered
         return math.inf
 
 
 def resources_line(files: int, use: ModelResources) -> str:
-    """Return a line with the number of files and processes."""
+    """Return a line with the number of files, and number and resources of the processes."""
     gpus = f" and {use.gpus:g} GPU{'s' * (use.gpus > 1)}" if use.gpus else ""
     processes = f"{use.actors} process{'es' * (use.actors > 1)} with the model"
     each = f"{'each ' * (use.actors > 1)}{use.cpus:g} CPU{'s' * (use.cpus != 1)}{gpus}"
@@ -156,14 +159,14 @@ def resources_line(files: int, use: ModelResources) -> str:
 
 
 def _start_counting(files: Sequence[InputFile]) -> ray.ObjectRef | None:
-    """Count the rows of all files in the background; None if reading them twice costs too much."""
+    """Start to count the rows of all files; None for more than COUNTED_BYTES or URLs: they would be read twice."""
     if sum(file.bytes for file in files) > COUNTED_BYTES or any(is_url(file.location) for file in files):
         return None
     return ray.remote(num_cpus=0, max_retries=0)(count).remote(list(files))
 
 
 def count(files: list[InputFile]) -> int | None:
-    """Return the rows of all files; None if one cannot be read (its reader reports that)."""
+    """Return the number of rows of all files; None if a file cannot be read, which `Reader` reports."""
     try:
         return sum(map(rows_of, files))
     except PipelineError:
@@ -171,7 +174,7 @@ def count(files: list[InputFile]) -> int | None:
 
 
 def _follow(rows: Any, parts: Parts, progress: Progress, counting: ray.ObjectRef | None) -> None:
-    """Consume finished parts and report progress. Raises the PipelineError that a row carries."""
+    """Read a row (schema PART) per finished part, and report progress. Raises the PipelineError that a row has."""
     for row in rows.iter_rows():
         if counting and ray.wait([counting], timeout=0)[0]:
             progress.total, counting = ray.get(counting), None
@@ -187,10 +190,13 @@ PART = pa.schema(
     [
         ("file", pa.int64()),
         ("part", pa.int64()),
-        ("rows", pa.int64()),  # of the table
-        ("table", pa.large_binary()),  # an Arrow stream; null where there is nothing to answer
-        ("parts", pa.int64()),  # in a file's last row: its number of parts plus one; in the others 0
-        # class and message of an error while reading or answering: Ray would wrap it in a traceback
+        ("rows", pa.int64()),  # number of rows of the table
+        # the part's input rows as an Arrow stream; null once they are answered, and in rows that have no part
+        ("table", pa.large_binary()),
+        # in a file's last row: the file's number of parts, plus 1 so that it is not 0; in all other rows 0
+        ("parts", pa.int64()),
+        # Class and message of an error while reading or answering, else empty. Errors are passed as rows because Ray
+        # would add a traceback to a raised one.
         ("error", pa.string()),
         ("message", pa.string()),
     ]
@@ -215,7 +221,7 @@ def _part_row(
 
 
 def _as_bytes(table: pa.Table) -> bytes:
-    """Serialise a table as an Arrow stream."""
+    """Return a table as an Arrow stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
@@ -223,7 +229,7 @@ def _as_bytes(table: pa.Table) -> bytes:
 
 
 class Reader:
-    """Read a file as a stream: one row per unanswered part, and one for its end."""
+    """Read a file as a stream: yield a row (schema PART) per unanswered part, then a row for the end of the file."""
 
     def __init__(self, files: list[InputFile], done: set[tuple[int, int]], rows: int) -> None:
         self.files, self.done, self.rows = files, done, rows
@@ -241,7 +247,7 @@ class Reader:
 
 
 class Answering:
-    """A process with the model, which answers and publishes parts."""
+    """Load the model in a process, then answer and publish parts."""
 
     def __init__(self, config: Predict, files: list[InputFile], parts: Parts, threads: int) -> None:
         torch.set_num_threads(threads)
@@ -249,10 +255,10 @@ class Answering:
         self.model = model.load(config)
 
     def __call__(self, batch: pa.Table) -> pa.Table:
-        given = batch.to_pylist()[0]
-        if given["table"] is None:
+        row = batch.to_pylist()[0]
+        if row["table"] is None:
             return batch
-        file, part, table = given["file"], given["part"], pa.ipc.open_stream(given["table"]).read_all()
+        file, part, table = row["file"], row["part"], pa.ipc.open_stream(row["table"]).read_all()
         try:
             answers, empty = model.answer_table(self.model, table, self.config.text, self.config.pair)
         except PipelineError as error:
@@ -268,17 +274,19 @@ class Answering:
 
 
 def output_columns(table: pa.Table, file: InputFile) -> pa.Table:
-    """Return the input columns that the output keeps: all but SQuAD's contexts, which are long, and the words of tagged
-    sentences, which the answers repeat.
+    """Return the input columns that the output keeps.
+
+    SQuAD's contexts are left out because they are long, and words of CoNLL's files because the answers have them.
     """
     dropped = {"squad": ["context"], "words": ["words"]}.get(file.form, [])
     return table.drop_columns(dropped)
 
 
 def fit(config: Predict, *, cpus: float, gpus: float) -> ModelResources:
-    """Return how many processes hold the model, and the resources of each; one CPU is left for reading.
+    """Return how many processes hold the model, and the resources of each, in a cluster of `cpus` and `gpus`.
 
-    An autoscaling cluster is assumed to grow as needed. Raises ConfigError if not even one process fits.
+    Two times READER_CPUS are left for reading. An autoscaling cluster is assumed to grow as needed. Raises ConfigError
+    if config.actors processes do not fit; without that setting, if no process fits.
     """
     if config.placement.autoscaled and config.actors:
         return ModelResources(
@@ -307,5 +315,5 @@ def fit(config: Predict, *, cpus: float, gpus: float) -> ModelResources:
 
 
 def threads(config: Predict, use: ModelResources) -> int:
-    """Return the CPU threads per process."""
+    """Return the number of CPU threads per process: as set, else its share of the cores, or with a GPU its CPUs."""
     return config.placement.threads or max(1, cores() // use.actors if not use.gpus else int(use.cpus))

@@ -1,4 +1,4 @@
-"""Read input files as streams of tables: tables with their own columns, questions, sentences or lines of text."""
+"""Read input files as streams of tables: from tables with any columns, questions, sentences, or lines of text."""
 
 import json
 import re
@@ -25,33 +25,34 @@ from pipeline.tasks.tables import require_once
 from pipeline.tasks.tagging import read_words
 
 Form = Literal["table", "squad", "words", "text"]
+"""Form of a file: a table, SQuAD's JSON, CoNLL's columns, or one text per line."""
 SURROGATE = re.compile("[\ud800-\udfff]")  # JSON can contain half a surrogate pair, which Arrow refuses
 
 
 @dataclass(frozen=True, kw_only=True)
 class InputFile:
-    """One input file and its form."""
+    """An input file and its form; `bytes` is its size, -1 if unknown."""
 
     location: str
     form: Form
     bytes: int
     stamp: str
-    """Modification time."""
+    """Modification time in nanoseconds, or a web server's tag or date: changes when the file does."""
 
 
 def list_inputs(given: str, format: str, tags: bool) -> list[InputFile]:
-    """Return the files of a file, folder, glob or URL, sorted by name; for a prepared corpus its training documents.
-    `tags`: whether the model tags words.
+    """Return the files at a location, which is a file, folder, glob or URL, sorted by name.
 
-    Raises ConfigError if there are none, DataError for a file of unknown form.
+    For the folder of a prepared corpus, return the shards of its training documents. `format`: a Form or "auto".
+    `tags`: whether the model tags words. Raises ConfigError if no file exists, DataError for a file of unknown form.
     """
     location = storage.join(given, "train") if is_prepared(given) else given
     try:
         stored = corpus_inputs.list_files(Source(spec=given, location=location), setting="input")
     except ConfigError:
         raise ConfigError(
-            f"input ({given}): there is no such file, nothing in this folder, or nothing that matches; give a file, a "
-            "folder or a pattern in quotes"
+            f"input ({given}) does not exist, is an empty folder, or matches no file; give a file, a folder, or a "
+            "pattern in quotes"
         ) from None
     return [
         InputFile(location=file.location, form=form_of(file.location, format, tags), bytes=file.bytes, stamp=file.stamp)
@@ -60,7 +61,11 @@ def list_inputs(given: str, format: str, tags: bool) -> list[InputFile]:
 
 
 def form_of(location: str, format: str, tags: bool) -> Form:
-    """Return a file's form: as set, else by its name, else by its first bytes."""
+    """Return a file's form: `format`, or if that is "auto", the form by the file's name, else by its content.
+
+    `tags`: whether the model tags words, so that a .txt file may have CoNLL's columns. Raises DataError if neither name
+    nor content tells the form.
+    """
     if format in ("table", "squad", "words", "text"):
         return format
     if bare_name(location).endswith(".txt") and not tags:
@@ -71,13 +76,16 @@ def form_of(location: str, format: str, tags: bool) -> Form:
     if bare_name(location).endswith(".txt"):
         return "text"
     raise DataError(
-        f"input {location}: its name does not tell its form; end it in "
+        f"input {location}: its form is not clear from its name; end the name in "
         f"{', '.join((*TABLES, '.json', *TAGGED, '.txt'))}, or give --format table, squad, words or text"
     )
 
 
 def _sample(location: str) -> bytes:
-    """Return all of a .json, whose form may only show at its end; of other files at least SAMPLE_BYTES, or all."""
+    """Return the beginning of a file: at least SAMPLE_BYTES, if it has so many.
+
+    A .json file is returned whole, because its form may show only at its end.
+    """
     stored_blocks, held = opening.blocks(location), bytearray()
     try:
         for block in stored_blocks:
@@ -92,7 +100,7 @@ def _sample(location: str) -> bytes:
 def parts_of(file: InputFile, rows: int) -> Iterator[pa.Table]:
     """Yield the file's rows in tables of `rows` rows; the last one may be shorter.
 
-    Raises DataError, with file and line, for what cannot be read.
+    Raises DataError, which names file and line, if a line cannot be read.
     """
     if file.form == "table" and bare_name(file.location).endswith(".parquet"):
         yield from rechunked(_read_parquet(file.location), rows)
@@ -109,7 +117,7 @@ def parts_of(file: InputFile, rows: int) -> Iterator[pa.Table]:
 
 
 def rows_of(file: InputFile) -> int:
-    """Return the number of rows of a file, which is read to its end unless it is Parquet.
+    """Return the number of rows of a file. A file that is not Parquet is read to its end.
 
     Raises DataError as `parts_of` does.
     """
@@ -123,7 +131,7 @@ def rows_of(file: InputFile) -> int:
 
 
 def rechunked(tables: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
-    """Regroup tables of one schema into tables of `rows` rows."""
+    """Regroup tables of the same schema into tables of `rows` rows; the last one may be shorter."""
     held: list[pa.Table] = []
     for table in tables:
         held.append(table)
@@ -137,7 +145,7 @@ def rechunked(tables: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
 
 
 def _read_parquet(location: str) -> Iterator[pa.Table]:
-    """Yield the rows in order, in small tables."""
+    """Yield the rows of a Parquet file in order, in small tables."""
     system, path = storage.filesystem(location)
     try:
         with pq.ParquetFile(system.open_input_file(path)) as file:
@@ -149,9 +157,9 @@ def _read_parquet(location: str) -> Iterator[pa.Table]:
 
 
 def _text_lines(location: str) -> Iterator[str]:
-    """Yield the lines of a UTF-8 file with their line ends, which may be inside quoted fields.
+    """Yield the lines of a UTF-8 file. Line ends are kept, because quoted CSV fields may contain them.
 
-    Raises DataError with the line of the first invalid byte.
+    Raises DataError, which names the line, for an invalid byte and for damaged compressed data.
     """
     rest, number = b"", 0
     try:
@@ -162,14 +170,14 @@ def _text_lines(location: str) -> Iterator[str]:
                 yield _utf8(location, number, line + b"\n")
     except (opening.CutOff, opening.Damaged, opening.ExpandsTooFar) as error:
         raise DataError(
-            f"{location} cannot be decompressed after line {number}: give a plain or compressed file that can"
+            f"{location} cannot be decompressed after line {number}: give a plain or compressed file that can be read"
         ) from error
     if rest:
         yield _utf8(location, number + 1, rest)
 
 
 def _utf8(location: str, number: int, line: bytes) -> str:
-    """Decode a line without a byte order mark. Raises DataError."""
+    """Decode a line, without the byte order mark of a first line. Raises DataError for an invalid byte."""
     try:
         return line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
@@ -179,7 +187,7 @@ def _utf8(location: str, number: int, line: bytes) -> str:
 
 
 def _read_table(location: str) -> Iterator[dict[str, Any]]:
-    """Yield the rows of CSV, TSV, JSON lines or one JSON list by column name."""
+    """Yield the rows of CSV, TSV, JSON lines or a JSON list, each as {column: value}."""
     name, lines = bare_name(location), _text_lines(location)
     if name.endswith(".csv"):
         header = next((line for line in lines if not is_blank(line.strip())), "")
@@ -194,7 +202,7 @@ def _read_table(location: str) -> Iterator[dict[str, Any]]:
 
 
 def _json_table(location: str, lines: Iterator[str]) -> Iterator[dict[str, Any]]:
-    """Yield the objects of JSON lines, read as a stream, or of one JSON list, which is read whole."""
+    """Yield the objects of JSON lines, or of one JSON list. Lines are read as a stream; a list is read as a whole."""
     for number, line in enumerate(lines, 1):
         if is_one_list(line) or line.strip() == "[":
             for _, value in json_rows(location, "".join(chain([line], lines)), BadRows()):
@@ -204,9 +212,9 @@ def _json_table(location: str, lines: Iterator[str]) -> Iterator[dict[str, Any]]
 
 
 def _named_rows(location: str, rows: Iterator[tuple[int, Sequence[str]]]) -> Iterator[dict[str, Any]]:
-    """Yield rows by column name, the first row being the header.
+    """Yield rows as {column: value}; the first of `rows` is the header.
 
-    Raises DataError for a duplicated name, and for a row with another number of columns.
+    Raises DataError for a duplicated column name, and for a row with more or fewer fields than the header.
     """
     _, names = next(rows, (1, ()))
     require_once(location, names)
@@ -217,7 +225,7 @@ def _named_rows(location: str, rows: Iterator[tuple[int, Sequence[str]]]) -> Ite
 
 
 def _without_surrogates(value: Any) -> Any:
-    """Replace each half surrogate pair in a JSON value by U+FFFD."""
+    """Replace each half of a surrogate pair in a JSON value by U+FFFD."""
     if isinstance(value, dict):
         return {_without_surrogates(name): _without_surrogates(inner) for name, inner in value.items()}
     if isinstance(value, list):

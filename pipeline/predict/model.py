@@ -22,13 +22,15 @@ from pipeline.train.published_tuned import DIGEST, is_published, load_published,
 from pipeline.train.tuned import TASK, TunedModel, about_of
 
 FILL = "fill"
+"""Kind of a pretrained model, which fills [MASK]s."""
 DEFAULT_TEXT = {"tags": "words", "spans": "context"}
+"""Kind of task -> default column of the text; "text" for other kinds."""
 GUESSES = pa.schema(
     [
-        pa.field("filled", pa.string()),  # the text with each [MASK]'s likeliest word in it
+        pa.field("filled", pa.string()),  # the text, with the most likely word in place of each [MASK]
         pa.field(
             "guesses", pa.list_(pa.list_(pa.struct([("token", pa.string()), ("probability", pa.float64())])))
-        ),  # of each [MASK], best first
+        ),  # for each [MASK], best first
     ]
 )
 
@@ -38,19 +40,19 @@ class Answerer:
     """A loaded model and the schema of its answers."""
 
     kind: str
-    """Kind of its task, or "fill"."""
+    """Kind of the model's task, or FILL."""
     precision: str
-    """Number format of its matrix products."""
+    """Number format of the model's matrix products."""
     schema: pa.Schema
     answer: Callable[[dict[str, list[object]]], pa.Table]
-    """Answer columns of inputs, none of which is empty."""
+    """Function from input columns, which have no empty texts, to a table of answers, one per row."""
 
 
 def identify(checkpoint: str) -> tuple[str, str]:
-    """Return a model's kind, and the digest of its files.
+    """Return a model's kind, and a digest of its files.
 
-    A published model of others is loaded, so that its problems show at once. Raises CheckpointError if there is no
-    model.
+    A model published by others is loaded for this, so that its errors show before the job starts. Raises
+    CheckpointError if there is no model.
     """
     if is_published(checkpoint):
         about = load_published(checkpoint).about
@@ -59,14 +61,14 @@ def identify(checkpoint: str) -> tuple[str, str]:
 
 
 def fingerprint(checkpoint: str) -> str:
-    """Return the digest of a model's folder. Raises CheckpointError if there is no model."""
+    """Return a digest of a model's folder, of 16 characters. Raises CheckpointError if the folder has no manifest."""
     path = storage.join(checkpoint, storage.MANIFEST)
     if not storage.exists(path):
         folders = (storage.join(checkpoint, name) for name in ("model", "export"))
         inside = next((folder for folder in folders if storage.exists(storage.join(folder, storage.MANIFEST))), None)
         wanted = (
-            "give a model that fine-tuning wrote, such as output/finetune/NAME/model, a run's export, "
-            "or a published model's folder or hf://OWNER/NAME"
+            "give a model that fine-tuning wrote, such as output/finetune/NAME/model; a run's export; "
+            "or a published model, as a folder or hf://OWNER/NAME"
         )
         instead = f"{inside} has one" if inside else wanted
         raise CheckpointError(f"checkpoint {checkpoint} has no {storage.MANIFEST}: {instead}")
@@ -74,7 +76,7 @@ def fingerprint(checkpoint: str) -> str:
 
 
 def kind_of(checkpoint: str) -> str:
-    """Return a model's kind of task, or "fill"."""
+    """Return the kind of a model's task, or FILL."""
     path = storage.join(checkpoint, TASK)
     return about_of(checkpoint)[0].task.kind if storage.exists(path) else FILL
 
@@ -100,7 +102,7 @@ def task_answerer(tuned: TunedModel, placement: ModelPlacement, device: torch.de
 
 
 def _fill_answerer(config: Predict, device: torch.device) -> Answerer:
-    """Return the answerer of a pretrained model, which fills [MASK]s; on a GPU in pretraining's number format."""
+    """Return the answerer of a pretrained model, which fills [MASK]s. On a GPU, `auto` is the format of pretraining."""
     precision = answer_precision(config.placement, chosen_precision(config.placement, device), device)
     autocast = autocast_of(precision, device)
     folder = config.checkpoint
@@ -119,9 +121,10 @@ def _fill_answerer(config: Predict, device: torch.device) -> Answerer:
 def fill(
     trained: Trained, tokenizer: Tokenizer, vocabulary: Vocabulary, texts: list[str], top: int, device: torch.device
 ) -> pa.Table:
-    """Return a table of schema GUESSES; a [MASK] beyond the model's positions has no guess.
+    """Fill the [MASK]s of texts, with `top` guesses each; return a row per text, schema GUESSES.
 
-    The metadata key CUT holds the number of truncated texts with a [MASK].
+    Texts are truncated at the model's positions, so a [MASK] beyond these has no guess. The metadata key CUT has the
+    number of truncated texts, of those with a [MASK].
     """
     blank = vocabulary.tokens[vocabulary.mask_id]
     masked = [index for index, text in enumerate(texts) if blank in text]
@@ -146,8 +149,10 @@ def fill(
 
 
 def with_words(text: str, blank: str, words: list[str]) -> str:
-    """Replace the first blanks by words; a continuation (##ing) is joined to the word before, and the byte-level space
-    symbol is removed.
+    """Replace the first blanks of a text by words, in order.
+
+    A continuation such as ##ing is joined to the word before it; the symbol of a space in byte-level vocabularies is
+    removed.
     """
     for word in words:
         before, _, after = text.partition(blank)
@@ -159,13 +164,14 @@ def with_words(text: str, blank: str, words: list[str]) -> str:
 
 
 def match_columns(table: pa.Table, kind: str, text: str | None, pair: str | None) -> dict[str, str]:
-    """Return the model's input columns -> the table's columns, by the set or default names.
+    """Return input column of the model -> column of the table.
 
-    Raises DataError that lists the table's columns.
+    `text` and `pair` name columns of the table; None: the default of the kind. Raises DataError, which lists the
+    table's columns, if the table lacks a column.
     """
     first, second = text or DEFAULT_TEXT.get(kind, "text"), pair or ("question" if kind == "spans" else None)
     if kind == "tags" and text is None and first not in table.column_names:
-        first = "text"  # words divided by white space
+        first = "text"  # words separated by white space
     for flag, name in (("text", first), ("pair", second)):
         if name is not None and name not in table.column_names:
             raise DataError(
@@ -179,27 +185,30 @@ def match_columns(table: pa.Table, kind: str, text: str | None, pair: str | None
 
 
 def _is_empty(value: object, column: str, words: bool) -> bool:
-    """Return whether there is nothing to answer.
+    """Return whether a cell of a column is empty: null, a blank text, or for `words` an empty list.
 
-    Raises DataError unless it is a text, or, for `words`, a list of words.
+    Raises DataError for another value than a text or, for `words`, a list of texts.
     """
     if words and isinstance(value, list) and all(isinstance(word, str) for word in value):
         return not value
     if value is not None and (words or not isinstance(value, str)):
         raise DataError(
-            f"column {column} holds {value if isinstance(value, int | float) else shown(value)}, which is no "
-            f"{'list of words' if words else 'text'}"
+            f"column {column} holds {value if isinstance(value, int | float) else shown(value)}, which is not "
+            f"{'a list of words' if words else 'a text'}"
         )
     return value is None or not str(value).strip()
 
 
 def answer_table(model: Answerer, table: pa.Table, text: str | None, pair: str | None) -> tuple[pa.Table, int]:
-    """Return one row of answers per row of the table, null where a text is empty, and the number of empty rows."""
+    """Return one row of answers per row of the table, and the number of rows that have an empty text.
+
+    Rows that have an empty text are not given to the model: their answers are null. `text`, `pair`: as `match_columns`.
+    """
     names = match_columns(table, model.kind, text, pair)
     columns = {name: table[column].to_pylist() for name, column in names.items()}
     gaps = [[_is_empty(value, names[name], name == "words") for value in values] for name, values in columns.items()]
-    there = [not any(empty) for empty in zip(*gaps, strict=True)]
-    wanted = {name: [value for value, given in zip(values, there) if given] for name, values in columns.items()}
-    answers = model.answer(wanted) if any(there) else model.schema.empty_table()
+    full = [not any(empty) for empty in zip(*gaps, strict=True)]
+    inputs = {name: [value for value, is_full in zip(values, full) if is_full] for name, values in columns.items()}
+    answers = model.answer(inputs) if any(full) else model.schema.empty_table()
     rows = iter(range(answers.num_rows))
-    return answers.take(pa.array([next(rows) if given else None for given in there], pa.int64())), there.count(False)
+    return answers.take(pa.array([next(rows) if is_full else None for is_full in full], pa.int64())), full.count(False)

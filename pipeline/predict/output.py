@@ -1,4 +1,4 @@
-"""Write the answers in the format of the output's ending; a local file is written next to its parts, then renamed."""
+"""Write the answers in the format of the output's file ending; a local file is first written under a temporary name."""
 
 import json
 import os
@@ -15,6 +15,7 @@ from pipeline.locations import is_url
 from pipeline.predict.parts import PartsSummary, as_text
 
 JOINED = "joined"
+"""Name of a local output until it is complete, in the folder of its parts."""
 
 
 def require_free(output: str, replace: bool) -> None:
@@ -24,16 +25,16 @@ def require_free(output: str, replace: bool) -> None:
 
 
 def require_form(output: str, kind: str) -> None:
-    """Raise ConfigError if this kind of answers cannot be written in that format."""
+    """Raise ConfigError if the format of `output` cannot hold answers of this kind."""
     if output.endswith(".json") and kind != "spans":
         raise ConfigError(
-            f"output ({output}): .json is for answers to questions, and the model's are {kind}: end it in .jsonl, "
-            ".csv or .parquet"
+            f"output ({output}): .json is for answers to questions, and the model's are {kind}: end the name in "
+            ".jsonl, .csv or .parquet"
         )
 
 
 def write(tables: Iterator[pa.Table], schema: pa.Schema, output: str, folder: str) -> None:
-    """Join tables to the output file, which appears only when complete."""
+    """Write tables into one output file, which appears only when it is complete; `folder`: that of the parts."""
     form = next(write for ending, write in FORMS.items() if output.endswith(ending))
     if is_url(output):  # an object store shows an object only when it is whole
         system, path = storage.filesystem(output)
@@ -54,7 +55,7 @@ def manifest_of(output: str) -> str:
 
 
 def write_manifest(output: str, asked: Mapping[str, Any], counted: PartsSummary) -> None:
-    """Write the manifest: inputs, model, and how many rows were answered in which number format."""
+    """Write the manifest: inputs, model and settings (`asked`), and numbers of rows in all and per number format."""
     figures = {"rows": counted.rows, "empty": counted.empty, "cut": counted.cut}
     storage.write_json(manifest_of(output), {**asked, "precision": counted.precisions, **figures})
 
@@ -67,13 +68,13 @@ def _write_parquet(tables: Iterator[pa.Table], schema: pa.Schema, stream: Binary
 
 
 def _write_csv(tables: Iterator[pa.Table], schema: pa.Schema, stream: BinaryIO) -> None:
-    """Write CSV; lists, structs and other types that CSV lacks become JSON."""
-    formless = {field.name for field in schema if not any(has_form(field.type) for has_form in CSV_FORMS)}
-    flat = pa.schema([pa.field(field.name, pa.string() if field.name in formless else field.type) for field in schema])
+    """Write CSV; values of types that CSV lacks, such as lists and structs, are written as JSON."""
+    as_json = {field.name for field in schema if not any(has_form(field.type) for has_form in CSV_FORMS)}
+    flat = pa.schema([pa.field(field.name, pa.string() if field.name in as_json else field.type) for field in schema])
     with pc.CSVWriter(stream, flat) as writer:
         for table in tables:
             columns = [
-                pa.array(map(as_text, table[name].to_pylist()), pa.string()) if name in formless else table[name]
+                pa.array(map(as_text, table[name].to_pylist()), pa.string()) if name in as_json else table[name]
                 for name in flat.names
             ]
             writer.write_table(pa.table(columns, schema=flat))
@@ -87,8 +88,9 @@ def _write_json_lines(tables: Iterator[pa.Table], schema: pa.Schema, stream: Bin
 
 
 def _write_answers(tables: Iterator[pa.Table], schema: pa.Schema, stream: BinaryIO) -> None:
-    """Write {id: answer}, empty for "no answer", as SQuAD's official scripts read it; without ids, row
-    numbers from 0.
+    """Write {id: answer}, as SQuAD's official scripts read it.
+
+    "No answer" is an empty text. Without a column `id`, ids are row numbers from 0.
     """
     texts: dict[str, Any] = {}
     answer = "predicted_answer" if "predicted_answer" in schema.names else "answer"
@@ -108,7 +110,7 @@ CSV_FORMS = (
     pa.types.is_temporal,
     pa.types.is_null,
 )
-"""Types that CSV can hold; the others are converted by `as_text`."""
+"""Tests for the types that CSV can hold; `as_text` converts values of other types."""
 FORMS: dict[str, Callable[[Iterator[pa.Table], pa.Schema, BinaryIO], None]] = {
     ".parquet": _write_parquet,
     ".csv": _write_csv,

@@ -1,10 +1,10 @@
-"""Answered parts on disk, and what they are joined to.
+"""Store answered parts on disk, and join them into tables with the output's columns.
 
 OUTPUT.parts/
-    about.json              input, model, settings and precision that the parts are of, written first
-    FFFFFF-PPPPPP.parquet   part P of file F: columns input/NAME as they came, answer/NAME;
-                            the metadata counts what had no text and says the precision
-    FFFFFF.json             how many parts file F has, written when its end was reached
+    about.json              written first: input, model, settings and precision of the parts
+    FFFFFF-PPPPPP.parquet   part P of file F: input columns as input/NAME, answer columns as answer/NAME;
+                            metadata: numbers of empty and of truncated rows, and the precision
+    FFFFFF.json             number of parts of file F, written when the file was read to its end
 """
 
 import io
@@ -24,10 +24,13 @@ from pipeline.predict.answers import CUT
 
 ABOUT, FOLDER = "about.json", ".parts"
 INPUT, ANSWER = "input/", "answer/"
+"""Prefixes of column names in a part."""
 EMPTY, WIDE, PRECISION = b"empty", b"wide", b"precision"
+"""Metadata keys: of a part, number of empty rows and precision; of a column, that it is wide (see `_is_wide`)."""
 EXACT = 2**53
-"""Largest bound up to which floats represent every whole number."""
+"""Bound up to which float64 represents every whole number."""
 PREFIX = "predicted_"
+"""Prefix of an answer column whose name is also an input column's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +40,7 @@ class Parts:
     folder: str
 
     def place(self, file: int, part: int) -> str:
+        """Return the location of a part."""
         return storage.join(self.folder, f"{file:06d}-{part:06d}.parquet")
 
     def done(self) -> set[tuple[int, int]]:
@@ -45,15 +49,14 @@ class Parts:
         return {(int(name[:6]), int(name[7:])) for name in names}
 
     def counts(self) -> dict[int, int]:
-        """Return file -> number of its parts, where known."""
+        """Return file -> number of its parts, for the files where this is known."""
         names = [name for name in storage.children(self.folder) if name.endswith(".json") and name != ABOUT]
         records = {int(name[:6]): storage.read_object(storage.join(self.folder, name)) or {} for name in names}
-        return {
-            file: said["parts"] for file, said in records.items() if "parts" in said
-        }  # parts of a damaged record are counted again
+        # a damaged record is left out: the file's parts are counted again
+        return {file: record["parts"] for file, record in records.items() if "parts" in record}
 
     def begin(self, about: dict[str, Any]) -> None:
-        """Record what the parts belong to. Raises ConfigError if they belong to something else."""
+        """Record what the parts are answers to; raise ConfigError if the folder has parts for something else."""
         path = storage.join(self.folder, ABOUT)
         if not storage.exists(path):
             storage.write_json(path, about)
@@ -61,17 +64,17 @@ class Parts:
         before = storage.read_object(path)
         if before is None:
             raise ConfigError(
-                f"{path} is damaged: delete {self.folder}, and all is answered again, or choose another --output"
+                f"{path} is damaged: delete {self.folder} to answer all rows again, or choose another --output"
             )
         for name in about:
             if before.get(name) != about[name]:
                 raise ConfigError(
                     f"{self.folder} holds answers of the {name} {before.get(name)} and not of {about[name]}: give "
-                    "that again, delete the folder, or choose another --output"
+                    f"the same {name} again, delete the folder, or choose another --output"
                 )
 
     def publish(self, file: int, part: int, rows: pa.Table, answers: pa.Table, empty: int, precision: str) -> None:
-        """Write a part as a whole."""
+        """Write a part; its file appears only when it is complete. `empty`: number of rows with an empty text."""
         kept = {INPUT + name: _storable(rows[name]) for name in rows.column_names}
         columns = kept | {ANSWER + name: answers[name] for name in answers.column_names}
         schema = pa.schema(
@@ -81,8 +84,8 @@ class Parts:
             ]
         )
         buffer = io.BytesIO()
-        said = {EMPTY: str(empty), CUT: (answers.schema.metadata or {}).get(CUT, b"0"), PRECISION: precision}
-        pq.write_table(pa.table(columns, schema=schema).replace_schema_metadata(said), buffer, compression="zstd")
+        metadata = {EMPTY: str(empty), CUT: (answers.schema.metadata or {}).get(CUT, b"0"), PRECISION: precision}
+        pq.write_table(pa.table(columns, schema=schema).replace_schema_metadata(metadata), buffer, compression="zstd")
         storage.write_bytes(self.place(file, part), buffer.getvalue())
 
     def close(self, file: int, parts: int) -> None:
@@ -90,7 +93,7 @@ class Parts:
         storage.write_json(storage.join(self.folder, f"{file:06d}.json"), {"parts": parts})
 
     def missing(self, files: int) -> bool:
-        """Return whether any part is not answered yet."""
+        """Return whether any part is not answered yet; `files`: number of input files."""
         done, counts = self.done(), self.counts()
         return not all(
             file in counts and all((file, part) in done for part in range(counts[file])) for file in range(files)
@@ -101,7 +104,7 @@ class Parts:
         return pq.read_table(io.BytesIO(storage.read_bytes(path)))
 
     def counted(self) -> "PartsSummary":
-        """Summarise all parts without reading their rows."""
+        """Return a summary of all parts, without reading their rows."""
         schemas, rows, empty, cut = [], 0, 0, 0
         precisions: Counter[str] = Counter()
         for file, part in sorted(self.done()):
@@ -116,12 +119,12 @@ class Parts:
         )
 
     def final(self, schema: pa.Schema) -> pa.Schema:
-        """Return a schema of the parts with the output's column names."""
+        """Return a common schema of the parts (see `unified`) with the column names of the output."""
         names = renamed(schema.names)
         return pa.schema([pa.field(names[field.name], field.type) for field in schema])
 
     def tables(self, schema: pa.Schema) -> Iterator[pa.Table]:
-        """Yield the parts in order, with a common schema and the output's column names."""
+        """Yield the parts in order, converted to a common schema (see `unified`), with the output's column names."""
         final = self.final(schema)
         for file, part in sorted(self.done()):
             table = self.read(self.place(file, part))
@@ -139,10 +142,10 @@ class PartsSummary:
     """Totals over all parts."""
 
     schemas: list[pa.Schema]
-    """One per part, in order."""
+    """Schema of each part, in order."""
     rows: int
     empty: int
-    """Rows without an answer."""
+    """Rows with an empty text, which have no answer."""
     cut: int
     """Rows whose text was truncated."""
     precisions: dict[str, int]
@@ -150,7 +153,7 @@ class PartsSummary:
 
 
 def _storable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column as Parquet can hold it: as text if it has a struct without fields."""
+    """Return a column; if its type has a struct without fields, which Parquet cannot hold, convert it to JSON texts."""
     return _as_type(column, pa.string()) if _has_empty_struct(column.type) else column
 
 
@@ -161,7 +164,7 @@ def _has_empty_struct(kind: pa.DataType) -> bool:
 
 
 def _is_wide(column: pa.ChunkedArray) -> bool:
-    """Return whether a column has whole numbers that floats cannot represent."""
+    """Return whether a column has whole numbers beyond EXACT, which floats may not represent."""
     if not pa.types.is_integer(column.type) or column.null_count == len(column):
         return False
     ends = pc.min_max(column).as_py()
@@ -169,8 +172,9 @@ def _is_wide(column: pa.ChunkedArray) -> bool:
 
 
 def renamed(names: Sequence[str]) -> dict[str, str]:
-    """Return part column -> output name: an input's own name; an answer's, prefixed with predicted_ if an input has
-    that name.
+    """Return column of a part -> column of the output.
+
+    Input columns keep their names. Answer columns do too, but with the prefix PREFIX if an input column has the name.
     """
     taken = {name.removeprefix(INPUT) for name in names if name.startswith(INPUT)}
     new_names = {name: name.removeprefix(INPUT) for name in names if name.startswith(INPUT)}
@@ -184,9 +188,10 @@ def renamed(names: Sequence[str]) -> dict[str, str]:
 
 
 def unified(schemas: Sequence[pa.Schema]) -> pa.Schema:
-    """Return a schema with all columns of the parts, the input's first, each in a type that holds all values, or text.
+    """Return a schema with all columns of the parts, input columns first.
 
-    Also text if fractions meet whole numbers that floats cannot represent.
+    A column's type holds the values of all parts. It is text if no other type does, or if a column of floats has whole
+    numbers that floats cannot represent.
     """
     types: dict[str, list[pa.DataType]] = {}
     wide: set[str] = set()
@@ -202,7 +207,7 @@ def unified(schemas: Sequence[pa.Schema]) -> pa.Schema:
 
 
 def widest(types: Sequence[pa.DataType]) -> pa.DataType:
-    """Return a type that holds all of these; text if there is none."""
+    """Return a type that holds the values of all these types; text if no other type does."""
     try:
         fields = [pa.schema([pa.field("column", column_type)]) for column_type in dict.fromkeys(types)]
         common = pa.unify_schemas(fields, promote_options="permissive").field("column").type
@@ -212,7 +217,7 @@ def widest(types: Sequence[pa.DataType]) -> pa.DataType:
 
 
 def _as_type(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
-    """Convert a column to a type; conversion to text writes JSON."""
+    """Convert a column to a type; values are converted to text as JSON."""
     if column.type == wanted or not pa.types.is_string(wanted) or pa.types.is_null(column.type):
         return column.cast(wanted)
     return pa.chunked_array([pa.array([as_text(value) for value in column.to_pylist()], pa.string())])

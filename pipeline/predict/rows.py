@@ -15,18 +15,18 @@ from pipeline.tasks.task import Task
 from pipeline.train.tuned import TunedModel
 
 IN_PAIRS = {"spans": ("question", "context")}
-"""Kind of task -> columns of a tuple of two; all other kinds have OF_TEXTS."""
+"""Kind of task -> columns that a row given as a tuple of two texts stands for; OF_TEXTS for other kinds."""
 OF_TEXTS = ("text", "second")
 
 
 def predict_rows(tuned: TunedModel, rows: Sequence[Any], device: torch.device) -> list[dict[str, Any]]:
-    """Return one answer per row, in float32, schema `answer_schema`; all values are None if a text is empty.
+    """Return one answer per row, with the fields of `answer_schema`, computed in float32.
 
-    Raises DataError.
+    If a text of a row is empty, all values of its answer are None. Raises DataError for invalid rows.
     """
     task = tuned.about.task
     if isinstance(rows, str | Mapping):
-        raise DataError(f"rows is one row ({shown(rows)}): give a list of rows")
+        raise DataError(f"rows is a single row ({shown(rows)}): give a list of rows")
     if not len(rows):
         return []
     columns = _columns_of(task, rows)
@@ -41,19 +41,17 @@ def predict_rows(tuned: TunedModel, rows: Sequence[Any], device: torch.device) -
 
 
 def _columns_of(task: Task, rows: Sequence[Any]) -> dict[str, list[Any]]:
-    """Return rows as columns. Raises DataError for a missing one."""
+    """Return column -> values of all rows. Raises DataError if a required column is missing."""
     named = [_by_name(task, index, row) for index, row in enumerate(rows)]
     names = list(dict.fromkeys(name for row in named for name in row))
     wanted = ("words",) if task.kind == "tags" and "words" in names else required_columns(task)
     if missing := [name for name in (*wanted, *("second",) * task.paired) if name not in names]:
-        raise DataError(
-            f"rows have no {missing[0]}: {task.name} ({task.kind}) asks for it, and they have {listed(names)}"
-        )
+        raise DataError(f"rows have no {missing[0]}, which {task.name} ({task.kind}) needs; they have {listed(names)}")
     return {name: [row.get(name) for row in named] for name in names}
 
 
 def _by_name(task: Task, index: int, row: Any) -> Mapping[str, Any]:
-    """Return a row as a dictionary of columns. Raises DataError for invalid rows."""
+    """Return a row as {column: value}. Raises DataError for an invalid row."""
     if isinstance(row, Mapping):
         return row
     if isinstance(row, str) and task.kind != "spans":

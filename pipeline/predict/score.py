@@ -1,4 +1,4 @@
-"""Score a fine-tuned model on labelled examples, or a file of answers from elsewhere, next to a model-free baseline."""
+"""Score a fine-tuned model on labelled examples, next to a model-free baseline, or a file of answers to questions."""
 
 import json
 from collections.abc import Mapping
@@ -33,51 +33,52 @@ from pipeline.train.tuned import TunedModel
 
 @dataclass(frozen=True, kw_only=True)
 class Labelled:
-    """Examples with labels."""
+    """Examples with labels; `items` as in Prepared, `name` for messages."""
 
     name: str
     task: Task
-    """The model's task, with its labels named as in the examples."""
+    """Task of the model; its labels are named as in the examples."""
     items: Any
     train: Any
-    """Training items for the baseline; None if only these examples are available."""
+    """Training items, to fit the baseline; None for a file, for questions, and without a training split."""
     lost: tuple[str, ...] = ()
-    """Descriptions of what was left out."""
+    """Descriptions of the examples that were left out, with counts."""
 
 
 def score_model(config: Score, report: Report) -> dict[str, float]:
-    """Report a model's scores on labelled examples, next to a baseline, and return them as shares of 1."""
+    """Report a model's scores on labelled examples next to a baseline's; return metric -> score of the model.
+
+    Scores are shares of 1, except for mean_absolute_error.
+    """
     assert config.checkpoint is not None
     tuned = load_tuned_or_published(config.checkpoint)
-    given = _of_task(config, tuned.about.task) if config.task else of_file(config, tuned.about.task)
-    task = given.task if DIGEST not in tuned.about.lineage else _as_asked(given)
+    labelled = _of_task(config, tuned.about.task) if config.task else of_file(config, tuned.about.task)
+    task = labelled.task if DIGEST not in tuned.about.lineage else _as_asked(labelled)
     tuned, handlers = replace(tuned, about=replace(tuned.about, task=task)), KINDS[task.kind]
-    prepared = handlers.prepare(task, given.items, tuned.vocabulary, tuned.about.cutting)
+    prepared = handlers.prepare(task, labelled.items, tuned.vocabulary, tuned.about.cutting)
     device = required_device(config.placement)
     precision = answer_precision(config.placement, tuned.about.lineage.get("precision"), device)
     logits = compute_logits(tuned.module.to(device), prepared.rows, device, autocast_of(precision, device))
-    said = handlers.answers(task, prepared, logits, tuned.about.cutting)
-    scores = handlers.score(task, prepared, said, tuned.about.tuned)
-    baseline, words = _baseline_of(tuned, given, prepared)
-    notes = (*given.lost, *prepared.notes, f"computed in {precision}")
-    report(", ".join([f"{given.name}: {len(given.items):,} {noun(task)}", *notes]))
+    answers = handlers.answers(task, prepared, logits, tuned.about.cutting)
+    scores = handlers.score(task, prepared, answers, tuned.about.tuned)
+    baseline, words = _baseline_of(tuned, labelled, prepared)
+    notes = (*labelled.lost, *prepared.notes, f"computed in {precision}")
+    report(", ".join([f"{labelled.name}: {len(labelled.items):,} {noun(task)}", *notes]))
     for line in table(scores, baseline, words):
         report(line)
     if tuned.about.tuned:
-        report(
-            "with the thresholds that were tuned on the model's development set: on that set these scores are too good"
-        )
-    for line in detail_lines(task, handlers.details(task, prepared, said, tuned.about.tuned)):
+        report("with thresholds that were tuned on the model's development set: scores on that set are too high")
+    for line in detail_lines(task, handlers.details(task, prepared, answers, tuned.about.tuned)):
         report(line)
-    if handlers.collapsed(task, prepared, said):
+    if handlers.collapsed(task, prepared, answers):
         report("the model gives the same answer to everything")
     return scores
 
 
 def _of_task(config: Score, task: Task) -> Labelled:
-    """Read a split of a task known by name.
+    """Read a split of a task of known.TASKS.
 
-    Raises PipelineError if the model has another kind or other labels, or the split has no labels.
+    Raises PipelineError if the model's task has another kind or other labels, or if the split has no labels.
     """
     assert config.task is not None and config.data is not None
     if config.task not in known.TASKS:
@@ -89,13 +90,13 @@ def _of_task(config: Score, task: Task) -> Labelled:
     where = asked.split(config.split)
     if asked.kind != task.kind:
         raise ConfigError(
-            f"task ({config.task}) is of the kind {asked.kind}, and the model's of {task.kind}: choose a model of "
-            "that kind"
+            f"task ({config.task}) is of kind {asked.kind}, and the model's task of kind {task.kind}: choose a model "
+            f"of kind {asked.kind}"
         )
     if where.label is None and task.kind != "spans":
         raise ConfigError(
-            f"split ({config.split}) of {config.task} has no public labels: choose another, such as dev, or answer it "
-            "with jobs/predict.py"
+            f"split ({config.split}) of {config.task} has no public labels: choose another split, such as dev, or "
+            "answer this one with jobs/predict.py"
         )
     task = with_number_labels(task, set(asked.labels))
     if set(asked.labels) - set(task.labels):
@@ -114,7 +115,7 @@ def _of_task(config: Score, task: Task) -> Labelled:
 
 
 def of_file(config: Score, task: Task) -> Labelled:
-    """Read a labelled file. Raises DataError if it cannot be read, or has labels unknown to the model."""
+    """Read config.input, a labelled file. Raises DataError if it cannot be read, or has labels that `task` lacks."""
     assert config.input is not None
     form = kind_of(config.input)
     columns = Finetune(
@@ -129,8 +130,8 @@ def of_file(config: Score, task: Task) -> Labelled:
     bad = own.bad_rows(columns)
     if form == "squad" and task.kind != "spans" or form == "conll" and task.kind != "tags":
         raise DataError(
-            f"input {config.input} is of the form {form}, and the model's task ({task.name}) is of the kind "
-            f"{task.kind}: give a file that suits it"
+            f"input {config.input} is of the form {form}, and the model's task ({task.name}) is of kind {task.kind}: "
+            "give a file for that kind"
         )
     if task.kind == "spans":
         items = own.read_file_questions(columns, config.input, bad)
@@ -139,26 +140,27 @@ def of_file(config: Score, task: Task) -> Labelled:
         items = own.with_known_tags(task, config.input, own.sentences(columns, config.input, bad), bad)
         return Labelled(name=config.input, task=task, items=items, train=None, lost=bad.words())
     if task.paired and config.pair is None:
-        raise DataError(f"{task.name} was learnt on pairs of texts: name the column of the second with --pair")
+        raise DataError(f"{task.name} was learnt on pairs of texts: name the column of the second text with --pair")
     texts = read_file(config.input, own.columns_of(columns), task.kind, bad)
     task = with_number_labels(task, set(texts["label"].to_pylist())) if task.kind == "classification" else task
     items = require_labels(task, config.input, texts, bad)
     return Labelled(name=config.input, task=task, items=items, train=None, lost=bad.words())
 
 
-def _as_asked(given: Labelled) -> Task:
-    """Return the task of a model published by others; none of its files says whether questions may be unanswerable.
+def _as_asked(labelled: Labelled) -> Task:
+    """Return the task of a model published by others, with `unanswerable` set if a question has no answer.
 
-    They may if some of these have no answer.
+    The files of such a model do not say whether questions may be unanswerable.
     """
-    questions = given.items if given.task.kind == "spans" else []
-    return replace(given.task, unanswerable=any(question.impossible for question in questions))
+    questions = labelled.items if labelled.task.kind == "spans" else []
+    return replace(labelled.task, unanswerable=any(question.impossible for question in questions))
 
 
-def _baseline_of(tuned: TunedModel, given: Labelled, prepared: Prepared) -> tuple[dict[str, float], str]:
-    """Return the baseline's scores and its description.
+def _baseline_of(tuned: TunedModel, labelled: Labelled, prepared: Prepared) -> tuple[dict[str, float], str]:
+    """Return the baseline's scores and its description; both empty for tags without training items.
 
-    Without training data it is fitted on the file itself, which makes it the best constant answer.
+    Without training items, the baseline is fitted on the examples themselves: it is their best constant answer. For
+    questions, the baseline is always "no answer".
     """
     task = tuned.about.task
     answer = {
@@ -169,14 +171,14 @@ def _baseline_of(tuned: TunedModel, given: Labelled, prepared: Prepared) -> tupl
     }.get(task.kind, "the commonest label")
     if task.kind == "spans":
         return KINDS[task.kind].baseline(task, prepared, prepared), answer
-    if given.train is None:
+    if labelled.train is None:
         return (
             ({}, "")
             if task.kind == "tags"
             else (KINDS[task.kind].baseline(task, prepared, prepared), f"{answer} of these rows")
         )
-    train = given.train if task.kind == "tags" else _without_texts(given.train)
-    if task.kind == "tags":  # the baseline counts words, whose tags may be unknown to the model
+    train = labelled.train if task.kind == "tags" else _without_texts(labelled.train)
+    if task.kind == "tags":  # not encoded: the baseline only counts words, and their tags may be unknown to the model
         learnt = Prepared(items=train, rows=prepared.rows)
     else:
         learnt = KINDS[task.kind].prepare(task, train, tuned.vocabulary, tuned.about.cutting)
@@ -184,14 +186,14 @@ def _baseline_of(tuned: TunedModel, given: Labelled, prepared: Prepared) -> tupl
 
 
 def _without_texts(texts: pa.Table) -> pa.Table:
-    """Return the same labels with dummy texts, which are fast to encode."""
+    """Return a table of TEXTS with dummy texts, which are fast to encode: the baseline needs only the labels."""
     rows = texts.num_rows
     columns = {"first": pa.array(["-"] * rows, pa.string()), "second": pa.nulls(rows, pa.string())}
     return pa.table([columns.get(field.name, texts[field.name]) for field in texts.schema], schema=texts.schema)
 
 
 def table(scores: Mapping[str, float], baseline: Mapping[str, float], words: str) -> list[str]:
-    """Return lines of metrics next to the baseline's."""
+    """Return the lines of a table: metrics, scores, and the baseline's scores if there are any; `words` describe it."""
     head = ["metric", "score"] + ([f"baseline: {words}"] if baseline else [])
     rows = [
         [name, shown_figure(name, value, 2)] + ([shown_figure(name, baseline.get(name), 2)] if baseline else [])
@@ -201,7 +203,7 @@ def table(scores: Mapping[str, float], baseline: Mapping[str, float], words: str
 
 
 def detail_lines(task: Task, details: Mapping[str, Any]) -> list[str]:
-    """Return lines of per-class scores and the confusion matrix; empty if there are neither."""
+    """Return lines with the scores per class, and the confusion matrix if there is one; empty without details."""
     if not details:
         return []
     heads = ["label" if task.kind == "multilabel" else "class", "precision", "recall", "f1", "rows"]
@@ -217,23 +219,23 @@ def detail_lines(task: Task, details: Mapping[str, Any]) -> list[str]:
 
 
 def score_answers(config: Score, predictions: str, report: Report) -> dict[str, float]:
-    """Return the official scores of a JSON file of answers.
+    """Report and return SQuAD's official scores of `predictions`, a JSON file of answers.
 
-    Raises DataError if it is invalid, or none of its ids is a question's.
+    Raises DataError if the file is invalid, or has no answer to any of the questions.
     """
     answers = _read_answers(predictions)
     questions = _asked_questions(config)
     ids = {question.id for question in questions}
     if not ids & answers.keys():
         raise DataError(
-            f"{predictions} has {len(answers):,} answers, and not one is to a question of "
+            f"{predictions} has {len(answers):,} answers, but none to a question of "
             f"{config.input or config.task}, such as {shown(questions[0].id)}: give the answers to these questions"
         )
     scored = squad_score(answers, questions)
-    beside = f", {len(answers.keys() - ids):,} answers to other questions passed over" if answers.keys() - ids else ""
+    ignored = f", {len(answers.keys() - ids):,} answers to other questions ignored" if answers.keys() - ids else ""
     report(
         f"{predictions}: {len(answers):,} answers to {len(questions):,} questions, {scored['missing']:.0f} without an "
-        f"answer{beside}"
+        f"answer{ignored}"
     )
     scores = [[name, f"{value:.3f}"] for name, value in scored.items() if not name.endswith(("total", "missing"))]
     for line in aligned(["metric", "score"], scores):
@@ -242,7 +244,7 @@ def score_answers(config: Score, predictions: str, report: Report) -> dict[str, 
 
 
 def _asked_questions(config: Score) -> list[Question]:
-    """Return the questions that the answers belong to. Raises PipelineError for a task without questions."""
+    """Return the questions of config.input or config.task. Raises PipelineError for a task without questions."""
     if config.task is None:
         assert config.input is not None
         return read_questions(config.input)
@@ -257,7 +259,7 @@ def _asked_questions(config: Score) -> list[Question]:
 
 
 def _read_answers(location: str) -> dict[str, str]:
-    """Read {id: answer} from a JSON file, optionally compressed. Raises DataError."""
+    """Read {id: answer} from a JSON file, optionally compressed. Raises DataError for any other content."""
     try:
         whole = json.loads(content_of(location))
     except (ValueError, RecursionError) as error:
@@ -272,6 +274,7 @@ def _read_answers(location: str) -> dict[str, str]:
         )
     if not are_answers(whole):
         raise DataError(
-            f"{location} is no JSON object of ids and texts: give {{id: answer}}, as SQuAD's official scripts read it"
+            f"{location} is not a JSON object of ids and texts: give {{id: answer}}, as SQuAD's official scripts read "
+            "it"
         )
     return whole

@@ -17,17 +17,19 @@ ENDINGS = (".png", ".svg", ".pdf")
 SHOWN = 0.99
 """Minimum share of the lengths that a histogram shows."""
 BARS = 50
+"""Bars of a histogram, about."""
 ROOM = 6
-"""Bars that fit at least, so that a single one is not a block."""
+"""Drop reasons that the panel has room for at least, so that a single bar does not fill it."""
 TITLES = {
-    "characters a piece": "Pieces of documents, in characters",
-    "words a sentence": "Sentences, in words",
-    "tokens a sentence": "Sentences, in tokens",
+    "characters per piece": "Pieces of documents, in characters",
+    "words per sentence": "Sentences, in words",
+    "tokens per sentence": "Sentences, in tokens",
 }
+"""Name of the lengths -> title of their panel."""
 
 
 def require_picture(path: str) -> None:
-    """Raise ConfigError unless a picture can be written to this file."""
+    """Raise ConfigError if a picture cannot be written to this file."""
     folder = Path(path).parent
     if Path(path).suffix.lower() not in ENDINGS:
         raise ConfigError(f"picture ({path}) must end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
@@ -38,12 +40,12 @@ def require_picture(path: str) -> None:
 
 
 def write_picture(statistics: Statistics, corpus: Corpus, path: str) -> None:
-    """Write the picture in the format of the file name's ending."""
+    """Write the picture to a file, in the format of the file's ending."""
     draw(statistics, corpus).savefig(path, dpi=130)
 
 
 def draw(statistics: Statistics, corpus: Corpus) -> Figure:
-    """Draw a panel per kind of length and one for drop reasons."""
+    """Draw one panel per kind of length, and one for drop reasons."""
     rows = 2 if len(statistics.lengths) == 3 else 1
     figure = Figure(figsize=(5.2 * (len(statistics.lengths) + 1) / rows, 3.5 * rows + 0.5), layout="constrained")
     panels = (
@@ -86,14 +88,14 @@ def _histogram(axes: Axes, name: str, lengths: np.ndarray) -> None:
 
 
 def bar_edges(lengths: np.ndarray) -> np.ndarray:
-    """Return equally spaced integers from 0 that enclose at least SHOWN of the lengths."""
+    """Return the edges of bars: equally spaced integers from 0 that enclose at least SHOWN of the lengths."""
     longest = int(np.quantile(lengths, SHOWN, method="inverted_cdf"))
     step = max(1, -(-longest // BARS))
     return np.arange(0, longest + step + 1, step)
 
 
 def _dropped(axes: Axes, counts: dict[str, int]) -> None:
-    """Draw bars of drop reasons, most frequent at the top; text if nothing was dropped."""
+    """Draw one bar per drop reason, the most frequent at the top; write a text if nothing was dropped."""
     axes.set_title(f"Dropped: {sum(counts.values()):,}")
     if not counts:
         axes.text(0.5, 0.5, "nothing was dropped", ha="center", va="center", color=GREY, transform=axes.transAxes)

@@ -16,16 +16,17 @@ BLANK = "␣"
 LEGEND = Text.assemble(
     "masked positions: ",
     ("[was: MASK]", MASKED),
-    " the answer under a mask, ",
+    " replaced by a mask, ",
     ("[was: other]", REPLACED),
-    " another piece in its place, ",
+    " replaced by another piece, ",
     ("[was]", KEPT),
-    " left as it is",
+    " left as it was",
 )
+"""Explanation of the marks on masked positions."""
 
 
 def text_of(vocabulary: Vocabulary, ids: list[int]) -> str:
-    """Return pieces as text, with a space before each that begins a word; incomplete UTF-8 becomes �."""
+    """Return the text of pieces, with a space before each piece that begins a word. Incomplete UTF-8 becomes �."""
     tokens = [vocabulary.tokens[id] for id in ids]
     if vocabulary.kind == "byte-bpe":
         return DECODERS["byte-bpe"].decode(tokens)
@@ -38,7 +39,7 @@ def text_of(vocabulary: Vocabulary, ids: list[int]) -> str:
 
 
 def _masked_text(vocabulary: Vocabulary, id: int, label: int) -> tuple[str, str]:
-    """Return a masked position as text with its answer, and its style."""
+    """Return the text of a masked position, which includes the answer (`label`), and the text's style."""
     whole = text_of(vocabulary, [label])
     answer = whole.strip() or BLANK
     before = " " if whole.startswith(" ") else ""
@@ -50,33 +51,34 @@ def _masked_text(vocabulary: Vocabulary, id: int, label: int) -> tuple[str, str]
 
 
 def segments(row: dict[str, Any], vocabulary: Vocabulary) -> list[Text]:
-    """Render an example, one text up to each [SEP]: special tokens dim, and each masked position with its answer."""
+    """Render an example as texts that end at each [SEP]. Special tokens are dim; masked positions have answers."""
     ids, labels = row["ids"], dict(zip(row["masked_positions"], row["masked_labels"]))
     special = {vocabulary.cls_id, vocabulary.sep_id, vocabulary.pad_id}
-    texts, apart = [Text()], False
-    for alone, run in groupby(
+    texts, after_special = [Text()], False
+    # Masked positions and special tokens are groups of their own, keyed by position; all others are grouped under None.
+    for position, run in groupby(
         range(len(ids)), key=lambda index: index if index in labels or ids[index] in special else None
     ):
         part, style = text_of(vocabulary, [ids[index] for index in run]), ""
-        if alone in labels:
-            part, style = _masked_text(vocabulary, ids[alone], labels[alone])
-        elif alone is not None:
-            part, style = vocabulary.tokens[ids[alone]], SPECIAL
-        if apart or style == SPECIAL:
+        if position in labels:
+            part, style = _masked_text(vocabulary, ids[position], labels[position])
+        elif position is not None:
+            part, style = vocabulary.tokens[ids[position]], SPECIAL
+        if after_special or style == SPECIAL:
             part = f" {part.lstrip()}"
         texts[-1].append(part if texts[-1] else part.lstrip(), style)
-        apart = style == SPECIAL
-        if alone is not None and ids[alone] == vocabulary.sep_id != ids[min(alone + 1, len(ids) - 1)]:
+        after_special = style == SPECIAL
+        if position is not None and ids[position] == vocabulary.sep_id != ids[min(position + 1, len(ids) - 1)]:
             texts.append(Text())
     return texts
 
 
 def label(row: dict[str, Any]) -> str:
-    """Return the pair label in words; empty without a pair task."""
+    """Return the pair label in words; an empty string without a pair task."""
     if row["not_next"] is not None:
         return "B is from another document (NotNext)" if row["not_next"] else "B follows A (IsNext)"
     if row["swapped"] is not None:
-        return "B stands before A (swapped)" if row["swapped"] else "A stands before B (in order)"
+        return "B precedes A in the document (swapped)" if row["swapped"] else "A precedes B in the document (in order)"
     return ""
 
 
@@ -93,17 +95,18 @@ def _origin(document: dict[str, Any]) -> Text:
 
 
 def example_lines(row: dict[str, Any], documents: pa.Table, vocabulary: Vocabulary) -> Iterator[tuple[Text, Text]]:
-    """Yield (margin, text) of an example's documents and segments.
+    """Yield the lines of an example as (margin, text): its documents, and its segments.
 
-    Those of a pair are marked A and B, each after its document if there are two.
+    The segments of a pair are marked A and B in the margin. If they come from two documents, each follows a line with
+    its document, and that line has the mark.
     """
     first, last = (_origin(documents.slice(row[name], 1).to_pylist()[0]) for name in ("document_a", "document_b"))
-    shown, paired, one = segments(row, vocabulary), bool(label(row)), row["document_a"] == row["document_b"]
-    none, a, b = (Text.assemble((f"  {name:3}", NAMES.get(name, ""))) for name in ("", "A", "B"))
-    if paired and not one:
-        yield from ((a, first), (none, shown[0]), (b, last), (none, shown[1]))
+    texts, paired, same_document = segments(row, vocabulary), bool(label(row)), row["document_a"] == row["document_b"]
+    unmarked, a, b = (Text.assemble((f"  {name:3}", NAMES.get(name, ""))) for name in ("", "A", "B"))
+    if paired and not same_document:
+        yield from ((a, first), (unmarked, texts[0]), (b, last), (unmarked, texts[1]))
         return
-    yield none, first if one else Text.assemble("begins in ", first)
-    if not one:
-        yield none, Text.assemble("ends in ", last)
-    yield from zip((a, b) if paired else (none,) * len(shown), shown)
+    yield unmarked, first if same_document else Text.assemble("begins in ", first)
+    if not same_document:
+        yield unmarked, Text.assemble("ends in ", last)
+    yield from zip((a, b) if paired else (unmarked,) * len(texts), texts)

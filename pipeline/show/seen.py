@@ -19,22 +19,22 @@ from pipeline.train.run_stream import stream_of_run
 
 @dataclass(frozen=True, kw_only=True)
 class SeenRow:
-    """One row, with its phase, the documents of its window and its vocabulary."""
+    """One row with its phase, the documents of its window and its vocabulary."""
 
     row: dict[str, Any]
     phase: Phase
     documents: pa.Table
     vocabulary: Vocabulary
     known: int
-    """The last step that the run is known to have trained; it may have trained more."""
+    """Last step that the run's files show as trained; the run may have trained more."""
 
 
 def recompute_rows(folder: str, step: int, row: int, number: int = 1) -> list[SeenRow]:
-    """Return `number` rows from `row` on of the global batch of step `step` (from 1) of the run in a folder.
+    """Return `number` rows of a run: those from `row` (from 0) on in the global batch of step `step` (from 1).
 
-    Starts from the last position that the run saved before it (one per checkpoint), so at most the windows between two
-    checkpoints are recomputed. Raises ConfigError if there is no such step or row, DataError if the corpus has changed
-    or the installed versions may give other rows.
+    The run saves its position in the stream at each checkpoint. Recomputing starts at the last position before the
+    step, so it covers at most the windows between two checkpoints. Raises ConfigError if there is no such step or row,
+    DataError if the corpus has changed or the installed versions may give other rows.
     """
     recorded = run.read_run(folder)
     if recorded is None:
@@ -46,8 +46,8 @@ def recompute_rows(folder: str, step: int, row: int, number: int = 1) -> list[Se
     before, cursor = position_before(folder, step - 1)
     if before < phase.first:
         raise ConfigError(
-            f"step ({step}) is in the second phase, from step {phase.first + 1} on, and the run has not come to it: "
-            f"the newest position before it is step {before}'s"
+            f"step ({step}) is in the second phase, which begins at step {phase.first + 1}, and the run has not "
+            f"reached that phase: its newest saved position is after step {before}"
         )
     settings = settings_for_phase(stream_of_run(folder, recorded), phase)
     skipped = offset(step - 1 - phase.first, phase.batch) + row - offset(before - phase.first, phase.batch)
@@ -57,8 +57,8 @@ def recompute_rows(folder: str, step: int, row: int, number: int = 1) -> list[Se
         if rows:
             documents = documents_of(settings, rows[0]["epoch"], position)
             seen_rows += [
-                SeenRow(row=at, phase=phase, documents=documents, vocabulary=settings.vocabulary, known=known)
-                for at in rows
+                SeenRow(row=values, phase=phase, documents=documents, vocabulary=settings.vocabulary, known=known)
+                for values in rows
             ]
         if len(seen_rows) == number:
             return seen_rows
@@ -67,9 +67,10 @@ def recompute_rows(folder: str, step: int, row: int, number: int = 1) -> list[Se
 
 
 def _require_trained(folder: str, planned: int, step: int) -> int:
-    """Return the last step known to be trained.
+    """Return the last step that the run's files show as trained.
 
-    Raises ConfigError if `step` is above it, or for an unfinished run above its planned steps.
+    `planned`: the number of steps that the run is set to train. Raises ConfigError if `step` is below 1, or above both
+    the returned step and `planned`.
     """
     summary = run.read_summary(folder)
     ended = summary["steps"] if summary else 0
@@ -86,7 +87,7 @@ def _require_trained(folder: str, planned: int, step: int) -> int:
 
 
 def _require_rows(step: int, rows: int, row: int, number: int) -> None:
-    """Raise ConfigError unless `number` rows from `row` on are within the `rows` rows of a step."""
+    """Raise ConfigError if the `number` rows from `row` on are not all among the `rows` rows of the step."""
     if not 0 <= row < rows:
         raise ConfigError(f"row ({row}) must be from 0 to {rows - 1}: step {step} has {rows} rows")
     if not 1 <= number <= rows - row:
@@ -96,13 +97,19 @@ def _require_rows(step: int, rows: int, row: int, number: int) -> None:
 
 
 def position_before(folder: str, step: int) -> tuple[int, Cursor | None]:
-    """Return the last step up to `step` after which the run saved its cursor, and that cursor; or 0 and None."""
+    """Return the last step, up to `step`, after which the run saved its cursor, and the cursor.
+
+    Without such a step: return 0 and None.
+    """
     saved_step = max((saved for saved in checkpoint.positions(folder) if saved <= step), default=0)
     return saved_step, checkpoint.read_position(folder, saved_step) if saved_step else None
 
 
 def rows_after(settings: StreamSettings, cursor: Cursor | None) -> Iterator[tuple[pa.Table, int]]:
-    """Yield the rows after a cursor without end: tables, each with its window's position in the epoch."""
+    """Yield the rows after a cursor (None: from the start), without end.
+
+    Each item is the table of one window and the window's position in the epoch.
+    """
     windows = settings.corpus.train
     tokenizer = CachedTokenizer(settings.vocabulary)
     number, skip = row_after(cursor, len(windows)) if cursor else (0, 0)
@@ -113,7 +120,10 @@ def rows_after(settings: StreamSettings, cursor: Cursor | None) -> Iterator[tupl
 
 
 def documents_of(settings: StreamSettings, epoch: int, position: int) -> pa.Table:
-    """Return the documents of the window at a position of an epoch, repeated by weight; rows index into them."""
+    """Return the documents of the window at a position of an epoch, repeated by weight.
+
+    The columns `document_a` and `document_b` of rows are indices into them.
+    """
     windows = settings.corpus.train
     window = windows[int(permutation(settings.seed, epoch, len(windows))[position])]
     return repeat_by_weight(read_window(settings.corpus, window), settings.corpus.weights, epoch)

@@ -1,4 +1,4 @@
-"""Describe a corpus in words: documents, words, tokens and lengths in a sample of its windows."""
+"""Describe a corpus by numbers: documents, words and tokens, and their lengths in a sample of its windows."""
 
 from dataclasses import dataclass
 
@@ -14,26 +14,32 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 @dataclass(frozen=True, kw_only=True)
 class Statistics:
-    """Lengths in a sample of windows."""
+    """Lengths in a sample of windows, as integer arrays."""
 
     windows: int
+    """Number of windows in the sample."""
     characters: int
+    """Characters of the sample's text."""
     piece_characters: np.ndarray
-    """Lengths of pieces, not documents: the pieces of a long document are spread over the corpus."""
+    """Lengths of pieces, not of documents, because the pieces of a long document are spread over the corpus."""
     sentence_words: np.ndarray
     sentence_tokens: np.ndarray | None
+    """None without a vocabulary."""
     unknown: float | None
-    """Share of [UNK] among the tokens."""
+    """Share of [UNK] among the tokens; None without a vocabulary."""
 
     @property
     def lengths(self) -> dict[str, np.ndarray]:
-        """Lengths by name of their unit."""
-        tokens = {} if self.sentence_tokens is None else {"tokens a sentence": self.sentence_tokens}
-        return {"characters a piece": self.piece_characters, "words a sentence": self.sentence_words} | tokens
+        """Name of the lengths -> lengths, such as "words per sentence"."""
+        tokens = {} if self.sentence_tokens is None else {"tokens per sentence": self.sentence_tokens}
+        return {"characters per piece": self.piece_characters, "words per sentence": self.sentence_words} | tokens
 
 
 def statistics(corpus: Corpus, vocabulary: Vocabulary | None, windows: int) -> Statistics:
-    """Measure at most `windows` evenly spaced windows, whose pieces are in random order. Tokens need a vocabulary."""
+    """Measure at most `windows` training windows, evenly spaced. Without a vocabulary, tokens are not measured.
+
+    The windows are a fair sample, because a prepared corpus has its pieces in random order.
+    """
     indices = np.unique(np.linspace(0, len(corpus.train) - 1, windows).astype(int))
     chosen = [corpus.train[index] for index in indices]
     pieces, words, tokens, unknown = [], [], [], 0
@@ -59,35 +65,40 @@ def statistics(corpus: Corpus, vocabulary: Vocabulary | None, windows: int) -> S
 
 
 def lines(sample: Statistics, corpus: Corpus) -> list[str]:
-    """Return the statistics in words; totals of the corpus are extrapolated by its share of characters."""
+    """Return the statistics as lines of text.
+
+    Totals of the training set are extrapolated from the sample's share of its characters.
+    """
     factor = (corpus.counts["characters"] - corpus.counts["heldout_characters"]) / sample.characters
     words = sample.sentence_words.sum()
-    said = [
+    result = [
         documents_line(corpus.counts),
         "",
         f"a sample of {sample.windows} of {len(corpus.train)} training windows, {sample.characters:,} characters",
-        f"{len(sample.sentence_words) * factor:,.0f} sentences, "
-        f"{words * factor:,.0f} words in the whole training set, about",
+        f"about {len(sample.sentence_words) * factor:,.0f} sentences and "
+        f"{words * factor:,.0f} words in the whole training set",
     ]
     if sample.sentence_tokens is not None:
         tokens = sample.sentence_tokens.sum()
-        said.append(
-            f"{tokens * factor:,.0f} tokens, about; {tokens / words:.2f} a word, {sample.unknown:.3%} of them unknown"
+        result.append(
+            f"about {tokens * factor:,.0f} tokens; {tokens / words:.2f} per word, {sample.unknown:.3%} of them unknown"
         )
     heads = "".join(f"{f'{quantile:.0%}':>10}" for quantile in QUANTILES)
     rows = [
-        f"{name:24}" + "".join(f"{value:>10,.0f}" for value in (*np.quantile(of, QUANTILES), of.max()))
-        for name, of in sample.lengths.items()
+        f"{name:24}" + "".join(f"{value:>10,.0f}" for value in (*np.quantile(lengths, QUANTILES), lengths.max()))
+        for name, lengths in sample.lengths.items()
     ]
-    return [*said, "", f"{'in the sample':24}{heads}{'longest':>10}", *rows]
+    return [*result, "", f"{'in the sample':24}{heads}{'longest':>10}", *rows]
 
 
 def documents_line(counts: dict[str, int]) -> str:
-    """Return the number and mean length of documents, by the corpus' counts, and what a piece is."""
+    """Return the number of documents, of their pieces, and the mean length of a document, from the corpus' counts."""
     documents, pieces = counts["documents"], counts["pieces"]
     if not documents:  # the first piece of every document was dropped
-        return f"{pieces:,} pieces of documents that begin with something dropped"
-    mean = f"{counts['characters'] / documents:,.0f} characters a document on average"
+        return f"{pieces:,} pieces of documents whose first pieces were dropped"
+    mean = f"{counts['characters'] / documents:,.0f} characters per document on average"
     if pieces == documents:
         return f"{documents:,} documents, each in one piece; {mean}"
-    return f"{documents:,} documents in {pieces:,} pieces, as long ones are cut (prepare.piece_characters); {mean}"
+    return (
+        f"{documents:,} documents in {pieces:,} pieces, since long documents are cut (prepare.piece_characters); {mean}"
+    )

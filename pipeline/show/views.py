@@ -29,7 +29,8 @@ CONSOLE = Console(highlight=False, soft_wrap=True)
 WIDEST = 110
 """Maximum characters of a line of running text, for readability."""
 LABELS = {"NotNext": "not_next", "swapped": "swapped"}
-TITLE, BESIDE = "bold", "dim"
+TITLE, DETAIL = "bold", "dim"
+"""Styles of headings, and of what is said about a text."""
 
 
 def _documents(folder: str, number: int, window: int, source: str | None, sentences: int) -> None:
@@ -38,7 +39,7 @@ def _documents(folder: str, number: int, window: int, source: str | None, senten
     rows = [row for row in table.to_pylist() if source is None or source in row["source"]]
     if not rows:
         raise ConfigError(
-            f"source ({source}) matches no document of window {window}; the corpus has {listed(corpus.sources)}"
+            f"source ({source}) matches no document of window {window}; the sources are {listed(corpus.sources)}"
         )
     for index, row in enumerate(rows[:number]):
         CONSOLE.print(Text("\n" * bool(index) + (row["title"] or "(no title)"), TITLE))
@@ -47,13 +48,13 @@ def _documents(folder: str, number: int, window: int, source: str | None, senten
             Text(
                 f"{row['id']}, from {row['source']}, {row['language']}, "
                 f"{len(row['text']):,} characters, {len(split):,} sentences",
-                BESIDE,
+                DETAIL,
             )
         )
         for count, sentence in enumerate(split[:sentences], start=1):
-            CONSOLE.print(with_margin(Text(f"{count:4}  ", BESIDE), Text(sentence)))
+            CONSOLE.print(with_margin(Text(f"{count:4}  ", DETAIL), Text(sentence)))
         if len(split) > sentences:
-            CONSOLE.print(Text(f"   …  {len(split) - sentences:,} more sentences", BESIDE))
+            CONSOLE.print(Text(f"   …  {len(split) - sentences:,} more sentences", DETAIL))
 
 
 def _dropped(folder: str) -> None:
@@ -65,7 +66,7 @@ def _dropped(folder: str) -> None:
     for reason, dropped in sorted(samples.items()):
         CONSOLE.print(Text(f"\n{reason} ({corpus.dropped[reason]:,})", TITLE))
         for id, beginning in dropped:
-            CONSOLE.print(Text(f"  {id}", BESIDE))
+            CONSOLE.print(Text(f"  {id}", DETAIL))
             CONSOLE.print(with_margin(Text("    "), Text(" ".join(beginning.split()))))
 
 
@@ -103,14 +104,14 @@ def _examples(
 
 
 def _print_example(name: str, row: dict[str, Any], documents: pa.Table, vocabulary: Vocabulary) -> None:
-    """Print one example under a heading, its segments separately."""
-    CONSOLE.print(Text.assemble("\n", (name, TITLE), (f"  {example_summary(row)}", BESIDE)))
+    """Print one example: a heading, then its documents and segments as separate paragraphs."""
+    CONSOLE.print(Text.assemble("\n", (name, TITLE), (f"  {example_summary(row)}", DETAIL)))
     for margin, text in example_lines(row, documents, vocabulary):
         CONSOLE.print(with_margin(margin, text))
 
 
 def with_margin(margin: Text, text: Text) -> Text:
-    """Wrap a text at words to the terminal's width, indented by its margin."""
+    """Wrap a text to the terminal's width, between words. The first line begins with the margin, the others align."""
     width = max(20, min(WIDEST, CONSOLE.width) - margin.cell_len)
     lines = text.wrap(CONSOLE, width)
     for line in lines:
@@ -119,40 +120,40 @@ def with_margin(margin: Text, text: Text) -> Text:
 
 
 def labels(table: pa.Table) -> str:
-    """Return the share of each pair label among the examples, in words."""
+    """Return the shares of examples with the labels of LABELS, as text; an empty string without a pair task."""
     shares = {name: pc.mean(table[column]).as_py() for name, column in LABELS.items()}
     return "".join(f", {share:.1%} {name}" for name, share in shares.items() if share is not None)
 
 
 def _seen_rows(folder: str, step: int, row: int, number: int) -> None:
-    with CONSOLE.status(f"making the rows of step {step:,} again"):
+    with CONSOLE.status(f"recomputing the rows of step {step:,}"):
         rows = recompute_rows(folder, step, row, number)
     CONSOLE.print(LEGEND)
     if step > rows[0].known:
         CONSOLE.print(
             Text(
                 f"the run's newest checkpoint is of step {rows[0].known:,}: "
-                f"this is what it trains on at step {step:,}, done or not"
+                f"these are the rows of step {step:,}, which it may not have trained yet"
             )
         )
     for index, seen in enumerate(rows, start=row):
-        at = seen.row
+        values = seen.row
         position = (
-            f"epoch {at['epoch']}, window {at['window']}, row {at['row']} of {at['rows_in_window']}, "
+            f"epoch {values['epoch']}, window {values['window']}, row {values['row']} of {values['rows_in_window']}, "
             f"sequences of at most {seen.phase.sampling.maximum_length} tokens"
         )
-        _print_example(f"step {step}, row {index}: {position}", at, seen.documents, seen.vocabulary)
+        _print_example(f"step {step}, row {index}: {position}", values, seen.documents, seen.vocabulary)
 
 
 def _require_in_range(name: str, value: int, count: int) -> int:
-    """Return the value. Raises ConfigError unless it is from 0 to count - 1."""
+    """Return the value. Raises ConfigError if the value is not from 0 to count - 1."""
     if not 0 <= value < count:
         raise ConfigError(f"{name} ({value}) must be from 0 to {count - 1}")
     return value
 
 
 def _require_vocabulary(settings: VocabularySettings) -> Vocabulary:
-    """Return the vocabulary that the settings name. Raises ConfigError if none is."""
+    """Return the vocabulary that the settings name. Raises ConfigError if they name none."""
     if vocabulary := given_vocabulary(settings):
         return vocabulary
     raise ConfigError(
@@ -167,4 +168,4 @@ VIEWS: dict[type[View], Callable[..., None]] = {
     Examples: _examples,
     Seen: _seen_rows,
 }
-"""Settings type -> view."""
+"""Settings type -> function that prints the view."""

@@ -1,6 +1,6 @@
 """Turn the start and end logits of a question's windows into answer spans of its context.
 
-L tokens per window, C of them from the context.
+Shapes: L tokens per window, C of them from the context.
 """
 
 import unicodedata
@@ -16,19 +16,22 @@ from pipeline.tasks.windows import Window
 # N_BEST and LONGEST_ANSWER are the defaults of google-research/bert's run_squad.py.
 N_BEST = 20
 LONGEST_ANSWER = 30
-"""Tokens."""
+"""Maximum tokens of an answer."""
 REPEATS = 4
 """Candidate spans per n-best answer, since several spans can have the same text."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Span:
-    """A span of the context, stripped of white space, with the sum of its start and end logits."""
+    """A span of the context, without white space around it."""
 
     text: str
     start: int
+    """Index of its first character in the context."""
     end: int
+    """Index one past its last character."""
     logit: float
+    """Sum of the start logit of its first token and the end logit of its last."""
     probability: float = 0.0
     """Softmax over the n-best spans."""
 
@@ -37,23 +40,23 @@ class Span:
 class Answer:
     """The n-best spans of one question and the score of "no answer"."""
 
-    spans: tuple[Span, ...]  # best first, no text twice; one with the empty text is "no answer"
-    null: float  # [CLS]'s start logit plus its end logit, minimum over the windows
+    spans: tuple[Span, ...]  # best first, each text once; an empty text means "no answer"
+    null: float  # score of "no answer": start plus end logit of [CLS], minimum over the windows
 
     @property
     def best(self) -> Span | None:
-        """The best span with text; None if there is none."""
+        """The best span with text; None if no span has text."""
         return next((span for span in self.spans if span.text), None)
 
     @property
     def margin(self) -> float:
-        """ "No answer" score minus the best span's score; infinite if there is no span."""
+        """Score of "no answer" minus that of the best span; infinite if no span has text."""
         return self.null - self.best.logit if self.best else float("inf")
 
     def text(self, threshold: float | None = None) -> str:
         """Return the answer text; empty if the margin is above `threshold` (SQuAD 2.0).
 
-        `threshold` None always returns the best span, if any (SQuAD 1.1).
+        `threshold` None: the best span's text is always returned, empty only if no span has text (SQuAD 1.1).
         """
         return self.best.text if self.best and (threshold is None or self.margin <= threshold) else ""
 
@@ -70,9 +73,9 @@ def answer_of_logits(
 ) -> Answer:
     """Return the n-best answers to one question from the start and end logits (L,) of each of its windows.
 
-    A span lies in the context and has at most `longest` tokens. Of the windows that contain its first token, it comes
-    from the one that shows most context around that token; its last token may have more context in the next window. If
-    `unanswerable` (SQuAD 2.0), "no answer" is added to the n-best.
+    A span has at most `longest` tokens, all in the context. It comes from the window that has the most context around
+    the span's first token; the last token may have more context in another window. If `unanswerable` (SQuAD 2.0), "no
+    answer" is added to the `n_best` spans.
     """
     null = min(float(start[0]) + float(end[0]) for start, end in zip(starts, ends, strict=True))
     spans = [
@@ -107,10 +110,10 @@ def _spans(context: str, window: Window, start: np.ndarray, end: np.ndarray, mos
 
 
 def _trimmed_span(context: str, start: int, end: int, logit: float) -> Span | None:
-    """Return the span of these characters without surrounding white space, or None if nothing is left.
+    """Return the span from character `start` to `end` without white space around it, or None if nothing is left.
 
-    Some vocabularies' pieces begin with a space. Combining accents stay with their letter, because pieces of an uncased
-    vocabulary end before them.
+    White space must go because pieces of some vocabularies begin with a space. The span is extended over combining
+    accents because pieces of an uncased vocabulary end before them.
     """
     while end < len(context) and unicodedata.combining(context[end]):
         end += 1
@@ -121,7 +124,7 @@ def _trimmed_span(context: str, start: int, end: int, logit: float) -> Span | No
 
 
 def _with_probabilities(spans: Sequence[Span]) -> tuple[Span, ...]:
-    """Return the spans with the softmax of their logits as probabilities."""
+    """Return the spans with probabilities: the softmax of their logits."""
     if not spans:
         return ()
     weights = np.exp(np.array([span.logit for span in spans]) - max(span.logit for span in spans))
@@ -129,17 +132,19 @@ def _with_probabilities(spans: Sequence[Span]) -> tuple[Span, ...]:
 
 
 def best_threshold(answers: Mapping[str, Answer], questions: Sequence[Question]) -> dict[str, float]:
-    """Return the threshold of `Answer.text` with the highest F1 on these questions, and that F1 in percent.
+    """Return "threshold_tuned_on_dev", the threshold of `Answer.text` with the highest F1 on these questions, and
+    "f1_tuned_on_dev", that F1 in percent.
 
-    Both are tuned on dev, and their names say so. Ties go to the lowest threshold, which answers the fewest questions.
-    Questions with the same margin are answered together. Raises DataError if there is nothing to score.
+    The F1 is optimistic, since the threshold is chosen on the questions that it is measured on. If several thresholds
+    have this F1, the lowest is returned, which answers the fewest questions. Raises DataError if there are no
+    questions, or a question has no answer and is not marked as impossible.
     """
     require_answers(questions)
     gains = sorted(_f1_gain(answers[question.id], question) for question in questions)
     f1 = sum(not question.answers for question in questions)
     tuned = (f1, min((margin for margin, _ in gains if np.isfinite(margin)), default=1.0) - 1)
-    # Among questions with equal margins, sorting puts losses of F1 before gains. So `f1` in the middle of such a group
-    # never exceeds both its value before the group and its value after it.
+    # A threshold answers all questions with the same margin or none. Within such a group, sorting puts losses of F1
+    # before gains, so `f1` in the middle of the group never exceeds both its value before and its value after it.
     for margin, change in gains:
         f1 += change
         if f1 > tuned[0] and np.isfinite(margin):
@@ -148,7 +153,7 @@ def best_threshold(answers: Mapping[str, Answer], questions: Sequence[Question])
 
 
 def _f1_gain(answer: Answer, question: Question) -> tuple[float, float]:
-    """Return the margin at which a question is answered, and the change in its F1 when it is."""
+    """Return the margin of an answer, and the change in the question's F1 when it gets this answer instead of none."""
     if not answer.best:
         return answer.margin, 0.0
     return answer.margin, best_of(answer.best.text, question, True)[1] - (not question.answers)

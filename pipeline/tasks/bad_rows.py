@@ -14,23 +14,23 @@ class BadRows:
     """True: skip and count bad rows. False: raise the first one."""
     reasons: Counter[str] = field(default_factory=Counter)
     first: dict[str, str] = field(default_factory=dict)
-    """Reason -> message of its first row."""
+    """Reason -> error message of the first row that has it."""
 
     def take(self, error: BadRow) -> None:
-        """Count a bad row, or raise its error unless bad rows are skipped."""
+        """Count a bad row if bad rows are skipped, else raise its error."""
         if not self.skip:
             raise error
         self.reasons[error.reason] += 1
         self.first.setdefault(error.reason, str(error))
 
     def words(self) -> tuple[str, ...]:
-        """Return one line per reason: the number of rows left out, and the first of them."""
+        """Return one line per reason: the number of rows left out, and the error message of the first."""
         return tuple(
             f"{times:,} rows left out ({reason}, the first: {self.first[reason]})"
             for reason, times in self.reasons.most_common()
         )
 
     def require_some(self, location: str, kept: int) -> None:
-        """Raise DataError if rows were left out and none is left."""
+        """Raise DataError if rows were left out and the number of rows `kept` is 0."""
         if self.reasons and not kept:
             raise DataError(f"{location} has no row that can be used: {'; '.join(self.words())}")

@@ -1,8 +1,8 @@
 """A task that needs no download: predict which Python package a documentation string comes from.
 
-Baselines on the development rows: logistic regression on TF-IDF word weights (scikit-learn, C=10, sublinear) has
-accuracy 0.89, on plain counts (C=1) 0.86, and one constant answer 1/8. Other versions of the installed packages give
-other figures.
+Accuracy of baselines on the development rows: 0.89 for logistic regression on TF-IDF word weights (scikit-learn, C=10,
+sublinear), 0.86 on plain word counts (C=1), and 1/8 for a constant answer. The figures depend on the versions of the
+installed packages.
 """
 
 import hashlib
@@ -21,16 +21,16 @@ TRAIN_ROWS, DEV_ROWS = 600, 100
 """Maximum rows per package; packages with fewer texts are split in the same proportion."""
 LONGEST_CHARACTERS = 600
 MASK = "package"
-"""Replaces the name of a text's own package."""
+"""Word that replaces the package's name in its texts."""
 
 
 def builtin_task(documents: Iterable[tuple[str, str]]) -> tuple[Task, pa.Table, pa.Table]:
     """Return the task with its training and development rows (schema TEXTS), made of (package, text) pairs.
 
-    Takes the packages with the most texts, with equally many rows each. A text's own package name is masked, texts are
-    truncated at 600 characters, and duplicates are removed (all copies, if packages share them). Which texts are taken,
-    into which split and in which order depends only on their hashes. Raises DataError for fewer than two packages of
-    two texts each.
+    The packages with the most texts are chosen, and all get the same number of rows. In each text its package's name is
+    masked, and the text is truncated at 600 characters. Duplicates are removed; a text that several packages share is
+    removed altogether. The choice of texts, their splits and their order depend only on the texts' hashes. Raises
+    DataError for fewer than two packages of two texts each.
     """
     texts = _distinct_texts(documents)
     counts = Counter(texts.values())
@@ -60,13 +60,13 @@ def _distinct_texts(documents: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Return {masked text: package}, without texts that several packages share."""
     packages_of: dict[str, set[str]] = defaultdict(set)
     for package, text in documents:
-        if shown := _masked(package, text):
-            packages_of[shown].add(package)
+        if masked := _masked(package, text):
+            packages_of[masked].add(package)
     return {text: next(iter(packages)) for text, packages in packages_of.items() if len(packages) == 1}
 
 
 def _masked(package: str, text: str) -> str:
-    """Return a text on one line, with its package's name masked (any case, also next to underscores), truncated."""
+    """Return a text on one line, truncated, with its package's name masked (in any case, also next to underscores)."""
     name = rf"(?<![^\W_]){re.escape(package)}(?![^\W_])"
     return re.sub(name, MASK, " ".join(text.encode("utf-8", "replace").decode().split()), flags=re.IGNORECASE)[
         :LONGEST_CHARACTERS

@@ -14,7 +14,7 @@ from pipeline.errors import DataError
 BOM = "\ufeff"
 """Byte order mark: some programs write one at the start of a file, others on a line of its own at the end."""
 BZ2_BLOCK = b"1AY&SY"
-"""Magic number after the four-byte bzip2 header: the header's three letters alone could begin a text."""
+"""Magic number after bzip2's four-byte header. It is checked because a plain text may begin with the header's "BZh"."""
 
 
 def _unzstd(stored: bytes) -> bytes:
@@ -48,9 +48,9 @@ def _compression_of(location: str, stored: bytes) -> str | None:
 
 
 def content_of(location: str) -> bytes:
-    """Return the bytes of a local file or URL, decompressed according to its first bytes, else its name.
+    """Return the bytes of a local file or URL, decompressed if its first bytes, or else its name, show a compression.
 
-    Raises DataError if it cannot be read.
+    Raises DataError if the file cannot be read or decompressed.
     """
     try:
         stored = storage.read_bytes(location)
@@ -59,8 +59,9 @@ def content_of(location: str) -> bytes:
     except FileNotFoundError:
         raise DataError(f"{location} does not exist") from None
     except (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError) as error:
-        said = f"{location} cannot be read ({storage.first_line(error)}): give a plain or compressed file that can"
-        raise DataError(said) from error
+        raise DataError(
+            f"{location} cannot be read ({storage.first_line(error)}): give a plain or compressed file that can be read"
+        ) from error
 
 
 def decoded(location: str, content: bytes) -> str:
@@ -82,7 +83,7 @@ def is_blank(line: str) -> bool:
 def lines(location: str) -> list[str]:
     """Return the lines of a UTF-8 file, without byte order marks and line ends (LF or CR LF).
 
-    Raises DataError if it is not UTF-8.
+    Raises DataError if the file cannot be read or is not UTF-8.
     """
     text = decoded(location, content_of(location)).removesuffix("\n")
     return [line.removesuffix("\r").lstrip(BOM) for line in text.split("\n")]

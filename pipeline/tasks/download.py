@@ -22,34 +22,35 @@ from pipeline.tasks.glue import TASKS
 BASE = "https://dl.fbaipublicfiles.com"
 """Host of the archives, run by the benchmark's owners (gluebenchmark.com/tasks)."""
 TIMEOUT = (10, 60)
-"""Seconds to connect, and between two reads."""
+"""Maximum seconds to connect, and between two reads."""
 BLOCK_BYTES = 1 << 20
-MOST_UNPACKED = 2 << 30  # bytes; the largest archive, QQP, unpacks to some 100 MB
+MOST_UNPACKED = 2 << 30  # bytes; the largest archive, QQP, unpacks to about 100 MB
 SHOWN_CHARACTERS = 200
-"""Length at which a library's error is truncated in ours."""
+"""Length at which the error message of the requests library is truncated in ours."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Archive:
-    """The files of one task, relative to the base URL."""
+    """The files to download for one task, and how its folder is made from them."""
 
     folder: str
     """Name of the task's folder, both in the archive and in the data folder."""
     files: tuple[str, ...]
+    """Paths relative to the base URL."""
     fill: Callable[[list[Path], Path], None]
-    """Creates the task's folder (second argument) from the downloaded files."""
+    """Function that creates the task's folder (second argument) from the downloaded files (first)."""
 
 
 def fetch_glue(folder: str, tasks: Sequence[str], report: Report, base: str = BASE) -> None:
-    """Download the missing files of these tasks into a local folder, in the layout that pipeline.tasks.glue reads.
+    """Download the tasks that are missing in a local folder, in the layout that pipeline.tasks.glue reads.
 
     A task's folder appears only once it is complete. Raises ConfigError if the folder is a URL or a task is not one of
     GLUE's, and DataError for files that cannot be downloaded, unpacked or written, and for an incomplete folder.
     """
     if is_url(folder):
         raise ConfigError(
-            f"data ({folder}) must be a local folder to fetch archives into: name one, or copy the archives there "
-            "unpacked"
+            f"data ({folder}) must be a local folder to fetch archives into: name one, or copy the unpacked "
+            "archives there"
         )
     if unknown := [name for name in tasks if name not in ARCHIVES]:
         raise ConfigError(f"task ({', '.join(unknown)}) is not in GLUE: choose from {', '.join(ARCHIVES)}")
@@ -66,12 +67,12 @@ def fetch_glue(folder: str, tasks: Sequence[str], report: Report, base: str = BA
 
 
 def _is_complete(root: Path, task: str) -> bool:
-    """Return whether a task's folder has all of its files. Raises DataError if it exists but lacks one."""
+    """Return whether a task's folder has all of its files. Raises DataError if the folder exists but lacks a file."""
     folder, missing = root / ARCHIVES[task].folder, _missing_files(root, task)
     if missing and folder.exists():
         raise DataError(
-            f"{folder} has no {missing[0].rsplit('/', 1)[1]}: put it there, or remove the folder to have the whole "
-            "task fetched"
+            f"{folder} has no {missing[0].rsplit('/', 1)[1]}: copy this file into it, or remove the folder to fetch "
+            "the whole task again"
         )
     return not missing
 
@@ -99,15 +100,15 @@ def _fetch_task(root: Path, task: str, report: Report, base: str) -> None:
 
 
 def _layout(task: str) -> str:
-    """Return the advice for a task that cannot be downloaded."""
+    """Return the advice of an error message about a task that cannot be downloaded."""
     return (
-        "fetch GLUE by other means and name its folder in the official layout, such as "
-        f"GLUE/{TASKS[task].splits[0].file}: GLUE=folder of make, --data folder of the job"
+        "download GLUE by other means, in the official layout (such as "
+        f"GLUE/{TASKS[task].splits[0].file}), and name its folder: GLUE=folder for make, --data folder for the job"
     )
 
 
-def _fetch(url: str, target: Path, report: Report, instead: str) -> Path:
-    """Download a URL to a file. Raises DataError if it cannot be downloaded whole."""
+def _fetch(url: str, target: Path, report: Report, advice: str) -> Path:
+    """Download a URL to a file. Raises DataError with `advice` if the download fails or is incomplete."""
     report(f"fetching {url}")
     try:
         with requests.get(url, stream=True, timeout=TIMEOUT) as answer, open(target, "wb") as file:
@@ -115,7 +116,7 @@ def _fetch(url: str, target: Path, report: Report, instead: str) -> Path:
             file.writelines(answer.iter_content(BLOCK_BYTES))
     except requests.RequestException as error:
         raise DataError(
-            f"{url} cannot be fetched ({storage.first_line(error)[:SHOWN_CHARACTERS]}): {instead}"
+            f"{url} cannot be fetched ({storage.first_line(error)[:SHOWN_CHARACTERS]}): {advice}"
         ) from error
     return target
 
@@ -123,7 +124,8 @@ def _fetch(url: str, target: Path, report: Report, instead: str) -> Path:
 def _unzip(fetched: list[Path], folder: Path) -> None:
     """Unpack an archive, which contains the task's folder.
 
-    Raises DataError if it is damaged or has entries outside of that folder.
+    Raises DataError if the archive is damaged, unpacks to more than MOST_UNPACKED, or has links or entries that lead
+    out of the folder that it is unpacked in.
     """
     (location,) = fetched
     try:
@@ -143,7 +145,7 @@ def _unzip(fetched: list[Path], folder: Path) -> None:
 
 
 def _require_inside(archive: str, entry: zipfile.ZipInfo) -> None:
-    """Raise DataError for an entry that is a link or would be written outside of the folder."""
+    """Raise DataError for an entry that is a link, or would be written outside of the archive's folder."""
     if storage.escapes_folder(entry.filename) or stat.S_ISLNK(entry.external_attr >> 16):
         raise DataError(
             f"{archive} is refused: its entry {entry.filename!r} leads out of the folder that it is unpacked in"
@@ -157,7 +159,7 @@ def _move(fetched: list[Path], folder: Path) -> None:
 
 
 def _divide_mrpc(fetched: list[Path], folder: Path) -> None:
-    """Split MRPC's own training file as the benchmark does: pairs whose ids it lists are the development split."""
+    """Split MRPC's own training file as GLUE does: the pairs whose ids GLUE lists are the development split."""
     train, test, ids = (_table(str(file)) for file in fetched)
     listed = {tuple(row) for row in ids}
     head, rows = train[0], train[1:]
@@ -167,7 +169,7 @@ def _divide_mrpc(fetched: list[Path], folder: Path) -> None:
         "test": [
             ["index", *test[0][1:]],
             *([str(number), *row[1:]] for number, row in enumerate(test[1:])),
-        ],  # without labels: the benchmark does not publish them
+        ],  # an index replaces the labels, which GLUE does not publish
     }
     folder.mkdir()
     for name, split in splits.items():
@@ -207,4 +209,4 @@ ARCHIVES: dict[str, Archive] = {
     "wnli": Archive(folder="WNLI", files=("glue/data/WNLI.zip",), fill=_unzip),
     "ax": Archive(folder="diagnostic", files=("glue/data/AX.tsv",), fill=_move),
 }
-"""Task -> its files, the same ones that the benchmark's own download script fetches."""
+"""Task -> its files, which are those of the benchmark's own download script."""

@@ -1,7 +1,7 @@
-"""Encode texts as ids: [CLS] A [SEP] or [CLS] A [SEP] B [SEP] (or the vocabulary's other template of a pair), truncated
-as `tokenizers` does, or split into overlapping rows.
+"""Encode texts and pairs of texts as rows of ids, truncated as `tokenizers` does or split into overlapping rows.
 
-N texts, R rows.
+A row is [CLS] A [SEP], or for a pair [CLS] A [SEP] B [SEP] (RoBERTa: two [SEP] after A). Shapes: N texts or pairs, R
+rows.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,12 +19,12 @@ from pipeline.text.cached_tokenizer import CachedTokenizer, concatenate_runs
 from pipeline.text.template import SPECIALS_OF_ONE, Template
 
 ROWS_AT_ONCE = 8_192
-"""Batch size, so that the ids of a large file are never in memory twice."""
+"""Texts per batch. Batches are used so that the ids of a large file are never in memory twice."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Encoded:
-    """Encoded rows with truncation counts."""
+    """Encoded rows, with the numbers of truncated and of split texts."""
 
     rows: pa.Table
     """Schema ENCODED, in the order of the texts; rows of the same text are adjacent."""
@@ -41,13 +41,14 @@ def encode(
     maximum_length: int | None = None,
     passages: int | None = None,
 ) -> Encoded:
-    """Encode a table of TEXTS as rows of at most `maximum_length` tokens (None: the task's). Special tokens in a text
-    are plain text.
+    """Encode a table of TEXTS as rows of at most `maximum_length` tokens (None: the task's).
 
-    `passages`: overlap in tokens. A longer text becomes several overlapping rows with its index and label; of a pair,
-    only the second text is split, and the first is truncated if it takes more than half of the room. None: texts are
-    truncated. Raises ValueError for a length below a pair's special tokens and for an unknown label, ConfigError if the
-    overlap leaves no room for new tokens.
+    `passages` None: longer texts are truncated. Otherwise `passages` is an overlap in tokens: a longer text becomes
+    several overlapping rows, all with the text's index and label. Of a pair, only the second text is split; if the pair
+    is too long and the first text takes more than half of the room, the first is truncated.
+
+    Special tokens that a text spells out are encoded as plain text. Raises ValueError for a length below a pair's
+    special tokens and for an unknown label, ConfigError if the overlap leaves no room for new tokens.
     """
     length = task.maximum_length if maximum_length is None else maximum_length
     template = tokenizer.vocabulary.template
@@ -63,14 +64,14 @@ def encode(
 
 
 def _require_room(length: int, passages: int | None, paired: bool, template: Template) -> None:
-    """Raise ConfigError unless each passage has room for more tokens than it shares with the next."""
+    """Raise ConfigError if the overlap `passages` is negative, or leaves no room for new tokens in a passage."""
     specials = template.specials_of_pair if paired else SPECIALS_OF_ONE
     room = length - specials - (length - specials) // 2 if paired else length - specials
     if passages is not None and not 0 <= passages < room:
-        beside = f"{specials} special tokens and a first text" if paired else f"{specials} special tokens"
+        other_tokens = f"{specials} special tokens and a first text" if paired else f"{specials} special tokens"
         raise ConfigError(
-            f"cutting.stride ({passages}) must be from 0 to less than the {room} tokens that cutting.maximum_length "
-            f"({length}) leaves a passage beside {beside}: "
+            f"cutting.stride ({passages}) must be at least 0 and less than {room}, the tokens of a passage that fit in "
+            f"cutting.maximum_length ({length}) with {other_tokens}: "
             "lower the stride or raise the length"
         )
 
@@ -91,7 +92,8 @@ def _encode_part(
         _truncated_rows(lengths, room) if passages is None else _passage_rows(lengths, room, paired, passages)
     )
     ones, vocabulary = np.ones_like(text), tokenizer.vocabulary
-    # five runs per row: [CLS], A, the [SEP] after it, B, [SEP]; the ids of [CLS] and of all [SEP] are appended to `ids`
+    # A row has five runs: [CLS], A, the one or two [SEP] after A, B, [SEP]. The ids of [CLS] and [SEP] are appended to
+    # `ids`, so that all runs are ranges of one array.
     separators = [vocabulary.sep_id] * template.pair_separators
     source = np.append(ids, np.array([vocabulary.cls_id, *separators], np.int32))
     after_a = np.where(paired[text], template.pair_separators, 1)
@@ -109,7 +111,7 @@ def _encode_part(
         pa.array(_parsed_labels(task.indicators, task.kind == "multilabel", labels), ENCODED.field("labels").type),
         pa.array(start + text),
     ]
-    # the last passage ends with its text, so a text whose last row ends earlier was truncated
+    # The last passage of a text ends where the text ends. So a text whose last row ends earlier was truncated.
     last = np.append(np.flatnonzero(np.diff(text)), len(text) - 1)
     cut = np.count_nonzero((end_a[last] < lengths[0]) | (end_b[last] < lengths[1]))
     return Encoded(
@@ -118,8 +120,9 @@ def _encode_part(
 
 
 def _truncated_rows(lengths: np.ndarray, room: np.ndarray) -> np.ndarray:
-    """Return one row per text: (5, R) of text index, start and end in A, start and end in B. `lengths` (2, N) and
-    `room` (N,) are in tokens.
+    """Return one row per text, int64 (5, R): index of the text, start and end in A, start and end in B.
+
+    `lengths` (2, N) and `room` (N,) are in tokens.
     """
     nothing = np.zeros_like(room)
     kept_a, kept_b = _kept_lengths(lengths[0], lengths[1], room)
@@ -127,9 +130,10 @@ def _truncated_rows(lengths: np.ndarray, room: np.ndarray) -> np.ndarray:
 
 
 def _passage_rows(lengths: np.ndarray, room: np.ndarray, paired: np.ndarray, stride: int) -> np.ndarray:
-    """Return as many rows as each text needs, in the format of `_truncated_rows`.
+    """Return the passages of all texts as rows, in the format of `_truncated_rows`.
 
-    Pairs are split in B, and A keeps at most half of the room unless B is short.
+    `paired` (N,) tells which rows of TEXTS are pairs. Of a pair, B is split; A keeps at most half of the room unless B
+    is short.
     """
     rows: list[tuple[int, int, int, int, int]] = []
     for index, (a, b, space, pair) in enumerate(zip(*lengths.tolist(), room.tolist(), paired.tolist())):
@@ -145,9 +149,9 @@ def _passage_rows(lengths: np.ndarray, room: np.ndarray, paired: np.ndarray, str
 
 
 def mean_logits(rows: np.ndarray, logits: np.ndarray) -> np.ndarray:
-    """Return the mean logits (N, …) over the rows of each text, in text order.
+    """Return the mean logits over the rows of each text, float64 (N, …), in the order of the texts.
 
-    `rows` (R,) are indices into TEXTS, `logits` (R, …).
+    `rows` (R,) are the indices of the rows' texts in the table of TEXTS; `logits` are (R, …).
     """
     indices, text = np.unique(rows, return_inverse=True)
     sums = np.zeros((len(indices), *logits.shape[1:]))
@@ -155,9 +159,9 @@ def mean_logits(rows: np.ndarray, logits: np.ndarray) -> np.ndarray:
     return sums / np.bincount(text).reshape(-1, *(1,) * (logits.ndim - 1))
 
 
-def _parsed_labels(understand: Callable[[str], Any], right: bool, labels: Sequence[str | None]) -> list[Any]:
-    """Parse each label if `right` says that this parser fits the task's kind; otherwise return None for each."""
-    return [understand(label) if right and label is not None else None for label in labels]
+def _parsed_labels(parse: Callable[[str], Any], fits_kind: bool, labels: Sequence[str | None]) -> list[Any]:
+    """Parse each label if `parse` fits the task's kind; otherwise return None for each."""
+    return [parse(label) if fits_kind and label is not None else None for label in labels]
 
 
 def _gather_runs(source: np.ndarray, runs: np.ndarray) -> np.ndarray:
@@ -166,11 +170,11 @@ def _gather_runs(source: np.ndarray, runs: np.ndarray) -> np.ndarray:
 
 
 def _kept_lengths(first: np.ndarray, second: np.ndarray, room: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return how many tokens to keep of each pair of texts, two int64 (N,), given `room` for both: the longer loses
-    first.
+    """Return how many tokens to keep of the first and of the second text of each pair, two int64 (N,).
 
-    Source: tokenizers, truncate_encodings with LongestFirst. If both are cut to about half, the first keeps the odd
-    token only if it was the longer.
+    Both together keep at most `room` (N,) tokens; the longer one is truncated first. If both are truncated and `room`
+    is odd, the first keeps the odd token only if it was the longer one. Source: tokenizers, truncate_encodings with
+    LongestFirst.
     """
     shorter, longer = np.minimum(first, second), np.maximum(first, second)
     longer = np.where(shorter > room, shorter, np.maximum(shorter, room - shorter).clip(max=longer))

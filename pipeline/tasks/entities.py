@@ -36,8 +36,9 @@ def as_iob(tag: str) -> str:
 
 
 def iob2(tags: Sequence[str]) -> tuple[str, ...]:
-    """Convert one sentence's chunk tags from IOB1 or IOB2 to IOB2: an I that does not continue its type becomes B.
-    Other tags are unchanged.
+    """Convert one sentence's chunk tags from IOB1 or IOB2 to IOB2.
+
+    An I tag that does not continue an entity of its type becomes a B tag. Other tags are unchanged.
     """
     before = (OUTSIDE, *tags)
     return tuple(f"B-{split(tag)[1]}" if _starts_entity(previous, tag) else tag for previous, tag in zip(before, tags))
@@ -58,28 +59,28 @@ def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
 
 
 def score_entities(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float]:
-    """Return tag accuracy; precision, recall and f1 of entities; the number of true entities; and the same per type as
-    TYPE_precision, TYPE_recall, …
+    """Return accuracy of tags, precision, recall and f1 of entities, all in percent, and the number of true entities.
 
-    In percent. An entity is right if both ends and its type are. Raises DataError if there are no words.
+    The last four are also returned for each type of entity: as TYPE_precision, TYPE_recall, TYPE_f1 and TYPE_entities.
+    An entity is correct if its type and both of its ends are correct. Raises DataError if there are no words.
     """
     wanted = Counter(kind for tags in true for kind, _, _ in entities(tags))
     predicted_counts = Counter(kind for tags in predicted for kind, _, _ in entities(tags))
-    right = Counter(
+    correct = Counter(
         kind for ours, theirs in zip(true, predicted, strict=True) for kind, _, _ in entities(ours) & entities(theirs)
     )
-    overall = _entity_scores("", right.total(), predicted_counts.total(), wanted.total())
+    overall = _entity_scores("", correct.total(), predicted_counts.total(), wanted.total())
     scores = {"accuracy": accuracy(true, predicted)} | overall
     for kind in sorted(wanted | predicted_counts):
-        scores |= _entity_scores(f"{kind}_", right[kind], predicted_counts[kind], wanted[kind])
+        scores |= _entity_scores(f"{kind}_", correct[kind], predicted_counts[kind], wanted[kind])
     return scores
 
 
-def _entity_scores(prefix: str, right: int, predicted: int, wanted: int) -> dict[str, float]:
-    """Return precision, recall and F1 in percent from counts; 0 if undefined."""
-    precision = 100 * right / predicted if predicted else 0.0
-    recall = 100 * right / wanted if wanted else 0.0
-    f1 = 200 * right / (predicted + wanted) if right else 0.0
+def _entity_scores(prefix: str, correct: int, predicted: int, wanted: int) -> dict[str, float]:
+    """Return precision, recall and F1 in percent (0 if undefined) and the number of true entities, from counts."""
+    precision = 100 * correct / predicted if predicted else 0.0
+    recall = 100 * correct / wanted if wanted else 0.0
+    f1 = 200 * correct / (predicted + wanted) if correct else 0.0
     return {
         f"{prefix}precision": precision,
         f"{prefix}recall": recall,
@@ -89,7 +90,7 @@ def _entity_scores(prefix: str, right: int, predicted: int, wanted: int) -> dict
 
 
 def accuracy(true: Iterable[Sequence[str]], predicted: Iterable[Sequence[str]]) -> float:
-    """Return the percentage of words with the right tag. Raises DataError if there are no words."""
+    """Return the percentage of words with the correct tag. Raises DataError if there are no words."""
     pairs = list(
         chain.from_iterable(zip(ours, theirs, strict=True) for ours, theirs in zip(true, predicted, strict=True))
     )

@@ -19,9 +19,9 @@ from pipeline.tasks.task import Kind, Task, finite, list_in, number_in, require_
 MOST_NUMERIC_CLASSES = 20
 """Labels with more distinct numbers than this are regression values, not classes (ratings and grades have fewer)."""
 MOST_ODD = 0.1
-"""Maximum share of non-numeric labels in a column that is still taken for regression."""
+"""Maximum share of labels that are not numbers, in a column that is still taken for regression."""
 BETWEEN_LABELS = ";"
-"""Separates the labels of a multilabel task within one cell."""
+"""Separator of the labels of a multilabel task within one cell."""
 MULTILABEL_METRICS = ("micro_f1", "macro_f1", "subset_accuracy")
 TRUTHS = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
 """Accepted values of 0/1 columns, in lower case."""
@@ -29,7 +29,7 @@ TRUTHS = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """Column names of a file; None for columns that it lacks."""
+    """Column names of a file; None for a column that the file lacks."""
 
     first: str
     second: str | None = None
@@ -51,16 +51,19 @@ class Columns:
 
 
 def read_file(location: str, columns: Columns, kind: Kind | None = None, bad: BadRows | None = None) -> pa.Table:
-    """Return the rows of a file or URL, schema TEXTS; a row's id is the number of its first line (its row number in
-    Parquet and JSON lists), from 1.
+    """Return the rows of a file or URL, schema TEXTS.
 
-    `kind` None: multilabel if one label is a list or a JSON list. Then all labels are lists, texts are split at
-    semicolons, and an empty text means no label.
+    A row's id is the number of its first line, in Parquet and JSON lists the number of the row; both count from 1.
+
+    `kind` None: the task is multilabel if at least one label is a list or a JSON list. In a multilabel task, a label
+    that is not a list is split at semicolons, and an empty text means no label.
 
     The file name gives the format: .csv, .tsv, .jsonl, .ndjson, .json or .parquet, optionally compressed. Quotes
-    enclose fields in CSV and are plain characters in TSV. Raises DataError with file and line for another format, a
-    missing column and broken quotes; and, unless `bad` skips such rows, for broken JSON, a wrong number of columns, an
-    empty text, and a missing or NaN label.
+    enclose fields in CSV and are plain characters in TSV.
+
+    Raises ConfigError if columns.labels are set and `kind` is not multilabel. Raises DataError, with file and line, for
+    another format, a missing column and broken quotes. Unless `bad` skips such rows, it is also raised for broken JSON,
+    a wrong number of columns, an empty text, and a missing or NaN label.
     """
     reader, bad = reader_of(location), bad or BadRows()
     if columns.labels and kind not in (None, "multilabel"):
@@ -69,12 +72,12 @@ def read_file(location: str, columns: Columns, kind: Kind | None = None, bad: Ba
             "out"
         )
     values = list(reader(location, content_of(location), columns.names, bad))
-    position = {name: index for index, name in enumerate(columns.names)}
+    column_index = {name: index for index, name in enumerate(columns.names)}
     lists = (
         kind == "multilabel"
         or kind is None
         and columns.label is not None
-        and any(list_in(row[position[columns.label]]) is not None for _, row in values)
+        and any(list_in(row[column_index[columns.label]]) is not None for _, row in values)
     )
     rows = list(_usable_rows(location, values, columns, lists, bad))
     bad.require_some(location, len(rows))
@@ -84,28 +87,30 @@ def read_file(location: str, columns: Columns, kind: Kind | None = None, bad: Ba
 def _usable_rows(
     location: str, values: Iterable[tuple[int, Sequence[Any]]], columns: Columns, lists: bool, bad: BadRows
 ) -> Iterator[Row]:
-    """Yield rows of TEXTS; bad rows go to `bad`."""
+    """Yield rows of TEXTS; `bad` skips or raises bad rows."""
     for line, row in values:
         try:
-            made = _row_of(location, line, columns, dict(zip(columns.names, row)), lists)
+            usable = _row_of(location, line, columns, dict(zip(columns.names, row)), lists)
         except BadRow as error:
             bad.take(error)
         else:
-            yield made
+            yield usable
 
 
 def own_task(
     location: str, texts: pa.Table, kind: Kind | None = None, labels: tuple[str, ...] = (), *, skip: bool = False
 ) -> Task:
-    """Return the task that a training file's labels define, with labels sorted (numerically if all are numbers). `kind`
-    None: inferred.
+    """Return the task that a training file's labels define. `kind` None: inferred from the labels.
 
-    `labels`: the labels of a multilabel task in their order, if columns name them; otherwise those in the rows. Raises
-    DataError if all labels are the same, if there are nearly as many inferred classes as rows, and, unless `skip`
-    ignores such rows, if regression or multilabel is requested and a label is not a number or list.
+    `labels`: the labels of a multilabel task in their order, if columns name them. Otherwise the task has the labels of
+    the rows, sorted (numerically if all are numbers).
+
+    Raises DataError if all labels are the same, or if there are too few rows per inferred class. Unless `skip` ignores
+    such rows, it is also raised for a label that is not a number (if `kind` is regression) or not a list (if it is
+    multilabel).
     """
     require_trainable(texts, location)
-    asked, kind = kind, kind or _infer_kind(location, texts, skip)
+    requested, kind = kind, kind or _infer_kind(location, texts, skip)
     name = location.rsplit("/", 1)[-1].split(".")[0]
     if kind == "regression":
         task = Task(name=name, kind=kind, metrics=("pearson", "spearman", "mean_absolute_error"))
@@ -114,7 +119,7 @@ def own_task(
     if kind == "multilabel":
         known = labels or _sorted_labels(_named_labels(location, texts, skip))
         return Task(name=name, kind=kind, labels=known, metrics=MULTILABEL_METRICS)
-    if asked is None:
+    if requested is None:
         require_few_classes(location, texts["label"].to_pylist())
     return Task(
         name=name, kind=kind, labels=_sorted_labels(texts["label"].to_pylist()), metrics=("accuracy", "macro_f1")
@@ -122,42 +127,45 @@ def own_task(
 
 
 def _infer_kind(location: str, texts: pa.Table, skip: bool = False) -> Kind:
-    """Infer the kind: multilabel if all labels are lists; regression if all are numbers and some are fractions or more
-    than MOST_NUMERIC_CLASSES differ; otherwise classification.
+    """Infer the kind of task from its labels.
 
-    Raises DataError if nearly all labels are numbers, unless `skip` ignores the others, and if all would be with a
-    decimal point and no percent sign: otherwise a typo would turn each value into a class.
+    It is multilabel if all labels are lists. It is regression if the labels are numbers, and some are fractions or more
+    than MOST_NUMERIC_CLASSES are distinct. Otherwise it is classification.
+
+    If a share of at most MOST_ODD of a regression's labels are not numbers, raises DataError at the first of these,
+    unless `skip` ignores them. Without this error, a typo would turn each value into a class. Also raises DataError as
+    `_require_plain_numbers` does.
     """
     labels = texts["label"].to_pylist()
     if all(list_in(label) is not None for label in set(labels)):
         return "multilabel"
     parsed = {label: _numbers([label]) for label in set(labels)}
-    odd = [index for index, label in enumerate(labels) if parsed[label] is None]
+    not_numbers = [index for index, label in enumerate(labels) if parsed[label] is None]
     values = {number for numbers in parsed.values() if numbers is not None for number in numbers}
-    if len(odd) > MOST_ODD * len(labels) or not (
+    if len(not_numbers) > MOST_ODD * len(labels) or not (
         len(values) > MOST_NUMERIC_CLASSES or any(value != int(value) for value in values)
     ):
         _require_plain_numbers(location, set(labels))
         return "classification"
-    if odd and not skip:
-        line, label = texts["id"][odd[0]].as_py(), labels[odd[0]]
+    if not_numbers and not skip:
+        line, label = texts["id"][not_numbers[0]].as_py(), labels[not_numbers[0]]
         raise DataError(
-            f"{location}:{line}: label {shown(label)} is not a number, and {len(labels) - len(odd):,} others are; "
-            "correct it, or pass --kind classification if each of them is a class"
+            f"{location}:{line}: label {shown(label)} is not a number, and {len(labels) - len(not_numbers):,} others "
+            "are; correct it, or pass --kind classification if each of them is a class"
         )
     return "regression"
 
 
 def _require_plain_numbers(location: str, labels: set[str]) -> None:
-    """Raise DataError for labels that would be regression values but for a percent sign or a decimal comma."""
+    """Raise DataError if the labels would make a regression, but some have a percent sign or a decimal comma."""
     values = {label: number_in(label) for label in labels}
-    odd = sorted(label for label in labels if _numbers([label]) is None)
-    if not odd or None in values.values():
+    not_plain = sorted(label for label in labels if _numbers([label]) is None)
+    if not not_plain or None in values.values():
         return
     if len(values) > MOST_NUMERIC_CLASSES or any(value != int(value) for value in values.values() if value is not None):
         raise DataError(
-            f"{location}: labels such as {shown(odd[0])} are not written as numbers; write {values[odd[0]]:g} for a "
-            "regression, "
+            f"{location}: labels such as {shown(not_plain[0])} are not written as numbers; write "
+            f"{values[not_plain[0]]:g} for a regression, "
             "or pass --kind classification if each of them is a class"
         )
 
@@ -193,16 +201,16 @@ def _numbers(labels: Sequence[str] | set[str]) -> list[float] | None:
 
 
 def require_labels(task: Task, location: str, texts: pa.Table, bad: BadRows | None = None) -> pa.Table:
-    """Return the rows of `read_file` without those that have an unknown label.
+    """Return `texts`, the rows of `read_file`, without the rows that have a label unknown to the task.
 
-    Raises DataError at the first one unless `bad` skips them, and if no row is left.
+    Raises DataError at the first such row unless `bad` skips it, if all labels are unknown, and if no row is left.
     """
-    understand, labels, bad = (
+    parse, labels, bad = (
         task.indicators if task.kind == "multilabel" else task.number,
         texts["label"].to_pylist(),
         bad or BadRows(),
     )
-    if task.labels and len(labels) > 1 and not any(_is_valid_label(understand, label) for label in labels):
+    if task.labels and len(labels) > 1 and not any(_is_valid_label(parse, label) for label in labels):
         raise DataError(
             f"{location}: not one of its {len(labels):,} rows has a label of {task.name} ({listed(task.labels)}); the "
             f"first is {shown(labels[0])}: "
@@ -211,7 +219,7 @@ def require_labels(task: Task, location: str, texts: pa.Table, bad: BadRows | No
     kept = []
     for line, label in zip(texts["id"].to_pylist(), labels):
         try:
-            _parse_label(location, line, understand, label)
+            _parse_label(location, line, parse, label)
         except BadRow as error:
             bad.take(error)
             kept.append(False)
@@ -221,19 +229,19 @@ def require_labels(task: Task, location: str, texts: pa.Table, bad: BadRows | No
     return texts if all(kept) else texts.filter(pa.array(kept))
 
 
-def _is_valid_label(understand: Callable[[str], Any], label: str) -> bool:
-    """Return whether `understand` accepts a label."""
+def _is_valid_label(parse: Callable[[str], Any], label: str) -> bool:
+    """Return whether `parse` accepts a label, that is, does not raise ValueError."""
     try:
-        understand(label)
+        parse(label)
     except ValueError:
         return False
     return True
 
 
-def _parse_label(location: str, line: str, understand: Callable[[str], Any], label: str) -> Any:
-    """Parse a label. Raises BadRow, with file and line, if `understand` raises ValueError."""
+def _parse_label(location: str, line: str, parse: Callable[[str], Any], label: str) -> Any:
+    """Parse a label. Raises BadRow, with file and line, if `parse` raises ValueError."""
     try:
-        return understand(label)
+        return parse(label)
     except ValueError as error:
         raise BadRow(f"{location}:{line}: {error}", "unknown-label") from None
 
@@ -241,7 +249,10 @@ def _parse_label(location: str, line: str, understand: Callable[[str], Any], lab
 def _row_of(
     location: str, line: int, columns: Columns, by_name: dict[str, Any], lists: bool
 ) -> tuple[str, str, str | None, str | None]:
-    """Return the selected columns' values as a row of TEXTS; `lists`: of a multilabel task. Raises DataError."""
+    """Return the selected columns' values as a row of TEXTS.
+
+    `lists`: whether the task is multilabel. Raises BadRow for a missing or empty text, and as `_row_label` does.
+    """
     for name in (columns.first, columns.second):
         if name is None:
             continue
@@ -259,7 +270,7 @@ def _row_of(
 
 
 def _row_label(location: str, line: int, columns: Columns, by_name: dict[str, Any], lists: bool) -> str | None:
-    """Return a row's label as stored in TEXTS; None if the file has none. Raises DataError."""
+    """Return a row's label as stored in TEXTS; None if no column has labels. Raises BadRow for an invalid label."""
     if columns.labels:
         return labels_text(name for name in columns.labels if _parse_truth_value(location, line, name, by_name[name]))
     if columns.label is None:
@@ -267,21 +278,21 @@ def _row_label(location: str, line: int, columns: Columns, by_name: dict[str, An
     value = by_name[columns.label]
     if not lists:
         return label_text(location, line, columns.label, value)
-    several = list_in(value)
-    if several is None and isinstance(value, str):
-        several = [label for label in value.split(BETWEEN_LABELS) if label.strip()]
+    labels = list_in(value)
+    if labels is None and isinstance(value, str):
+        labels = [label for label in value.split(BETWEEN_LABELS) if label.strip()]
     return labels_text(
-        label_text(location, line, columns.label, label) for label in ([value] if several is None else several)
+        label_text(location, line, columns.label, label) for label in ([value] if labels is None else labels)
     )
 
 
 def labels_text(labels: Iterable[str]) -> str:
-    """Return labels as a JSON list of texts, sorted and distinct, so that equal label sets are equal texts."""
+    """Return labels as a JSON list, sorted and without duplicates, so that equal sets of labels are equal texts."""
     return json.dumps(sorted(set(labels)), ensure_ascii=False)
 
 
 def _parse_truth_value(location: str, line: int, column: str, value: Any) -> bool:
-    """Return whether a row has the label of a 0/1 column. Raises DataError for any other value."""
+    """Return whether a row has the label that a 0/1 column stands for. Raises BadRow for a value not in TRUTHS."""
     truth = TRUTHS.get(str(value).strip().lower())
     if truth is None:
         raise BadRow(
@@ -293,7 +304,10 @@ def _parse_truth_value(location: str, line: int, column: str, value: Any) -> boo
 
 
 def label_text(location: str, line: int, column: str, value: Any) -> str:
-    """Return a label as text; numbers and truth values as in JSON. Raises DataError if it is missing or NaN."""
+    """Return a label as text; numbers and truth values are written as in JSON.
+
+    Raises BadRow if the label is missing, NaN, or not a text, number or truth value.
+    """
     if (
         value is None
         or (isinstance(value, float) and math.isnan(value))

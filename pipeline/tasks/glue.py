@@ -1,7 +1,7 @@
-"""GLUE (Wang et al. 2019, gluebenchmark.com): its tasks, in the layout of the official archives.
+"""Tasks of GLUE (Wang et al. 2019, gluebenchmark.com), with the file names and columns of the official archives.
 
-Class numbers are those of the Hugging Face data set (published MNLI models use other orders, given by their label
-names); metrics are those of the benchmark's table 1.
+Class numbers are those of the Hugging Face data set. Published MNLI models use other orders, given by their label
+names. Metrics are those of table 1 of the paper.
 """
 
 from collections.abc import Mapping
@@ -11,9 +11,9 @@ from pipeline.tasks.task import Split, Task
 
 ENTAILMENT = ("entailment", "not_entailment")
 INFERENCE = ("entailment", "neutral", "contradiction")
-COLA_COLUMNS = ("source", "label", "mark", "sentence")  # its train and dev files have no header
+COLA_COLUMNS = ("source", "label", "mark", "sentence")  # CoLA's train and dev files have no header
 NOT_AVERAGED = ("ax",)
-"""The diagnostic set is reported separately and not part of the benchmark's score."""
+"""Tasks that are not part of the benchmark's score: the diagnostic set is reported separately."""
 
 
 def _splits(
@@ -28,7 +28,7 @@ def _splits(
 
 
 def _split_of_two(name: str, folder: str, kind: str, label: str | None) -> Split:
-    """Return one of MNLI's matched (training genres) or mismatched (other genres) splits."""
+    """Return a split of MNLI; `kind` is matched (genres of the training split) or mismatched (other genres)."""
     file = f"{folder}/{name.partition('-')[0]}_{kind}.tsv"
     return Split(name=name, file=file, first="sentence1", second="sentence2", label=label)
 
@@ -73,7 +73,7 @@ TASKS: dict[str, Task] = {
             labels=("0", "1"),
             metrics=("accuracy", "f1"),
             splits=_splits("QQP", "question1", "question2", "is_duplicate", id="id"),
-            skips_broken_lines=True,  # questions with a line end or tab in them broke some lines of the official file
+            skips_broken_lines=True,  # in the official file, line ends and tabs within questions break some lines
         ),
         Task(
             name="mnli",
@@ -109,7 +109,7 @@ TASKS: dict[str, Task] = {
             metrics=("accuracy",),
             splits=_splits("WNLI", "sentence1", "sentence2"),
         ),
-        Task(  # no training split: a model of MNLI answers it
+        Task(  # no training split: a model trained on MNLI predicts it
             name="ax",
             kind="classification",
             labels=INFERENCE,
@@ -123,10 +123,9 @@ TASKS: dict[str, Task] = {
 
 
 def glue_mean(scores: Mapping[str, Mapping[str, float]]) -> float:
-    """Return the benchmark's score over {task: {metric: value}}: the mean over tasks of each task's mean, with MNLI's
-    two dev sets as two metrics.
+    """Return GLUE's score: the mean over tasks of each task's mean over its metrics.
 
-    AX does not count. It is the official score only if the other nine tasks are present. Raises StatisticsError if
-    there are none.
+    `scores` is {task: {metric: value}}, with MNLI's two dev sets as two metrics. AX does not count. The result is the
+    official score only if all nine other tasks are present. Raises StatisticsError if no task counts.
     """
     return mean(mean(values.values()) for task, values in scores.items() if task not in NOT_AVERAGED)

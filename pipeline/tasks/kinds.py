@@ -18,21 +18,21 @@ class TaskHandlers:
     prepare: Callable[[Task, Any, Vocabulary, Cutting], Prepared]
     """Encode items as rows of ids."""
     answers: Callable[[Task, Prepared, Logits, Cutting], Any]
-    """Turn a model's logits into an answer per item; the functions below take its result."""
+    """Turn a model's logits into one answer per item, as `score`, `tune`, `collapsed` and `details` take them."""
     score: Callable[[Task, Prepared, Any, Tuned], dict[str, float]]
     """Return the metrics of a split, as shares of 1 except mean_absolute_error."""
     tune: Callable[[Task, Prepared, Any], Tuned]
-    """Choose what is tuned on the development set besides the weights, such as thresholds."""
+    """Choose values on the development set that are not weights, such as thresholds."""
     baseline: Callable[[Task, Prepared, Prepared], dict[str, float]]
     """Return the metrics of a model-free baseline; the first split is the training split."""
     collapsed: Callable[[Task, Prepared, Any], bool]
-    """Return whether a model gives the same answer to everything."""
+    """Return whether a model gives the same answer for all items."""
     details: Callable[[Task, Prepared, Any, Tuned], dict[str, Any]]
     """Return further results of a split, such as per-class scores, as JSON."""
 
 
 def _handlers_in(module: Any) -> TaskHandlers:
-    """Collect a module's functions by name."""
+    """Return a module's functions that are named as the fields of TaskHandlers."""
     return TaskHandlers(**{field.name: getattr(module, field.name) for field in fields(TaskHandlers)})
 
 

@@ -1,6 +1,6 @@
 """Tasks of published data sets, by name: GLUE's, SQuAD's and CoNLL-2003's.
 
-To add a data set of a known kind, add a row here.
+To add a data set of a known kind, add a row to TASKS.
 """
 
 from dataclasses import replace
@@ -29,7 +29,7 @@ def _squad(name: str, version: str, unanswerable: bool) -> Task:
 
 
 def _conll(name: str, column: int, metrics: tuple[str, ...]) -> Task:
-    """Return the task of one tag column of the English files; the training file defines the tags."""
+    """Return the task of predicting one tag column of the English files; its tags are those of the training file."""
     files = {"train": "eng.train", "dev": "eng.testa", "test": "eng.testb"}
     return Task(
         name=name,
@@ -65,11 +65,11 @@ def split_location(folder: str, split: Split) -> str | None:
 def wanted_tasks(names: tuple[str, ...], folder: str) -> list[Task]:
     """Return the named tasks without repetition; "glue" means all GLUE tasks with a training file in the folder.
 
-    Raises ConfigError for an unknown task and for no task.
+    Raises ConfigError for a task that cannot be trained, and if no task is left.
     """
     trained = {name: task for name, task in TASKS.items() if has_train(task)}
     available = [name for name in GLUE if name in trained and split_location(folder, trained[name].split("train"))]
-    wanted = [name for given in names for name in (available if given == "glue" else [given])]
+    wanted = [name for requested in names for name in (available if requested == "glue" else [requested])]
     if unknown := [name for name in wanted if name not in trained]:
         raise ConfigError(
             f"task ({', '.join(unknown)}) cannot be trained: choose from {', '.join(trained)}, builtin, or glue for "
@@ -84,22 +84,23 @@ def wanted_tasks(names: tuple[str, ...], folder: str) -> list[Task]:
 
 
 def read_items(task: Task, folder: str, split: str, *, skip: bool = False) -> tuple[Any, tuple[str, ...]]:
-    """Return a split's items in the form of its kind, and what was left out; `skip`: skip bad rows.
+    """Return a split's items (a table of TEXTS, or a list of Sentence or Question), and notes on what was left out.
 
-    Raises DataError for what cannot be read.
+    A table has no notes; `tables.left_out` returns its skipped lines. `skip`: skip bad rows, which otherwise raise
+    DataError. Also raises DataError if the file is missing or cannot be read.
     """
     if task.kind not in ("spans", "tags"):
         return read_split(task, folder, split, skip=skip), ()
-    where = task.split(split)
-    location = split_location(folder, where)
+    split_file = task.split(split)
+    location = split_location(folder, split_file)
     if location is None:
         raise DataError(
-            f"{storage.join(folder, where.file)} (split {split} of {task.name}) does not exist, nor does a compressed "
-            f"one; {folder} has {listed(storage.children(folder))}"
+            f"{storage.join(folder, split_file.file)} (split {split} of {task.name}) does not exist, nor does a "
+            f"compressed one; {folder} has {listed(storage.children(folder))}"
         )
     if task.kind == "tags":
         bad = BadRows(skip=skip)
-        return read_sentences(location, int(where.label or -1), bad), bad.words()
+        return read_sentences(location, int(split_file.label or -1), bad), bad.words()
     questions = read_questions(location)
     return trainable_questions(questions, location) if split == "train" else (questions, ())
 
@@ -107,8 +108,8 @@ def read_items(task: Task, folder: str, split: str, *, skip: bool = False) -> tu
 def with_labels(task: Task, train: Any) -> Task:
     """Return the task with its labels.
 
-    For tags, the labels come from the training sentences; if these tags do not mark entities, only the accuracy per
-    word is scored.
+    A tagging task gets the tags of the training sentences `train` as labels. If these tags do not mark entities, only
+    the accuracy per word is scored. Other tasks are returned unchanged.
     """
     if task.kind != "tags":
         return task

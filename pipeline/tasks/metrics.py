@@ -1,4 +1,4 @@
-"""Metrics of predictions against labels: class numbers or values (N,), or the 0 and 1 of a multilabel task (N, L).
+"""Metrics of predictions against labels: class numbers or values (N,), or for multilabel tasks 0 and 1 (N, L).
 
 An undefined metric is 0, without a warning.
 """
@@ -14,11 +14,12 @@ from pipeline.tasks.task import Task
 
 
 def accuracy(predictions: np.ndarray, labels: np.ndarray) -> float:
+    """Return the share of rows with the correct class."""
     return float(metrics.accuracy_score(labels, predictions))
 
 
 def f1(predictions: np.ndarray, labels: np.ndarray) -> float:
-    """Return the F1 of the second class, the positive one of GLUE's tasks."""
+    """Return the F1 of class 1, the positive class of GLUE's tasks."""
     return float(metrics.f1_score(labels, predictions, labels=[1], average="macro", zero_division=0.0))
 
 
@@ -43,7 +44,7 @@ def micro_f1(predictions: np.ndarray, labels: np.ndarray) -> float:
 
 
 def subset_accuracy(predictions: np.ndarray, labels: np.ndarray) -> float:
-    """Return the share of rows whose labels are all right."""
+    """Return the share of rows whose predicted labels are all correct."""
     return float(metrics.accuracy_score(_indicators(labels), _indicators(predictions)))
 
 
@@ -58,34 +59,35 @@ def matthews(predictions: np.ndarray, labels: np.ndarray) -> float:
 
 
 def pearson(predictions: np.ndarray, labels: np.ndarray) -> float:
-    """Return the correlation of values; 0 if either is constant or not finite."""
+    """Return Pearson's correlation; 0 if predictions or labels are constant or not all finite."""
     return _correlation(stats.pearsonr, predictions, labels)
 
 
 def spearman(predictions: np.ndarray, labels: np.ndarray) -> float:
-    """Return the correlation of ranks; 0 if either is constant or not finite."""
+    """Return the correlation of ranks; 0 if predictions or labels are constant or not all finite."""
     return _correlation(stats.spearmanr, predictions, labels)
 
 
 def mean_absolute_error(predictions: np.ndarray, labels: np.ndarray) -> float:
-    """Return the mean absolute error in the labels' unit; NaN if a prediction is."""
+    """Return the mean absolute error in the labels' unit; NaN if a prediction is NaN."""
     return float(np.mean(np.abs(predictions.astype(np.float64) - labels)))
 
 
 def auc(probabilities: np.ndarray, labels: np.ndarray) -> float:
-    """Area under the ROC curve; see `_class_by_class`."""
+    """Return the area under the ROC curve; see `_class_by_class` for more than two classes."""
     return _class_by_class(metrics.roc_auc_score, probabilities, labels)
 
 
 def average_precision(probabilities: np.ndarray, labels: np.ndarray) -> float:
-    """Area under the precision-recall curve, as a sum of steps; see `_class_by_class`."""
+    """Return the area under the precision-recall curve, as a sum of steps; see `_class_by_class` for more classes."""
     return _class_by_class(metrics.average_precision_score, probabilities, labels)
 
 
 def _class_by_class(measure: Callable[..., Any], probabilities: np.ndarray, labels: np.ndarray) -> float:
-    """Score the second of two classes; for more classes, or for labels, return the mean of one-against-rest scores.
+    """Return a score of `probabilities`, float (N, classes).
 
-    Classes that no row has, or that every row has, are left out.
+    Of two classes, the second is scored. For more classes, or the labels of a multilabel task, the score is the mean
+    over classes of each class against the rest. Classes that no row has, or that every row has, are left out.
     """
     if not np.isfinite(probabilities).all():
         return 0.0
@@ -115,7 +117,7 @@ METRICS: dict[str, Measure] = {
     )
 }
 RANKED: dict[str, Measure] = {measure.__name__: measure for measure in (auc, average_precision)}
-"""Metrics of probabilities, float (N, classes), instead of predictions."""
+"""Metrics that take probabilities, float (N, classes), instead of predictions."""
 
 
 def _constant(values: np.ndarray) -> bool:
@@ -126,7 +128,7 @@ def _constant(values: np.ndarray) -> bool:
 def _correlation(measure: Callable[..., Any], predictions: np.ndarray, labels: np.ndarray) -> float:
     """Return a scipy correlation, or 0 if it is undefined."""
     both = np.stack((predictions, labels)).astype(np.float64)
-    # values whose spread is lost in rounding count as constant; scipy would warn about them
+    # Values whose spread is lost in rounding count as constant, since scipy would warn about them.
     if not np.isfinite(both).all() or any(_constant(values) or _nearly_constant(values) for values in both):
         return 0.0
     return float(measure(both[0], both[1]).statistic)
@@ -140,7 +142,10 @@ def _nearly_constant(values: np.ndarray) -> bool:
 def score(
     task: Task, predictions: np.ndarray, labels: np.ndarray, probabilities: np.ndarray | None = None
 ) -> dict[str, float]:
-    """Return the task's metrics by name; those in RANKED use the probabilities. NaN predictions have correlation 0."""
+    """Return the task's metrics by name. NaN predictions have correlation 0.
+
+    `probabilities`, float (N, classes), may be None if the task has no metric of RANKED.
+    """
     ranked: Any = probabilities
     return {
         name: RANKED[name](ranked, labels) if name in RANKED else METRICS[name](predictions, labels)
@@ -149,8 +154,10 @@ def score(
 
 
 def majority(task: Task, train_labels: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-    """Return the task's metrics for a constant answer: the most frequent class of the training split, its mean value,
-    or (multilabel) the labels of more than half of its rows.
+    """Return the task's metrics for a constant answer, chosen from the training split's labels.
+
+    Classification: the most frequent class. Regression: the mean value. Multilabel: the labels that more than half of
+    the rows have.
     """
     if task.kind == "multilabel":
         shares = np.tile(train_labels.mean(axis=0), (len(labels), 1))
@@ -169,8 +176,9 @@ def confusion(task: Task, predictions: np.ndarray, labels: np.ndarray) -> np.nda
 
 
 def per_class(task: Task, predictions: np.ndarray, labels: np.ndarray) -> dict[str, dict[str, float]]:
-    """Return {label: {precision, recall, f1, count}}; count is the number of rows with the label, and undefined scores
-    are 0.
+    """Return {label: {precision, recall, f1, count}}, where count is the number of rows with the label.
+
+    Undefined scores are 0.
     """
     if task.kind == "multilabel":
         predictions, labels = _indicators(predictions), _indicators(labels)
@@ -184,23 +192,25 @@ def per_class(task: Task, predictions: np.ndarray, labels: np.ndarray) -> dict[s
 
 
 def tuned_thresholds(probabilities: np.ndarray, truth: np.ndarray) -> np.ndarray:
-    """Return each label's threshold (L,) with the best F1 on these rows, for multilabel `probabilities` and `truth` (N,
-    L); tuned on dev.
+    """Return for each label the threshold with the best F1 on these rows, float64 (L,).
 
-    Ties go to the threshold nearest to 0.5; a label that no row has gets 0.5.
+    `probabilities` and `truth` (N, L) are those of a multilabel task's development set. If several thresholds have the
+    best F1, the one nearest to 0.5 is returned. A label that no row has gets 0.5.
     """
     return np.array([_tuned_threshold(*column) for column in zip(probabilities.T.astype(np.float64), truth.T > 0)])
 
 
 def _tuned_threshold(probabilities: np.ndarray, truth: np.ndarray) -> float:
-    """Return the best threshold of one label, from (N,): 0.5, or halfway between two adjacent probabilities."""
+    """Return the best threshold of one label, from (N,): 0.5, half of the lowest probability, or halfway
+    between two adjacent ones.
+    """
     if not truth.any():
         return 0.5
     order = np.argsort(probabilities)
     ranked = probabilities[order]
-    before = np.append(0, np.cumsum(truth[order]))  # how many of the lower-ranked rows have the label
+    before = np.append(0, np.cumsum(truth[order]))  # number of lower-ranked rows with the label
     distinct = np.append(0.0, np.unique(probabilities))
     thresholds = np.append(0.5, (distinct[1:] + distinct[:-1]) / 2)
-    below = np.searchsorted(ranked, thresholds)  # rows below each threshold
+    below = np.searchsorted(ranked, thresholds)  # number of rows below each threshold
     scores = 2 * (before[-1] - before[below]) / (len(ranked) - below + before[-1])
     return float(thresholds[np.lexsort((thresholds, np.abs(thresholds - 0.5), -scores))[0]])

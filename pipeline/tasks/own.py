@@ -18,17 +18,18 @@ from pipeline.tasks.tagging import WITH_LISTS, Sentence, read_sentences, read_ta
 from pipeline.tasks.task import Task
 
 LONGEST_NAME = 150
-"""Maximum bytes of a task's name: a trial's folder adds seed and digest, and file systems allow 255."""
+"""Maximum bytes of a task's name. Names of trial folders add seed and digest to it, and file systems allow 255."""
 
 
 Lost = dict[str, tuple[str, ...]]
-"""Split -> descriptions of what was left out."""
+"""Split -> lines that describe what was left out of it."""
 
 
 def read_own(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[str, Any], Lost]:
     """Return the task that a training file defines, the files' items by split, and what was left out.
 
-    Raises DataError for unreadable files and for dev labels missing in training.
+    `dev` None: there is no development file. Raises DataError for a file that cannot be read, a format that does not
+    fit the setting `kind`, and, unless bad rows are skipped, labels of `dev` that `train` lacks.
     """
     form = kind_of(train)
     forms = {"squad": "spans", "conll": "tags"}
@@ -64,12 +65,12 @@ def read_own(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[
 
 
 def bad_rows(config: Finetune) -> BadRows:
-    """Return the bad-row policy for another file."""
+    """Return a new bad-row policy for one file."""
     return BadRows(skip=config.on_bad_rows == "skip")
 
 
 def _has_lists(location: str, columns: Sequence[str]) -> bool:
-    """Return whether a file's first row has lists in all of these columns, as words and tags do."""
+    """Return whether all of these columns hold lists in a file's first row, as columns of words and tags do."""
     if not bare_name(location).endswith(WITH_LISTS):
         return False
     _, values = next(rows_in(location, columns, BadRows(skip=True)), (1, ()))
@@ -83,20 +84,22 @@ def columns_of(config: Finetune) -> Columns:
 
 
 def _first_label(config: Finetune) -> str:
-    """Return the column of the label or tags."""
+    """Return the column of the label or tags; default: label."""
     return config.label[0] if config.label else "label"
 
 
 def _are_questions(config: Finetune, location: str) -> bool:
-    """Return whether a table holds questions: by its usual column names if no column is set, or if the label column
-    holds answers with positions.
+    """Return whether a table holds questions.
+
+    If the settings name no column, the table must have the usual columns of questions. Otherwise exactly one label
+    column must be set, and must hold answers with positions.
     """
     named = (config.text, config.pair, config.label) != ("text", None, ())
     return (not named or len(config.label) == 1) and has_questions(location, config.label[0] if named else None)
 
 
 def read_file_questions(config: Finetune, location: str, bad: BadRows) -> list[Question]:
-    """Return the questions of a file, SQuAD JSON or table. Raises DataError for other formats."""
+    """Return the questions of a file, which is SQuAD's JSON or a table. Raises DataError for other formats."""
     form = kind_of(location)
     if form == "squad":
         return read_questions(location)
@@ -113,8 +116,9 @@ def read_file_questions(config: Finetune, location: str, bad: BadRows) -> list[Q
 
 
 def _question_task(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[str, Any], Lost]:
-    """Return a question-answering task; if some questions are impossible (SQuAD 2.0), the task may leave questions
-    unanswered.
+    """Return a question-answering task, its items, and what was left out.
+
+    If some training questions are impossible (SQuAD 2.0), answers may be empty.
     """
     bad, bad_of_dev = bad_rows(config), bad_rows(config)
     questions = read_file_questions(config, train, bad)
@@ -131,7 +135,7 @@ def _question_task(config: Finetune, train: str, dev: str | None) -> tuple[Task,
 
 
 def _tagging_task(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[str, Any], Lost]:
-    """Return a tagging task from CoNLL columns or a table."""
+    """Return a tagging task, its items from CoNLL columns or a table, and what was left out."""
     bad, bad_of_dev = bad_rows(config), bad_rows(config)
     items = {"train": sentences(config, train, bad)}
     task = tags.own_task(stem(train), train, items["train"])
@@ -141,9 +145,9 @@ def _tagging_task(config: Finetune, train: str, dev: str | None) -> tuple[Task, 
 
 
 def with_known_tags(task: Task, location: str, items: Sequence[Sentence], bad: BadRows) -> list[Sentence]:
-    """Return the sentences whose tags the task knows.
+    """Return the sentences of which the task knows all tags.
 
-    Raises DataError at the first other sentence unless `bad` skips it, and if none is left.
+    Raises DataError at the first other sentence unless `bad` skips it, and if no sentence is left.
     """
     known, kept = set(task.labels), []
     for number, item in enumerate(items, 1):
@@ -175,5 +179,5 @@ def sentences(config: Finetune, location: str, bad: BadRows) -> list[Sentence]:
 
 
 def stem(location: str) -> str:
-    """Return a file's name up to its first dot, truncated to fit into folder names."""
+    """Return a file's name up to its first dot, truncated to LONGEST_NAME bytes."""
     return location.rsplit("/", 1)[-1].split(".")[0].encode()[:LONGEST_NAME].decode(errors="ignore")

@@ -1,18 +1,18 @@
-"""Split a text that is too long for one window into overlapping parts, and choose for each token the part with the most
+"""Split a text that is too long for one window into overlapping parts, and find for each token the part with the most
 context.
 
-P parts of a text of T tokens.
+Shapes: P parts of a text with T tokens.
 """
 
 import numpy as np
 
 
 def parts(tokens: int, room: int, stride: int) -> list[tuple[int, int]]:
-    """Return the start and end of each part: at most `room` tokens, of which the last `stride` are also the next part's
-    first.
+    """Return the start and end (exclusive) of each part of a text with `tokens` tokens.
 
-    An empty text makes one empty part. Splits as `tokenizers` does: `stride` is the overlap (in google-research/bert it
-    is the shift).
+    A part has at most `room` tokens; its last `stride` tokens are also the first of the next part. So `stride` is the
+    overlap, as in `tokenizers`; in google-research/bert, it is the distance from one part's start to the next. An empty
+    text has one empty part.
     """
     assert 0 <= stride < room
     starts = range(0, max(tokens - stride, 1), room - stride)
@@ -20,11 +20,10 @@ def parts(tokens: int, room: int, stride: int) -> list[tuple[int, int]]:
 
 
 def most_context(bounds: list[tuple[int, int]]) -> list[np.ndarray]:
-    """Return for each part, bool (tokens of the part,), whether a token has its most context there; ties go to the
-    earlier part.
+    """Return for each part a bool array over its tokens: whether the token has its most context in this part.
 
-    Context is the smaller number of tokens to the left or right, plus a hundredth of the part's length
-    (google-research/bert, run_squad.py).
+    If a token has the same context in several parts, the earliest counts. Context is the number of tokens to the left
+    or to the right, whichever is smaller, plus a hundredth of the part's length (google-research/bert, run_squad.py).
     """
     tokens = np.arange(bounds[-1][1])
     starts, ends = np.array(bounds).T[:, :, None]

@@ -1,6 +1,6 @@
 """Split texts and words into a vocabulary's pieces, with their positions in the input.
 
-T pieces of one text.
+Shapes: T pieces of one text or sentence.
 """
 
 from collections.abc import Sequence
@@ -15,23 +15,23 @@ from tokenizers import Encoding, Tokenizer
 from pipeline.text.vocabulary import Vocabulary
 
 AT_ONCE = 512
-"""Batch size in texts; an encoding takes a hundred times the memory of its ids."""
+"""Texts per batch. It bounds memory, since an Encoding takes a hundred times the memory of its ids."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pieces:
-    """The pieces of a text, without special tokens."""
+    """The pieces of a text or of a list of words, without special tokens."""
 
     ids: np.ndarray  # int32 (T,)
-    starts: np.ndarray  # int32 (T,), first character in the text as it was given, or in the piece's word
-    ends: np.ndarray  # int32 (T,), one past the last
-    words: np.ndarray  # int32 (T,), index of its word: of the given words, or of the vocabulary's pre-tokenization
+    starts: np.ndarray  # int32 (T,), index of the piece's first character, in the text or (for words) in its word
+    ends: np.ndarray  # int32 (T,), one past the index of its last character
+    words: np.ndarray  # int32 (T,), index of its word in the list, or (for a text) among the pre-tokenized words
 
 
 class Tokenization:
-    """A vocabulary's tokenizer; special tokens in a text are plain text.
+    """A vocabulary's tokenizer. Special tokens that a text spells out are plain text.
 
-    Can be pickled: the tokenizer is built on first use.
+    It can be pickled, since the tokenizer is built on first use and not pickled.
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
@@ -54,7 +54,7 @@ class Tokenization:
         ]
 
     def of_words(self, sentences: Sequence[Sequence[str]]) -> list[Pieces]:
-        """Return the pieces of each sentence's words, each word encoded as if after a space."""
+        """Return the pieces of each sentence, a list of words; each word is encoded as if a space preceded it."""
         spaced = [_words_after_spaces(words) for words in sentences] if self.vocabulary.keeps_spaces else sentences
         batches = (spaced[start : start + AT_ONCE] for start in range(0, len(spaced), AT_ONCE))
         encodings = chain.from_iterable(
@@ -64,7 +64,7 @@ class Tokenization:
 
 
 def _words_after_spaces(words: Sequence[str]) -> list[str]:
-    """Return the words with a space before each that has none, as transformers' add_prefix_space."""
+    """Return the words, with a space put before those that do not begin with one, as transformers' add_prefix_space."""
     return [word if word == "" or word.startswith(" ") else f" {word}" for word in words]
 
 

@@ -13,33 +13,36 @@ from pipeline.tasks.task import Task
 
 DEFAULT_STRIDE = {"spans": 128}
 OTHER_STRIDE = 32
+"""Default overlap of windows in tokens: DEFAULT_STRIDE by kind of task, OTHER_STRIDE for all other kinds."""
 
 Logits = Sequence[np.ndarray]
 """A model's output per row of a table, in row order: float32 (classes,), or (L, classes) for token-level tasks."""
 Tuned = dict[str, Any]
-"""Values chosen on the development set besides the weights, such as thresholds; JSON-serialisable."""
+"""Values chosen on the development set that are not weights, such as thresholds; JSON-serialisable."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
-    """Texts, sentences or questions, with their rows of ids."""
+    """The items of a split (texts, sentences or questions), and their rows of ids."""
 
     items: Any
     """A table of TEXTS, or a list of Sentence or of Question."""
     rows: pa.Table
     """Schema ENCODED; `row` is the index of the row's item."""
     windows: Sequence[Sequence[Any]] = ()
-    """Windows of each sentence or question; concatenated, they are the rows in order."""
+    """Windows of each sentence or question; concatenated, they are the rows in order. Empty for texts."""
     cut: int = 0
-    """Number of truncated texts."""
+    """Number of truncated texts or questions."""
     notes: tuple[str, ...] = ()
     """Descriptions of what was truncated or left out, with counts."""
 
 
 def resolved_cutting(cutting: Cutting, task: Task, positions: int) -> Cutting:
-    """Return the cutting with length and stride filled in: as set, else the task's, limited by the model's `positions`.
+    """Return the cutting with all lengths and the stride filled in.
 
-    Raises ConfigError if the set length exceeds `positions`.
+    A maximum_length that is not set is the task's, but at most the model's `positions`. A stride that is not set is the
+    default, but at most a third of the length. question_length becomes at most a quarter of the length. Raises
+    ConfigError if the set maximum_length exceeds `positions`.
     """
     if (cutting.maximum_length or 0) > positions:
         raise ConfigError(

@@ -16,7 +16,7 @@ ANSWERS = ("answers", "answer")
 
 @dataclass(frozen=True, kw_only=True)
 class AskedColumns:
-    """Column names; the defaults are the usual ones."""
+    """Column names of a table of questions; `answers` None: the first column of ANSWERS that the table has."""
 
     context: str = CONTEXT
     question: str = QUESTION
@@ -26,12 +26,13 @@ class AskedColumns:
 def read_question_table(
     location: str, columns: AskedColumns = AskedColumns(), bad: BadRows | None = None
 ) -> list[Question]:
-    """Return a table's questions in order. A row's id is the number of its first line, from 1; in Parquet, of its row.
+    """Return a table's questions in order. A question's id is the number of its first line, from 1; in Parquet and JSON
+    lists, the number of its row.
 
-    An answer is {"text": […], "answer_start": […]}, as in published data sets, or a text. A text starts at the
-    character that column answer_start names; without that column, at its first occurrence in the context. An empty
-    answer means that the context has none. Raises DataError, with file and line, for a missing column, and for any
-    other answer unless `bad` skips such rows.
+    A row's answers are {"text": […], "answer_start": […]}, as in published data sets, or one text. The column
+    answer_start holds the offset of such a text's first character in the context. Without that column, the text's first
+    occurrence in the context counts. An empty answer means that the context has no answer. Raises DataError, with file
+    and line, for a missing column, and for answers of another form unless `bad` skips such rows.
     """
     content, read, bad = content_of(location), reader_of(location), bad or BadRows()
     answers = columns.answers or next(
@@ -53,8 +54,8 @@ def read_question_table(
 def has_questions(location: str, answers: str | None = None) -> bool:
     """Return whether a table holds questions.
 
-    It does if it has the usual columns. If the column `answers` is named, only that column's first value counts: it
-    must have the form of published data sets.
+    `answers` None: the table must have the usual columns. Otherwise the first value of the column `answers` must have
+    the form of published data sets.
     """
     content = content_of(location)
     if answers is None:
@@ -69,7 +70,7 @@ def _has_columns(location: str, names: Sequence[str], content: bytes) -> bool:
 
 
 def _first_row(location: str, names: Sequence[str], content: bytes) -> Sequence[Any] | None:
-    """Return these columns of a table's first row, empty if it has no rows; None if a column is missing."""
+    """Return these columns of a table's first row; empty if the table has no rows, None if it lacks a column."""
     try:
         return next(reader_of(location)(location, content, names, BadRows(skip=True)), (1, ()))[1]
     except DataError:
@@ -77,16 +78,16 @@ def _first_row(location: str, names: Sequence[str], content: bytes) -> Sequence[
 
 
 def _question_of(where: str, id: str, names: Sequence[str], values: Sequence[Any]) -> Question:
-    """Convert a row to a question; `where` is file and line, for messages. Raises DataError."""
+    """Convert a row to a question; `where` is file and line, for messages. Raises BadRow."""
     context, question = (_text_in(where, name, value) for name, value in zip(names[:2], values))
     answers = _answers_in(where, names[2], values[2], values[3] if len(values) > 3 else None, context)
     return Question(id=id, question=question, context=context, answers=answers, impossible=not answers)
 
 
 def _text_in(where: str, name: str, value: Any) -> str:
-    """Return a non-empty text; each half surrogate pair becomes U+FFFD, which keeps character offsets.
+    """Return a column's value, which must be a text that is not blank. Raises BadRow otherwise.
 
-    Raises DataError.
+    Each half of a surrogate pair becomes U+FFFD, which keeps the offsets of characters.
     """
     if not isinstance(value, str) or not value.strip():
         raise BadRow(
@@ -98,9 +99,9 @@ def _text_in(where: str, name: str, value: Any) -> str:
 
 
 def _answers_in(where: str, name: str, value: Any, start: Any, context: str) -> tuple[tuple[str, int], ...]:
-    """Return a row's answers as (text, offset of its first character), with offset -1 if it is not in the context.
+    """Return a row's answers as (text, offset of its first character in the context).
 
-    Raises DataError.
+    The offset is -1 if `start` is empty and the context lacks the text. Raises BadRow for answers of another form.
     """
     if isinstance(value, dict):
         texts, starts = value.get("text"), value.get("answer_start")
@@ -109,8 +110,8 @@ def _answers_in(where: str, name: str, value: Any, start: Any, context: str) -> 
             listed and all(isinstance(text, str) for text in texts) and all(type(start) is int for start in starts)
         ):
             raise BadRow(
-                f'{where}: column {name} is {shown(value)}; an object has a list of texts in "text" and as many whole '
-                'numbers in "answer_start"',
+                f'{where}: column {name} is {shown(value)}; an object has a list of texts in "text" and equally many '
+                'whole numbers in "answer_start"',
                 "no-answer-that-can-be-read",
             )
         return tuple((SURROGATE.sub("\ufffd", text), start) for text, start in zip(texts, starts))
@@ -118,7 +119,7 @@ def _answers_in(where: str, name: str, value: Any, start: Any, context: str) -> 
         return ()
     if not isinstance(value, str):
         raise BadRow(
-            f'{where}: column {name} is no answer but {shown(value)}; give its text, or {{"text": […], '
+            f'{where}: column {name} is not an answer but {shown(value)}; give its text, or {{"text": […], '
             '"answer_start": […]}',
             "no-answer-that-can-be-read",
         )

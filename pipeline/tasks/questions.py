@@ -18,15 +18,15 @@ from pipeline.tasks.windows import Windowing, windows
 from pipeline.text.vocabulary import Vocabulary
 
 EXAMINED = ("exact", "f1", "HasAns_exact", "HasAns_f1", "NoAns_exact", "NoAns_f1")
-"""The official scores that are percentages."""
+"""Names of the official scores that are percentages."""
 NO_MARGIN = 0.0
-"""Default threshold for SQuAD 2.0 if none was tuned: no answer if it scores higher than the best span."""
+"""Threshold for SQuAD 2.0 if none was tuned: the answer is empty if "no answer" scores higher than the best span."""
 
 
 def trainable_questions(items: Sequence[Question], location: str) -> tuple[list[Question], tuple[str, ...]]:
-    """Return the questions that can be trained on, and the number of others by reason.
+    """Return the questions that can be trained on, and a line per reason with the number of questions left out.
 
-    Raises DataError if there are none.
+    Raises DataError if no question can be trained on.
     """
     kept, lost = trainable(items)
     if not kept:
@@ -38,8 +38,9 @@ def trainable_questions(items: Sequence[Question], location: str) -> tuple[list[
 
 
 def prepare(task: Task, items: Sequence[Question], vocabulary: Vocabulary, cutting: Cutting) -> Prepared:
-    """Encode each question's windows, in order; the labels are the answer's first and last token, or [CLS] if the
-    window lacks it.
+    """Encode each question's windows, in order.
+
+    The labels are the indices of the answer's first and last token; both are 0, [CLS], if the window lacks part of it.
     """
     assert cutting.maximum_length is not None and cutting.stride is not None
     windowing = Windowing(
@@ -71,16 +72,16 @@ def prepare(task: Task, items: Sequence[Question], vocabulary: Vocabulary, cutti
 
 
 def answers(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) -> dict[str, Answer]:
-    """Return the n-best answers by question id; logits are (L, 2) per window."""
+    """Return {question id: n-best answers}; `logits` has one array (L, 2), of starts and ends, per window."""
     by_id, start = {}, 0
     for question, own_windows in zip(prepared.items, prepared.windows, strict=True):
-        mine = logits[start : start + len(own_windows)]
+        own_logits = logits[start : start + len(own_windows)]
         start += len(own_windows)
         by_id[question.id] = answer_of_logits(
             question.context,
             own_windows,
-            [pair[:, 0] for pair in mine],
-            [pair[:, 1] for pair in mine],
+            [pair[:, 0] for pair in own_logits],
+            [pair[:, 1] for pair in own_logits],
             unanswerable=task.unanswerable,
             longest=cutting.longest_answer,
         )
@@ -88,16 +89,18 @@ def answers(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) ->
 
 
 def texts_of(task: Task, answers: dict[str, Answer], tuned: Tuned) -> dict[str, str]:
-    """Return the answer to each question, empty for "no answer"; a threshold applies only to tasks with unanswerable
-    questions.
+    """Return {question id: answer}, where an empty text means "no answer".
+
+    Only a task with unanswerable questions uses a threshold.
     """
     threshold = tuned.get("null_threshold", NO_MARGIN) if task.unanswerable else None
     return {id: answer.text(threshold) for id, answer in answers.items()}
 
 
 def tune(task: Task, prepared: Prepared, answers: dict[str, Answer]) -> Tuned:
-    """Return the no-answer threshold with the highest F1 on these questions, and that F1; empty if all questions have
-    answers.
+    """Return the no-answer threshold with the highest F1 on these questions, and that F1 as a share of 1.
+
+    Empty for a task without unanswerable questions.
     """
     if not task.unanswerable:
         return {}
@@ -112,7 +115,7 @@ def score(task: Task, prepared: Prepared, answers: dict[str, Answer], tuned: Tun
 
 
 def baseline(task: Task, train: Prepared, prepared: Prepared) -> dict[str, float]:
-    """Return the scores of always answering "no answer"; no other constant answer suits all questions."""
+    """Return the scores of always answering "no answer", the only constant answer that suits all questions."""
     scores = squad_score({question.id: "" for question in prepared.items}, prepared.items)
     return {name: scores[name] / 100 for name in EXAMINED if name in scores}
 
@@ -123,5 +126,5 @@ def collapsed(task: Task, prepared: Prepared, answers: dict[str, Answer]) -> boo
 
 
 def details(task: Task, prepared: Prepared, answers: dict[str, Answer], tuned: Tuned) -> dict[str, Any]:
-    """Return nothing: the scores say all."""
+    """Return nothing: `score` already has all results."""
     return {}

@@ -17,13 +17,13 @@ from pipeline.tasks.content import BOM, bare_name, content_of, decoded, is_blank
 from pipeline.tasks.tables import require_columns, tab_separated
 
 Values = Iterator[tuple[int, Sequence[Any]]]
-"""(line number from 1, or row number from 1 for Parquet and JSON lists; values of the selected columns)."""
+"""Yields (line number, values of the selected columns); in Parquet and JSON lists (row number, values). From 1."""
 Reader = Callable[[str, bytes, Sequence[str], BadRows], Values]
 """(location, content, selected columns, bad-row policy) -> rows."""
 SEPARATORS = ",;\t|"
 """Possible separators of a .csv file, the most usual first."""
 BLANK = f"{BOM} \t\r\n"
-"""Characters around JSON."""
+"""Characters that may surround a JSON value."""
 ONE_OBJECT = "expected one object per line, or one list of objects"
 
 
@@ -32,7 +32,7 @@ def reader_of(location: str) -> Reader:
     name = bare_name(location)
     reader = next((read for suffix, read in READERS.items() if name.endswith(suffix)), None)
     if reader is None:
-        raise DataError(f"{location}: the name of a file tells its format; end it in one of {', '.join(READERS)}")
+        raise DataError(f"{location}: the file name must tell the format by ending in one of {', '.join(READERS)}")
     return reader
 
 
@@ -41,23 +41,23 @@ def rows_in(location: str, columns: Sequence[str], bad: BadRows | None = None) -
     return reader_of(location)(location, content_of(location), columns, bad or BadRows())
 
 
-def _require_named(location: str, there: Sequence[str], wanted: Sequence[str], hint: str = "") -> None:
-    """Raise DataError unless the user's file has all `wanted` columns, each once.
+def _require_named(location: str, names: Sequence[str], wanted: Sequence[str], hint: str = "") -> None:
+    """Raise DataError unless the file's columns, `names`, include each of `wanted` once.
 
-    The message says how to name columns.
+    The message tells the options that name columns, and ends in `hint`.
     """
-    if missing := [name for name in wanted if name not in there]:
+    if missing := [name for name in wanted if name not in names]:
         raise DataError(
-            f"{location} has no column {missing[0]}: its columns are {listed(there)}; "
+            f"{location} has no column {missing[0]}: its columns are {listed(names)}; "
             f"name yours with --text, --pair and --label{hint}"
         )
-    require_columns(location, there, wanted)
+    require_columns(location, names, wanted)
 
 
 def _read_csv(location: str, content: bytes, wanted: Sequence[str], bad: BadRows) -> Values:
     """Read RFC 4180 CSV: comma-separated, with double quotes around fields that hold separators or line ends.
 
-    A header without a comma may use another of SEPARATORS.
+    If the header has no comma, the separator may be another of SEPARATORS.
     """
     text = decoded(location, content)
     header = text.lstrip().split("\n", 1)[0]
@@ -65,20 +65,20 @@ def _read_csv(location: str, content: bytes, wanted: Sequence[str], bad: BadRows
 
 
 def separator_of(header: str) -> str:
-    """Return a header line's separator: a comma, else the first of SEPARATORS that splits it."""
+    """Return the first of SEPARATORS that splits a header line; a comma if none does."""
     for separator in SEPARATORS:
         try:
             if len(next(csv.reader([header], delimiter=separator, strict=True), [])) > 1:
                 return separator
-        except csv.Error:  # quotes that fit another separator only
+        except csv.Error:  # the header's quotes do not fit this separator
             continue
     return SEPARATORS[0]
 
 
 def csv_rows(location: str, lines: Iterable[str], header: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield (first line number, fields) of each non-blank row of a CSV file.
+    """Yield (number of the first line, fields) of each non-blank row of a CSV file.
 
-    `header` is its first line. Raises DataError for broken quotes.
+    `header` is the file's first line, which gives the separator. Raises DataError for broken quotes.
     """
     csv.field_size_limit(sys.maxsize)  # the default of 131,072 characters is too small for long texts
     rows = csv.reader(lines, delimiter=separator_of(header), strict=True)
@@ -105,7 +105,7 @@ def _read_tsv(location: str, content: bytes, wanted: Sequence[str], bad: BadRows
 def _select_columns(
     location: str, rows: Iterator[tuple[int, Sequence[str]]], wanted: Sequence[str], bad: BadRows
 ) -> Values:
-    """Yield the selected columns of rows whose first row is the header. Rows with another number of columns are bad."""
+    """Yield the selected columns of the rows after the header. A row with another number of columns is a bad row."""
     _, names = next(rows, (1, ()))
     _require_named(location, names, wanted, " (no header line? put one before the rows)")
     indices = [names.index(name) for name in wanted]
@@ -132,8 +132,8 @@ def _read_json(location: str, content: bytes, wanted: Sequence[str], bad: BadRow
             _require_named(f"{location}:{number}", list(value), wanted)
         first = False
         if missing := [name for name in wanted if name not in value]:
-            said = f"{location}:{number} has no column {missing[0]}: its columns are {listed(value)}"
-            bad.take(BadRow(said, "no-column"))
+            message = f"{location}:{number} has no column {missing[0]}: its columns are {listed(value)}"
+            bad.take(BadRow(message, "no-column"))
         else:
             yield number, [value[name] for name in wanted]
 
@@ -141,7 +141,7 @@ def _read_json(location: str, content: bytes, wanted: Sequence[str], bad: BadRow
 def json_rows(location: str, text: str, bad: BadRows) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield (line number, object) of JSON lines, or (index from 1, object) of one list.
 
-    Values that are not objects are bad rows.
+    Lines that are not JSON, and values that are not objects, are bad rows.
     """
     one_list = is_one_list(text)
     values = enumerate(_list_of(location, text), 1) if one_list else enumerate(text.split("\n"), 1)
@@ -157,13 +157,13 @@ def json_rows(location: str, text: str, bad: BadRows) -> Iterator[tuple[int, dic
 
 
 def is_one_list(text: str) -> bool:
-    """Return whether a text is one JSON list that begins with an object; JSON lines begin with an object."""
+    """Return whether a text begins as one JSON list of objects, and not as JSON lines, which begin with an object."""
     rest = text.lstrip(BLANK)
     return rest.startswith("[") and rest[1:].lstrip().startswith("{")
 
 
 def _list_of(location: str, text: str) -> list[Any]:
-    """Parse a text as a JSON list. Raises DataError."""
+    """Parse a text as a JSON list. Raises DataError if it is not JSON."""
     try:
         return json.loads(text.strip(BLANK))
     except (ValueError, RecursionError) as error:
@@ -171,7 +171,7 @@ def _list_of(location: str, text: str) -> list[Any]:
 
 
 def parse_json_line(location: str, line: int, text: str) -> Any:
-    """Parse a line as JSON. Raises BadRow."""
+    """Parse a line as JSON. Raises BadRow if it is not JSON."""
     try:
         return json.loads(text.strip(BLANK))
     except (ValueError, RecursionError) as error:
@@ -179,7 +179,7 @@ def parse_json_line(location: str, line: int, text: str) -> Any:
 
 
 def as_object(location: str, number: int, value: Any) -> dict[str, Any]:
-    """Return a line's or list item's value, which must be an object. Raises BadRow."""
+    """Return the value of a line or list item, which must be an object. Raises BadRow if it is not."""
     if not isinstance(value, dict):
         raise BadRow(f"{location}:{number}: {shown(value)} is not an object; {ONE_OBJECT}", "no-object")
     return value

@@ -1,4 +1,4 @@
-"""Detect what a file of examples is: a table, questions in SQuAD's JSON, or tagged words in CoNLL columns."""
+"""Detect the format of a file of examples: a table, questions in SQuAD's JSON, or tagged words in CoNLL columns."""
 
 import json
 from collections.abc import Callable
@@ -13,19 +13,20 @@ ExampleKind = Literal["table", "squad", "conll"]
 TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 TAGGED = (".conll", ".iob", ".bio", ".iob2", ".bio2")
 SAMPLE_LINES, SAMPLE_BYTES = 1_000, 1 << 18
-"""Sample size for files that are not JSON, so that a long file is not split twice."""
+"""Maximum lines and bytes that are examined for tagged words, so that a long file is not split into lines twice."""
 
 
 def kind_of(location: str) -> ExampleKind:
-    """Return what a file or URL is, by its name, or by its content if the name is ambiguous (.json, .txt and others).
+    """Return the format of a file or URL, by its name, or by its content if the name is ambiguous (.json, .txt and
+    others).
 
-    Raises DataError if the file does not exist or is none of these.
+    Raises DataError if the content is needed and cannot be read, or has none of these formats.
     """
     kind = infer_file_kind(location, lambda: content_of(location))
     if kind is None:
         raise DataError(
-            f"{location}: neither its name nor its content tells what it is; known are tables ({', '.join(TABLES)}, "
-            "or .json with one object a line or a list of them), "
+            f"{location}: neither its name nor its content tells its format; known formats are tables "
+            f"({', '.join(TABLES)}, or .json with one object per line or a list of objects), "
             f'SQuAD (.json, one object with a list "data") and CoNLL ({", ".join(TAGGED)}, or a word and its tags on '
             "each line and blank lines between sentences)"
         )
@@ -33,8 +34,9 @@ def kind_of(location: str) -> ExampleKind:
 
 
 def infer_file_kind(location: str, content: Callable[[], bytes]) -> ExampleKind | None:
-    """Return what a file is by name, else by content (all of a .json; at least SAMPLE_BYTES of others); None if neither
-    tells.
+    """Return the format of a file by its name, else by its content; None if neither tells.
+
+    `content` must return a whole .json file, and of other files more than SAMPLE_BYTES or all.
     """
     name = bare_name(location)
     if name.endswith(TABLES):
@@ -43,12 +45,12 @@ def infer_file_kind(location: str, content: Callable[[], bytes]) -> ExampleKind 
         return "conll"
     if not name.endswith(".json"):
         return "conll" if _has_tagged_words(content()) else None
-    whole = content()
+    json_content = content()
     return (
         "squad"
-        if _has_articles(whole)
+        if _has_articles(json_content)
         else "table"
-        if _begins_with_object(whole) or _has_list_of_objects(whole)
+        if _begins_with_object(json_content) or _has_list_of_objects(json_content)
         else None
     )
 
@@ -78,8 +80,8 @@ def _has_list_of_objects(content: bytes) -> bool:
 def _has_tagged_words(content: bytes) -> bool:
     """Return whether lines with equal numbers of columns (at least two) form blocks separated by blank lines."""
     lines = content[:SAMPLE_BYTES].decode("utf-8-sig", "replace").split("\n", SAMPLE_LINES)[:SAMPLE_LINES]
-    whole = lines[:-1] if len(content) > SAMPLE_BYTES else lines  # the last line of a sample may be cut
-    rows = [BLANK.split(line.strip(f"{BOM} \t\r")) for line in whole]
+    complete = lines[:-1] if len(content) > SAMPLE_BYTES else lines  # the last line of a sample may be truncated
+    rows = [BLANK.split(line.strip(f"{BOM} \t\r")) for line in complete]
     columns = {len(cells) for cells in rows if cells[0] not in ("", DOCUMENT_START)}
     # The empty text after the last line end does not count as a blank line.
     return len(columns) == 1 and min(columns) > 1 and [""] in rows[:-1]

@@ -1,4 +1,4 @@
-"""The pyarrow schemas of a task's rows: as read, and as ids."""
+"""The pyarrow schemas of a task's rows: TEXTS as they are read, and ENCODED as ids."""
 
 import pyarrow as pa
 
@@ -10,7 +10,7 @@ TEXTS = pa.schema(
         pa.field("id", pa.string(), nullable=False),
         pa.field("first", pa.string(), nullable=False),  # segment A
         pa.field("second", pa.string()),  # segment B; null for tasks on single texts
-        # as written in the file; null if the split has none; for a multilabel task a JSON list of texts
+        # as written in the file; for a multilabel task a JSON list of texts; null if the split has no labels
         pa.field("label", pa.string()),
     ]
 )
@@ -18,13 +18,13 @@ TEXTS = pa.schema(
 ENCODED = pa.schema(
     [
         EXAMPLE.field("ids"),  # [CLS] A [SEP], or [CLS] A [SEP] B [SEP] (RoBERTa: two [SEP] after A)
-        # length of [CLS] A [SEP], so the index at which B and segment 1 start; for a single text, the length of ids
+        # length of [CLS] A and its [SEP], where B and segment 1 start; for a single text, the length of ids
         EXAMPLE.field("first_length"),
         # class number or regression value; null for unlabelled splits and other tasks
         pa.field("label", pa.float32()),
-        # multilabel: 0 or 1 per class; tags: number per token, or -100; spans: first and last token; null for
-        # unlabelled splits and other tasks
+        # multilabel: 0 or 1 per class; tags: tag number of each token, or -100 if it has no label; spans: indices of
+        # the answer's first and last token; null for unlabelled splits and other tasks
         pa.field("labels", pa.list_(pa.float32())),
-        pa.field("row", pa.int64(), nullable=False),  # index into the table of TEXTS
+        pa.field("row", pa.int64(), nullable=False),  # index of the row's text, sentence or question in its split
     ]
 )

@@ -13,23 +13,26 @@ CHOICES: dict[Kind, tuple[str, ...]] = {
     "multilabel": ("micro_f1", "macro_f1", "subset_accuracy", "auc", "average_precision"),
     "regression": ("pearson", "spearman", "mean_absolute_error"),
 }
-"""Kind -> metrics that may select, besides the task's own."""
+"""Kind of task -> metrics that may select, in addition to the task's own."""
 OF_TWO_CLASSES = ("f1",)
-"""Metrics that only exist for two classes."""
+"""Metrics that exist only for two classes."""
 OTHER_NAMES = {"mcc": "matthews", "roc_auc": "auc", "mae": "mean_absolute_error"}
 LOWER_IS_BETTER = ("mean_absolute_error",)
 SKEWED = 0.9
-"""If the most frequent class has at least this share of the rows, accuracy says little."""
+"""If the most frequent class has at least this share of the rows, a warning advises against accuracy."""
 
 
 def choices(task: Task) -> tuple[str, ...]:
-    """Return the metrics that can select a task's settings, its own first."""
-    beside = [name for name in CHOICES.get(task.kind, ()) if name not in OF_TWO_CLASSES or len(task.labels) == 2]
-    return tuple(dict.fromkeys((*task.metrics, *beside)))
+    """Return the metrics that can select a task's settings, the task's own first."""
+    further = [name for name in CHOICES.get(task.kind, ()) if name not in OF_TWO_CLASSES or len(task.labels) == 2]
+    return tuple(dict.fromkeys((*task.metrics, *further)))
 
 
 def selected_by(task: Task, metric: str | None) -> Task:
-    """Return the task with the metric of recipe.metric first. Raises ConfigError if it does not fit the task."""
+    """Return the task with `metric` as its first metric, the one that selects; None: the task is unchanged.
+
+    `metric` is the setting recipe.metric. Raises ConfigError if this metric does not fit the task.
+    """
     if metric is None:
         return task
     name = metric.replace("-", "_").lower()

@@ -17,11 +17,11 @@ from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.vocabulary import Vocabulary
 
 MOST_CONFUSED = 200
-"""Maximum number of classes for a confusion matrix: for 20,000 it would have 400 million counts."""
+"""Maximum number of classes for a confusion matrix: that of 20,000 classes would have 400 million counts."""
 
 
 def prepare(task: Task, items: pa.Table, vocabulary: Vocabulary, cutting: Cutting) -> Prepared:
-    """Encode a table of TEXTS, truncated at the length or split into passages."""
+    """Encode a table of TEXTS; longer texts are truncated, or split into passages if cutting.passages is set."""
     encoded = encode(
         task, items, CachedTokenizer(vocabulary), cutting.maximum_length, cutting.stride if cutting.passages else None
     )
@@ -39,17 +39,17 @@ def prepare(task: Task, items: pa.Table, vocabulary: Vocabulary, cutting: Cuttin
 
 
 def answers(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) -> np.ndarray:
-    """Return each text's logits, float32 (texts, classes); over several passages their mean."""
+    """Return each text's logits, float64 (texts, classes); for a text of several passages, their mean."""
     return mean_logits(prepared.rows["row"].to_numpy(), np.asarray(logits, np.float32))
 
 
 def _first_rows(prepared: Prepared) -> np.ndarray:
-    """Return which rows are the first of their text, bool (rows,)."""
+    """Return whether each row is the first of its text, bool (rows,)."""
     return np.diff(prepared.rows["row"].to_numpy(), prepend=-1) != 0
 
 
 def true_labels(task: Task, prepared: Prepared) -> np.ndarray:
-    """Return class numbers or values (texts,), or 0 and 1 (texts, classes)."""
+    """Return the labels, float32: class numbers or values (texts,), or for multilabel 0 and 1 (texts, classes)."""
     rows = prepared.rows.filter(pa.array(_first_rows(prepared)))
     if task.kind == "multilabel":
         return rows["labels"].combine_chunks().flatten().to_numpy().reshape(-1, len(task.labels))
@@ -57,7 +57,7 @@ def true_labels(task: Task, prepared: Prepared) -> np.ndarray:
 
 
 def probabilities(task: Task, logits: np.ndarray) -> np.ndarray:
-    """Return probabilities (texts, classes): softmax, or sigmoid for multilabel."""
+    """Return probabilities, float64 (texts, classes): softmax, or sigmoid for multilabel."""
     wide = logits.astype(np.float64)
     if task.kind == "multilabel":
         return 0.5 * (1 + np.tanh(0.5 * wide))  # the logistic function, without overflow
@@ -66,7 +66,10 @@ def probabilities(task: Task, logits: np.ndarray) -> np.ndarray:
 
 
 def predicted_labels(task: Task, outputs: np.ndarray, tuned: Tuned) -> np.ndarray:
-    """Return class numbers or values (texts,), or 0 and 1 (texts, classes), from the result of `answers`."""
+    """Return class numbers or values (texts,), or for multilabel 0 and 1 (texts, classes).
+
+    `outputs` is the result of `answers`.
+    """
     if task.kind == "regression":
         return outputs[:, 0].astype(np.float64)
     if task.kind == "multilabel":
@@ -77,8 +80,9 @@ def predicted_labels(task: Task, outputs: np.ndarray, tuned: Tuned) -> np.ndarra
 
 
 def tune(task: Task, prepared: Prepared, outputs: np.ndarray) -> Tuned:
-    """For multilabel, return each label's threshold with the highest F1 on these texts, and the scores at these
-    thresholds.
+    """Return the threshold of each label with the highest F1 on these texts, and the scores at these thresholds.
+
+    Empty for kinds other than multilabel.
     """
     if task.kind != "multilabel":
         return {}
@@ -99,25 +103,29 @@ def score(task: Task, prepared: Prepared, outputs: np.ndarray, tuned: Tuned) -> 
 
 
 def baseline(task: Task, train: Prepared, prepared: Prepared) -> dict[str, float]:
-    """Return the metrics of a constant answer: the most frequent class, the mean value, or the labels of more than half
-    of the texts.
+    """Return the metrics of a constant answer: the most frequent class in training, the mean value, or the labels that
+    more than half of the training texts have.
     """
     return majority(task, true_labels(task, train), true_labels(task, prepared))
 
 
 def collapsed(task: Task, prepared: Prepared, outputs: np.ndarray) -> bool:
-    """Return whether all texts get the same answer although their labels differ."""
-    said, true = predicted_labels(task, outputs, {}), true_labels(task, prepared)
+    """Return whether all texts get the same answer although their labels differ.
+
+    In a regression, answers count as the same if their range is below a thousandth of the labels' range, or if one of
+    them is not finite.
+    """
+    predicted, true = predicted_labels(task, outputs, {}), true_labels(task, prepared)
     if task.kind == "regression":
-        return not np.isfinite(said).all() or bool(np.ptp(said) < 1e-3 * max(np.ptp(true), 1e-9))
-    return bool((said == said[:1]).all() and (true != true[:1]).any())
+        return not np.isfinite(predicted).all() or bool(np.ptp(predicted) < 1e-3 * max(np.ptp(true), 1e-9))
+    return bool((predicted == predicted[:1]).all() and (true != true[:1]).any())
 
 
 def details(task: Task, prepared: Prepared, outputs: np.ndarray, tuned: Tuned) -> dict[str, Any]:
-    """Return the scores of each class or label, and the confusion matrix if there are few classes."""
+    """Return the scores of each class or label, and for classification with few classes the confusion matrix."""
     if task.kind not in ("classification", "multilabel"):
         return {}
-    said, true = predicted_labels(task, outputs, tuned), true_labels(task, prepared)
-    figures = {"labels": list(task.labels), "per_class": metrics.per_class(task, said, true)}
-    shown = task.kind == "classification" and len(task.labels) <= MOST_CONFUSED
-    return figures | ({"confusion": metrics.confusion(task, said, true).tolist()} if shown else {})
+    predicted, true = predicted_labels(task, outputs, tuned), true_labels(task, prepared)
+    figures = {"labels": list(task.labels), "per_class": metrics.per_class(task, predicted, true)}
+    has_confusion = task.kind == "classification" and len(task.labels) <= MOST_CONFUSED
+    return figures | ({"confusion": metrics.confusion(task, predicted, true).tolist()} if has_confusion else {})

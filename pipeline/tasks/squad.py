@@ -11,7 +11,7 @@ from pipeline import storage
 from pipeline.errors import DataError, listed, shown
 from pipeline.tasks.content import content_of
 
-SURROGATE = re.compile("[\ud800-\udfff]")  # JSON can contain half a surrogate pair, which is no character
+SURROGATE = re.compile("[\ud800-\udfff]")  # JSON can hold half of a surrogate pair, which is not a character
 MISALIGNED = "answer-not-at-its-offset"
 UNANSWERED = "no-answer-given"
 
@@ -29,10 +29,10 @@ class Question:
 
 
 def read_questions(location: str) -> list[Question]:
-    """Return the questions of a SQuAD file, optionally compressed, in order; questions to be predicted need no
-    "answers".
+    """Return the questions of a SQuAD file, optionally compressed, in order.
 
-    Raises DataError, with the path inside the file, if it is not such a file.
+    Questions that a model will answer need no "answers". Raises DataError, with the path inside the file, if the file
+    does not have SQuAD's format.
     """
     try:
         whole = json.loads(content_of(location))
@@ -47,8 +47,8 @@ def read_questions(location: str) -> list[Question]:
     doubled = next((id for id, times in Counter(question.id for question in questions).items() if times > 1), None)
     if doubled is not None:
         raise DataError(
-            f"{location} has more than one question with the id {shown(doubled)}: predictions are by id, give each "
-            "its own"
+            f"{location} has more than one question with the id {shown(doubled)}: predictions are stored by id, so "
+            "give each question its own"
         )
     return questions
 
@@ -71,24 +71,23 @@ def _question_of(qa: Any, context: str, where: str) -> Question:
     """Convert one entry of "qas". An impossible question has no answers, whatever the file says."""
     id, question = _text_at(qa, "id", where), _text_at(qa, "question", where)
     impossible = "is_impossible" in qa and _value_at(qa, "is_impossible", bool, where)
-    given = _list_items(qa, "answers", where) if "answers" in qa and not impossible else ()
+    answer_items = _list_items(qa, "answers", where) if "answers" in qa and not impossible else ()
     answers = tuple(
-        (_text_at(answer, "text", f"{at}."), _value_at(answer, "answer_start", int, f"{at}.")) for answer, at in given
+        (_text_at(answer, "text", f"{at}."), _value_at(answer, "answer_start", int, f"{at}."))
+        for answer, at in answer_items
     )
     return Question(id=id, question=question, context=context, answers=answers, impossible=impossible)
 
 
 def _value_at(record: Any, key: str, kind: type, where: str) -> Any:
-    """Return a key's value, checked to be of this type.
+    """Return a key's value. Raises DataError if it is missing or not of type `kind`.
 
-    `where` is the file and the record's path, as a prefix of the key. Raises DataError.
+    `where` is the file and the path of `record` in it; messages put it before the key.
     """
     if not isinstance(record, dict):
-        raise DataError(
-            f"{where}{key} is expected in an object, and there is a {type(record).__name__}: give a SQuAD file"
-        )
+        raise DataError(f"{where}{key} must be a key of an object, not of a {type(record).__name__}: give a SQuAD file")
     if key not in record:
-        raise DataError(f"{where}{key} is missing, the keys there are {listed(record)}: give a SQuAD file")
+        raise DataError(f"{where}{key} is missing (existing keys: {listed(record)}): give a SQuAD file")
     value = record[key]
     if not isinstance(value, kind) or kind is int and isinstance(value, bool):
         raise DataError(f"{where}{key} is a {type(value).__name__}, expected a {kind.__name__}: give a SQuAD file")
@@ -101,14 +100,15 @@ def _text_at(record: Any, key: str, where: str) -> str:
 
 
 def _list_items(record: Any, key: str, where: str) -> Iterator[tuple[Any, str]]:
-    """Yield each item of a key's list, with its own path."""
+    """Yield each item of a key's list with the path of the item."""
     for number, member in enumerate(_value_at(record, key, list, where)):
         yield member, f"{where}{key}[{number}]"
 
 
 def trainable(questions: Sequence[Question]) -> tuple[list[Question], dict[str, int]]:
-    """Return the impossible questions and those whose first answer is at its stated offset, and the number of the
-    others by reason.
+    """Return the questions that can be trained on, and {reason: number of questions} of the others.
+
+    A question can be trained on if it is impossible, or if the context has its first answer at the stated offset.
     """
     reasons = [_rejection_reason(question) for question in questions]
     kept = [question for question, reason in zip(questions, reasons) if reason is None]

@@ -13,7 +13,7 @@ PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def normalised(text: str) -> str:
-    """Lower-case, remove ASCII punctuation, then articles, and collapse spaces."""
+    """Return a text in lower case, without ASCII punctuation, then without articles, and with single spaces."""
     return " ".join(ARTICLES.sub(" ", text.lower().translate(PUNCTUATION)).split())
 
 
@@ -30,10 +30,11 @@ def f1(predicted: str, true: str) -> float:
 
 
 def best_of(predicted: str, question: Question, unanswerable: bool) -> tuple[float, float]:
-    """Return exact match and F1, each against the answer that gives the best value.
+    """Return exact match and F1, each the maximum over the question's true answers.
 
-    If the task has unanswerable questions (2.0): true answers that are empty after normalisation do not count, a
-    question without other answers has the empty answer, and an empty answer's F1 is its exact match.
+    A question without answers counts as one with the empty answer. `unanswerable`: whether the task has unanswerable
+    questions (SQuAD 2.0). Then true answers that are empty after normalisation do not count, and F1 equals exact match
+    if the prediction is empty or no true answer is left.
     """
     true = [text for text, _ in question.answers if normalised(text) or not unanswerable] or [""]
     matches = [exact(predicted, text) for text in true]
@@ -44,10 +45,10 @@ def best_of(predicted: str, question: Question, unanswerable: bool) -> tuple[flo
 
 
 def score(predictions: Mapping[str, str], questions: Sequence[Question]) -> dict[str, float]:
-    """Return exact and f1 in percent, total, and missing (questions without a prediction, which count as wrong).
+    """Return exact and f1 in percent, total (number of questions), and missing (number of missing predictions).
 
-    If any question is impossible, also HasAns_ and NoAns_ exact, f1 and total, named as in the 2.0 script. Raises
-    DataError if there are no questions, or a 1.1 question has no answer.
+    A missing prediction counts as wrong. If any question is impossible, HasAns_exact, NoAns_exact and so on are also
+    returned, named as in the 2.0 script. Raises DataError as `require_answers` does.
     """
     unanswerable = any(question.impossible for question in questions)
     require_answers(questions)
@@ -57,26 +58,26 @@ def score(predictions: Mapping[str, str], questions: Sequence[Question]) -> dict
     ]
     scores = _means("", pairs) | {"missing": float(sum(question.id not in predictions for question in questions))}
     if unanswerable:
-        has = [bool(question.answers) for question in questions]
-        scores |= _means("HasAns_", [pair for pair, there in zip(pairs, has) if there])
-        scores |= _means("NoAns_", [pair for pair, there in zip(pairs, has) if not there])
+        answerable = [bool(question.answers) for question in questions]
+        scores |= _means("HasAns_", [pair for pair, has_answers in zip(pairs, answerable) if has_answers])
+        scores |= _means("NoAns_", [pair for pair, has_answers in zip(pairs, answerable) if not has_answers])
     return scores
 
 
 def require_answers(questions: Sequence[Question]) -> None:
-    """Raise DataError if nothing can be scored."""
+    """Raise DataError if there are no questions, or if one has no answers and is not marked as impossible."""
     if not questions:
         raise DataError("there are 0 questions to score: give a file with at least 1")
-    bare = [question.id for question in questions if not question.answers and not question.impossible]
-    if bare:
+    unanswered = [question.id for question in questions if not question.answers and not question.impossible]
+    if unanswered:
         raise DataError(
-            f"question {bare[0]!r} has 0 answers to be scored against ({len(bare)} of {len(questions)} questions): "
-            "give a file with answers"
+            f"question {unanswered[0]!r} has 0 answers to be scored against ({len(unanswered)} of {len(questions)} "
+            "questions): give a file with answers"
         )
 
 
 def _means(prefix: str, pairs: Sequence[tuple[float, float]]) -> dict[str, float]:
-    """Return mean exact match and F1 in percent, and the number of questions; empty if there are none."""
+    """Return mean exact match and F1 in percent, and the number of questions; empty if there are no pairs."""
     if not pairs:
         return {}
     matches, overlaps = (100 * sum(values) / len(pairs) for values in zip(*pairs))

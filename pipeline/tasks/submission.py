@@ -13,7 +13,7 @@ from pipeline.tasks.glue import TASKS
 from pipeline.tasks.task import Task
 
 SIMILARITY = (0.0, 5.0)
-"""Range of STS-B, to which its predictions are clipped."""
+"""Range of STS-B's labels; predictions are clipped to it."""
 EPOCH = (1980, 1, 1, 0, 0, 0)
 """Date of the zip's files, fixed so that equal predictions give equal bytes."""
 
@@ -25,7 +25,7 @@ class SubmissionFile:
     task: str
     split: str
     rows: int
-    """Rows of the official split; the scorer accepts no other number."""
+    """Number of rows of the official split; gluebenchmark.com accepts no other number."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,9 +33,9 @@ class Predictions:
     """A model's predictions on a test split."""
 
     ids: Sequence[str]
-    """As in its TEXTS."""
+    """Ids of the rows, as in the split's table of TEXTS."""
     values: np.ndarray
-    """(N,): class numbers, or regression values."""
+    """(N,): class numbers, or values of a regression."""
 
 
 FILES: dict[str, SubmissionFile] = {
@@ -65,25 +65,25 @@ def write_submission(location: str, predictions: Mapping[str, Predictions]) -> N
             f"{location} is not written: predictions of {', '.join(missing)} are missing, and a GLUE submission has "
             f"all of {', '.join(FILES)}"
         )
-    for name, answered in FILES.items():
-        if len(predictions[name].values) != answered.rows:
+    for name, file in FILES.items():
+        if len(predictions[name].values) != file.rows:
             raise DataError(
                 f"{location} is not written: {name} has {len(predictions[name].values)} predictions, the official "
-                f"test split {answered.rows} rows"
+                f"test split has {file.rows} rows"
             )
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, answered in FILES.items():
+        for name, file in FILES.items():
             archive.writestr(
                 zipfile.ZipInfo(f"{name}.tsv", EPOCH),
-                submission_table(TASKS[answered.task], predictions[name]),
+                submission_table(TASKS[file.task], predictions[name]),
                 zipfile.ZIP_DEFLATED,
             )
     storage.write_bytes(location, content.getvalue())
 
 
 def submission_table(task: Task, predictions: Predictions) -> str:
-    """Return one file's content: index and prediction, as a label name or a number with three decimals."""
+    """Return one file's content: a line per row, with id and prediction (a label, or a number with three decimals)."""
     if task.kind == "regression":
         answers = [f"{value:.3f}" for value in np.clip(predictions.values, *SIMILARITY)]
     else:

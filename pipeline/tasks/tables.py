@@ -1,4 +1,4 @@
-"""Read the tab-separated files of a task's splits as GLUE's: quotes are plain characters, and each line is one row."""
+"""Read tab-separated files in the format of GLUE: quotes are plain characters, and each line is one row."""
 
 import json
 from collections import Counter
@@ -13,8 +13,9 @@ from pipeline.tasks.schema import TEXTS
 from pipeline.tasks.task import Split, Task, require_trainable
 
 LEFT_OUT = b"left_out"
+"""Key of a table's metadata that holds the skipped lines."""
 Row = tuple[str, str, str | None, str | None]
-"""The columns of TEXTS."""
+"""One row of TEXTS: id, first, second, label."""
 
 
 class BrokenLine(ValueError):
@@ -22,26 +23,26 @@ class BrokenLine(ValueError):
 
 
 def read_split(task: Task, folder: str, split: str, *, skip: bool = False) -> pa.Table:
-    """Return the rows of a task's split below `folder` (a path or URL), schema TEXTS; `left_out` returns the lines that
-    were skipped.
+    """Return the rows of a task's split below `folder` (a path or URL), schema TEXTS.
 
-    Raises DataError, with file and line, for a missing split or column, an unreadable line, an empty text, an unknown
-    label, and a training split with only one class. `skip` skips such lines in labelled splits.
+    Raises DataError for a missing split or column, and for a training split with only one class. A line that is
+    unreadable, or has an empty text or an unknown label, raises DataError with file and line. If the split has labels,
+    and `skip` or the task's skips_broken_lines is set, such lines are skipped instead and `left_out` returns them.
     """
-    where = task.split(split)
-    location = storage.join(folder, where.file)
-    lines = tab_separated(location, _split_content(task, folder, where))
-    names = where.headings or next(lines, (1, ("",)))[1]
-    indices = _column_indices(location, names, where)
+    split_file = task.split(split)
+    location = storage.join(folder, split_file.file)
+    lines = tab_separated(location, _split_content(task, folder, split_file))
+    names = split_file.headings or next(lines, (1, ("",)))[1]
+    indices = _column_indices(location, names, split_file)
     rows: list[Row] = []
     left_out: list[str] = []
     for number, (line, fields) in enumerate(lines):
         try:
-            rows.append(_row_of(task, where, number, names, indices, fields))
+            rows.append(_row_of(task, split_file, number, names, indices, fields))
         except BrokenLine as error:
-            if not (skip or task.skips_broken_lines) or where.label is None:
+            if not (skip or task.skips_broken_lines) or split_file.label is None:
                 raise DataError(f"{location}:{line}: {error}") from None
-            left_out.append(f"{where.file}:{line}: {error}")
+            left_out.append(f"{split_file.file}:{line}: {error}")
     if left_out and not rows:
         raise DataError(f"{location} has no row that can be used: {left_out[0]}")
     texts = texts_table(location, rows).replace_schema_metadata({LEFT_OUT: json.dumps(left_out)})
@@ -51,7 +52,7 @@ def read_split(task: Task, folder: str, split: str, *, skip: bool = False) -> pa
 
 
 def left_out(texts: pa.Table) -> list[str]:
-    """Return what the reader of a table of TEXTS skipped: file, line and reason of each."""
+    """Return the lines that `read_split` skipped for a table of TEXTS: file, line number and reason of each."""
     return json.loads((texts.schema.metadata or {}).get(LEFT_OUT, b"[]"))
 
 
@@ -62,15 +63,15 @@ def existing_file(location: str) -> str | None:
     )
 
 
-def _split_content(task: Task, folder: str, where: Split) -> bytes:
-    """Return the bytes of a split's file. Raises DataError that lists the existing files."""
-    location = storage.join(folder, where.file)
+def _split_content(task: Task, folder: str, split_file: Split) -> bytes:
+    """Return the bytes of a split's file. If it does not exist, raises DataError that lists the existing files."""
+    location = storage.join(folder, split_file.file)
     if (path := existing_file(location)) is not None:
         return content_of(path)
     inner = location.rsplit("/", 1)[0]
-    there = storage.children(inner)
-    available = f"{inner} has {listed(there)}" if there else f"{folder} has {listed(storage.children(folder))}"
-    raise DataError(f"{location} (split {where.name} of {task.name}) does not exist; {available}")
+    names = storage.children(inner)
+    available = f"{inner} has {listed(names)}" if names else f"{folder} has {listed(storage.children(folder))}"
+    raise DataError(f"{location} (split {split_file.name} of {task.name}) does not exist; {available}")
 
 
 def tab_separated(location: str, content: bytes) -> Iterator[tuple[int, Sequence[str]]]:
@@ -80,21 +81,22 @@ def tab_separated(location: str, content: bytes) -> Iterator[tuple[int, Sequence
             yield line, text.split("\t")
 
 
-def _column_indices(location: str, names: Sequence[str], where: Split) -> list[int | None]:
-    """Return the indices of a split's columns in the order of TEXTS; None for columns that it lacks.
+def _column_indices(location: str, names: Sequence[str], split_file: Split) -> list[int | None]:
+    """Return the indices, in a file's columns `names`, of the columns of TEXTS; None for a column that is missing.
 
-    Raises DataError that lists the existing columns.
+    Raises DataError as `require_columns` does; only the id may be missing.
     """
-    require_columns(location, names, [name for name in (where.first, where.second, where.label) if name is not None])
-    return [names.index(name) if name in names else None for name in (where.id, where.first, where.second, where.label)]
+    texts_and_label = (split_file.first, split_file.second, split_file.label)
+    require_columns(location, names, [name for name in texts_and_label if name is not None])
+    return [names.index(name) if name in names else None for name in (split_file.id, *texts_and_label)]
 
 
-def require_columns(location: str, there: Sequence[str], wanted: Sequence[str]) -> None:
-    """Raise DataError that lists a file's columns unless all wanted ones exist once."""
-    missing = [name for name in wanted if name not in there]
+def require_columns(location: str, names: Sequence[str], wanted: Sequence[str]) -> None:
+    """Raise DataError unless a file's columns, `names`, include each of `wanted` once."""
+    missing = [name for name in wanted if name not in names]
     if missing:
-        raise DataError(f"{location} has no column {missing[0]}: its columns are {listed(there)}")
-    require_once(location, [name for name in there if name in wanted])
+        raise DataError(f"{location} has no column {missing[0]}: its columns are {listed(names)}")
+    require_once(location, [name for name in names if name in wanted])
 
 
 def require_once(location: str, names: Sequence[str]) -> None:
@@ -104,16 +106,22 @@ def require_once(location: str, names: Sequence[str]) -> None:
 
 
 def _row_of(
-    task: Task, where: Split, number: int, names: Sequence[str], indices: Sequence[int | None], fields: Sequence[str]
+    task: Task,
+    split_file: Split,
+    number: int,
+    names: Sequence[str],
+    indices: Sequence[int | None],
+    fields: Sequence[str],
 ) -> Row:
-    """Convert a line's fields to a row of TEXTS. Raises BrokenLine."""
+    """Convert the fields of row `number` (from 0) to a row of TEXTS. Raises BrokenLine if the row cannot be used."""
     if len(fields) != len(names):
         raise BrokenLine(f"{len(fields)} columns instead of {len(names)}")
     id, first, second, label = (None if index is None else fields[index] for index in indices)
     assert first is not None, "a split has a first text"
-    # Every row of a test split needs an answer, so empty texts stay in tasks that are known to have broken lines.
-    if not (task.skips_broken_lines and where.label is None):
-        for name, text in ((where.first, first), (where.second, second)):
+    # Every row of a test split needs a prediction. So if a task is known to have broken lines, its test split may have
+    # empty texts.
+    if not (task.skips_broken_lines and split_file.label is None):
+        for name, text in ((split_file.first, first), (split_file.second, second)):
             if text is not None and not text.strip():
                 raise BrokenLine(f"column {name} is empty")
     if label is not None:
@@ -125,7 +133,7 @@ def _row_of(
 
 
 def texts_table(location: str, rows: Iterable[Row]) -> pa.Table:
-    """Return rows as a table of TEXTS. Raises DataError if there are none, or one cannot be encoded as UTF-8."""
+    """Return rows as a table of TEXTS. Raises DataError if there are no rows, or a text cannot be encoded as UTF-8."""
     columns = list(zip(*rows))
     if not columns:
         raise DataError(f"{location} has no rows")

@@ -1,6 +1,6 @@
 """Sentences with a tag per word, as in CoNLL's files: encode words as pieces, and map predictions back to words.
 
-L tokens per window.
+Shapes: T pieces per sentence, L tokens per window.
 """
 
 import re
@@ -24,7 +24,7 @@ from pipeline.text.template import SPECIALS_OF_ONE
 from pipeline.text.vocabulary import Vocabulary
 
 DOCUMENT_START = "-DOCSTART-"
-BLANK = re.compile("[ \t]+")  # other white space, such as a no-break space, may be part of a word
+BLANK = re.compile("[ \t]+")  # no other white space: a no-break space, for example, may be part of a word
 WITH_LISTS = (".jsonl", ".ndjson", ".json", ".parquet")
 """File formats whose columns can hold lists."""
 IGNORED = -100
@@ -47,17 +47,17 @@ class Tagging:
     stride: int = 32
     """Overlap of consecutive windows of a long sentence."""
     label_all_pieces: bool = False
-    """Whether pieces after a word's first have labels too (B- becomes I-); otherwise the loss ignores them (Devlin et
-    al. 2019, 5.3).
+    """Whether the later pieces of a word have labels too, with I- instead of B-. If not, the loss ignores them (Devlin
+    et al. 2019, 5.3).
     """
 
     def __post_init__(self) -> None:
         room = self.maximum_length - SPECIALS_OF_ONE
         if not 0 <= self.stride < room:
             raise ConfigError(
-                f"cutting.stride ({self.stride}) must be from 0 to less than the {room} pieces that "
+                f"cutting.stride ({self.stride}) must be at least 0 and less than {room}, the pieces that fit in "
                 f"cutting.maximum_length ({self.maximum_length}) "
-                f"leaves beside {SPECIALS_OF_ONE} special tokens: lower the stride or raise the length"
+                f"with {SPECIALS_OF_ONE} special tokens: lower the stride or raise the length"
             )
 
 
@@ -68,17 +68,19 @@ class TaggingWindow:
     ids: np.ndarray  # int32 (L,)
     labels: np.ndarray  # int64 (L,), indices into the tag names, or IGNORED
     words: np.ndarray  # int32 (L,), index of each piece's word in the sentence; -1 for special tokens
-    # bool (L,), whether the word's tag is read here: first piece, in the window with the most context
+    # bool (L,), whether the word's tag is read from this token: its first piece, in the window with the most context
     first: np.ndarray
 
 
 def read_sentences(location: str, column: int = -1, bad: BadRows | None = None) -> list[Sentence]:
-    """Return the sentences of a CoNLL file, optionally compressed: one word per line, columns separated by spaces or
-    tabs, a blank line after each sentence.
+    """Return the sentences of a CoNLL file, optionally compressed.
 
-    `column` holds the tags (from 0, or negative from the end); the first column holds the words. If all tags are chunks
-    (IOB1, IOB2, BIOES, BILOU), they are converted to IOB2. Raises DataError for a file without sentences, and, unless
-    `bad` skips such sentences, for a line with another number of columns than the first.
+    The file has one word per line, columns separated by spaces or tabs, and a blank line after each sentence. `column`
+    is the index of the column of tags (negative: from the end); column 0 has the words. If all tags are chunk tags
+    (IOB1, IOB2, BIOES or BILOU), they are converted to IOB2.
+
+    Raises DataError for a file without sentences or without the column. Unless `bad` skips such sentences, it is also
+    raised for a line that has another number of columns than the first.
     """
     bad = bad or BadRows()
     sentences = list(_sentences_of(location, column, bad))
@@ -92,7 +94,7 @@ def read_sentences(location: str, column: int = -1, bad: BadRows | None = None) 
 
 
 def _in_iob2(sentences: list[Sentence]) -> list[Sentence]:
-    """Return the sentences with IOB2 tags if all tags are chunks (IOB1, IOB2, BIOES or BILOU), else unchanged."""
+    """Return the sentences, with IOB2 tags if all tags are chunk tags (IOB1, IOB2, BIOES or BILOU), else unchanged."""
     if all(is_chunk_tag(tag) for sentence in sentences for tag in sentence.tags):
         return [Sentence(words=sentence.words, tags=iob2(sentence.tags)) for sentence in sentences]
     if all(is_span_tag(tag) for sentence in sentences for tag in sentence.tags):
@@ -101,7 +103,7 @@ def _in_iob2(sentences: list[Sentence]) -> list[Sentence]:
 
 
 def _sentences_of(location: str, column: int, bad: BadRows) -> Iterator[Sentence]:
-    """Yield the sentences with their original tags."""
+    """Yield the sentences with the file's own tags; `bad` skips or raises bad sentences."""
     columns = 0
     for block in _blocks(location):
         columns = columns or len(block[0][1])
@@ -115,7 +117,7 @@ def _sentences_of(location: str, column: int, bad: BadRows) -> Iterator[Sentence
 
 
 def _blocks(location: str) -> Iterator[list[tuple[int, list[str]]]]:
-    """Yield the lines of each sentence of a CoNLL file: line number from 1, and cells."""
+    """Yield the lines of each sentence of a CoNLL file, as (line number from 1, cells)."""
     block: list[tuple[int, list[str]]] = []
     for number, line in enumerate([*lines(location), ""], 1):
         cells = BLANK.split(line.strip(" \t"))
@@ -127,11 +129,10 @@ def _blocks(location: str) -> Iterator[list[tuple[int, list[str]]]]:
 
 
 def read_tagged(location: str, words_column: str, tags_column: str, bad: BadRows | None = None) -> list[Sentence]:
-    """Return the sentences of a table, one per row: two lists of equal length, or two texts split at white space. Chunk
-    tags are converted to IOB2, as in `read_sentences`.
+    """Return the sentences of a table, one per row. Chunk tags are converted to IOB2, as in `read_sentences`.
 
-    Raises DataError, with file and line (in Parquet the row number from 1), for other values and for different lengths,
-    unless `bad` skips such rows.
+    The two columns hold lists of equal length, or texts that are split at white space into equally many parts. Raises
+    DataError, with file and line (in Parquet the row number from 1), for other values, unless `bad` skips such rows.
     """
     bad, sentences = bad or BadRows(), []
     for line, values in rows_in(location, (words_column, tags_column), bad):
@@ -146,9 +147,9 @@ def read_tagged(location: str, words_column: str, tags_column: str, bad: BadRows
 
 
 def _sentence_of(where: str, columns: tuple[str, str], values: Sequence[Any]) -> Sentence:
-    """Convert a row of words and tags, each a list or a white-space separated text.
+    """Convert a row's words and tags, which are two lists or two texts separated by white space.
 
-    `where` is file and line. Raises BadRow.
+    `where` is file and line, for messages. Raises BadRow for other values, and unless each word has one tag.
     """
     if all(isinstance(value, str) for value in values):
         values = [value.split() for value in values]
@@ -163,10 +164,11 @@ def _sentence_of(where: str, columns: tuple[str, str], values: Sequence[Any]) ->
 
 
 def read_words(location: str, words_column: str | None = None) -> list[tuple[str, ...]]:
-    """Return the words of sentences to be tagged: a column of lists in JSON lines or Parquet (None: words), else the
-    first column of a CoNLL file.
+    """Return the words of the sentences of a file that is to be tagged.
 
-    Raises DataError for a file without sentences, and with file and line for values that are not lists of texts.
+    In JSON and Parquet, the column `words_column` (None: "words") holds lists of words. Other files are CoNLL files
+    with the words in the first column. Raises DataError for a file without sentences, and with file and line for values
+    that are not lists of texts.
     """
     if bare_name(location).endswith(WITH_LISTS):
         column = words_column or "words"
@@ -184,7 +186,10 @@ def read_words(location: str, words_column: str | None = None) -> list[tuple[str
 
 
 def _texts_in(where: str, value: Any) -> tuple[str, ...]:
-    """Return the texts of a non-empty list; `where` is file, line and column. Raises DataError."""
+    """Return the texts of a list. Raises BadRow for an empty list and for other values.
+
+    `where` is file, line and column, for messages.
+    """
     if not isinstance(value, list) or not value:
         raise BadRow(
             f"{where} is {'empty' if value is None or value == [] else f'not a list but {shown(value)}'}; expected a "
@@ -205,24 +210,27 @@ def _texts_in(where: str, value: Any) -> tuple[str, ...]:
 
 
 def _require_column(where: str, column: int, cells: Sequence[str], columns: int) -> None:
-    """Check a line's columns: raise BadRow if their number differs from the first line's, and DataError if the tag
-    column is missing or is the words' column.
+    """Check the columns of a line, `cells`.
+
+    Raises BadRow if their number is not that of the first line, `columns`. Raises DataError if the tag column,
+    `column`, is missing or is the column of words.
     """
-    there = len(cells)
-    if there != columns:
+    own_columns = len(cells)
+    if own_columns != columns:
         raise BadRow(
-            f"{where} ({shown(' '.join(cells))}) has {there} columns, and the file's first word has {columns}: give "
-            "each word the same number",
+            f"{where} ({shown(' '.join(cells))}) has {own_columns} columns, and the file's first word has {columns}: "
+            "give each word the same number",
             "number-of-columns",
         )
-    if not -there <= column < there or column % there == 0:
-        choice = f"choose one of 1 to {there - 1}, column 0 has the words" if there > 1 else "give each word a tag"
-        raise DataError(f"{where} has {there} columns, and the tags should be in column {column}: {choice}")
+    if not -columns <= column < columns or column % columns == 0:
+        choice = f"choose one of 1 to {columns - 1}, column 0 has the words" if columns > 1 else "give each word a tag"
+        raise DataError(f"{where} has {columns} columns, and the tags should be in column {column}: {choice}")
 
 
 def tag_names(sentences: Sequence[Sentence]) -> tuple[str, ...]:
-    """Return all tags, sorted; for chunks O, then B and I of each type, even those that do not occur, as
-    label_all_pieces needs them.
+    """Return all tags, sorted; for chunk tags, O and then B-TYPE and I-TYPE of each type.
+
+    Both tags of a type are returned even if one does not occur, because label_all_pieces may need it.
     """
     tags = {tag for sentence in sentences for tag in sentence.tags}
     if not all(map(is_chunk_tag, tags)):
@@ -234,7 +242,7 @@ def tag_names(sentences: Sequence[Sentence]) -> tuple[str, ...]:
 def encode(
     tokenization: Tokenization, sentences: Sequence[Sentence], names: Sequence[str], tagging: Tagging = Tagging()
 ) -> list[list[TaggingWindow]]:
-    """Return the windows of each sentence. Raises DataError for a tag that is not in `names`."""
+    """Return the windows of each sentence. `names` are the tags; raises DataError for a tag that is not among them."""
     _require_known(sentences, names)
     numbers = {name: number for number, name in enumerate(names)}
     encoded = tokenization.of_words([sentence.words for sentence in sentences])
@@ -270,7 +278,7 @@ def _first_of_word(pieces: Pieces) -> np.ndarray:
 
 
 def _labels(pieces: Pieces, tags: Sequence[str], numbers: dict[str, int], all_pieces: bool) -> np.ndarray:
-    """Return the label of each piece, int64 (T,)."""
+    """Return the label of each piece, int64 (T,); IGNORED for later pieces of a word unless `all_pieces`."""
     first = np.array([numbers[tag] for tag in tags], np.int64)
     later = np.array(
         [
@@ -304,7 +312,7 @@ def _between(before: int, values: np.ndarray, after: int) -> np.ndarray:
 
 @dataclass(frozen=True, kw_only=True)
 class PredictedTags:
-    """Tags of a sentence's words, and the number of words tagged O because no window shows them."""
+    """Tags of a sentence's words, and the number of words tagged O because they have no token in any window."""
 
     tags: tuple[str, ...]
     unseen: int
@@ -313,10 +321,10 @@ class PredictedTags:
 def predicted_tags(
     words: int, windows: Sequence[TaggingWindow], predictions: Sequence[np.ndarray], names: Sequence[str]
 ) -> PredictedTags:
-    """Return the tags of a sentence of `words` words from the predicted label of each token, int (L,), in each of its
-    windows.
+    """Return the tags of a sentence with `words` words, from the predictions for each of its windows.
 
-    A word's tag is its first piece's. A word without pieces, or in no window, is O.
+    `predictions` has one array per window, int (L,): the index in `names` of each token's tag. A word has the tag of
+    its first piece. A word without pieces, or in no window, is tagged O.
     """
     tags: list[str | None] = [None] * words
     for window, predicted in zip(windows, predictions, strict=True):

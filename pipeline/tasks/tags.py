@@ -39,7 +39,7 @@ def prepare(task: Task, items: Sequence[Sentence], vocabulary: Vocabulary, cutti
 
 
 def answers(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) -> list[PredictedTags]:
-    """Return the tags of each sentence; logits are (L, tags) per window."""
+    """Return the tags of each sentence; `logits` has one array (L, tags) per window."""
     predicted, start = [], 0
     for sentence, windows in zip(prepared.items, prepared.windows, strict=True):
         likeliest = [window.argmax(-1) for window in logits[start : start + len(windows)]]
@@ -54,7 +54,10 @@ def chunks(task: Task) -> bool:
 
 
 def _tag_scores(task: Task, true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float]:
-    """Return scores as shares of 1: of entities overall and by type, or of words if the tags are not chunks."""
+    """Return scores as shares of 1.
+
+    For chunk tags: accuracy, and the scores of entities, overall and by type. For other tags: accuracy alone.
+    """
     scores = score_entities(true, predicted)
     shares = {name: value / 100 for name, value in scores.items() if not name.endswith("entities")}
     return shares if chunks(task) else {"accuracy": shares["accuracy"]}
@@ -66,7 +69,10 @@ def score(task: Task, prepared: Prepared, predicted: Sequence[PredictedTags], tu
 
 
 def baseline(task: Task, train: Prepared, prepared: Prepared) -> dict[str, float]:
-    """Score each word's most frequent tag in training; unseen words get the most frequent tag overall."""
+    """Return the scores of tagging each word with its most frequent training tag.
+
+    Words that do not occur in training get the overall most frequent tag.
+    """
     counts: dict[str, dict[str, int]] = {}
     for sentence in train.items:
         for word, tag in zip(sentence.words, sentence.tags):
@@ -85,7 +91,7 @@ def baseline(task: Task, train: Prepared, prepared: Prepared) -> dict[str, float
 
 
 def tune(task: Task, prepared: Prepared, predicted: Sequence[PredictedTags]) -> Tuned:
-    """Return nothing: tagging tunes nothing."""
+    """Return nothing: tagging has no values to tune."""
     return {}
 
 
@@ -95,15 +101,15 @@ def collapsed(task: Task, prepared: Prepared, predicted: Sequence[PredictedTags]
 
 
 def details(task: Task, prepared: Prepared, predicted: Sequence[PredictedTags], tuned: Tuned) -> dict[str, Any]:
-    """Return nothing: the scores include those of each type."""
+    """Return nothing: `score` already has the scores of each type."""
     return {}
 
 
 def own_task(name: str, location: str, items: Sequence[Sentence]) -> Task:
-    """Return the task that a file's tags define. Raises DataError if there is only one tag, or nearly one per word."""
+    """Return the task that a file's tags define. Raises DataError for a single tag or too few words per tag."""
     names = tagging.tag_names(items)
     if len(names) < 2:
-        raise DataError(f"{location}: all words have the tag {names[0]}; training needs two different ones at least")
+        raise DataError(f"{location}: all words have the tag {names[0]}; training needs at least two different tags")
     words = sum(len(item.tags) for item in items)
     if len(names) > FEW_CLASSES and ROWS_PER_CLASS * len(names) > words:
         raise DataError(

@@ -15,9 +15,9 @@ from pipeline.errors import DataError, listed, shown
 
 Kind = Literal["classification", "regression", "multilabel", "tags", "spans"]
 FEW_CLASSES = 10
-"""Number of classes up to which even very few rows make a task."""
+"""With at most this number of classes, a task may have any number of rows per class."""
 ROWS_PER_CLASS = 2
-"""Average rows per class below which the column is assumed not to hold classes."""
+"""With fewer rows per class on average, a column is assumed not to hold classes."""
 PLAIN = re.compile(r"([+-]?\d+(?:[.,]\d+)?)\s*%?")
 """A number with a decimal point or comma, optionally with a percent sign."""
 LARGEST = 1e30
@@ -26,33 +26,34 @@ LARGEST = 1e30
 
 @dataclass(frozen=True, kw_only=True)
 class Split:
-    """One tab-separated file of a task, and the role of its columns."""
+    """One file of a task, and the roles of its columns."""
 
     name: str
-    """train, dev or test; further splits of a kind have a suffix, as in dev-mismatched."""
+    """train, dev or test; a second split of the same kind has a suffix, as in dev-mismatched."""
     file: str
     """Path below the folder of all tasks."""
     first: str = ""
-    """Column of the text; unused for questions and tagged words, which have their own file formats."""
+    """Column of the text; not used for questions and tagged words, which have file formats of their own."""
     second: str | None = None
+    """Column of the second text of a pair; None for single texts."""
     label: str | None = "label"
-    """None: a test split, whose labels are not public. For tagged words, the column's number."""
+    """Column of the label, for tagged words its index as text; None: a test split, whose labels are not public."""
     id: str = "index"
-    """Without this column, rows are numbered from 0."""
+    """Column of the id; if the file lacks it, rows are numbered from 0."""
     headings: tuple[str, ...] = ()
-    """Names of all columns, for a file without a header line."""
+    """Names of all columns, for a file without a header line; empty: the first line names them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """A prediction task: one class per text or pair, several (multilabel), a number, a tag per word, or a span."""
+    """A prediction task: a text's or pair's class, several labels (multilabel) or number, a tag per word, or a span."""
 
     name: str
     kind: Kind
     labels: tuple[str, ...] = ()
-    """Class names as written in the files, in the order of their numbers; empty for regression."""
+    """Class names as written in the files, in the order of their numbers; empty for regression and spans."""
     metrics: tuple[str, ...]
-    """Names in pipeline.tasks.metrics; the first one selects settings."""
+    """Names of the metrics that are scored; the first one selects settings."""
     maximum_length: int = 128
     """Tokens per row, special tokens included."""
     splits: tuple[Split, ...] = ()
@@ -95,7 +96,7 @@ class Task:
 
 
 def several(label: str) -> list[str]:
-    """Parse a multilabel row's labels, a JSON list of texts. Raises ValueError with a short message."""
+    """Parse the labels of a multilabel row, a JSON list of texts. Raises ValueError with a short message."""
     names = list_in(label)
     if names is None or not all(isinstance(name, str) for name in names):
         raise ValueError(f"label {shown(label)} is not a list of labels")
@@ -103,7 +104,7 @@ def several(label: str) -> list[str]:
 
 
 def list_in(value: Any) -> list[Any] | None:
-    """Return a value that is a list, or a text that holds a JSON list; None otherwise."""
+    """Return `value` if it is a list, or the list that it holds as JSON text; None for other values."""
     if isinstance(value, str) and value.lstrip().startswith("["):
         try:
             value = json.loads(value)
@@ -113,7 +114,10 @@ def list_in(value: Any) -> list[Any] | None:
 
 
 def finite(label: str) -> float:
-    """Parse a label as a number. Raises ValueError with a short message for NaN, infinity and anything else."""
+    """Parse a label as a number.
+
+    Raises ValueError with a short message if it is not a finite number of at most LARGEST in absolute value.
+    """
     try:
         value = float(label)
     except ValueError:
@@ -127,8 +131,9 @@ def finite(label: str) -> float:
 
 
 def number_in(label: str) -> float | None:
-    """Parse a number with an optional percent sign or decimal comma: 12.5 for "12.50%", 0.14 for "0,14"; None
-    otherwise.
+    """Parse a number that may have a percent sign or decimal comma; None if it is not a number.
+
+    The result for "12.50%" is 12.5, for "0,14" it is 0.14.
     """
     match = PLAIN.fullmatch(label.strip())
     value = float(match[1].replace(",", ".")) if match else math.inf
@@ -136,7 +141,10 @@ def number_in(label: str) -> float | None:
 
 
 def require_few_classes(location: str, labels: Sequence[str]) -> None:
-    """Raise DataError if there are nearly as many classes as rows: the column probably holds texts, ids or values."""
+    """Raise DataError if there are more than FEW_CLASSES classes with fewer than ROWS_PER_CLASS rows on average.
+
+    Such a column probably holds texts, ids or values.
+    """
     classes = set(labels)
     if len(classes) > FEW_CLASSES and ROWS_PER_CLASS * len(classes) > len(labels):
         raise DataError(
@@ -151,6 +159,6 @@ def require_trainable(texts: pa.Table, location: str) -> None:
     labels = Counter(texts["label"].to_pylist())
     if len(labels) == 1:
         raise DataError(
-            f"{location}: all {texts.num_rows} rows have the label {shown(next(iter(labels)))}; training needs two "
-            "different ones at least"
+            f"{location}: all {texts.num_rows} rows have the label {shown(next(iter(labels)))}; training needs at "
+            "least two different labels"
         )

@@ -1,7 +1,6 @@
-"""Encode a question and its context as windows: [CLS] question [SEP] part of the context [SEP], or as the vocabulary's
-template of a pair.
+"""Encode a question and its context as windows: [CLS] question [SEP] part of the context [SEP].
 
-L tokens per window, C of them context.
+RoBERTa has two [SEP] after the question. Shapes: L tokens per window, C of them from the context.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +18,7 @@ from pipeline.text.vocabulary import Vocabulary
 
 @dataclass(frozen=True, kw_only=True)
 class Windowing:
-    """Lengths of questions and windows, in pieces. Defaults: Devlin et al. 2019, with `stride` as in transformers."""
+    """Lengths of questions and windows, in tokens. Defaults: Devlin et al. 2019, with `stride` as in transformers."""
 
     maximum_length: int = 384
     stride: int = 128
@@ -38,39 +37,39 @@ class Windowing:
         room = self.maximum_length - self.question_length - special_tokens
         if room <= self.stride:
             raise ConfigError(
-                f"cutting.stride ({self.stride}) must be less than the {room} pieces of context that "
+                f"cutting.stride ({self.stride}) must be less than {room}, the pieces of context that fit in "
                 f"cutting.maximum_length ({self.maximum_length}) "
-                f"leaves beside cutting.question_length ({self.question_length}) and {special_tokens} special tokens: "
+                f"with cutting.question_length ({self.question_length}) and {special_tokens} special tokens: "
                 "lower the stride or raise the length"
             )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """One model input of a question; the answer's first and last token are 0, [CLS], if the window lacks part of the
-    answer.
-    """
+    """One model input of a question, with the position of the answer."""
 
     ids: np.ndarray  # int32 (L,)
-    first_length: int  # of [CLS] question and its [SEP]: where the context begins
-    starts: np.ndarray  # int32 (C,), first character of each context token in the original context
-    ends: np.ndarray  # int32 (C,), one past its last
-    most_context: np.ndarray  # bool (C,), the token has more context here than in the question's other windows
+    first_length: int  # length of [CLS], the question and its [SEP]: index at which the context begins
+    starts: np.ndarray  # int32 (C,), index in the whole context of each token's first character
+    ends: np.ndarray  # int32 (C,), one past the index of each token's last character
+    most_context: np.ndarray  # bool (C,), whether a token has more context here than in the question's other windows
     start: int
+    """Index of the answer's first token in the window; 0, which is [CLS], if the window lacks part of the answer."""
     end: int
+    """Index of the answer's last token in the window; 0 if the window lacks part of the answer."""
     question_cut: bool
     """Whether the question was truncated."""
 
     @property
     def context(self) -> slice:
-        """The slice of the L tokens that is context."""
+        """Slice of the L tokens that are context."""
         return slice(self.first_length, len(self.ids) - 1)
 
 
 def windows(
     tokenization: Tokenization, questions: Sequence[Question], windowing: Windowing = Windowing()
 ) -> list[list[Window]]:
-    """Return the windows of each question. Questions with the same context share its encoding."""
+    """Return the windows of each question. A context that several questions have is encoded only once."""
     contexts = list(dict.fromkeys(question.context for question in questions))
     encoded = dict(zip(contexts, tokenization.of_texts(contexts)))
     asked = tokenization.of_texts([question.question for question in questions])
@@ -83,7 +82,7 @@ def windows(
 
 
 def _answer_of(question: Question) -> tuple[int, int]:
-    """Return the first answer's start and end in the context, in characters; (0, 0) if there is none."""
+    """Return the first answer's start and end in the context, in characters; (0, 0) without an answer."""
     if not question.answers:
         return 0, 0
     text, start = question.answers[0]
@@ -91,10 +90,13 @@ def _answer_of(question: Question) -> tuple[int, int]:
 
 
 def _windows_of(
-    vocabulary: Vocabulary, asked: np.ndarray, context: Pieces, answer: tuple[int, int], windowing: Windowing
+    vocabulary: Vocabulary, question_ids: np.ndarray, context: Pieces, answer: tuple[int, int], windowing: Windowing
 ) -> Iterator[Window]:
-    """Yield the windows of one question with ids `asked` and its answer at these characters."""
-    kept = asked[: windowing.question_length]
+    """Yield the windows of one question.
+
+    `answer` is the answer's start and end in the context, in characters.
+    """
+    kept = question_ids[: windowing.question_length]
     separators = [vocabulary.sep_id] * windowing.template.pair_separators
     first = np.concatenate(([vocabulary.cls_id], kept, separators)).astype(np.int32)
     room = windowing.maximum_length - len(kept) - windowing.template.specials_of_pair
@@ -111,5 +113,5 @@ def _windows_of(
             most_context=most,
             start=int(covering[0]) + shift if whole else 0,
             end=int(covering[-1]) + shift if whole else 0,
-            question_cut=len(kept) < len(asked),
+            question_cut=len(kept) < len(question_ids),
         )

@@ -1,4 +1,7 @@
-"""Abbreviations that sentencex does not know, by language, without their full stop. Data only: add new ones here."""
+"""Abbreviations that sentencex does not know, by language, without their full stop.
+
+This file holds data only: add new abbreviations here.
+"""
 
 CYRILLIC = "А Б В Г Ґ Д Ђ Ѓ Е Ё Є Ж З Ѕ И І Ї Й Ј К Л Љ М Н Њ О П Р С Т Ћ Ќ У Ў Ф Х Ц Ч Џ Ш Щ Э Ю Я"
 INITIALS = {
@@ -6,7 +9,7 @@ INITIALS = {
     "el": "Α Β Γ Δ Ε Ζ Η Θ Ι Κ Λ Μ Ν Ξ Ο Π Ρ Σ Τ Υ Φ Χ Ψ Ω",
     "vi": "Đ",
 }
-"""Capitals that may be initials; sentencex knows A to Z in every language."""
+"""Capital letters that may be initials, by language; sentencex itself knows the initials A to Z in every language."""
 NEVER_LAST = {
     "ar": "د",
     "bg": "бл жк имп кн",
@@ -23,7 +26,7 @@ NEVER_LAST = {
     "uk": "акад вул генер див дж заст інж кн оп пл проф пров св см",
     "vi": "bs cn ds đt gs ks kts ls nxb pgs tp tr ts tt ths tx vd",
 }
-"""Abbreviations that never end a sentence: titles, and words before a number or a name."""
+"""Abbreviations that never end a sentence: titles, and words that always stand before a number or a name."""
 SELDOM_LAST = {
     "be": "гл гг н нар напр р стст см т тыс э",
     "bg": (

@@ -1,8 +1,8 @@
-"""Encode sentences to exactly the ids of `tokenizers`, looked up chunk by chunk.
+"""Encode sentences to exactly the ids that `tokenizers` gives, with a cache of the ids of chunks.
 
-Text is cut where the tokenizer certainly ends a word (cuts.py). Each distinct chunk goes to the tokenizer once and its
-ids are cached in a table, so that encoding costs a dictionary encoding in Arrow and a gather in NumPy. The windows of a
-corpus share most chunks: the table is kept between tasks of a process.
+Text is cut into chunks only where the tokenizer is certain to end a word (cuts.py). Each distinct chunk is tokenized
+once, and its ids are kept in a table. Text whose chunks are in the table costs only a dictionary encoding in Arrow and
+a gather in NumPy. The windows of a corpus share most chunks, so a process keeps its table between tasks.
 """
 
 from collections.abc import Sequence
@@ -19,15 +19,18 @@ from pipeline.text.cuts import Cut, cut_of
 from pipeline.text.vocabulary import Vocabulary
 
 TABLE_CHUNKS = 1_000_000
-"""Distinct chunks that a table keeps, about 200 bytes each."""
+"""A table with more distinct chunks than this is cleared; a chunk takes about 200 bytes."""
 LONGEST_KEPT = 100
-"""Bytes; longer chunks rarely recur."""
+"""Maximum characters of a chunk that later lookups can find; longer chunks rarely recur and are encoded every time."""
 MARK = "\ufdd0\ufdd1"
-"""Separator of chunks encoded together (half the work of one by one), of two characters that no text should have."""
+"""Separator between chunks that are encoded in one call, which is half the work of one call per chunk.
+
+Both characters are Unicode noncharacters, which no text should contain.
+"""
 
 
 class ChunkTable:
-    """Cache of the ids of distinct chunks; cleared when it has too many."""
+    """Cache of the ids of distinct chunks; cleared when it holds more than `most` chunks."""
 
     def __init__(self, tokenizer: Tokenizer, most: int) -> None:
         self.unmarked = Tokenizer.from_str(tokenizer.to_str())
@@ -43,7 +46,11 @@ class ChunkTable:
         self.offsets = np.zeros(1, np.int64)
 
     def lookup(self, chunks: list[str]) -> np.ndarray:
-        """Return the index of each of these distinct chunks in the table, int64; new chunks are encoded now."""
+        """Return the index of each chunk in the table, int64 (len(chunks),); encode and add new chunks first.
+
+        The chunks must be distinct.
+        """
+        # The offsets also count the chunks that are too long to be found again.
         if len(self.entries) > self.most or len(self.offsets) > 2 * self.most:
             self.forget()
         get = self.entries.get
@@ -63,9 +70,9 @@ class ChunkTable:
         self.entries.update((chunk, first + index) for index, chunk in enumerate(chunks) if len(chunk) <= LONGEST_KEPT)
 
     def _encode(self, chunks: list[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the concatenated ids of chunks, int32, and where each one's end, int64 (len(chunks),)."""
+        """Return the chunks' concatenated ids, int32 (T,), and the end of each chunk in them, int64 (len(chunks),)."""
         joined = MARK.join(chunks)
-        if joined.count(MARK) != len(chunks) - 1:  # a text has the separator
+        if joined.count(MARK) != len(chunks) - 1:  # a chunk contains the separator
             ids, offsets = encode_directly(self.unmarked, chunks)
             return ids, offsets[1:]
         ids = np.array(self.tokenizer.encode_batch_fast([joined], add_special_tokens=False)[0].ids, np.int32)
@@ -74,7 +81,10 @@ class ChunkTable:
 
 
 def encode_directly(tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Encode texts by the tokenizer alone: concatenated ids, int32 (T,), and offsets, int64 (len + 1,)."""
+    """Encode texts with the tokenizer, without a cache.
+
+    Return the concatenated ids, int32 (T,), and the offsets of the texts, int64 (len(texts) + 1,).
+    """
     encodings = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
     lists = [encoding.ids for encoding in encodings]
     offsets = np.zeros(len(lists) + 1, np.int64)
@@ -83,13 +93,13 @@ def encode_directly(tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[np.ndar
 
 
 _tables: dict[tuple[str, int], ChunkTable] = {}
-"""By vocabulary fingerprint; kept by a process between tasks."""
+"""Tables of this process, kept between tasks: (fingerprint of the vocabulary, maximum number of chunks) -> table."""
 
 
 class CachedTokenizer:
-    """Encoder with exactly the ids of `tokenizers`; special tokens in the text are ordinary text.
+    """Encoder that gives exactly the ids of `tokenizers`; the name of a special token in a text is ordinary text.
 
-    `table_chunks` bounds the table: with more distinct chunks it is cleared. Pickling leaves the table behind.
+    A table with more than `table_chunks` distinct chunks is cleared. Pickling does not include the table.
     """
 
     def __init__(self, vocabulary: Vocabulary, table_chunks: int = TABLE_CHUNKS) -> None:
@@ -105,24 +115,25 @@ class CachedTokenizer:
 
     @cached_property
     def cut(self) -> Cut | None:
-        """Return the function that says where text may be cut; None: nowhere, as far as is known."""
+        """Return the function that marks where text may be cut; None if no cut is known to be safe."""
         return cut_of(self.vocabulary)
 
     @property
     def table(self) -> ChunkTable:
-        """Return this process' table for the vocabulary."""
+        """Return this process's table for the vocabulary."""
         key = (self.vocabulary.fingerprint, self.table_chunks)
         if key not in _tables:
             tokenizer = self.vocabulary.tokenizer()
             if isinstance(tokenizer.pre_tokenizer, ByteLevel):
-                tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)  # most chunks do not begin a text
+                # encode() itself puts the space before a sentence; the other chunks must not get one.
+                tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)
             _tables[key] = ChunkTable(tokenizer, self.table_chunks)
         return _tables[key]
 
     def encode(self, sentences: list[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the concatenated ids of all sentences, int32 (T,), and their offsets, int64 (len + 1,).
+        """Return the concatenated ids of all sentences, int32 (T,), and their offsets, int64 (len(sentences) + 1,).
 
-        No special tokens are added. A sentence may have no ids (only control characters).
+        No special tokens are added. A sentence may have no ids, for example if it has only control characters.
         """
         if self.cut is None:
             return encode_directly(self.tokenizer, sentences)
@@ -144,7 +155,10 @@ class CachedTokenizer:
 
 
 def concatenate_runs(ids: np.ndarray, offsets: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Concatenate the runs of `ids` at these indices; return them and their offsets, int64 (len(indices) + 1,)."""
+    """Concatenate the runs of ids with these indices; run i is ids[offsets[i] : offsets[i + 1]].
+
+    Return the concatenation and the offsets of its runs, int64 (len(indices) + 1,).
+    """
     starts = offsets[indices]
     lengths = offsets[indices + 1] - starts
     bounds = np.zeros(len(indices) + 1, np.int64)
@@ -153,21 +167,24 @@ def concatenate_runs(ids: np.ndarray, offsets: np.ndarray, indices: np.ndarray) 
 
 
 def _with_first_spaces(sentences: list[str], tokenizer: Tokenizer) -> list[str]:
-    """Return the sentences with the space that a tokenizer of byte-level BPE may put before each."""
+    """Put a space before each sentence for which the tokenizer (byte-level BPE) would put one."""
     splitter, normalizer = tokenizer.pre_tokenizer, tokenizer.normalizer
     if not isinstance(splitter, ByteLevel) or not splitter.add_prefix_space:
         return sentences
     normalized = [normalizer.normalize_str(sentence) for sentence in sentences] if normalizer else sentences
     return [
-        sentence if begins == "" or begins.startswith(" ") else f" {sentence}"
-        for sentence, begins in zip(sentences, normalized, strict=True)
+        sentence if text == "" or text.startswith(" ") else f" {sentence}"
+        for sentence, text in zip(sentences, normalized, strict=True)
     ]
 
 
 def _byte_offsets(sentences: list[str], text: np.ndarray) -> np.ndarray:
-    """Return the offsets of sentences in their UTF-8 text, int64 (len + 1,)."""
+    """Return the byte offsets of the sentences in `text`, int64 (len(sentences) + 1,).
+
+    `text` is the concatenation of the sentences as UTF-8, uint8.
+    """
     characters = np.zeros(len(sentences) + 1, np.int64)
     np.cumsum(np.fromiter(map(len, sentences), np.int64, count=len(sentences)), out=characters[1:])
-    if characters[-1] == len(text):  # ASCII
+    if characters[-1] == len(text):  # all characters are ASCII, one byte each
         return characters
     return np.append(np.flatnonzero((text & 0xC0) != 0x80), len(text))[characters]

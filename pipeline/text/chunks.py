@@ -1,6 +1,6 @@
-"""Cut the sentences of a window into chunks and chunks into segments A and B, for both pair tasks.
+"""Cut a window's sentences into chunks, and each chunk into segments A and B, for both pair tasks.
 
-S sentences, D documents, N pairs.
+Shapes: S sentences, D documents, N pairs.
 """
 
 from dataclasses import dataclass
@@ -12,26 +12,25 @@ from pipeline.text.sequences import target_lengths, without_empty_sentences
 
 @dataclass(frozen=True, kw_only=True)
 class Chunks:
-    """The chunk that would begin at each sentence.
+    """Candidate chunks: for each sentence, the chunk that would begin at this sentence.
 
-    All of it is drawn before the chain of chunks shows which sentences do begin one.
-
-    Empty sentences and documents are left out.
+    Only some sentences do begin a chunk. The chain of chunks shows later which ones (follow_chain), so a chunk is drawn
+    for every sentence. Empty sentences and documents are left out.
     """
 
     places: np.ndarray  # int64 (S + 1,), token offsets of the sentences in the window's flat ids
     starts: np.ndarray  # int64 (D,), first sentence of each document
-    ends: np.ndarray  # int64 (D,), one past its last sentence
-    documents: np.ndarray  # int64 (D,), index of the document in the window
-    targets: np.ndarray  # int64 (D,), target length of its chunks in tokens
-    owner: np.ndarray  # int64 (S,), index into the D documents of each sentence's document
-    chunk_ends: np.ndarray  # int64 (S,), one past the last sentence of the chunk that begins here
-    # One past the last sentence of segment A, int64 (S,); A never takes all of a chunk of several sentences.
+    ends: np.ndarray  # int64 (D,), one past the last sentence of each document
+    documents: np.ndarray  # int64 (D,), index of each document in the window
+    targets: np.ndarray  # int64 (D,), target length of each document's chunks, in tokens
+    owner: np.ndarray  # int64 (S,), index of each sentence's document, 0 to D - 1
+    chunk_ends: np.ndarray  # int64 (S,), one past the last sentence of each chunk
+    # int64 (S,), one past the last sentence of segment A; a chunk of several sentences leaves at least one for B
     a_ends: np.ndarray
 
     @property
     def single(self) -> np.ndarray:
-        """Whether a chunk is a single sentence and so has no segment B, bool (S,)."""
+        """Whether each chunk is a single sentence and therefore has no segment B, bool (S,)."""
         return self.chunk_ends - np.arange(len(self.owner)) == 1
 
 
@@ -42,10 +41,11 @@ def draw_chunks(
     maximum: int,
     rng: np.random.Generator,
 ) -> Chunks:
-    """Draw chunks: sentences are added until a chunk has its document's target length.
+    """Draw a chunk for each sentence: following sentences are added until the chunk has its document's target length.
 
-    The number of sentences in segment A is drawn for each chunk. Offsets are as in PAIRINGS. No target exceeds
-    `maximum` tokens. Source: google-research/bert, create_instances_from_document.
+    A target length is drawn for each document, at most `maximum` tokens, and the number of sentences in segment A for
+    each chunk. The offsets are as in `Pairing` (pairs.py). Source: google-research/bert,
+    create_instances_from_document.
     """
     token_offsets, bounds = without_empty_sentences(sentence_offsets, document_offsets)
     documents = np.flatnonzero(np.diff(bounds))
@@ -68,7 +68,10 @@ def draw_chunks(
 
 
 def sentence_reaching(token_offsets: np.ndarray, reached: np.ndarray, limits: np.ndarray) -> np.ndarray:
-    """Return one past the sentence that reaches token offset `reached`, int64, or the limit (a sentence) if lower."""
+    """Return, for each token offset in `reached`, one past the sentence that reaches it, int64, but at most `limits`.
+
+    Like the result, `limits` are sentence indices.
+    """
     return np.minimum(np.searchsorted(token_offsets, reached, side="left"), limits)
 
 
@@ -81,11 +84,12 @@ def truncate(
     maximum: int,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Truncate each pair to `maximum` tokens.
+    """Truncate each pair of segments to at most `maximum` tokens; return the new starts and ends, in the same order.
 
-    Token by token, the longer segment (B if they are equal) loses its first or last token by a fair coin. This is a
-    closed form of google's truncate_seq_pair: the remaining lengths are determined, and the number of tokens that a
-    segment loses at its front is Binomial(lost, 1/2).
+    Starts and ends are token offsets, int64 (N,). In truncate_seq_pair of google-research/bert, the longer segment (B
+    if both are equally long) loses its first or its last token, by a fair coin, until the pair fits. This function is
+    the closed form: the final lengths do not depend on the coins, and the number of tokens that a segment loses at its
+    front is Binomial(lost, 1/2).
     """
     a, b = a_end - a_start, b_end - b_start
     shorter = np.minimum(a, b)

@@ -1,6 +1,6 @@
 """Sequences without a pair task: a window's text from beginning to end, each token once.
 
-S sentences, D documents, N examples.
+Shapes: S sentences, D documents, N examples.
 """
 
 import numpy as np
@@ -19,11 +19,11 @@ def full_sentences(
     rng: np.random.Generator,
     template: Template = ONE_SEPARATOR,
 ) -> Sequences:
-    """Pack full sentences into sequences, in order; arguments as in PAIRINGS. Nothing is random.
+    """Pack full sentences into sequences, in order and without randomness; arguments as in `Pairing` (pairs.py).
 
-    A sequence ends with its document or, with `across_documents`, continues into the next one after a [SEP], which also
-    takes room. A sentence longer than a sequence is split.
-    Source: Liu et al. 2019, 4.2 (DOC-SENTENCES and FULL-SENTENCES).
+    With `across_documents`, a sequence that reaches the end of a document continues in the next document after a [SEP],
+    which counts towards the maximum length. Without it, a sequence ends with its document. A sentence longer than a
+    sequence is split. Source: Liu et al. 2019, 4.2 (FULL-SENTENCES and DOC-SENTENCES).
     """
     maximum = maximum_length - SPECIALS_OF_ONE
     documents, starts, _ = _filled_documents(sentence_offsets, document_offsets)
@@ -32,7 +32,7 @@ def full_sentences(
     ends = np.append(begins, bounds[-1])[1:]
     owner = np.searchsorted(starts, begins, side="right") - 1
     if settings.across_documents:
-        # Between two sentences are their tokens and a [SEP] for each document boundary.
+        # The length of a sequence counts its tokens and one [SEP] for each document boundary inside it.
         following = np.searchsorted(ends + owner, begins + owner + maximum, side="right")
     else:
         last = np.append(np.searchsorted(begins, starts), len(begins))[1:]
@@ -49,9 +49,10 @@ def single_segments(
     rng: np.random.Generator,
     template: Template = ONE_SEPARATOR,
 ) -> Sequences:
-    """Cut each document into sequences of equal length, ignoring sentences; arguments as in PAIRINGS.
+    """Cut each document into sequences of equal length, ignoring sentences; arguments as in `Pairing` (pairs.py).
 
-    Lengths are drawn per document as for pairs. The remainder at the end of a document is a sequence too.
+    One length is drawn per document, as for pairs (target_lengths). The shorter rest at the end of a document is a
+    sequence too.
     """
     documents, starts, lengths = _filled_documents(sentence_offsets, document_offsets)
     targets = target_lengths(len(documents), settings.short_probability, maximum_length - SPECIALS_OF_ONE, rng)
@@ -61,7 +62,7 @@ def single_segments(
 def _filled_documents(
     sentence_offsets: np.ndarray, document_offsets: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the documents that have tokens: indices in the window, token offsets and lengths, all int64."""
+    """Return, for each document that has tokens: its index in the window, token offset and length; all int64."""
     bounds = sentence_offsets[document_offsets]
     lengths = np.diff(bounds)
     documents = np.flatnonzero(lengths)
@@ -69,14 +70,21 @@ def _filled_documents(
 
 
 def _split_evenly(starts: np.ndarray, lengths: np.ndarray, size: np.ndarray | int) -> np.ndarray:
-    """Return the starts of the parts when each run is cut every `size` tokens; no run is empty."""
+    """Cut each run of tokens into parts of `size` tokens, and return the starts of the parts, int64.
+
+    `size` is one number, or one per run. No run may be empty.
+    """
     counts = -(-lengths // size)
     part = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
     return np.repeat(starts, counts) + part * (size if np.isscalar(size) else np.repeat(size, counts))
 
 
 def _sequences_from_starts(begins: np.ndarray, documents: np.ndarray, starts: np.ndarray, tokens: int) -> Sequences:
-    """Build sequences that start at `begins` (N,), each up to the next one; document starts (`starts`) split ranges."""
+    """Build N sequences: each runs from its token offset in `begins` (N,) to the next one, the last one up to `tokens`.
+
+    A sequence over several documents has one range per document. `documents` and `starts` (D,) are the indices and
+    token offsets of the documents.
+    """
     ranges = np.union1d(begins, starts)
     offsets = np.append(np.searchsorted(ranges, begins), len(ranges))
     owner = documents[np.searchsorted(starts, ranges, side="right") - 1].astype(np.int32)

@@ -2,8 +2,8 @@
 
 Source: Levy, Goldberg and Dagan 2015.
 
-A model's own word embeddings learn little of this in their first tens of millions of tokens; counting 300 M characters
-takes two minutes of one core at width 256.
+Word embeddings that start at random learn little about co-occurrence in their first tens of millions of tokens.
+Counting 300 M characters takes two minutes on one core at width 256.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,16 +13,17 @@ from scipy import sparse
 from sklearn.utils.extmath import randomized_svd
 
 REACH = 5
-"""Size of the context window on each side, in tokens; a pair at distance d counts 1/d."""
+"""Size of the context on each side of a token, in tokens; a pair at distance d counts 1/d."""
 SMOOTHING = 0.75
 """Exponent of the context frequencies; without it, PMI favours rare words."""
 BATCH_TOKENS = 8_000_000
 
 
 def cooccurrences(documents: Iterable[np.ndarray], size: int) -> sparse.csr_matrix:
-    """Count co-occurrences of vocabulary entries in documents of ids, (size, size) float32 and symmetric.
+    """Count how often every two ids occur near each other; return a symmetric matrix, float32 (size, size).
 
-    Pairs across documents are not counted.
+    `documents` are arrays of ids of a vocabulary with `size` entries. A pair at distance d counts 1/d, and pairs across
+    documents do not count.
     """
     counted = sparse.csr_matrix((size, size), dtype=np.float32)
     for ids in _join_documents(documents):
@@ -31,7 +32,7 @@ def cooccurrences(documents: Iterable[np.ndarray], size: int) -> sparse.csr_matr
 
 
 def _at_distance(ids: np.ndarray, distance: int, size: int) -> sparse.csr_matrix:
-    """Count the pairs of ids at exactly this distance, weighted by 1/distance."""
+    """Count the pairs of ids at exactly this distance, each with weight 1/distance; an id of -1 is no token."""
     left, right = ids[:-distance], ids[distance:]
     both = (left >= 0) & (right >= 0)
     pairs, counts = np.unique(left[both] * size + right[both], return_counts=True)
@@ -41,7 +42,10 @@ def _at_distance(ids: np.ndarray, distance: int, size: int) -> sparse.csr_matrix
 
 
 def _join_documents(documents: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
-    """Yield documents concatenated to about BATCH_TOKENS ids, int64, each followed by REACH times -1."""
+    """Yield batches of about BATCH_TOKENS ids, int64: concatenated documents, each followed by REACH ids of -1.
+
+    The ids of -1 prevent pairs across documents.
+    """
     gathered: list[np.ndarray] = []
     tokens = 0
     for ids in documents:
@@ -55,9 +59,10 @@ def _join_documents(documents: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
 
 
 def embeddings(counted: sparse.csr_matrix, width: int) -> np.ndarray:
-    """Return one embedding per entry, (size, width) float32, of length 1; zeros for an entry never seen.
+    """Return an embedding of length 1 for each vocabulary entry, float32 (size, width); zeros for an entry never seen.
 
-    The factors are rotated at random, because the first one would dominate each embedding.
+    `counted` is a result of `cooccurrences`. The embeddings are rotated at random, because otherwise their first
+    dimension would dominate.
     """
     size = counted.shape[0]
     totals = np.asarray(counted.sum(1)).ravel().astype(np.float64)

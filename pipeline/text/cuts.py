@@ -1,6 +1,6 @@
-"""Cut UTF-8 text where the parts have the same ids as the whole, by rules for each kind of vocabulary.
+"""Cut UTF-8 text only where the parts together have the ids of the whole, by rules for each kind of vocabulary.
 
-B bytes of all sentences end to end, S sentences.
+Shapes: B bytes of all sentences, concatenated; S sentences.
 """
 
 import json
@@ -14,8 +14,11 @@ from pipeline.text.splitting import parts_of
 from pipeline.text.vocabulary import Vocabulary
 
 Cut = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""Takes the text, uint8 (B,), and the offsets of its sentences, int64 (S + 1,); returns for each byte whether the text
-may be cut before it, bool (B,). The caller also cuts between sentences."""
+"""Function of the text, uint8 (B,), and the byte offsets of its sentences, int64 (S + 1,).
+
+It returns for each byte whether the text may be cut before this byte, bool (B,). The caller also cuts between
+sentences.
+"""
 
 SPACE, NEW_LINE, APOSTROPHE = 0x20, 0x0A, 0x27
 ENDS, STARTS = 1, 2
@@ -24,9 +27,9 @@ KINDS_OF_BYTE = 5
 
 
 def _word_classes() -> np.ndarray:
-    """Return for each byte whether a chunk ends after it and whether one starts at it, uint8 (256,).
+    """Return flags of each byte value, uint8 (256,): ENDS if a chunk ends after the byte, STARTS if one starts at it.
 
-    ASCII punctuation does both.
+    ASCII punctuation has both flags.
     """
     classes = np.zeros(256, np.uint8)
     classes[[code for code in range(33, 127) if not chr(code).isalnum()]] = ENDS | STARTS
@@ -35,7 +38,10 @@ def _word_classes() -> np.ndarray:
 
 
 def _byte_kinds() -> np.ndarray:
-    """Return the kind of each byte, uint8 (256,): printable ASCII as letters, digits, the apostrophe, other signs."""
+    """Return the kind of each byte value, uint8 (256,).
+
+    Printable ASCII without the space is LETTER, DIGIT, QUOTE (the apostrophe) or SIGN; all else is OTHER.
+    """
     kinds = np.full(256, OTHER, np.uint8)
     for code in range(33, 127):
         kinds[code] = LETTER if chr(code).isalpha() else DIGIT if chr(code).isdigit() else SIGN
@@ -44,10 +50,10 @@ def _byte_kinds() -> np.ndarray:
 
 
 def _separable() -> np.ndarray:
-    """Return whether GPT-2's pattern always splits between two kinds of bytes, bool (25,): first kind * 5 + second.
+    """Return whether GPT-2's pattern always splits between two kinds of bytes, bool (25,) at first kind * 5 + second.
 
-    The pattern splits text into runs of letters, of digits and of signs. But it keeps 's, 'll and the like whole, so
-    there is no cut between an apostrophe and a letter after it.
+    The pattern splits text into runs of letters, of digits and of signs. But it keeps contractions such as 's and 'll
+    whole, so a cut between an apostrophe and a following letter is not safe.
     """
     table = np.zeros((KINDS_OF_BYTE, KINDS_OF_BYTE), bool)
     table[LETTER, [DIGIT, SIGN, QUOTE]] = True
@@ -61,7 +67,10 @@ WORD_CLASSES, BYTE_KINDS, SEPARABLE = _word_classes(), _byte_kinds(), _separable
 
 
 def cuts_around_words(text: np.ndarray, bounds: np.ndarray, *, chinese_characters: bool) -> np.ndarray:
-    """Cut after spaces and line feeds, and around punctuation and Chinese characters: WordPiece splits there, too."""
+    """Cut after spaces and line feeds, and around punctuation and Chinese characters; return bool (B,), as a Cut.
+
+    WordPiece always splits there.
+    """
     classes = WORD_CLASSES[text]
     cuts = classes >= STARTS
     cuts[1:] |= (classes[:-1] & ENDS).view(bool)
@@ -73,9 +82,9 @@ def cuts_around_words(text: np.ndarray, bounds: np.ndarray, *, chinese_character
 
 
 def _starts_of_single_characters(text: np.ndarray, chinese_characters: bool) -> np.ndarray:
-    """Return for each byte whether a three-byte character that is a word by itself starts at it, bool (B,).
+    """Return for each byte whether a three-byte character that is always a word of its own starts there, bool (B,).
 
-    These are dashes, quotes and ellipses (U+2010 to U+2027), and U+4E00 to U+9FFF if `chinese_characters`.
+    Such characters are U+2010 to U+2027 (dashes, quotes, ellipses) and, if `chinese_characters`, U+4E00 to U+9FFF.
     """
     starts = np.zeros(len(text), bool)
     first, second, third = text[:-2], text[1:-1], text[2:]
@@ -86,11 +95,11 @@ def _starts_of_single_characters(text: np.ndarray, chinese_characters: bool) -> 
 
 
 def cuts_of_bytes(text: np.ndarray, bounds: np.ndarray, *, normalized: bool) -> np.ndarray:
-    """Cut where GPT-2's pattern always splits: before a space that a word follows, and where letters, digits and signs
-    of ASCII meet.
+    """Cut where GPT-2's pattern always splits: before spaces, and between ASCII letters, digits and signs (SEPARABLE).
 
-    If the text is `normalized` first, the only spaces cut at are those between two printable ASCII characters, because
-    normalisation may remove other characters around a space.
+    A space before more white space, or at the end of its sentence, is not cut. If the tokenizer normalises the text
+    first (`normalized`), only spaces between two printable ASCII characters are cut, because normalisation may remove
+    other characters around a space. Return bool (B,), as a Cut.
     """
     cuts = cuts_at_plain_spaces(text, bounds) if normalized else _cuts_before_words(text, bounds)
     kinds = BYTE_KINDS[text]
@@ -101,23 +110,22 @@ def cuts_of_bytes(text: np.ndarray, bounds: np.ndarray, *, normalized: bool) -> 
 def _cuts_before_words(text: np.ndarray, bounds: np.ndarray) -> np.ndarray:
     """Cut before each space whose next character in the same sentence is not white space, bool (B,)."""
     cuts = text == SPACE
-    cuts[bounds[1:][bounds[1:] > bounds[:-1]] - 1] = False  # nothing follows
+    cuts[bounds[1:][bounds[1:] > bounds[:-1]] - 1] = False  # a space that ends its sentence has no next character
     spaces = np.flatnonzero(cuts)
     cuts[spaces] = ~_is_white_space(text, spaces + 1)
     return cuts
 
 
 def _is_white_space(text: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Return whether a character of white space (or an ASCII control) starts at these bytes, bool (len(places),)."""
+    """Return whether white space (or a control below U+0020) starts at each of these bytes, bool (len(offsets),)."""
     white = text[offsets] <= SPACE
-    beyond = np.flatnonzero(text[offsets] >= 0x80)
-    first, second, third = (
-        np.take(text, offsets[beyond] + shift, mode="clip") for shift in range(3)
-    )  # clipped: a character of two bytes at the end has no third
+    not_ascii = np.flatnonzero(text[offsets] >= 0x80)
+    # mode="clip" because a character of two bytes at the end of the text has no third byte.
+    first, second, third = (np.take(text, offsets[not_ascii] + shift, mode="clip") for shift in range(3))
     of_e2 = (second == 0x80) & ((third <= 0x8A) | np.isin(third, (0xA8, 0xA9, 0xAF))) | (second == 0x81) & (
         third == 0x9F
     )
-    white[beyond] = (
+    white[not_ascii] = (
         (first == 0xC2) & ((second == 0x85) | (second == 0xA0))
         | (first == 0xE1) & (second == 0x9A) & (third == 0x80)
         | (first == 0xE2) & of_e2
@@ -127,10 +135,10 @@ def _is_white_space(text: np.ndarray, offsets: np.ndarray) -> np.ndarray:
 
 
 def cuts_at_plain_spaces(text: np.ndarray, bounds: np.ndarray) -> np.ndarray:
-    """Cut before each space between two printable ASCII characters.
+    """Cut before each space between two printable ASCII characters; return bool (B,), as a Cut.
 
-    Around other characters, normalisation may join the text before and after a space: NFKD with accents removed leaves
-    runs of spaces.
+    Next to other characters a cut is not safe, because normalisation may change the text on both sides of the space
+    together: for example, NFKD and the removal of accents leave runs of spaces.
     """
     cuts = np.zeros(len(text), bool)
     plain = BYTE_KINDS[text] != OTHER
@@ -139,11 +147,11 @@ def cuts_at_plain_spaces(text: np.ndarray, bounds: np.ndarray) -> np.ndarray:
 
 
 PASSED_BY = frozenset({"NFC", "NFD", "NFKC", "NFKD", "Nmt", "StripAccents", "Lowercase", "Precompiled"})
-"""Normalizers that leave printable ASCII and a space between two such characters where they are."""
+"""Normalizers that keep a space between two printable ASCII characters, and change no text across such a space."""
 
 
 def _keeps_plain_spaces(normalizer: dict[str, Any]) -> bool:
-    """Return whether a normalizer, as in tokenizer.json, has the same result on text that is cut at plain spaces."""
+    """Whether a normalizer (its JSON in tokenizer.json) gives the same result on text that is cut at plain spaces."""
     if normalizer["type"] == "BertNormalizer":
         return not normalizer["clean_text"] and not normalizer["handle_chinese_chars"]
     if normalizer["type"] == "Replace":
@@ -158,7 +166,7 @@ def _of_wordpiece(vocabulary: Vocabulary, normalizers: list, splitters: list) ->
 
 def _of_bytes(vocabulary: Vocabulary, normalizers: list, splitters: list) -> Cut | None:
     usual = len(splitters) == 1 and splitters[0]["type"] == "ByteLevel" and splitters[0].get("use_regex", True)
-    # A Replace may change text across a cut, such as "n't".
+    # A Replace normalizer may match text on both sides of a cut, for example "n't".
     kept = all(part["type"] != "Replace" and _keeps_plain_spaces(part) for part in normalizers)
     if not usual or not kept:
         return None
@@ -170,7 +178,7 @@ def _of_unigram(vocabulary: Vocabulary, normalizers: list, splitters: list) -> C
     always = splitters[-1].get("prepend_scheme", "always") == "always" and splitters[-1].get("split", True)
     if types not in (["Metaspace"], ["WhitespaceSplit", "Metaspace"]) or not always:
         return None
-    # Strip may remove a chunk's first space, because the tokenizer puts a space before every text.
+    # It does no harm if Strip removes a chunk's first space: the tokenizer puts a space before every text.
     kept = all(part["type"] == "Strip" or _keeps_plain_spaces(part) for part in normalizers)
     return cuts_at_plain_spaces if kept else None
 
@@ -180,12 +188,13 @@ CUTS: dict[str, Callable[[Vocabulary, list, list], Cut | None]] = {
     "byte-bpe": _of_bytes,
     "unigram": _of_unigram,
 }
-"""Kind of vocabulary -> function that returns its Cut, given the vocabulary and its normalizers and splitters."""
+"""Kind of vocabulary -> function of (vocabulary, normalizers, splitters) that returns its Cut, or None (see cut_of)."""
 
 
 def cut_of(vocabulary: Vocabulary) -> Cut | None:
-    """Return how text may be cut for this vocabulary; None if its tokenizer has parts for which no cut is known to be
-    safe.
+    """Return the function that marks where text may be cut for this vocabulary.
+
+    None: the tokenizer has a normalizer or splitter for which no cut is known to be safe.
     """
     whole = json.loads(vocabulary.model) if vocabulary.model else {"normalizer": None, "pre_tokenizer": None}
     return CUTS[vocabulary.kind](vocabulary, parts_of(whole["normalizer"]), parts_of(whole["pre_tokenizer"]))

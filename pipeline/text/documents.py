@@ -6,29 +6,29 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 Reason = Literal[
-    "binary",  # a NUL byte at the start of a file, or much that is neither UTF-8 nor another text encoding
+    "binary",  # a file that is not text: a NUL byte at its start, or much data in no text encoding
     "broken record",  # a record that does not end or cannot be parsed, or text outside the records
-    "CSV not JSON lines",  # a table in a form that cannot be told from prose
-    "damaged file",  # compressed data or Parquet that cannot be decoded; what came before is kept
-    "disambiguation",  # a page of a wiki that lists the meanings of its title
-    "does not compile",  # a Python file of another version of the language
-    "duplicate",  # the same text as a document that is kept
+    "CSV not JSON lines",  # a table of separated values, whose lines look like prose
+    "damaged file",  # compressed data or Parquet that cannot be decoded; text before the damage is kept
+    "disambiguation",  # a wiki page that lists the meanings of its title
+    "does not compile",  # a Python file for another version of Python
+    "duplicate",  # the same text as another document, which is kept
     "empty",  # a record without text
-    "expands too far",  # compressed data beyond prepare.expansion_limit; what came before is kept
-    "file not UTF-8",  # a file in another encoding, or one of which a tenth is not UTF-8 (the rest of that is kept)
-    "HTML not text",  # a web page, also one that a server sends in place of a file
-    "JSON not JSON lines",  # one value over many lines, or an array
-    "near-duplicate",  # mostly found in other documents; for held-out text: some of it found in training documents
+    "expands too far",  # compressed data beyond prepare.expansion_limit; text up to the limit is kept
+    "file not UTF-8",  # a file in another encoding; or more than a tenth of a file is not UTF-8, and the rest is kept
+    "HTML not text",  # a web page, for example one that a server sends instead of a file
+    "JSON not JSON lines",  # one JSON value over several lines, or an array
+    "near-duplicate",  # most of it is in other documents; for a held-out document: part of it is in training documents
     "not language",  # fewer letters than prepare.minimum_letters: tables, symbols, numbers
     "no text column",  # a table in which no column is the text
     "not UTF-8",  # a paragraph with invalid bytes or lone surrogates
-    "other namespace",  # a page of a wiki that is not an article: a template, a category, a talk page
+    "other namespace",  # a wiki page that is not an article: a template, a category, a talk page
     "page too long",  # a page of a dump that would not fit in memory
-    "redirect",  # a page of a wiki that only names another
-    "RTF not text",  # Rich Text, with its control words
+    "redirect",  # a wiki page that only points to another page
+    "RTF not text",  # a Rich Text file, with its control words
     "too short",  # shorter than prepare.minimum_characters
-    "truncated file",  # compressed data, or the XML of a dump, that ends too early; what came before is kept
-    "XML not text",  # markup of another kind than HTML and than dumps: TEI, SVG, feeds
+    "truncated file",  # compressed data, or the XML of a dump, that ends too early; text before the end is kept
+    "XML not text",  # XML that is neither HTML nor a dump: TEI, SVG, feeds
 ]
 BROKEN_FILE: frozenset[Reason] = frozenset(
     {
@@ -36,9 +36,9 @@ BROKEN_FILE: frozenset[Reason] = frozenset(
         *("HTML not text", "JSON not JSON lines", "no text column", "RTF not text", "truncated file", "XML not text"),
     }
 )
-"""Reasons for which a whole file counts as broken, towards prepare.error_limit as a share of all files."""
+"""Reasons for which a whole file counts as broken; prepare.error_limit is the maximum share of broken files."""
 BROKEN_RECORD: frozenset[Reason] = frozenset({"broken record"})
-"""Reasons for which a record counts as broken, towards prepare.error_limit as a share of all records."""
+"""Reasons for which a record counts as broken; prepare.error_limit is also the maximum share of broken records."""
 
 SENTENCE_END = re.compile(r"""[.!?…؟۔।]["'”’»)\]]*\s|[。！？]["'”’」』）]*""")
 SPACE = re.compile(r"\s")
@@ -46,16 +46,16 @@ LETTERS = re.compile(r"[^\W\d_]+")
 WORDY = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]")
 """Ideographs, kana and Hangul syllables."""
 LETTERS_OF_WORDY = 3
-"""Letters that one such character is worth in an alphabetic script, about."""
+"""Letters of an alphabetic script that say about as much as one such character."""
 UNDECODABLE_CHARACTERS = 1_000
-"""Piece size, in characters, in which an undecodable paragraph is checked; undecodable pieces are dropped."""
+"""An undecodable paragraph is cut into parts of at most this many characters; only undecodable parts are lost."""
 SAMPLE_CHARACTERS = 200
 ENGLISH = "en"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """One record from a reader; `paragraphs` can be iterated once, and only before the next record."""
+    """One record from a reader; `paragraphs` can be iterated only once, and only before the reader's next record."""
 
     id: str
     parent: str
@@ -63,12 +63,12 @@ class Record:
     paragraphs: Iterable[str]
     lines_are_sentences: bool = False
     language: str | None = None
-    """A code such as "de" if the record states its language."""
+    """Language code, such as "de"; None if the record does not state its language."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Document:
-    """One document, or one piece of a long one: a row of `schema.DOCUMENT` without its source."""
+    """One document, or one piece of a long document: a row of `schema.DOCUMENT` without the column `source`."""
 
     id: str
     parent: str
@@ -80,13 +80,13 @@ class Document:
 
 @dataclass(frozen=True, kw_only=True)
 class Dropped:
-    """Text left out of the corpus, with the reason; `sample` is its beginning."""
+    """Text left out of the corpus, with the reason; `sample` is the beginning of the text."""
 
     id: str
     reason: Reason
     sample: str = ""
     characters: int = 0
-    """Characters lost, for paragraphs that are not UTF-8."""
+    """Number of lost characters if the reason is "not UTF-8", else 0."""
 
 
 def documents(
@@ -97,17 +97,19 @@ def documents(
     minimum_letters: float = 0.0,
     language: str = ENGLISH,
 ) -> Iterator[Document | Dropped]:
-    """Yield the pieces of a record, with ids "…#0", "…#1" and one parent, or the reason why there are none.
+    """Yield the pieces of a record as documents with ids "…#0", "…#1", and a Dropped for each text that is left out.
 
-    `language` is used if the record does not state its own. A paragraph that is not UTF-8 and a piece that is not
-    language are dropped alone. Memory is bounded by a few pieces, whatever the record's length.
+    All pieces have the record's parent. `language` is used if the record does not state its language. A paragraph that
+    is not UTF-8 is dropped alone, and so is a piece whose share of letters is below `minimum_letters`. A record of one
+    piece is dropped if its `length` is below `minimum_characters`. Memory is bounded by a few pieces, however long the
+    record is.
     """
     number, held, any_paragraph = 0, "", False
     for item in join_into_pieces(paragraphs(record.paragraphs), piece_characters):
         any_paragraph = True
         if isinstance(item, Undecodable):
             yield replace(dropped(record.id, "not UTF-8", item), characters=len(item))
-        elif number == 0 and not held:  # held back until we know whether it is the only one
+        elif number == 0 and not held:  # held back until we know whether it is the only piece
             held = item
         else:
             for text in filter(None, (held, item)):
@@ -128,7 +130,7 @@ def length(text: str) -> int:
 
 
 def _piece(record: Record, id: str, text: str, language: str, minimum_letters: float) -> Document | Dropped:
-    """Return one piece of a record, or a drop if it has too few letters to be language."""
+    """Return one piece of a record as a document, or a Dropped if its share of letters is below `minimum_letters`."""
     if letters_share(text) < minimum_letters:
         return dropped(id, "not language", text)
     return Document(
@@ -142,13 +144,13 @@ def _piece(record: Record, id: str, text: str, language: str, minimum_letters: f
 
 
 def dropped(id: str, reason: Reason, text: str) -> Dropped:
-    """Return a drop with the beginning of its text, made printable."""
+    """Return a Dropped with the beginning of `text`, in which "?" replaces undecodable bytes."""
     sample = text[:SAMPLE_CHARACTERS].encode("utf-8", "replace").decode()
     return Dropped(id=id, reason=reason, sample=sample)
 
 
 def _is_text(text: str) -> bool:
-    """Whether a string is valid UTF-8: it has no lone surrogates, which stand for undecodable bytes here."""
+    """Whether a string can be encoded as UTF-8: it has no lone surrogates, which represent undecodable bytes here."""
     if text.isascii():
         return True
     try:
@@ -159,7 +161,10 @@ def _is_text(text: str) -> bool:
 
 
 def letters_share(text: str) -> float:
-    """Return the share of letters among non-space characters, 0 to 1; combining marks (Hindi vowels) do not count."""
+    """Return the share of letters among non-space characters, 0 to 1.
+
+    Combining marks, such as vowels in Hindi, are characters but not letters.
+    """
     return sum(map(len, LETTERS.findall(text))) / max(1, sum(map(len, text.split())))
 
 
@@ -169,7 +174,7 @@ def one_line(text: str) -> str:
 
 
 def paragraphs(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the non-blank paragraphs, stripped and without NULs; CR, LF and CR LF all break lines."""
+    """Yield each non-blank line as a paragraph, stripped and without NULs; CR, LF and CR LF all end a line."""
     for line in lines:
         for part in line.replace("\0", "").replace("\r", "\n").split("\n"):
             if part := part.strip():
@@ -177,13 +182,14 @@ def paragraphs(lines: Iterable[str]) -> Iterator[str]:
 
 
 class Undecodable(str):
-    """A paragraph that cannot be written as UTF-8."""
+    """A paragraph, or a part of one, that cannot be encoded as UTF-8."""
 
 
 def join_into_pieces(paragraphs: Iterable[str], limit: int) -> Iterator[str]:
     """Join paragraphs with line feeds into pieces of at most `limit` characters.
 
-    The last two pieces are balanced, so that none is short. Only white space is lost; Undecodable parts pass through.
+    The last two pieces have about the same length, so that the last piece is not short. Only white space is lost.
+    Undecodable parts are yielded by themselves, as soon as they are read.
     """
     held: list[str] = []
     size = 0
@@ -203,7 +209,10 @@ def join_into_pieces(paragraphs: Iterable[str], limit: int) -> Iterator[str]:
 
 
 def _writable_parts(paragraph: str, limit: int) -> Iterator[str]:
-    """Yield a paragraph in parts of at most `limit` characters; undecodable ones are smaller and marked Undecodable."""
+    """Yield a paragraph in parts of at most `limit` characters.
+
+    A paragraph that cannot be encoded is cut into smaller parts; those that cannot be encoded either are Undecodable.
+    """
     if _is_text(paragraph):
         yield from split_paragraph(paragraph, limit)
         return
@@ -212,7 +221,7 @@ def _writable_parts(paragraph: str, limit: int) -> Iterator[str]:
 
 
 def _take_piece(held: list[str], limit: int, target: int) -> str:
-    """Pop paragraphs off the front up to `target` characters, never more than `limit`, and join them."""
+    """Remove paragraphs of about `target` characters, at most `limit`, from the front of `held`, and join them."""
     size, count = len(held[0]), 1
     while count < len(held) and size < target and size + 1 + len(held[count]) <= limit:
         size += 1 + len(held[count])
@@ -223,19 +232,22 @@ def _take_piece(held: list[str], limit: int, target: int) -> str:
 
 
 def split_paragraph(paragraph: str, limit: int) -> Iterator[str]:
-    """Split a paragraph into parts of at most `limit` characters: after a sentence, at white space, or anywhere."""
+    """Split a paragraph into parts of at most `limit` characters: after a sentence, else at a space, else anywhere."""
     start = 0
     while len(paragraph) - start > limit:
-        at = _break_point(paragraph, start, limit)
-        if part := paragraph[start:at].strip():
+        end = _break_point(paragraph, start, limit)
+        if part := paragraph[start:end].strip():
             yield part
-        start = at
+        start = end
     if part := paragraph[start:].strip():
         yield part
 
 
 def _break_point(text: str, start: int, limit: int) -> int:
-    """Return the end of a part from `start`: after the last sentence or space in its second half, or at the limit."""
+    """Return the end of the part that begins at `start`.
+
+    It is after the last sentence in the second half of the part, else after the last space there, else at the limit.
+    """
     middle, end = start + limit // 2, start + limit
     for pattern in (SENTENCE_END, SPACE):
         ends = [match.end() for match in pattern.finditer(text, middle, end)]

@@ -43,23 +43,24 @@ def make_examples(
 
 
 def window_sentences(documents: pa.Table, *, keep_spaces: bool = False) -> tuple[list[str], np.ndarray]:
-    """Return all sentences of the documents and each document's offset into them, int64 (D + 1,).
+    """Return all sentences of D documents, and the offsets of the documents in this list, int64 (D + 1,).
 
     `keep_spaces`: as in split_sentences.
     """
     sentences: list[str] = []
     offsets = [0]
     columns = (documents[name].to_pylist() for name in ("text", "lines_are_sentences", "language"))
-    for text, lines, language in zip(*columns):
-        sentences += split_sentences(text, lines_are_sentences=lines, language=language, keep_spaces=keep_spaces)
+    for text, one_per_line, language in zip(*columns):
+        sentences += split_sentences(text, lines_are_sentences=one_per_line, language=language, keep_spaces=keep_spaces)
         offsets.append(len(sentences))
     return sentences, np.array(offsets, np.int64)
 
 
 def assemble(tokens: np.ndarray, sequences: Sequences, vocabulary: Vocabulary) -> tuple[np.ndarray, np.ndarray]:
-    """Concatenate the sequences: [CLS], then each range with a [SEP], or with the separators of a pair.
+    """Concatenate N sequences: each is [CLS] and its ranges, with a [SEP] after each range.
 
-    Return ids, int32 (T,), and offsets, int64 (N + 1,).
+    Segment A of a pair is followed by as many [SEP] as the vocabulary's template has. `tokens` are the window's flat
+    ids, int32. Return the ids, int32 (T,), and the offsets of the sequences, int64 (N + 1,).
     """
     ids, offsets, ends = _gather(tokens, sequences, vocabulary.template)
     ids[offsets[:-1]] = vocabulary.cls_id
@@ -71,10 +72,10 @@ def assemble(tokens: np.ndarray, sequences: Sequences, vocabulary: Vocabulary) -
 
 
 def sentence_begins(sentence_offsets: np.ndarray, sequences: Sequences, vocabulary: Vocabulary) -> np.ndarray | None:
-    """Return whether a sentence begins at each token of the sequences, bool (T,), or None if its piece says so.
+    """Return for each token of the sequences whether a sentence begins there, bool (T,); None if the pieces show it.
 
-    In byte-level BPE, the first piece of a paragraph has no space before it and looks like the rest of a word. Special
-    tokens have any value.
+    In byte-level BPE, the first piece of a paragraph has no space before it, so it looks like the continuation of a
+    word. The values at special tokens are arbitrary.
     """
     if not vocabulary.keeps_spaces:
         return None
@@ -84,23 +85,24 @@ def sentence_begins(sentence_offsets: np.ndarray, sequences: Sequences, vocabula
 
 
 def _gather(values: np.ndarray, sequences: Sequences, template: Template) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the values of each sequence's tokens with room for its special tokens, which have any value.
+    """Copy `values`, one per token of the window, to the tokens of the sequences; special tokens get arbitrary values.
 
-    The others are the offsets of the sequences, int64 (N + 1,), and one past the last separator of each range, (R,).
+    Return the copy (T,), the offsets of the sequences, int64 (N + 1,), and one past the last separator of each range,
+    int64 (R,).
     """
     lengths = sequences.ends - sequences.starts + 1
     first = sequences.offsets[:-1]
-    lengths[first] += template.pair_separators if sequences.paired else 1  # [CLS], and further separators
+    lengths[first] += template.pair_separators if sequences.paired else 1  # [CLS], and separators after the first one
     ends = np.cumsum(lengths)
     offsets = np.append(0, ends)[sequences.offsets]
     shift = sequences.starts - ends + lengths
     shift[first] -= 1
-    # The positions of the special tokens, just outside their ranges, are copied too.
+    # A special token copies a value next to its range; mode="clip" because the window may begin or end there.
     return np.take(values, np.arange(offsets[-1]) + np.repeat(shift, lengths), mode="clip"), offsets, ends
 
 
 def example_table(sequences: Sequences, offsets: np.ndarray, masked: Masked, template: Template) -> pa.Table:
-    """Build the Arrow table (schema EXAMPLE) without copying; `offsets` (N + 1,) bound the sequences."""
+    """Build the Arrow table (schema EXAMPLE); `offsets` (N + 1,) are those of the sequences in `masked.ids`."""
     in_sequence = masked.positions - np.repeat(offsets[:-1], np.diff(masked.offsets))
     first = sequences.offsets[:-1]
     lengths = sequences.ends[first] - sequences.starts[first]

@@ -1,4 +1,4 @@
-"""Extend a published WordPiece vocabulary by the words of a corpus."""
+"""Extend a published WordPiece vocabulary by frequent words of a corpus."""
 
 from dataclasses import replace
 
@@ -10,14 +10,14 @@ from pipeline.text.splitting import Splitting
 from pipeline.text.vocabulary import UNUSED, Vocabulary
 
 LEAST_PIECES = 3
-"""A word of two pieces is mostly a known word with an ending."""
+"""Minimum number of pieces of an added word; a word of two pieces is usually a known word with an ending."""
 LEAST_COUNT = 5
-"""The embeddings of rarer words would hardly be trained."""
+"""Minimum number of occurrences of an added word; the embeddings of rarer words would hardly be trained."""
 WORDS_AT_ONCE = 65_536
 
 
 def splitting_of(vocabulary: Vocabulary) -> Splitting:
-    """Return how a WordPiece vocabulary splits text into words."""
+    """Return the rules by which a WordPiece vocabulary splits text into words."""
     return Splitting(
         lowercase=vocabulary.lowercase,
         strip_accents=vocabulary.strip_accents,
@@ -26,10 +26,11 @@ def splitting_of(vocabulary: Vocabulary) -> Splitting:
 
 
 def new_words(counts: pa.Table, vocabulary: Vocabulary, most: int) -> list[str]:
-    """Return the `most` most frequent words (schema COUNTS) of three or more pieces, ties in code point order.
+    """Return at most `most` words of three or more pieces, the most frequent first; ties are in code point order.
 
-    Words without a letter, words that occur fewer than 5 times, and words with a character that is not in the
-    vocabulary ([UNK]: no piece to initialise from) are left out.
+    `counts` has schema COUNTS. Words without a letter are left out, and words that occur fewer than 5 times. A word
+    with a character that is not in the vocabulary is left out too: it is [UNK], so its embedding cannot be initialised
+    from pieces.
     """
     frequent = counts.filter(pc.greater_equal(counts["count"], LEAST_COUNT)).sort_by(
         [("count", "descending"), ("word", "ascending")]
@@ -49,7 +50,7 @@ def new_words(counts: pa.Table, vocabulary: Vocabulary, most: int) -> list[str]:
 
 
 def extend_vocabulary(vocabulary: Vocabulary, words: list[str]) -> Vocabulary:
-    """Return the vocabulary with these words in place of its [unused] entries, in order, and then after all others."""
+    """Return the vocabulary with new words: the first words replace its [unused] entries, the others are appended."""
     tokens = list(vocabulary.tokens)
     free = [index for index, token in enumerate(tokens) if UNUSED.fullmatch(token)]
     for index, word in zip(free, words):
@@ -58,7 +59,7 @@ def extend_vocabulary(vocabulary: Vocabulary, words: list[str]) -> Vocabulary:
 
 
 def pieces_of_new_words(vocabulary: Vocabulary, longer: Vocabulary) -> dict[int, list[int]]:
-    """Map the id of each word that only the extended vocabulary has to the ids of its pieces in the original one."""
+    """Return {id of a word that only `longer` has: ids of the word's pieces in `vocabulary`}."""
     added_ids = [
         id for id, token in enumerate(longer.tokens) if id >= vocabulary.size or token != vocabulary.tokens[id]
     ]

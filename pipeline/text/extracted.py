@@ -1,4 +1,4 @@
-"""Clean what WikiExtractor leaves in articles: entities, tags, links and its placeholders for formulas and code."""
+"""Clean the markup that WikiExtractor leaves in articles: entities, tags, links, placeholders for formulas and code."""
 
 import html
 import re
@@ -9,7 +9,10 @@ from pipeline.text.wikilines import ENTITY, WORD, is_ended, without_holes
 from pipeline.text.wikitext import BLOCK_TAG, ITEM_TAG, LINE_TAG, TAG, Page, render_brackets
 
 PLACEHOLDER = re.compile(r"(?<![A-Za-z_])(?:formula|codice)_\d+")
-"""WikiExtractor's placeholders for <math> and <code> (placeholder_tags); may directly follow a Chinese character."""
+"""WikiExtractor's placeholders for <math> and <code> (its placeholder_tags).
+
+A placeholder may directly follow a Chinese character, so the pattern requires no word boundary before it.
+"""
 IN_PARENTHESES = re.compile(rf" ?[(（][^()（）{HOLE}]*+{HOLE}[^()（）]*+[)）]")
 NOTE = re.compile(r"<ref\b[^<>]*>[^<]*</ref\s*>", re.IGNORECASE)
 BRACKETS = ("[[", "]]", "{{", "}}")
@@ -17,27 +20,28 @@ PAGE = Page()
 
 
 def without_leftovers(lines: Iterable[str], language: str) -> list[str]:
-    """Return the lines of an article as a reader sees them.
+    """Return the lines of an article as a reader of the page sees them.
 
-    A line that has no word after its markup is removed is dropped. A sentence whose formula or code was
-    removed is dropped, as in `wikitext`. A formula on a line of its own is part of the sentence around it.
+    If no word is left in a line once its markup is removed, the line becomes empty. A sentence with a placeholder for a
+    formula or code is dropped; if the placeholder is in parentheses, only the parentheses are. A formula on a line of
+    its own is part of the sentence around it.
     """
     paragraphs: list[str] = []
-    last, behind_formula = -1, False
+    last, after_formula = -1, False
     for line in map(_visible, lines):
         is_formula = HOLE in line and not WORD.search(line)
         open_before = last >= 0 and not is_ended(paragraphs[last])
-        if (is_formula and open_before) or (behind_formula and line[:1].islower()):
+        if (is_formula and open_before) or (after_formula and line[:1].islower()):
             paragraphs[last] += f" {line}"
         else:
             paragraphs.append(line)
             last = len(paragraphs) - 1 if line.strip() else last
-        behind_formula = is_formula or (behind_formula and not line.strip())
+        after_formula = is_formula or (after_formula and not line.strip())
     return [without_holes(IN_PARENTHESES.sub("", line), language) if HOLE in line else line for line in paragraphs]
 
 
 def _visible(line: str) -> str:
-    """Return a line without entities, tags and brackets; a formula or code becomes HOLE."""
+    """Decode the entities of a line and remove its tags and brackets; each PLACEHOLDER becomes HOLE."""
     if "&" in line:
         line = ENTITY.sub(lambda match: html.unescape(match[0]), line)
     plain = line

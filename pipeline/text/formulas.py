@@ -5,9 +5,11 @@ import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 
 LONGEST = 300
-"""Characters of TeX; longer formulas are displays that do not belong in a sentence."""
+"""Maximum characters of TeX; longer formulas stand apart from the text and do not belong in a sentence."""
 LONGEST_LINE = 80
+"""Maximum characters of a rendered formula."""
 DEEPEST = 20
+"""Maximum depth of nested groups."""
 TOKEN = re.compile(r"\\(?:[A-Za-z]+\*?|.)|[^\\]", re.DOTALL)
 TERM = re.compile(r"√?(?:[\w.°′∞]|[^\W\d_][\u0300-\u036f])+$|√?\([^()]*\)$|\[[^\[\]]*\]$")
 SUBSCRIPT = re.compile(r"[\w.,°′* ]*$")
@@ -220,13 +222,13 @@ NEGATED = {"=": "≠", "\\in": "∉", "<": "≮", ">": "≯", "\\subset": "⊄",
 
 
 class TwoDimensions(Exception):
-    """A formula that does not fit on one line, or an unknown command."""
+    """Raised for a formula that cannot be written on one line, and for an unknown command."""
 
 
 def one_line(latex: str) -> str:
-    """Render a formula as text, x_1 \\leq \\alpha -> x1 ≤ α.
+    """Render a formula as one line of text: x_1 \\leq \\alpha -> x1 ≤ α.
 
-    Return "" if it is too long, needs several lines or has unknown commands.
+    Return "" if the formula is too long, needs several lines or has unknown commands.
     """
     if len(latex) > LONGEST:
         return ""
@@ -239,7 +241,10 @@ def one_line(latex: str) -> str:
 
 
 def _parse_atoms(tokens: Iterator[str], depth: int) -> list[str]:
-    """Read atoms (commands, characters, groups) to the end of a group; a group is its text after an open brace."""
+    """Read atoms (commands, characters, groups) up to the end of the current group.
+
+    A group inside becomes one atom: an open brace and the group's rendered text.
+    """
     if depth > DEEPEST:
         raise TwoDimensions
     words: list[str] = []
@@ -251,10 +256,10 @@ def _parse_atoms(tokens: Iterator[str], depth: int) -> list[str]:
 
 
 def _render_atoms(parts: Sequence[str]) -> str:
-    """Render a sequence of atoms as text; each atom is read once."""
+    """Render a sequence of atoms as text. An atom takes its arguments from the atoms after it."""
     if "\\over" in parts:
-        at = parts.index("\\over")
-        return _ratio(_render_atoms(parts[:at]), _render_atoms(parts[at + 1 :]))
+        index = parts.index("\\over")
+        return _ratio(_render_atoms(parts[:index]), _render_atoms(parts[index + 1 :]))
     text, rest = "", iter(parts)
     for part in rest:
         text += _render_command(part[1:], rest, text) if part[0] == "\\" else _render_character(part, rest)
@@ -262,7 +267,7 @@ def _render_atoms(parts: Sequence[str]) -> str:
 
 
 def _render_character(part: str, rest: Iterator[str]) -> str:
-    """Render a group, a subscript or superscript, or a character."""
+    """Render a group, a character, or a subscript or superscript, whose argument is taken from the atoms in `rest`."""
     if part == "_":
         lower = _next_argument(rest)
         return lower if SUBSCRIPT.match(lower) else f"_({lower})"
@@ -275,7 +280,10 @@ def _render_character(part: str, rest: Iterator[str]) -> str:
 
 
 def _render_command(name: str, rest: Iterator[str], before: str) -> str:
-    """Render a command; its arguments are taken from `rest`."""
+    """Render a command that follows the text `before`; its arguments are taken from the atoms in `rest`.
+
+    Raise TwoDimensions if the command is unknown.
+    """
     if name in LETTERS:
         return LETTERS[name]
     if name in RELATIONS:
@@ -292,7 +300,7 @@ def _render_command(name: str, rest: Iterator[str], before: str) -> str:
 
 
 def _render_function(name: str, rest: Iterator[str], before: str) -> str:
-    """Render a function such as sin with its argument, separated by spaces from letters."""
+    """Render a function such as sin and its argument, with a space between its name and adjacent letters or digits."""
     following = next(rest, "")
     after = (
         _render_character(following, rest)
@@ -306,7 +314,7 @@ def _render_function(name: str, rest: Iterator[str], before: str) -> str:
 
 
 def _next_argument(rest: Iterator[str]) -> str:
-    """Return the text of the next atom that is not a space."""
+    """Return the text of the next atom that is not a space. Raise TwoDimensions if no atom is left."""
     part = next((part for part in rest if not part.isspace()), None)
     if part is None:
         raise TwoDimensions
@@ -326,7 +334,7 @@ def _root(rest: Iterator[str]) -> str:
 
 
 def _accented(mark: str) -> Callable[[Iterator[str]], str]:
-    """Return a renderer that puts a mark on a single letter and leaves longer texts as they are."""
+    """Return a renderer that puts a mark on a single letter, and leaves a longer text unchanged."""
 
     def render(rest: Iterator[str]) -> str:
         text = _next_argument(rest)
@@ -362,6 +370,6 @@ ARGUMENTS |= {
 
 
 def reaction(chemistry: str) -> str:
-    """Render a chemical equation, 2H2 + O2 -> 2H2O with an arrow; "" if it has commands."""
+    """Render a chemical equation: 2H2 + O2 -> 2H2O becomes 2H2 + O2 → 2H2O; "" if it has commands or is too long."""
     text = re.sub(r"[_^{}]", "", chemistry.replace("<=>", "⇌").replace("->", "→"))
     return "" if "\\" in text or len(text) > LONGEST else " ".join(text.split())

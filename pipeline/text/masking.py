@@ -1,6 +1,6 @@
 """Choose which tokens of a sequence are masked and what replaces them.
 
-T tokens of N sequences, M masked positions.
+Shapes: T tokens of N sequences, M masked positions.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ class Masked:
     ids: np.ndarray  # int32 (T,), masks applied
     positions: np.ndarray  # int64 (M,), increasing indices into ids
     labels: np.ndarray  # int32 (M,), the original ids at these positions
-    offsets: np.ndarray  # int64 (N + 1,), offsets of each sequence's positions
+    offsets: np.ndarray  # int64 (N + 1,), sequence i has positions[offsets[i] : offsets[i + 1]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,7 @@ class Selection:
     """Positions chosen for masking."""
 
     positions: np.ndarray  # int64 (M,), increasing indices into ids
-    spans: np.ndarray  # int64 (M,), 0, 0, 1, …: positions with the same number are replaced alike
+    spans: np.ndarray  # int64 (M,), number of each position's span: 0, 0, 1, …; one draw decides for a span
 
 
 def mask(
@@ -39,11 +39,15 @@ def mask(
     rng: np.random.Generator,
     begins: np.ndarray | None = None,
 ) -> Masked:
-    """Mask a share of each sequence; `ids` (T,) int32 are not modified, `offsets` (N + 1,) int64 bound the sequences.
+    """Mask a share of the tokens of each sequence.
 
-    The count is max(1, round(share * length)) with the length of the whole sequence, as in google-research/bert, or
-    less if there are fewer candidates. A sequence begins with [CLS]; [CLS], [SEP] and [PAD] are never masked. `begins`,
-    bool (T,), marks tokens that begin a word whatever their piece. Source: Devlin et al. 2019, 3.1 and A.1.
+    `ids`, int32 (T,), are not modified. `offsets`, int64 (N + 1,), are those of the sequences, each of which begins
+    with [CLS]. `begins`, bool (T,), marks tokens that begin a word even if their piece looks like a continuation; None:
+    the pieces alone decide.
+
+    The number of masked positions is max(1, round(share * length)), as in google-research/bert, where the length counts
+    special tokens. It is smaller if too few candidates fit. [CLS], [SEP] and [PAD] are never masked. Source: Devlin et
+    al. 2019, 3.1 and A.1.
     """
     counts = np.maximum(1, np.rint(settings.share * np.diff(offsets))).astype(np.int64)
     drawn = MASKINGS[type(settings)](settings, ids, offsets, counts, vocabulary, rng, begins)
@@ -58,11 +62,14 @@ def mask(
 def _replacements(
     settings: TokenMasking, labels: np.ndarray, spans: np.ndarray, vocabulary: Vocabulary, rng: np.random.Generator
 ) -> np.ndarray:
-    """Return the ids at the masked positions, int32 (M,): [MASK], random entries or the labels, one choice per span."""
-    kind = rng.random(spans.max(initial=-1) + 1)[spans]
+    """Return the new ids of the masked positions, int32 (M,): [MASK], random entries or the unchanged labels.
+
+    One draw per span chooses among the three.
+    """
+    draws = rng.random(spans.max(initial=-1) + 1)[spans]
     random_ids = vocabulary.ordinary_ids[rng.integers(0, len(vocabulary.ordinary_ids), len(labels))]
-    ids = np.where(kind < settings.mask_share + settings.random_share, random_ids, labels)
-    return np.where(kind < settings.mask_share, np.int32(vocabulary.mask_id), ids)
+    ids = np.where(draws < settings.mask_share + settings.random_share, random_ids, labels)
+    return np.where(draws < settings.mask_share, np.int32(vocabulary.mask_id), ids)
 
 
 def _mask_tokens(
@@ -88,10 +95,10 @@ def _mask_words(
     rng: np.random.Generator,
     begins: np.ndarray | None = None,
 ) -> Selection:
-    """Select whole words, as many as fit into the count.
+    """Select whole words, and skip words with more pieces than the count still allows.
 
-    A sequence of long words may get fewer masks, or none, as in google-research/bert. There, "##" pieces at the start
-    of B also join the last word of A; here they stay separate.
+    A sequence of long words may therefore get fewer masked positions, or none, as in google-research/bert. Unlike in
+    google-research/bert, "##" pieces at the start of segment B do not join the last word of segment A.
     """
     words = whole_words(ids, offsets, vocabulary, begins)
     return _separate_spans(words, draw_words(words, counts, rng))
@@ -106,9 +113,10 @@ def _mask_ngrams(
     rng: np.random.Generator,
     begins: np.ndarray | None = None,
 ) -> Selection:
-    """Select disjoint runs of n whole words; a run too long for the count is truncated, as in google-research/albert.
+    """Select disjoint runs of n whole words, n at most `longest` with a probability in proportion to 1/n.
 
-    Unlike there, a run never crosses a [SEP]. Source: Lan et al. 2020, 4.2.
+    A run with more pieces than the count still allows is truncated, as in google-research/albert. Unlike in
+    google-research/albert, a run never crosses a [SEP]. Source: Lan et al. 2020, 4.2.
     """
     words = whole_words(ids, offsets, vocabulary, begins)
     weights = 1 / np.arange(1, settings.longest + 1)
@@ -124,10 +132,10 @@ def _mask_spans(
     rng: np.random.Generator,
     begins: np.ndarray | None = None,
 ) -> Selection:
-    """Select spans of whole words, of geometric length up to `longest`; overlapping spans become one.
+    """Select spans of whole words, whose lengths are geometric, at most `longest`; overlapping spans become one span.
 
-    A span too long for the count loses words at its end. In facebookresearch/SpanBERT it loses pieces, so its last word
-    may be masked in part. Source: Joshi et al. 2020, 3.1.
+    A span with more pieces than the count still allows loses whole words at its end. In facebookresearch/SpanBERT, such
+    a span loses pieces, so its last word may be masked in part. Source: Joshi et al. 2020, 3.1.
     """
     words = whole_words(ids, offsets, vocabulary, begins)
     weights = (1 - settings.stop_probability) ** np.arange(settings.longest)
@@ -139,15 +147,15 @@ def _mask_spans(
 
 
 def _separate_spans(words: Words, taken: np.ndarray) -> Selection:
-    """Return all pieces of the taken words, each to be replaced by its own draw."""
+    """Return all pieces of the taken words; each piece is a span of its own, so its replacement is drawn separately."""
     positions = words.positions(np.flatnonzero(taken))
     return Selection(positions=positions, spans=np.arange(len(positions)))
 
 
 Draw = Callable[..., Selection]
-"""Takes (settings, ids, offsets, counts, vocabulary, rng, begins).
+"""Function of (settings, ids, offsets, counts, vocabulary, rng, begins) that returns a Selection.
 
-`counts` (N,) int64 are the maximum numbers of masked positions; the rest is as in `mask`.
+`counts`, int64 (N,), are the maximum numbers of masked positions per sequence; the other arguments are as in `mask`.
 """
 
 MASKINGS: dict[type, Draw] = {

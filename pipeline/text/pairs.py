@@ -9,12 +9,12 @@ from pipeline.text.sentence_order import sentence_order_pairs
 from pipeline.text.sequences import Sequences
 
 Pairing = Callable[..., Sequences]
-"""Takes (settings, sentence_offsets, document_offsets, parents, maximum_length, rng, template).
+"""Function of (settings, sentence_offsets, document_offsets, parents, maximum_length, rng, template).
 
-`sentence_offsets` (S + 1,) are token offsets in the window's flat ids, `document_offsets` (D + 1,) are sentence
-indices, `parents` (D,) are equal for documents of one parent. Empty sentences are skipped. With special tokens, no
-sequence is longer than `maximum_length` tokens. The same arguments, including the generator's state, give the same
-sequences.
+It returns the examples of one window. `sentence_offsets` (S + 1,) are the token offsets of the sentences in the
+window's flat ids. `document_offsets` (D + 1,) are the offsets of the documents in the sentences. `parents` (D,) holds
+equal numbers for documents of one parent. Empty sentences are skipped. No sequence is longer than `maximum_length`
+tokens, special tokens included. The same arguments, including the generator's state, give the same sequences.
 """
 
 PAIRINGS: dict[type, Pairing] = {

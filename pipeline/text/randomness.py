@@ -1,4 +1,4 @@
-"""The only source of randomness for examples, order, folds and draws: counter-based generators."""
+"""Counter-based random generators, the only source of randomness for examples, their order, folds and draws."""
 
 import hashlib
 
@@ -8,8 +8,8 @@ import numpy as np
 def generator(seed: int, epoch: int, window: int, purpose: str) -> np.random.Generator:
     """Return NumPy's counter-based Philox generator, keyed by these arguments and nothing else.
 
-    Seed, epoch and window must lie between 0 and 2^64 - 1. Each purpose has its own stream, so that one part that
-    draws more or fewer numbers does not affect the others.
+    Seed, epoch and window must lie between 0 and 2^64 - 1. Each purpose has its own stream: if one purpose draws more
+    numbers, the numbers of the others stay the same.
     """
     number = int.from_bytes(hashlib.sha256(purpose.encode()).digest()[:8], "little")
     key, counter = np.array([seed, number], np.uint64), np.array([0, 0, window, epoch], np.uint64)
@@ -17,9 +17,10 @@ def generator(seed: int, epoch: int, window: int, purpose: str) -> np.random.Gen
 
 
 def numbered_generator(seed: int, stream: int) -> np.random.Generator:
-    """Return a Philox generator keyed by two numbers: the orders, folds and draws of a fine-tuning.
+    """Return a Philox generator keyed by two numbers, for the orders, folds and draws of fine-tuning.
 
-    Keyed otherwise than `generator`; its numbers are part of every fine-tuning's results.
+    The key is made in another way than in `generator`. It must not change, because the results of
+    fine-tuning depend on it.
     """
     return np.random.Generator(
         np.random.Philox(key=np.random.SeedSequence((seed, stream)).generate_state(2, np.uint64))

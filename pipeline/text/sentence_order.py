@@ -17,10 +17,11 @@ def sentence_order_pairs(
     rng: np.random.Generator,
     template: Template = ONE_SEPARATOR,
 ) -> Sequences:
-    """Sample two consecutive segments of a document, swapped by a fair coin; arguments as in PAIRINGS.
+    """Sample pairs of consecutive segments of a document, each swapped by a fair coin; arguments as in `Pairing`.
 
-    Chunks and truncation are those of next-sentence prediction. A chunk of a single sentence gives no pair
-    (google-research/albert takes B from another document and calls it swapped). Source: Lan et al. 2020, 3.1.
+    Chunks and truncation are those of next-sentence prediction. A chunk of a single sentence gives no pair. (For such a
+    chunk, google-research/albert takes B from another document and labels the pair as swapped.) Source: Lan et al.
+    2020, 3.1.
     """
     maximum = maximum_length - template.specials_of_pair
     chunks = draw_chunks(settings.short_probability, sentence_offsets, document_offsets, maximum, rng)

@@ -11,7 +11,8 @@ from sentencex import segment
 from pipeline.text.abbreviations import INITIALS, NEVER_LAST, SELDOM_LAST
 from pipeline.text.documents import WORDY
 
-# sentencex 1.0 panics on white space of more than one byte before an initial ("by\u00a0J. Smith").
+# sentencex 1.0 panics on white space of more than one byte before an initial ("by\u00a0J. Smith"), so such white space
+# is replaced by a space.
 WIDE_SPACE = re.compile("[\u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]")
 
 TWO_LETTER_CODES = (
@@ -29,20 +30,20 @@ TWO_LETTERS = frozenset(TWO_LETTER_CODES.split())
 """The codes of ISO 639-1, and bh and sh, which Wikipedia still uses."""
 CODE = re.compile(r"([a-z]{2,3})(-[A-Za-z0-9]+)*")
 VERSION = 2
-"""Increase when the same text gives other sentences, so that no run resumes with other rows."""
+"""Increase this number when the same text gives other sentences, so that no run resumes with other rows."""
 ENOUGH = re.compile(rf"(?:[\W\d_]*[^\W\d_]){{4}}|.*{WORDY.pattern}.*{WORDY.pattern}")
-"""At least four letters, or two ideographs, kana or Hangul syllables: less is not a sentence."""
+"""Matches at least four letters, or two ideographs, kana or Hangul syllables; a piece with fewer is not a sentence."""
 SHORT = 12
-"""Pieces of fewer characters may not be a sentence; no abbreviation with its full stop is longer."""
+"""A piece with fewer characters may be too short for a sentence. No abbreviation with its full stop is longer."""
 NOT_CAPITAL = frozenset(sign for sign in map(chr, range(0x2000)) if sign.islower() or sign.isdigit() or sign.isspace())
-"""First characters of a piece that may continue the one before it."""
+"""A piece that begins with one of these characters may continue the piece before it."""
 OPENING = "([\"'“‘„«"
 ITEM_NUMBER = re.compile(r"\(?\d{1,3}[.)]\s*")
 LAST_WORD = re.compile(rf"[^\s.{re.escape(OPENING)}]+(?=\.\s*$)")
 
 
 def is_language_code(code: str) -> bool:
-    """Whether sentencex may know this language code ("de", "ceb", "zh-min-nan"); it takes others for English."""
+    """Whether sentencex may know this language code ("de", "ceb", "zh-min-nan"); it treats other codes as English."""
     match = CODE.fullmatch(code)
     return match is not None and (len(match[1]) == 3 or match[1] in TWO_LETTERS)
 
@@ -52,11 +53,14 @@ def split_sentences(
 ) -> list[str]:
     """Return the sentences of a text, in order, stripped and not empty.
 
-    A line feed always ends a sentence. With `lines_are_sentences`, every line is one sentence.
-    Non-ASCII white space becomes a plain space. `language` is a code that sentencex knows ("en", "de"); for others it
-    falls back to a related language or to English. Splits after an abbreviation are undone, and so are those that leave
-    fewer than four letters. With `keep_spaces`, a sentence begins with a space if white space separates it from the one
-    before it in its line (with `lines_are_sentences`: in the text), so that those of a line, joined, are its text.
+    A line feed always ends a sentence. With `lines_are_sentences`, every line is one sentence. Non-ASCII white space
+    becomes a plain space. `language` is a code that sentencex knows ("en", "de"); for another code, sentencex uses a
+    related language or English. Splits after an abbreviation are undone, and so are splits that leave fewer than four
+    letters.
+
+    With `keep_spaces`, a sentence begins with a space if white space separates it from the sentence before it in the
+    same line. The sentences of a line can then be joined to the text of the line. With both options, every sentence
+    except the first begins with a space.
     """
     if not text.isascii():
         text = WIDE_SPACE.sub(" ", text)
@@ -80,20 +84,21 @@ def split_sentences(
 
 
 def _with_spaces(pieces: list[str], lines: list[str]) -> list[str]:
-    """Return the stripped sentences, each after a space if it has white space before it in its line; joined, the pieces
-    are the lines.
+    """Return the stripped sentences, with a space before a sentence if white space separates it from one in its line.
+
+    The concatenated pieces must equal the concatenated lines.
     """
     ends = set(accumulate(map(len, lines)))
     sentences: list[str] = []
-    offset, begun, space = 0, False, False
+    offset, follows, space_before = 0, False, False
     for piece in pieces:
         if offset in ends or offset == 0:
-            begun, space = False, False
+            follows, space_before = False, False
         if sentence := piece.strip():
-            sentences.append(f" {sentence}" if begun and (space or piece[0].isspace()) else sentence)
-            begun, space = True, piece[-1].isspace()
+            sentences.append(f" {sentence}" if follows and (space_before or piece[0].isspace()) else sentence)
+            follows, space_before = True, piece[-1].isspace()
         else:
-            space = True
+            space_before = True
         offset += len(piece)
     return sentences
 
@@ -103,11 +108,14 @@ class Abbreviations:
     """Abbreviations of a language without their full stop, in lower case, upper case and capitalised."""
 
     never_last: frozenset[str]
-    """Abbreviations that never end a sentence, with initials that sentencex does not know."""
+    """Abbreviations that never end a sentence, and the initials that sentencex does not know."""
     seldom_last: frozenset[str]
     """Abbreviations that do not end a sentence before a lower-case letter or a digit."""
     endings: frozenset[str]
-    """All of them with their full stop, also after an opening mark: a piece with none of these needs no check."""
+    """All abbreviations with their full stop, with and without an opening mark.
+
+    A piece that does not end with one of these needs no check.
+    """
 
 
 @cache
@@ -124,7 +132,10 @@ def _abbreviations(language: str) -> Abbreviations:
 
 
 def _join_suspicious_lines(pieces: list[str], ends: list[int], known: Abbreviations) -> list[str]:
-    """Join pieces within the lines whose pieces look wrongly split by their beginnings; `ends` are where lines end."""
+    """Join pieces in the lines that may be split wrongly: a piece is short, or does not begin like a sentence.
+
+    `ends` holds, for each line, one past the index of its last piece.
+    """
     odd = [index for index, piece in enumerate(pieces) if len(piece) < SHORT or piece[0] in NOT_CAPITAL]
     for number in sorted({bisect_right(ends, index) for index in odd}, reverse=True):
         start, end = ends[number - 1] if number else 0, ends[number]
@@ -136,8 +147,8 @@ def _join_suspicious_lines(pieces: list[str], ends: list[int], known: Abbreviati
 def _join_fragments(pieces: list[str], known: Abbreviations) -> list[str]:
     """Join pieces of a line that were split at an abbreviation or an initial, or are too short for a sentence.
 
-    A short piece joins the one before it; the number of a list item, an abbreviation and the first piece of the line
-    join the one after.
+    A short piece is joined to the piece before it. The number of a list item, a piece that ends with an abbreviation,
+    and a short first piece are joined to the piece after them.
     """
     ends = "\n".join([piece[-SHORT:] for piece in pieces])
     is_long = len(ends) == len(pieces) * (SHORT + 1) - 1
@@ -165,7 +176,7 @@ def is_fragment(piece: str) -> bool:
 
 
 def _is_cut(piece: str, following: str, known: Abbreviations) -> bool:
-    """Whether a piece ends with an abbreviation and its sentence continues in the following piece."""
+    """Whether a piece ends with an abbreviation, so that the sentence continues in the following piece."""
     match = LAST_WORD.search(piece[-SHORT:])
     if match is None:
         return False

@@ -1,6 +1,6 @@
 """Examples as token ranges into a window's flat ids, as every pairing returns them.
 
-S sentences, D documents, N examples, R ranges.
+Shapes: S sentences, D documents, N examples, R ranges.
 """
 
 from dataclasses import dataclass
@@ -10,28 +10,28 @@ import numpy as np
 
 @dataclass(frozen=True, kw_only=True)
 class Sequences:
-    """N examples, each [CLS] and then its ranges with a [SEP] after each (in some templates two between the ranges of a
-    pair).
+    """N examples: each is [CLS] and its ranges of tokens, with a [SEP] after each range.
 
-    Pair tasks have two ranges per example and one of the two labels; the others have no label.
+    Some templates have two [SEP] between the ranges of a pair. In a pair task, each example has two ranges, and one of
+    the labels `not_next` and `swapped` is set. In other tasks, both labels are None.
     """
 
     starts: np.ndarray  # int64 (R,), first token of each range in the window's flat ids
-    ends: np.ndarray  # int64 (R,), one past its last token
-    offsets: np.ndarray  # int64 (N + 1,), offsets of each example's ranges
+    ends: np.ndarray  # int64 (R,), one past the last token of each range
+    offsets: np.ndarray  # int64 (N + 1,), example i has the ranges offsets[i] : offsets[i + 1]
     document_a: np.ndarray  # int32 (N,), index in the window of the first range's document
-    # Of the last range's document, int32 (N,); a sequence over several documents has all those between, in window
-    # order.
+    # int32 (N,), index in the window of the last range's document; a sequence over several documents contains all
+    # documents between document_a and document_b, in window order
     document_b: np.ndarray
-    not_next: np.ndarray | None = None  # bool (N,), the second range is from another parent
-    swapped: np.ndarray | None = None  # bool (N,), the second range comes before the first in its document
+    not_next: np.ndarray | None = None  # bool (N,), whether the second range is from another parent
+    swapped: np.ndarray | None = None  # bool (N,), whether the second range stands before the first in the text
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
     @property
     def paired(self) -> bool:
-        """Whether an example is a pair of segments."""
+        """Whether the examples are pairs of segments."""
         return self.not_next is not None or self.swapped is not None
 
     def take(self, order: np.ndarray) -> "Sequences":
@@ -51,7 +51,7 @@ class Sequences:
 
 
 def _offsets_of_counts(counts: np.ndarray) -> np.ndarray:
-    """Return the offsets of runs of these lengths, int64 (len + 1,)."""
+    """Return the offsets of runs of these lengths, int64 (len(counts) + 1,)."""
     return np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
 
 
@@ -62,7 +62,11 @@ def pairs_of_segments(
     not_next: np.ndarray | None = None,
     swapped: np.ndarray | None = None,
 ) -> Sequences:
-    """Build sequences of two ranges each: `a` and `b` are (starts, ends); all arrays are (N,)."""
+    """Build sequences of two ranges each, from arrays (N,).
+
+    `a` and `b` are (starts, ends) of the segments in the window's flat ids; `documents` are the document indices of
+    both.
+    """
     return Sequences(
         starts=np.stack((a[0], b[0]), axis=1).ravel(),
         ends=np.stack((a[1], b[1]), axis=1).ravel(),
@@ -77,15 +81,16 @@ def pairs_of_segments(
 def without_empty_sentences(
     sentence_offsets: np.ndarray, document_offsets: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return both offsets with empty sentences left out."""
+    """Return both arrays of offsets without the empty sentences."""
     filled = np.diff(sentence_offsets) > 0
     kept_before = np.concatenate(([0], np.cumsum(filled)))
     return np.concatenate((sentence_offsets[:-1][filled], sentence_offsets[-1:])), kept_before[document_offsets]
 
 
 def target_lengths(documents: int, short_probability: float, maximum: int, rng: np.random.Generator) -> np.ndarray:
-    """Draw each document's target length, int64 (D,): `maximum`, or for a share of them uniform from 2 to `maximum`.
+    """Draw the target length of each document in tokens, int64 (D,).
 
+    The target is `maximum`. Only for a share `short_probability` of the documents, it is uniform from 2 to `maximum`.
     Source: google-research/bert, create_instances_from_document.
     """
     is_short = rng.random(documents) < short_probability
@@ -93,11 +98,11 @@ def target_lengths(documents: int, short_probability: float, maximum: int, rng: 
 
 
 def follow_chain(following: np.ndarray) -> np.ndarray:
-    """Return the indices visited from 0 on when each index names its successor, which is greater; int64.
+    """Return the indices visited from 0 on, int64, where `following` holds the successor of each index.
 
-    The successor of an index must not depend on the path to it. The chain ends at the first index out of range.
+    Each successor must be greater than its index. The chain ends at the first successor that is out of range.
     """
-    # The only sequential work in a window: on a list it is fastest.
+    # This loop is the only sequential work in a window, and it is fastest on a Python list.
     successors = following.tolist()
     index, visited = 0, []
     while index < len(successors):

@@ -1,11 +1,11 @@
 """Sketches of texts for near-duplicate detection: samples of the hashes of their word sequences.
 
-A sampled MinHash (Broder 1997's "mod m" sketch, FracMinHash): a hash is in the sketch if it is below a bound, so that
-the share of one text contained in another can be estimated from the two sketches, also if one is a part of the other,
-using the hashes that both could have.
+A sketch is a FracMinHash (the "mod m" sketch of Broder 1997): all hashes of a text that are below a bound. Two sketches
+show which share of one text is contained in the other, even if the other is much longer. The estimate uses the hashes
+below both bounds.
 
-Hand-written, as MinHash libraries estimate Jaccard similarity: 0.05 for a book and a twentieth of it, all of which is
-in the book.
+Hand-written, because MinHash libraries estimate Jaccard similarity. For a book and a twentieth of its text, this
+similarity is 0.05, although all of the twentieth is in the book.
 """
 
 import numpy as np
@@ -13,14 +13,15 @@ import numpy as np
 from pipeline.text.cuts import NEW_LINE, SPACE, WORD_CLASSES, cuts_around_words
 
 SHINGLE_WORDS = 8
-"""Sequences of eight words rarely occur in two texts by chance."""
+"""Words per sequence; two texts rarely have the same eight words in a row by chance."""
 LEAST_HASHES = 16
-"""Hashes sampled from a short text, about; from a long text, an eighth of them."""
+"""A sketch keeps at least about this many hashes of a text, if the text has as many; of a long text, an eighth."""
 MOST_HALVINGS = 3
+"""The bound of a sketch is halved at most three times, so at least an eighth of the hashes stays."""
 COMMON = 1 << (64 - MOST_HALVINGS)
 """Hashes below this are in the sketch of every text that contains them."""
 CASING_SAMPLE = 2_000
-"""Characters, spread over a text, from which its casing is determined."""
+"""Approximate number of characters, spread over a text, that determine its casing."""
 LARGEST = 11
 """Largest size class: 2^10 sequences or more, as in pieces of long documents."""
 BASE = 0x9E3779B97F4A7C15
@@ -28,26 +29,27 @@ INVERSE = pow(BASE, -1, 1 << 64)
 
 
 def shingle_hashes(text: str) -> np.ndarray:
-    """Return the hashes of all eight-word sequences of a text, uint64, sorted and distinct; none below eight words.
+    """Return the distinct hashes of all eight-word sequences of a text, uint64, sorted.
 
-    Case, punctuation and white space are ignored; every Chinese character is a word.
+    A text of fewer than eight words has none. Case, punctuation and white space are ignored; every Chinese character is
+    a word.
     """
     return np.unique(shingles(hash_words(np.frombuffer(text.lower().encode(), np.uint8))))
 
 
 def sample_hashes(hashes: np.ndarray) -> np.ndarray:
-    """Return the hashes of a text that are in its sketch."""
+    """Return those hashes of a text that are in its sketch; `hashes` are as from shingle_hashes."""
     halvings = min(MOST_HALVINGS, max(0, (len(hashes) // LEAST_HASHES).bit_length() - 1))
     return hashes[hashes <= np.uint64((1 << (64 - halvings)) - 1)]
 
 
 def size_class(hashes: np.ndarray) -> int:
-    """Return the size class of a text by the number of its sequences, 0 to LARGEST, in powers of two."""
+    """Return the size class of a text, 0 to LARGEST: the bit length of its number of hashes."""
     return min(len(hashes).bit_length(), LARGEST)
 
 
 def casing(text: str) -> int:
-    """Return 0 for text mostly in capitals, 1 for text without any, 2 for both or for a script without case."""
+    """Return 0 for text mostly in capitals, 1 for text without capitals, 2 for other text and scripts without case."""
     sample = text[:: max(1, len(text) // CASING_SAMPLE)]
     capitals, small = sum(map(str.isupper, sample)), sum(map(str.islower, sample))
     if capitals > small:
@@ -56,7 +58,7 @@ def casing(text: str) -> int:
 
 
 def shingles(words: np.ndarray) -> np.ndarray:
-    """Hash each sequence of eight word hashes, uint64 (len - 7,)."""
+    """Hash each sequence of eight word hashes, uint64 (len(words) - 7,); empty for fewer than eight words."""
     count = max(0, len(words) - SHINGLE_WORDS + 1)
     total = np.zeros(count, np.uint64)
     for index in range(SHINGLE_WORDS):
@@ -65,7 +67,7 @@ def shingles(words: np.ndarray) -> np.ndarray:
 
 
 def hash_words(text: np.ndarray) -> np.ndarray:
-    """Hash each word of UTF-8 text (uint8), uint64."""
+    """Return the hash of each word of a UTF-8 text (its bytes, uint8), uint64."""
     cuts = cuts_around_words(text, np.array([0, len(text)]), chinese_characters=True)
     cuts[:1] = True
     edges = np.append(np.flatnonzero(cuts), len(text))
@@ -73,11 +75,13 @@ def hash_words(text: np.ndarray) -> np.ndarray:
     stops = ends - np.isin(text[ends - 1], (SPACE, NEW_LINE))
     full = stops > starts
     starts, stops = starts[full], stops[full]
-    spoken = (WORD_CLASSES[text[starts]] == 0) & ~(
+    # A part is no word if it begins with ASCII punctuation, or with a character from U+2000 to U+203F (bytes E2 80).
+    is_word = (WORD_CLASSES[text[starts]] == 0) & ~(
         (text[starts] == 0xE2) & (text[np.minimum(starts + 1, len(text) - 1)] == 0x80)
     )
-    starts, stops = starts[spoken], stops[spoken]
-    # A polynomial in the bytes, as a difference of prefix sums shifted to power zero; arithmetic is modulo 2^64.
+    starts, stops = starts[is_word], stops[is_word]
+    # The hash of a word is a polynomial in its bytes, modulo 2^64: a difference of prefix sums. The powers of INVERSE
+    # make the hash independent of the word's position in the text.
     sums = np.zeros(len(text) + 1, np.uint64)
     np.cumsum((text.astype(np.uint64) + np.uint64(1)) * _powers(BASE, len(text)), out=sums[1:])
     return _mix_bits((sums[stops] - sums[starts]) * _powers(INVERSE, len(text) + 1)[starts])

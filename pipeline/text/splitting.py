@@ -7,12 +7,12 @@ from tokenizers import Regex, decoders, normalizers, pre_tokenizers
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 SPECIALS_OF_BYTES = ("<pad>", "<unk>", "<s>", "</s>", "<mask>")
-"""Names of the same tokens in byte-level BPE (RoBERTa's)."""
+"""Names of the same tokens in byte-level BPE, as in RoBERTa."""
 LONGEST_WORD = 100
-"""Characters; longer words are [UNK], as in Hugging Face's published tokenizers (google-research/bert: 200)."""
+"""Maximum characters; longer words are [UNK], as in Hugging Face's published tokenizers (google-research/bert: 200)."""
 CONTINUATION = "##"
 BYTE_SPACE = "Ġ"  # how byte-level BPE writes the space before a word
-META_SPACE = "▁"  # how SentencePiece does
+META_SPACE = "▁"  # how SentencePiece writes it
 DECODERS = {
     "wordpiece": decoders.WordPiece(prefix=CONTINUATION),
     "byte-bpe": decoders.ByteLevel(),
@@ -25,15 +25,15 @@ class Splitting:
     """Splitting of text into words, for training and using a vocabulary of this kind.
 
     WordPiece splits at white space and punctuation (Devlin et al. 2019). Byte-level BPE writes bytes as printable
-    characters, including the space before a word, and splits as GPT-2 (Radford et al. 2019). Unigram normalises to NFKC
-    and splits at white space, as SentencePiece, with a space put before every text, so that its first word looks like
-    any other. Byte-level BPE puts none, as in published RoBERTa.
+    characters, including the space before a word, and splits as GPT-2 does (Radford et al. 2019). Unigram normalises to
+    NFKC and splits at white space, as SentencePiece does. It puts a space before every text, so that the first word
+    looks like any other word; byte-level BPE does not, as in the published RoBERTa.
     """
 
     kind: str = "wordpiece"
     lowercase: bool
     strip_accents: bool | None = None
-    """None: if text is lower-cased."""
+    """Whether accents are removed. None: they are removed if text is lower-cased."""
     chinese_characters: bool = True
     """Whether each Chinese character is a word; WordPiece only."""
 
@@ -53,7 +53,10 @@ class Splitting:
         return normalizers.Sequence([normalizers.Nmt(), normalizers.NFKC(), *[letters] * changed, *spaces])
 
     def pre_tokenizer(self, *, after_space: bool = False) -> pre_tokenizers.PreTokenizer:
-        """Return a new splitter of normalised text; `after_space`: of words after the space that was before them."""
+        """Return a new splitter of normalised text.
+
+        `after_space` is for single words that followed a space: byte-level BPE then puts the space before them again.
+        """
         if self.kind == "wordpiece":
             return pre_tokenizers.BertPreTokenizer()
         if self.kind == "byte-bpe":
@@ -62,14 +65,14 @@ class Splitting:
 
 
 def continues(kind: str, piece: str) -> bool:
-    """Whether a piece continues a word; punctuation without a space before it does, but not in WordPiece."""
+    """Whether a piece continues a word. Except in WordPiece, so does punctuation without a space before it."""
     if kind == "wordpiece":
         return piece.startswith(CONTINUATION)
     return not piece.startswith(BYTE_SPACE if kind == "byte-bpe" else META_SPACE)
 
 
 def parts_of(component: dict[str, Any] | None) -> list[dict[str, Any]]:
-    """Return a component of a tokenizer.json, or the flattened parts of a sequence of components."""
+    """Return the parts of a component of a tokenizer.json: a sequence is flattened; None has no parts."""
     if component is None:
         return []
     inner = component.get("normalizers") or component.get("pretokenizers") or component.get("processors")

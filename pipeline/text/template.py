@@ -9,7 +9,7 @@ SPECIALS_OF_ONE = 2  # [CLS] text [SEP]
 
 @dataclass(frozen=True, kw_only=True)
 class Template:
-    """Template of a sequence: [CLS] text [SEP], and of a pair: [CLS] A, separators, B [SEP]."""
+    """Positions of the special tokens: [CLS] text [SEP] around one text; [CLS] A, separators, B [SEP] for a pair."""
 
     pair_separators: int = 1
     """Number of [SEP] between A and B: 1 in BERT's `[CLS] A [SEP] B [SEP]`, 2 in RoBERTa's `<s> A </s></s> B </s>`."""
@@ -20,7 +20,7 @@ class Template:
         return SPECIALS_OF_ONE + self.pair_separators
 
     def first_length(self, length: np.ndarray) -> np.ndarray:
-        """Return where B begins in a pair whose A has this length in tokens, both int64."""
+        """Return the index of the first token of B in a pair whose A has `length` tokens; both are int64 (N,)."""
         return length + 1 + self.pair_separators
 
 

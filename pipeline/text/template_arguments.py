@@ -1,4 +1,4 @@
-"""Arguments of Wikipedia's templates: renderers that only choose or join them, and the marks left in the text."""
+"""Renderers that only choose or join arguments of Wikipedia's templates, and the marks that renderers leave in text."""
 
 from collections.abc import Callable, Mapping
 
@@ -6,18 +6,21 @@ Arguments = Mapping[str, str]
 """A template's arguments by name; unnamed ones are "1", "2", …"""
 Render = Callable[[Arguments], str]
 HOLE = "\ue000"
-"""Placeholder for what cannot be written: a number that only MediaWiki can compute, a formula of several lines.
+"""Placeholder for text that cannot be written: a number that only MediaWiki can compute, a formula of several lines.
 
-The parentheses or the sentence around it are removed.
+Later, the parentheses around the placeholder are removed or, without parentheses, its sentence.
 """
 ASIDE, ASIDE_END = "\ue001", "\ue002"
-"""Marks around a pronunciation or coordinates: removed in parentheses and after a bold name, kept elsewhere."""
+"""Marks around an aside: a pronunciation or coordinates.
+
+Later, an aside is removed in parentheses and after a bold name. Elsewhere only the marks are removed.
+"""
 GLUED = "\u2064"
-"""Mark between a number and its fraction, 1{{frac|1|2}}: becomes a space there, else nothing."""
+"""Mark before a fraction: becomes a space after a number, as in 1{{frac|1|2}}, and is removed elsewhere."""
 
 
 def first(*names: str) -> Render:
-    """Return a renderer of the first of these arguments that is not blank."""
+    """Return a renderer that gives the first of these arguments that is not blank, or "" if all are blank."""
     return lambda arguments: next((text for name in names if (text := arguments.get(name, "").strip())), "")
 
 
@@ -26,17 +29,17 @@ def constant(text: str) -> Render:
 
 
 def prefixed(before: str) -> Render:
-    """Return a renderer of the first argument, or nothing, after a sign: {{€|5}}, {{floruit}} 1900."""
+    """Return a renderer that puts a sign before the first argument, if any: {{€|5}} -> €5, {{floruit}} -> fl."""
     return lambda arguments: f"{before}{first('1')(arguments)}".strip()
 
 
 def around(before: str, after: str) -> Render:
-    """Return a renderer of the first argument between two signs; empty if the argument is blank."""
+    """Return a renderer that puts the first argument between two signs, or gives "" if the argument is blank."""
     return lambda arguments: f"{before}{text}{after}" if (text := first("1")(arguments)) else ""
 
 
 def joined(separator: str) -> Render:
-    """Return a renderer that joins all unnamed arguments."""
+    """Return a renderer that joins all unnamed arguments that are not blank."""
     return lambda arguments: separator.join(text for text in unnamed(arguments) if text)
 
 
@@ -46,5 +49,5 @@ def unnamed(arguments: Arguments) -> list[str]:
 
 
 def last(arguments: Arguments) -> str:
-    """Render the last unnamed argument: {{transl|ar|DIN|text}}, {{resize|80%|text}}."""
+    """Render the last unnamed argument that is not blank: {{transl|ar|DIN|text}}, {{resize|80%|text}}."""
     return next((text for text in reversed(unnamed(arguments)) if text), "")

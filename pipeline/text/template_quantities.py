@@ -62,7 +62,7 @@ POWER = str.maketrans("23", "²³")
 
 
 def grouped(number: str) -> str:
-    """Group digits, 12345.6 -> 12,345.6; anything but a number of usual length is returned unchanged."""
+    """Put commas between groups of three digits, 12345.6 -> 12,345.6; return other or very long text unchanged."""
     plain = len(number) <= LONGEST_NUMBER and number.count(".") < 2
     return DIGITS.sub(lambda match: f"{int(match[0]):,}", number, count=1) if plain else number
 
@@ -79,24 +79,27 @@ def unit(code: str) -> str:
 
 
 def quantity(arguments: Arguments) -> str:
-    """Render {{convert|5|-|10|km|mi}} -> 5–10 km; {{convert|6|ft|2|in|m}} -> 6 ft 2 in, without the converted value."""
+    """Render a quantity in its original units, or HOLE if the page shows only the converted number.
+
+    {{convert|5|-|10|km|mi}} -> 5–10 km; {{convert|6|ft|2|in|m}} -> 6 ft 2 in.
+    """
     words = [word.replace(GLUED, "+").removeprefix("+") for word in unnamed(arguments)]
     if arguments.get("disp", "").strip() in ("output number only", "number"):
         return HOLE
-    text, at = "", 0
-    while at < len(words) and is_number(words[at]):
-        text += grouped(words[at]).replace("+", " ")
-        joiner = JOINERS.get(words[at + 1]) if at + 2 < len(words) and is_number(words[at + 2]) else None
-        at += 2 if joiner else 1
+    text, index = "", 0
+    while index < len(words) and is_number(words[index]):
+        text += grouped(words[index]).replace("+", " ")
+        joiner = JOINERS.get(words[index + 1]) if index + 2 < len(words) and is_number(words[index + 2]) else None
+        index += 2 if joiner else 1
         text += joiner or ""
         if not joiner:
             break
     if not text:
         return words[0] if words else ""
-    text += f" {unit(words[at])}" if at < len(words) else ""
-    while at + 2 < len(words) and is_number(words[at + 1]) and words[at + 2] in SMALLER_UNITS:
-        text += f" {words[at + 1]} {words[at + 2]}"
-        at += 2
+    text += f" {unit(words[index])}" if index < len(words) else ""
+    while index + 2 < len(words) and is_number(words[index + 1]) and words[index + 2] in SMALLER_UNITS:
+        text += f" {words[index + 1]} {words[index + 2]}"
+        index += 2
     return text.strip()
 
 
@@ -113,14 +116,14 @@ def value(arguments: Arguments) -> str:
 
 
 def height(arguments: Arguments) -> str:
-    """{{height|ft=6|in=2}} -> 6 ft 2 in"""
+    """Render {{height|ft=6|in=2}} -> 6 ft 2 in."""
     return " ".join(
         f"{arguments[name].strip()} {name}" for name in ("m", "cm", "ft", "in") if arguments.get(name, "").strip()
     )
 
 
 def fraction(arguments: Arguments) -> str:
-    """{{frac|2}} -> 1/2; {{frac|3|4}} -> 3/4; {{frac|1|3|4}} -> 1 3/4"""
+    """Render {{frac|2}} -> 1/2; {{frac|3|4}} -> 3/4; {{frac|1|3|4}} -> 1 3/4; the mark GLUED comes first."""
     parts = unnamed(arguments)
     whole = f"{parts[0]} " if len(parts) > 2 else ""
     return GLUED + whole + "/".join(parts[-2:] if len(parts) > 1 else ["1", *parts])

@@ -1,4 +1,4 @@
-"""Table of Wikipedia's templates that carry words of a sentence: name -> renderer of their prose."""
+"""Table of the templates of Wikipedia that stand for words of a sentence: name -> renderer of the words."""
 
 import re
 
@@ -171,6 +171,7 @@ BY_FUNCTION: list[tuple[Render, str]] = [
     (constant(" – "), "snd, snds, spnd, spaced ndash, spaced en dash, --"),
     (constant(" · "), "·, •, dot, middot, bullet, \\"),
 ]
+"""Renderers that several templates share, each with the names of its templates."""
 TEMPLATES |= {name: render for render, text in BY_FUNCTION for name in _names(text)}
 TEMPLATES |= {name: constant(name) for name in ("1er", "1re", "2e", "3e", "er", "re")}
 TEMPLATES |= {name: constant(text) for name, text in {"m.": "M.", "mme": "Mme", "mlle": "Mlle"}.items()}
@@ -198,13 +199,13 @@ TEMPLATES |= {
 
 
 def render(name: str, arguments: Arguments) -> str:
-    """Render a template as a reader sees it; empty if it is not in the table.
+    """Return the text that a reader of the page sees for a template; "" if the template is not in the table.
 
-    `name` is in lower case with single spaces.
+    `name` must be in lower case with single spaces.
     """
-    known = TEMPLATES.get(name)
-    if known is None and LANGUAGE_TEMPLATE.match(name):
-        known = first("1")
-    elif known is None and PRONUNCIATION_TEMPLATE.match(name):
-        known = prose.pronunciation
-    return known(arguments) if known else ""
+    renderer = TEMPLATES.get(name)
+    if renderer is None and LANGUAGE_TEMPLATE.match(name):
+        renderer = first("1")
+    elif renderer is None and PRONUNCIATION_TEMPLATE.match(name):
+        renderer = prose.pronunciation
+    return renderer(arguments) if renderer else ""

@@ -20,16 +20,17 @@ from pipeline.text.vocabulary_loading import require_fitting_case
 
 COUNTS = pa.schema([pa.field("word", pa.string(), nullable=False), pa.field("count", pa.int64(), nullable=False)])
 ALPHABET = 1_000
-"""Maximum characters of a trained WordPiece vocabulary, as in Hugging Face's BertWordPieceTokenizer."""
+"""Maximum number of characters in the alphabet of a trained WordPiece, as in Hugging Face's BertWordPieceTokenizer."""
 REPLAYED = 50_000_000
-"""Maximum words fed to a trainer: `tokenizers` takes text, not counts, and counts for itself."""
+"""Maximum number of words fed to a trainer of `tokenizers`, which takes text and not counts."""
 SCORE_DIGITS = 6
-"""Decimals of a unigram score; sums over threads in no fixed order differ from the 14th digit on."""
+"""Decimals of unigram scores; the trainer sums over threads in no fixed order, so digits from the 14th on differ."""
 SCORE_STEP = 1e-4
+"""Distance between the scores that the trainer gives to the rarest characters (sort_rarest_scores)."""
 
 
 def word_counts(texts: Iterable[str], splitting: Splitting) -> Counter[str]:
-    """Count each word; texts are first cut at white space, so runs of it are never words."""
+    """Count each word. Texts are first cut at white space, so a run of white space is never a word."""
     chunks: Counter[str] = Counter()
     for text in texts:
         chunks.update(text.split())
@@ -47,22 +48,23 @@ def counts_table(counts: dict[str, int]) -> pa.Table:
 
 
 def iterate_counts(counts: pa.Table) -> Iterator[tuple[str, int]]:
-    """Yield words and counts of a table, converting a few at a time to Python objects."""
+    """Yield (word, count) for each row of a table; only one batch of rows at a time becomes Python objects."""
     for batch in counts.to_batches(max_chunksize=65_536):
         yield from zip(batch["word"].to_pylist(), batch["count"].to_pylist(), strict=True)
 
 
 def learn(counts: pa.Table, splitting: Splitting, *, size: int, unused: int) -> tuple[tuple[str, ...], str | None]:
-    """Learn at most `size` entries from word counts (schema COUNTS); return them and the tokenizer's JSON.
+    """Learn at most `size` entries from word counts (schema COUNTS); return the entries and the tokenizer's JSON.
 
-    The JSON is None for WordPiece.
+    The JSON is None for WordPiece. The same counts give the same entries in the same order, in every process and for
+    any order of the words.
 
-    The same counts give the same entries in the same order, in every process and for any order of the words.
-    [PAD] [UNK] [CLS] [SEP] [MASK] come first, then [unused0] and so on, then the alphabet of byte-bpe and WordPiece,
-    and then the learnt entries; in byte-bpe <s> <pad> </s> <unk> come first and <mask> last, as in RoBERTa. Above 50
-    million words, counts are scaled down to that many, and remainders are rounded by a hash of the word: frequent words
-    keep their share. Rare words are sampled, so the pieces that they share keep
-    theirs.
+    [PAD] [UNK] [CLS] [SEP] [MASK] come first, then [unused0] and so on, then the alphabet (not in unigram), and then
+    the learnt entries. In byte-bpe, <s> <pad> </s> <unk> come first and <mask> comes last, as in RoBERTa.
+
+    If the counts add up to more than 50 million words, they are scaled down to that sum, and remainders are rounded up
+    or down by a hash of the word. Frequent words keep their share. Rare words are sampled, so pieces that occur in many
+    rare words keep their share too.
     """
     reserved = [*SPECIALS, *(f"[unused{number}]" for number in range(unused))]
     if splitting.kind == "wordpiece":
@@ -77,10 +79,10 @@ def learn(counts: pa.Table, splitting: Splitting, *, size: int, unused: int) -> 
 
 
 def _wordpiece_entries(counts: pa.Table, size: int, reserved: list[str]) -> tuple[str, ...]:
-    """Train a WordPiece vocabulary.
+    """Train a WordPiece vocabulary and return its entries.
 
-    Words with characters outside the alphabet are left out, and very long ones. The alphabet is the most frequent
-    characters, at most 1,000 and at most a quarter of `size`.
+    The alphabet is the most frequent characters: at most 1,000, and at most a quarter of `size` without [unused]
+    entries. Words with other characters are left out, and words of more than 100 characters.
     """
     characters = alphabet(counts, min(ALPHABET, (size - len(reserved) + len(SPECIALS)) // 4))
 
@@ -88,8 +90,8 @@ def _wordpiece_entries(counts: pa.Table, size: int, reserved: list[str]) -> tupl
         return len(word) <= LONGEST_WORD and characters.issuperset(word)
 
     inside = {character for word, _ in iterate_counts(counts) if fits(word) for character in word[1:]}
-    # The trainer numbers the alphabet in hash table order and breaks ties between merges by those numbers: passed as
-    # special tokens, the alphabet is numbered before training starts.
+    # The trainer numbers the alphabet in the order of a hash table, and breaks ties between merges by these numbers.
+    # Passed as special tokens, the alphabet gets the same numbers in every process.
     fixed = [*reserved, *sorted(characters), *(CONTINUATION + character for character in sorted(inside))]
     trainer = WordPieceTrainer(
         vocab_size=size,
@@ -103,7 +105,7 @@ def _wordpiece_entries(counts: pa.Table, size: int, reserved: list[str]) -> tupl
 
 
 def _learn_bytes(counts: pa.Table, size: int, reserved: list[str]) -> BPE:
-    """Train byte-level BPE; all 256 bytes are entries, so nothing is unknown."""
+    """Train byte-level BPE; all 256 bytes are entries, so no text is unknown."""
     pad, unknown, first, separator, masked = SPECIALS_OF_BYTES
     trainer = BpeTrainer(
         vocab_size=size - 1,
@@ -120,10 +122,10 @@ def _learn_bytes(counts: pa.Table, size: int, reserved: list[str]) -> BPE:
 def _learn_unigram(counts: pa.Table, size: int, reserved: list[str]) -> Unigram:
     """Train a unigram model (Kudo 2018).
 
-    Its characters are the most frequent, at most a quarter of `size`; words are split at others. Entries after the
-    reserved ones are sorted by score and then by code points, because the trainer orders ties by hash table. Where two
-    segmentations of a word are equally likely, the choice of dropped pieces could still depend on the last digit of a
-    sum; not yet observed.
+    The alphabet is the most frequent characters, at most a quarter of `size` without reserved entries; words are split
+    at other characters. After the reserved entries, entries are sorted by score and then by code points, because the
+    trainer puts entries of equal score in the order of a hash table. If two segmentations of a word are equally likely,
+    the last digit of a sum may still decide which pieces are dropped; this has not been observed yet.
     """
     characters = alphabet(counts, (size - len(reserved)) // 4)
     words = ((part, count) for word, count in scale_counts(counts) for part in split_at_unknown(word, characters))
@@ -137,7 +139,8 @@ def _learn_unigram(counts: pa.Table, size: int, reserved: list[str]) -> Unigram:
 def sort_rarest_scores(pieces: dict[str, float]) -> dict[str, float]:
     """Return the pieces with the scores of the rarest characters reassigned in code point order.
 
-    The trainer gives the lowest scores, 0.0001 apart, in hash table order to characters that it would have dropped.
+    To characters that it would otherwise have dropped, the trainer gives the lowest scores, 0.0001 apart, in the order
+    of a hash table.
     """
     characters = sorted((piece for piece in pieces if len(piece) == 1), key=pieces.__getitem__)
     last = 1
@@ -172,14 +175,14 @@ def alphabet(counts: pa.Table, limit: int) -> set[str]:
 
 
 def split_at_unknown(word: str, characters: set[str]) -> list[str]:
-    """Split a word at characters that are not in the alphabet."""
+    """Split a word at characters that are not in `characters`; these are left out."""
     if characters.issuperset(word):
         return [word]
     return "".join(character if character in characters else " " for character in word).split()
 
 
 def scale_counts(counts: pa.Table, most: int = REPLAYED) -> Iterator[tuple[str, int]]:
-    """Yield words and counts, scaled down if there are more than `most` words; words with count 0 are left out."""
+    """Yield (word, count), scaled down if the counts add up to more than `most`; words with count 0 are left out."""
     total = pc.sum(counts["count"]).as_py() or 0
     if total <= most:
         yield from iterate_counts(counts)
@@ -192,7 +195,7 @@ def scale_counts(counts: pa.Table, most: int = REPLAYED) -> Iterator[tuple[str, 
 
 
 def repeat_words(counts: Iterable[tuple[str, int]]) -> Iterator[str]:
-    """Yield short lines in which each word is repeated by its count, because the trainer counts for itself."""
+    """Yield lines in which each word is repeated as often as its count, because the trainer counts words of text."""
     for word, count in counts:
         for start in range(0, count, 1_000):
             yield " ".join([word] * min(1_000, count - start))
@@ -208,9 +211,9 @@ def train_vocabulary(
     chinese_characters: bool = True,
     unused: int = 0,
 ) -> Vocabulary:
-    """Train a vocabulary of at most `size` entries on `texts`, in one pass; memory is that of the distinct words.
+    """Train a vocabulary of at most `size` entries on `texts`, which are read once.
 
-    Raises ConfigError as vocabulary_of_counts does.
+    Memory grows with the number of distinct words. Raises ConfigError as vocabulary_of_counts does.
     """
     splitting = Splitting(
         kind=kind, lowercase=lowercase, strip_accents=strip_accents, chinese_characters=chinese_characters
@@ -219,7 +222,7 @@ def train_vocabulary(
 
 
 def vocabulary_of_counts(counts: pa.Table, splitting: Splitting, *, size: int, unused: int) -> Vocabulary:
-    """Train a vocabulary of at most `size` entries on word counts (schema COUNTS); too few words give fewer entries.
+    """Train a vocabulary of at most `size` entries on word counts (schema COUNTS); few words give fewer entries.
 
     Raises ConfigError if a cased WordPiece vocabulary is requested and no word has an upper-case letter.
     """

@@ -1,4 +1,4 @@
-"""A vocabulary: its entries by id, and the tokenizer and fingerprint that they make."""
+"""A vocabulary: its entries by id, and the tokenizer and fingerprint that are made from them."""
 
 import hashlib
 import json
@@ -15,8 +15,8 @@ from pipeline.text.splitting import CONTINUATION, LONGEST_WORD, SPECIALS, Splitt
 from pipeline.text.template import ONE_SEPARATOR, Template
 
 SENTENCES_WITH_SPACES = 1
-"""Increase when the same sentences give other ids of byte-level BPE, so that no run resumes with other rows."""
-UNUSED = re.compile(r"\[unused\d+\]|madeupword\d+")  # the free entries of BERT and RoBERTa
+"""Increase this when the same sentences give other ids in byte-level BPE, so that no run resumes with other rows."""
+UNUSED = re.compile(r"\[unused\d+\]|madeupword\d+")  # the unused entries of BERT and RoBERTa
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,11 +28,11 @@ class Vocabulary:
     kind: str = "wordpiece"
     """wordpiece, byte-bpe or unigram."""
     strip_accents: bool | None = None
-    """None: if text is lower-cased."""
+    """Whether accents are removed. None: they are removed if text is lower-cased."""
     chinese_characters: bool = True
     """Whether each Chinese character is a word (WordPiece only)."""
     specials: tuple[str, ...] = SPECIALS
-    """Names of the padding, unknown, first, separator and mask tokens, then of all others that are never text."""
+    """Names of the padding, unknown, first, separator and mask tokens, then of all other special tokens."""
     template: Template = ONE_SEPARATOR
     """Special tokens around texts and pairs."""
     model: str | None = None
@@ -83,17 +83,18 @@ class Vocabulary:
 
     @property
     def keeps_spaces(self) -> bool:
-        """Whether a word's ids depend on the space before it, which a sentence within a paragraph keeps.
+        """Whether a word's ids depend on the space before the word; then a sentence within a paragraph keeps its space.
 
-        Unigram puts one before every sentence, and WordPiece drops it.
+        True for byte-level BPE only: unigram puts a space before every sentence, and WordPiece ignores spaces.
         """
         return self.kind == "byte-bpe"
 
     @cached_property
     def continuation(self) -> np.ndarray:
-        """Whether each id continues a word, bool (size,).
+        """Whether each entry continues a word, bool (size,).
 
-        In byte-level BPE, the first piece of a paragraph seems to, because no space comes before it.
+        In byte-level BPE, the first piece of a paragraph also looks like a continuation, because it has no space before
+        it.
         """
         return self._textual & np.array([continues(self.kind, token) for token in self.tokens])
 
@@ -131,9 +132,10 @@ class Vocabulary:
 
 
 def _hide_reserved_entries(model: str, textual: np.ndarray) -> str:
-    """Return a unigram tokenizer whose special and unused entries match no text.
+    """Return the JSON of a unigram tokenizer, changed so that special and unused entries match no text.
 
-    Unigram searches the text for all its entries. Splitting replaces every space, so a space in an entry hides it.
+    A unigram tokenizer searches the text for all of its entries. Splitting replaces every space of the text, so an
+    entry that begins with a space is never found.
     """
     tokenizer = json.loads(model)
     entries = tokenizer["model"]["vocab"]

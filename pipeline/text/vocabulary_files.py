@@ -20,14 +20,14 @@ BYTE_ORDER_MARK = "\ufeff"
 MOST_VOCABULARY, MOST_CONFIG = 1 << 28, 1 << 24
 """Maximum bytes of a vocabulary (ten times the largest published one) and of its config."""
 ROLES = tuple(zip(SPECIALS, SPECIALS_OF_BYTES, strict=True))
-"""Names of each special token, in SPECIALS' order: BERT's, ALBERT's and DeBERTa's, or RoBERTa's."""
+"""Names of each special token, in the order of SPECIALS: (name in BERT, ALBERT and DeBERTa, name in RoBERTa)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class VocabularyFile:
-    """Content of a vocabulary file; None if not stated.
+    """Content of a vocabulary file; a field is None if the file does not state it.
 
-    `source` names the place of the lower-casing setting, for errors.
+    `source` says where the lower-casing setting was read, for error messages.
     """
 
     tokens: tuple[str, ...]
@@ -37,15 +37,19 @@ class VocabularyFile:
     strip_accents: bool | None = None
     chinese_characters: bool | None = None
     model: str | None = None
-    """The tokenizer as JSON, without added tokens and post-processor; None for WordPiece."""
+    """The tokenizer as JSON, without added tokens and without post-processor; None for WordPiece."""
     marked: tuple[str, ...] = ()
     """Entries that the file marks as special tokens."""
     pair_separators: int | None = None
-    """Separators between the texts of a pair."""
+    """Number of separators between the texts of a pair."""
 
 
 def read_file(path: str) -> tuple[str, VocabularyFile]:
-    """Return the location of the vocabulary file and its content. Raises ConfigError and DataError."""
+    """Return the location of the vocabulary file and its content.
+
+    Raises ConfigError if `path` leads to no file that can be read, and DataError if the file is no supported
+    vocabulary.
+    """
     file = _vocabulary_file(path)
     content = _read_setting(path, file)
     if not content.strip():
@@ -57,10 +61,10 @@ def read_file(path: str) -> tuple[str, VocabularyFile]:
 
 
 def _vocabulary_file(path: str) -> str:
-    """Return the location of the vocabulary file that `path` names or contains."""
+    """Return the location of the vocabulary file: `path` itself, or a file in the folder `path`."""
     system, internal_path = storage.filesystem(path)
     kind = system.get_file_info(internal_path).type
-    if kind in (fs.FileType.File, fs.FileType.Unknown):  # a pipe or a device is refused when it is read
+    if kind in (fs.FileType.File, fs.FileType.Unknown):  # unknown: a pipe or device, which is refused when read
         return path
     if kind == fs.FileType.NotFound:
         raise ConfigError(
@@ -76,12 +80,12 @@ def _vocabulary_file(path: str) -> str:
 
 
 def _read_setting(path: str, file: str) -> str:
-    """Return the text of a vocabulary file without a byte-order mark."""
+    """Return the text of a vocabulary file without a byte-order mark; `path` is vocabulary.path, for the message."""
     try:
         return storage.read_at_most(file, MOST_VOCABULARY).decode("utf-8").removeprefix(BYTE_ORDER_MARK)
     except OSError as error:
         raise ConfigError(
-            f"vocabulary.path ({path}) cannot be read ({storage.first_line(error)}): give a file that can"
+            f"vocabulary.path ({path}) cannot be read ({storage.first_line(error)}): give a readable file"
         ) from error
     except UnicodeDecodeError as error:
         raise DataError(f"{file} is not UTF-8 at byte {error.start}: save it as UTF-8") from error
@@ -114,12 +118,12 @@ def tokenizer_config(location: str) -> dict[str, Any]:
         return {}
     except (OSError, ValueError) as error:
         raise DataError(
-            f"{location} cannot be read ({storage.first_line(error)}): mend it, or remove it and pass "
+            f"{location} cannot be read ({storage.first_line(error)}): correct it, or remove it and pass "
             "vocabulary.lowercase"
         ) from error
     if not isinstance(settings, dict):
         raise DataError(
-            f"{location} is a {type(settings).__name__} where a JSON object is wanted: mend it, or remove it and "
+            f"{location} is a {type(settings).__name__} where a JSON object is needed: correct it, or remove it and "
             "pass vocabulary.lowercase"
         )
     return settings
@@ -129,15 +133,14 @@ def _vocab_json(file: str, content: str) -> VocabularyFile:
     """Read byte-level BPE as published for RoBERTa: ids in vocab.json, merges in the merges.txt next to it."""
     merges = storage.join(file.rsplit("/", 1)[0], "merges.txt")
     lines = [line for line in _read_setting(merges, merges).splitlines() if line and not line.startswith("#version")]
-    pairs: Any = [tuple(line.split(" ", 1)) for line in lines]  # BPE refuses other lengths
+    pairs: Any = [tuple(line.split(" ", 1)) for line in lines]  # BPE refuses a line without two parts
     try:
         tokenizer = Tokenizer(BPE(json.loads(content), pairs))
-    except Exception as error:  # tokenizers raises nothing narrower
+    except Exception as error:  # tokenizers has no narrower class of errors
         raise DataError(
-            f"{file} and {merges} are no byte-level BPE that can be read ({storage.first_line(error)}): use a "
-            "tokenizer.json"
+            f"{file} and {merges} cannot be read as byte-level BPE ({storage.first_line(error)}): use a tokenizer.json"
         ) from error
-    tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)  # as RoBERTa's published tokenizer
+    tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)  # as in RoBERTa's published tokenizer
     tokenizer.decoder = ByteLevelDecoder()
     return _split_tokenizer(file, tokenizer)
 
@@ -146,12 +149,12 @@ def _tokenizer_json(file: str, content: str) -> VocabularyFile:
     """Read a tokenizer.json of any kind."""
     try:
         tokenizer = Tokenizer.from_str(content)
-        tokenizer.encode("a")  # a broken normaliser may fail only here
+        tokenizer.encode("a")  # a broken normalizer may fail only when text is encoded
     except (KeyboardInterrupt, SystemExit):
         raise
-    except BaseException as error:  # tokenizers raises nothing narrower, and its panics are not Exceptions
+    except BaseException as error:  # the panics of tokenizers are no Exceptions
         raise DataError(
-            f"{file} is no tokenizer that can be read ({storage.first_line(error)}): use a vocab.txt"
+            f"{file} cannot be read as a tokenizer ({storage.first_line(error)}): use a vocab.txt"
         ) from error
     if isinstance(tokenizer.model, WordPiece):
         return _wordpiece_json(file, tokenizer, json.loads(content))
@@ -159,7 +162,7 @@ def _tokenizer_json(file: str, content: str) -> VocabularyFile:
 
 
 def _wordpiece_json(file: str, tokenizer: Tokenizer, whole: dict[str, Any]) -> VocabularyFile:
-    """A WordPiece tokenizer.json; it must normalise and split as BERT's does."""
+    """Read a WordPiece tokenizer.json. Raises DataError if it does not normalise and split text as BERT's does."""
     model, normalizer = tokenizer.model, tokenizer.normalizer
     model_settings = (model.unk_token, model.continuing_subword_prefix, model.max_input_chars_per_word)
     usual = ("[UNK]", CONTINUATION, LONGEST_WORD)
@@ -170,9 +173,9 @@ def _wordpiece_json(file: str, tokenizer: Tokenizer, whole: dict[str, Any]) -> V
         )
     for part, expected in ((normalizer, BertNormalizer), (tokenizer.pre_tokenizer, BertPreTokenizer)):
         if not isinstance(part, expected):
-            raise DataError(f"{file} has {type(part).__name__} where only {expected.__name__} works, as BERT's")
+            raise DataError(f"{file} has {type(part).__name__} where only {expected.__name__} works, as in BERT")
     if not normalizer.clean_text:
-        raise DataError(f"{file}: clean_text (False) must be True, as BERT's")
+        raise DataError(f"{file}: clean_text (False) must be True, as in BERT")
     return VocabularyFile(
         tokens=_tokens_of(file, tokenizer),
         source=f"normalizer.lowercase in {file}",
@@ -184,7 +187,10 @@ def _wordpiece_json(file: str, tokenizer: Tokenizer, whole: dict[str, Any]) -> V
 
 
 def _split_tokenizer(file: str, tokenizer: Tokenizer, content: dict[str, Any] | None = None) -> VocabularyFile:
-    """A byte-level BPE or unigram tokenizer, kept as it is; `content` is the JSON it was read from, if it was."""
+    """Read a byte-level BPE or unigram tokenizer, which is kept as it is.
+
+    `content` is the tokenizer.json that the tokenizer was read from; None if it was read from other files.
+    """
     whole = content if content is not None else json.loads(tokenizer.to_str())
     kind = _kind_of(file, whole)
     lowercase = any(part["type"] == "Lowercase" or part.get("lowercase") for part in parts_of(whole["normalizer"]))
@@ -204,7 +210,7 @@ def _split_tokenizer(file: str, tokenizer: Tokenizer, content: dict[str, Any] | 
 
 
 def _kind_of(file: str, whole: dict[str, Any]) -> str:
-    """The kind of a tokenizer.json that is not WordPiece. Raises DataError for one that is none of ours."""
+    """Return the kind of a tokenizer.json that is not WordPiece. Raises DataError if the kind is not supported."""
     model, splits = whole["model"]["type"], {part["type"] for part in parts_of(whole["pre_tokenizer"])}
     if model == "BPE" and "ByteLevel" in splits:
         return "byte-bpe"
@@ -212,12 +218,12 @@ def _kind_of(file: str, whole: dict[str, Any]) -> str:
         return "unigram"
     raise DataError(
         f"{file} is a {model} tokenizer that splits by {listed(sorted(splits)) if splits else 'nothing'}: "
-        "only WordPiece as BERT's, BPE with ByteLevel as RoBERTa's and Unigram with Metaspace as ALBERT's work"
+        "only WordPiece (as in BERT), BPE with ByteLevel (as in RoBERTa) and Unigram with Metaspace (as in ALBERT) work"
     )
 
 
 def _pair_separators(file: str, whole: dict[str, Any]) -> int | None:
-    """Return the number of separators between the texts of a pair in a tokenizer.json, None if it does not say.
+    """Return the number of separators between the texts of a pair in a tokenizer.json; None if it is not stated.
 
     Raises DataError for a number other than 1 and 2.
     """
@@ -244,8 +250,8 @@ def _tokens_of(file: str, tokenizer: Tokenizer) -> tuple[str, ...]:
     for expected, token in enumerate(tokens):
         if ids[token] != expected:
             raise DataError(
-                f"{file}: entry {token!r} has id {ids[token]} where {expected} is next: "
-                f"ids must run from 0 without gaps or doubles"
+                f"{file}: entry {token!r} has id {ids[token]} instead of {expected}: "
+                f"ids must run from 0 without gaps or duplicates"
             )
     return tokens
 
@@ -253,16 +259,18 @@ def _tokens_of(file: str, tokenizer: Tokenizer) -> tuple[str, ...]:
 def specials_of(published: VocabularyFile, file: str) -> tuple[str, ...]:
     """Return the names of the special tokens: pad, unk, cls, sep and mask, then all others that the file marks.
 
-    Raises DataError if an entry is empty or duplicated, contains a line break in a vocab.txt, or if a special token is
-    missing.
+    Raises DataError if an entry is empty or duplicated, if an entry of WordPiece contains a line break, or if a special
+    token is missing.
     """
     seen: dict[str, int] = {}
     for line, token in enumerate(published.tokens, start=1):
         if token == "" or (published.kind == "wordpiece" and ("\n" in token or "\r" in token)):
-            raise DataError(f"{file}: entry {line} ({shown(token)}) is empty or holds a line break: one entry a line")
+            raise DataError(
+                f"{file}: entry {line} ({shown(token)}) is empty or has a line break: write one entry per line"
+            )
         if token in seen:
             raise DataError(
-                f"{file}: entry {line} ({shown(token)}) is entry {seen[token]} again: every entry must be there once"
+                f"{file}: entry {line} ({shown(token)}) repeats entry {seen[token]}: every entry must occur once"
             )
         seen[token] = line
     roles = [names[:1] if published.kind == "wordpiece" else names for names in ROLES]

@@ -9,7 +9,7 @@ from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_files import read_file, specials_of
 
 ODD_SHARE = 0.01
-"""Published uncased vocabularies have a few upper-case entries; with a larger share, a vocabulary is cased."""
+"""Largest share of upper-case entries in an uncased vocabulary; published ones have a few."""
 BRACKETED = re.compile(r"\[.+\]", re.DOTALL)
 
 
@@ -18,17 +18,18 @@ def load_vocabulary(
 ) -> Vocabulary:
     """Load a vocabulary from a vocab.txt, tokenizer.json, vocab.json, or a folder with one (tokenizer.json first).
 
-    `path` is a local path or URL; `lowercase` and `strip_accents` None: as the tokenizer's own config says. Raises
-    ConfigError if there is no such file, if lower-casing is neither set nor configured, or if a setting contradicts the
-    config or the entries; DataError for a file that is not such a vocabulary. A published tokenizer other than
-    WordPiece is used as it is: RoBERTa's puts no space before a text.
+    `path` is a local path or URL. If `lowercase` or `strip_accents` is None, the tokenizer's own config decides. A
+    published tokenizer other than WordPiece is used as it is; for example, RoBERTa's puts no space before a text.
+
+    Raises ConfigError if no such file exists, if neither `lowercase` nor the config states whether text is lower-cased,
+    or if a setting contradicts the config or the entries. Raises DataError if the file is no supported vocabulary.
     """
     file, published = read_file(path)
     specials = specials_of(published, file)
     lower_casing = _merge_setting("lowercase", lowercase, published.lowercase, published.source)
     if lower_casing is None:
         raise ConfigError(
-            f"vocabulary.lowercase must be said: {file} does not tell whether text is lower-cased; "
+            f"vocabulary.lowercase must be set: {file} does not say whether text is lower-cased; "
             "pass True for an uncased vocabulary or False for a cased one"
         )
     if published.kind == "wordpiece":
@@ -54,32 +55,32 @@ def load_vocabulary(
 
 
 def _usual_separators(specials: tuple[str, ...]) -> int:
-    """Return the separators of a pair by the names of special tokens: RoBERTa's, or BERT's."""
+    """Return the number of separators in a pair: 2 if the special tokens have RoBERTa's names, else 1 as in BERT."""
     return 2 if specials[2] == SPECIALS_OF_BYTES[2] else 1
 
 
 def load_vocabulary_as_published(path: str) -> Vocabulary:
     """Load the vocabulary of a published model, as load_vocabulary.
 
-    If its files do not state whether text is lower-cased, it is, as in transformers, unless the entries have capitals,
-    which would never occur.
+    If its files do not state whether text is lower-cased, text is lower-cased, as in transformers. The exception is a
+    vocabulary with many capitals (has_capitals), whose entries would never occur in lower-cased text.
     """
     _, published = read_file(path)
     return load_vocabulary(path, None if published.lowercase is not None else not has_capitals(published.tokens))
 
 
 def has_capitals(tokens: tuple[str, ...]) -> bool:
-    """Whether more entries have upper-case letters than the few of a published uncased vocabulary."""
+    """Whether too many entries have upper-case letters for an uncased vocabulary."""
     return len(_upper_case(tokens)) > ODD_SHARE * len(tokens)
 
 
 def _upper_case(tokens: tuple[str, ...]) -> list[str]:
-    """Return the entries that lower-casing changes, except special tokens."""
+    """Return the entries that lower-casing changes, except names in brackets such as [CLS]."""
     return [token for token in tokens if not BRACKETED.fullmatch(token) and token != token.lower()]
 
 
 def _merge_setting(name: str, wanted: bool | None, configured: bool | None, source: str) -> bool | None:
-    """Return the requested or configured value of a setting. Raises ConfigError if they differ."""
+    """Return the value of a setting: `wanted`, or `configured` if it is None. Raises ConfigError if the two differ."""
     if wanted is not None and configured is not None and wanted != configured:
         raise ConfigError(
             f"vocabulary.{name} ({wanted}) differs from {source} ({configured}): leave it out, or pass {configured}"
@@ -88,7 +89,10 @@ def _merge_setting(name: str, wanted: bool | None, configured: bool | None, sour
 
 
 def require_fitting_case(tokens: tuple[str, ...], lowercase: bool, setting: str, file: str) -> None:
-    """Raise ConfigError if lower-casing and the entries contradict; `setting` is its name and value."""
+    """Raise ConfigError if the entries contradict `lowercase`.
+
+    `setting` (name and value) and `file` are for the message.
+    """
     words = [token for token in tokens if not BRACKETED.fullmatch(token)]
     upper = _upper_case(tokens)
     lower = [word for word in words if word != word.upper()]

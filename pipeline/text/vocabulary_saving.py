@@ -15,15 +15,15 @@ from pipeline.text.vocabulary import Vocabulary
 def save_vocabulary(vocabulary: Vocabulary, folder: Path, maximum_length: int, segments: int = 2) -> None:
     """Write tokenizer.json, tokenizer_config.json and the kind's own files, readable by transformers' AutoTokenizer.
 
-    `maximum_length` is the longest sequence of the model in tokens, and `segments` the number that it tells apart. The
-    tokenizer adds the special tokens of the vocabulary's template, with segment ids if A and B have one separator and
-    the model has two segments.
+    `maximum_length` is the length of the model's longest sequence in tokens; `segments` is the number of segments for
+    which the model has embeddings. The tokenizer adds the special tokens of the vocabulary's template. Segment B gets
+    segment id 1 if the model has two segments and the template has one separator between A and B, else 0.
     """
     whole = published_tokenizer(vocabulary, segments)
     config: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": maximum_length}
     if vocabulary.kind == "wordpiece":
         config |= {
-            # BertTokenizer makes a template of its own, with two segments.
+            # BertTokenizer makes its own template, which always has two segments.
             "tokenizer_class": "BertTokenizer" if segments > 1 else "PreTrainedTokenizerFast",
             "do_lower_case": vocabulary.lowercase,
             "strip_accents": vocabulary.strip_accents,
@@ -45,7 +45,10 @@ def save_vocabulary(vocabulary: Vocabulary, folder: Path, maximum_length: int, s
 
 
 def published_tokenizer(vocabulary: Vocabulary, segments: int = 2) -> dict[str, Any]:
-    """Return the content of tokenizer.json; special tokens in a text are parsed, and are added to texts and pairs."""
+    """Return the content of tokenizer.json.
+
+    That tokenizer parses special tokens in a text, and adds special tokens to texts and pairs.
+    """
     whole = json.loads(vocabulary.model or vocabulary.tokenizer().to_str())
     whole |= {"added_tokens": _added_tokens(vocabulary), "post_processor": _post_processor(vocabulary, whole, segments)}
     if vocabulary.kind == "wordpiece":
@@ -54,7 +57,7 @@ def published_tokenizer(vocabulary: Vocabulary, segments: int = 2) -> dict[str, 
 
 
 def _is_roberta(vocabulary: Vocabulary, whole: dict[str, Any]) -> bool:
-    """Whether transformers' RobertaTokenizer, which knows vocab.json and merges.txt only, gives the same ids."""
+    """Whether transformers' RobertaTokenizer, which reads only vocab.json and merges.txt, gives the same ids."""
     splitter = whole["pre_tokenizer"]
     return (
         vocabulary.specials[:5] == SPECIALS_OF_BYTES
@@ -72,9 +75,8 @@ def _files_of_kind(vocabulary: Vocabulary, model: dict[str, Any]) -> dict[str, s
         return {"vocab.txt": "".join(f"{token}\n" for token in vocabulary.tokens)}
     if vocabulary.kind == "unigram":
         return {}
-    merges = (
-        merge if isinstance(merge, str) else " ".join(merge) for merge in model["merges"]
-    )  # strings in files from before 2024
+    # In files from before 2024, a merge is one string.
+    merges = (merge if isinstance(merge, str) else " ".join(merge) for merge in model["merges"])
     return {
         "vocab.json": json.dumps(vocabulary.ids, ensure_ascii=False),
         "merges.txt": "".join(f"{line}\n" for line in ("#version: 0.2", *merges)),
@@ -82,21 +84,23 @@ def _files_of_kind(vocabulary: Vocabulary, model: dict[str, Any]) -> dict[str, s
 
 
 def _added_tokens(vocabulary: Vocabulary) -> list[dict[str, Any]]:
-    """Return the special tokens as marked in a tokenizer.json, by id.
+    """Return the special tokens as a tokenizer.json lists them, in the order of their ids.
 
-    In byte-level BPE, the mask takes in the space before it, as the word that it stands for has one (RoBERTa).
+    In byte-level BPE, the mask token includes the space before it, as in RoBERTa, because the word that it replaces
+    includes that space.
     """
     plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
-    taking = {vocabulary.specials[4]: {"lstrip": True}} if vocabulary.keeps_spaces else {}
+    changes = {vocabulary.specials[4]: {"lstrip": True}} if vocabulary.keeps_spaces else {}
     return [
-        {"id": vocabulary.ids[name], "content": name} | plain | taking.get(name, {})
+        {"id": vocabulary.ids[name], "content": name} | plain | changes.get(name, {})
         for name in sorted(vocabulary.specials, key=vocabulary.ids.__getitem__)
     ]
 
 
 def _post_processor(vocabulary: Vocabulary, whole: dict[str, Any], segments: int) -> dict[str, Any]:
-    """Return the vocabulary's template as in a tokenizer.json: segments 0 and 1 for one separator and a model with two
-    segments, else only 0.
+    """Return the vocabulary's template as a tokenizer.json states it.
+
+    Segment B has segment id 1 if the template has one separator and the model has two segments, else 0.
     """
     first, separator = vocabulary.specials[2:4]
     if vocabulary.template == TWO_SEPARATORS and whole["pre_tokenizer"]["type"] == "ByteLevel":

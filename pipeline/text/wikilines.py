@@ -1,4 +1,4 @@
-"""Turn lines of wikitext without brackets into clean paragraphs: no tables, headings, lists of links or debris."""
+"""Turn lines of wikitext without brackets into clean prose: no tables, headings, lists of links or other markup."""
 
 import html
 import re
@@ -10,21 +10,25 @@ from pipeline.text.template_arguments import ASIDE, ASIDE_END, GLUED, HOLE
 from pipeline.text.wikinames import LINK_SECTIONS
 
 FORMULA = "\ue003"
-"""Mark on either side of a formula."""
+"""Mark before and after a formula."""
 FORMULAS = re.compile(rf"[: \t]*+(?:{FORMULA}[^{FORMULA}\n]*+{FORMULA}[^\w{FORMULA}]*+)++$")
 EQUALS = re.compile("[=≈≤≥→⇌↔⇒]")
 LONG_WORD = re.compile(r"[^\W\d_]{4,}")
 UNFINISHED = re.compile(r"(?<!&nbsp)[,;](?: \w{1,4})?$")
-"""End of a list item that continues in the next one: a comma or semicolon, perhaps followed by "and"."""
+"""End of a list item that continues in the next item: a comma or semicolon, possibly followed by "and"."""
 LIST_MARKS = "*#:;|"
 ASIDE_TEXT = re.compile(rf"{ASIDE}[^{ASIDE_END}\n]*+{ASIDE_END}")
 SEPARATORS, BACK = str.maketrans(";,", "\ue004\ue005"), str.maketrans("\ue004\ue005", ";,")
+"""Translations that hide the separators inside an aside while the text is split at separators, and back."""
 IN_PARENTHESES = re.compile(rf"\((?:[^()\n{ASIDE}]++|{ASIDE_TEXT.pattern}|\([^()\n]*+\))*+\)")
 
 FEWEST_WORDS = 5
 FEWEST_CHARACTERS = 10
 HEADING = re.compile(r"\s*(=++)(?!\s*$)([^=\n].*?)(?<!=)(=++)\s*$|\s*(={2,})([^=\n]{1,80}+)$")
-"""As in MediaWiki, the shorter side is the level; a short line with only the opening is an unclosed heading."""
+"""The level of a heading is the length of the shorter row of "=", as in MediaWiki.
+
+A short line with only the first row is an unclosed heading.
+"""
 SENTENCE = re.compile(r"""[.!?…。！？।؟۔]["'”’»」』)）\]]*$""")
 UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 CITATION = re.compile(r"\b(?:ISBN|ISSN|doi|OCLC|PMID|DOI)\b|[—–-] ?[СC]\. ?\d|\b\d+ ?[сc]\.(?!\w)|\bpp\. ?\d|\bS\. ?\d")
@@ -33,7 +37,7 @@ ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|\w{2,32});")
 WORD = re.compile(r"\w")
 
 TWO_LETTERS = r"(?:[A-Za-zÀ-ɏ]{2}|[^\x00-\u02ff\u2000-\u2bff\s]{2})"
-"""Two letters of any script, with combining marks."""
+"""Two letters of any script, or combining marks."""
 DEBRIS: list[tuple[str, re.Pattern[str], str]] = [
     ("[", re.compile(r"\[(?<!\b\w\[)[1-9]\d{0,2}(?:[,;–-] ?\d{1,3})*\](?![\w-])"), ""),
     ("==", re.compile(r"==+[^=\n]{1,80}+==+"), r"\n"),
@@ -45,11 +49,11 @@ DEBRIS: list[tuple[str, re.Pattern[str], str]] = [
         " ",
     ),
 ]
-"""Debris of authors: copied note marks, headings within a line, ends of cells.
+"""Remains of markup that authors left in the text: copied note marks, headings inside a line, ends of table cells.
 
-Each is (substring a text must contain, pattern, replacement).
-
-A bar next to a sign, a number or a single letter is mathematics and stays."""
+Each row is (substring that the text must contain, pattern, replacement). A bar next to a sign, a number or a single
+letter is mathematics and stays.
+"""
 BAR = re.compile(rf"(?<={TWO_LETTERS} )\|(?= {TWO_LETTERS})")
 
 BRACKETS = re.compile(r"[\[\]{}]{2,}")
@@ -78,12 +82,12 @@ TIDY: list[tuple[str, re.Pattern[str], str]] = [
     ("", re.compile(r" (?=[,.](?:\s|$))"), ""),
     ("", re.compile(r",(?=\.(?:\s|$))"), ""),
 ]
-"""Debris of removed notes and templates, in order of removal; the same form as DEBRIS."""
+"""Remains of removed notes and templates, such as empty parentheses, in the order of removal; rows as in DEBRIS."""
 
 
 @dataclass(slots=True)
 class Body:
-    """Parser state: finished paragraphs, the lines of the current one, and the list after it."""
+    """State of the parser: finished paragraphs, the lines of the current paragraph, and the list that follows it."""
 
     language: str
     paragraphs: list[str] = field(default_factory=list)
@@ -92,14 +96,15 @@ class Body:
     behind_formula: bool = False  # the last held line is a formula by itself
     items: list[str] | None = None
     lead: str = ""  # the paragraph before the items
-    term: str = ""  # explained by the next item
-    links_level: int = 0  # heading level of the current section of links, if any
+    term: str = ""  # the term of a definition list that the next item explains
+    links_level: int = 0  # heading level of the current section of links; 0 outside such sections
 
     def text(self, line: str) -> None:
+        """Add a line of text or a formula."""
         is_display = _is_formula(line) and (line[0] == ":" or self.broken)
         line = line.strip(": \t") if is_display else line.strip()
         if is_display and (not self.held or is_ended(self.held[-1])):
-            self.broken = True  # no sentence precedes it
+            self.broken = True  # no unfinished sentence precedes the formula, so it is dropped
             return
         if self.items is not None:
             self.end_list()
@@ -109,15 +114,17 @@ class Body:
         self.broken, self.behind_formula = False, is_display
 
     def continues(self, line: str) -> bool:
-        """Whether a sentence continues after a formula or a blank line."""
+        """Whether `line` continues the sentence before a formula or a blank line."""
         return line.lstrip(FORMULA)[:1].islower() and (self.behind_formula or not is_ended(self.held[-1]))
 
     def end_paragraph(self) -> None:
+        """Finish the current paragraph."""
         if self.held:
             self.paragraphs.append(" ".join(self.held))
             self.held.clear()
 
     def item(self, line: str) -> None:
+        """Add a line of a list; the first item takes the current paragraph as its lead."""
         if self.items is None:
             self.items, self.lead, self.term = [], " ".join(self.held), ""
             self.held.clear()
@@ -131,6 +138,7 @@ class Body:
             self.term = ""
 
     def end_list(self) -> None:
+        """Finish the current list; its items are dropped in a section of links."""
         items, self.items = self.items or [], None
         if self.links_level:
             self.paragraphs += [self.lead] * (self.lead != "")
@@ -147,13 +155,16 @@ class Body:
 
 
 def clean_paragraphs(text: str, language: str | None = None) -> list[str]:
-    """Return the paragraphs of a text without templates, links and tags, one line each."""
+    """Return the paragraphs of a text, one line each.
+
+    Its templates, links and tags must already be rendered or removed. `language` None: English.
+    """
     language = language or "en"
     return _tidy(_paragraphs(list(_without_tables(text.split("\n"))), language), language)
 
 
 def _without_tables(lines: list[str]) -> Iterator[str]:
-    """Yield the lines outside tables; an unclosed one ends at a heading or at a blank line without a row after it."""
+    """Yield the lines outside tables. An unclosed table ends at a heading, or at a blank line not followed by a row."""
     closed = _closed_tables(lines)
     last, in_open_table = -1, False
     for number, line in enumerate(lines):
@@ -164,14 +175,14 @@ def _without_tables(lines: list[str]) -> Iterator[str]:
         elif start.startswith("{|"):
             last = closed.get(number, last)
             in_open_table = in_open_table or number not in closed
-            yield "*"  # an empty list item, so that a sentence such as "as in this table:" is dropped
+            yield "*"  # an empty list item, so that a sentence that introduces the table is dropped
         elif not in_open_table or _table_is_over(lines, number):
             in_open_table = False
             yield line
 
 
 def _closed_tables(lines: list[str]) -> dict[int, int]:
-    """Return {first line: last line} of the closed tables."""
+    """Return {number of the first line: number of the last line} of the closed tables."""
     open_tables: list[int] = []
     ends: dict[int, int] = {}
     for number, line in enumerate(lines):
@@ -192,7 +203,7 @@ def _table_is_over(lines: list[str], number: int) -> bool:
 
 
 def _paragraphs(lines: list[str], language: str) -> list[str]:
-    """Return the paragraphs of wikitext lines: text lines are joined, headings end them, list items stay separate."""
+    """Return the paragraphs of wikitext lines: text lines are joined, list items stay separate."""
     body = Body(language=language)
     for number, line in enumerate(lines):
         if heading := HEADING.match(line):
@@ -209,10 +220,12 @@ def _paragraphs(lines: list[str], language: str) -> list[str]:
 
 
 def _render_list(lead: str, items: list[str], language: str) -> list[str]:
-    """Return a paragraph and what is kept of its list: one sentence through all items, or items that are sentences.
+    """Return the paragraph `lead` and the items of its list that are kept.
 
-    Short sentences are kept if most items after a paragraph are long ones. A paragraph that introduces nothing, such as
-    "They are:", loses its last sentence; before a list, also a last sentence without a full stop.
+    If all items continue the last sentence of the paragraph, the paragraph and the list become one paragraph.
+    Otherwise, items that are long sentences are kept. If these are more than half of the items after a paragraph, short
+    sentences are kept too. If no item is kept, the paragraph loses its last sentence if this ends with a colon ("They
+    are:"), or if it has no full stop and a list follows.
     """
     is_open = lead != "" and not is_ended(lead)
     if len(items) > 1 and is_open and all(map(UNFINISHED.search, items[:-1])) and SENTENCE.search(items[-1]):
@@ -232,14 +245,14 @@ def is_ended(line: str) -> bool:
 
 
 def _is_formula(line: str) -> bool:
-    """Whether a line has formulas and no words, as TeX or as indented text such as a chemical equation."""
+    """Whether a line has formulas and no words: TeX, or indented text such as a chemical equation."""
     if FORMULAS.match(line):
         return True
     return line[0] == ":" and EQUALS.search(line) is not None and LONG_WORD.search(line) is None
 
 
 def _preformatted(lines: list[str], number: int) -> bool:
-    """Whether a line belongs to a block of lines that begin with a space (code, diagrams); a single one is a typo."""
+    """Whether a line is in a block of lines that begin with a space (code, diagrams); a single such line is text."""
     return lines[number][0] == " " and any(
         line[:1] == " " and line.strip()
         for line in (*lines[max(0, number - 1) : number], *lines[number + 1 : number + 2])
@@ -247,7 +260,10 @@ def _preformatted(lines: list[str], number: int) -> bool:
 
 
 def _section(heading: re.Match[str], links_level: int) -> int:
-    """Return the heading level of the section of links that begins or continues here; 0 in other sections."""
+    """Return the heading level of the section of links that begins at this heading or continues after it, else 0.
+
+    `links_level` is the level before the heading.
+    """
     level = min(len(heading[1]), len(heading[3])) if heading[1] else len(heading[4])
     if (heading[2] or heading[5]).strip(" :*\t").lower() in LINK_SECTIONS:
         return min(level, links_level or level)
@@ -255,24 +271,27 @@ def _section(heading: re.Match[str], links_level: int) -> int:
 
 
 def _is_sentence(item: str) -> bool:
-    """Whether a list item is prose: long enough, with a full stop at the end and without page numbers."""
+    """Whether a list item is prose: long enough, with a full stop at the end, and not a citation."""
     return _is_long(item) and SENTENCE.search(item) is not None and CITATION.search(item) is None
 
 
 def _is_prose(paragraph: str) -> bool:
-    """Whether a paragraph is prose: a sentence, or long enough and neither a citation nor a bar of links."""
+    """Whether a paragraph is prose: it ends like a sentence, or is long and neither a citation nor a row of links."""
     return SENTENCE.search(paragraph) is not None or (
         _is_long(paragraph) and CITATION.search(paragraph) is None and len(LINK_BAR.findall(paragraph)) < 2
     )
 
 
 def _is_long(text: str) -> bool:
-    """Whether a text has five words, or ten characters of a script without spaces."""
+    """Whether a text has at least five words, or ten characters of a script without spaces."""
     return text.count(" ") >= FEWEST_WORDS - 1 or len(UNSPACED.findall(text[:100])) >= FEWEST_CHARACTERS
 
 
 def _without_asides(match: re.Match[str]) -> str:
-    """Remove pronunciations and coordinates in parentheses alone or after a name; after "pronounced" they stay."""
+    """Return parentheses without their asides (pronunciations, coordinates).
+
+    An aside after words in lower case, such as "pronounced", stays.
+    """
     if ASIDE not in match[0]:
         return match[0]
     parts = re.split("([;,])", ASIDE_TEXT.sub(lambda aside: aside[0].translate(SEPARATORS), match[0][1:-1]))
@@ -280,12 +299,13 @@ def _without_asides(match: re.Match[str]) -> str:
 
 
 def _without_aside(part: str) -> str:
+    """Return a part of parentheses without its asides, or unchanged if its words are in lower case ("pronounced")."""
     rest = ASIDE_TEXT.sub("", part).rstrip()
     return part if rest.islower() else rest if WORD.search(rest) else ""
 
 
 def without_holes(line: str, language: str) -> str:
-    """Return the sentences of a line that have no HOLE."""
+    """Return a line without the sentences that contain HOLE."""
     return (
         " ".join(sentence for sentence in split_sentences(line, language=language) if HOLE not in sentence)
         if HOLE in line
@@ -294,7 +314,7 @@ def without_holes(line: str, language: str) -> str:
 
 
 def _apply_patterns(text: str, table: list[tuple[str, re.Pattern[str], str]]) -> str:
-    """Apply those patterns of a table whose required substring is in the text."""
+    """Apply, in order, the patterns of a table such as DEBRIS whose required substring is in the text."""
     for mark, pattern, replacement in table:
         if mark in text:
             text = pattern.sub(replacement, text)
@@ -302,7 +322,7 @@ def _apply_patterns(text: str, table: list[tuple[str, re.Pattern[str], str]]) ->
 
 
 def _tidy(paragraphs: list[str], language: str) -> list[str]:
-    """Decode entities in paragraphs and remove the debris of notes and templates."""
+    """Decode entities in paragraphs, remove the remains of markup, and keep only the lines that are prose."""
     text = "\n".join(paragraphs)
     text = _apply_patterns(text, DEBRIS)
     text = ENTITY.sub(lambda match: html.unescape(match[0]), text)

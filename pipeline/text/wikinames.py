@@ -1,6 +1,6 @@
 """Names of namespaces, sections, magic words and disambiguation templates in many Wikipedias, in lower case.
 
-Sources: MediaWiki's own message files (languages/messages/Messages*.php) and the articles of the Wikipedias named.
+Sources: MediaWiki's own message files (languages/messages/Messages*.php) and articles of the Wikipedias.
 """
 
 import re
@@ -92,7 +92,10 @@ aimai, 人名の曖昧さ回避, 地名の曖昧さ回避, 消歧义, 消歧義,
 동음이의어 문서, توضيح, صفحة توضيح, ابهام‌زدایی, ابهام زدایی, פירושונים, बहुविकल्पी, बहुविकल्पी शब्द, แก้กำกวม,
 դիմակ, ბუნდოვანი, айрық, çoxmənalı, дизамбиг
 """)
-"""Templates that mark a disambiguation page; hatnotes ("other uses", "Begriffsklärungshinweis") are not among them."""
+"""Templates that mark a disambiguation page.
+
+Templates that only link to such a page ("other uses", "Begriffsklärungshinweis") are not included.
+"""
 
 MEANINGS = re.compile(
     r"\((?:disambiguation|begriffsklärung|значення|значения|homonymie|desambiguación|desambiguação|disambigua"

@@ -1,10 +1,10 @@
 """Turn wikitext into paragraphs of clean prose, in linear time for any input.
 
-Brackets are matched by one scan with a stack, as in MediaWiki's preprocessor: {{templates}} and [[links]] become their
-words from the inside out. Deeper nesting than MediaWiki itself expands is dropped; unclosed brackets are removed, and a
-heading inside a link shows that the link is unclosed.
+One scan with a stack matches the brackets, as in MediaWiki's preprocessor: {{templates}} and [[links]] are replaced by
+their words, the innermost first. Brackets that are nested deeper than MediaWiki allows are dropped. Unclosed brackets
+are removed; a link that contains a heading counts as unclosed.
 
-Hand-written, as mwparserfromhell's strip_code reads 1.7 MB/s, this 9.4 (106 articles, one core of an AMD EPYC).
+Hand-written, because it reads 9.4 MB/s and mwparserfromhell's strip_code 1.7 (106 articles, one core of an AMD EPYC).
 """
 
 import html
@@ -22,13 +22,13 @@ from pipeline.text.wikinames import CATEGORIES, FILES, NOT_LANGUAGES
 NESTING = 40
 """MediaWiki's own limit on the depth of templates."""
 LONGEST_NAME = 300
-"""Characters of a template's name; titles of pages have at most 255 bytes."""
+"""Maximum characters of a template's name or a link's target; titles of pages have at most 255 bytes."""
 EQUALS = "\ue006"
 """Placeholder for "=" in a rendered bracket until the bracket around it is closed."""
 NO_QUOTES = "\u2060"
-"""Word joiner between two quote marks whose markup in between was removed, so that they are not read as one mark.
+"""Word joiner, put between two quote marks when the markup between them is removed.
 
-It is removed later with other invisible characters.
+Without it, the two would be read as one longer mark. It is removed later with other invisible characters.
 """
 
 TAGS_WITHOUT_PROSE = (
@@ -42,7 +42,7 @@ HIDDEN = re.compile(
     rf"|<(?P<dropped>{TAGS_WITHOUT_PROSE})\b[^<>]*>[^<]*+(?:<(?!/?(?P=dropped)\b)[^<]*+)*+</(?P=dropped)\s*>",
     re.DOTALL | re.IGNORECASE,
 )
-"""No alternative looks past the next opening of its own tag, so that unclosed tags are not scanned twice."""
+"""No alternative searches past the next opening of its own tag, so text after unclosed tags is not read many times."""
 POEM = re.compile(r"<poem\b[^<>]*>([^<]*+(?:<(?!/?poem\b)[^<]*+)*+)</poem\s*>", re.IGNORECASE)
 BLOCK_TAG = re.compile(
     r"</?(?:p|div|blockquote|center|ul|ol|dl|dd|dt|h[1-6]|hr|tr|td|th|table|poem|section|gallery|references)\b[^<>]*>",
@@ -72,8 +72,7 @@ SPOKEN_NAME = re.compile(
 )
 """A pronunciation directly after its bold name, or after the name's parentheses.
 
-This and the patterns above begin with what is rare, although they look back from there, because that is faster to
-search.
+This pattern and those for superscripts begin with a rare string and look back from it, because such a search is faster.
 """
 CODE = re.compile(r"<(?P<tag>code|tt|kbd|samp)\b[^<>]*>([^<\n]++)</(?P=tag)\s*>", re.IGNORECASE)
 VARIANT = re.compile(r"-\{([^{}]*)\}-")
@@ -90,13 +89,13 @@ INTERLANGUAGE = re.compile(r"(?:[a-z]{2,3}|simple|[a-z]{2,3}(?:-[a-z]{1,8}){1,2}
 PICTURE_OPTION = re.compile(
     r"\s*(?:thumb|thumbnail|frame|frameless|upright|right|left|center|\d{2,4}(?:x\d{2,4})?px)\s*$"
 )
-"""Picture options that MediaWiki accepts in every language; they reveal pictures of unknown namespaces."""
+"""Options that only links to pictures have, whatever the namespace; MediaWiki accepts them in every language."""
 PIPE_TRICK = re.compile(r"^[^:]{1,40}:|\s*\([^()]*\)$|\s*（[^（）]*）$|, .*$")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """Context of an article: its language, its title, and its wiki's own names for files and categories."""
+    """Context of an article: its language and title, and the namespaces whose links are dropped (files, categories)."""
 
     language: str | None = None
     title: str = ""
@@ -105,7 +104,10 @@ class Page:
 
 @dataclass(slots=True)
 class Frame:
-    """An open bracket: number of braces (0 for a link), end of its line, and its content so far, split at pipes."""
+    """An open bracket: number of braces (0 for a link), and its content so far, split at pipes.
+
+    `line_end` is the offset of the end of the line on which a link begins; 0 for braces.
+    """
 
     braces: int
     line_end: int = 0
@@ -115,11 +117,13 @@ class Frame:
 def prose(wikitext: str, language: str | None = None, title: str = "", namespaces: Iterable[str] = ()) -> list[str]:
     """Return the paragraphs of an article without headings, tables, notes, pictures and lists of links. Never raises.
 
-    `namespaces` are the wiki's own names for files and categories, besides those known here. Headings are left out, and
-    so are paragraphs of fewer than five words without a full stop. List items are kept if they are a sentence (five or
-    more words and a full stop) outside sections of links and books; a list that is one sentence is kept as well. A
-    formula becomes one line of text. Sentences that lack something that cannot be written, such as a formula of several
-    lines, and those that introduce nothing, such as "They are:" before a table, are left out.
+    `language` None: English. `namespaces` are the wiki's own names for files and categories; the names in wikinames.py
+    need not be passed.
+
+    A paragraph of fewer than five words without a full stop is left out. Outside sections of links and books, a list
+    item is kept if it is a sentence (five or more words and a full stop), and a list is kept if it is one sentence. A
+    formula becomes one line of text; if that is not possible, its sentence is left out. A sentence that introduces
+    something that is left out, such as "They are:" before a table, is left out too.
     """
     page = Page(
         language=language, title=title, dropped_namespaces=FILES | CATEGORIES | {name.lower() for name in namespaces}
@@ -138,19 +142,20 @@ def prose(wikitext: str, language: str | None = None, title: str = "", namespace
 
 
 def _raised(text: str) -> str:
-    """Render superscript numbers as characters: 10^3, m², 1 1/4."""
+    """Render superscript numbers as plain text: 10^3, m², 1 1/4."""
     text = POWER.sub("^", FRACTION.sub(r" \1/", text))
     return SUPERSCRIPT.sub(lambda match: match[1].translate(RAISED), text)
 
 
 def _visible(match: re.Match[str]) -> str:
-    """Render a comment or a tag that hides markup: a formula or literal text, escaped; else nothing."""
+    """Render a match of HIDDEN: the text of a formula or of <nowiki>, escaped; nothing for comments and other tags."""
     if match["end"]:
         return "" if match.string[max(0, match.start() - 1) : match.start()] in ("", "\n") else match["end"]
     if match["literal"] is None:
         return _between_quotes(match.string, match.start(), match.end())
     inner, tag = match["inner"], match["literal"].lower()
-    if tag == "nowiki" and not QUOTES.sub("", inner):  # the visual editor saves typed quote marks in this form
+    # MediaWiki's visual editor saves typed quote marks as <nowiki>''</nowiki>.
+    if tag == "nowiki" and not QUOTES.sub("", inner):
         return inner or _between_quotes(match.string, match.start(), match.end())
     if tag == "nowiki" or not inner.strip():
         return _harmless(html.unescape(inner))
@@ -160,17 +165,17 @@ def _visible(match: re.Match[str]) -> str:
 
 
 def _between_quotes(text: str, start: int, end: int) -> str:
-    """Return the replacement of markup without words: nothing, or NO_QUOTES between two quote marks."""
+    """Return the replacement of text[start:end], markup without words: NO_QUOTES between two quote marks, else ""."""
     return NO_QUOTES if text[end : end + 1] in ("'", "<") and text[start - 1 : start] == "'" else ""
 
 
 def _harmless(text: str) -> str:
-    """Escape the characters that the scan and the lines interpret; decoded at the end."""
+    """Escape the characters that later steps would read as markup; clean_paragraphs decodes them at its end."""
     return re.sub(r"[{}\[\]|=*#:;_'<>]", lambda match: f"&#{ord(match[0])};", text)
 
 
 def _variant(match: re.Match[str]) -> str:
-    """Return the first of several spellings, -{zh-hans:a; zh-hant:b}- -> a; empty for converter directives."""
+    """Return the first of several spellings, -{zh-hans:a; zh-hant:b}- -> a; "" for the converter's directives."""
     flags, bar, rest = match[1].partition("|")
     if bar and re.search("[THA-]", flags):
         return ""
@@ -181,7 +186,8 @@ def _variant(match: re.Match[str]) -> str:
 def _without_quotes(text: str) -> str:
     """Remove the marks of bold and italic.
 
-    Runs of four or six contain an apostrophe; so does ''Eagle'''s in a line where nothing else explains its three.
+    A run of four or six marks contains one apostrophe. In a line whose bold and italic marks are both unbalanced, three
+    marks inside a word, as in ''Eagle'''s, are an italic mark and an apostrophe.
     """
     lines = text.split("\n")
     for number, line in enumerate(lines):
@@ -191,19 +197,19 @@ def _without_quotes(text: str) -> str:
 
 
 def _is_odd(line: str) -> bool:
-    """Whether both bold and italic marks of a line are unbalanced."""
+    """Whether a line has an odd number of bold marks and an odd number of italic marks."""
     sizes = [len(run) for run in QUOTES.findall(line)]
     return sum(size == 2 or size > 4 for size in sizes) % 2 == 1 and sum(size > 2 for size in sizes) % 2 == 1
 
 
 def render_brackets(text: str, page: Page) -> str:
-    """Replace each template and link by its words, innermost first."""
+    """Replace each template and link by its words, the innermost first."""
     stack = [Frame(braces=0)]
-    templates_open, at, line_end = 0, 0, -1
+    templates_open, position, line_end = 0, 0, -1
     for match in TOKEN.finditer(text):
         token, start = match[0], match.start()
-        stack[-1].arguments[-1].append(text[at:start])
-        at = match.end()
+        stack[-1].arguments[-1].append(text[position:start])
+        position = match.end()
         if token == "|" and len(stack) > 1:
             stack[-1].arguments.append([])
         elif token == "|":
@@ -222,14 +228,15 @@ def render_brackets(text: str, page: Page) -> str:
                 templates_open -= _close_link(stack, start, page)
         else:
             templates_open -= _close_braces(stack, templates_open, len(token), page)
-    stack[-1].arguments[-1].append(text[at:])
+    stack[-1].arguments[-1].append(text[position:])
     return "".join(_unclosed(frame, page) for frame in stack).replace(EQUALS, "=")
 
 
 def _add(stack: list[Frame], text: str) -> None:
-    """Append a rendered bracket to the one around it, protected from being read as an argument's name.
+    """Append the text of a rendered bracket to the bracket around it.
 
-    An empty one between quote marks becomes NO_QUOTES.
+    EQUALS replaces "=" in the text, so that the part before it is not read as the name of an argument. Empty text after
+    a quote mark becomes NO_QUOTES.
     """
     parts = stack[-1].arguments[-1]
     if text:
@@ -243,24 +250,24 @@ def _texts(frame: Frame) -> list[str]:
 
 
 def _reopen(stack: list[Frame], start: int, page: Page) -> None:
-    """Pop links that are unclosed at the end of their line when another one begins, as MediaWiki does.
+    """End links that were not closed on their line, because another link begins at `start`, as MediaWiki does.
 
-    The caption of a picture may continue.
+    A link to a picture stays open, because its caption may have several lines.
     """
-    at = len(stack)
-    while 0 < stack[at - 1].line_end < start and not _is_dropped("".join(stack[at - 1].arguments[0][:1]), page):
-        at -= 1
-    _flatten(stack, at, page)
+    index = len(stack)
+    while 0 < stack[index - 1].line_end < start and not _is_dropped("".join(stack[index - 1].arguments[0][:1]), page):
+        index -= 1
+    _flatten(stack, index, page)
 
 
-def _flatten(stack: list[Frame], at: int, page: Page) -> None:
-    """Append the content of the unclosed brackets from number `at` on to the one around them."""
-    stack[at - 1].arguments[-1].extend([_unclosed(frame, page) for frame in stack[at:]])
-    del stack[at:]
+def _flatten(stack: list[Frame], index: int, page: Page) -> None:
+    """Remove the unclosed brackets from `index` on, and append their content to the bracket around them."""
+    stack[index - 1].arguments[-1].extend([_unclosed(frame, page) for frame in stack[index:]])
+    del stack[index:]
 
 
 def _close_link(stack: list[Frame], start: int, page: Page) -> int:
-    """Close the innermost link at `start`; return the number of unclosed templates inside it."""
+    """Close the innermost link at `start`; return the number of unclosed templates inside it, which are removed."""
     lost = _drop_open(stack, page, braces=False) if stack[-1].braces else 0
     arguments = _texts(stack[-1])
     if stack[-1].line_end < start and any(map(HEADING_INSIDE.search, arguments)):
@@ -272,7 +279,7 @@ def _close_link(stack: list[Frame], start: int, page: Page) -> int:
 
 
 def _close_braces(stack: list[Frame], templates_open: int, count: int, page: Page) -> int:
-    """Close templates with a run of `count` braces; return how many. A single remaining brace is text."""
+    """Close templates with a run of `count` braces; return how many are closed. A single remaining brace is text."""
     closed = 0
     while count >= 2 and closed < templates_open:
         if not stack[-1].braces:
@@ -294,17 +301,17 @@ def _close_braces(stack: list[Frame], templates_open: int, count: int, page: Pag
 
 
 def _drop_open(stack: list[Frame], page: Page, braces: bool) -> int:
-    """Pop unclosed brackets down to one of the kind that closes now; return how many."""
-    at = len(stack) - 1
-    while bool(stack[at].braces) != braces:
-        at -= 1
-    lost = len(stack) - 1 - at
-    _flatten(stack, at + 1, page)
+    """Remove the unclosed brackets inside the innermost template (if `braces`) or link; return their number."""
+    index = len(stack) - 1
+    while bool(stack[index].braces) != braces:
+        index -= 1
+    lost = len(stack) - 1 - index
+    _flatten(stack, index + 1, page)
     return lost
 
 
 def _unclosed(frame: Frame, page: Page) -> str:
-    """Render an unclosed bracket without its name; of a picture, only what follows its line."""
+    """Render an unclosed bracket without its name. Of a picture, only the lines after the first are kept."""
     arguments = _texts(frame)
     text = "|".join(arguments)
     head, end, rest = text.partition("\n")
@@ -352,7 +359,10 @@ def _named(arguments: list[str]) -> dict[str, str]:
 
 
 def _parser_function(name: str, arguments: list[str], page: Page) -> str:
-    """Render the parser functions that give words: {{formatnum:…}}, {{lc:…}}, {{#if:…|…}}."""
+    """Render the parser functions that give words: {{formatnum:…}}, {{lc:…}}, {{#if:…|…}}.
+
+    A result that only MediaWiki can compute becomes HOLE; other functions give "".
+    """
     text = arguments[0].strip()
     if name == "formatnum":
         return grouped(text) if (page.language or "en") == "en" else text

@@ -1,6 +1,6 @@
 """Find the words of flat sequences, and draw random words and spans.
 
-T tokens of N sequences, W words; a word is the unit of masking, which may be a single piece.
+Shapes: T tokens of N sequences, W words. A word is the unit of masking; it may be a single piece.
 """
 
 from collections.abc import Iterator
@@ -16,18 +16,18 @@ class Words:
     """Words in the order of the text, without special tokens."""
 
     starts: np.ndarray  # int64 (W,), token index of each word's first piece
-    sizes: np.ndarray  # int64 (W,), number of its pieces
-    bounds: np.ndarray  # int64 (N + 1,), offsets of each sequence's words
+    sizes: np.ndarray  # int64 (W,), number of pieces of each word
+    bounds: np.ndarray  # int64 (N + 1,), sequence i has the words bounds[i] : bounds[i + 1]
 
     def positions(self, words: np.ndarray) -> np.ndarray:
-        """Return the token indices of the pieces of these words (sorted), sorted."""
+        """Return the token indices of all pieces of `words` (increasing word indices), in increasing order, int64."""
         sizes = self.sizes[words]
         ends = np.cumsum(sizes)
         return np.arange(sizes.sum()) + np.repeat(self.starts[words] - ends + sizes, sizes)
 
 
 def single_pieces(ids: np.ndarray, offsets: np.ndarray, vocabulary: Vocabulary) -> Words:
-    """Return every piece as a word; `ids` (T,) and `offsets` (N + 1,) as in `mask`."""
+    """Return every piece as a word of its own; `ids` (T,) and `offsets` (N + 1,) are as in `mask`."""
     starts = np.flatnonzero(_is_text(ids, vocabulary))
     return Words(starts=starts, sizes=np.ones_like(starts), bounds=np.searchsorted(starts, offsets))
 
@@ -35,12 +35,13 @@ def single_pieces(ids: np.ndarray, offsets: np.ndarray, vocabulary: Vocabulary) 
 def whole_words(
     ids: np.ndarray, offsets: np.ndarray, vocabulary: Vocabulary, begins: np.ndarray | None = None
 ) -> Words:
-    """Group each piece with the pieces that continue its word; a word cut by the segment's edge is a word, too.
+    """Group each piece with the pieces that continue its word. A word cut by the edge of a segment is a word, too.
 
-    `begins`, bool (T,), marks tokens that begin a word whatever their piece.
+    `begins`, bool (T,), marks tokens that begin a word even if their piece looks like a continuation. None: the pieces
+    alone decide.
     """
     text = _is_text(ids, vocabulary)
-    tied = text[1:] & text[:-1] & vocabulary.continuation[ids[1:]]  # to the piece before
+    tied = text[1:] & text[:-1] & vocabulary.continuation[ids[1:]]  # whether a piece belongs to the word before it
     if begins is not None:
         tied &= ~begins[1:]
     begins, ends = text.copy(), text
@@ -56,13 +57,14 @@ def _is_text(ids: np.ndarray, vocabulary: Vocabulary) -> np.ndarray:
 
 
 def _random_order(words: Words, room: np.ndarray, rng: np.random.Generator) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield each sequence's words in random order, one per sequence at a time: (sequences (A,), a word of each).
+    """Draw the words of each sequence in random order.
 
-    A sequence drops out when its words are used up or when its `room` (N,), which the caller reduces, is 0.
+    Yield (indices of the active sequences, index of one drawn word for each), both int64 (A,). A sequence is active
+    while it has words left and its `room` (N,) is above 0. The caller reduces `room`.
     """
     order, left = np.arange(len(words.starts)), np.diff(words.bounds)
     active = np.flatnonzero((room > 0) & (left > 0))
-    while len(active):  # a step of the Fisher-Yates shuffle
+    while len(active):  # one step of a Fisher-Yates shuffle per sequence
         first = words.bounds[1:][active] - left[active]
         chosen = first + (rng.random(len(active)) * left[active]).astype(np.int64)
         drawn = order[chosen]
@@ -73,9 +75,9 @@ def _random_order(words: Words, room: np.ndarray, rng: np.random.Generator) -> I
 
 
 def draw_words(words: Words, counts: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Draw words in random order until a sequence has `counts` (N,) pieces; words that do not fit are skipped.
+    """Draw words in random order until each sequence has `counts` (N,) pieces.
 
-    Bool (W,).
+    Return whether each word is drawn, bool (W,). A word with more pieces than are still missing is skipped.
     """
     taken, room = np.zeros(len(words.starts), bool), counts.copy()
     for sequence, word in _random_order(words, room, rng):
@@ -89,14 +91,14 @@ def draw_words(words: Words, counts: np.ndarray, rng: np.random.Generator) -> np
 def draw_spans(
     words: Words, counts: np.ndarray, shares: np.ndarray, rng: np.random.Generator, *, over_masked: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw spans of words until a sequence has `counts` (N,) pieces.
+    """Draw spans of words until each sequence has `counts` (N,) pieces.
 
-    Returns (word is taken, word is in the same span as the word before), both bool (W,).
+    Return (whether each word is taken, whether each word is in the same span as the word before), both bool (W,).
 
-    In random order, each word begins a span of k words with probability shares[k - 1]. A span ends with its segment,
-    and is truncated to the words that still fit into the count. It is skipped if no word fits, or if its first word is
-    already taken. If a later word is taken, it is skipped too, unless `over_masked`: then it continues over that word
-    at no cost, and the two spans become one.
+    Each word, in random order, begins a span of k words with probability shares[k - 1]. A span ends at the end of its
+    segment, and is truncated to the words that still fit into the count. A span is skipped if its first word does not
+    fit or is already taken. If a later word is already taken, the span is skipped too. With `over_masked`, it continues
+    instead: words already taken do not count again, and the two spans become one.
     """
     reach, total, padding = np.arange(len(shares)), len(words.starts), np.zeros(len(shares), np.int64)
     sizes, run, bounds = np.append(words.sizes, padding), np.append(_runs(words), padding - 1), np.cumsum(shares)[:-1]
@@ -116,5 +118,5 @@ def draw_spans(
 
 
 def _runs(words: Words) -> np.ndarray:
-    """Return a number per word that is equal for words with nothing between them, int64 (W,)."""
-    return words.starts - np.cumsum(words.sizes) + words.sizes  # special tokens before the word
+    """Return the number of special tokens before each word, int64 (W,): equal for words with none between them."""
+    return words.starts - np.cumsum(words.sizes) + words.sizes

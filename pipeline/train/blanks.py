@@ -1,6 +1,4 @@
-"""Fill in the blank: the model's guesses for one hidden word in held-out sentences, sampled at random and by
-confidence.
-"""
+"""Fill in the blank: let the model guess one hidden word per held-out sentence, and select a few sentences to show."""
 
 import re
 from collections.abc import Iterator
@@ -23,24 +21,29 @@ from pipeline.text.sentences import split_sentences
 from pipeline.text.splitting import DECODERS
 from pipeline.text.vocabulary import Vocabulary
 
-WINDOWS = 8  # held-out windows to search
+WINDOWS = 8  # maximum held-out windows to search
 SENTENCE_ENDS = ".!?…。！？؟।۔"
-MOST_LATER = 8  # further sentences of parents already used, for corpora with few held-out parents
+MOST_LATER = 8  # maximum second and later sentences of parents, because a corpus may have few held-out parents
 BETWEEN_WORDY = re.compile(rf"(?<={WORDY.pattern}) (?={WORDY.pattern})")
 PUNCTUATED = re.compile(r"____ (?=[.,;:!?])")
-WORDS = range(8, 31)  # pieces of a sentence that is readable at a glance
-CANDIDATES = 64
-RANDOM, SUREST = 3, 2
+WORDS = range(8, 31)  # lengths in tokens of sentences that are easy to read
+CANDIDATES = 64  # maximum sentences in which the model guesses a word
+RANDOM, SUREST = 3, 2  # maximum sentences to show of each selection
 
 
 @dataclass(frozen=True, kw_only=True)
 class Blank:
-    """A sentence with a hidden word and the model's best guesses."""
+    """A sentence with a hidden word, and the model's best guesses."""
 
     text: str
+    """The sentence, with ____ for the hidden word."""
     answer: str
+    """The hidden word."""
     guesses: list[list[str | float]]
-    """[word, probability over the whole vocabulary], best first; punctuation and word pieces are left out."""
+    """Up to five pairs [word, probability], best first.
+
+    Probabilities are over the whole vocabulary, but punctuation and word pieces are left out.
+    """
 
     @property
     def right(self) -> bool:
@@ -50,20 +53,25 @@ class Blank:
 
 @dataclass(frozen=True, kw_only=True)
 class Blanks:
-    """Two selections from the same candidates: random ones, and the correct answers with the highest probability."""
+    """Two selections from the same candidates: random ones, and the most confident correct ones."""
 
     random: list[Blank]
     surest: list[Blank]
-    """One per answer; empty where the model gets none right."""
+    """Candidates whose best guess is right with the highest probability, each with another answer; may be empty."""
     candidates: int
+    """Number of candidates."""
     right: int
-    """Number of candidates that the model gets right."""
+    """Number of candidates whose best guess is right."""
 
 
 def sentences_with_blanks(
     corpus: Corpus, tokenizer: CachedTokenizer, vocabulary: Vocabulary
 ) -> Iterator[tuple[np.ndarray, int]]:
-    """Yield held-out sentences as ids, each with the position of a whole word: one per parent document, then others."""
+    """Yield (ids, position of a whole word to hide) for held-out sentences.
+
+    The first sentences come from different parent documents; up to MOST_LATER further ones follow. `ids` is int32 (L,)
+    without special tokens.
+    """
     random = generator(0, 0, 0, "blanks")
     parents: set[str] = set()
     later: list[tuple[np.ndarray, np.ndarray]] = []
@@ -81,7 +89,10 @@ def sentences_with_blanks(
 def _fitting_sentences(
     document: dict[str, Any], tokenizer: CachedTokenizer, vocabulary: Vocabulary
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield whole sentences of readable length, as ids with the positions of their whole words."""
+    """Yield (ids, positions of whole words) of each sentence that is complete and has a length in WORDS.
+
+    A complete sentence starts with a letter that is not lower-case, and ends with a mark in SENTENCE_ENDS.
+    """
     lines, language = document["lines_are_sentences"], document["language"]
     for sentence in split_sentences(document["text"], lines_are_sentences=lines, language=language):
         if sentence[-1] not in SENTENCE_ENDS or not sentence[0].isalpha() or sentence[0].islower():
@@ -92,19 +103,19 @@ def _fitting_sentences(
 
 
 def _whole_words(ids: np.ndarray, vocabulary: Vocabulary) -> np.ndarray:
-    """Return the positions of whole words: three letters or more, or an ideograph, kana or Hangul."""
+    """Return the positions in `ids` (L,) of entries that are whole words worth guessing, int64."""
     letters = np.array([_is_worth_guessing(_word_of(vocabulary, i)) for i in ids])
     continued = np.append(vocabulary.continuation[ids[1:]], False)
     return np.flatnonzero(letters & ~continued)
 
 
 def _is_worth_guessing(word: str) -> bool:
-    """Return whether a word has three letters or more, or is an ideograph, kana or Hangul."""
+    """Return whether a word has three or more characters, or contains an ideograph, kana or Hangul syllable."""
     return len(word) >= 3 or WORDY.search(word) is not None
 
 
 def _word_of(vocabulary: Vocabulary, entry: int) -> str:
-    """Return an entry that begins a word and has letters only, as text; empty for others."""
+    """Return the text of an entry that begins a word and has only letters; an empty string for other entries."""
     if vocabulary.continuation[entry]:
         return ""
     word = DECODERS[vocabulary.kind].decode([vocabulary.tokens[entry]]).strip()
@@ -112,7 +123,7 @@ def _word_of(vocabulary: Vocabulary, entry: int) -> str:
 
 
 def _blank_batch(sentences: list[tuple[np.ndarray, int]], vocabulary: Vocabulary) -> Batch:
-    """Collate sequences [CLS] sentence [SEP], each with the chosen word masked."""
+    """Return a batch of the sequences [CLS] sentence [SEP], each with the word at its position masked."""
     rows = []
     for ids, position in sentences:
         sequence = [vocabulary.cls_id, *ids.tolist(), vocabulary.sep_id]
@@ -144,7 +155,7 @@ def readable(ids: np.ndarray, position: int, vocabulary: Vocabulary) -> str:
 
 
 def _decoded(ids: np.ndarray, position: int, vocabulary: Vocabulary) -> str:
-    """Return the same where entries hold their spaces."""
+    """Return the same text as `readable`, for vocabularies whose entries contain their spaces."""
     decode = DECODERS[vocabulary.kind].decode
     before, after = ([vocabulary.tokens[i] for i in part] for part in (ids[:position], ids[position + 1 :]))
     whole = f"{decode(before)} ____ {decode(after).lstrip()}"
@@ -160,7 +171,10 @@ def fill_in_the_blanks(
     maximum_length: int,
     device: torch.device,
 ) -> Blanks:
-    """Return the top five words for a hidden word in each of up to 64 held-out sentences, and those to show."""
+    """Let the model guess a hidden word in each of up to 64 held-out sentences, and return the sentences to show.
+
+    Sentences that do not fit in `maximum_length` tokens, with [CLS] and [SEP], are skipped.
+    """
     sentences = sentences_with_blanks(corpus, tokenizer, vocabulary)
     fitting = (sentence for sentence in sentences if len(sentence[0]) + 2 <= maximum_length)
     sentences = list(islice(fitting, CANDIDATES))
@@ -185,10 +199,11 @@ def fill_in_the_blanks(
 
 
 def chosen(blanks: list[Blank]) -> Blanks:
-    """Select the first candidates, which are in random order, and the correct ones of highest probability, one per
-    answer.
+    """Select the sentences to show: random candidates, and the most confident correct ones, one per answer.
+
+    The random ones are the first candidates, because the corpus holds its documents in random order.
     """
     right = sorted((blank for blank in blanks if blank.right), key=lambda blank: blank.guesses[0][1])
-    by_answer = {blank.answer: blank for blank in right}  # the last one wins: the highest probability
+    by_answer = {blank.answer: blank for blank in right}  # sorted, so each answer keeps its highest probability
     surest = sorted(by_answer.values(), key=lambda blank: blank.guesses[0][1], reverse=True)[:SUREST]
     return Blanks(random=blanks[:RANDOM], surest=surest, candidates=len(blanks), right=len(right))

@@ -1,10 +1,11 @@
 """Training state on disk: published atomically, verified before use.
 
 RUN/checkpoints/step-00000500/
-    model.safetensors config.json vocab.txt tokenizer.json tokenizer_config.json     the published format
-    optimizer.safetensors state.json                                                 state needed to resume
-    generator/                                                                       ELECTRA's, in the published format
-    manifest.json                                                                    size and SHA-256 of each, last
+    model.safetensors config.json                      the published format
+    vocab.txt tokenizer.json tokenizer_config.json     the published format
+    optimizer.safetensors state.json                   state needed to resume
+    generator/                                         ELECTRA's generator, in the published format
+    manifest.json                                      size and SHA-256 of every file, written last
 """
 
 import json
@@ -44,22 +45,27 @@ class State:
     cursor: Cursor | None = None
     """Last row consumed; None before the first step."""
     crc32: int = 0
-    """CRC-32 of all rows so far, in order."""
+    """CRC-32 over the CRC-32 of every slot so far, in order: equal in runs that read the same rows and slots."""
     tokens: int = 0
+    """Tokens of all sequences so far."""
     squares: int = 0
     """Sum of squared sequence lengths so far."""
     masked: int = 0
+    """Masked positions so far."""
     seconds: float = 0.0
     """Training time so far, without evaluation."""
     wait_seconds: float = 0.0
+    """Part of `seconds` spent waiting for data."""
     step_times: dict[str, float] = field(default_factory=dict)
     """Histogram of step times, in the meter's buckets."""
     interval: dict[str, float] = field(default_factory=dict)
     """The meter's totals since the last logged step."""
     heldout_loss: float | None = None
-    """Held-out loss of masked tokens, where these weights were evaluated."""
+    """Value of the objective's held-out loss that selects the best checkpoint; None if these weights were not
+    evaluated.
+    """
     heldout_before: dict[str, float] = field(default_factory=dict)
-    """Held-out metrics of the untrained model, at the first phase's length."""
+    """Held-out metrics before the first step, at the first phase's sequence length."""
 
 
 def folder_of(run_folder: str, step: int) -> str:
@@ -75,7 +81,7 @@ def steps_saved(run_folder: str) -> list[int]:
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """Weights by published name and the optimiser's state, copied to the host; later training does not change them."""
+    """Copies on the host of the weights, by published name, and of the optimiser's state, unaffected by later steps."""
 
     models: tuple[tuple[PublishedModel, dict[str, torch.Tensor]], ...]
     """Each published model with its weights."""
@@ -108,7 +114,7 @@ def save(
 
 
 def publish(run_folder: str, state: State, taken: Snapshot, vocabulary: Vocabulary) -> str:
-    """Publish a checkpoint and return its folder. Raises OSError or SafetensorError where it cannot be written."""
+    """Publish a checkpoint and return its folder. Raises OSError or SafetensorError if a file cannot be written."""
     target = folder_of(run_folder, state.step)
     with scratch_folder("checkpoint") as folder:
         for model, weights in taken.models:
@@ -125,7 +131,7 @@ def publish(run_folder: str, state: State, taken: Snapshot, vocabulary: Vocabula
 
 
 def write_position(run_folder: str, step: int, cursor: Cursor) -> None:
-    """Write the stream position after `step` updates; it stays when the checkpoint is deleted."""
+    """Write the stream position after `step` updates to a file that stays when the checkpoint is deleted."""
     storage.write_json(storage.join(run_folder, "positions", f"step-{step:08d}.json"), asdict(cursor))
 
 
@@ -142,31 +148,31 @@ def read_position(run_folder: str, step: int) -> Cursor:
 
 
 def delete_old_checkpoints(run_folder: str, keep: int, step: int, stays: Collection[int] = ()) -> None:
-    """Delete checkpoints up to `step` except the newest `keep` published ones and those of the steps in `stays`.
+    """Delete checkpoints up to `step`, except the newest `keep` published ones and those of the steps in `stays`.
 
-    Checkpoints after `step` are damaged ones of an earlier attempt and do not count.
+    Checkpoints after `step` are ignored: they are damaged ones from before a restart.
     """
-    there = [saved for saved in steps_saved(run_folder) if saved <= step]
-    kept = [saved for saved in there if storage.exists(storage.join(folder_of(run_folder, saved), storage.MANIFEST))][
+    steps = [saved for saved in steps_saved(run_folder) if saved <= step]
+    kept = [saved for saved in steps if storage.exists(storage.join(folder_of(run_folder, saved), storage.MANIFEST))][
         -keep:
     ]
-    for old in there:
+    for old in steps:
         if old not in kept and old not in stays:
             storage.delete_folder(folder_of(run_folder, old))
 
 
 def best_step(run_folder: str, first: int, last: int, sound: set[int] | None = None) -> int | None:
-    """Return the step in (first, last] whose intact checkpoint has the lowest held-out loss; None where none was
-    evaluated.
+    """Return the step in (first, last] whose intact checkpoint has the lowest held-out loss; None if no intact
+    checkpoint was evaluated.
 
-    Steps in `sound` are not verified again, and a verified one is added to it: reading a whole checkpoint may be slow.
-    Raises OSError where storage fails.
+    `sound` holds the steps of checkpoints that are known to be intact. They are not verified again, because reading a
+    whole checkpoint may be slow; a step that is verified here is added. Raises OSError if storage fails.
     """
     losses = {}
     for step in [saved for saved in steps_saved(run_folder) if first < saved <= last]:
         try:
             losses[step] = read_state(folder_of(run_folder, step)).heldout_loss
-        except (OSError, ValueError, KeyError, TypeError) as error:  # a damaged one is not the best, whatever it says
+        except (OSError, ValueError, KeyError, TypeError) as error:  # an unreadable checkpoint is never the best
             if isinstance(error, OSError) and not storage.is_file_lost(error):
                 raise
     evaluated = sorted((loss, step) for step, loss in losses.items() if loss is not None)
@@ -179,25 +185,25 @@ def best_step(run_folder: str, first: int, last: int, sound: set[int] | None = N
 
 
 def roll_back_to(run_folder: str, step: int) -> None:
-    """Make the checkpoint of a step the newest by deleting those after it.
+    """Make the checkpoint of a step the newest by deleting all later ones.
 
-    Raises CheckpointError, before anything is deleted, where that checkpoint is damaged.
+    Raises CheckpointError, and deletes nothing, if the checkpoint of the step is damaged.
     """
     folder = folder_of(run_folder, step)
     if problem := storage.damage(folder):
         raise CheckpointError(
-            f"{folder}, from which the run would go on with more steps, is not sound ({problem}): choose another --name"
+            f"{folder}, from which the run would go on with more steps, is damaged ({problem}): choose another --name"
         )
     for later in reversed([saved for saved in steps_saved(run_folder) if saved > step]):
         storage.delete_folder(folder_of(run_folder, later))
 
 
 def newest_sound(run_folder: str, report: Report) -> str | None:
-    """Return the folder of the newest checkpoint whose files all match its manifest; None when none was ever published.
+    """Return the folder of the newest checkpoint whose files all match its manifest; None if none was published yet.
 
-    Reports each damaged one it skips. Raises CheckpointError when all checkpoints are damaged, OSError where storage
-    fails: falling back to an older one would repeat work. The only place that selects a checkpoint, so the stream's
-    cursor and the weights always agree.
+    Reports each damaged checkpoint that is skipped. Raises CheckpointError if all checkpoints are damaged. Raises
+    OSError if storage fails, because falling back to an older checkpoint would repeat work. No other function selects
+    the checkpoint to resume from, so the stream's cursor and the weights always agree.
     """
     first_problem = None
     for step in reversed(steps_saved(run_folder)):
@@ -205,13 +211,13 @@ def newest_sound(run_folder: str, report: Report) -> str | None:
         problem = storage.mismatch(folder)
         if problem is None:
             return folder
-        if problem == f"{storage.MANIFEST} is missing":  # never published: it was being written or deleted
+        if problem == f"{storage.MANIFEST} is missing":  # not published: a stop interrupted its writing or deletion
             continue
         first_problem = first_problem or f"{folder}: {problem}"
         report(f"checkpoint {folder} is damaged ({problem}); trying the one before it")
     if first_problem:
         raise CheckpointError(
-            f"no sound checkpoint is left ({first_problem}); start again under another --name, "
+            f"no intact checkpoint is left ({first_problem}); start again under another --name, "
             f"or delete {storage.join(run_folder, 'checkpoints')}"
         )
     return None
@@ -225,9 +231,10 @@ def read_state(folder: str) -> State:
 
 
 def load(folder: str, module: Pretraining, optimizer: torch.optim.Optimizer | None) -> State:
-    """Load a checkpoint's weights, and its optimiser state where given, and return its state.
+    """Load a checkpoint's weights into `module` and its optimiser state into `optimizer`, and return its `State`.
 
-    Raises CheckpointError when a tensor is missing, unexpected or of another shape.
+    Without `optimizer`, only weights are loaded. Raises CheckpointError if a tensor is missing, unexpected or of
+    another shape.
     """
     try:
         load_models(folder, module)
@@ -239,25 +246,26 @@ def load(folder: str, module: Pretraining, optimizer: torch.optim.Optimizer | No
 
 
 def load_models(folder: str, module: Pretraining) -> None:
-    """Load the weights of all published models of a folder.
+    """Load into `module` the weights of all published models of a checkpoint's folder.
 
-    Raises CheckpointError when a tensor is missing, unexpected or of another shape, or where two models that share
-    embeddings have different ones.
+    Raises CheckpointError if a tensor is missing, unexpected or of another shape, or if the files of two models that
+    share embeddings hold different ones.
     """
     state, own = {}, module.state_dict()
     for model in module.models():
         tensors = read_tensors(storage.join(folder, model.path(WEIGHTS)))
         state |= model.in_module(take_all(tensors, model.own(own), model.settings))
-    shared: dict[int, str] = {}
+    shared: dict[int, str] = {}  # address of a tensor -> its first name: a shared tensor has several names
     for name, tensor in own.items():
         first = shared.setdefault(tensor.data_ptr(), name) if tensor.numel() else name
         if not torch.equal(state[first], state[name]):
-            raise CheckpointError(f"the {GENERATOR}'s {name.removeprefix(f'{GENERATOR}.')} differ from the model's own")
+            own_name = name.removeprefix(f"{GENERATOR}.")
+            raise CheckpointError(f"the {GENERATOR}'s {own_name} differs from the model's own")
     module.load_state_dict(state)
 
 
 def read_tensors(location: str) -> dict[str, torch.Tensor]:
-    """Return the tensors of a safetensors file at any location. Raises CheckpointError when it cannot be read."""
+    """Return the tensors of a safetensors file (local path or URL). Raises CheckpointError if it cannot be read."""
     system, path = storage.filesystem(location)
     try:
         if isinstance(system, fs.LocalFileSystem):

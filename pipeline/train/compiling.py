@@ -1,4 +1,6 @@
-"""torch.compile: decide whether it pays for a run, and compile a module that several workers train."""
+"""torch.compile: decide whether it saves a run more time than it costs, and compile a module that several workers
+train.
+"""
 
 import shutil
 from collections.abc import Callable, Generator
@@ -14,31 +16,35 @@ from pipeline.errors import ConfigError
 COMPILE_SECONDS = 60
 """Approximate start-up cost of torch.compile in seconds."""
 COMPILE_GAIN = {"cpu": 0.05, "cuda": 0.1}
-"""Approximate share of the time that torch.compile saves.
+"""Approximate share of the training time that torch.compile saves.
 
-On CPUs: 4 to 9% from small to base and on ragged lengths. Full-length batches of tiny become 4 to 7% slower.
+Measured on CPUs: 4 to 9% for bert-small to bert-base, and for batches with sequences of different lengths. Batches of
+full-length sequences of bert-tiny become 4 to 7% slower.
 """
 FLOPS = {"cpu": 1e11, "cuda": 1e14}
-"""Approximate operations per second without torch.compile."""
+"""Approximate floating-point operations per second without torch.compile."""
 
 
 def compiles(
     config: Pretrain, vocabulary_size: int, device: torch.device, phase: Phase, say: Callable[[str], None]
 ) -> bool:
-    """Return whether to compile the module for the steps of a phase; report the choice."""
+    """Return whether to compile the module for the steps of a phase, and report the choice with `say`.
+
+    Raises ConfigError if placement.compile is on and cannot work.
+    """
     choice = config.placement.compile
     compiler = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
     if choice == "auto":
         saved = COMPILE_GAIN[device.type] * _eager_seconds(config, vocabulary_size, device, phase)
         reason = None if compiler else "no C++ compiler"
         reason = reason or ("placement.recompute is on, on a CPU" if _redraws(config, device) else None)
-        reason = reason or ("too short a run to pay" if saved < COMPILE_SECONDS else None)
+        reason = reason or ("the run is too short to save time" if saved < COMPILE_SECONDS else None)
     else:
         reason = None if choice == "on" else "placement.compile is off"
         if choice == "on" and not compiler:
             raise ConfigError(
                 "placement.compile is on and there is no C++ compiler (c++, g++, clang++): "
-                "install one, or set it to auto"
+                "install one, or set placement.compile to auto"
             )
         if choice == "on" and _redraws(config, device):
             raise ConfigError(
@@ -50,9 +56,9 @@ def compiles(
 
 
 def _redraws(config: Pretrain, device: torch.device) -> bool:
-    """Return whether compiled code that recomputes layers would draw different dropout masks.
+    """Return whether compiled code would draw other dropout masks when it recomputes layers for the backward.
 
-    The compiler does not know that the CPU operator in model/dropout.py is random.
+    It would on a CPU, because the compiler does not know that the operator in model/dropout.py is random.
     """
     model = config.model
     return (
@@ -61,7 +67,7 @@ def _redraws(config: Pretrain, device: torch.device) -> bool:
 
 
 def _eager_seconds(config: Pretrain, vocabulary_size: int, device: torch.device, phase: Phase) -> float:
-    """Return the estimated seconds of the phase without compiling, from its matrix products."""
+    """Return the estimated seconds of a phase without torch.compile, from the operations of its matrix products."""
     width, masked = config.model.width, phase.sampling.masking.share
     tokens = (phase.end - phase.first) * phase.batch.rows_per_step * phase.sampling.maximum_length
     weights = 12 * config.model.layers * width**2 + masked * (width**2 + vocabulary_size * width)
@@ -70,11 +76,11 @@ def _eager_seconds(config: Pretrain, vocabulary_size: int, device: torch.device,
 
 @contextmanager
 def compiled(module: nn.Module, backend: str = "inductor") -> Generator[None]:
-    """Compile the module's forward as one graph for batches of all sizes, within this context and thread.
+    """Compile the module's forward as one graph for batches of all sizes, inside this context and in this thread.
 
-    Under DistributedDataParallel, Dynamo would split the graph at gradient buckets. That fails here: batch sizes are
-    symbolic integers without metadata. As one graph, training works, but gradients are reduced after the backward
-    instead of during it.
+    Under DistributedDataParallel, Dynamo would split the graph at gradient buckets. Splitting fails here, because batch
+    sizes are symbolic integers without metadata. So splitting is off; the price is that gradients are reduced after the
+    backward instead of during it.
     """
     import torch._dynamo.config  # the compiler takes seconds to import, and most processes never use it
 

@@ -1,6 +1,6 @@
 """Deal a stream to the workers.
 
-A module of its own because Ray Train's dealing process imports it without the training code.
+This is a module of its own, so that the Ray Train process that deals the stream does not import the training code.
 """
 
 from collections.abc import Mapping
@@ -13,9 +13,10 @@ from pipeline.corpus.stream import Stream, blocks_for_ranks
 
 
 class Dealing(DataConfig):
-    """Ray Train's distribution of streams over the current number of workers, by `blocks_for_ranks`.
+    """Deal each stream to the current number of workers with `blocks_for_ranks`.
 
-    Ray Train passes on what a function of `datasets` returns, so a `Stream` may stand for its dataset.
+    Ray Train allows a function in place of each dataset, and passes its result to `configure` unchanged. So here the
+    functions return a `Stream`, and `configure` makes the dataset.
     """
 
     def configure(

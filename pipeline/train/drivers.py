@@ -7,36 +7,36 @@ from contextlib import suppress
 import psutil
 
 SAME_START = 60.0
-"""Seconds within which two start times of a process id count as the same: the system clock may have been set in
-between.
+"""Two start times of one process id count as equal if they differ by at most this many seconds: the system clock may
+have been corrected between two readings.
 """
 
 
 def this_driver() -> str:
-    """Return the name of this process: machine, process-id namespace, process id, start in seconds since 1970."""
+    """Return a name for this process: machine, process-id namespace, process id, and start in seconds since 1970."""
     return f"{machine()} {os.getpid()} {psutil.Process().create_time():.0f}"
 
 
 def machine() -> str:
-    """Return a name for the machine and process-id namespace: containers of one machine may share its host name."""
+    """Return a name for this machine and process-id namespace; containers may share the host name of their machine."""
     namespace = "-"
-    with suppress(OSError):  # there are none outside of Linux
+    with suppress(OSError):  # only Linux has /proc/self/ns
         namespace = os.readlink("/proc/self/ns/pid")
     return f"{platform.node() or '-'} {namespace}"
 
 
 def is_gone(driver: str) -> bool:
-    """Return whether a driver on this machine has ended; False where this cannot be known."""
+    """Return whether a driver, named by `this_driver`, has ended; False for another machine's or an invalid name."""
     match driver.rsplit(" ", 2):
-        case [where, number, start] if where == machine() and number.isdigit() and start.isdigit():
-            return not _lives(int(number), float(start))
+        case [name, process_id, start] if name == machine() and process_id.isdigit() and start.isdigit():
+            return not _lives(int(process_id), float(start))
     return False
 
 
-def _lives(number: int, start: float) -> bool:
-    """Return whether the process with this id and start time is running; True where the system does not tell."""
+def _lives(process_id: int, start: float) -> bool:
+    """Return whether the process with this id and start time is running; True if the system denies access to it."""
     try:
-        process = psutil.Process(number)
+        process = psutil.Process(process_id)
         return process.status() != psutil.STATUS_ZOMBIE and abs(process.create_time() - start) <= SAME_START
     except psutil.NoSuchProcess:
         return False

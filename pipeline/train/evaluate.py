@@ -1,4 +1,4 @@
-"""Held-out losses on fixed examples, the unigram baseline on the same positions, and fill-in-the-blank."""
+"""Held-out losses on fixed examples, and the objective's baselines on the same examples."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,9 +13,9 @@ from pipeline.objectives.table import Pretraining
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.examples import make_examples, window_sentences
 
-SEED = 0  # of held-out examples, whatever the run's: runs are compared on the same pairs and masks
-HELDOUT_WINDOWS = 64  # at most: each is split and encoded in full at every start
-UNIGRAM_CHARACTERS = 2_000_000  # of training text that the baseline counts
+SEED = 0  # seed of held-out examples in every run, so that runs are compared on the same pairs and masks
+HELDOUT_WINDOWS = 64  # maximum windows: every start splits and encodes the whole text of each
+UNIGRAM_CHARACTERS = 2_000_000  # approximate characters of training text in which the baseline counts entries
 
 
 def heldout_batches(
@@ -28,18 +28,20 @@ def heldout_batches(
     rank: int,
     world: int,
 ) -> list[Batch]:
-    """Return this rank's share (windows rank::world) of about `rows` held-out examples; the union is the same in every
-    world.
+    """Return this rank's share of about `rows` held-out examples, in batches of at most `rows_per_batch`.
+
+    The share is windows rank::world, so all ranks together have the same examples in every world. Empty if the corpus
+    has no held-out part.
     """
     windows = corpus.heldout[: min(rows, HELDOUT_WINDOWS)]
     if not windows:
         return []
-    most = -(-rows // len(windows))
+    rows_per_window = -(-rows // len(windows))
     batches = []
     for index in range(rank, len(windows), world):
         examples = make_examples(
             read_window(corpus, windows[index]), tokenizer, sampling, seed=SEED, epoch=0, window=index
-        ).slice(0, most)
+        ).slice(0, rows_per_window)
         batches += [
             collate(examples.slice(start, rows_per_batch)) for start in range(0, examples.num_rows, rows_per_batch)
         ]
@@ -49,11 +51,11 @@ def heldout_batches(
 def evaluate(
     module: Pretraining, batches: Sequence[Batch], *, world: int, device: torch.device, autocast: torch.autocast
 ) -> dict[str, float]:
-    """Return means over all ranks' batches in evaluation mode: losses in nats, accuracies from 0 to 1.
+    """Return held-out metrics of the module in evaluation mode: losses in nats, accuracies from 0 to 1.
 
-    Empty without held-out rows.
+    Each is a mean over the batches of all ranks; every rank must call this. Empty without held-out rows.
     """
-    was_training, names = module.training, module.score_names  # the same on a rank without held-out rows
+    was_training, names = module.training, module.score_names  # from the module: a rank may have no held-out rows
     module.eval()
     totals = dict.fromkeys(names, torch.zeros((), dtype=torch.float64, device=device))
     counts = dict.fromkeys(names, torch.zeros((), dtype=torch.float64))
@@ -69,7 +71,7 @@ def evaluate(
 
 
 def _over_ranks(sums: Mapping[str, Sequence[float]], world: int) -> dict[str, tuple[float, float]]:
-    """Return (sum, count) by name over all ranks, which have the same names."""
+    """Return (sum, count) by name, added up over all ranks; all ranks must pass the same names in the same order."""
     table = torch.tensor(list(sums.values()), dtype=torch.float64).view(-1, 2)
     if world > 1:
         dist.all_reduce(table)
@@ -77,7 +79,10 @@ def _over_ranks(sums: Mapping[str, Sequence[float]], world: int) -> dict[str, tu
 
 
 def unigram_counts(corpus: Corpus, tokenizer: CachedTokenizer, size: int) -> np.ndarray:
-    """Count each entry in the first training windows, (V,) int64."""
+    """Return the number of occurrences of each vocabulary entry in the first training windows, int64 (V,).
+
+    `size` is V.
+    """
     counts = np.zeros(size, dtype=np.int64)
     characters = 0
     for window in corpus.train:
@@ -90,10 +95,16 @@ def unigram_counts(corpus: Corpus, tokenizer: CachedTokenizer, size: int) -> np.
 
 
 def baselines(module: Pretraining, batches: Sequence[Batch], counts: np.ndarray, world: int) -> dict[str, float]:
-    """Return the objective's baselines on the rows that `evaluate` scores; `counts` (V,) are of unigrams."""
+    """Return the objective's baselines on the rows that `evaluate` scores, over all ranks; every rank must call it.
+
+    `counts` (V,) are those of `unigram_counts`.
+    """
     return module.baselines(_over_ranks(module.baseline_sums(batches, counts), world))
 
 
-def baseline_metrics(beside: Mapping[str, float]) -> dict[str, float]:
-    """Return baselines under their metric names: MLflow sorts chart groups by name, and measured values go first."""
-    return {f"heldout_{name}": value for name, value in beside.items()}
+def baseline_metrics(values: Mapping[str, float]) -> dict[str, float]:
+    """Return baselines under their metric names, with heldout_ in front.
+
+    MLflow sorts chart groups by name, so the baselines (heldout_baseline/) come after the measured values (heldout/).
+    """
+    return {f"heldout_{name}": value for name, value in values.items()}

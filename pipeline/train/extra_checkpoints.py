@@ -1,30 +1,40 @@
-"""Extra checkpoints: before a node is preempted, and in elastic runs, where a resize loses work."""
+"""Extra checkpoints: before a node is preempted, and in elastic runs, which restart from a checkpoint at every
+resize.
+"""
 
 from collections.abc import Callable
 
 POLL_SECONDS = 1.0
-"""Approximate seconds between polls: all workers agree on Ray's answer, which takes some milliseconds."""
+"""Approximate seconds between polls for a preemption notice; a poll takes milliseconds, because all workers must agree
+on the answer.
+"""
 POLLS_BETWEEN = 10
-"""Polls between checkpoints after a preemption notice: training continues until the node is gone."""
+"""Polls between checkpoints after a preemption notice, because training continues until the node is gone."""
 ELASTIC_SECONDS = 60.0
-"""Approximate seconds between checkpoints of an elastic run: Ray restarts the group for a new node without notice."""
+"""Approximate seconds between checkpoints of an elastic run, because Ray restarts the workers without notice when a
+node joins.
+"""
 
 
 class ExtraCheckpoints:
-    """Timing by step counts, never by the clock, so that every rank makes the same decisions."""
+    """Decide after which steps an extra checkpoint is written.
+
+    Decisions depend on step counts and on the shared mean step time, never on a rank's clock, so all ranks decide the
+    same. `leaving` returns whether a node of the run will be preempted.
+    """
 
     def __init__(self, leaving: Callable[[], bool], *, elastic: bool) -> None:
         self.leaving, self.elastic = leaving, elastic
         self.seconds_since = 0.0
-        """Time of the steps since the last checkpoint."""
+        """Estimated seconds of the steps since the last checkpoint."""
         self.polls_since: int | None = None
-        """Polls since the last checkpoint due to a preemption notice; None before the first."""
+        """Polls since the last checkpoint that a preemption notice caused; None while there is no notice."""
 
     def is_due(self, step: int, step_seconds: float, *, due: bool = False) -> bool:
-        """Return whether to write a checkpoint after this step, `step_seconds` being the recent time per step.
+        """Return whether to write a checkpoint after this step.
 
-        True when `due`, at a preemption notice and about every ten seconds after it, and every minute in an elastic
-        run.
+        True if `due` (a regular checkpoint), at a preemption notice and about every ten seconds after it, and about
+        every minute in an elastic run. `step_seconds` is the recent mean time per step, 0 if unknown.
         """
         self.seconds_since += step_seconds
         wanted = (
@@ -48,5 +58,5 @@ class ExtraCheckpoints:
 
 
 def _steps_within(seconds: float, step_seconds: float) -> int:
-    """Return the number of steps in that time, at least 1."""
+    """Return how many steps of `step_seconds` fit in `seconds`, at least 1; also 1 if `step_seconds` is 0."""
     return max(1, int(seconds / step_seconds)) if step_seconds else 1

@@ -8,8 +8,9 @@ from pipeline.errors import PipelineError, StorageUnavailable
 from pipeline.retries import is_transient
 
 LONGEST = 300
-"""Characters of an error's text to show."""
+"""Maximum characters of an error's text in a message."""
 COMPILER = ("torch._dynamo", "torch._inductor", "torch._functorch")
+"""Modules that define the errors of torch.compile."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,42 +21,50 @@ class Failure:
     """Name of the worker."""
     text: str
     kind: Literal["final", "echo", "transient", "unknown"]
-    """final: our own error, which no restart fixes; echo: another worker or node was lost; transient: storage or
-    network.
+    """final: an error of this package, which no restart fixes; echo: another worker or node was lost; transient:
+    storage or network; unknown: any other error.
     """
     known: PipelineError | None = None
-    """Our own error, for kind final."""
+    """The error itself if its kind is final, else None."""
     remedy: str = ""
-    """Advice to the user."""
+    """Advice to the user, with a comma and a space at the end; may be empty."""
 
 
 class Failures:
     """Errors of a run's workers.
 
-    An unknown error is reported at once, and ends the run when it repeats without progress.
+    An unknown error is reported at once. It ends the run if it occurs again after a restart and no step was logged in
+    between.
     """
 
     def __init__(self) -> None:
         self.error: PipelineError | None = None
-        """Error that ends the run; the first one wins."""
+        """The first error that ends the run; None while no such error occurred."""
         self.phase: int | None = None
+        """First step of the phase in which the workers started last; None before the first start."""
         self.told = ""
-        """Message reported about the current start of the workers, if any."""
+        """Last message reported since the workers started; empty if none was."""
         self.newest = 0
-        """Newest step that any start reached."""
+        """Newest logged step when the last error occurred; 0 before the first error."""
         self.before: dict[str, int] = {}
-        """Error -> the newest step when it occurred, for the last earlier start that had an error."""
+        """Error -> `newest` when it occurred, for the last start before the current one that had errors."""
         self.now: dict[str, int] = {}
-        """The same for the current start."""
+        """Error -> `newest` when it occurred, for the current start of the workers."""
 
     def begin(self, phase: int) -> str | None:
-        """Record that the workers start in a phase; return a message if they restart and no reason was reported."""
+        """Record that the workers start in the phase with first step `phase`.
+
+        Return a message if this is a restart and no reason for it was reported, else None.
+        """
         again, told = phase == self.phase, self.told
         self.before, self.now, self.phase, self.told = self.now or self.before, {}, phase, ""
         return "the workers start again: one was lost, or nodes came or went" if again and not told else None
 
     def add(self, failure: Failure, step: int) -> str | None:
-        """Record a worker's error (`step`: the last logged step); return a message for the user if it is new."""
+        """Record a worker's error, with the last logged step; return a message for the user, or None if nothing is new.
+
+        An error that ends the run is stored in `error` and gives no message.
+        """
         self.newest = max(self.newest, step)
         if failure.known:
             self.error = self.error or failure.known
@@ -79,7 +88,7 @@ class Failures:
 
 
 def failure_of(error: BaseException, worker: str) -> Failure:
-    """Return a worker's error in the form sent to the tracker."""
+    """Return an error of the worker of this name in the form that is sent to the tracker."""
     known = pipeline_cause(error)
     if known and not isinstance(known, StorageUnavailable):
         return Failure(worker=worker, text=str(known), kind="final", known=known)
@@ -90,8 +99,8 @@ def failure_of(error: BaseException, worker: str) -> Failure:
 
 
 def _kind_of(error: BaseException) -> Literal["echo", "transient", "unknown"]:
-    """Classify an error that is not our own."""
-    from torch.distributed import DistError  # imported here: the tracker imports this module without needing torch
+    """Return the kind of an error that is not a PipelineError."""
+    from torch.distributed import DistError  # here, because the tracker imports this module and does not need torch
 
     if isinstance(error, DistError) or "third_party/gloo" in str(error):
         return "echo"
@@ -120,9 +129,9 @@ def error_line(error: BaseException) -> str:
 
 
 def pipeline_cause(error: BaseException | None) -> PipelineError | None:
-    """Return our own error inside Ray's wrappers; None without one."""
+    """Return the PipelineError inside Ray's wrappers; None if there is none."""
     while error is not None:
-        wrapped = getattr(error, "cause", None)  # a Ray error that wraps ours may be an instance of our class too
+        wrapped = getattr(error, "cause", None)  # Ray's wrapper may be an instance of our class, too
         if isinstance(error, PipelineError) and not isinstance(wrapped, PipelineError):
             return error
         error = wrapped or error.__cause__

@@ -17,7 +17,7 @@ from pipeline.model.flops import TokenCounts, peak_flops, utilisation
 from pipeline.model.gpu import AMPERE, gpu_of, supports_matmul
 from pipeline.objectives.table import flops_per_token
 
-CPU_ALLOCATOR_FAILED = "DefaultCPUAllocator:"  # how torch's RuntimeError about memory on a CPU begins, or goes on
+CPU_ALLOCATOR_FAILED = "DefaultCPUAllocator:"  # part of torch's RuntimeError when CPU memory runs out
 
 
 def cores() -> int:
@@ -26,24 +26,25 @@ def cores() -> int:
 
 
 def device_of(placement: DevicePlacement, gpus: float | None = None) -> torch.device:
-    """Return the GPU that this process sees; the CPU where there is none, or where the settings ask for it or for 0
-    GPUs.
+    """Return the GPU that this process sees; the CPU if it sees none, placement.device is cpu, or `gpus` is 0.
+
+    `gpus` None: no number of GPUs is set.
     """
     wanted = placement.device != "cpu" and gpus != 0
     return torch.device("cuda" if wanted and torch.cuda.is_available() else "cpu")
 
 
 def required_device(placement: ModelPlacement) -> torch.device:
-    """Return `device_of` the placement. Raises ConfigError if a GPU is requested and there is none."""
+    """Return `device_of(placement)`. Raises ConfigError if placement.device is cuda and this process sees no GPU."""
     if placement.device == "cuda" and not torch.cuda.is_available():
         raise ConfigError("placement.device cuda needs a GPU, and this process sees none: use placement.device cpu")
     return device_of(placement)
 
 
 def chosen_precision(placement: DevicePlacement, device: torch.device) -> str:
-    """Return the number format of matrix products: the setting, or by default bfloat16 where the hardware supports it.
+    """Return the number format of matrix products: placement.precision, with `auto` resolved.
 
-    Raises ConfigError where float8 is not available.
+    `auto` is bfloat16 if the hardware supports it, else float32. Raises ConfigError if float8 is set and not available.
     """
     if placement.precision == "float8":
         refuse_float8(device)
@@ -53,10 +54,10 @@ def chosen_precision(placement: DevicePlacement, device: torch.device) -> str:
 
 
 def autocast_of(precision: str, device: torch.device) -> torch.autocast:
-    """Return autocast to bfloat16, also around float8 products, and set whether this process uses TF32 for float32
-    products.
+    """Return the autocast context for a number format, and set whether this process computes float32 products in TF32.
 
-    Raises ConfigError where the device does not support the format.
+    The context casts to bfloat16, also for float8; for float32 and tf32 it is disabled. Raises ConfigError if the
+    device does not support the format.
     """
     if device.type == "cpu" and precision == "tf32":
         raise ConfigError("placement.precision (tf32) needs a GPU, this is a CPU: use float32, or auto")
@@ -71,14 +72,14 @@ def autocast_of(precision: str, device: torch.device) -> torch.autocast:
 
 
 def slower_precision(placement: DevicePlacement, device: torch.device) -> str | None:
-    """Return a line to report where `auto` leaves a GPU at float32."""
+    """Return a line to report if `auto` means float32 on a GPU; None otherwise."""
     if device.type != "cuda" or placement.precision != "auto" or has_bfloat16(device):
         return None
     return f"placement.precision auto: float32, because {gpu_of(device).name} does not multiply in bfloat16"
 
 
 def has_bfloat16(device: torch.device) -> bool:
-    """Return whether the device multiplies matrices in bfloat16."""
+    """Return whether the device's hardware multiplies matrices in bfloat16."""
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     capabilities = torch.cpu.get_capabilities()
@@ -86,14 +87,18 @@ def has_bfloat16(device: torch.device) -> bool:
 
 
 def device_peak(device: torch.device, precision: str) -> float | None:
-    """Return the dense peak of a GPU in operations per second for a number format; None where unknown, as on a CPU."""
+    """Return the dense peak of a GPU in operations per second for a number format; None if unknown, or for a CPU."""
     return peak_flops(torch.cuda.get_device_name(device), precision) if device.type == "cuda" else None
 
 
 def utilisation_percent(
     config: Pretrain, vocabulary_size: int, total: Mapping[str, float], seconds: float, peak: float
 ) -> float:
-    """Return model FLOPs utilisation in percent of devices with this total peak, from token totals."""
+    """Return model FLOPs utilisation in percent.
+
+    `total` holds the tokens, squares (of sequence lengths) and masked positions that were trained on in `seconds`.
+    `peak` is the sum over all devices, in operations per second.
+    """
     counted = TokenCounts(tokens=int(total["tokens"]), squares=int(total["squares"]), masked=int(total["masked"]))
     return 100 * utilisation(
         flops_per_token(config.objective, config.model, vocabulary_size, counted), counted.tokens / seconds, peak
@@ -101,9 +106,10 @@ def utilisation_percent(
 
 
 def peak_memory_bytes(device: torch.device) -> int:
-    """Return peak memory in bytes: of tensors on a GPU, of the process elsewhere."""
+    """Return peak memory in bytes: of tensors if the device is a GPU, otherwise of this process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
+    # ru_maxrss is in bytes on macOS, and in KiB elsewhere.
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
@@ -111,7 +117,10 @@ def peak_memory_bytes(device: torch.device) -> int:
 def out_of_memory_as_config_error(
     config: Pretrain, phase: Phase, step: int | None, device: torch.device
 ) -> Generator[None]:
-    """Raise ConfigError for a failed allocation, with what to lower; `step` counts from 1, None outside of steps."""
+    """Raise ConfigError, naming the settings to lower, if an allocation inside this context fails.
+
+    `step` is the step's number, from 1; None if the context is not a step.
+    """
     try:
         yield
     except (MemoryError, RuntimeError) as error:

@@ -1,7 +1,8 @@
 """Held-out loss per word and per byte of text, for comparing models with different vocabularies.
 
-The loss per masked token is not comparable across vocabularies: longer pieces are fewer and harder. So whole words
-(split at white space) are masked, the same ones for every vocabulary, and the losses of a word's pieces are summed.
+The loss per masked token is not comparable across vocabularies: longer pieces are fewer and harder to guess. So whole
+words (split at white space) are masked, the same words for every vocabulary, and the losses of a word's pieces are
+summed.
 """
 
 import math
@@ -24,8 +25,8 @@ from pipeline.text.schema import EXAMPLE
 from pipeline.train.evaluate import HELDOUT_WINDOWS, SEED
 
 MASKED_SHARE = 0.15
-LEAST_WORDS = 8  # per sentence: shorter ones give too little context
-# More than the mean tokens per word of any vocabulary: sentences of maximum_length // 3 words then fit in a sequence.
+LEAST_WORDS = 8  # minimum words of a sentence: shorter sentences give too little context
+# Above the mean tokens per word of every vocabulary, so that most sentences of maximum_length // 3 words fit.
 TOKENS_A_WORD = 3
 BITS_A_BYTE = 8  # extra cost of a masked word that contains an [UNK], because [UNK] does not say which text it replaced
 
@@ -53,8 +54,10 @@ def heldout_words(
     rank: int,
     world: int,
 ) -> HeldoutWords:
-    """Return this rank's share (windows rank::world) of about `sentences` held-out sentences, with 15% of the words
-    masked.
+    """Return this rank's share (windows rank::world) of about `sentences` held-out sentences, with 15% of their words
+    masked, in batches of at most `rows_per_batch`.
+
+    Sentences that do not fit in `maximum_length` tokens are skipped.
     """
     rows, words, all_bytes, unknown_bytes = [], 0, 0, 0
     for sentence, masked in sample_words(corpus, maximum_length // TOKENS_A_WORD, sentences, rank, world):
@@ -78,9 +81,10 @@ def heldout_words(
 def sample_words(
     corpus: Corpus, longest: int, sentences: int, rank: int, world: int
 ) -> Iterator[tuple[list[str], list[int]]]:
-    """Yield each sentence as its first `longest` words at most, with the ascending indices of the words to mask.
+    """Yield (words, ascending indices of the words to mask) for sampled sentences of this rank's windows.
 
-    Both depend on the text, not on the vocabulary.
+    Words after the first `longest` of a sentence are left out. The sample and the masks depend on the text, not on the
+    vocabulary.
     """
     windows = corpus.heldout[: min(sentences, HELDOUT_WINDOWS)]
     for index in range(rank, len(windows), world):
@@ -98,7 +102,10 @@ def sample_words(
 def masked_row(
     ids: np.ndarray, offsets: np.ndarray, masked: list[int], tokenizer: CachedTokenizer
 ) -> dict[str, object]:
-    """Return the row [CLS] sentence [SEP] with all pieces of the masked words as [MASK], without a pair task."""
+    """Return the row [CLS] sentence [SEP], without a pair label, with every piece of the masked words as [MASK].
+
+    Word i of the sentence has the pieces ids[offsets[i] : offsets[i + 1]]; `masked` holds indices of words.
+    """
     vocabulary = tokenizer.vocabulary
     indices = [piece for word in masked for piece in range(offsets[word], offsets[word + 1])]
     hidden = ids.copy()
@@ -116,10 +123,11 @@ def masked_row(
 def word_metrics(
     module: Pretraining, held: HeldoutWords, *, world: int, device: torch.device, autocast: torch.autocast
 ) -> dict[str, float]:
-    """Return loss in nats per masked word and in bits per byte of masked text, over all ranks; empty without sentences.
+    """Return the loss in nats per masked word and in bits per byte of masked text, over all ranks; every rank must call
+    it.
 
-    A word with an [UNK] costs 8 bits per byte more. Information lost by lower-casing and stripping accents is not
-    charged.
+    A masked word with an [UNK] adds 8 bits per byte to the loss. Information that lower-casing or stripping accents
+    removes adds nothing. Empty without sentences.
     """
     was_training = module.training
     module.eval()

@@ -1,10 +1,10 @@
-"""A published model as the start of a run: read, checked, copied once into the output folder, loaded there by every
-worker.
+"""Start a run from a published model: read and check the model, copy it once into the output folder, and load the copy
+in every worker.
 
 OUTPUT/initial/FINGERPRINT/
     model.safetensors config.json     the tensors used, under the published names
-    generator/                        the same of ELECTRA's generator, where the model has one
-    manifest.json                     the source, and what was missing or left out
+    generator/                        the same two files of ELECTRA's generator, if the run uses one
+    manifest.json                     the source, and the names of missing and unused tensors
 """
 
 import hashlib
@@ -49,14 +49,17 @@ from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.checkpoint import CONFIG, WEIGHTS, read_tensors
 
 POOLER = "encoder.pooler."
-"""Prefix of our names of the pooler's parameters."""
+"""Prefix of the names of the pooler's parameters in our modules."""
 FREE = ("hidden_dropout", "attention_dropout", "initializer_deviation")
-"""Settings in config.json that training may override."""
+"""Model settings that a run may set to other values than config.json."""
 BROUGHT = ("positions",)
-"""Settings that follow from the family and the vocabulary."""
+"""Model settings that are always taken from config.json: they follow from the family and the vocabulary."""
 VOCABULARY_ROWS = ("encoder.embeddings.words.weight", "masked_token_head.bias")
+"""Names of the parameters with one row per vocabulary entry."""
 PADDED_TO = (8, 16, 32, 64, 128)
+"""Published models may fill up their word embeddings to a multiple of one of these numbers of rows."""
 MOST_NAMED = 4
+"""Maximum tensor names in a message."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,11 +68,11 @@ class Initial:
 
     folder: str
     fingerprint: str
-    """SHA-256 of the config and weights as they were published."""
+    """SHA-256 of the published config and weight files."""
     model: Model
     vocabulary: Vocabulary
     generator: Model | None = None
-    """Settings of its generator, where the run wants one and the model has it."""
+    """Settings of the model's generator; None if the run does not use one or the model has none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +86,7 @@ class _Source:
 
 @contextmanager
 def _sources(location: str, used: tuple[str, ...]) -> Generator[dict[str, _Source]]:
-    """Yield the model under "", and its generator by its folder's name where that is used and exists."""
+    """Yield folder name -> source: "" for the model, GENERATOR for its generator if `used` names it and it exists."""
     with ExitStack() as stack:
 
         def source(location: str) -> _Source:
@@ -99,8 +102,8 @@ def _sources(location: str, used: tuple[str, ...]) -> Generator[dict[str, _Sourc
 
 def _fingerprint_of(location: str, sources: dict[str, _Source]) -> str:
     """Return the SHA-256 of the config and weights of all sources."""
-    each = [errors_with_location(location, fingerprint, part.folder, part.files) for part in sources.values()]
-    return each[0] if len(each) == 1 else hashlib.sha256("".join(each).encode()).hexdigest()
+    digests = [errors_with_location(location, fingerprint, source.folder, source.files) for source in sources.values()]
+    return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
 def read_initial(
@@ -112,16 +115,17 @@ def read_initial(
     setting: str = "init",
     used: tuple[str, ...] = ("",),
 ) -> Initial:
-    """Read a published model and copy it into the output folder, unless it is there.
+    """Read a published model, and copy it into the output folder unless an intact copy exists.
 
-    Reports which heads it lacks among those whose names, ours, begin with one of `used`. `setting` names the model in
-    messages. Raises CheckpointError, and ConfigError for a vocabulary that contradicts it, in one line.
+    `used` holds prefixes of our parameter names: heads with these names that the model lacks are reported. `setting` is
+    the name of the setting that holds `location`, for messages. Raises CheckpointError for a model that cannot be used
+    or does not fit the vocabulary, and ConfigError for contradicting vocabulary settings.
     """
     try:
         with _sources(location, used) as sources:
             chosen = replace(vocabulary, path=vocabulary.path or location)
             entries = given_vocabulary(chosen)
-            assert entries is not None  # since its path is set
+            assert entries is not None  # because chosen.path is set
             initial = Initial(
                 folder=storage.join(
                     output,
@@ -133,7 +137,7 @@ def read_initial(
                 vocabulary=entries,
                 generator=sources[GENERATOR].model if GENERATOR in sources else None,
             )
-            with locked_name(initial.folder, wait=True):  # two runs may want the same one at once
+            with locked_name(initial.folder, wait=True):  # two runs may copy the same model at once
                 if storage.damage(initial.folder):
                     errors_with_location(location, _publish_initial, initial, location, sources)
         about = storage.read_json(storage.join(initial.folder, storage.MANIFEST))
@@ -146,7 +150,7 @@ def read_initial(
 
 
 def errors_with_location(location: str, read: Callable[..., Any], *arguments: Any) -> Any:
-    """Return the result of `read`; its errors are prefixed with the model's location."""
+    """Return `read(*arguments)`; raise its PipelineErrors as CheckpointErrors that begin with the location."""
     try:
         return read(*arguments)
     except PipelineError as error:
@@ -154,9 +158,9 @@ def errors_with_location(location: str, read: Callable[..., Any], *arguments: An
 
 
 def _publish_initial(initial: Initial, location: str, sources: dict[str, _Source]) -> None:
-    """Publish the usable part of a checkpoint in our folder, in float32.
+    """Publish a model's usable tensors, in float32, in the folder of `initial`.
 
-    Raises CheckpointError where it cannot be used.
+    Raises CheckpointError if the model cannot be used.
     """
     main = sources[""]
     taken, rows, padded = load_usable(main.model, initial.vocabulary.size, main.folder, main.files)
@@ -171,10 +175,10 @@ def _publish_initial(initial: Initial, location: str, sources: dict[str, _Source
     with scratch_folder("initial") as temporary:
         _write_model(temporary, taken, main.model, rows, initial.vocabulary)
         if GENERATOR in sources:
-            part = sources[GENERATOR]
-            its, own_rows, _ = load_usable(part.model, initial.vocabulary.size, part.folder, part.files)
-            _require_shared_embeddings(taken, its)
-            _write_model(temporary / GENERATOR, its, part.model, own_rows, initial.vocabulary)
+            source = sources[GENERATOR]
+            generator, own_rows, _ = load_usable(source.model, initial.vocabulary.size, source.folder, source.files)
+            _require_shared_embeddings(taken, generator)
+            _write_model(temporary / GENERATOR, generator, source.model, own_rows, initial.vocabulary)
         storage.publish(temporary, initial.folder, about)
 
 
@@ -186,17 +190,18 @@ def _write_model(folder: Path, taken: Taken, model: Model, rows: int, vocabulary
     (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
 
 
-def _require_shared_embeddings(taken: Taken, its: Taken) -> None:
-    """Raise CheckpointError for a generator whose embeddings are not the model's own: training shares them."""
+def _require_shared_embeddings(taken: Taken, generator: Taken) -> None:
+    """Raise CheckpointError if the generator's embeddings differ from the model's, because training shares them."""
     for name in (name for name in taken.state if name.startswith("encoder.embeddings.")):
-        if name not in its.state or not torch.equal(taken.state[name], its.state[name]):
+        if name not in generator.state or not torch.equal(taken.state[name], generator.state[name]):
             raise CheckpointError(f"the {GENERATOR}'s {name} differs from the model's own, and training shares them")
 
 
 def load_usable(model: Model, entries: int, folder: Path, files: Files) -> tuple[Taken, int, int]:
-    """Return a checkpoint's usable tensors in float32, its rows of word embeddings, and its padding rows.
+    """Return a model's usable tensors in float32, their number of word embeddings, and the number of removed padding
+    rows.
 
-    `entries` is the size of the vocabulary. Raises CheckpointError where it cannot be used.
+    `entries` is the size of the vocabulary. Raises CheckpointError if the model cannot be used.
     """
     tensors = {
         name: tensor.float() for name, tensor in read_weights(folder, files).items() if tensor.is_floating_point()
@@ -216,8 +221,10 @@ def load_usable(model: Model, entries: int, folder: Path, files: Files) -> tuple
 
 
 def padding_rows(rows: int, entries: int) -> int:
-    """Return the number of padding rows after the vocabulary's last entry (30,522 to 30,528); 0 where the excess is no
-    padding.
+    """Return how many of the `rows` word embeddings only pad the table of a vocabulary with this number of entries.
+
+    For example 6 for 30,528 rows and 30,522 entries; 0 unless `rows` is `entries` rounded up to a multiple in
+    PADDED_TO.
     """
     return (
         rows - entries
@@ -227,54 +234,54 @@ def padding_rows(rows: int, entries: int) -> int:
 
 
 def _require_usable(taken: Taken, family: Family) -> None:
-    """Raise CheckpointError for tensors that are missing beyond whole heads, unexpected, or not finite."""
-    there = {published for name in taken.state for published in published_names(name, family)}
-    replaced = tuple(head for head in family.heads if not any(name.startswith(head) for name in there))
-    if missing := [name for name in taken.missing if not name.startswith(replaced)]:
+    """Raise CheckpointError if a tensor is missing, unexpected or not finite; heads may be missing as a whole."""
+    present = {published for name in taken.state for published in published_names(name, family)}
+    absent_heads = tuple(head for head in family.heads if not any(name.startswith(head) for name in present))
+    if missing := [name for name in taken.missing if not name.startswith(absent_heads)]:
         raise CheckpointError(
-            f"{tensors_named(missing)} missing: only whole heads may be "
+            f"{tensors_named(missing)} missing: only whole heads may be missing "
             f"({', '.join(head.rstrip('.') for head in family.heads)})"
         )
     if surplus := [name for name in taken.surplus if not name.startswith(family.other_heads)]:
         raise CheckpointError(
-            f"{tensors_named(surplus)} unexpected: {family.article} {family.title} of the layers and heads that "
-            "config.json says has none of that name"
+            f"{tensors_named(surplus)} unexpected: {family.article} {family.title} with the layers and heads of "
+            "config.json has no tensor of that name"
         )
     if broken := [name for name, tensor in to_published(taken.state, family).items() if not _is_finite(tensor)]:
         raise CheckpointError(f"{tensors_named(broken)} not finite: NaN or infinity among the weights")
 
 
 def _is_finite(tensor: Tensor) -> bool:
-    """Return whether no value is NaN or infinite; checking the extremes is much faster than `isfinite` on each."""
+    """Return whether all values are finite; only the minimum and maximum are checked, which is much faster."""
     return not tensor.numel() or bool(torch.stack(tensor.aminmax()).isfinite().all())
 
 
 def tensors_named(names: list[str]) -> str:
-    """Return the first few tensor names and the number of others, followed by is or are."""
+    """Return the beginning of a message, such as "tensor a is" or "tensors a, b, c, d and 3 more are"."""
     return f"tensor{'s' * (len(names) > 1)} {listed(names, MOST_NAMED)} {'are' if len(names) > 1 else 'is'}"
 
 
 def require_fitting_vocabulary(location: str, path: str, rows: int, vocabulary: Vocabulary) -> None:
-    """Raise CheckpointError unless the vocabulary has an entry for each row of the word embeddings."""
+    """Raise CheckpointError unless the vocabulary at `path` has as many entries as the model has word embeddings."""
     if rows != vocabulary.size:
         raise CheckpointError(
             f"{location}: the weights have {rows} word embeddings and the vocabulary in {path} has {vocabulary.size} "
-            "entries: set vocabulary.path to the one that it was trained with"
+            "entries: set vocabulary.path to the vocabulary that the model was trained with"
         )
 
 
 def _require_fitting_padding(location: str, path: str, model: Model, vocabulary: Vocabulary) -> None:
-    """Raise CheckpointError where positions start after another entry than the vocabulary's padding."""
+    """Raise CheckpointError if the model's positions start after another entry than the vocabulary's padding token."""
     if model.for_padding(vocabulary.pad_id) != model:
         raise CheckpointError(
             f"{location}: config.json: pad_token_id is {model.positions.first - 1}, after which positions start, and "
             f"{vocabulary.specials[0]} in the vocabulary in {path} is entry {vocabulary.pad_id}: set vocabulary.path "
-            "to the one that it was trained with"
+            "to the vocabulary that the model was trained with"
         )
 
 
 def _description(location: str, about: dict[str, Any], initial: Initial, used: tuple[str, ...]) -> str:
-    """Describe on one line what was taken from a model and what was not."""
+    """Return one line about the weights that were taken from a model, and those that it lacks or that were left out."""
     family = family_of(initial.model)
     wanted = {
         published
@@ -286,17 +293,18 @@ def _description(location: str, about: dict[str, Any], initial: Initial, used: t
     missing = [head.rstrip(".") for head in family.heads if any(name.startswith(head) for name in lacking)]
     if GENERATOR_PART in used and initial.generator is None:
         missing.append(GENERATOR)
-    its = " and its generator" if initial.generator else ""
-    parts = [f"weights of {location}{its}, {about['vocabulary_size']:,} word embeddings"]
+    generator = " and its generator" if initial.generator else ""
+    parts = [f"weights of {location}{generator}, {about['vocabulary_size']:,} word embeddings"]
     parts += [f"{' and '.join(missing)} not in it and initialised at random"] * bool(missing)
-    parts += [f"{about['padding']} rows that only fill them up left out"] * bool(about["padding"])
+    parts += [f"{about['padding']} padding rows of the word embeddings left out"] * bool(about["padding"])
     return "; ".join(parts + [f"{', '.join(about['left_out'])} left out"] * bool(about["left_out"]))
 
 
 def agreed_model(chosen: Model, initial: Initial, location: str) -> Model:
-    """Return the settings of config.json, with dropout and initializer deviation overridden where set.
+    """Return the settings of config.json, with dropout and initializer deviation replaced where `chosen` sets them.
 
-    Raises ConfigError with both values for another setting that differs from both the default and config.json.
+    A setting counts as set if it differs from its default. Raises ConfigError, naming both values, if another setting
+    is set and differs from config.json.
     """
     names, values = {"family": "model_type"} | dict(family_of(initial.model).config), {}
     for name in sorted(vars(chosen), key=lambda name: name != "family"):
@@ -304,18 +312,18 @@ def agreed_model(chosen: Model, initial: Initial, location: str) -> Model:
         if name in BROUGHT:
             values[name] = theirs
             continue
-        said = mine != getattr(Model(), name)
-        if said and mine != theirs and name not in FREE:
+        is_set = mine != getattr(Model(), name)
+        if is_set and mine != theirs and name not in FREE:
             raise ConfigError(
                 f"model.{name} ({mine}) differs from {field} ({theirs}) in the config.json of init {location}: "
                 "leave it out (preset continue sets none), or choose another init"
             )
-        values[name] = mine if said else theirs
+        values[name] = mine if is_set else theirs
     return replace(chosen, **values)
 
 
 def load_initial(initial: Initial, module: Pretraining) -> None:
-    """Load the published models' weights into a module on the CPU; parts that they lack stay as they are."""
+    """Load the weights in the folder of `initial` into a module on the CPU; parameters that they lack do not change."""
     for model in module.models():
         if model.folder == GENERATOR and initial.generator is None:
             continue
@@ -326,21 +334,24 @@ def load_initial(initial: Initial, module: Pretraining) -> None:
 
 @torch.no_grad()
 def set_word_embeddings(module: Pretraining, words: Tensor) -> None:
-    """Set a model's word embeddings (V, width); rows that are zero keep their own values."""
+    """Set a model's word embeddings to `words`, (V, width); where a row of `words` is zero, the model's row stays."""
     table = module.encoder.embeddings.words.weight
     words = words.to(table)
     table.copy_(torch.where(words.any(1, keepdim=True), words, table))
 
 
 def extended_state(state: dict[str, Tensor], vocabulary: Vocabulary, longer: Vocabulary) -> dict[str, Tensor]:
-    """Return the state of a pretraining module for an extended vocabulary: new words are the mean of their pieces."""
+    """Return the state of a pretraining module for the extended vocabulary `longer`.
+
+    The row of a new word is the mean of the rows of its pieces in `vocabulary`.
+    """
     rows = pieces_of_new_words(vocabulary, longer)
     names = [name for name in state if name.endswith(VOCABULARY_ROWS)]
     return state | {name: _extend_rows(state[name], rows, longer.size) for name in names}
 
 
 def _extend_rows(table: Tensor, rows: dict[int, list[int]], size: int) -> Tensor:
-    """Return a table extended to `size` rows, each new one the mean of its pieces' rows."""
+    """Return a table extended to `size` rows; `rows` maps each new row to the old rows whose mean it is."""
     longer = table.new_empty(size, *table.shape[1:])
     longer[: len(table)] = table
     for entry, pieces in rows.items():

@@ -15,8 +15,10 @@ class Job:
 
     config: Pretrain
     folder: str
+    """Folder of the run."""
     stream: StreamSettings
     initial: Initial | None
+    """Published model that the run starts from; None: random weights."""
     words: str | None
-    """Folder of initial word embeddings; None: random ones, or the run continues from a checkpoint."""
+    """Folder of initial word embeddings; None if they are random or the run continues from a checkpoint."""
     tracker: ActorHandle

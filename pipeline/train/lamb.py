@@ -11,11 +11,12 @@ class Lamb(torch.optim.Optimizer):
     """Algorithm 2 with bias correction and the identity as phi; parameter groups may set any of the options.
 
     As in the paper's code, groups without weight decay (biases, LayerNorm) are not scaled: their update is Adam's.
-    `matrices` is the number of equal matrices stacked in each parameter of a group, each with a norm of its own, so
-    that a fused projection is trained like its parts.
+    `matrices` is the number of equal matrices stacked in each parameter of a group. Each matrix is scaled by its own
+    norm, so that a fused projection is trained like its parts.
 
-    Honours the attributes of torch's fused optimisers, on the device: gradients are divided by `grad_scale`, and a
-    non-zero `found_inf` skips the update. Parameters of a group share a step count.
+    As in torch's fused optimisers, gradients are divided by `grad_scale`, and a non-zero `found_inf` skips the update.
+    Both are tensors on the device (None: no effect), so the host does not wait. All parameters of a group must have
+    the same step count.
     """
 
     _step_supports_amp_scaling = True
@@ -27,7 +28,7 @@ class Lamb(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # ty: ignore[incompatible-method-override]
-        """Take one step from the gradients; parameters without a gradient stay."""
+        """Update the parameters by their gradients; parameters without a gradient do not change."""
         for group in self.param_groups:
             if parameters := [parameter for parameter in group["params"] if parameter.grad is not None]:
                 self._step_group(parameters, group)
@@ -51,17 +52,17 @@ class Lamb(torch.optim.Optimizer):
         betas: tuple[float, float],
         epsilon: float,
     ) -> list[Tensor]:
-        """Return bias-corrected Adam updates as new tensors; moments advance unless `skip`."""
+        """Return bias-corrected Adam updates as new tensors; if `skip`, moments and step counts do not change."""
         states = [self._state(parameter) for parameter in parameters]
         means, squares, steps = ([state[name] for state in states] for name in ("exp_avg", "exp_avg_sq", "step"))
-        # Without `alpha` torch takes a tensor without dimensions for a number: the host waits until the device tells
-        # it.
+        # Without `alpha`, torch would read the 0-dimensional tensor as a number, and the host would wait for it.
         torch._foreach_add_(steps, torch.where(skip, 0.0, 1.0), alpha=1)
         for moments, beta in zip((means, squares), betas):
             torch._foreach_mul_(moments, torch.where(skip, 1.0, beta))
         torch._foreach_add_(means, gradients, alpha=1 - betas[0])
         torch._foreach_addcmul_(squares, gradients, gradients, 1 - betas[1])
-        corrections = [torch.where(skip, 1.0, 1 - beta ** steps[0]) for beta in betas]  # before the first step 1 - 1
+        # If the first step is skipped, 1 - beta ** 0 is 0, and must not become a divisor.
+        corrections = [torch.where(skip, 1.0, 1 - beta ** steps[0]) for beta in betas]
         roots = torch._foreach_div(squares, corrections[1])
         torch._foreach_sqrt_(roots)
         torch._foreach_add_(roots, epsilon)
@@ -72,21 +73,20 @@ class Lamb(torch.optim.Optimizer):
     def _state(self, parameter: Tensor) -> dict[str, Tensor]:
         state = self.state[parameter]
         if not state:
-            state["step"] = torch.zeros(
-                (), dtype=torch.float32, device=parameter.device
-            )  # beside it: the host must not wait for a number
+            # On the parameter's device, so that the host need not wait for its value.
+            state["step"] = torch.zeros((), dtype=torch.float32, device=parameter.device)
             state["exp_avg"] = torch.zeros_like(parameter)
             state["exp_avg_sq"] = torch.zeros_like(parameter)
         return state
 
 
 def _pieces(tensors: Sequence[Tensor], matrices: int) -> list[Tensor]:
-    """Return views of the matrices stacked in each tensor."""
+    """Return views of the `matrices` equal matrices that are stacked in each tensor."""
     return [piece for tensor in tensors for piece in tensor.chunk(matrices)]
 
 
 def _scale_to_norms(updates: list[Tensor], weights: list[Tensor]) -> None:
-    """Scale each update in place to the norm of its weights; unchanged where either norm is 0."""
+    """Scale each update in place to the norm of its weights; if either norm is 0, the update does not change."""
     weight_norms, update_norms = (torch.stack(torch._foreach_norm(tensors)) for tensors in (weights, updates))
     ratios = torch.where((weight_norms > 0) & (update_norms > 0), weight_norms / update_norms, 1.0)
     torch._foreach_mul_(updates, list(ratios.unbind()))

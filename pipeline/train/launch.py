@@ -34,25 +34,26 @@ if TYPE_CHECKING:
     from pipeline.train.tracking import MlflowRun
 
 POLL_SECONDS = 1.0
-SILENT_SECONDS = 60.0  # before the user is told
-SILENT_INTERVALS = 3  # times the longest wait for news so far: some steps take minutes
-# Of a worker group of fixed size that finds no room, a minute each; where nodes may come, it waits as long as it takes
+# The user is told that there is no news from the workers after SILENT_SECONDS, and after SILENT_INTERVALS times the
+# longest silence so far, because some steps take minutes.
+SILENT_SECONDS = 60.0
+SILENT_INTERVALS = 3
+# Attempts, of one minute each, to start a fixed number of workers; unlimited if nodes may still join.
 START_ATTEMPTS = 60
-ELASTIC_START_SECONDS = (
-    5  # after which an elastic group that was to be as large as before takes the nodes that are left
-)
-RESERVATION = "reservation.json"
-COORDINATOR_SECONDS = 5.0
+# An elastic group first asks for as many workers as before; after this time it starts on the nodes that are left.
+ELASTIC_START_SECONDS = 5
+RESERVATION = "reservation.json"  # file in the run's folder
+COORDINATOR_SECONDS = 5.0  # to wait for an answer of Ray's autoscaling coordinator
 RESIZE_SECONDS = 5.0  # between checks for new nodes
 
 
 @contextmanager
 def locked_tracker(folder: str) -> Generator[ActorHandle]:
-    """Yield the run's tracker actor on this node; its name is the lock, and it ends with this driver.
+    """Yield the run's tracker, an actor on this node that ends with this driver; the actor's name is the run's lock.
 
-    Raises ConfigError when another driver has the run.
+    Raises ConfigError if another driver holds the lock.
     """
-    from pipeline.train.tracking import Tracker  # here: Ray Train's controller imports this module, and needs no MLflow
+    from pipeline.train.tracking import Tracker  # here: Ray Train's controller needs this module, not MLflow
 
     name = f"run:{folder}"
     context = ray.get_runtime_context()
@@ -84,9 +85,9 @@ def tracked(
     report: Report,
     show: Callable[[int, dict[str, float]], None],
 ) -> Generator[None]:
-    """Track the training inside in an MLflow run that ends as FINISHED, FAILED or KILLED.
+    """Track the training inside this context in an MLflow run, which ends as FINISHED, FAILED or KILLED.
 
-    `report` gets lines for people, `show` each new (step, metrics); both are called from a thread.
+    `report` gets lines for people, and `show` gets each new (step, metrics). Both are called from another thread.
     """
     try:
         ray.get(tracker.start.remote(mlflow))
@@ -100,7 +101,7 @@ def tracked(
     try:
         yield
         status = "FINISHED"
-    except (KeyboardInterrupt, SystemExit):  # Ctrl-C, and what Ray makes of the SIGTERM that stops a job
+    except (KeyboardInterrupt, SystemExit):  # Ctrl-C, or SIGTERM (ray job stop) by way of Ray
         status = "KILLED"
         raise
     finally:
@@ -113,52 +114,54 @@ def tracked(
 def fit(job: Job, resources: WorkerResources) -> dict[str, Any]:
     """Train a job to its end and return rank 0's summary.
 
-    Raises the worker's PipelineError where there is one, else a one-line PipelineError.
+    Raises PipelineError in one line; if a worker raised one, it is that error.
     """
-    before = signal.getsignal(signal.SIGINT)
-    wanted = train_environment(job.config)
-    environment = {name: os.environ.get(name) for name in wanted}
-    os.environ.update(wanted)
+    interrupt_handler = signal.getsignal(signal.SIGINT)
+    variables = train_environment(job.config)
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
     try:
         for phase in job.config.all_phases:
             if phase.end == job.config.steps or _newest_state(job).step < phase.end:
-                one = _trainer(job, resources)
+                trainer = _trainer(job, resources)
                 if job.config.worker_range.elastic:
-                    take_reservation(job.folder, f"train-{one.train_run_context.run_id}")
-                one.fit()
+                    take_reservation(job.folder, f"train-{trainer.train_run_context.run_id}")
+                trainer.fit()
     except TrainingFailedError as error:
         raise _plain_error(error, job) from error
-    except SystemExit as error:  # Ray answers Ctrl-C with exit code 0, which would say that the run is finished
+    except SystemExit as error:  # Ray turns Ctrl-C into an exit with code 0, which would mean a finished run
         raise KeyboardInterrupt from error
     finally:
-        for name, value in environment.items():
+        for name, value in before.items():
             os.environ.pop(name) if value is None else os.environ.update({name: value})
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, before)  # Ray leaves its own handler installed
+            signal.signal(signal.SIGINT, interrupt_handler)  # Ray leaves its own handler installed
     return ray.get(job.tracker.summary.remote())
 
 
 def take_reservation(folder: str, requester: str) -> None:
-    """Cancel the cluster reservation of the run's previous driver, and record the name of this driver's.
+    """Cancel the cluster reservation that the run's previous driver made, and record `requester` as the new holder.
 
-    Otherwise Ray keeps the nodes of a killed driver's elastic group for three minutes, in which its successor finds no
-    room.
+    Without the cancellation, Ray reserves the nodes of a killed driver's elastic group for three minutes, and the next
+    driver of the run finds no free node in that time.
     """
-    note = storage.join(folder, RESERVATION)
-    if storage.exists(note):
-        # There may be no coordinator in this cluster, or its node may be gone: what it held is waited for then, or
-        # free.
+    record = storage.join(folder, RESERVATION)
+    if storage.exists(record):
+        # The cluster may have no coordinator, or may have lost the coordinator's node. Then the nodes are free, or the
+        # workers wait until the reservation ends.
         with suppress(ValueError, KeyError, ray.exceptions.RayError):
             coordinator = ray.get_actor("AutoscalingCoordinator", namespace="AutoscalingCoordinator")
             ray.get(
-                coordinator.cancel_request.remote(requester_id=storage.read_json(note)["requester"]),
+                coordinator.cancel_request.remote(requester_id=storage.read_json(record)["requester"]),
                 timeout=COORDINATOR_SECONDS,
             )
-    storage.write_json(note, {"requester": requester})
+    storage.write_json(record, {"requester": requester})
 
 
 def train_environment(config: Pretrain) -> dict[str, str]:
-    """Return environment variables for the driver: Ray Train's timeout for hung workers and its wait for lost nodes."""
+    """Return the driver's environment variables for Ray Train: the timeout of hung workers, and in elastic runs the
+    wait for lost nodes.
+    """
     start = (
         {"RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": str(ELASTIC_START_SECONDS)} if config.worker_range.elastic else {}
     )
@@ -166,18 +169,19 @@ def train_environment(config: Pretrain) -> dict[str, str]:
 
 
 def _newest_state(job: Job) -> checkpoint.State:
-    """Return the state of the newest intact checkpoint, from which the run continues."""
+    """Return the state of the newest intact checkpoint, from which the run continues; the initial state without one."""
     folder = checkpoint.newest_sound(job.folder, lambda message: None)
     return checkpoint.read_state(folder) if folder else checkpoint.State()
 
 
 def _trainer(job: Job, resources: WorkerResources) -> TorchTrainer:
-    """Return the TorchTrainer of the phase of the newest intact checkpoint; its stream is rebuilt at every worker
-    (re)start.
+    """Return the TorchTrainer that continues from the newest intact checkpoint to the end of its phase.
+
+    At every start of the workers, also after a failure, the stream is rebuilt from the newest intact checkpoint.
     """
     config = job.config
     DataContext.get_current().enable_progress_bars = False
-    DataContext.get_current().execution_no_progress_timeout_s = -1  # an evaluation may pause the stream for long
+    DataContext.get_current().execution_no_progress_timeout_s = -1  # no timeout: an evaluation pauses the stream
     cpus = stream_cpus(resources, config.worker_range, node_groups(config.placement))
     options = ExecutionOptions(
         preserve_order=True,
@@ -190,6 +194,7 @@ def _trainer(job: Job, resources: WorkerResources) -> TorchTrainer:
         state = _newest_state(job)
         phase = config.phase_at(state.step)
         ray.get(job.tracker.begin.remote(phase.first))
+        # One step and one round of blocks more than needed, so that the stream does not end before the last step.
         rows = (
             offset(phase.end - phase.first + 1, phase.batch)
             - offset(state.step - phase.first, phase.batch)
@@ -227,12 +232,12 @@ def _trainer(job: Job, resources: WorkerResources) -> TorchTrainer:
 
 
 def stream_bytes(config: Pretrain) -> int:
-    """Return the bytes of finished blocks that a run's stream may hold."""
+    """Return the maximum bytes of finished blocks that a run's stream may hold, for its most demanding phase."""
     return max(bytes_ahead(most_of_round(config, phase), phase.sampling.maximum_length) for phase in config.all_phases)
 
 
 def most_of_round(config: Pretrain, phase: Phase) -> int:
-    """Return the most rows of one block per worker, over the possible numbers of workers."""
+    """Return the rows in one block of every worker, for the number of workers with the most such rows."""
     workers = config.worker_range
     return max(
         rows_of_round(phase.batch, phase.sampling.maximum_length, world)
@@ -246,33 +251,33 @@ def watch(
     report: Report,
     show: Callable[[int, dict[str, float]], None],
 ) -> None:
-    """Forward the tracker's lines and new training metrics until `stop` is set, and once after."""
-    reason = "where nodes are missing, ray status names them, and the run goes on when they are there"
+    """Forward the tracker's lines and new training metrics until `stop` is set, and once more after that."""
+    reason = "if nodes are missing, ray status names them, and the run goes on when they have joined"
     if is_loopback(ray.util.get_node_ip_address()):  # no other machine can join
-        reason = "the machine is busy, or something takes long: a step, a compilation, an evaluation"
-    shown, last = None, False
-    heard, told, longest = time.monotonic(), False, 0.0
+        reason = "the machine is busy, or a step, a compilation or an evaluation takes long"
+    shown_step, last = None, False
+    last_news, warned, longest = time.monotonic(), False, 0.0
     while not last:
         last = stop.wait(POLL_SECONDS)
         try:
             messages, progress = ray.get([tracker.take_messages.remote(), tracker.progress.remote()])
-        except ray.exceptions.RayError:  # the main thread reports it
+        except ray.exceptions.RayError:  # the main thread gets the same error and reports it
             return
         for message in messages:
             report(message)
-        if messages or (progress and progress[0] != shown):
+        if messages or (progress and progress[0] != shown_step):
             now = time.monotonic()
-            heard, told, longest = now, False, max(longest, now - heard)
-        if progress and progress[0] != shown:
-            shown = progress[0]
+            last_news, warned, longest = now, False, max(longest, now - last_news)
+        if progress and progress[0] != shown_step:
+            shown_step = progress[0]
             show(*progress)
-        if not told and time.monotonic() - heard > max(SILENT_SECONDS, SILENT_INTERVALS * longest):
-            told = True
-            report(f"no news from the workers for {time.monotonic() - heard:.0f} s; {reason}")
+        if not warned and time.monotonic() - last_news > max(SILENT_SECONDS, SILENT_INTERVALS * longest):
+            warned = True
+            report(f"no news from the workers for {time.monotonic() - last_news:.0f} s; {reason}")
 
 
 def _plain_error(error: TrainingFailedError, job: Job) -> PipelineError:
-    """Return the error to show for a failed training: the pipeline's own where there is one."""
+    """Return the error to show for a failed training: a PipelineError among its causes, or else a new one."""
     if failure := ray.get(job.tracker.failure.remote()):
         return failure
     causes: list[BaseException] = []

@@ -1,6 +1,6 @@
-"""The training loop: one visible `for`, one plain `if` per event.
+"""The training loop: one `for` over the steps, with one plain `if` for each kind of event.
 
-No Ray: slots come in, metrics go out through callables.
+The loop does not use Ray: slots come from an iterator, and metrics go to callables.
 """
 
 import dataclasses
@@ -33,7 +33,7 @@ from pipeline.train.step import Compute, distributed, train_step
 from pipeline.train.stragglers import Stragglers
 
 MOST_SKIPPED = 20
-"""Consecutive steps without a finite gradient after which a run that skips them ends."""
+"""Consecutive steps without a finite gradient that end a run with on_nonfinite skip."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,19 +48,22 @@ class Work:
     device: torch.device
     autocast: torch.autocast
     heldout: Sequence[Batch]
+    """This rank's held-out batches of the phase."""
     peak_flops: float | None = None
     """Peak operations per second of this rank's device; None where unknown."""
     log: Callable[[int, dict[str, float]], None]
     """Log (steps done, metrics); a no-op on ranks other than 0."""
     flush: Callable[[], None]
-    """Flush logged metrics before a checkpoint is published: a run resumed from it logs later steps only.
+    """Flush logged metrics before a checkpoint is published, because a run resumed from it logs only later steps.
 
     Called from another thread.
     """
     say: Callable[[str], None] = print
     """Report a line to the user; a no-op on ranks other than 0. Called from other threads too."""
     leaving: Callable[[], bool] = lambda: False
-    """Return whether a node of the run will be preempted; all ranks call it at the same steps and get the same answer.
+    """Return whether a node of the run will be preempted.
+
+    All ranks call it after the same steps and get the same answer.
     """
     worker_name: str = "worker 0"
     """Name of this rank in messages."""
@@ -69,10 +72,10 @@ class Work:
 def train(
     work: Work, tables: Iterator[pa.Table], module: Pretraining, optimizer: torch.optim.Optimizer, state: State
 ) -> State:
-    """Train from `state` to the end of its phase and return the last state, which is also the newest checkpoint.
+    """Train from `state` to the end of its phase, write the last checkpoint, and return the state in it.
 
-    `tables`, one per slot, and the held-out batches belong to that phase. Raises DataError when the tables are not the
-    next rows, or end early.
+    `tables` yields the rows of this rank's slots, one table per slot. Raises DataError if these are not the next rows
+    of the stream, or end before the phase. Raises ConfigError if memory runs out or gradients are not finite.
     """
     objective = distributed(module, work.device, work.world)
     with (
@@ -92,7 +95,7 @@ def _train_phase(
     saver: Saver,
     stragglers: Stragglers,
 ) -> State:
-    """Run `train` with the wrapped module and the helpers that run alongside the steps."""
+    """Do the work of `train`; `objective` is `module`, or DistributedDataParallel around it."""
     config, start = work.config, state.step
     phase = config.phase_at(start)
     if state.step == 0:
@@ -140,6 +143,7 @@ def _train_phase(
         if extra.is_due(done, meter.step_seconds, due=asked):
             state = _count_time(work, state, meter)
             if work.rank == 0:
+                # While an earlier write is in progress, extra checkpoints are skipped, and regular ones if it fails.
                 saver.save(state, module, optimizer, wait=needed or asked and not saver.failing.is_set())
     return state
 
@@ -158,7 +162,7 @@ def _take_slots(
     step: int,
     rows_per_slot: int,
 ) -> list[Slot]:
-    """Return this rank's next slots of the step; the time they take to arrive counts as waiting."""
+    """Return this rank's slots of the step; add the time spent waiting for them to `meter.wait`."""
     slots = []
     for position in positions:
         asked = time.perf_counter()
@@ -175,7 +179,10 @@ def _take_slots(
 
 
 def check_order(state: State, records: Sequence[Record], step: int) -> None:
-    """Raise DataError unless the step's slots are the rows after the cursor: Ray does not promise the dealing order."""
+    """Raise DataError unless the step's slots are the next rows after the cursor.
+
+    The check is necessary because Ray does not guarantee the order in which it deals blocks to workers.
+    """
     problem = check_chain(state.cursor, [(record.first, record.last) for record in records])
     if problem:
         raise DataError(
@@ -200,7 +207,7 @@ def advance(state: State, records: Sequence[Record]) -> State:
 def _step_of(
     number: int, sums: dict[str, torch.Tensor], counts: dict[str, int], norm: torch.Tensor, records: Sequence[Record]
 ) -> Step:
-    """Return the step's counts for the meter."""
+    """Return the step as the meter takes it, with counts added up over all slots."""
     tokens, squares, masked = (
         sum(getattr(record, name) for record in records) for name in ("tokens", "squares", "masked")
     )
@@ -208,10 +215,9 @@ def _step_of(
 
 
 def _count_time(work: Work, state: State, meter: Meter) -> State:
-    """Return the state with the meter's totals of the current interval and its time.
+    """Return the state, updated with the time and totals that the meter has collected since it was last read.
 
-    Raises ConfigError where a gradient was not finite and the settings do not skip that; the meter learns of it only
-    here.
+    Raises ConfigError as `_refuse_nonfinite` does: only reading the meter shows which gradients were not finite.
     """
     before = dict(meter.total)
     total = meter.reduce()
@@ -228,7 +234,10 @@ def _count_time(work: Work, state: State, meter: Meter) -> State:
 
 
 def _refuse_nonfinite(work: Work, meter: Meter) -> None:
-    """Raise ConfigError for a step whose gradient is not finite, or too many in a row where they are skipped."""
+    """Raise ConfigError if the meter has counted a non-finite step.
+
+    With on_nonfinite skip, only if the last MOST_SKIPPED steps, or more, were all non-finite.
+    """
     skips, config = work.config.on_nonfinite == "skip", work.config
     if "nonfinite" not in meter.total or (skips and meter.nonfinite_in_a_row < MOST_SKIPPED):
         return
@@ -238,11 +247,11 @@ def _refuse_nonfinite(work: Work, meter: Meter) -> None:
         if skips
         else f"the gradient of step {number} is not finite; nothing was learned from it"
     )
-    otherwise = "" if skips else ", or pass over such steps with on_nonfinite skip"
+    otherwise = "" if skips else ", or skip such steps with on_nonfinite skip"
     raise ConfigError(
         f"{problem}: lower optimizer.learning_rate ({config.optimizer.learning_rate}) "
         f"and start under another --name{otherwise}; "
-        f"{f'the rows of step {number}' if skips else 'its rows'} are shown by jobs/show.py seen {work.folder} {number}"
+        f"the rows of step {number} are shown by jobs/show.py seen {work.folder} {number}"
     )
 
 
@@ -252,7 +261,7 @@ def _log_interval(
     """Log the means since the last logged step, report a straggler, and start the next interval."""
     state = _count_time(work, state, meter)
     cursor = state.cursor
-    assert cursor is not None  # rows were read
+    assert cursor is not None  # set after the first step
     metrics = training_metrics(meter.total, module.weights) | {
         "speed/peak_memory_gigabytes": peak_memory_bytes(work.device) / 1e9
     }
@@ -279,7 +288,10 @@ def _log_interval(
 
 
 def _evaluate_and_log(work: Work, module: Pretraining, state: State, phase: Phase) -> dict[str, float]:
-    """Evaluate on the held-out examples of the phase's length, and log the result with that length."""
+    """Evaluate on the phase's held-out examples; log and return the metrics with the phase's sequence length.
+
+    Empty without held-out rows.
+    """
     metrics = evaluate(module, work.heldout, world=work.world, device=work.device, autocast=work.autocast)
     if metrics:
         metrics |= {"heldout/maximum_length": phase.sampling.maximum_length}

@@ -11,55 +11,59 @@ import torch
 import torch.distributed as dist
 
 BUCKETS_PER_DECADE = 100
-"""Histogram resolution of step times: each bucket is 2.3% wide."""
+"""Histogram resolution of step times: a bucket's upper bound is 2.3% above its lower bound."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One step on one rank; computed values stay on the device until the meter is read."""
+    """One step on one rank; tensors stay on the device until `Meter.reduce`."""
 
     number: int
     """Step number, from 1."""
     sums: dict[str, torch.Tensor]
     """This rank's loss sums by term."""
     counts: dict[str, int]
-    """Counts per term over all ranks, as are all fields below."""
+    """Counts by term. This and all fields below are over all ranks."""
     norm: torch.Tensor
     """Gradient norm before clipping."""
     tokens: int
     squares: int
+    """Sum of squared sequence lengths."""
     masked: int
+    """Masked positions."""
 
 
 class Meter:
-    """Add up steps on one rank, and over ranks on request.
+    """Collect the steps of this rank; `reduce` adds them up over all ranks.
 
-    Nothing is read from the device until then. Unlogged totals travel in the checkpoint, so a resumed run logs the same
-    means as one that was never stopped.
+    Nothing is read from the device before `reduce`. Checkpoints contain the totals since the last log line, so a
+    resumed run logs the same means as a run that was never stopped.
     """
 
     def __init__(self, world: int, carried: dict[str, float] | None = None, device: torch.device | None = None) -> None:
         self.world = world
         self.device = device or torch.device("cpu")
         self.total: dict[str, float] = dict(carried or {})
-        """Totals over all ranks: counts, tokens, squares, masked, steps, seconds, wait_seconds, loss sums as
-        `sum.NAME`, step times as `time.BUCKET`.
+        """Totals over all ranks: tokens, squares, masked, steps, seconds, wait_seconds, loss sums and counts as
+        `sum.TERM` and `count.TERM`, and numbers of steps by time as `time.BUCKET`.
 
-        Steps whose gradient is not finite add to `nonfinite`, `first_nonfinite`, tokens and time, but not to losses.
+        A step is non-finite if its gradient norm or a loss sum is. Such steps add to `nonfinite`, tokens and time, but
+        not to loss sums; `first_nonfinite` is the number of the first.
         """
         self.steps: list[Step] = []
         self.marks: list[float | torch.cuda.Event] = [mark(self.device)]
         self.nonfinite_in_a_row = 0
-        """Consecutive non-finite steps, up to the last one read."""
+        """Number of consecutive non-finite steps up to the last step that was read."""
         self.newest_nonfinite = 0
-        """Number of the newest non-finite step read; 0 without one."""
+        """Number of the newest non-finite step that was read; 0 without one."""
         self.step_seconds = 0.0
-        """Mean time of the steps read last, the same on every rank; 0 before the first."""
+        """Mean seconds per step at the last `reduce`, the same on every rank; 0 before the first."""
         self.wait = 0.0
+        """Seconds that this rank has waited for data since the last `reduce`."""
         self.started = time.perf_counter()
 
     def add(self, step: Step) -> None:
-        """Count a step that was just queued on the device."""
+        """Add a step whose work was just queued on the device."""
         self.steps.append(step)
         self.marks.append(mark(self.device))
 
@@ -71,17 +75,18 @@ class Meter:
     def reduce(self) -> dict[str, float]:
         """Return the totals over all ranks up to now; every rank must call it.
 
-        Waiting time is that of the slowest rank.
+        Total time and waiting time are each the maximum over ranks.
         """
         names = sorted({name for step in self.steps for name in step.sums})
         sums, norms = _read(self.steps, names)
-        now = time.perf_counter()  # after the device has caught up
+        now = time.perf_counter()  # after `_read` has waited for the device
         slowest = torch.tensor([self.wait, now - self.started], dtype=torch.float64)
         if self.world > 1:
             dist.all_reduce(sums)
             dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
-        for step, of_step, norm in zip(self.steps, sums.tolist(), norms.tolist(), strict=True):
-            self._count(step, dict(zip(names, of_step, strict=True)), finite=bool(np.isfinite([norm, *of_step]).all()))
+        for step, step_sums, norm in zip(self.steps, sums.tolist(), norms.tolist(), strict=True):
+            finite = bool(np.isfinite([norm, *step_sums]).all())
+            self._count(step, dict(zip(names, step_sums, strict=True)), finite=finite)
         for milliseconds in durations(self.marks):
             self._increase({f"time.{_bucket(milliseconds)}": 1})
         if self.steps:
@@ -113,7 +118,10 @@ class Meter:
 
 
 def mark(device: torch.device) -> float | torch.cuda.Event:
-    """Record a time mark in the device's queue, in seconds on a CPU; the host does not wait."""
+    """Return a time mark for `durations`: an event in the queue of a GPU, or on a CPU the time in seconds.
+
+    The host does not wait for a GPU.
+    """
     if device.type != "cuda":
         return time.perf_counter()
     event = torch.cuda.Event(enable_timing=True)
@@ -122,7 +130,7 @@ def mark(device: torch.device) -> float | torch.cuda.Event:
 
 
 def durations(marks: Sequence[Any]) -> list[float]:
-    """Return the milliseconds between consecutive marks, all of which the device has passed."""
+    """Return the milliseconds between consecutive marks; the device must have passed all of them."""
     pairs = zip(marks[:-1], marks[1:], strict=True)
     return [
         before.elapsed_time(after) if isinstance(before, torch.cuda.Event) else 1000 * (after - before)
@@ -131,8 +139,9 @@ def durations(marks: Sequence[Any]) -> list[float]:
 
 
 def _read(steps: Sequence[Step], names: Sequence[str]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return this rank's loss sums (steps, terms) and the norms (steps,) as float64 on the host, with one
-    synchronisation.
+    """Return this rank's loss sums (steps, terms) and gradient norms (steps,), float64 on the host.
+
+    The host waits for the device only once.
     """
     if not steps:
         return torch.zeros(0, len(names), dtype=torch.float64), torch.zeros(0, dtype=torch.float64)
@@ -145,12 +154,15 @@ def _read(steps: Sequence[Step], names: Sequence[str]) -> tuple[torch.Tensor, to
 
 
 def _bucket(milliseconds: float) -> int:
-    """Return the bucket of a duration: a hundred per decade, from one microsecond."""
+    """Return the index of a duration's bucket: BUCKETS_PER_DECADE * log10(milliseconds), at least one microsecond."""
     return round(BUCKETS_PER_DECADE * np.log10(max(milliseconds, 1e-3)))
 
 
 def percentile_milliseconds(total: Mapping[str, float], share: float) -> float:
-    """Return the given percentile of step times, to the width of a bucket; 0 without steps."""
+    """Return the step time that the given share of the steps does not exceed, rounded to a bucket; 0 without steps.
+
+    `total` contains the histogram as `time.BUCKET` -> steps.
+    """
     buckets = sorted((int(name[5:]), count) for name, count in total.items() if name.startswith("time."))
     rank, passed = share * sum(count for _, count in buckets), 0.0
     for number, count in buckets:
@@ -161,10 +173,10 @@ def percentile_milliseconds(total: Mapping[str, float], share: float) -> float:
 
 
 def training_metrics(total: dict[str, float], weights: Mapping[str, float] = MappingProxyType({})) -> dict[str, float]:
-    """Return the means and rates of an interval from a meter's totals.
+    """Return the metrics of an interval from a meter's totals.
 
-    Losses in nats, real tokens per second of wall time, waiting in percent of it. Losses include only steps whose
-    gradient was finite. `weights` are those of terms in the whole loss, where not 1.
+    Losses are means in nats over the finite steps; speed is in tokens per second of wall time; waiting is in percent of
+    wall time. `weights` holds the weight of each loss term in train/loss, if it is not 1.
     """
     means = {name[4:]: value / total[f"count.{name[4:]}"] for name, value in total.items() if name.startswith("sum.")}
     skipped = {"train/nonfinite_steps": total["nonfinite"]} if "nonfinite" in total else {}

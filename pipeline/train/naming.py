@@ -9,21 +9,14 @@ from pipeline.config.flat import flatten
 from pipeline.config.jobs import Pretrain
 from pipeline.train.schedule import grows
 
-IDENTITY = (
-    "seed",
-    "word_embeddings",
-    "sampling",
-    "model",
-    "batch",
-    "phases",
-    "optimizer",
-    "schedule",
-)  # settings that make a run what it is, beside its data
+IDENTITY = ("seed", "word_embeddings", "sampling", "model", "batch", "phases", "optimizer", "schedule")
+"""Settings, and groups of settings, that identify a run together with its data."""
 
 
 def default_name(preset: str, config: Pretrain) -> str:
-    """Return the preset's name and a digest of all settings that shape data and training, so that the same command
-    means the same run.
+    """Return PRESET-DIGEST, with a digest of all settings that affect data or training.
+
+    So the same command always means the same run.
     """
     groups = (*IDENTITY, "init", "corpus", "prepare", "vocabulary")
     settings = flatten(config)
@@ -35,5 +28,5 @@ def default_name(preset: str, config: Pretrain) -> str:
 
 
 def with_name(config: Pretrain, preset: str) -> Pretrain:
-    """Return the settings with the run's name filled in."""
+    """Return the settings with the run's name: as set, otherwise the default name."""
     return config if config.name else dataclasses.replace(config, name=default_name(preset, config))

@@ -15,7 +15,7 @@ from pipeline.train.lamb import Lamb
 STATE = ("exp_avg", "exp_avg_sq", "step")
 LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
 WORDS = "embeddings.words.weight"
-FUSED = re.compile(r"\.qkv\.weight$")  # query, key and value, three matrices in published models
+FUSED = re.compile(r"\.qkv\.weight$")  # query, key and value stacked; published models have three matrices
 
 
 def _has_weight_decay(name: str, parameter: nn.Parameter) -> bool:
@@ -26,8 +26,8 @@ def _has_weight_decay(name: str, parameter: nn.Parameter) -> bool:
 
 
 def _layers_above(name: str, layers: int) -> int:
-    """Return the number of layers above a parameter: 0 for pooler and heads, `layers` in the lowest layer, one more for
-    embeddings.
+    """Return the distance of a parameter from the heads: 0 for pooler and heads, 1 for the top layer, `layers` for the
+    lowest layer, `layers` + 1 for embeddings and their projection.
     """
     if match := LAYER.search(name):
         return layers - int(match[1])
@@ -40,7 +40,10 @@ def _trainable_parameters(module: nn.Module) -> list[tuple[str, nn.Parameter]]:
 
 
 def _parameter_groups(chosen: settings.AdamW, module: nn.Module) -> list[dict[str, Any]]:
-    """Group trainable parameters, tied ones once, by weight decay, share of the rate, and matrices per parameter."""
+    """Return groups of trainable parameters with equal weight decay, share of the learning rate, and stacked matrices.
+
+    Tied parameters appear once.
+    """
     layers = 1 + max(
         (int(match[1]) for name, _ in module.named_parameters() if (match := LAYER.search(name))), default=-1
     )
@@ -76,14 +79,18 @@ OPTIMIZERS: dict[type, Callable[..., torch.optim.Optimizer]] = {
 
 
 def build_optimizer(chosen: settings.AdamW, module: nn.Module) -> torch.optim.Optimizer:
-    """Return the optimiser of the module's parameters; a group's rate is the step's rate times the group's
-    `rate_share`.
+    """Return the optimiser of the module's parameters.
+
+    Each group has a `rate_share`: at every step, `update` multiplies the step's learning rate by it.
     """
     return OPTIMIZERS[type(chosen)](chosen, _parameter_groups(chosen, module))
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer, module: nn.Module) -> dict[str, torch.Tensor]:
-    """Copy the optimiser's state to the host as {parameter.state: tensor}; empty before the first step."""
+    """Return a copy of the optimiser's state on the host, as {"PARAMETER.STATE": tensor}; empty before the first step.
+
+    STATE is one of exp_avg, exp_avg_sq and step.
+    """
     tensors = {}
     for name, parameter in module.named_parameters():
         for key, value in optimizer.state.get(parameter, {}).items():
@@ -94,10 +101,9 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer, module: nn.Module) -> di
 def load_optimizer(
     optimizer: torch.optim.Optimizer, module: nn.Module, tensors: dict[str, torch.Tensor], *, complete: bool = True
 ) -> None:
-    """Load the state from optimizer_tensors. Raises CheckpointError when a tensor is missing or of another shape.
+    """Load the tensors of `optimizer_tensors`. Raises CheckpointError if one is missing or of another shape.
 
-    With `complete`, every parameter must have a state; else parameters without one start fresh: they had no gradient
-    yet.
+    Without `complete`, a parameter may have no tensors at all, because it had no gradient yet: it starts without state.
     """
     for name, parameter in _trainable_parameters(module):
         if not complete and not any(f"{name}.{key}" in tensors for key in STATE):

@@ -19,22 +19,21 @@ LONGEST = 5_000
 
 
 def origin() -> dict[str, str]:
-    """Return the tags; commit tags are left out where this code is in no git checkout."""
+    """Return the tags; without the commit tags if this code is not in a git checkout."""
     return commit(__file__) | _user() | {KIND: "LOCAL", SOURCE: without_login(sys.argv[0]), COMMAND: command(sys.argv)}
 
 
 def commit(file: str) -> dict[str, str]:
-    """Return the commit of a file's checkout, and whether its files have changes; empty where git does not know it."""
-    if (
-        _git(file, "ls-files", "--error-unmatch", file) is None
-    ):  # as where a package is installed below a checkout of something else
+    """Return tags for the commit of a file's git checkout, and for changes since; empty if git does not track it."""
+    # An installed package may lie inside the checkout of another project, which does not track the package's files.
+    if _git(file, "ls-files", "--error-unmatch", file) is None:
         return {}
     commit_id, changed = _git(file, "rev-parse", "HEAD"), _git(file, "status", "--porcelain", "--untracked-files=no")
     return {COMMIT: commit_id, CHANGED: str(changed != "").lower()} if commit_id else {}
 
 
 def _git(file: str, *words: str) -> str | None:
-    """Return git's output in the folder of a file; None where git is missing or fails."""
+    """Return the output of a git command, run in the folder of a file; None if git is missing, fails or is too slow."""
     with suppress(OSError, subprocess.TimeoutExpired):
         done = subprocess.run(
             ["git", *words], cwd=os.path.dirname(file), capture_output=True, text=True, timeout=GIT_SECONDS
@@ -44,20 +43,20 @@ def _git(file: str, *words: str) -> str | None:
 
 
 def _user() -> dict[str, str]:
-    """Return the user of this process; empty where the system has no name, as in some containers."""
+    """Return a tag for the user of this process; empty if the system has no user name, as in some containers."""
     with suppress(OSError, KeyError):
         return {USER: getpass.getuser()}
     return {}
 
 
 def command(words: Sequence[str]) -> str:
-    """Return a command in shell syntax, without logins and keys of URLs."""
+    """Return a command in shell syntax, without the logins and keys in its URLs, truncated to LONGEST characters."""
     shown = shlex.join(_word_without_login(word) for word in words)
     return shown if len(shown) <= LONGEST else f"{shown[: LONGEST - 1]}…"
 
 
 def _word_without_login(word: str) -> str:
-    """Return a command-line word without the login of its URL, also in --OPTION=VALUE."""
+    """Return a word of a command line without the login in its URL; the word may be URL or --OPTION=URL."""
     option, equals, value = word.partition("=")
     if word.startswith("-") and equals:
         return f"{option}={without_login(value)}"

@@ -19,7 +19,7 @@ LEARNING_CURVE, THROUGHPUT = "pictures/learning-curve.png", "pictures/throughput
 DPI = 150
 BLUE, RED, GREY = "#4477aa", "#cc6677", "#555555"
 MOST_POINTS = 200
-"""Most points per line; where more were logged, each is a mean of several."""
+"""Maximum points per line; if more values were logged, each point is a mean of several."""
 TITLE_WIDTH = 80
 
 Points = Mapping[str, Mapping[int, float]]
@@ -27,13 +27,16 @@ Points = Mapping[str, Mapping[int, float]]
 
 
 def pictures(name: str, points: Points) -> dict[str, Figure]:
-    """Return artifact path -> figure of the run `name`; empty before its first steps are logged."""
+    """Return artifact path -> figure for the run `name`; empty before its first metrics are logged."""
     drawn = {LEARNING_CURVE: learning_curve(name, points), THROUGHPUT: throughput(name, points)}
     return {path: figure for path, figure in drawn.items() if figure is not None}
 
 
 def learning_curve(name: str, points: Points) -> Figure | None:
-    """Draw one panel per loss term: training, held-out, before training, and the frequency baseline."""
+    """Draw one panel per loss term: training and held-out loss, loss before training, and the frequency baseline.
+
+    None if no training loss was logged.
+    """
     curves = [curve for curve in CURVES if points.get(f"train/{curve.term}_loss")]
     if not curves:
         return None
@@ -50,7 +53,7 @@ def learning_curve(name: str, points: Points) -> Figure | None:
 
 
 def throughput(name: str, points: Points) -> Figure | None:
-    """Draw tokens per second and the share of time waiting for data."""
+    """Draw tokens per second and the percentage of time spent waiting for data; None if these were not logged."""
     speed, wait = points.get("speed/tokens_per_second"), points.get("speed/data_wait_percent")
     if not speed or not wait:
         return None
@@ -68,7 +71,7 @@ def throughput(name: str, points: Points) -> Figure | None:
 
 
 def _stacked(name: str, heights: list[float]) -> tuple[Figure, list[Axes]]:
-    """Return a figure titled by the run, with panels stacked over a shared step axis."""
+    """Return a figure with the run's name as its title, and its panels: one above the other, with one step axis."""
     figure = Figure(figsize=(8.5, 1.2 + 2.7 * sum(heights)), layout="constrained", facecolor="white")
     panels = list(figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0])
     figure.suptitle(textwrap.fill(name, TITLE_WIDTH), fontsize="medium", fontweight="bold")
@@ -82,12 +85,11 @@ def _stacked(name: str, heights: list[float]) -> tuple[Figure, list[Axes]]:
 
 
 def _training_line(axes: Axes, logged: Mapping[int, float]) -> None:
-    """Draw the means of intervals, each at its last step, as logged."""
+    """Draw the logged means of intervals, each at the last step of its interval."""
     steps, values, size = interval_means(logged)
-    apart = Counter(after - before for before, after in pairwise(sorted(logged))).most_common(1)
-    number = (
-        size * apart[0][0] if apart else None
-    )  # the last interval of a phase may be shorter, and a lone one is of any length
+    # The most common interval length, because the last interval of a phase may be shorter; unknown for one interval.
+    intervals = Counter(after - before for before, after in pairwise(sorted(logged))).most_common(1)
+    number = size * intervals[0][0] if intervals else None
     label = (
         "training" if number is None else f"training, mean of {number:,} steps" if number > 1 else "training, each step"
     )
@@ -95,7 +97,10 @@ def _training_line(axes: Axes, logged: Mapping[int, float]) -> None:
 
 
 def interval_means(logged: Mapping[int, float]) -> tuple[np.ndarray, np.ndarray, int]:
-    """Return last steps and means of groups of consecutive points, MOST_POINTS at most, and the points per group."""
+    """Group consecutive points; return the last step and the mean of each group, and the number of points per group.
+
+    Both arrays are float64 (groups,), with at most MOST_POINTS groups. The last group may be smaller.
+    """
     steps, values = np.array(sorted(logged.items()), dtype=np.float64).T
     size = -(-len(steps) // MOST_POINTS)
     starts = np.arange(0, len(steps), size)
@@ -104,26 +109,26 @@ def interval_means(logged: Mapping[int, float]) -> tuple[np.ndarray, np.ndarray,
 
 
 def _heldout_lines(axes: Axes, losses: Mapping[int, float], lengths: Mapping[int, float]) -> None:
-    """Draw held-out losses, one line per sequence length, since losses at two lengths cannot be compared."""
-    there = sorted({lengths.get(step) for step in losses}, key=lambda length: length or 0)
-    for length, style in zip(there, ("-", "--", ":")):
+    """Draw held-out losses, one line per sequence length, because losses at two lengths cannot be compared."""
+    logged_lengths = sorted({lengths.get(step) for step in losses}, key=lambda length: length or 0)
+    for length, style in zip(logged_lengths, ("-", "--", ":")):
         steps = [step for step in sorted(losses) if lengths.get(step) == length]
-        label = "held-out" if len(there) == 1 or length is None else f"held-out, length {length:.0f}"
-        few = "o" if len(steps) <= MOST_POINTS else ""
+        label = "held-out" if len(logged_lengths) == 1 or length is None else f"held-out, length {length:.0f}"
+        marker = "o" if len(steps) <= MOST_POINTS else ""
         axes.plot(
             steps,
             [losses[step] for step in steps],
             style,
             color=RED,
             linewidth=1.4,
-            marker=few,
+            marker=marker,
             markersize=3.5,
             label=label,
         )
 
 
 def _baseline_lines(axes: Axes, curve: Curve, points: Points) -> None:
-    """Draw the held-out loss before training and the newest frequency baseline, as horizontal lines with values."""
+    """Draw two horizontal lines, with their values: held-out loss before training, and newest frequency baseline."""
     untrained = points.get(f"heldout/{curve.term}_loss", {}).get(0)
     if untrained is not None:
         axes.axhline(untrained, color=GREY, linestyle=":", linewidth=1.2, label=f"before training: {untrained:.3f}")
@@ -133,7 +138,11 @@ def _baseline_lines(axes: Axes, curve: Curve, points: Points) -> None:
 
 
 def _frequency_guess(curve: Curve, points: Points) -> float | None:
-    """Return the frequency baseline's loss in nats: unigram for masked tokens, answer shares for a pair task."""
+    """Return the loss in nats of guessing by frequency, from the newest logged baseline; None if none was logged.
+
+    For masked tokens, the baseline is that loss (unigram). For a task with two answers, the baseline is the share of
+    one answer, and the loss is the entropy of the two shares.
+    """
     logged = points.get(curve.guess, {})
     if not logged:
         return None
@@ -144,12 +153,12 @@ def _frequency_guess(curve: Curve, points: Points) -> float | None:
 
 
 def _tokens_axis(axes: Axes, tokens: Mapping[int, float]) -> None:
-    """Show the tokens read so far above the steps, where logged."""
+    """Add an axis at the top with the tokens read up to each step, if at least two token counts were logged."""
     if len(tokens) < 2:
         return
     logged_steps, logged_counts = np.array(sorted(tokens.items()), dtype=np.float64).T
     last, most = logged_steps[-1], logged_counts[-1]
-    # One point on either side of what was logged, at its mean rate, since the axis has margins.
+    # The axis has margins on both sides, so add a point on each side, at the mean number of tokens per step.
     steps = np.array([-last, 0.0, *logged_steps, 2 * last])
     counts = np.array([-most, 0.0, *logged_counts, 2 * most])
 
@@ -165,7 +174,7 @@ def _tokens_axis(axes: Axes, tokens: Mapping[int, float]) -> None:
 
 
 def _legend(axes: Axes, *, last: bool) -> None:
-    """Put the legend below the panel, where it hides no line; in the last panel, below the axis labels."""
+    """Put the legend below the panel, so that it hides no line; below the axis labels for the last panel."""
     axes.legend(
         loc="upper center",
         bbox_to_anchor=(0.5, -0.16 if last else -0.01),

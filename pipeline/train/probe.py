@@ -1,4 +1,4 @@
-"""GPUs of a cluster, before anything starts on them: how many a process takes, and whether torch can use them."""
+"""Check the GPUs of a cluster before work starts: how many each process gets, and whether torch can use them."""
 
 import warnings
 from collections.abc import Mapping
@@ -11,17 +11,18 @@ from pipeline import storage
 from pipeline.errors import ConfigError
 
 PROBE_SECONDS = 45.0
-"""Seconds to wait for answers: a node whose GPUs are all busy gives none, and its GPUs evidently work."""
+"""Seconds to wait for answers. A node whose GPUs are all in use does not answer; its GPUs are assumed to work."""
 LITTLE = 0.0001
-"""Fraction of a GPU to request: the least that Ray assigns."""
+"""Fraction of a GPU that a probe requests: the smallest that Ray assigns."""
 MOST_NAMED = 3
-"""Nodes that an error names."""
+"""Maximum nodes that an error names."""
 
 
 def gpus_of_process(setting: str, asked: float | None, device: str, there: float) -> float:
-    """Return the GPUs of one process: as asked, else one, or the cluster's share of one, where `there` are any.
+    """Return the number of GPUs of one process: `asked`, by default 1, or all if the cluster has less than 1.
 
-    `setting` names what was asked. Raises ConfigError where the cluster has fewer, or none for device cuda.
+    `setting` is the name of the setting that holds `asked`, and `there` is the number of GPUs in the cluster. Raises
+    ConfigError if the cluster has fewer than asked, or none for device cuda.
     """
     there = there if device != "cpu" else 0.0
     gpus = min(1.0, there) if asked is None else asked
@@ -36,23 +37,23 @@ def gpus_of_process(setting: str, asked: float | None, device: str, there: float
 
 
 def require_usable_gpus(resource: str | None = None) -> None:
-    """Raise ConfigError where torch cannot use the GPUs of a node; with `resource`, check only nodes that have it."""
+    """Raise ConfigError if torch cannot use the GPUs of a node; with `resource`, check only nodes that have it."""
     wanted = ("GPU", resource) if resource else ("GPU",)
     nodes = [node for node in ray.nodes() if node["Alive"] and all(node["Resources"].get(name) for name in wanted)]
-    ask = ray.remote(num_cpus=0, num_gpus=LITTLE, max_retries=1)(gpu_problem)
+    probe = ray.remote(num_cpus=0, num_gpus=LITTLE, max_retries=1)(gpu_problem)
     pins = [NodeAffinitySchedulingStrategy(node["NodeID"], soft=False) for node in nodes]
-    asked = {
-        ask.options(scheduling_strategy=pin).remote(): node["NodeManagerAddress"]
+    addresses = {
+        probe.options(scheduling_strategy=pin).remote(): node["NodeManagerAddress"]
         for pin, node in zip(pins, nodes, strict=True)
     }
-    done, late = ray.wait(list(asked), num_returns=len(asked), timeout=PROBE_SECONDS) if asked else ([], [])
+    done, late = ray.wait(list(addresses), num_returns=len(addresses), timeout=PROBE_SECONDS) if addresses else ([], [])
     for reference in late:
         ray.cancel(reference, force=True)
-    refuse({asked[reference]: _answer(reference) for reference in done}, len(nodes))
+    refuse({addresses[reference]: _answer(reference) for reference in done}, len(nodes))
 
 
 def _answer(reference: ray.ObjectRef) -> str | None:
-    """Return a node's answer; None where the node was lost, which is no fault of its GPUs."""
+    """Return the problem that a node reports; None if it reports none, or was lost, which does not blame its GPUs."""
     try:
         return ray.get(reference)
     except ray.exceptions.RayError:
@@ -60,25 +61,28 @@ def _answer(reference: ray.ObjectRef) -> str | None:
 
 
 def refuse(problems: Mapping[str, str | None], nodes: int) -> None:
-    """Raise ConfigError where a node, by its address, has a problem; `nodes` is the number checked."""
+    """Raise ConfigError if a node has a problem.
+
+    `problems` maps a node's address to its problem or None; `nodes` is the number of nodes with GPUs.
+    """
     bad = {address: problem for address, problem in problems.items() if problem}
     if bad:
         first = "; ".join(f"{address}: {problem}" for address, problem in list(bad.items())[:MOST_NAMED])
         raise ConfigError(
-            f"torch cannot use the GPUs of {len(bad)} of {nodes} nodes that have some ({first}); "
-            "mend that, leave those nodes out, or set placement.device cpu"
+            f"torch cannot use the GPUs of {len(bad)} of {nodes} nodes with GPUs ({first}); "
+            "repair those nodes, leave them out, or set placement.device cpu"
         )
 
 
 def gpu_problem() -> str | None:
-    """Describe why torch cannot compute on this process's GPU; None where it can."""
+    """Return why torch cannot compute on this process's GPU; None if it can."""
     if torch.version.cuda is None and torch.version.hip is None:
         kind = "for Intel GPUs, which are not used here" if torch.version.xpu else "without CUDA"
-        return f"torch {torch.__version__} there is a build {kind}"
+        return f"its torch {torch.__version__} is a build {kind}"
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # says of an old driver what the error says
+            warnings.simplefilter("ignore")  # about an old driver, which the error names, too
             torch.ones(1, device="cuda").sum().item()
-    except Exception as error:  # driver, build or chip: any of them explains it
-        return f"torch {torch.__version__} there: {storage.first_line(error)}"
+    except Exception as error:  # its text says whether the driver, the build or the GPU is the cause
+        return f"its torch {torch.__version__} fails: {storage.first_line(error)}"
     return None

@@ -13,13 +13,13 @@ from pipeline import ray_private
 
 LOOPBACK = "127.0.0.1"
 listening: list[socket.socket] = []
-"""In rank 0's process: the socket of the group's store, until the store takes it over."""
+"""In rank 0's process, the socket of the group's store until the store takes it over; empty otherwise."""
 
 
 class LoopbackConfig(TorchConfig):
-    """Ray Train's process group with the store and all connections on 127.0.0.1.
+    """Settings of Ray Train's process group, with the store and all connections on 127.0.0.1.
 
-    Ray's own store listens on all addresses, where anyone could change its contents.
+    The store that Ray Train opens by itself listens on all addresses, so anyone could change its contents.
     """
 
     @property
@@ -28,9 +28,10 @@ class LoopbackConfig(TorchConfig):
 
 
 class LoopbackBackend(ray_private.torch_backend()):
-    """Set up the group in the workers."""
+    """Set up the process group in the workers."""
 
-    def on_start(self, worker_group, backend_config: TorchConfig) -> None:  # the type differs by Ray Train's version
+    # worker_group has no annotation, because its type depends on the version of Ray Train.
+    def on_start(self, worker_group, backend_config: TorchConfig) -> None:
         worker_group.execute(ray_private.set_rank_variables)
         port, world = worker_group.execute_single(0, listen), len(worker_group)
         timeout = timedelta(seconds=backend_config.timeout_s)
@@ -39,7 +40,7 @@ class LoopbackBackend(ray_private.torch_backend()):
 
 
 def listen() -> int:
-    """Open the store's socket and return its port."""
+    """Open the store's socket on a free port, in rank 0's process, and return the port."""
     listening[:] = [socket.create_server((LOOPBACK, 0))]
     return listening[0].getsockname()[1]
 
@@ -47,7 +48,7 @@ def listen() -> int:
 def join(
     rank: int, world: int, port: int, backend: str, timeout: timedelta, start_timeout: timedelta | None = None
 ) -> None:
-    """Join the group; rank 0 runs the store."""
+    """Join the group; rank 0 also runs the store. `start_timeout` is the store's timeout; default: `timeout`."""
     if name := _loopback_interface():
         os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
         os.environ.setdefault("NCCL_SOCKET_IFNAME", name)
@@ -58,6 +59,6 @@ def join(
 
 
 def _loopback_interface() -> str | None:
-    """Return the network interface that has 127.0.0.1."""
+    """Return the name of the network interface with the address 127.0.0.1; None if there is none."""
     addresses = psutil.net_if_addrs().items()
     return next((name for name, own in addresses if any(address.address == LOOPBACK for address in own)), None)

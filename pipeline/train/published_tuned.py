@@ -1,5 +1,5 @@
-"""Load a fine-tuned model as transformers writes it, from a folder, URL or hf://OWNER/NAME; config.json names head and
-labels.
+"""Load a fine-tuned model that transformers saved, from a folder, URL or hf://OWNER/NAME; config.json names its head
+and labels.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ from pipeline.train.initial import errors_with_location, padding_rows, tensors_n
 from pipeline.train.tuned import PROBLEMS, TASK, About, TunedModel, load_tuned
 
 ANSWERS = ("classification", "tags", "spans")
-"""Uses of Family.architectures whose heads can be asked."""
+"""Keys of Family.architectures whose heads answer a task."""
 METRICS: dict[Kind, tuple[str, ...]] = {
     "classification": ("accuracy", "macro_f1"),
     "multilabel": ("micro_f1", "macro_f1", "subset_accuracy"),
@@ -44,26 +44,28 @@ METRICS: dict[Kind, tuple[str, ...]] = {
     "tags": ("f1", "precision", "recall", "accuracy"),
     "spans": ("f1", "exact"),
 }
+"""Metrics that score each kind of task."""
 QUESTION_LENGTH = 384
-"""Tokens of a question with its context, as in transformers' scripts and pipeline; other texts use all positions."""
+"""Maximum tokens of a question with its context, as in transformers' scripts; other tasks use all positions."""
 LEAST_LENGTH = 8
-"""Minimum length limit in tokens."""
+"""A model_max_length in tokenizer_config.json below this number of tokens is ignored."""
 DIGEST = "digest"
-"""Lineage key of published models only: digest of their files."""
+"""Key in the lineage of published models only: digest of the model's files and vocabulary."""
 
 
 def load_tuned_or_published(location: str) -> TunedModel:
-    """Load a fine-tuned model, ours or published by others.
+    """Load a fine-tuned model that this package saved or that others published.
 
-    Raises CheckpointError where it is none, damaged, or has an unsupported head.
+    Raises CheckpointError if the location holds no such model, the model is damaged, or its head is not supported.
     """
     return load_published(location) if is_published(location) else load_tuned(location)
 
 
 def is_published(location: str) -> bool:
-    """Return whether this is a model published by others: no task.json, and a supported head or no manifest of ours.
+    """Return whether the location holds a model published by others: a config file without our task.json.
 
-    Raises CheckpointError where its storage cannot be reached.
+    A folder with our manifest counts only if its config.json names a head for a task. Raises CheckpointError if the
+    storage cannot be reached.
     """
     try:
         if storage.exists(storage.join(location, TASK)) or not any(
@@ -73,12 +75,15 @@ def is_published(location: str) -> bool:
         return not storage.exists(storage.join(location, storage.MANIFEST)) or is_task_head(head_named(location))
     except PipelineError:
         raise
-    except Exception as error:  # file systems and web clients raise kinds of their own
+    except Exception as error:  # file systems and web clients have their own types of error
         raise CheckpointError(f"checkpoint {location} cannot be read: {storage.first_line(error)}") from error
 
 
 def head_named(location: str) -> str | None:
-    """Return the head that a folder's config.json names; None without one."""
+    """Return the class name under `architectures` in a folder's config.json, which tells the model's head, or None.
+
+    Raises CheckpointError if config.json is not a JSON object.
+    """
     path = storage.join(location, CONFIG)
     if not storage.exists(path):
         return None
@@ -89,17 +94,17 @@ def head_named(location: str) -> str | None:
 
 
 def is_task_head(head: str | None) -> bool:
-    """Return whether a published class answers a task."""
+    """Return whether `head` is the name of a published class that answers a task."""
     return head in _task_heads()
 
 
 def _task_heads() -> list[str]:
-    """Return the published classes that answer a task, of all families."""
+    """Return the names of the published classes that answer a task, of all families."""
     return [family.architectures[use] for family in FAMILIES.values() for use in ANSWERS]
 
 
 def _head_of(config: dict[str, Any]) -> str | None:
-    """Return the first of a config's architectures; None without one."""
+    """Return the first name under `architectures` in a config; None if there is none."""
     named = config.get("architectures")
     first = named[0] if isinstance(named, list) and named else named
     return first if isinstance(first, str) else None
@@ -108,7 +113,7 @@ def _head_of(config: dict[str, Any]) -> str | None:
 def load_published(location: str) -> TunedModel:
     """Load a model published by others, in float32.
 
-    Raises CheckpointError for an unsupported head, and PipelineError for unusable files.
+    Raises CheckpointError if its head is not supported, and PipelineError if its files cannot be used.
     """
     try:
         with published_folder(location) as (folder, files):
@@ -138,21 +143,21 @@ def load_published(location: str) -> TunedModel:
 
 
 def _require_entries(rows: int, vocabulary: Vocabulary) -> None:
-    """Raise CheckpointError unless the vocabulary has an entry for each word embedding, padding rows excepted."""
+    """Raise CheckpointError unless the vocabulary has one entry per word embedding, not counting padding rows."""
     if rows != vocabulary.size and not padding_rows(rows, vocabulary.size):
         raise CheckpointError(
             f"the weights have {rows:,} word embeddings and the vocabulary has {vocabulary.size:,} entries: "
-            "put the vocabulary there that it was trained with"
+            "put the vocabulary that the model was trained with into its folder"
         )
 
 
 def _require_known_head(config: dict[str, Any]) -> str:
-    """Return the head that a config names. Raises CheckpointError for an unsupported one."""
+    """Return the head that a config names. Raises CheckpointError if it answers no task."""
     head = _head_of(config)
     if head is None or not is_task_head(head):
         named = f"architectures is {shown(head)}" if head else "architectures is missing"
         raise CheckpointError(
-            f"{CONFIG}: {named}, a head that cannot be asked: give a model with one of {listed(_task_heads())}, "
+            f"{CONFIG}: {named}, a head that answers no task: give a model with one of {listed(_task_heads())}, "
             "or fine-tune this one first (jobs/finetune.py)"
         )
     return head
@@ -161,16 +166,16 @@ def _require_known_head(config: dict[str, Any]) -> str:
 def _task_of(location: str, head: str, config: dict[str, Any], tensors: dict[str, Tensor], model: Model) -> Task:
     """Return the task of a head, with the labels of config.json.
 
-    Raises CheckpointError where they do not fit the head's weights.
+    Raises CheckpointError if the labels or the kind of task do not fit the head's weights.
     """
     name = _output_weight(head, model)
     if name not in tensors or tensors[name].dim() != 2:
-        raise CheckpointError(f"tensor {name} is missing or no matrix: {head} has one")
+        raise CheckpointError(f"tensor {name} is missing or is not a matrix: {head} needs it")
     outputs = len(tensors[name])
     kind = _kind_of(head, config, outputs, model)
     labels = _labels_of(config, outputs) if kind not in ("spans", "regression") else ()
     if (wanted := {"spans": 2, "regression": 1}.get(kind, outputs)) != outputs:
-        raise CheckpointError(f"tensor {name} gives {outputs} numbers, and {kind} is answered by {wanted}")
+        raise CheckpointError(f"tensor {name} has {outputs} outputs, and a model for {kind} has {wanted}")
     length = min(QUESTION_LENGTH, model.maximum_positions) if kind == "spans" else model.maximum_positions
     return Task(
         name=location.rsplit("/", 1)[-1], kind=kind, labels=labels, metrics=METRICS[kind], maximum_length=length
@@ -178,20 +183,20 @@ def _task_of(location: str, head: str, config: dict[str, Any], tensors: dict[str
 
 
 def _output_weight(head: str, model: Model) -> str:
-    """Return the published name of the matrix that gives a head's outputs."""
+    """Return the published name of the weight matrix that computes a head's outputs."""
     family = family_of(model)
     parts = {"classification": "classification_head", "tags": "tag_head", "spans": "answer_head"}
     use = next((use for use in ANSWERS if family.architectures[use] == head), None)
     if use is None:
-        raise CheckpointError(f"{CONFIG}: architectures is {head!r}, which is no class of {family.title}")
+        raise CheckpointError(f"{CONFIG}: architectures is {head!r}, which is not a class of {family.title}")
     return f"{family.names[parts[use]]}.weight"
 
 
 def _kind_of(head: str, config: dict[str, Any], outputs: int, model: Model) -> Kind:
-    """Return the kind of task: by problem_type for sequences, else regression for one output and classification for
-    several.
+    """Return the kind of task that a head answers.
 
-    Raises CheckpointError for another problem_type.
+    For a head over whole texts, problem_type decides; without it, one output means regression, and several mean
+    classification. Raises CheckpointError for an unknown problem_type.
     """
     if (kinds := [kind for kind in METRICS if family_of(model).architectures[kind] == head]) in (["tags"], ["spans"]):
         return kinds[0]
@@ -201,15 +206,15 @@ def _kind_of(head: str, config: dict[str, Any], outputs: int, model: Model) -> K
     kind_of_problem = next((kind for kind, name in PROBLEMS.items() if name == problem), None)
     if kind_of_problem is None:
         raise CheckpointError(
-            f"{CONFIG}: problem_type is {shown(problem)}, which is none of {listed(list(PROBLEMS.values()))}"
+            f"{CONFIG}: problem_type is {shown(problem)}, which is not one of {listed(list(PROBLEMS.values()))}"
         )
     return kind_of_problem
 
 
 def _labels_of(config: dict[str, Any], outputs: int) -> tuple[str, ...]:
-    """Return the labels by number; LABEL_0, LABEL_1, … where config.json names none, as in transformers.
+    """Return the labels in the order of their numbers; LABEL_0, LABEL_1, … if config.json has none, as in transformers.
 
-    Raises CheckpointError for labels that do not fit.
+    Raises CheckpointError if the labels do not fit the number of outputs, or one appears twice.
     """
     named = config.get("id2label")
     if not named:
@@ -218,7 +223,7 @@ def _labels_of(config: dict[str, Any], outputs: int) -> tuple[str, ...]:
         by_number = {int(number): str(label) for number, label in named.items()}
     except (AttributeError, ValueError) as error:
         raise CheckpointError(
-            f"{CONFIG}: id2label is no object of numbers and labels ({storage.first_line(error)})"
+            f"{CONFIG}: id2label is not an object of numbers and labels ({storage.first_line(error)})"
         ) from error
     if sorted(by_number) != list(range(outputs)):
         raise CheckpointError(
@@ -233,29 +238,29 @@ def _labels_of(config: dict[str, Any], outputs: int) -> tuple[str, ...]:
 
 
 def _default_labels(outputs: int) -> tuple[str, ...]:
-    """Return default labels, as in transformers."""
+    """Return LABEL_0, LABEL_1, …, the default labels of transformers."""
     return tuple(f"LABEL_{number}" for number in range(outputs))
 
 
 def _cutting_of(location: str, task: Task, model: Model) -> Cutting:
-    """Return the truncation settings: the model's positions, or the tokenizer's length where that is less.
+    """Return the truncation settings, with the task's maximum length, or the tokenizer's if that is less.
 
-    Raises DataError for an unreadable tokenizer_config.json.
+    Raises DataError if tokenizer_config.json cannot be read.
     """
-    said = tokenizer_config(storage.join(location, "tokenizer_config.json")).get("model_max_length")
-    limit = int(said) if isinstance(said, int | float) and said >= LEAST_LENGTH else model.maximum_positions
+    length = tokenizer_config(storage.join(location, "tokenizer_config.json")).get("model_max_length")
+    limit = int(length) if isinstance(length, int | float) and length >= LEAST_LENGTH else model.maximum_positions
     return resolved_cutting(Cutting(maximum_length=min(limit, task.maximum_length)), task, model.maximum_positions)
 
 
 def _digest_of(files: str, vocabulary: Vocabulary) -> str:
-    """Return the digest of a model's files and vocabulary, in hexadecimal."""
+    """Return the SHA-256 of a model's files (by their digest) and vocabulary, in hexadecimal."""
     return hashlib.sha256(f"{files} {vocabulary.fingerprint}".encode()).hexdigest()
 
 
 def _with_weights(about: About, model: Model, vocabulary: Vocabulary, tensors: dict[str, Tensor]) -> TunedModel:
-    """Return the model with its weights.
+    """Build the model, load its weights and return it.
 
-    Raises CheckpointError for tensors that are missing, not finite, or do not fit config.json.
+    Raises CheckpointError if a tensor is missing, is not finite, or does not fit config.json.
     """
     family = family_of(model)
     rows, outputs = vocabulary_size(tensors, family), len(about.task.labels)
@@ -268,7 +273,7 @@ def _with_weights(about: About, model: Model, vocabulary: Vocabulary, tensors: d
     unused = (family.pooler, *family.other_heads)
     if surplus := [name for name in taken.surplus if name.startswith(family.encoder) and not name.startswith(unused)]:
         raise CheckpointError(
-            f"{tensors_named(surplus)} unexpected: the encoder that config.json describes has none of that name"
+            f"{tensors_named(surplus)} unexpected: the encoder that config.json describes has no tensor of that name"
         )
     if broken := [
         name for name, tensor in to_published(taken.state, family).items() if not torch.isfinite(tensor).all()
@@ -279,7 +284,10 @@ def _with_weights(about: About, model: Model, vocabulary: Vocabulary, tensors: d
 
 
 def with_number_labels(task: Task, labels: set[str]) -> Task:
-    """Return the task with default labels replaced by 0, 1, … where the data to score has numbers."""
+    """Return the task with labels 0, 1, … instead of default labels, if the labels of the data to score are numbers.
+
+    `labels` are those of the data.
+    """
     numbers = tuple(str(number) for number in range(len(task.labels)))
     has_number_labels = labels & set(numbers) and not labels & set(task.labels)
     return replace(task, labels=numbers) if has_number_labels and task.labels == _default_labels(len(numbers)) else task

@@ -7,7 +7,7 @@ OUTPUT/runs/NAME/
     positions/          stream position at each checkpoint
     reservation.json    name under which the last elastic driver requested nodes
     export/             the published format
-    summary.json        written last: the run is finished
+    summary.json        written last, when the run is finished
 """
 
 import importlib.metadata
@@ -29,14 +29,13 @@ from pipeline.train.schedule import decay_start, grows
 if TYPE_CHECKING:  # imports Ray, which a finished run's reader does not need
     from pipeline.corpus.prepared import Corpus
 
-VERSIONED = (
-    "numpy",
-    "sentencex",
-    "tokenizers",
-)  # whose outputs may change from one to the next, and the rows with them
+VERSIONED = ("numpy", "sentencex", "tokenizers")
+"""Libraries whose outputs, and so the rows of a run, may differ between versions."""
 SUMMARY, RUN, VOCABULARY = "summary.json", "run.json", "vocabulary"
 RECORDED = ("identity", "steps", "mlflow_run_id", "corpus")
+"""Keys of run.json."""
 MOST_NAMED = 4
+"""Maximum differing settings in a message."""
 
 
 def run_folder(config: Pretrain) -> str:
@@ -47,9 +46,9 @@ def run_folder(config: Pretrain) -> str:
 def identity(
     config: Pretrain, corpus: "Corpus", vocabulary: Vocabulary, init_fingerprint: str | None = None
 ) -> dict[str, Any]:
-    """Return dotted name -> value of the settings that must match to continue a run.
+    """Return dotted name -> value of all settings, versions and fingerprints that must match to continue a run.
 
-    Includes `steps` unless the schedule allows more steps later.
+    `steps` is left out if the schedule allows more steps later.
     """
     settings = {key: value for key, value in flatten(config).items() if key.split(".")[0] in IDENTITY}
     if not grows(config):
@@ -70,13 +69,13 @@ def _versions() -> dict[str, Any]:
 
 
 def refuse_other_versions(folder: str, recorded: dict[str, Any]) -> None:
-    """Raise DataError where a run, by its recorded identity, was made with other versions that may change its rows."""
+    """Raise DataError if the recorded identity of a run names other versions than the present ones."""
     for name, value in _versions().items():
         before = recorded.get(name)
         if before != value:
             raise DataError(
                 f"{folder} was trained with {name} {before!r} and here it is {value!r}, which may give other rows: "
-                "look at it where it was trained"
+                "look at this run with the versions that trained it"
             )
 
 
@@ -97,30 +96,30 @@ def refuse_differences(config: Pretrain, recorded: dict[str, Any], wanted: dict[
     )
     raise ConfigError(
         f"run {config.name} was started with other settings: {named}{more}{hint}; "
-        "choose another --name, or the settings that it has"
+        "choose another --name, or use the settings of the run"
     )
 
 
 def rollback_step(config: Pretrain, recorded: dict[str, Any], done: int) -> int | None:
-    """Return the step that a run of `done` steps rolls back to when extended: the start of its decay; None without a
-    rollback.
+    """Return the step to which a run with `done` steps must roll back before it is extended: the start of its decay.
 
-    Raises ConfigError for fewer steps than before, since the run may have passed the start of a decay.
+    None if no rollback is needed. Raises ConfigError if fewer steps than before are requested under a schedule with a
+    decay, because the run may already have passed the start of the earlier decay.
     """
     start = decay_start(replace(config, steps=recorded["steps"]))
     if start is None or config.steps == recorded["steps"]:
         return None
     if config.steps < recorded["steps"]:
         raise ConfigError(
-            f"steps ({config.steps}) is less than the {recorded['steps']} asked of run {config.name} before, "
-            "which may have passed the start of a decay: "
-            "ask for more, or choose another --name"
+            f"steps ({config.steps}) is less than the {recorded['steps']} requested before for run {config.name}, "
+            "which may have passed the start of a decay already: "
+            "request more steps, or choose another --name"
         )
     return start if done >= start else None
 
 
 def save_run_vocabulary(folder: str, vocabulary: Vocabulary, maximum_positions: int) -> None:
-    """Save the vocabulary in the run's folder once, where it is needed before the first checkpoint."""
+    """Save the vocabulary in the run's folder unless an intact copy exists; readers need it before any checkpoint."""
     target = storage.join(folder, VOCABULARY)
     if storage.damage(target) is None:
         return
@@ -130,7 +129,7 @@ def save_run_vocabulary(folder: str, vocabulary: Vocabulary, maximum_positions: 
 
 
 def read_run(folder: str) -> dict[str, Any] | None:
-    """Return the contents of run.json; None where the run has none yet. Raises CheckpointError when it is damaged."""
+    """Return the contents of run.json; None if the file does not exist. Raises CheckpointError if it is damaged."""
     return _read(folder, RUN, RECORDED, "restore it, or start under another --name")
 
 
@@ -145,17 +144,20 @@ def record(wanted: dict[str, Any], steps: int, run_id: str, corpus_folder: str) 
 
 
 def settings_of(recorded: dict[str, Any]) -> Pretrain:
-    """Return the settings recorded in run.json; settings that may differ between commands have their defaults."""
+    """Return the settings that run.json records; settings that it does not record have their default values."""
     return unflatten(Pretrain, flatten(Pretrain()) | recorded["identity"] | {"steps": recorded["steps"]})
 
 
 def read_summary(folder: str) -> dict[str, Any] | None:
-    """Return the summary of a finished run; None for an unfinished one. Raises CheckpointError when it is damaged."""
+    """Return the summary of a finished run; None for an unfinished run. Raises CheckpointError if it is damaged."""
     return _read(folder, SUMMARY, ("steps",), "delete it, and the command that trained the run writes it again")
 
 
 def _read(folder: str, name: str, wanted: Sequence[str], remedy: str) -> dict[str, Any] | None:
-    """Return a JSON object with these keys from a run's folder; None where there is no such file."""
+    """Return the JSON object in a file of a run's folder; None if the file does not exist.
+
+    Raises CheckpointError, with `remedy`, if the file is damaged or lacks a key in `wanted`.
+    """
     location = storage.join(folder, name)
     try:
         value = storage.read_json(location)
@@ -171,5 +173,5 @@ def _read(folder: str, name: str, wanted: Sequence[str], remedy: str) -> dict[st
 
 
 def is_finished(summary: dict[str, Any] | None, config: Pretrain) -> bool:
-    """Return whether a run reached the requested steps."""
+    """Return whether a run has a summary and reached the requested steps."""
     return summary is not None and summary["steps"] >= config.steps

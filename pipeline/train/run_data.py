@@ -1,4 +1,4 @@
-"""The data of a run: corpus, vocabulary and stream, made where they do not exist."""
+"""Data of a run: find its corpus and vocabulary, or make them, and return the settings of its stream."""
 
 import hashlib
 import json
@@ -19,9 +19,9 @@ from pipeline.train.initial import Initial
 
 
 def find_corpus(config: Pretrain, report: Report) -> Corpus | Listing:
-    """Return the prepared corpus that config.corpus names, or the listed sources of one; needs no Ray.
+    """Return the prepared corpus that config.corpus names, or the list of the source files to prepare one from.
 
-    Raises errors for an unusable vocabulary or corpus: Ray takes seconds to start.
+    Does not need Ray, and starting Ray takes seconds. So an unusable vocabulary or corpus raises PipelineError here.
     """
     if not config.init:
         given_vocabulary(config.vocabulary)
@@ -35,16 +35,15 @@ def find_corpus(config: Pretrain, report: Report) -> Corpus | Listing:
 def stream_settings(
     config: Pretrain, corpus_or_listing: Corpus | Listing, initial: Initial | None, report: Report
 ) -> StreamSettings:
-    """Return the stream's settings, with corpus and vocabulary made where they do not exist; an initial model brings
-    its vocabulary.
+    """Return the stream's settings, after preparing the corpus and training the vocabulary if they do not exist.
 
-    Raises DataError for a corpus without examples, ConfigError for slots with more rows than the corpus has.
+    The vocabulary is that of the initial model, if any. Raises DataError if the corpus yields no examples, and
+    ConfigError if a slot has more rows than the corpus.
     """
-    given = (
-        initial.vocabulary if initial else given_vocabulary(config.vocabulary)
-    )  # first: it may be refused, and the corpus takes longer
+    # Load the vocabulary first: if it is refused, the user should not have to wait for the corpus.
+    existing = initial.vocabulary if initial else given_vocabulary(config.vocabulary)
     corpus = prepared_corpus(config, corpus_or_listing, report)
-    vocabulary = given or trained_vocabulary(config.vocabulary, corpus, config.output, report)
+    vocabulary = existing or trained_vocabulary(config.vocabulary, corpus, config.output, report)
     if config.vocabulary.extend:
         vocabulary = extended_vocabulary(vocabulary, config.vocabulary, corpus, config.output, report)
     settings = StreamSettings(
@@ -60,7 +59,7 @@ def stream_settings(
 
 
 def _require_rows(config: Pretrain, settings: StreamSettings) -> None:
-    """Raise an error where the corpus has no rows, or too few for a slot of some phase."""
+    """Raise DataError if the corpus has no rows, and ConfigError if it has too few for one slot of some phase."""
     for prefix, phase in zip(("batch", "phases"), config.all_phases):
         rows = count_rows_if_small(settings_for_phase(settings, phase), phase.batch.rows_per_slot)
         if rows == 0:
@@ -75,13 +74,13 @@ def _require_rows(config: Pretrain, settings: StreamSettings) -> None:
 
 
 def prepared_corpus(config: Pretrain, corpus_or_listing: Corpus | Listing, report: Report) -> Corpus:
-    """Return the corpus that was found, prepared where it was only listed."""
+    """Return the corpus from `find_corpus`, prepared if only its sources were listed."""
     corpus = corpus_or_listing if isinstance(corpus_or_listing, Corpus) else prepare_listed(corpus_or_listing, report)
     if isinstance(config.sampling.pairs, NextSentence) and corpus.counts["documents"] == 1:
         report(
             "note: the corpus is one document, so no segment B can come from another (NotNext) "
             "and nothing is held out; "
-            "give one file a document, or ::format=sentences with a blank line between documents"
+            "give one file per document, or ::format=sentences with a blank line between documents"
         )
     return corpus
 
@@ -89,20 +88,20 @@ def prepared_corpus(config: Pretrain, corpus_or_listing: Corpus | Listing, repor
 def _is_prepared_corpus(config: Pretrain) -> bool:
     """Return whether config.corpus names a prepared corpus.
 
-    Raises ConfigError where prepare settings are given as well.
+    Raises ConfigError if prepare settings are given as well, because they would have no effect.
     """
     if len(config.corpus) != 1 or not is_prepared(config.corpus[0]):
         return False
     if config.prepare != Preparation():
         raise ConfigError(
             f"corpus {config.corpus[0]} is prepared already: leave out the prepare settings, "
-            "or prepare it anew in another folder"
+            "or prepare it again in another folder"
         )
     return True
 
 
 def _corpus_folder(config: Pretrain) -> str:
-    """Return the folder of the corpus prepared from these sources and settings."""
+    """Return the folder for the corpus that is prepared from the configured sources and settings."""
     sources = config.corpus or (BUILTIN,)
     settings = {name: value for name, value in asdict(config.prepare).items() if f"prepare.{name}" not in PASSING}
     digest = hashlib.sha256(json.dumps([sources, settings]).encode()).hexdigest()[:12]

@@ -14,13 +14,13 @@ from pipeline.train import run
 def stream_of_run(folder: str, recorded: dict[str, Any]) -> StreamSettings:
     """Return the stream settings of a run's first phase from its record.
 
-    Raises DataError if its corpus has another fingerprint now.
+    Raises DataError if the fingerprint of the recorded corpus has changed.
     """
     identity = recorded["identity"]
     corpus = load_corpus(recorded["corpus"])
     if corpus.fingerprint != identity["corpus.fingerprint"]:
         raise DataError(
-            f"{corpus.folder} is no more the corpus of this run: fingerprint {corpus.fingerprint[:12]}, "
+            f"{corpus.folder} is no longer the corpus of this run: its fingerprint is {corpus.fingerprint[:12]}, "
             f"the run's is {identity['corpus.fingerprint'][:12]}; prepare it from the same inputs again"
         )
     config = run.settings_of(recorded)
@@ -30,7 +30,7 @@ def stream_of_run(folder: str, recorded: dict[str, Any]) -> StreamSettings:
 
 
 def _vocabulary_of(folder: str) -> Vocabulary:
-    """Load the vocabulary that a run started with. Raises DataError if it is damaged."""
+    """Load the vocabulary in a run's folder. Raises DataError if it is damaged."""
     location = storage.join(folder, run.VOCABULARY)
     if problem := storage.damage(location):
         raise DataError(f"{location} is damaged ({problem}): the command that trained the run writes it again")

@@ -1,4 +1,4 @@
-"""Log to MLflow from a run's driver: the parameters at the start, points that were lost, and the summary at the end."""
+"""Track a run in MLflow from its driver: log the parameters at the start, report lost points, and log the summary."""
 
 from typing import Any
 
@@ -17,18 +17,18 @@ from pipeline.train.start import Start
 from pipeline.train.summary import description, summary_markdown
 from pipeline.train.tracking import DESCRIPTION, MlflowRun, corpus_inputs, open_run
 
-FIGURES = (
+FIGURES = (  # entries of the summary that are logged as metrics
     "tokens_per_second",
     "data_wait_percent",
     "training_seconds",
     "step_milliseconds_95th",
     "peak_memory_gigabytes",
 )
-UTILISATION = "model_flops_utilisation_percent"
+UTILISATION = "model_flops_utilisation_percent"  # also logged, if the device's peak is known
 
 
 def open_mlflow_run(config: Pretrain, uri: str, stream: StreamSettings, start: Start) -> MlflowRun:
-    """Continue the run's MLflow run, or create one with its parameters, tags and data sets; record it in run.json."""
+    """Continue the MLflow run of a run, or create it with parameters, tags and data sets; record its id in run.json."""
     tags = {
         "corpus": stream.corpus.fingerprint,
         "vocabulary": stream.vocabulary.fingerprint,
@@ -49,22 +49,22 @@ def open_mlflow_run(config: Pretrain, uri: str, stream: StreamSettings, start: S
 
 
 def _description(config: Pretrain, stream: StreamSettings, start: Start) -> str:
-    """Return the run's description in Markdown, known before its first step."""
+    """Return the part of a run's description (Markdown) that is known before its first step."""
     return description(config, stream.corpus, stream.vocabulary.size, start.folder)
 
 
 def _corpus_parameters(corpus: Corpus) -> dict[str, Any]:
-    """Return each source's counts and the corpus' drop reasons, as MLflow parameters."""
+    """Return MLflow parameters of a corpus: each source's counts, and how many documents were dropped by reason."""
     names = ("weight", "files", *COUNTED)
-    of_sources = enumerate(
+    numbered = enumerate(
         {"source": location} | {name: about[name] for name in names} for location, about in corpus.sources.items()
     )
-    sources = {f"corpus.{number}.{name}": value for number, about in of_sources for name, value in about.items()}
+    sources = {f"corpus.{number}.{name}": value for number, about in numbered for name, value in about.items()}
     return sources | {f"corpus.dropped.{reason}": count for reason, count in corpus.dropped.items()}
 
 
 def report_lost_points(config: Pretrain, tracker: ActorHandle, mlflow: MlflowRun, start: Start, report: Report) -> None:
-    """Report where MLflow lacks the run, or some of its steps."""
+    """Report if MLflow no longer has the run, or has no loss for some of its logged steps."""
     if start.mlflow_run_id and mlflow.run_id != start.mlflow_run_id:
         report(
             f"MLflow ({mlflow.uri}) does not have the run {start.mlflow_run_id} that run {config.name} had: "
@@ -72,8 +72,8 @@ def report_lost_points(config: Pretrain, tracker: ActorHandle, mlflow: MlflowRun
         )
     elif start.mlflow_run_id and (gone := ray.get(tracker.missing_losses.remote(start.done, config.tracking.every))):
         report(
-            f"MLflow has no points of {gone:,} of the steps until {start.done:,}: "
-            "they were lost with the driver, or the server was away to its end"
+            f"MLflow has no loss for {gone:,} of the logged steps up to {start.done:,}: "
+            "the driver ended before it sent them, or the server was unavailable until the driver's end"
         )
 
 

@@ -25,7 +25,7 @@ FIRST_WAIT, LONGEST_WAIT = 1.0, 30.0
 class Saver:
     """Publish one checkpoint at a time, in order; a failed write is retried for `checkpoint.patience_seconds`.
 
-    A context manager: its exit waits for the current write, and stops retrying when training itself has failed.
+    As a context manager, it waits at the end for the current write, but without further retries if training failed.
     """
 
     def __init__(
@@ -40,10 +40,11 @@ class Saver:
         self.thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self.writing: Future[None] | None = None
         self.given_up = threading.Event()
+        """Set when training has failed: no more retries."""
         self.failing = threading.Event()
         """Set while a failed write is retried."""
         self.sound: set[int] = set()
-        """Steps whose checkpoints were verified once."""
+        """Steps whose checkpoints are known to be intact, so that each is verified only once."""
 
     def __enter__(self) -> "Saver":
         return self
@@ -60,8 +61,8 @@ class Saver:
     def save(self, state: State, module: Pretraining, optimizer: torch.optim.Optimizer, *, wait: bool) -> None:
         """Copy weights and optimiser state to the host and publish them in the background.
 
-        While another checkpoint is being written, wait for it, or skip this one without `wait`. Raises CheckpointError
-        as `check` does.
+        If another checkpoint is being written, wait for it first; without `wait`, skip this checkpoint instead. Raises
+        CheckpointError as `check` does.
         """
         if not wait and self.writing is not None and not self.writing.done():
             return
@@ -69,7 +70,7 @@ class Saver:
         self.writing = self.thread.submit(self._write, state, checkpoint.snapshot(module, optimizer))
 
     def check(self) -> None:
-        """Raise CheckpointError where a checkpoint could not be written for too long; never waits."""
+        """Raise CheckpointError if the last write was given up, without waiting for a write in progress."""
         if self.writing is not None and self.writing.done():
             self.finish()
 
@@ -82,9 +83,13 @@ class Saver:
     def _write(self, state: State, taken: Snapshot) -> None:
         self.flush()
         self._write_with_retries(state, lambda: self._publish(state, taken), "be written")
-        self._write_with_retries(state, lambda: self._delete_older(state), "take the place of older ones")
+        self._write_with_retries(state, lambda: self._delete_older(state), "replace older ones")
 
-    def _write_with_retries(self, state: State, work: Callable[[], None], what: str) -> None:
+    def _write_with_retries(self, state: State, work: Callable[[], None], action: str) -> None:
+        """Call `work` until it succeeds; `action` is what the checkpoint could not do, for messages.
+
+        Raises CheckpointError after `checkpoint.patience_seconds` of failures.
+        """
         started, wait, patience = time.monotonic(), FIRST_WAIT, self.config.checkpoint.patience_seconds
         while True:
             try:
@@ -95,15 +100,15 @@ class Saver:
                 left, reason = patience - (time.monotonic() - started), storage.first_line(error)
                 if left <= 0 or self.given_up.is_set():
                     raise CheckpointError(
-                        f"the checkpoint of step {state.step} could not {what} below {self.folder} for {patience} s "
+                        f"the checkpoint of step {state.step} could not {action} below {self.folder} for {patience} s "
                         f"({reason}); "
                         "make room or give access, and start the same command again: "
-                        "it continues from the newest checkpoint that is there"
+                        "it continues from the newest intact checkpoint"
                     ) from error
                 self.failing.set()
                 if wait == FIRST_WAIT:
                     self.say(
-                        f"the checkpoint of step {state.step} cannot {what} ({reason}); "
+                        f"the checkpoint of step {state.step} cannot {action} ({reason}); "
                         f"trying again for {patience} s while training goes on"
                     )
                 self.given_up.wait(min(wait, left))
@@ -116,7 +121,8 @@ class Saver:
 
     def _delete_older(self, state: State) -> None:
         kept = self.config.checkpoint
-        phase = self.config.phase_at(state.step - 1)  # losses at other lengths cannot be compared
+        # The best checkpoint is chosen within a phase, because losses at other sequence lengths cannot be compared.
+        phase = self.config.phase_at(state.step - 1)
         best = checkpoint.best_step(self.folder, phase.first, state.step, self.sound) if kept.keep_best else None
         checkpoint.delete_old_checkpoints(
             self.folder, kept.keep, state.step, {step for step in (best, decay_start(self.config)) if step is not None}

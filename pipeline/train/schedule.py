@@ -16,38 +16,38 @@ from pipeline.config.training import (
 
 
 def _warmup_and_remaining(warmup_share: float, step: int, steps: int) -> tuple[float, float]:
-    """Return the warm-up's share of the peak rate, linear from above zero, and the remaining share of the steps after
-    the warm-up.
+    """Return the share of the peak rate that the linear warm-up has reached, and the share of the steps after the
+    warm-up that remain; the first is above 0 already at step 0.
     """
     warmup = round(warmup_share * steps)
     return min(1.0, (step + 1) / max(1, warmup)), min(1.0, max(0.0, (steps - step) / max(1, steps - warmup)))
 
 
 def _linear_decay(schedule: LinearDecay, step: int, steps: int) -> float:
-    """Rate linear over the warm-up, then linear towards zero at `steps`."""
+    """Return the share of the peak rate: linear warm-up, then linear decay to zero at `steps`."""
     warmed, remaining = _warmup_and_remaining(schedule.warmup_share, step, steps)
     return warmed * remaining
 
 
 def _cosine_decay(schedule: CosineDecay, step: int, steps: int) -> float:
-    """Rate linear over the warm-up, then half a cosine towards zero at `steps`."""
+    """Return the share of the peak rate: linear warm-up, then half a cosine down to zero at `steps`."""
     warmed, remaining = _warmup_and_remaining(schedule.warmup_share, step, steps)
     return warmed * (1 - math.cos(math.pi * remaining)) / 2
 
 
 def _polynomial_decay(schedule: PolynomialDecay, step: int, steps: int) -> float:
-    """Rate linear over the warm-up, then a power of the remaining share, towards zero at `steps`."""
+    """Return the share of the peak rate: linear warm-up, then a power of the share of steps that remain."""
     warmed, remaining = _warmup_and_remaining(schedule.warmup_share, step, steps)
     return warmed * remaining**schedule.power
 
 
 def _constant_rate(schedule: ConstantRate, step: int, steps: int) -> float:
-    """Rate linear over the warm-up, then 1."""
+    """Return the share of the peak rate: linear warm-up, then 1."""
     return min(1.0, (step + 1) / max(1, schedule.warmup_steps))
 
 
 def _warmup_stable_decay(schedule: WarmupStableDecay, step: int, steps: int) -> float:
-    """Rate linear over the warm-up, then 1, and in the decay linear towards zero at `steps`."""
+    """Return the share of the peak rate: linear warm-up, then 1, then in the decay linear towards zero at `steps`."""
     stable = schedule.stable_until(steps)
     decayed = 1.0 if step < stable else max(0.0, (steps - step) / (steps - stable + 1))
     return decayed * min(1.0, (step + 1) / max(1, schedule.warmup_steps))
@@ -63,21 +63,24 @@ SCHEDULES: dict[type, Callable[..., float]] = {
 
 
 def rate_share(schedule: Schedule, step: int, steps: int) -> float:
-    """Return the share of the peak rate at a step (from 0)."""
+    """Return the learning rate of a step as a share of the peak rate; `step` counts from 0."""
     return SCHEDULES[type(schedule)](schedule, step, steps)
 
 
 GROWS: tuple[type, ...] = (ConstantRate, WarmupStableDecay)
-"""Schedules whose rates do not depend on the number of steps, or do so in the decay only."""
+"""Schedules under which a run may get more steps later: before a decay, rates do not depend on the number of steps."""
 
 
 def grows(config: Pretrain) -> bool:
-    """Return whether a run may be extended to more steps; never with phases, which share the steps."""
+    """Return whether a run may be extended to more steps; not with two phases, because they divide the steps."""
     return type(config.schedule) in GROWS and isinstance(config.phases, OnePhase)
 
 
 def decay_start(config: Pretrain) -> int | None:
-    """Return the step whose checkpoint is kept for extending the run: the start of a decay that ends with the steps."""
+    """Return the step at which the decay starts, whose checkpoint is kept so that the run can be extended from it.
+
+    None if the run cannot be extended or has no decay.
+    """
     if not grows(config) or not isinstance(config.schedule, WarmupStableDecay):
         return None
     stable = config.schedule.stable_until(config.steps)

@@ -1,4 +1,4 @@
-"""Train only the word embeddings that a training set uses, with the result of training all."""
+"""Train only the word embeddings that a training set uses, with the same result as training all of them."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -11,11 +11,11 @@ from pipeline.model.embeddings import Embeddings
 
 
 class SeenWords(nn.Module):
-    """The rows of an embedding table that training reads.
+    """The rows of an embedding table that training uses, as a module that is trained in place of the table.
 
-    Under AdamW the other rows have no gradient, so only weight decay changes them; an extra row of ones, which nothing
-    reads, tracks by how much. The result equals training the whole table at the cost of the used rows: fine-tuning uses
-    some thousands of 30,522.
+    The gradient of the other rows is 0, so under AdamW only weight decay changes them, all by one factor. An extra row
+    of ones, which no id uses, records that factor. So the result equals training the whole table, but only the used
+    rows cost time: fine-tuning uses some thousands of 30,522.
     """
 
     def __init__(self, words: nn.Embedding, ids: Tensor) -> None:
@@ -24,23 +24,25 @@ class SeenWords(nn.Module):
         seen = torch.zeros(words.num_embeddings, dtype=torch.bool, device=words.weight.device)
         seen[ids.to(seen.device)] = True
         self.seen, self.places = seen, seen.cumsum(0) - 1
+        """Which ids are used, bool (V,), and the row of each used id in `weight`, int64 (V,)."""
         table = words.weight.detach()
         self.start = table[~seen]
+        """Initial values of the unused rows."""
         self.weight = nn.Parameter(torch.cat([table[seen], torch.ones_like(table[:1])]))
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Return the embeddings of ids, all of them used ones; width is the last dimension."""
+        """Return the embeddings (..., width) of `ids` (...), which must all be used ids."""
         return F.embedding(self.places[ids], self.weight)
 
     @torch.no_grad()
     def write(self, words: nn.Embedding) -> None:
-        """Write the trained rows, and the decay of all others, back to the whole table."""
+        """Write the used rows to the whole table `words`, and all other rows as weight decay has changed them."""
         words.weight[self.seen] = self.weight[:-1]
         words.weight[~self.seen] = self.start * self.weight[-1]
 
     @contextmanager
     def train_in(self, embeddings: Embeddings) -> Generator[None]:
-        """Replace the table by its used rows inside the context; restore the whole trained table after it."""
+        """Replace the table by its used rows inside the context; afterwards, restore it with the trained values."""
         words = embeddings.words
         embeddings.words = self
         try:

@@ -1,7 +1,7 @@
 """Slots of a step: rows of a training stream as batches, and the records that all ranks share before the first
 backward.
 
-See contract 6: losses are divided by counts over all ranks.
+Losses are divided by counts over all ranks, so every rank needs the counts of all slots.
 """
 
 import zlib
@@ -28,21 +28,25 @@ class Record:
     rows: int
     tokens: int
     squares: int
-    """Sum of squared sequence lengths: the cost of attention."""
+    """Sum of squared sequence lengths; the cost of attention is proportional to it."""
     masked: int
     counts: tuple[int, ...]
-    """Count of each loss term, in the objective's order."""
+    """Count of each loss term, in the order of the objective's `terms`."""
     crc32: int
     """CRC-32 of ids and labels: the same in every run that reads the same rows."""
     first: Cursor
+    """Position of the slot's first row."""
     last: Cursor
+    """Position of the slot's last row."""
 
     def to_numbers(self) -> list[int]:
+        """Return the record as integers, which ranks can exchange in a tensor."""
         cursors = [getattr(c, name) for c in (self.first, self.last) for name in CURSOR]
         return [self.index, self.rows, self.tokens, self.squares, self.masked, self.crc32, *cursors, *self.counts]
 
     @classmethod
     def from_numbers(cls, numbers: Sequence[int]) -> "Record":
+        """Return the record that `to_numbers` turned into these integers."""
         index, rows, tokens, squares, masked, crc32, *others = map(int, numbers)
         first, last = (Cursor(**dict(zip(CURSOR, others[i : i + 4], strict=True))) for i in (0, 4))
         return cls(
@@ -67,7 +71,10 @@ class Slot:
 
 
 def make_slot(table: pa.Table, index: int, counts: Callable[[Batch], Mapping[str, int]]) -> Slot:
-    """Return a slot from its rows (schema ROW); `counts` gives the count of each loss term."""
+    """Return the slot with these rows (schema ROW) and this index in its step.
+
+    `counts` returns the count of each loss term, in the objective's order.
+    """
     batch = collate(table)
     cursors = [Cursor(**{name: table.column(name)[i].as_py() for name in CURSOR}) for i in (0, table.num_rows - 1)]
     crc32 = zlib.crc32(
@@ -89,11 +96,12 @@ def make_slot(table: pa.Table, index: int, counts: Callable[[Batch], Mapping[str
 
 
 def exchange(records: Sequence[Record], slots_per_step: int, world: int) -> list[Record]:
-    """Exchange records with all ranks; return those of all slots of the step, in order."""
+    """Exchange records with all ranks; return the records of all slots of the step, in the order of their indices."""
     if world == 1:
         return sorted(records, key=lambda record: record.index)
     most = -(-slots_per_step // world)
     numbers = torch.tensor([record.to_numbers() for record in records], dtype=torch.int64)
+    # all_gather needs equal shapes, so a rank with fewer slots than others fills up with rows of -1.
     mine = torch.full((most, numbers.shape[1]), -1, dtype=torch.int64)
     mine[: len(records)] = numbers
     gathered = [torch.empty_like(mine) for _ in range(world)]

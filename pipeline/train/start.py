@@ -1,4 +1,4 @@
-"""Start or continue a run: read what its folder holds, and refuse settings that do not fit that."""
+"""Start or continue a run: read the run's folder, and refuse settings that contradict it."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -22,25 +22,25 @@ class Start:
 
     folder: str
     identity: dict[str, Any]
-    """Settings, versions and fingerprints that every start of the run shares."""
+    """Settings, versions and fingerprints that must be the same at every start of the run."""
     recorded: dict[str, Any] | None
     """Contents of run.json; None for a new run."""
     summary: dict[str, Any] | None
-    """The summary if the run has all requested steps."""
+    """The summary, if the run has all requested steps; otherwise None."""
     continuing: bool
-    """The run has a sound checkpoint."""
+    """Whether training continues from an intact checkpoint."""
     done: int
-    """Steps of the newest sound checkpoint."""
+    """Steps before that checkpoint; 0 without one, and for a finished run."""
     mlflow_run_id: str | None
-    """The MLflow run to continue; None: a new one."""
+    """The MLflow run to continue; None: create a new one."""
     continues: str | None = None
-    """After a rollback: the MLflow run before it, and the step, as a tag says them."""
+    """After a rollback, the value of the MLflow tag `continues`: the earlier MLflow run's id and the step."""
 
 
 def read_start(config: Pretrain, stream: StreamSettings, initial: Initial | None) -> Start:
-    """Return what the run's folder holds, after saving the vocabulary in it.
+    """Read the run's folder, and save the vocabulary in it.
 
-    Raises ConfigError for settings that differ from the run's, CheckpointError where its files are damaged.
+    Raises ConfigError if settings differ from those of the run, and CheckpointError if the run's files are damaged.
     """
     folder = run.run_folder(config)
     identity = run.identity(config, stream.corpus, stream.vocabulary, initial.fingerprint if initial else None)
@@ -69,7 +69,10 @@ def read_start(config: Pretrain, stream: StreamSettings, initial: Initial | None
 
 
 def _newest_checkpoint(config: Pretrain, folder: str) -> str | None:
-    """Return the newest sound checkpoint; a damaged run is refused before anything starts."""
+    """Return the folder of the newest intact checkpoint; None without one.
+
+    Raises CheckpointError if all checkpoints are damaged, or cannot be read now.
+    """
     try:
         return checkpoint.newest_sound(folder, lambda message: None)
     except OSError as error:
@@ -80,19 +83,22 @@ def _newest_checkpoint(config: Pretrain, folder: str) -> str | None:
 
 
 def roll_back(config: Pretrain, start: Start, report: Report) -> Start:
-    """Go back to where the decay began if more steps than before are requested; else return the start unchanged."""
+    """Roll a run back to the start of its decay if more steps than before are requested and the decay has begun.
+
+    Otherwise return `start` unchanged.
+    """
     if start.recorded is None or (back := run.rollback_step(config, start.recorded, start.done)) is None:
         return start
     checkpoint.roll_back_to(start.folder, back)
     report(
-        f"run {config.name}: going back from step {start.done} to {back}, where it began to decay; "
-        "tracked as another MLflow run from there"
+        f"run {config.name}: going back from step {start.done} to {back}, where its learning rate began to decay; "
+        "from there it is tracked as a new MLflow run"
     )
     return replace(start, mlflow_run_id=None, continues=f"{start.mlflow_run_id} from step {back}")
 
 
 def word_embeddings(config: Pretrain, stream: StreamSettings, start: Start, report: Report) -> str | None:
-    """Return the folder of the word embeddings that the run starts from; None for random ones, or to continue."""
+    """Return the folder of the run's initial word embeddings; None if they are random or the run continues."""
     if config.word_embeddings != "cooccurrence" or start.continuing:
         return None
     tokenizer = CachedTokenizer(stream.vocabulary, stream.table_chunks)
@@ -101,10 +107,10 @@ def word_embeddings(config: Pretrain, stream: StreamSettings, start: Start, repo
 
 @contextmanager
 def os_errors_as_checkpoint_error(config: Pretrain) -> Generator[None]:
-    """Raise CheckpointError where the driver cannot read or write a file during a run."""
+    """Raise CheckpointError if the driver cannot read or write a file of the run inside this context."""
     try:
         yield
-    except ConnectionError:  # of Ray
+    except ConnectionError:  # from Ray; it says nothing about a file
         raise
     except OSError as error:
         raise CheckpointError(

@@ -1,6 +1,6 @@
 """One training step of pretraining or fine-tuning: forward, backward, reduction over ranks, clipping, update.
 
-Losses are sums over counts that are known before the first backward (contract 6).
+Each loss term is a sum divided by a count over all ranks. The counts must be known before the first backward.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,17 +15,17 @@ from torch.nn.parallel import DistributedDataParallel
 
 from pipeline.batch import Batch
 
-CLIP_EPSILON = 1e-6  # of torch.nn.utils.clip_grad_norm_
+CLIP_EPSILON = 1e-6  # as in torch.nn.utils.clip_grad_norm_
 
 Slot = tuple[int, Batch]
-"""A slot's index in its step, 0..S-1, and its rows, for one forward and backward."""
+"""A slot's index in its step, 0..S-1, and its batch, which goes through one forward and backward."""
 Counts = Mapping[str, float | Tensor]
-"""Count that each loss term of a step is divided by, over all ranks."""
+"""Loss term -> divisor of its sum in a step: the term's count over all ranks, divided by its weight."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Compute:
-    """Device, number format, seed and world of a rank's steps."""
+    """Device, number format, seed, and place among the ranks, for the steps of one rank."""
 
     device: torch.device
     autocast: torch.autocast
@@ -33,12 +33,13 @@ class Compute:
     """Seed of dropout."""
     rank: int = 0
     world: int = 1
+    """Number of ranks."""
 
 
 def distributed(module: nn.Module, device: torch.device, world: int, *, unused: bool = False) -> nn.Module:
     """Return the module as training calls it: under DistributedDataParallel if there are several ranks.
 
-    `unused`: some parameters may have no gradient, such as the pooler's where tags are learnt.
+    `unused`: some parameters may get no gradient, such as the pooler's when a tagger is trained.
     """
     if world == 1:
         return module
@@ -59,7 +60,8 @@ def train_step(
     rate: float,
     clip_norm: float,
 ) -> tuple[dict[str, Tensor], Tensor]:
-    """Train on this rank's slots of a step; return its loss sums by term and the gradient norm before clipping.
+    """Train on this rank's slots of a step; return this rank's loss sums by term, and the gradient norm before
+    clipping (over all ranks).
 
     The host does not wait for the device.
     """
@@ -93,14 +95,14 @@ def backward(
 
 
 def update(optimizer: Any, module: nn.Module, *, rate: float, clip_norm: float) -> torch.Tensor:
-    """Clip the reduced gradients, step the optimiser at learning rate `rate`, clear gradients; return the norm before
-    clipping.
+    """Clip the reduced gradients, update the weights at learning rate `rate`, and clear the gradients; return the
+    gradient norm before clipping.
 
-    Where the norm is not finite, weights and optimiser state stay unchanged. Everything runs on the device, without
-    waiting.
+    If the norm is not finite, weights and optimiser state stay unchanged. The host does not wait for the device.
     """
-    # Attributes by which torch's mixed precision talks to an optimiser, whose kernel then divides and skips by itself.
-    assert getattr(optimizer, "_step_supports_amp_scaling", False), "an optimiser must heed grad_scale and found_inf"
+    # torch's mixed precision sets these two attributes on an optimiser: its kernel then divides the gradients or skips
+    # the update on the device. Here they serve for clipping and for steps that are not finite.
+    assert getattr(optimizer, "_step_supports_amp_scaling", False), "an optimiser must use grad_scale and found_inf"
     norm = torch.nn.utils.get_total_norm(
         [parameter.grad for parameter in module.parameters() if parameter.grad is not None]
     )

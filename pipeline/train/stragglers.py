@@ -1,4 +1,4 @@
-"""Find the worker that the others wait for, by comparing forward times: waiting happens in the backward."""
+"""Find the worker that the others wait for, by comparing forward times, which do not include the waiting."""
 
 from statistics import median
 from types import TracebackType
@@ -11,18 +11,20 @@ from torch import nn
 from pipeline.train.meter import durations, mark
 
 SLOW = 2.0
-"""Ratio to the median of the other workers."""
+"""A worker is slow in an interval if its forward time is above this many times the median of the other workers."""
 INTERVALS = 3
-"""Consecutive logged intervals before a worker counts as slow."""
+"""Consecutive slow intervals, from one logged step to the next, after which a worker is reported."""
 
 
 class Stragglers:
-    """Time the forward passes of this rank's module; a context that installs hooks. A no-op with one worker."""
+    """Context that times the forward passes of this rank's module with hooks; a no-op with one worker."""
 
     def __init__(self, objective: nn.Module, rank: int, world: int, host: str, device: torch.device) -> None:
         self.objective, self.rank, self.world, self.device = objective, rank, world, device
         self.marks: list[Any] = []
+        """Time marks before and after each forward pass since the last `read`."""
         self.slow_for = [0] * world
+        """Number of consecutive slow intervals of each worker."""
         self.hosts: list[str] = [host] * world
         if world > 1:
             dist.all_gather_object(self.hosts, host)
@@ -40,9 +42,9 @@ class Stragglers:
             hook.remove()
 
     def read(self) -> str | None:
-        """Compare the passes since the last call over all ranks; return a line on a newly slow worker, or None.
+        """Compare forward times since the last call over all ranks; return a line about a slow worker, or None.
 
-        The device must have finished the passes.
+        Every rank must call it, and the device must have finished the forward passes.
         """
         if self.world == 1:
             return None
@@ -53,7 +55,10 @@ class Stragglers:
         return self.name_straggler([float(milliseconds) for milliseconds in every])
 
     def name_straggler(self, milliseconds: list[float]) -> str | None:
-        """Count the intervals in which each worker was slow, and name one at its third in a row."""
+        """Return a line about a worker that was slow in exactly INTERVALS intervals in a row by now, or None.
+
+        `milliseconds` holds each worker's median forward time in this interval.
+        """
         line = None
         for rank, own in enumerate(milliseconds):
             others = median(milliseconds[:rank] + milliseconds[rank + 1 :])

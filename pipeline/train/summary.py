@@ -1,4 +1,4 @@
-"""User-facing text of a run: progress lines, and the summary at the end."""
+"""Text of a run for users: progress lines, and the summary at the end."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -24,9 +24,9 @@ NO_BLANKS = "none: no held-out sentence of 8 to 30 tokens holds a whole word tha
 
 
 class Pace:
-    """Moving average of seconds per step: a step half a run ago has a third of the weight.
+    """Moving average of the seconds per step: a step half a run ago has a third of the newest step's weight.
 
-    The time of the last steps alone jumps where other programs use the machine.
+    The time of the last steps alone would jump when other programs use the machine.
     """
 
     def __init__(self, steps: int, done: int) -> None:
@@ -34,7 +34,7 @@ class Pace:
         self.seconds = self.weight = 0.0
 
     def seconds_left(self, step: int, milliseconds: float) -> float:
-        """Return the seconds left after `step`; steps since the last call took `milliseconds` each."""
+        """Return the estimated seconds left after `step`; each step since the last call took `milliseconds`."""
         since = max(step - self.last, 1)
         kept = math.exp(-since / (self.steps / 2))
         self.seconds, self.weight, self.last = (
@@ -46,7 +46,7 @@ class Pace:
 
 
 def progress_reporter(steps: int, done: int, report: Report) -> Callable[[int, dict[str, float]], None]:
-    """Return what reports the metrics of a step as a progress line; `done` steps are done before the first."""
+    """Return a function that takes (step, metrics) and reports a progress line; `done` steps were done before."""
     pace = Pace(steps, done)
 
     def show(step: int, metrics: dict[str, float]) -> None:
@@ -56,7 +56,10 @@ def progress_reporter(steps: int, done: int, report: Report) -> Callable[[int, d
 
 
 def progress_line(steps: int, step: int, metrics: dict[str, float], left: float) -> str:
-    """Format one line: step, loss terms, real tokens per second, share of time waiting for data, seconds left."""
+    """Return one line: step, loss terms, tokens per second, percentage of time waiting for data, time left.
+
+    `left` is in seconds.
+    """
     terms = "  ".join(
         f"{key[6:-5]} {value:.3f}"
         for key, value in sorted(metrics.items())
@@ -78,7 +81,7 @@ def figures(summary: dict[str, Any]) -> list[tuple[str, str]]:
             rows.append(
                 (
                     "held-out words",
-                    f"{after[BITS]:.3f} bits a byte, {after[NATS]:.3f} nats a word (before training "
+                    f"{after[BITS]:.3f} bits per byte, {after[NATS]:.3f} nats per word (before training "
                     f"{before[BITS]:.3f} and {before[NATS]:.3f}; comparable across vocabularies)",
                 )
             )
@@ -104,14 +107,14 @@ def figures(summary: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _other_length(summary: dict[str, Any]) -> str:
-    """Return the length of the evaluation before training, in words, where it differs."""
+    """Return " at length N" if the evaluation before training had another sequence length; otherwise an empty text."""
     length = summary["heldout_before"]["heldout/maximum_length"]
     return f" at length {length:.0f}" if length != summary["maximum_length"] else ""
 
 
 def _utilisation_text(percent: float | None) -> str:
     return (
-        "not known: there is no peak for this device and precision"
+        "unknown: no peak is known for this device and precision"
         if percent is None
         else f"{percent:.1f}% of the device's dense peak"
     )
@@ -127,8 +130,9 @@ def _location_lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def to_open(uri: str, run_id: str, experiment_id: str | None = None) -> str:
-    """Return how to open an MLflow run; without an experiment id, as in older runs, the link opens MLflow's default
-    view.
+    """Return text that says how to open an MLflow run.
+
+    Summaries of older versions have no experiment id: then the link opens MLflow's default view.
     """
     page = f"#/experiments/{experiment_id}/runs/{run_id}?{TRAINING_VIEW}" if experiment_id else f"#/runs/{run_id}"
     if uri.startswith("sqlite:"):
@@ -137,18 +141,18 @@ def to_open(uri: str, run_id: str, experiment_id: str | None = None) -> str:
 
 
 def _blank_lines(summary: dict[str, Any]) -> list[str]:
-    """Return the blanked sentences with answers and guesses: the most confident correct ones, labelled as such, then
-    random ones.
+    """Return lines with the sentences for fill-in-the-blank, their answers and the model's guesses: first the most
+    confident correct ones, then random ones, each group with a title.
     """
     blanks = summary["blanks"]
     if not blanks["candidates"]:
         return [f"fill in the blank (held-out sentences): {NO_BLANKS}"]
-    of = f"of {blanks['candidates']} sentences the model's first guess is right in {blanks['right']}"
-    lines = [f"fill in the blank (held-out sentences; {of})"]
-    for title, which in (("chosen, right and surest:", "surest"), ("at random:", "random")):
-        if blanks[which]:
+    count = f"of {blanks['candidates']} sentences the model's first guess is right in {blanks['right']}"
+    lines = [f"fill in the blank (held-out sentences; {count})"]
+    for title, selection in (("most confident correct guesses:", "surest"), ("at random:", "random")):
+        if blanks[selection]:
             lines.append(f"  {title}")
-        for blank in blanks[which]:
+        for blank in blanks[selection]:
             guesses = ", ".join(f"{word} {probability:.0%}" for word, probability in blank["guesses"])
             lines += [f"    {blank['text']}", f"        was: {blank['answer']}   model: {guesses}"]
     return lines
@@ -164,7 +168,10 @@ def summary_text(summary: dict[str, Any]) -> str:
 
 
 def description(config: Pretrain, corpus: "Corpus", tokens: int, folder: str) -> str:
-    """Return a run's description in Markdown, known before its first step; `tokens` is the vocabulary's size."""
+    """Return the part of a run's description (Markdown) that is known before its first step.
+
+    `tokens` is the number of vocabulary entries.
+    """
     model = config.model
     like = next((name for name, preset in PRESETS.items() if preset.model == model), None)
     names, counts = listed(map(without_login, corpus.sources)), corpus.counts
@@ -190,6 +197,6 @@ def table(rows: Iterable[tuple[str, str]]) -> str:
 
 
 def summary_markdown(summary: dict[str, Any]) -> str:
-    """Return the summary in Markdown, to follow the MLflow run's description."""
+    """Return the summary in Markdown, which is appended to the MLflow run's description."""
     blanks = "\n\n```\n" + "\n".join(_blank_lines(summary)) + "\n```\n" if summary["heldout_after"] else "\n"
     return table(figures(summary) + _location_lines(summary)) + blanks

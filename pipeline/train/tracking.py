@@ -1,6 +1,4 @@
-"""The tracker: the one process that talks to MLflow, holds the run's lock, and reports progress to the driver (contract
-10).
-"""
+"""The tracker: the one process that talks to MLflow, holds the run's lock, and reports progress to the driver."""
 
 import json
 import logging
@@ -12,9 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-os.environ.setdefault(
-    "MLFLOW_DISABLE_TELEMETRY", "true"
-)  # read when MLflow is imported; actors have the environment of their head
+# MLflow reads this at its import. An actor has the environment of Ray's head, where it may not be set.
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 
 from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param
 from mlflow.exceptions import MlflowException
@@ -33,19 +30,18 @@ if TYPE_CHECKING:  # imports Ray, which the tracker does not need
 FLUSH_SECONDS = 2.0
 RETRY_SECONDS = 5.0
 LAST_FLUSH_SECONDS = 60.0  # how long the end of a run waits for an unavailable server
-METRICS_A_CALL = 1_000  # MLflow's limit of log_batch
+METRICS_A_CALL = 1_000  # MLflow's limits for one call of log_batch
 PARAMETERS_A_CALL = 100
 LONGEST_NAME, LONGEST_DIGEST = 500, 36
 """MLflow's limits for a data set's name and digest, in characters."""
 MOST_SOURCES = 100
-"""Sources of a corpus that are named, since MLflow takes 64 KB of them."""
+"""Maximum sources of a corpus in a data set, because MLflow accepts 64 KB of text for them."""
 DESCRIPTION = "mlflow.note.content"
 """Tag with the Markdown on the run's overview page."""
 DRIVER = "driver"
 """Tag that names the process driving a run, so that a later start can tell whether it has ended."""
-KIND = {
-    "mlflow.experimentKind": "custom_model_development"
-}  # else MLflow's UI may take an experiment for one of chat models, and hides the charts
+KIND = {"mlflow.experimentKind": "custom_model_development"}
+"""Tag without which MLflow's UI may treat the experiment as one of chat models, and hide the charts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,16 +55,16 @@ class MlflowRun:
 
 
 def tracking_uri(given: str | None, output: str, setting: str = "tracking.uri") -> str:
-    """Return the MLflow URI: the setting, MLFLOW_TRACKING_URI, or SQLite in the output folder, with an absolute path.
+    """Return the MLflow URI, with absolute paths: `given`, else MLFLOW_TRACKING_URI, else SQLite in the output folder.
 
-    `setting` names the given URI. Raises ConfigError when the output is a URL and no server is given: SQLite needs a
-    local disk.
+    `setting` is the name of the setting that holds `given`. Raises ConfigError if the URI contains a login, or if none
+    is set and the output is a URL, because SQLite needs a local disk.
     """
     uri = given or os.environ.get("MLFLOW_TRACKING_URI")
     if uri is None:
         if is_url(output):
             raise ConfigError(
-                f"{setting} is not set and output ({output}) is no local folder: "
+                f"{setting} is not set and output ({output}) is not a local folder: "
                 "start a server (mlflow server) and set MLFLOW_TRACKING_URI, "
                 "or give sqlite:////a/local/mlflow.db"
             )
@@ -76,7 +72,7 @@ def tracking_uri(given: str | None, output: str, setting: str = "tracking.uri") 
     if without_login(uri) != uri:
         raise ConfigError(
             f"{setting} ({without_login(uri)}) was given with a login in it, "
-            "which would stand in summaries and model cards: "
+            "which would appear in summaries and model cards: "
             "use a server (mlflow server) and MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
         )
     prefix = "sqlite:///"
@@ -93,11 +89,11 @@ def open_run(
     inputs: Sequence[DatasetInput] = (),
     setting: str = "tracking.uri",
 ) -> MlflowRun:
-    """Continue the run `run_id` if the tracking server still has it, else create one with parameters, data sets and
-    origin.
+    """Continue the run `run_id` if the tracking server still has it, else create a run with parameters, tags and data
+    sets.
 
-    Ends the experiment's runs whose driver was killed as KILLED. Raises ConfigError, naming `setting`, when the server
-    does not answer.
+    Also gives the status KILLED to the experiment's running runs whose driver no longer exists. Raises ConfigError,
+    naming `setting`, if the server does not work.
     """
     silence_mlflow()
     try:
@@ -108,7 +104,7 @@ def open_run(
         if known:
             _end_killed(client, known.experiment_id)
         if run_id is not None and has_run(client, run_id):
-            client.set_tag(run_id, DRIVER, this_driver())  # first: else another start may end it
+            client.set_tag(run_id, DRIVER, this_driver())  # first, or another start may end the run
             client.update_run(run_id, status="RUNNING")
             return MlflowRun(uri=uri, run_id=run_id, experiment_id=client.get_run(run_id).info.experiment_id)
         experiment_id = (
@@ -122,7 +118,7 @@ def open_run(
             client.log_batch(run.info.run_id, params=entries[start : start + PARAMETERS_A_CALL])
         if inputs:
             client.log_inputs(run.info.run_id, datasets=list(inputs))
-    except Exception as error:  # MLflow lets SQLAlchemy's, requests' and its own errors through, all about this URI
+    except Exception as error:  # of MLflow, SQLAlchemy or requests, but always about this URI
         raise ConfigError(f"{setting} ({uri}) does not work: {storage.first_line(error)}") from error
     return MlflowRun(uri=uri, run_id=run.info.run_id, experiment_id=experiment_id)
 
@@ -153,12 +149,15 @@ def corpus_inputs(corpus: "Corpus") -> list[DatasetInput]:
 
 
 def _end_killed(client: MlflowClient, experiment_id: str) -> None:
-    """End the experiment's RUNNING runs whose driver is gone as KILLED, at the time of their last metric."""
+    """Give the status KILLED to the experiment's RUNNING runs whose driver no longer exists.
+
+    Their end time is the time of their last metric.
+    """
     for run in client.search_runs([experiment_id], "attributes.status = 'RUNNING'"):
         if is_gone(run.data.tags.get(DRIVER, "")):
             metric = next(iter(run.data.metrics), None)
-            heard = [point.timestamp for point in client.get_metric_history(run.info.run_id, metric)] if metric else []
-            client.set_terminated(run.info.run_id, "KILLED", max(heard, default=None))
+            points = client.get_metric_history(run.info.run_id, metric) if metric else []
+            client.set_terminated(run.info.run_id, "KILLED", max((point.timestamp for point in points), default=None))
 
 
 def has_run(client: MlflowClient, run_id: str) -> bool:
@@ -172,8 +171,9 @@ def has_run(client: MlflowClient, run_id: str) -> bool:
 
 
 def experiments(uri: str) -> dict[str, str]:
-    """Return id -> name of a store's experiments, oldest first, without MLflow's `Default`; empty before a SQLite file
-    exists.
+    """Return id -> name of a store's experiments, oldest first, without MLflow's `Default`.
+
+    Empty if the SQLite file does not exist yet.
     """
     silence_mlflow()
     if uri.startswith("sqlite:///") and not storage.exists(uri[len("sqlite:///") :]):
@@ -183,20 +183,25 @@ def experiments(uri: str) -> dict[str, str]:
 
 
 def history(run: MlflowRun, name: str) -> list[Metric]:
-    """Return a metric's points by step; `timestamp` is when the tracker received one, in milliseconds since 1970."""
+    """Return a metric's points in the order of their steps.
+
+    The `timestamp` of a point is the time at which the tracker received it, in milliseconds since 1970.
+    """
     return sorted(MlflowClient(tracking_uri=run.uri).get_metric_history(run.run_id, name), key=lambda point: point.step)
 
 
 def _artifact_location(uri: str) -> str | None:
-    """Return a folder next to the SQLite file, so that no mlruns folder appears in the working directory; None for a
-    server.
+    """Return a folder for artifacts next to the SQLite file; None for a server, which has its own.
+
+    By default, MLflow would make a folder mlruns in the working directory.
     """
     return f"file://{os.path.dirname(uri[len('sqlite:///') :])}/mlartifacts" if uri.startswith("sqlite:///") else None
 
 
 def silence_mlflow() -> None:
-    """Silence MLflow's and Alembic's logs, and shorten MLflow's retries from minutes: the tracker keeps metrics and
-    retries itself.
+    """Silence the logs of MLflow and Alembic, and limit MLflow's retries, which would take minutes.
+
+    The tracker keeps metrics and retries by itself.
     """
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
@@ -214,31 +219,34 @@ class Tracker:
         self.owner_name = owner
         self.failures = Failures()
         self.latest: tuple[int, dict[str, float]] | None = None
+        """Newest training metrics, with their step; None before the first."""
         self.outcome: dict[str, Any] | None = None
+        """Rank 0's summary; None before the end."""
         self.messages: list[str] = []
         self.client: Any = None
-        """The MlflowClient, once a run is set."""
+        """The MlflowClient; None before `start`."""
         self.run_id = ""
         self.run_name = ""
         self.pending: list[Metric] = []
         self.points: dict[str, dict[int, float]] = {}
-        """Metric -> step -> value of everything MLflow has or will get."""
+        """Metric -> step -> value of all points that MLflow has or will get."""
         self.pictures_due = threading.Event()
         """Set when a checkpoint is written, to redraw the pictures in the background."""
         self.drawing: str | None = None
-        """Why the last pictures failed; None after a success."""
+        """Error of the last attempt to log pictures; None if it succeeded."""
         self.lock = threading.Lock()
         self.sending = threading.Lock()
         self.problem: str | None = None
+        """Error of the last attempt to send to MLflow; None if it succeeded."""
         self.stopping = threading.Event()
         self.sender: threading.Thread | None = None
 
     def owner(self) -> str:
-        """Return who holds the run."""
+        """Return the job and process that hold the run's lock."""
         return self.owner_name
 
     def start(self, run: MlflowRun) -> None:
-        """Start sending to an MLflow run, leaving out what it already has. Raises ConfigError where MLflow fails."""
+        """Start sending to an MLflow run, except for points that it already has. Raises ConfigError if MLflow fails."""
         silence_mlflow()
         try:
             self.client, self.run_id = MlflowClient(tracking_uri=run.uri), run.run_id
@@ -251,17 +259,17 @@ class Tracker:
         except Exception as error:  # as in open_run
             raise ConfigError(
                 f"tracking.uri ({run.uri}) does not work: {storage.first_line(error)}; "
-                "mend or move it, and the same command continues"
+                "repair it or move it away, and the same command continues"
             ) from error
         self.sender = threading.Thread(target=self._send_forever, daemon=True)
         self.sender.start()
 
     def missing_losses(self, steps: int, every: int) -> int:
-        """Return how many of the first `steps` steps, one in `every` of them logged, have no loss in MLflow."""
+        """Return how many of the logged steps up to `steps`, the multiples of `every`, have no loss in MLflow."""
         return sum(step not in self.points.get("train/loss", {}) for step in range(every, steps + 1, every))
 
     def log(self, step: int, metrics: dict[str, float]) -> None:
-        """Buffer the metrics of a step; returns at once."""
+        """Buffer the metrics of a step, except for those that MLflow has for this step; return at once."""
         now = int(time.time() * 1000)
         if "train/loss" in metrics:
             self.latest = (step, metrics)
@@ -272,7 +280,7 @@ class Tracker:
             self.pending += [Metric(key, value, now, step) for key, value in fresh.items()]
 
     def tag(self, tags: dict[str, str]) -> None:
-        """Set tags of the run; where the server is unavailable they are lost, with a message."""
+        """Set tags of the run; if the server is unavailable, they are lost, and a message says so."""
         try:
             for key, value in tags.items():
                 self.client.set_tag(self.run_id, key, value)
@@ -291,27 +299,27 @@ class Tracker:
         return messages
 
     def begin(self, phase: int) -> None:
-        """Note that the workers start in the phase with this first step."""
+        """Record that the workers start in the phase with first step `phase`."""
         if line := self.failures.begin(phase):
             self.say(line)
 
     def fail(self, failure: Failure) -> None:
-        """Record a worker's error."""
+        """Record a worker's error, and queue a message if it is new."""
         if line := self.failures.add(failure, self.latest[0] if self.latest else 0):
             self.say(line)
 
     def failure(self) -> PipelineError | None:
-        """Return the error that no restart will fix; None without one."""
+        """Return the error that ends the run; None if there is none."""
         return self.failures.error
 
     def flush(self) -> None:
-        """Send buffered metrics, unless the server is known to be unavailable, and schedule the pictures."""
+        """Send buffered metrics, unless the last attempt to send failed; request new pictures."""
         self.pictures_due.set()
         if self.problem is None:
             self._send()
 
     def progress(self) -> tuple[int, dict[str, float]] | None:
-        """Return the newest training metrics with their step."""
+        """Return the newest training metrics with their step; None before the first."""
         return self.latest
 
     def result(self, summary: dict[str, Any]) -> None:
@@ -323,7 +331,10 @@ class Tracker:
         return self.outcome
 
     def finish(self, status: str) -> str | None:
-        """Flush and end the run as FINISHED, FAILED or KILLED; return a line on what was lost, or None."""
+        """Send what is left and end the run with `status` (FINISHED, FAILED or KILLED).
+
+        Return a line about what MLflow did not take; None if it took everything.
+        """
         self.stopping.set()
         if self.sender is None:
             return None
@@ -335,10 +346,10 @@ class Tracker:
             self._draw()
             try:
                 self.client.set_terminated(self.run_id, status)
-            except Exception as error:  # reported below, as lost points are
+            except Exception as error:  # reported below
                 self.problem = storage.first_line(error)
         else:
-            return f"MLflow is away ({self.problem}): {len(self.pending)} points are lost"
+            return f"MLflow is unavailable ({self.problem}): {len(self.pending)} points are lost"
         return f"MLflow did not take the run's end: {self.problem}" if self.problem else None
 
     def _send_forever(self) -> None:
@@ -350,8 +361,8 @@ class Tracker:
             self.stopping.wait(FLUSH_SECONDS if sent else RETRY_SECONDS)
 
     def _draw(self) -> None:
-        """Log the pictures of all points so far, replacing earlier ones; a failure is reported once."""
-        from pipeline.train.pictures import DPI, pictures  # matplotlib, which no other process of a run needs
+        """Draw pictures of all points so far and log them in place of earlier ones; report only the first failure."""
+        from pipeline.train.pictures import DPI, pictures  # here: no other process of a run needs matplotlib
 
         with self.lock:
             points = {key: dict(values) for key, values in self.points.items()}
@@ -365,7 +376,7 @@ class Tracker:
             self.drawing = storage.first_line(error)
 
     def _send(self) -> bool:
-        """Send buffered metrics; return False, keeping them, when the server does not take them."""
+        """Send buffered metrics; if the server does not accept them, keep them and return False."""
         with self.sending:
             return self._send_batches()
 

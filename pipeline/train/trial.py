@@ -1,4 +1,4 @@
-"""One fine-tuning run on one device: encoder and rows in, scores out."""
+"""One fine-tuning trial: train an encoder with a task's head on rows, and score it after every epoch."""
 
 import copy
 import math
@@ -30,9 +30,9 @@ from pipeline.train.seen_words import SeenWords
 from pipeline.train.step import Compute, Slot, distributed, train_step
 from pipeline.train.trial_state import Best, Scores, TrialCheckpoints, TrialState
 
-ROWS_AT_ONCE = 64  # in evaluation
-POINTS = 100  # of a learning curve
-GROUPED_STEPS = 50  # whose rows are sorted by length among themselves
+ROWS_AT_ONCE = 64  # rows of a batch in evaluation
+POINTS = 100  # approximate points of a learning curve
+GROUPED_STEPS = 50  # the rows of this many steps are sorted by length together
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,15 +44,15 @@ class Result:
     tuned: Tuned
     """Values tuned on the first development split, such as thresholds."""
     collapsed: bool
-    """Whether all rows of the first development split get the same answer."""
+    """Whether the model gives the same answer to all rows of the first development split."""
     details: dict[str, Any]
     """Further results on the first development split."""
     curve: list[tuple[int, float]]
-    """(step, mean training loss since the point before)."""
+    """Points (step, mean training loss since the previous point)."""
     epochs: list[Scores]
     """Scores after each epoch."""
     best_epoch: int
-    """Epoch, from 1, of the kept weights: the last, or with early stopping the best on the first development split."""
+    """Epoch of the kept weights, counted from 1: the last; with early stopping, the best on the first split."""
     steps: int
     rows: int
     """Training rows per epoch."""
@@ -77,10 +77,11 @@ def run_trial(
     checkpoints: TrialCheckpoints | None = None,
     world: int = 1,
 ) -> Result:
-    """Train the module on the rows of `train` and score it on each of `splits`; the first split selects.
+    """Train the module on the rows of `train`, score it on each of `splits` after every epoch, and return the result.
 
-    The module keeps the scored weights. With `checkpoints`, a long training is saved at intervals and a killed one
-    continues: `after_epoch` is called for its earlier epochs too.
+    With early stopping, the first split selects the epoch whose weights the module keeps; otherwise it keeps the last
+    weights. With `checkpoints`, the state is saved at intervals and a killed trial continues from it; then
+    `after_epoch` is called again for the epochs before the restart.
     """
     recipe, handlers = config.recipe, KINDS[task.kind]
     compute = Compute(device=device, autocast=autocast, seed=seed, world=world)
@@ -115,7 +116,7 @@ def run_trial(
     if recipe.patience:
         module.load_state_dict(state.best.weights)
     answers = state.best.answers
-    if answers is None:  # computed before a restart; the same weights give the same answers
+    if answers is None:  # a restart lost them; the same weights give the same answers again
         answers = handlers.answers(
             task, splits[first], compute_logits(module, splits[first].rows, device, autocast), cutting
         )
@@ -129,7 +130,7 @@ def assist_trial(
     compute: Compute,
     checkpoints: TrialCheckpoints | None = None,
 ) -> None:
-    """Train this rank's slots of a trial whose rank 0 is in `run_trial`, with the same arguments, until that ends."""
+    """Train this rank's slots of a trial, while rank 0 executes `run_trial` with the same arguments, until it ends."""
     rows = sample_rows(train.rows, config.recipe.training_rows, compute.seed)
     training = seen_words(config, module, rows)
     with training():
@@ -144,16 +145,16 @@ def assist_trial(
 
 
 def _agreed(over: bool, compute: Compute) -> bool:
-    """Return whether rank 0 says that training is over; every rank calls it after each epoch."""
+    """Return the `over` of rank 0, whether training is over; every rank must call it after each epoch."""
     if compute.world == 1:
         return over
-    said = torch.tensor(int(over), device=compute.device)
-    dist.broadcast(said, 0)
-    return bool(said)
+    decision = torch.tensor(int(over), device=compute.device)
+    dist.broadcast(decision, 0)
+    return bool(decision)
 
 
 def _build_result(task: Task, first: Prepared, answers: Any, state: TrialState, rows: int) -> Result:
-    """Return the result of a finished training; `answers` are those of its best epoch to the first split."""
+    """Return the result of a finished trial; `answers` are the best epoch's answers to the first split."""
     assert state.best is not None
     handlers = KINDS[task.kind]
     tuned = handlers.tune(task, first, answers)
@@ -183,9 +184,9 @@ def train_epoch(
     *,
     checkpoints: TrialCheckpoints | None,
 ) -> None:
-    """Train on all rows once, or on the remaining rows of an interrupted epoch.
+    """Train on all rows once, or on the remaining rows of an interrupted epoch, and update `state`.
 
-    `objective` is the module of the task, or DistributedDataParallel around it.
+    `epoch` counts from 0. `objective` is the module of the task, or DistributedDataParallel around it.
     """
     peak = config.optimizer.learning_rate
     assert peak is not None  # set by for_model
@@ -219,7 +220,7 @@ def train_epoch(
 
 
 def _points_as_floats(points: list[tuple[int, Tensor]]) -> list[tuple[int, float]]:
-    """Return points of a learning curve as floats, with one synchronisation."""
+    """Return points of a learning curve as floats; the host waits for the device only once."""
     values = torch.stack([mean for _, mean in points]).tolist() if points else []
     return [(step, value) for (step, _), value in zip(points, values, strict=True)]
 
@@ -234,17 +235,18 @@ def train_on_slots(
     rate: float,
     clip_norm: float,
 ) -> tuple[Tensor, Tensor | int]:
-    """Train on a step; `slots` are those of all ranks.
+    """Train on one step; `slots` are the slots of all ranks.
 
-    Returns the loss sum over all ranks, float64, and its count. The host does not wait for a GPU.
+    Return the loss sum over all ranks, float64, and the count to divide it by. The host does not wait for a GPU.
     """
-    there = [(slot, batch.to(compute.device)) for slot, batch in slots]
-    count: Any = sum(_task_of(objective).count(batch) for _, batch in there)
+    on_device = [(slot, batch.to(compute.device)) for slot, batch in slots]
+    count: Any = sum(_task_of(objective).count(batch) for _, batch in on_device)
     if isinstance(count, Tensor):
-        count = count.clamp(min=1e-9)  # a step without labels
-    mine = there[compute.rank :: compute.world]
-    # A rank without a slot of an epoch's last step must take part in the reduction all the same: with gradients of 0.
-    taken, share = (mine, count) if mine else (there[:1], math.inf)
+        count = count.clamp(min=1e-9)  # so that a step without labels does not divide by 0
+    mine = on_device[compute.rank :: compute.world]
+    # The last step of an epoch may have no slot for this rank, which must take part in the reduction of gradients all
+    # the same. So it computes another rank's slot with a divisor of infinity: its gradients are 0.
+    taken, share = (mine, count) if mine else (on_device[:1], math.inf)
     sums, _ = train_step(
         objective, optimizer, taken, {"task": share}, compute, step=step, rate=rate, clip_norm=clip_norm
     )
@@ -255,13 +257,14 @@ def train_on_slots(
 
 
 def _task_of(objective: nn.Module) -> TaskObjective:
-    """The module inside DistributedDataParallel, or itself."""
+    """Return the module inside DistributedDataParallel; without DistributedDataParallel, the module itself."""
     return getattr(objective, "module", objective)
 
 
 def seen_words(config: Finetune, module: TaskObjective, rows: pa.Table) -> Callable[[], AbstractContextManager[None]]:
-    """Return a context that trains only the word embeddings in the rows; a no-op under LAMB, whose norms need the whole
-    table.
+    """Return a function that opens a context in which only the word embeddings that `rows` use are trained.
+
+    The context is a no-op if word embeddings are frozen, and under LAMB, whose norms need the whole table.
     """
     embeddings = module.encoder.embeddings
     if isinstance(config.optimizer, Lamb) or not embeddings.words.weight.requires_grad:
@@ -273,16 +276,17 @@ def seen_words(config: Finetune, module: TaskObjective, rows: pa.Table) -> Calla
 
 
 def sample_rows(rows: pa.Table, most: int | None, seed: int) -> pa.Table:
-    """Return the rows, or a random sample of `most` of them, in their order."""
+    """Return the rows, or a random sample of `most` of them in their original order; `most` None: all rows."""
     if most is None or most >= rows.num_rows:
         return rows
     return rows.take(np.sort(numbered_generator(seed, 1 << 32).permutation(rows.num_rows)[:most]))
 
 
 def batches(rows: pa.Table, recipe: Recipe, seed: int, epoch: int, skip: int = 0) -> Iterator[list[Slot]]:
-    """Yield the slots of each step after the first `skip`: all rows once, in an order that depends on (seed, epoch).
+    """Yield the slots of each step of an epoch, without its first `skip` steps.
 
-    One step, the last unless lengths are grouped, holds the remaining rows.
+    An epoch has all rows once, in an order that depends on (seed, epoch). The step with the remaining rows is the last,
+    but any step if lengths are grouped.
     """
     order = numbered_generator(seed, epoch).permutation(rows.num_rows)
     starts = range(0, len(order), recipe.rows_per_step)
@@ -310,7 +314,7 @@ def compute_logits(
 ) -> Logits:
     """Return the module's logits of each row, in order; `after` is called with the number of newly finished rows."""
     module.eval()
-    # Rows of similar length go together, so that little is computed on padding.
+    # Batches hold rows of similar length, so that little is computed on padding.
     order = np.argsort(rows["ids"].combine_chunks().value_lengths().to_numpy(), kind="stable")
     rows_of_logits: list[np.ndarray] = []
     with autocast:
@@ -325,20 +329,21 @@ def compute_logits(
 def load_encoder(pretrained: nn.Module, module: TaskObjective) -> TaskObjective:
     """Load a pretrained encoder's weights into the module and return it; only one of them may have a pooler."""
     given, own = pretrained.state_dict(), module.encoder.state_dict()
-    assert all(name.startswith("pooler.") for name in given.keys() ^ own.keys()), "two encoders of one architecture"
+    assert all(name.startswith("pooler.") for name in given.keys() ^ own.keys()), "encoders differ beyond the pooler"
     module.encoder.load_state_dict({name: given.get(name, tensor) for name, tensor in own.items()})
     return module
 
 
 def label_mean_and_deviation(rows: pa.Table) -> tuple[float, float]:
-    """Return mean and standard deviation of regression labels; deviation 1 where all are equal."""
+    """Return the mean and standard deviation of regression labels; the deviation is 1 if all labels are equal."""
     values = rows["label"].to_numpy().astype(np.float64)
     return float(values.mean()), float(values.std()) or 1.0
 
 
 def class_weights(task: Task, rows: pa.Table) -> Tensor:
-    """Return float32 (classes,): the mean label count per class divided by each class's own; 1 for a class without
-    labels.
+    """Return the weight of each class in the loss, float32 (classes,).
+
+    It is the mean number of labels per class, divided by the class's own number; 1 for a class without labels.
     """
     labels = (
         rows["label"].to_numpy()

@@ -1,10 +1,10 @@
-"""State of a long fine-tuning on disk, so that a killed one continues where it was.
+"""State of a long fine-tuning trial on disk, from which a killed trial continues.
 
 TRIAL/checkpoints/step-00000500/
-    model.safetensors optimizer.safetensors     by the names of the module's parameters
-    best.safetensors                            weights of the best epoch, with early stopping
+    model.safetensors optimizer.safetensors     tensors under the names of the module's parameters
+    best.safetensors                            weights of the best epoch, with early stopping only
     state.json                                  curve, scores and counts so far
-    manifest.json                               size and SHA-256 of each, last
+    manifest.json                               size and SHA-256 of every file, written last
 """
 
 import json
@@ -26,7 +26,7 @@ BEST = "best.safetensors"
 SECONDS = 300.0
 """Minimum seconds between two checkpoints of a trial; shorter trials write none."""
 SHARE = 0.05
-"""Maximum share of the time spent on checkpoints."""
+"""Approximate maximum share of a trial's time that is spent on checkpoints."""
 Scores = dict[str, dict[str, float]]
 """Split -> metric -> value."""
 
@@ -38,10 +38,11 @@ class Best:
     value: float
     """Value of the selection metric, higher where the model is better."""
     epoch: int
+    """Number of the epoch, from 1."""
     weights: Mapping[str, Tensor]
-    """Weights of that epoch; empty without early stopping, which keeps the last."""
+    """Weights of that epoch; empty without early stopping, because then the module keeps its last weights."""
     answers: Any
-    """Its answers to the first development split; None after a restart."""
+    """The model's answers to the first development split after that epoch; None after a restart."""
 
 
 @dataclass(kw_only=True)
@@ -49,27 +50,30 @@ class TrialState:
     """Progress of a trial."""
 
     curve: list[tuple[int, float]] = field(default_factory=list)
+    """Points (step, mean training loss since the previous point)."""
     step: int = 0
     tokens: int = 0
     seconds: float = 0.0
+    """Training time so far, without evaluation."""
     total: float = 0.0
-    """Summed loss since the last point of the curve."""
+    """Sum of the loss since the last point of the curve."""
     count: float = 0.0
-    """Count that `total` is divided by for a mean."""
+    """Number that divides `total` to give the mean loss."""
     epochs: list[Scores] = field(default_factory=list)
     """Scores after each finished epoch."""
     best: Best | None = None
 
 
 class TrialCheckpoints:
-    """Checkpoints of one trial below a folder, written at intervals."""
+    """Checkpoints of one trial in its folder, written at intervals."""
 
     def __init__(self, folder: str, seconds: float = SECONDS, share: float = SHARE) -> None:
         self.folder, self.seconds, self.share = folder, seconds, share
         self.saved, self.took = time.monotonic(), 0.0
+        """End of the last save, at first the start of the trial, and the seconds that the save took."""
 
     def due(self) -> bool:
-        """Return whether a checkpoint is due."""
+        """Return whether enough time has passed since the last checkpoint to write another."""
         return time.monotonic() - self.saved >= max(self.seconds, self.took / self.share)
 
     def save(self, state: TrialState, module: nn.Module, optimizer: Optimizer) -> None:
@@ -111,19 +115,19 @@ class TrialCheckpoints:
 
 
 def resume_step(folder: str) -> int | None:
-    """Return the step of the newest intact checkpoint below a folder; None without one."""
+    """Return the step of the newest intact checkpoint in a trial's folder; None without one."""
     return next(
         (step for step in reversed(steps_saved(folder)) if storage.damage(folder_of(folder, step)) is None), None
     )
 
 
 def delete_checkpoints(folder: str) -> None:
-    """Delete all checkpoints below a folder."""
+    """Delete all checkpoints in a trial's folder."""
     for step in steps_saved(folder):
         storage.delete_folder(folder_of(folder, step))
     storage.delete_folder(storage.join(folder, "checkpoints"))
 
 
 def _copied_to_host(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Copy tensors to the host, contiguous."""
+    """Return contiguous copies of tensors on the host."""
     return {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}

@@ -1,14 +1,14 @@
 """A fine-tuned model on disk, in the published format, with its task's data.
 
 FOLDER/
-    model.safetensors config.json vocab.txt      read by transformers, as are
-    tokenizer.json tokenizer_config.json         these two
+    model.safetensors config.json vocab.txt      for transformers
+    tokenizer.json tokenizer_config.json         for transformers
     task.json                                    kind, labels, truncation, pooling, thresholds
-    adapters.safetensors                         bottleneck adapter, unknown to transformers
+    adapters.safetensors                         bottleneck adapter, if the model has one; not known to transformers
     README.md                                    model card
-    modules.json sentence_bert_config.json       sentence-transformers' files, where the model has them, as is
-    1_Pooling/config.json                        this one
-    manifest.json                                size and SHA-256 of each, last
+    modules.json sentence_bert_config.json       for sentence-transformers, if it can load the model
+    1_Pooling/config.json                        for sentence-transformers, if it can load the model
+    manifest.json                                size and SHA-256 of every file, written last
 """
 
 import json
@@ -40,6 +40,7 @@ from pipeline.text.vocabulary_saving import save_vocabulary
 from pipeline.train.checkpoint import CONFIG, WEIGHTS, read_tensors
 
 TASK, ADAPTERS = "task.json", "adapters.safetensors"
+# problem_type in config.json, for kinds of task that have one
 PROBLEMS: dict[Kind, str] = {
     "classification": "single_label_classification",
     "multilabel": "multi_label_classification",
@@ -55,9 +56,11 @@ class About:
     cutting: Cutting
     """Truncation: length and stride."""
     pooling: str
+    """Value of recipe.pooling: cls, mean or attention."""
     tuned: Tuned
+    """Values tuned on the development split, such as thresholds."""
     lineage: dict[str, Any]
-    """Origin: the checkpoint, the settings, scores."""
+    """Origin of the model: checkpoint, settings and scores."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,10 +82,10 @@ def save_tuned(
     adapter: Adapter = NoAdapter(),  # noqa: B008  (frozen, so sharing it is safe)
     beside: Mapping[str, str] | None = None,
 ) -> None:
-    """Publish a module with its task's data; low-rank adapters and regression scaling are merged into the weights, also
-    in the module.
+    """Publish a module with its task's data.
 
-    `beside`: name -> content of further files, such as a model card.
+    First merges low-rank adapters and the scaling of regression labels into the weights, which changes the module, too.
+    `beside` maps the names of further files, such as a model card, to their content.
     """
     merge(module)
     if isinstance(module, SequenceTask):
@@ -103,7 +106,7 @@ def save_tuned(
 
 
 def _config_of(task: Task, model: Model, vocabulary: Vocabulary) -> dict[str, Any]:
-    """Return the contents of config.json, with labels by name."""
+    """Return the contents of config.json, with the names of the labels."""
     labels = task.labels or (("score",) if task.kind == "regression" else ())
     named = (
         {"id2label": dict(enumerate(labels)), "label2id": {label: number for number, label in enumerate(labels)}}
@@ -131,7 +134,8 @@ def _task_file(about: About, adapter: Adapter) -> dict[str, Any]:
 def load_tuned(location: str) -> TunedModel:
     """Load a fine-tuned model from its folder.
 
-    Raises CheckpointError where it is none, damaged, or states sizes that its files do not have.
+    Raises CheckpointError if the folder holds no fine-tuned model, or the model is damaged or states sizes that differ
+    from those of its files.
     """
     if not storage.exists(storage.join(location, TASK)):
         raise CheckpointError(
@@ -169,26 +173,26 @@ def load_tuned(location: str) -> TunedModel:
 
 
 def about_of(location: str) -> tuple[About, Bottleneck | None]:
-    """Return the task data of a model's task.json, and its bottleneck adapter, if any.
+    """Return the description in a model's task.json, and the settings of its bottleneck adapter, None without one.
 
-    Raises CheckpointError where the file is unusable.
+    Raises CheckpointError if the file cannot be used.
     """
     try:
-        said = json_object(storage.read_at_most(storage.join(location, TASK), MOST_CONFIG))
+        content = json_object(storage.read_at_most(storage.join(location, TASK), MOST_CONFIG))
         settings: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in said["task"].items()
+            name: tuple(value) if isinstance(value, list) else value for name, value in content["task"].items()
         }
         task = Task(**settings)
         if task.kind not in OBJECTIVES:
             raise ValueError(f"kind is {task.kind!r}")
         about = About(
             task=task,
-            cutting=unflatten(Cutting, said["cutting"]),
-            pooling=said["pooling"],
-            tuned=said["tuned"],
-            lineage=said["lineage"],
+            cutting=unflatten(Cutting, content["cutting"]),
+            pooling=content["pooling"],
+            tuned=content["tuned"],
+            lineage=content["lineage"],
         )
-        return about, Bottleneck(**said["bottleneck"]) if said["bottleneck"] else None
+        return about, Bottleneck(**content["bottleneck"]) if content["bottleneck"] else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(
             f"checkpoint {location}: {TASK} cannot be used ({type(error).__name__}: {storage.first_line(error)})"

@@ -8,7 +8,7 @@ from pipeline.train.tracking import experiments
 
 
 def pages(uri: str, port: str) -> list[str]:
-    """Return one line per experiment with the address of its runs, or one line that there is none."""
+    """Return one line per experiment with the address of its runs' page; one line about the server if there is none."""
     server = f"http://127.0.0.1:{port}"
     names = experiments(uri)
     width = max(map(len, names.values()), default=0)
@@ -20,7 +20,7 @@ def pages(uri: str, port: str) -> list[str]:
 
 def main(arguments: Sequence[str]) -> None:
     uri, port = arguments
-    print("\n".join(["MLflow (Ctrl-C stops it), in some seconds:", *pages(uri, port)]), flush=True)
+    print("\n".join(["MLflow will be ready in some seconds (Ctrl-C stops it):", *pages(uri, port)]), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Entry point of each Ray Train worker: module, batches, loop, and on rank 0 the summary."""
+"""Entry point of each Ray Train worker: build the model, read the stream, run the loop, and summarise the run."""
 
 import dataclasses
 from collections.abc import Iterable, Iterator
@@ -47,7 +47,7 @@ STREAM = "train"  # key of the stream in the Ray Train trainer's `datasets`
 
 
 def run(settings: dict[str, Job]) -> None:
-    """Train; report every error to the tracker, which ends the run for errors that no restart fixes."""
+    """Train; report every error to the tracker, which ends the run if a restart cannot fix the error."""
     job = settings["job"]
     try:
         device = get_device()
@@ -64,9 +64,9 @@ def worker_name() -> str:
 
 
 def run_worker(job: Job, device: torch.device) -> None:
-    """Run one worker from start to end."""
+    """Build or load the model, train one phase, and after the last phase send the summary to the tracker."""
     config, stream = job.config, job.stream
-    if read_run(job.folder) is None:  # the driver wrote it, so this machine does not see the driver's folder
+    if read_run(job.folder) is None:  # the driver wrote it, but this machine does not see it
         raise unshared_output(config.output, f"run.json of this run is not there on {ray.util.get_node_ip_address()}")
     context = ray.train.get_context()
     rank, world = context.get_world_rank(), context.get_world_size()
@@ -137,7 +137,7 @@ def run_worker(job: Job, device: torch.device) -> None:
 
 
 def prefetch_first_block(blocks: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Return the blocks, requesting the first at once: the stream's processes start while the model is built."""
+    """Return the blocks in order, and request the first at once, so that the stream starts while the model is built."""
     coming = iter(blocks)
     first = ThreadPoolExecutor(max_workers=1).submit(next, coming, None)
 
@@ -150,13 +150,14 @@ def prefetch_first_block(blocks: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 
 def _no_op(*_: Any) -> None:
-    """Ignore a message, on ranks other than 0."""
+    """Do nothing, in place of a function that only rank 0 calls."""
 
 
 def _initial_state(job: Job, work: Work, module: Pretraining, tokenizer: CachedTokenizer, precision: str) -> State:
     """Return the state before the first step.
 
-    A published model is loaded, and evaluated with its own vocabulary; every rank must call this.
+    If the run starts from a published model, load it, and evaluate it with its own vocabulary. Every rank must call
+    this.
     """
     if job.config.word_embeddings == "cooccurrence":
         if job.words is None:

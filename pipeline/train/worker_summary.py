@@ -1,4 +1,4 @@
-"""Measurements of the workers besides losses: held-out words, baselines, and the summary at the end."""
+"""Measurements that workers make outside of the training loop: held-out words, baselines, and the run's summary."""
 
 from dataclasses import asdict
 from typing import Any
@@ -38,13 +38,16 @@ def measure_words(job: Job, work: Work, module: Pretraining, tokenizer: CachedTo
 def summarise(
     job: Job, work: Work, module: Pretraining, state: State, phase: Phase, tokenizer: CachedTokenizer
 ) -> dict[str, Any]:
-    """Return held-out metrics with their baselines, throughput, and filled-in blanks; every rank must call it."""
+    """Return the run's summary: held-out metrics, baselines, throughput, and sentences with blanks to fill in.
+
+    Every rank must call it, because held-out rows are shared among ranks; the sentences are None on ranks other than 0.
+    """
     config, stream = job.config, job.stream
     after = evaluate(module, work.heldout, world=work.world, device=work.device, autocast=work.autocast)
     if after:
         after |= measure_words(job, work, module, tokenizer, state.step)
         work.flush()
-    beside = heldout_baselines(stream, work, module, tokenizer)
+    baseline_values = heldout_baselines(stream, work, module, tokenizer)
     blanks = None
     if work.rank == 0:
         blanks = fill_in_the_blanks(
@@ -71,7 +74,7 @@ def summarise(
         "model_flops_utilisation_percent": _overall_utilisation(work, state),
         "heldout_before": state.heldout_before,
         "heldout_after": after,
-        "baselines": beside,
+        "baselines": baseline_values,
         "blanks": blanks and asdict(blanks),
         "checkpoint": checkpoint.folder_of(job.folder, state.step),
     }
@@ -80,7 +83,7 @@ def summarise(
 def heldout_baselines(
     stream: StreamSettings, work: Work, module: Pretraining, tokenizer: CachedTokenizer
 ) -> dict[str, float]:
-    """Return the baselines on the phase's held-out rows; empty without such rows. Every rank must call it."""
+    """Return the objective's baselines on the phase's held-out rows; empty without them. Every rank must call it."""
     if not stream.corpus.heldout:
         return {}
     counts = unigram_counts(stream.corpus, tokenizer, len(stream.vocabulary.tokens))
@@ -88,7 +91,7 @@ def heldout_baselines(
 
 
 def _overall_utilisation(work: Work, state: State) -> float | None:
-    """Return model FLOPs utilisation over the whole run in percent; None where the device's peak is unknown."""
+    """Return model FLOPs utilisation over the whole run in percent; None if the device's peak is unknown."""
     if work.peak_flops is None:
         return None
     return utilisation_percent(

@@ -1,4 +1,4 @@
-"""Measure the pipeline on this machine next to its alternatives."""
+"""Measure the pipeline on this machine and compare it with alternatives."""
 
 from pipeline.bench.benches import BENCHES
 from pipeline.config.bench import Bench
@@ -9,6 +9,6 @@ from pipeline.reporting import Report
 def bench(config: Bench, report: Report) -> int:
     """Measure and print; return 1 if a ratio is below its floor, else 0.
 
-    Raises PipelineError in one line for what the user can fix.
+    Raises PipelineError, with a one-line message, for everything that the user can fix.
     """
     return BENCHES[type(config)](with_absolute_locations(config), report)

@@ -8,7 +8,7 @@ from pipeline.workflows.finetune import finetune
 
 
 def compare(config: Compare, report: Report) -> list[str]:
-    """Fine-tune with both encoders and return the lines of the comparison. Raises PipelineError as `finetune` does."""
+    """Fine-tune both encoders and return the lines of the comparison. Raises PipelineError as `finetune` does."""
     both, results = sides(with_absolute_locations(config)), []
     names = names_of_sides(both)
     for name, side in zip(names, both, strict=True):

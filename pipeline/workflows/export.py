@@ -1,4 +1,4 @@
-"""Export a run's model, or a fine-tuned one: each requested kind, with its card, checked and published."""
+"""Export a run's model or a fine-tuned model: make, check and publish each requested kind, with its model card."""
 
 from pipeline import storage
 from pipeline.config.export import Export
@@ -16,9 +16,10 @@ from pipeline.train import run
 
 
 def export(config: Export, report: Report) -> None:
-    """Make every kind in config.kinds, push it if requested, and report where it is and how it was checked.
+    """Make every kind in config.kinds, push it to the hub if requested, and report its location and its check.
 
-    All settings are checked before anything is made.
+    All settings are checked before anything is made. Raises PipelineError, with a one-line message, for everything that
+    the user can fix.
     """
     config = with_absolute_locations(config)
     folder = config.run
@@ -32,7 +33,7 @@ def export(config: Export, report: Report) -> None:
 
 
 def _export_tuned(config: Export, folder: str, report: Report) -> None:
-    """Export a fine-tuned model."""
+    """Export a fine-tuned model, as a Hugging Face folder."""
     tuned.require_published_format(config)
     target = tuned.target_of(config, folder)
     storage.require_writable("folder", target.rpartition("/")[0])
@@ -41,7 +42,7 @@ def _export_tuned(config: Export, folder: str, report: Report) -> None:
 
 
 def _export_run(config: Export, folder: str, report: Report) -> None:
-    """Export a checkpoint of a pretraining run."""
+    """Export a checkpoint of a pretraining run, in every requested kind."""
     recorded = recorded_run(folder)
     checkpoint = find_checkpoint(folder, config.step, report)
     target = config.folder or storage.join(folder, "exports", checkpoint.rsplit("/", 1)[1])

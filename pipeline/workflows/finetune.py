@@ -1,4 +1,4 @@
-"""Fine-tune an encoder: trials on Ray Tune -> selected settings, fresh seeds -> table, models, MLflow."""
+"""Fine-tune an encoder: try settings on Ray Tune -> train the best ones with other seeds -> table, models, MLflow."""
 
 import time
 from collections.abc import Mapping
@@ -35,17 +35,18 @@ class FinetuneResult:
     """Result of a fine-tuning job."""
 
     rows: list[Reported]
+    """Rows of the result table."""
     models: dict[str, str]
-    """Task -> folder of its best reported model on the development split."""
+    """Task -> folder of its best model on the development split."""
     closing: list[str]
     """Lines on how to use the models and where to look at the trials."""
 
 
 @cluster.ray_errors_as_cluster_lost()
 def finetune(config: Finetune, report: Report) -> FinetuneResult:
-    """Run every trial that has no result yet, print the table and return its content.
+    """Run every trial that has no result yet, report the result table, and return its rows and the best models.
 
-    Raises PipelineError in one line, before any training, for everything that the user can fix.
+    Raises PipelineError, with a one-line message and before any training, for everything that the user can fix.
     """
     begun = time.monotonic()
     inputs = read_inputs(with_absolute_locations(config), report)
@@ -62,9 +63,9 @@ def finetune(config: Finetune, report: Report) -> FinetuneResult:
 
 
 def _join_cluster(inputs: GridInputs, report: Report) -> Finetune:
-    """Join or start Ray, report what the user may want to change, and return the settings with the trials' precision.
+    """Join or start Ray, report warnings about the settings, and return the settings with the precision of the trials.
 
-    Raises ConfigError where the trials do not fit the cluster.
+    Raises ConfigError if the trials do not fit into the cluster.
     """
     config, width = inputs.config, inputs.initial.model.width
     tune.connect(config)
@@ -77,7 +78,7 @@ def _join_cluster(inputs: GridInputs, report: Report) -> Finetune:
 
 
 def _open_grid_run(uri: str, inputs: GridInputs, report: Report) -> runs.GridRun:
-    """Open the grid's MLflow run, and record it in the output folder."""
+    """Open the MLflow run that groups all trials, and record it in the output folder."""
     name = grid_name(inputs.config, inputs.problems, inputs.initial)
     parent = runs.open_grid(uri, inputs.config, name, inputs.initial)
     location = storage.join(inputs.config.output, "finetune", "grids", f"{name}.mlflow.json")
@@ -95,13 +96,13 @@ def _report_table(rows: list[Reported], inputs: GridInputs, parent: runs.GridRun
 def _use_models(
     config: Finetune, problems: Mapping[str, Problem], models: Mapping[str, str], parent: runs.GridRun, report: Report
 ) -> None:
-    """Answer the test file and GLUE's test splits with the best models, and log the models to MLflow."""
+    """Score and predict the test file, predict GLUE's test splits, and log the best models to MLflow."""
     for name, folder in models.items():
         score_and_answer(config, problems[name].task, folder, parent, report)
         runs.log_best(parent, config, problems[name], name, folder, len(models) > 1, report)
     try:
         submit(replace(config, data=data_of(config)), problems, models, report)
-    except DataError as error:  # the scores are there, and a file of GLUE's that is odd does not undo them
+    except DataError as error:  # a bad GLUE file must not fail a job whose scores are reported
         report(f"no GLUE submission file: {error}")
 
 
@@ -109,10 +110,10 @@ def score_and_answer(config: Finetune, task: Task, model: str, parent: runs.Grid
     """Score the test file if there is one, log its scores to MLflow, and write the predictions next to the model."""
     if config.test is None:
         return
-    report(f"test, by the best model on dev ({model}):")
+    report(f"scores of the test file, by the best model on dev ({model}):")
     scores = score(score_settings(config, model), report)
     runs.log_scores(parent, task.name, "test", scores)
     try:
         predict(predict_settings(config, task, model), report)
-    except PipelineError as error:  # the scores are there
-        report(f"the test file is not answered: {error}")
+    except PipelineError as error:  # a failed prediction must not fail a job whose scores are reported
+        report(f"no predictions for the test file: {error}")

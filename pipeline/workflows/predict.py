@@ -1,4 +1,4 @@
-"""Answer inputs with a model, part by part, and write one output."""
+"""Run a model on inputs, part by part, and join the parts into one output."""
 
 import time
 from typing import Any
@@ -18,7 +18,10 @@ from pipeline.reporting import Report
 
 @cluster.ray_errors_as_cluster_lost()
 def predict(config: Predict, report: Report) -> None:
-    """Answer all inputs and write the output. Raises PipelineError in one line for everything that the user can fix."""
+    """Run the model on all inputs and write the output.
+
+    Raises PipelineError, with a one-line message, for everything that the user can fix.
+    """
     config = with_absolute_locations(config)
     target = config.output
     output.require_free(target, config.replace)
@@ -38,7 +41,9 @@ def predict(config: Predict, report: Report) -> None:
 
 
 def _write(config: Predict, files: int, parts: Parts, whole: PartsSummary, target: str, asked: dict[str, Any]) -> None:
-    """Join the parts to the output. Raises DataError where there are no rows, or the format cannot hold them."""
+    """Join the parts into the output. Raises DataError if there are no rows, or if the format cannot hold the
+    columns.
+    """
     if not whole.rows:
         raise DataError(f"input ({config.input}) has no rows" + (f" in {files} files" if files > 1 else ""))
     schema = unified(whole.schemas)

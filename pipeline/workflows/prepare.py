@@ -9,9 +9,9 @@ from pipeline.reporting import Report
 
 
 def prepare(config: Prepare, report: Report) -> Corpus:
-    """Prepare the corpus, or continue; Ray starts only if something is left to do.
+    """Prepare the corpus, or continue a stopped preparation; Ray starts only if something is left to do.
 
-    Raises PipelineError in one line for everything that the user can fix.
+    Raises PipelineError, with a one-line message, for everything that the user can fix.
     """
     config = with_absolute_locations(config)
     listing = preparation.list_sources(config.corpus, config.prepare, config.folder, report)

@@ -37,10 +37,11 @@ CPU = torch.device("cpu")
 
 @cluster.ray_errors_as_cluster_lost()
 def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
-    """Run, or continue, the named run to its end and return its summary; for a finished run, only return the summary.
+    """Start or continue the run config.name, train it to its end and return its summary; a finished run is not trained
+    again.
 
-    Raises PipelineError in one line for everything that the user can fix. Writes only below config.output and to the
-    tracking server.
+    Raises PipelineError, with a one-line message, for everything that the user can fix. Writes only below config.output
+    and to the tracking server.
     """
     config, initial = _with_initial_model(with_absolute_locations(config), report)
     uri = tracking_uri(config.tracking.uri, config.output)
@@ -62,7 +63,7 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
 def _train_and_export(
     job: Job, resources: cluster.WorkerResources, uri: str, start: Start, report: Report
 ) -> dict[str, Any]:
-    """Train to the last step, tracked in MLflow; export the model, and return the summary, written last."""
+    """Train to the last step and export the model, tracked in MLflow; write the summary last and return it."""
     config, stream = job.config, job.stream
     mlflow = open_mlflow_run(config, uri, stream, start)
     report(
@@ -84,26 +85,28 @@ def _train_and_export(
 
 
 def _export(job: Job, start: Start, summary: dict[str, Any]) -> dict[str, Any]:
-    """Export the last checkpoint; return what the summary says of it."""
+    """Export the last checkpoint; return the summary's entries about the export and the initial model."""
     config, corpus = job.config, job.stream.corpus
     if not storage.exists(storage.join(summary["checkpoint"], storage.MANIFEST)):
         raise unshared_output(config.output, f"checkpoint {summary['checkpoint']} is not there")
-    said = {"export": storage.join(start.folder, "export"), "init": config.init}
+    entries = {"export": storage.join(start.folder, "export"), "init": config.init}
     recorded = run.record(start.identity, config.steps, summary["mlflow_run_id"], corpus.folder)
-    lineage = Lineage(name=str(config.name), recorded=recorded, summary=summary | said, corpus=corpus)
-    return said | {"export_check": export(summary["checkpoint"], said["export"], lineage)}
+    lineage = Lineage(name=str(config.name), recorded=recorded, summary=summary | entries, corpus=corpus)
+    return entries | {"export_check": export(summary["checkpoint"], entries["export"], lineage)}
 
 
 @contextmanager
 def _driving(config: Pretrain) -> Generator[ActorHandle]:
-    """Be the one driver of the run, and yield its tracker."""
+    """Lock the run for this driver and yield its tracker. Raises ConfigError if another process drives the run."""
     folder = run.run_folder(config)
     with locked_tracker(folder) as tracker, locked(folder), os_errors_as_checkpoint_error(config):
         yield tracker
 
 
 def _with_initial_model(config: Pretrain, report: Report) -> tuple[Pretrain, Initial | None]:
-    """Return the settings as they are after reading the model that the run starts from, and that model, if any."""
+    """Return the settings, completed from the model that the run starts from, and that model; None for random
+    weights.
+    """
     config = with_words_rate(config)
     storage.require_writable("output", config.output)
     if not config.init:
@@ -120,17 +123,17 @@ def _with_initial_model(config: Pretrain, report: Report) -> tuple[Pretrain, Ini
 def _join_cluster(config: Pretrain, uri: str) -> cluster.WorkerResources:
     """Join or start Ray and return the resources of each worker.
 
-    Raises ConfigError where the run does not fit the cluster, or its tracking is not seen from everywhere in it.
+    Raises ConfigError if the run does not fit into the cluster, or if MLflow's file cannot be seen from all its nodes.
     """
     cluster.connect(config.placement.address)
     if uri.startswith("sqlite:") and cluster.count_nodes() > 1:
         raise ConfigError(
-            f"tracking.uri ({uri}) is a file on one machine and the cluster has {cluster.count_nodes()}: "
+            f"tracking.uri ({uri}) is a file on one machine, but the cluster has {cluster.count_nodes()} machines: "
             "start a server (mlflow server) and set MLFLOW_TRACKING_URI"
         )
     resources = cluster.worker_resources(config.placement, config.worker_range)
     if resources.gpu:
         require_usable_gpus(config.placement.worker_resource)
     else:
-        autocast_of(chosen_precision(config.placement, CPU), CPU)  # refuses formats that need a GPU
+        autocast_of(chosen_precision(config.placement, CPU), CPU)  # raises ConfigError for a format that needs a GPU
     return resources

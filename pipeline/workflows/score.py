@@ -10,9 +10,9 @@ from pipeline.reporting import Report
 
 
 def score(config: Score, report: Report) -> dict[str, float]:
-    """Report the scores and return them: shares of 1 for a model, percent for a file of answers.
+    """Report the scores and return them: fractions of 1 for a model, percent for a file of answers.
 
-    Raises PipelineError in one line for everything that the user can fix.
+    Raises PipelineError, with a one-line message, for everything that the user can fix.
     """
     config = with_absolute_locations(config)
     if config.blimp is not None:

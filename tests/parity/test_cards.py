@@ -121,12 +121,12 @@ def test_the_examples_of_a_fine_tuned_model_run(
 
 def test_transformers_is_not_named_where_it_would_answer_otherwise(tiny_vocabulary: Vocabulary) -> None:
     mean = tuned_files(about("classification", pooling="mean"), MODEL)
-    assert "`transformers` would answer otherwise: its head reads a mean" in mean["README.md"]
+    assert "`transformers` would give other answers: the head reads a mean" in mean["README.md"]
     assert {"modules.json", "1_Pooling/config.json", "sentence_bert_config.json"} < mean.keys()
     assert json.loads(mean["sentence_bert_config.json"])["max_seq_length"] == 16
     assert "sentence-transformers" in yaml.safe_load(mean["README.md"].split("---\n")[1])["tags"]
     adapted = tuned_files(about("classification", pooling="mean"), MODEL, plain=False)
-    assert list(adapted) == ["README.md"] and "would answer otherwise: it has adapters" in adapted["README.md"]
+    assert list(adapted) == ["README.md"] and "would give other answers: the model has adapters" in adapted["README.md"]
     assert list(tuned_files(about("classification"), MODEL)) == list(tuned_files(about("tags"), MODEL)) == ["README.md"]
 
 
@@ -180,7 +180,8 @@ def test_the_card_of_a_known_task_has_its_data_its_figures_and_its_base_model(
         and "| test accuracy | 0.500 | – |" in card
     )
     assert (
-        "Dev is a development set, no test set; the settings were chosen by it." in card and "| steps | 1,150 |" in card
+        "Dev is a development set, not a test set; the settings were chosen by it." in card
+        and "| steps | 1,150 |" in card
     )
     hub = pytest.importorskip("huggingface_hub")
     (accuracy, _) = hub.ModelCard(card, ignore_metadata_errors=False).data.eval_results
@@ -193,7 +194,7 @@ def test_what_is_not_known_is_left_out_and_no_folder_is_named(tiny_vocabulary: V
     assert sorted(fields(folder)) == ["library_name", "pipeline_tag", "tags"]
     card = (folder / "README.md").read_text()
     assert "/home/me" not in card and "from mine/export;" in card
-    assert "Figures of train are of the rows that it was trained on and say little." in card
+    assert "The scores on train say little: the model was trained on these rows." in card
     assert figures({}) == "None are recorded."
 
 
@@ -243,7 +244,8 @@ def test_a_fine_tuned_model_goes_out_with_a_license_and_without_folders(
         == f"error: {target} holds an export of {folder}: give --replace, or choose another --folder\n"
     )
     assert main([str(folder), "--kinds", "onnx"]) == 2
-    said = "error: kinds (onnx) are of runs: a fine-tuned model is exported as huggingface\n"
+    said = "error: kinds (onnx) are for runs: a fine-tuned model is exported as huggingface only\n"
     assert capsys.readouterr().err == said
     assert main([str(folder), "--step", "2"]) == 2
-    assert capsys.readouterr().err == "error: step (2) is of runs: a fine-tuned model has one state, leave it out\n"
+    said = "error: step (2) is for runs: a fine-tuned model has a single state, so leave step out\n"
+    assert capsys.readouterr().err == said

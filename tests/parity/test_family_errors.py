@@ -33,17 +33,17 @@ def refusal(arguments: list[str], capsys: pytest.CaptureFixture[str], output: Pa
         ),
         (
             ["bert-tiny", "objective:replaced"],
-            "objective (replaced) needs model.family electra, which has a generator, and it is bert: choose a preset "
-            "electra-*",
+            "objective (replaced) needs model.family electra, which has a generator, but model.family is bert: "
+            "choose a preset electra-*",
         ),
         (
             ["electra-tiny", "objective:replaced", "--objective.generator-share", "1.5"],
-            "objective.generator_share (1.5) must lie above 0 and be at most 1: a generator wider than the "
-            "discriminator is too hard to tell from the text (Clark et al. 2020, figure 3)",
+            "objective.generator_share (1.5) must be above 0 and at most 1: with a generator wider than the "
+            "discriminator, replaced tokens are too hard to detect (Clark et al. 2020, figure 3)",
         ),
         (
             ["electra-base", "objective:replaced", "--objective.generator-share", "0.4"],
-            "objective.generator_share (0.4) gives a generator of width 307 with 5 heads, and the width must be a "
+            "objective.generator_share (0.4) gives a generator of width 307 with 5 heads, but the width must be a "
             "multiple of the heads: model.width is 768, model.heads 12",
         ),
         (
@@ -121,7 +121,7 @@ NO_MASK = "tokenizer.json has no {} among its {} entries: a vocabulary needs "
         (
             "electra",
             lambda folder: set_in_config(folder, num_hidden_layers=1),
-            " are unexpected: an ELECTRA of the layers and heads that config.json says has none of that name",
+            " are unexpected: an ELECTRA with the layers and heads of config.json has no tensor of that name",
         ),
         (
             "electra",

@@ -134,7 +134,7 @@ def test_plans_of_published_sizes(
     assert pretrain([preset, "--plan"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert f"  parameters  {parameters}" in lines
-    assert f"  arithmetic  {arithmetic} floating-point operations in matrix products, forward and backward" in lines
+    assert f"  operations  {arithmetic} floating-point operations in matrix products, forward and backward" in lines
 
 
 @pytest.mark.parametrize("name", ["bert-unpaired", "roberta", "electra"])

@@ -73,4 +73,4 @@ def test_the_commands_of_the_documents_run(here: Path, tiny_run: Path, capsys: p
     run(first("jobs/FINETUNING.md", "score", "labelled.csv"))
     run(first("jobs/compare.py", "compare", "my.csv"))
     said = capsys.readouterr().out
-    assert "accuracy" in said and "no difference can be told on my" in said
+    assert "accuracy" in said and "no significant difference on my" in said

@@ -107,8 +107,8 @@ def test_a_grid_selects_reports_and_continues_after_a_kill(
     assert "6 trials: 4 that select one of 2 settings, 2 that report it on fresh seeds" in out
     assert "cola: selected learning rate 0.00" in out and "(best of 2: " in out and "selected on dev" in out
     assert (
-        "no GLUE submission file: a model of sst2, a model of mrpc, a model of qqp, a model of mnli, "
-        "a model of qnli and " in out
+        "no GLUE submission file, because these are missing: a model of sst2, a model of mrpc, "
+        "a model of qqp, a model of mnli, a model of qnli and " in out
     )
     names = list(scores(tmp_path / "a"))
     assert [name.rsplit("-", 1)[0] for name in names] == [
@@ -198,7 +198,7 @@ def test_errors_before_training_are_one_line(
         (("--checkpoint", str(glue)), f"checkpoint {glue} has no config.json"),
         (
             ("--data", str(tmp_path / "empty")),
-            f"data ({tmp_path}/empty) is no folder with files: name the folder of the files of glue",
+            f"data ({tmp_path}/empty) is not a folder with files: name the folder with the files of glue",
         ),
         (("--task", "ax"), "task (ax) cannot be trained: choose from cola, sst2,"),
         (("--task", "rte"), f"{glue}/RTE/train.tsv (split train of rte) does not exist; {glue} has CoLA, STS-B"),
@@ -213,12 +213,12 @@ def test_errors_before_training_are_one_line(
         (("--freeze.layers", "7"), "freeze.layers (7) must be at most the checkpoint's layers (2)"),
         (
             ("--start-from", "mnli"),
-            "start_from (mnli) must be one of the tasks asked for (cola, stsb), and none of rte, mrpc, stsb, "
-            "which it starts",
+            "start_from (mnli) must be one of the tasks asked for (cola, stsb), but none of rte, mrpc, stsb, "
+            "which start from it",
         ),
         (
             ("--train", "my.csv"),
-            "task (glue) or train (my.csv): give one of both, such as --task sst2 or --train my.csv",
+            "task (glue) or train (my.csv): give exactly one, such as --task sst2 or --train my.csv",
         ),
     ):
         assert main(command(tiny_run, glue, tmp_path / "output", *more)) == 2, more
@@ -271,7 +271,7 @@ def test_an_own_file_with_a_tenth_set_aside(tiny_run: Path, tmp_path: Path, caps
     out = capsys.readouterr().out
     assert (
         "no --dev: " in out
-        and "of 80 rows are set aside by a hash of their text" in out
+        and "of 80 rows, chosen by a hash of their text, are set aside as dev" in out
         and "| my   | dev accuracy" in out
     )
     selected = re.search(r"my: selected adapter (no-adapter|low-rank) \(best of 2: ", out)

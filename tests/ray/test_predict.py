@@ -143,4 +143,6 @@ def test_a_broken_line_is_one_line_of_error(
         )
         == 2
     )
-    assert capsys.readouterr().err == f"error: {tmp_path}/a.jsonl, rows 1 to 2: column text holds 7, which is no text\n"
+    assert (
+        capsys.readouterr().err == f"error: {tmp_path}/a.jsonl, rows 1 to 2: column text holds 7, which is not a text\n"
+    )

@@ -286,12 +286,15 @@ def test_sources_are_listed_once_per_start(
 
 def test_a_corpus_of_other_settings_or_without_a_source_is_refused(own: Path, books: Path, tmp_path: Path):
     with pytest.raises(
-        ConfigError, match=r"was prepared with prepare.window_characters 1000, now it is 2000: choose another folder"
+        ConfigError,
+        match="was prepared with prepare.window_characters 1000, but now the setting is 2000: choose another folder",
     ):
         finished([str(books)], replace(SETTINGS, window_characters=2000), str(own))
     (tmp_path / "07.txt").write_text("text")
     with pytest.raises(
-        ConfigError, match=f"{own} was prepared from corpus {books} too: name it as well, or choose another folder"
+        ConfigError,
+        match=f"{own} was also prepared from corpus {books}, which is missing now: "
+        "name this corpus as well, or choose another folder",
     ):
         finished([str(tmp_path / "07.txt")], SETTINGS, str(own))
     (own / "manifest.json").write_text(
@@ -665,7 +668,7 @@ def test_the_job(books: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     )
     assert main([*arguments, "--prepare.piece-characters", "100"]) == 2
     assert capsys.readouterr().err.startswith(
-        f"error: {tmp_path}/out was prepared with prepare.piece_characters 32000, now it is 100"
+        f"error: {tmp_path}/out was prepared with prepare.piece_characters 32000, but now the setting is 100"
     )
     assert main(["--corpus", str(tmp_path / "none"), "--folder", str(tmp_path / "out2")]) == 2
     assert main(["--folder", str(tmp_path / "out2"), "--prepare.heldout-share", "2"]) == 2

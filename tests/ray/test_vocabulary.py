@@ -242,7 +242,8 @@ def test_a_vocabulary_is_extended_by_the_corpus_words_once(corpus: Corpus, tmp_p
     assert len(words) == 3 and min(counted[word] for word in words) >= 5
     assert (longer.tokens[1], longer.tokens[BY_LETTERS.size :]) == (words[0], (words[1], words[2]))
     assert (
-        lines[-1] == f"vocabulary: 3 of the corpus' words added, 2 of them behind the {BY_LETTERS.size} entries: "
+        lines[-1]
+        == f"vocabulary: 3 words of the corpus added, 2 of them after the {BY_LETTERS.size} existing entries: "
         f"{', '.join(words)}"
     )
     lines.clear()
@@ -260,7 +261,9 @@ def test_a_vocabulary_is_extended_by_the_corpus_words_once(corpus: Corpus, tmp_p
 
 def test_other_kinds_are_not_extended(corpus: Corpus, tmp_path: Path) -> None:
     with pytest.raises(
-        ConfigError, match=r"^vocabulary.extend \(3\) is for WordPiece vocabularies: this one is unigram, leave it out$"
+        ConfigError,
+        match=r"^vocabulary.extend \(3\) is for WordPiece vocabularies: this vocabulary is unigram, "
+        "leave the setting out$",
     ):
         extended_vocabulary(
             replace(BY_LETTERS, kind="unigram"), VocabularySettings(extend=3), corpus, str(tmp_path), silent

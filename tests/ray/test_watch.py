@@ -48,7 +48,7 @@ def test_silence_is_reported_once_until_the_next_message(monkeypatch: pytest.Mon
     thread.join()
     assert shown == [1, 2]
     assert all(
-        re.match(r"no news from the workers for \d+ s; the machine is busy, or something takes long", line)
+        re.match(r"no news from the workers for \d+ s; the machine is busy, or a step, a compilation ", line)
         for line in told
     )
 

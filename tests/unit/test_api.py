@@ -89,24 +89,22 @@ def test_other_kinds_of_labels(model: api.LoadedModel) -> None:
     pairs = model.fit([("kar", "lost"), ("kar", "kar")] * 4, [0, 1] * 4, epochs=1)
     assert pairs.predict([("kar", "lost")]) == pairs.predict([{"text": "kar", "second": "lost"}])
     assert pairs.predict([("kar", "lost")])[0]["label"] in ("0", "1")
-    with pytest.raises(
-        DataError, match=r"^rows have no second: lists \(classification\) asks for it, and they have text$"
-    ):
+    with pytest.raises(DataError, match=r"^rows have no second, which lists \(classification\) needs; they have text$"):
         pairs.predict(["kar"])
 
 
 LOADS: dict[str, tuple[str, str]] = {
     "no-folder": (
         "FOLDER/none",
-        r"none does not exist: give the folder of a model or a run, or hf://OWNER/NAME for one",
+        r"none does not exist: give the folder of a model or a run, or hf://OWNER/NAME for a model",
     ),
-    "hub-without-scheme": ("some-owner/name", r"or hf://some-owner/name for one of the Hugging Face hub$"),
+    "hub-without-scheme": ("some-owner/name", r"or hf://some-owner/name for a model of the Hugging Face hub$"),
     "hub-without-owner": (
         "hf://bert-base",
         r"^hf://bert-base names no owner: a model of the hub is hf://OWNER/NAME, such as hf://google-bert/bert-base$",
     ),
     "no-model": ("FOLDER", r"has no config\.json or bert_config\.json: give the folder of a published model"),
-    "broken-config": ("FOLDER/broken", r"broken/config\.json cannot be read: a list stands where an object is wanted$"),
+    "broken-config": ("FOLDER/broken", r"broken/config\.json cannot be read: it must be a JSON object, not a list$"),
     "empty-run": ("FOLDER/run", r"run has no checkpoint yet: wait for the first$"),
 }
 
@@ -131,17 +129,17 @@ REFUSED: dict[str, tuple[Callable[[api.LoadedModel], object], str]] = {
         lambda model: model.hidden(["kar"], layers=3),
         r"^layers \(3\) must be from -3 to 2: this model has 2 layers",
     ),
-    "no-layer": (lambda model: model.hidden(["kar"], layers=[]), r"^layers names none"),
+    "no-layer": (lambda model: model.hidden(["kar"], layers=[]), r"^layers is empty"),
     "last-four": (
         lambda model: model.hidden(["kar"], layers="mean of last four"),
-        r"of at least 4 layers; this model has 2$",
+        r"which needs at least 4 layers; this model has 2$",
     ),
     "no-mask": (lambda model: model.fill("kar"), r"^text 'kar' has no \[MASK\] among its 3 tokens"),
     "predict": (
         lambda model: model.predict(["kar"]),
-        r"was not fine-tuned: \.fit\(texts, labels\) gives one that predicts",
+        r"was not fine-tuned: \.fit\(texts, labels\) returns a model that predicts",
     ),
-    "save": (lambda model: model.save("/tmp/none"), r"was not fine-tuned, so that there is nothing new to save"),
+    "save": (lambda model: model.save("/tmp/none"), r"was not fine-tuned, so it has nothing new to save"),
     "lengths": (
         lambda model: model.fit(["kar"], [1, 2]),
         r"^lists: 1 texts and 2 labels: give one label for each text$",
@@ -149,7 +147,7 @@ REFUSED: dict[str, tuple[Callable[[api.LoadedModel], object], str]] = {
     "one-class": (lambda model: model.fit(["kar", "lost"], [1, 1]), r"^lists: all 2 rows have the label '1'"),
     "no-label": (lambda model: model.fit(["kar", "lost"], [1, None]), r"^lists:1: column label has no label"),
     "empty-text": (lambda model: model.fit(["kar", " "], [1, 2]), r"^lists:1: the text is empty: leave the row out$"),
-    "no-list": (lambda model: model.fit(["a", "b"], [1, 2], kind="multilabel"), r"^lists:0: label '1' is no list"),
+    "no-list": (lambda model: model.fit(["a", "b"], [1, 2], kind="multilabel"), r"^lists:0: label '1' is not a list"),
     "kind": (lambda model: model.fit(["a", "b"], [1, 2], kind="tags"), r"^kind \(tags\) must be classification"),
 }
 

@@ -77,7 +77,7 @@ def test_some_node_keeps_a_whole_cpu_for_any_placement() -> None:
     )  # two to a node, and a fifth: one node keeps a CPU
     assert fit_workers(Placement(), worker_range(6), [node(2)] * 3).cpus == 0.5
     assert fit_workers(Placement(), worker_range(8), [node(1)] * 8 + [node(4)]).cpus == 1.0
-    with pytest.raises(ConfigError, match="the cluster has 8 CPUs, and one whole CPU must be left for data"):
+    with pytest.raises(ConfigError, match="the cluster has 8 CPUs, and one whole CPU must be left for the data stream"):
         fit_workers(Placement(), worker_range(8), [node(1)] * 8)
 
 
@@ -87,19 +87,19 @@ def test_some_node_keeps_a_whole_cpu_for_any_placement() -> None:
         (
             1,
             1,
-            "workers (1) do not fit: the cluster has 1 CPUs, and one whole CPU must be left for data; "
+            "workers (1) do not fit: the cluster has 1 CPUs, and one whole CPU must be left for the data stream; "
             "give Ray 2 CPUs or more",
         ),
         (
             2,
             32,
-            "workers (32) do not fit: the cluster has 2 CPUs, and one whole CPU must be left for data; "
+            "workers (32) do not fit: the cluster has 2 CPUs, and one whole CPU must be left for the data stream; "
             "use at most 16 workers",
         ),
         (
             0,
             1,
-            "workers (1) do not fit: the cluster has 0 CPUs, and one whole CPU must be left for data; "
+            "workers (1) do not fit: the cluster has 0 CPUs, and one whole CPU must be left for the data stream; "
             "give Ray 2 CPUs or more",
         ),
     ],
@@ -123,7 +123,7 @@ def test_cuda_without_gpus_is_refused() -> None:
         fit_workers(Placement(device="cuda"), worker_range(2), [node(8, 1)])
     assert (
         str(refused.value)
-        == "workers (2) with placement.device cuda need as many GPUs, the cluster has 1; use fewer workers, "
+        == "workers (2) with placement.device cuda need one GPU each, and the cluster has 1; use fewer workers, "
         "placement.device cpu, or placement.autoscaled"
     )
 
@@ -174,8 +174,8 @@ def test_an_elastic_group_cannot_fill_the_remaining_nodes() -> None:
     with pytest.raises(ConfigError) as refused:
         fit_workers(whole, elastic, [node(2)] * 3)
     assert str(refused.value) == (
-        "workers (1..5) do not fit: the cluster has 6 CPUs, and one whole CPU must be left for data; "
-        "use at most 1 worker, or name the nodes that train with placement.worker_resource"
+        "workers (1..5) do not fit: the cluster has 6 CPUs, and one whole CPU must be left for the data stream; "
+        "use at most 1 worker, or restrict training to some nodes with placement.worker_resource"
     )
     assert fit_workers(Placement(), elastic, [node(2)] * 3).cpus == 0.1875  # five of them leave a CPU on one node
     assert fit_workers(whole, elastic, [node(6)]) == WorkerResources(cpus=1, gpu=False)
@@ -185,7 +185,7 @@ def test_an_elastic_group_cannot_fill_the_remaining_nodes() -> None:
     assert fit_workers(trains, elastic, [node(1, trainer=1)] * 3 + [node(1)]) == WorkerResources(
         cpus=1, gpu=False, custom="trainer"
     )
-    with pytest.raises(ConfigError, match="one whole CPU must be left for data"):
+    with pytest.raises(ConfigError, match="one whole CPU must be left for the data stream"):
         fit_workers(trains, elastic, [node(1, trainer=1)] * 3)
 
 
@@ -193,7 +193,7 @@ def test_nodes_that_train_must_be_there_for_the_least_workers() -> None:
     with pytest.raises(ConfigError) as refused:
         fit_workers(Placement(worker_resource="trainer"), worker_range("2..4"), [node(8, trainer=1)])
     assert str(refused.value) == (
-        "workers (2..4) need as many units of placement.worker_resource (trainer), the cluster has 1; "
+        "workers (2..4) need one unit of placement.worker_resource (trainer) each, and the cluster has 1; "
         "start nodes with --resources '{\"trainer\": 1}', or use placement.autoscaled"
     )
     assert WorkerResources(cpus=1.0, gpu=True, custom="trainer").to_ray() == {"CPU": 1.0, "GPU": 1, "trainer": 1}
@@ -228,8 +228,8 @@ def test_more_workers_than_a_cluster_may_start_are_refused() -> None:
         with pytest.raises(ConfigError) as refused:
             fit_workers(AUTOSCALED, worker_range(workers), [], GROUPS)
         assert str(refused.value) == (
-            f"workers ({workers}) need more than the cluster may start: its nodes hold 16 workers of 1 CPU, 1 GPU; "
-            "use fewer, or raise max_workers (maxReplicas on Kubernetes) of a node type"
+            f"workers ({workers}) do not fit: all nodes that the cluster may start hold 16 workers of 1 CPU, 1 GPU; "
+            "use fewer workers, or raise max_workers (maxReplicas on Kubernetes) of a node type"
         )
     assert fit_workers(
         AUTOSCALED,
@@ -294,7 +294,7 @@ def test_what_ray_raises_when_it_dies_is_one_line(error: Exception) -> None:
         raise error
     assert "\n" not in str(lost.value) and str(lost.value).startswith("Ray, or one of its processes, is gone (")
     assert (
-        str(lost.value).endswith("; start the same command again, and it continues with what is done")
+        str(lost.value).endswith("; start the same command again, and it continues from what is already done")
         and lost.value.exit_code == 1
     )
 
@@ -380,7 +380,7 @@ def test_a_start_of_ray_that_fails_is_one_line(ray_tmpdir: Path, monkeypatch: py
         connect(None)
     assert str(refused.value) == (
         "Ray did not start on this machine: The current node timed out during startup.; "
-        "the same command tries again, best when the machine has less to do"
+        "run the same command again, if possible when the machine is less busy"
     )
 
 

@@ -120,8 +120,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     ),
     (
         lambda: Pretrain(steps=4, phases=TwoPhases()),
-        "phases.share (0.1) of steps (4) is 0, and each phase needs a step: ask for more steps, or for "
-        "phases:one-phase",
+        "phases.share (0.1) of steps (4) is 0, but each phase needs a step: give more steps, or phases:one-phase",
     ),
     (
         lambda: Pretrain(model=Model(maximum_positions=128), phases=TwoPhases()),
@@ -146,8 +145,8 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: WarmupStableDecay(decay_share=1.5), "schedule.decay_share (1.5) must lie between 0 and 1"),
     (
         lambda: Pretrain(steps=100, schedule=WarmupStableDecay(warmup_steps=91)),
-        "schedule.warmup_steps (91) must be at most 90, where the decay of steps (100) by schedule.decay_share (0.1) "
-        "begins",
+        "schedule.warmup_steps (91) must be at most 90, the step at which the decay begins with steps (100) and "
+        "schedule.decay_share (0.1)",
     ),
     (lambda: TokenMasking(share=1.15), "sampling.masking.share (1.15) must lie between 0 and 1"),
     (lambda: TokenMasking(mask_share=-0.8), "sampling.masking.mask_share (-0.8) must lie between 0 and 1"),
@@ -193,7 +192,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: Placement(restarts=-1), "placement.restarts (-1) must be at least 0"),
     (
         lambda: Finetune(checkpoint="c", task=("sst2",), vocabulary=VocabularySettings(extend=100)),
-        "vocabulary.extend (100) is for pretraining, which learns the words that are added: leave it out",
+        "vocabulary.extend (100) is for pretraining, which trains the added words: leave the option out",
     ),
     (lambda: ModelPlacement(threads=0), "placement.threads (0) must be at least 1"),
     (
@@ -202,7 +201,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     ),
     (
         lambda: Finetune(checkpoint="c", task=("sst2",), placement=TrialPlacement(autoscaled=True, device="cpu")),
-        "placement.autoscaled needs trials.at_once: so many trials ask for nodes at the same time",
+        "placement.autoscaled needs trials.at_once, the number of trials that ask for nodes at the same time",
     ),
     (
         lambda: Finetune(
@@ -214,7 +213,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
         lambda: Predict(
             checkpoint="c", input="a.csv", output="b.csv", placement=ModelPlacement(autoscaled=True, device="cpu")
         ),
-        "placement.autoscaled needs actors: so many processes ask for nodes",
+        "placement.autoscaled needs actors, the number of processes that ask for nodes",
     ),
     (
         lambda: Predict(checkpoint="c", input="a.csv", output="b.csv", placement=ModelPlacement(device="cuda"), gpus=0),
@@ -223,23 +222,23 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: Pretrain(steps=0), "steps (0) must be at least 1"),
     (
         lambda: Pretrain(workers=0),
-        "workers (0) must be a number from 1 on, or two with two dots between them as in 2..8",
+        "workers (0) must be a whole number of at least 1, or a range of such numbers as in 2..8",
     ),
     (
         lambda: Pretrain(workers="3..2"),
-        "workers (3..2) must be a number from 1 on, or two with two dots between them as in 2..8",
+        "workers (3..2) must be a whole number of at least 1, or a range of such numbers as in 2..8",
     ),
     (
         lambda: Pretrain(workers="2..."),
-        "workers (2...) must be a number from 1 on, or two with two dots between them as in 2..8",
+        "workers (2...) must be a whole number of at least 1, or a range of such numbers as in 2..8",
     ),
     (
         lambda: Pretrain(workers="many"),
-        "workers (many) must be a number from 1 on, or two with two dots between them as in 2..8",
+        "workers (many) must be a whole number of at least 1, or a range of such numbers as in 2..8",
     ),
     (
         lambda: Pretrain(workers=-1),
-        "workers (-1) must be a number from 1 on, or two with two dots between them as in 2..8",
+        "workers (-1) must be a whole number of at least 1, or a range of such numbers as in 2..8",
     ),
     (
         lambda: Pretrain(workers="2..9", batch=Batch(rows_per_step=256, rows_per_slot=32)),
@@ -261,23 +260,24 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: AdamW(word_embeddings_rate=0.0), "optimizer.word_embeddings_rate (0.0) must be above 0 and at most 1"),
     (
         lambda: Pretrain(init="a", word_embeddings="cooccurrence"),
-        "word_embeddings (cooccurrence) cannot be set beside init (a), which brings its own: leave one of them out",
+        "word_embeddings (cooccurrence) cannot be set together with init (a), which has word embeddings of its own: "
+        "leave one of them out",
     ),
     (
         lambda: Pretrain(vocabulary=VocabularySettings(extend=200)),
-        "vocabulary.extend (200) needs init, the published model whose vocabulary is extended: a vocabulary of the "
-        "corpus' own has its words already",
+        "vocabulary.extend (200) needs init, the published model whose vocabulary is extended: a vocabulary trained on "
+        "the corpus has the corpus' words already",
     ),
     (lambda: Pretrain(name="a/b"), f"name ('a/b') {WRONG_NAME}"),
     (lambda: Pretrain(name=""), f"name ('') {WRONG_NAME}"),
     (lambda: Pretrain(name=".."), f"name ('..') {WRONG_NAME}"),
     (
         lambda: Pretrain(name="n" * 300),
-        "name (nnnnnnnnnnnnnnnnnnnn…) has 300 bytes: a run's folder may have 200 at most",
+        "name (nnnnnnnnnnnnnnnnnnnn…) has 300 bytes: a run's name may have at most 200",
     ),
     (
         lambda: Pretrain(name="é" * 101),
-        "name (éééééééééééééééééééé…) has 202 bytes: a run's folder may have 200 at most",
+        "name (éééééééééééééééééééé…) has 202 bytes: a run's name may have at most 200",
     ),
 ]
 
@@ -530,7 +530,7 @@ def test_what_cannot_be_parsed_is_refused_without_a_traceback(arguments: list[st
         (["--name", "a/b"], f"name ('a/b') {WRONG_NAME}"),
         (
             ["continue"],
-            "preset (continue) goes on from a published model: name it with --init FOLDER, URL or hf://OWNER/NAME",
+            "preset (continue) continues from a published model: name it with --init FOLDER, URL or hf://OWNER/NAME",
         ),
         (["--steps", "0", "--show"], "steps (0) must be at least 1"),
     ],

@@ -118,7 +118,10 @@ def test_a_command_that_does_not_exist_gets_the_nearest(capsys: pytest.CaptureFi
 
 def test_texts_stand_below_their_fields_and_come_from_base_classes_too() -> None:
     texts = field_texts(Finetune)
-    assert texts["dev"] == "Its development file; default: a tenth of the training rows, set aside by a hash."
+    assert (
+        texts["dev"]
+        == "Development file in the form of train; default: a tenth of the training rows, set aside by a hash."
+    )
     lamb = field_texts(choices(Pretrain)["optimizer"]["lamb"])
     assert lamb["weight_decay"] == "Not applied to biases and LayerNorm parameters." and lamb[
         "learning_rate"

@@ -164,11 +164,17 @@ def test_no_location_of_a_run_may_have_a_login_in_it() -> None:
 @pytest.mark.parametrize(
     ("path", "words"),
     [
-        ("out/" + "n" * 256, f"out/{'n' * 76}… is no path: a name in it has 256 bytes, and at most 255 are allowed"),
-        ("é" * 128, f"{'é' * 80}… is no path: a name in it has 256 bytes, and at most 255 are allowed"),
-        ("/".join(["n" * 255] * 16) + "/", f"{'n' * 80}… is no path: it has 4096 bytes, and at most 4095 are allowed"),
-        ("a\udcffb", "a\\udcffb is no path: it is not UTF-8"),
-        ("a\0b", "a\0b is no path: it holds a zero byte"),
+        (
+            "out/" + "n" * 256,
+            f"out/{'n' * 76}… is not a valid path: a name in it has 256 bytes, and at most 255 are allowed",
+        ),
+        ("é" * 128, f"{'é' * 80}… is not a valid path: a name in it has 256 bytes, and at most 255 are allowed"),
+        (
+            "/".join(["n" * 255] * 16) + "/",
+            f"{'n' * 80}… is not a valid path: it has 4096 bytes, and at most 4095 are allowed",
+        ),
+        ("a\udcffb", "a\\udcffb is not a valid path: it is not UTF-8"),
+        ("a\0b", "a\0b is not a valid path: it holds a zero byte"),
     ],
 )
 def test_what_can_be_no_path_is_said(path: str, words: str):

@@ -181,7 +181,7 @@ def test_cost_is_machines_times_hours_times_price(tmp_path: Path):
         ({"gpus": "1.5"}, r"box.gpus \(1.5\) must be a whole number above 0"),
         ({"spot": "0"}, r"box.spot \(0\) must be a number above 0"),
         ({"spot": '"1"'}, r"box.spot \('1'\) must be a number above 0"),
-        ({"utilisation": "30.0"}, r"box.utilisation \(30.0\) is a share of the peak: at most 1"),
+        ({"utilisation": "30.0"}, r"box.utilisation \(30.0\) must be at most 1: it is a share of the peak"),
         (
             {"cpus": None},
             r"box must have .*, utilisation, network_gigabits, link_gigabytes, and has chip, gpus, on_demand, ",
@@ -205,7 +205,7 @@ def test_the_job_prints_the_plan_and_leaves_nothing(
     monkeypatch.chdir(tmp_path)
     assert pretrain.main(["bert-base", "--workers", "8", "--plan"]) == 0
     text = capsys.readouterr().out
-    assert "110.1 M" in text and "AWS p5.48xlarge" in text and "  7              1 to 2" in text
+    assert "110.1 M" in text and "AWS p5.48xlarge" in text and "  7                1 to 2" in text
     assert list(tmp_path.iterdir()) == []
     assert pretrain.main(["bert-base", "--workers", "9", "--plan"]) == 2
     assert "workers (9) must be at most the slots of a step (8" in capsys.readouterr().err

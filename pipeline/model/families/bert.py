@@ -31,19 +31,19 @@ CONFIG = {
     "layer_norm_epsilon": "layer_norm_eps",
     "initializer_deviation": "initializer_range",
 }
-"""Our setting -> field of config.json; other families follow these names."""
+"""Our setting -> field of config.json; other families use the same field names."""
 ASSUMED = {"position_embedding_type": "absolute", "is_decoder": False}
 
 
 def encoder_names(prefix: str) -> dict[str, str]:
-    """Return our modules of an encoder -> their published names, which begin with the prefix."""
+    """Return {our module: published module} for an encoder; published names begin with `prefix`."""
     return {f"encoder.embeddings.{ours}": f"{prefix}embeddings.{theirs}" for ours, theirs in EMBEDDINGS.items()} | {
         f"encoder.layers.#.{ours}": f"{prefix}encoder.layer.#.{theirs}" for ours, theirs in LAYER.items()
     }
 
 
 def buffers(prefix: str) -> tuple[str, ...]:
-    """Return the constants that old checkpoints hold."""
+    """Return the names of constant tensors that old checkpoints contain."""
     return (f"{prefix}embeddings.position_ids", f"{prefix}embeddings.token_type_ids")
 
 
@@ -77,7 +77,8 @@ BERT = Family(
     assumed=ASSUMED,
     class_prefix="Bert",
     architectures={
-        "masked": "BertForMaskedLM",  # as published ones; AutoModelForPreTraining finds both heads by model_type
+        # As in published checkpoints. AutoModelForPreTraining chooses its class by model_type, so it loads both heads.
+        "masked": "BertForMaskedLM",
         "classification": "BertForSequenceClassification",
         "multilabel": "BertForSequenceClassification",
         "regression": "BertForSequenceClassification",

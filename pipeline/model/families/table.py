@@ -1,4 +1,4 @@
-"""Family of each architecture."""
+"""Table of families: the published architectures by name."""
 
 from pipeline.config.model import Model
 from pipeline.model.families.bert import BERT
@@ -10,5 +10,5 @@ FAMILIES: dict[str, Family] = {family.name: family for family in (BERT, ROBERTA,
 
 
 def family_of(settings: Model) -> Family:
-    """Return the family of a model."""
+    """Return the family that a model's settings name."""
     return FAMILIES[settings.family]

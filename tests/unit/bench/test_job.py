@@ -80,5 +80,5 @@ def test_the_sides_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_side_that_ends_early_is_an_error() -> None:
     with running([sys.executable, "-c", "raise SystemExit(3)"], subprocess.DEVNULL) as process:
-        with pytest.raises(PipelineError, match=r"ended with exit code 3 before its interval 1$"):
+        with pytest.raises(PipelineError, match=r"ended with exit code 3 before log interval 1$"):
             Side(process, list).wait(1)

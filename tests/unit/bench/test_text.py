@@ -71,5 +71,5 @@ def test_a_ratio_below_its_floor_fails(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_too_little_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("A single file that is in one half only, and so the other has none.")
-    with pytest.raises(DataError, match="too little text to measure"):
+    with pytest.raises(DataError, match="too little text for one window"):
         split_corpora([str(tmp_path / "a.txt")], str(tmp_path / "out"), 1)

@@ -74,12 +74,13 @@ def test_the_table_by_hand() -> None:
     assert table(found).split("\n") == [
         "articles                         2         1,200 words",
         "redirect                         1",
-        "left in a million words        2.5  | 2.5",
+        "left per million words         2.5  | 2.5",
         "MB/s of XML, one core          7.2",
     ]
     compared = table(found | {"pages in both": 1, "recall": 0.5, "length": 1.5})
     assert (
-        "beside WikiExtractor             1 pages: 50.0% of its words are here, 1.50 times as many in all" in compared
+        "next to WikiExtractor            1 pages: 50.0% of its words are in ours, which have 1.50 times as many words"
+        in compared
     )
 
 
@@ -91,7 +92,7 @@ def test_the_job_prints_the_table(
     printed = capsys.readouterr().out
     assert (
         "articles                         2            12 words" in printed
-        and "85.7% of its words are here, 0.86 times as many" in printed
+        and "85.7% of its words are in ours, which have 0.86 times as many" in printed
     )
 
 
@@ -99,7 +100,7 @@ def test_the_job_prints_the_table(
     "content, message",
     [
         (None, "cannot be read"),
-        (b"A text.", "is no MediaWiki dump: it begins with b'A text.', a dump with <mediawiki"),
+        (b"A text.", "is no MediaWiki dump: it begins with b'A text.', a dump begins with <mediawiki"),
         (b"", "it begins with b''"),
         (b"BZh91AY&SY" + b"x" * 99, "is damaged; download it again"),
     ],
@@ -118,7 +119,7 @@ def test_the_output_of_another_wiki_is_refused(dump: str, tmp_path: Path) -> Non
     (tmp_path / "wiki_00").write_text(EXTRACTED.replace("Cat", "Katze"))
     with pytest.raises(
         DataError,
-        match="wiki_00 holds no page of the same title as one of the dump's 2 articles; take WikiExtractor's "
+        match="wiki_00 has no page with the title of one of the dump's 2 articles; give WikiExtractor's "
         "output of the same wiki",
     ):
         measure(dump, str(tmp_path / "wiki_00"))

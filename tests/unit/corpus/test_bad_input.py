@@ -207,8 +207,8 @@ def test_a_text_in_another_encoding_is_called_so(tmp_path: Path, encoding: str):
         read(tmp_path / "a.txt")
     assert (
         str(refused.value)
-        == f"{tmp_path}/a.txt: this is text in another encoding, not UTF-8: save it as UTF-8, as iconv -f ENCODING "
-        "-t UTF-8 does"
+        == f"{tmp_path}/a.txt: this is text in another encoding, not UTF-8: save it as UTF-8, for example with "
+        "iconv -f ENCODING -t UTF-8"
     )
 
 
@@ -348,17 +348,17 @@ def test_a_dump_that_is_cut_is_a_truncated_file(tmp_path: Path):
 
 def test_the_advice_for_files_that_are_no_corpus():
     assert {reason: kind.advice for reason, kind in unsupported.UNSUPPORTED.items()} == {
-        "HTML not text": "this is a web page: take the text out of it, or read it as it is with ::format=text",
-        "XML not text": "this is XML: take the text out of its elements, or read it as it is with ::format=text; "
+        "HTML not text": "this is a web page: extract its text, or read it as it is with ::format=text",
+        "XML not text": "this is XML: extract the text from its elements, or read it as it is with ::format=text; "
         "a part of a "
         "MediaWiki dump is ::format=wikipedia-dump",
         "RTF not text": "this is Rich Text: save it as plain text in UTF-8, or read it as it is with ::format=text",
         "CSV not JSON lines": "this is a table: save it as JSON lines or Parquet, "
         "or read its lines as prose with ::format=text",
-        "JSON not JSON lines": "this is JSON, but JSON lines are wanted, one object a line, "
-        "as jq -c '.[]' makes them of an array",
+        "JSON not JSON lines": "this is JSON, but not JSON lines: write one object per line, "
+        "for example with jq -c '.[]' from an array",
         "file not UTF-8": "this is text in another encoding, not UTF-8: "
-        "save it as UTF-8, as iconv -f ENCODING -t UTF-8 does",
+        "save it as UTF-8, for example with iconv -f ENCODING -t UTF-8",
     }
 
 
@@ -370,13 +370,14 @@ def test_a_column_that_was_asked_for_makes_tables_the_only_formats(tmp_path: Pat
     items = [item for file in files for item in file_documents(file, SETTINGS)]
     assert [getattr(item, "text", None) or item.reason for item in items] == ["T", "no text column"]
     with pytest.raises(
-        DataError, match=r"b.md: ::column=title is for JSON lines and Parquet, and this is neither: leave it out$"
+        DataError,
+        match=r"b.md: ::column=title is for JSON lines and Parquet, and this file is neither: leave the option out$",
     ):
         list(file_records(list_files(parse(f"{tmp_path}/b.md::column=title"))[0]))
     with pytest.raises(
         DataError,
         match=r"a.jsonl has no column body: its columns are id, url, title, text; "
-        r"name the one of the text with ::column=NAME$",
+        r"name the text column with ::column=NAME$",
     ):
         list(file_records(list_files(parse(f"{tmp_path}::column=body"))[0]))
 

@@ -320,7 +320,8 @@ def test_an_index_that_ends_early_leaves_no_large_range(tmp_path: Path):
 def test_an_index_of_another_dump_is_refused(tmp_path: Path, shift: int, message: str):
     path = write(tmp_path, index=True, shift=shift)
     with pytest.raises(
-        DataError, match=f"multistream-index3.txt-p1p9.bz2.*{message}.*; delete the index, or get the one of this dump$"
+        DataError,
+        match=f"multistream-index3.txt-p1p9.bz2.*{message}.*; delete the index, or download the index of this dump$",
     ):
         byte_ranges(str(path), path.stat().st_size, 300)
 
@@ -435,8 +436,8 @@ def test_a_file_that_changed_between_its_ranges_is_refused(server: str, monkeypa
     monkeypatch.setattr(Server, "tag", '"2"')
     with pytest.raises(
         DataError,
-        match=r"0.xml.bz2 cannot be read: the server cannot go on from byte 50,000: "
-        r"it knows no Range, or the file has changed$",
+        match=r"0.xml.bz2 cannot be read: the server cannot continue at byte 50,000: "
+        r"it does not support Range, or the file has changed$",
     ):
         fetch_range(server, 50_000, 60_000, file.stamp)
 

@@ -23,8 +23,8 @@ def test_what_shapes_a_trained_vocabulary_is_refused_beside_a_given_one(path: st
         given_vocabulary(VocabularySettings(path=path, lowercase=True, **{setting: value}))
     assert (
         str(refused.value)
-        == f"vocabulary.{setting} ({value}) is of a trained vocabulary, and vocabulary.path ({path}) gives one: "
-        "leave one of them out"
+        == f"vocabulary.{setting} ({value}) is for training a vocabulary, but vocabulary.path ({path}) names an "
+        "existing one: leave one of the two settings out"
     )
     assert given_vocabulary(VocabularySettings(**{setting: value})) is None
 

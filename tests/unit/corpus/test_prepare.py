@@ -212,7 +212,8 @@ def test_a_shard_that_is_broken_is_one_thing_and_storage_that_is_away_another(
             read_window(tiny_corpus, window)
         patch.setattr(storage, "is_unavailable", lambda location: True)
         with pytest.raises(
-            StorageUnavailable, match=r"cannot be read now \(AWS Error ACCESS_DENIED\); the same command tries again"
+            StorageUnavailable,
+            match=r"cannot be read now \(AWS Error ACCESS_DENIED\); run the same command again later",
         ):
             read_window(tiny_corpus, window)
     assert not isinstance(broken.value, StorageUnavailable) and read_window(tiny_corpus, window).num_rows

@@ -120,27 +120,35 @@ def test_ids_and_titles_that_are_no_text_do_no_harm():
             ["id", "body"],
             ["body"],
             "txt",
-            "/f has no column txt: its columns are id, body; name the one of the text with ::column=NAME",
+            "/f has no column txt: its columns are id, body; name the text column with ::column=NAME",
         ),
         (
             ["text", "n"],
             [],
             None,
-            "/f: column text holds no text: its columns are text, n; name the one of the text with ::column=NAME",
+            "/f: column text holds no text: its columns are text, n; name the text column with ::column=NAME",
         ),
         (
             ["a", "b"],
             ["a", "b"],
             None,
-            "/f has no column text, and 2 that may be it: its columns are a, b; name it with ::column=NAME",
+            "/f has no column named text, and 2 other columns that may hold the text: its columns are a, b; "
+            "name the text column with ::column=NAME",
         ),
         (
             ["id"],
             ["id"],
             None,
-            "/f has no column text, and none that may be it: its columns are id; name it with ::column=NAME",
+            "/f has no column named text, and no other columns that may hold the text: its columns are id; "
+            "name the text column with ::column=NAME",
         ),
-        ([], [], None, "/f has no column text, and none that may be it: it has no columns; name it with ::column=NAME"),
+        (
+            [],
+            [],
+            None,
+            "/f has no column named text, and no other columns that may hold the text: it has no columns; "
+            "name the text column with ::column=NAME",
+        ),
     ],
 )
 def test_the_columns_are_named_where_none_is_the_text(
@@ -155,7 +163,7 @@ def test_json_lines_without_a_text_column_are_refused():
     with pytest.raises(
         DataError,
         match=r"^/x/f.jsonl: column text holds no text: its columns are text; "
-        r"name the one of the text with ::column=NAME$",
+        r"name the text column with ::column=NAME$",
     ):
         jsonl({"text": 7})
 
@@ -229,7 +237,9 @@ def test_sentences_a_row_are_gathered(tmp_path: Path):
 def test_parquet_without_rows_or_columns(tmp_path: Path):
     assert parquet(tmp_path, pa.table({"text": pa.array([], pa.string())})) == []
     with pytest.raises(
-        DataError, match="has no column text, and none that may be it: it has no columns; name it with ::column=NAME$"
+        DataError,
+        match="has no column named text, and no other columns that may hold the text: it has no columns; "
+        "name the text column with ::column=NAME$",
     ):
         parquet(tmp_path, pa.table({}))
 

@@ -68,10 +68,10 @@ def test_specifications():
         ("::format=text", "names no file, folder or URL"),
         (
             "a::language=klingon",
-            "language (klingon) is no code of a language: give one of ISO 639, as in PATH::language=de",
+            "language (klingon) is not a language code: give a code of ISO 639, as in PATH::language=de",
         ),
-        ("a::language=German", "language (German) is no code of a language"),
-        ("a::language=jp", "language (jp) is no code of a language"),
+        ("a::language=German", "language (German) is not a language code"),
+        ("a::language=jp", "language (jp) is not a language code"),
         (
             "a::format=text::column=body",
             "column (body) is for the formats parquet-sentences, parquet, jsonl, and the format is text: leave one "
@@ -82,7 +82,7 @@ def test_specifications():
             "column (body) is for the formats parquet-sentences, parquet, jsonl, and the format is builtin: leave "
             "one of them out",
         ),
-        ("builtin::format=text", "the built-in corpus has no format text; a folder of that name is ./builtin"),
+        ("builtin::format=text", "the built-in corpus has no format text; for a folder of that name, write ./builtin"),
     ],
 )
 def test_specifications_that_are_refused(spec: str, words: str):

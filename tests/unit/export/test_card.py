@@ -37,7 +37,7 @@ def test_a_card_says_where_the_model_comes_from(trained: Trained, lineage: Linea
         *(
             "## Use",
             "## More",
-            "## What it is not for",
+            "## Limitations",
             "## Figures",
             "## Data",
             "## Settings",
@@ -82,7 +82,7 @@ def test_a_corpus_that_is_another_now_is_not_described(lineage: Lineage) -> None
     folder = lineage.recorded["corpus"]
     assert (
         str(corpus_of(changed))
-        == f"{folder} is no more the corpus of this run: fingerprint 0123456789ab, the run's is ffffffffffff"
+        == f"{folder} is no longer the corpus of this run: fingerprint 0123456789ab, the run's is ffffffffffff"
     )
     assert str(corpus_of(lineage.recorded | {"corpus": "/nowhere"})).startswith("/nowhere holds no prepared corpus")
 
@@ -99,7 +99,7 @@ def test_metrics_are_those_of_the_step_or_none(lineage: Lineage) -> None:
         "MLM accuracy | 25.0% (unigram baseline 6.0%) |" in metrics(measured, 3)
     )
     assert metrics(lineage.summary, 2) == "None at this step; the run was measured at its end, after 3 steps."
-    assert metrics(None, 2) == "None: the run is not finished, and its held-out loss is measured at its end."
+    assert metrics(None, 2) == "None yet: the run is not finished, and the held-out loss is measured at its end."
 
 
 def test_cells_keep_the_table() -> None:
@@ -190,7 +190,7 @@ def test_figures_in_the_header_are_marked_as_those_of_a_development_set(trained:
     worse = replace(
         lineage, summary=measured | {"heldout_after": {"heldout/mlm_loss": 6.4, "heldout/mlm_accuracy": 0.06}}
     )
-    assert "- Its held-out loss, 6.400, is not below 6.300 of word frequencies alone: " in card(
+    assert "- Its held-out loss is 6.400; guessing by word frequencies alone gives 6.300. " in card(
         trained, worse, "onnx", MADE
     )
 
@@ -244,6 +244,12 @@ def test_a_public_location_of_a_model_is_its_own_public_location(location: str, 
 
 def test_examples_name_the_repository_where_it_goes_there(trained: Trained, lineage: Lineage) -> None:
     pushed = card(trained, replace(lineage, repository="me/tiny"), "huggingface", replace(MADE, use=USE))
-    assert 'model="me/tiny"' in pushed and 'api.load("hf://me/tiny")' in pushed and "In this folder" not in pushed
+    assert (
+        'model="me/tiny"' in pushed and 'api.load("hf://me/tiny")' in pushed and "in the model's folder" not in pushed
+    )
     here = card(trained, lineage, "huggingface", replace(MADE, use=USE))
-    assert 'model="."' in here and 'api.load(".")' in here and "In this folder; elsewhere give its path." in here
+    assert (
+        'model="."' in here
+        and 'api.load(".")' in here
+        and "Run this in the model's folder; from elsewhere, give the folder's path." in here
+    )

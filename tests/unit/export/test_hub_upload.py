@@ -155,10 +155,13 @@ def test_an_export_comes_over_byte_for_byte(tiny_run: Path, tmp_path: Path, hub:
 @pytest.mark.parametrize(
     ("token", "words"),
     [
-        (READ_ONLY, "the token may not write there: use one that may, or a name of your own; set HF_TOKEN to one of "),
+        (
+            READ_ONLY,
+            "the token has no write access there: use another token, or a repository name of your own; set HF_TOKEN ",
+        ),
         (
             UNKNOWN,
-            "the hub does not know the token: set HF_TOKEN to one of huggingface.co/settings/tokens that may write",
+            "the hub does not know the token: set HF_TOKEN to a token with write access (huggingface.co/",
         ),
     ],
 )
@@ -176,7 +179,7 @@ def test_a_token_that_the_hub_refuses_is_one_line_without_it(
 def test_without_a_token_and_without_the_hub_it_says_so(published: Path, tmp_path: Path) -> None:
     nowhere = "http://127.0.0.1:9"
     done = called(nowhere, tmp_path, None, "-c", PUSH, str(published))
-    words = "error: push_to_hub (me/tiny) needs a token: set HF_TOKEN to one of huggingface.co/settings/tokens "
+    words = "error: push_to_hub (me/tiny) needs a token: set HF_TOKEN to a token with write access "
     assert done.stdout.startswith(words) and done.stdout.count("\n") == 1
     done = called(nowhere, tmp_path, TOKEN, "-c", PUSH, str(published))
     assert done.stdout.startswith(f"error: push_to_hub (me/tiny): {nowhere} cannot be reached (")

@@ -109,7 +109,7 @@ def test_files_that_are_no_export_are_never_deleted(
 def test_what_is_no_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (
         refused(capsys, str(tmp_path))
-        == f"{tmp_path} is not the folder of a run: run.json is missing; runs lie in OUTPUT/runs"
+        == f"{tmp_path} is not the folder of a run: run.json is missing; runs are in OUTPUT/runs"
     )
 
 

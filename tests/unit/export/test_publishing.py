@@ -45,20 +45,20 @@ def test_what_is_no_license_is_refused_with_the_nearest(given: str, near: str) -
 
 def test_a_push_needs_a_license_an_owner_and_one_kind() -> None:
     assert refusal(push_to_hub="me/bert") == (
-        "push_to_hub (me/bert) needs license: say under which one others may use the model, by its SPDX identifier, "
-        "such as --license apache-2.0"
+        "push_to_hub (me/bert) needs license: give the SPDX identifier of the license under which others may use "
+        "the model, such as --license apache-2.0"
     )
     assert refusal(push_to_hub="bert", license="mit") == (
         "push_to_hub (bert) names no owner: give OWNER/NAME, such as my-name/bert"
     )
     assert refusal(push_to_hub="me/bert", license="mit", kinds=("huggingface", "onnx")) == (
-        "push_to_hub (me/bert) uploads one folder, and kinds is huggingface, onnx: "
-        "ask for one of huggingface, onnx, int8, and push others under names of their own"
+        "push_to_hub (me/bert) uploads one folder, but kinds is huggingface, onnx: "
+        "choose one of huggingface, onnx, int8, and push the others under other names"
     )
     assert refusal(push_to_hub="me/bert", license="mit", kinds=("mlflow",)).startswith(
         "push_to_hub (me/bert) uploads one folder"
     )
-    assert refusal(private=True) == "private is of push_to_hub: give --push-to-hub OWNER/NAME too, or leave it out"
+    assert refusal(private=True) == "private needs push_to_hub: give --push-to-hub OWNER/NAME too, or leave private out"
     Export(run="r", push_to_hub="me/bert", license="mit", private=True)
 
 
@@ -67,7 +67,7 @@ def test_a_push_needs_a_license_an_owner_and_one_kind() -> None:
     ["me/", "/bert", "me/a b", "me/../x", "me/x--y", "me/-x", "hf://me/x", "a/b/c", "me/x.git", f"me/{'x' * 94}"],
 )
 def test_names_that_the_hub_does_not_allow(name: str) -> None:
-    with pytest.raises(ConfigError, match=r"each begins with a letter or digit, .* end with -, \. or \.git$"):
+    with pytest.raises(ConfigError, match=r"each begin with a letter or digit, .* end with -, \. or \.git$"):
         require_hub_name(name)
 
 

@@ -34,7 +34,7 @@ def test_a_step_without_checkpoint_names_those_there(run: Path) -> None:
     for step in (1, 7):
         with pytest.raises(ConfigError) as refused:
             find_checkpoint(str(run), step, pytest.fail)
-        assert str(refused.value) == f"step ({step}) has no checkpoint in {run}: there are 2, 3"
+        assert str(refused.value) == f"step ({step}) has no checkpoint in {run}: choose one of 2, 3"
     shutil.rmtree(run / "checkpoints")
     with pytest.raises(ConfigError) as refused:
         find_checkpoint(str(run), None, pytest.fail)
@@ -74,7 +74,7 @@ def test_a_folder_that_is_no_run(run: Path) -> None:
     (run / "run.json").unlink()
     with pytest.raises(ConfigError) as refused:
         recorded_run(str(run))
-    assert str(refused.value) == f"{run} is not the folder of a run: run.json is missing; runs lie in OUTPUT/runs"
+    assert str(refused.value) == f"{run} is not the folder of a run: run.json is missing; runs are in OUTPUT/runs"
 
 
 def test_the_model_is_that_of_the_checkpoint(tiny_run: Path) -> None:

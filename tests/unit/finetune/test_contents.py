@@ -34,7 +34,7 @@ def test_classes_have_their_counts_the_commonest_first() -> None:
     assert words("classification", table(("x", "b"), ("y", "a"), ("z", "b"))) == "labels b 2, a 1"
     assert (
         words("multilabel", table(("x", '["a", "b"]'), ("y", "[]"), ("z", '["b"]')))
-        == "labels b 2, a 1, 1 rows without one"
+        == "labels b 2, a 1, 1 rows without a label"
     )
     assert words("regression", table(("x", "1"), ("y", "2.5"), ("z", "4"))) == "values from 1 to 4, mean 2.5"
     assert (
@@ -66,17 +66,17 @@ def test_texts_that_training_has_too_are_counted() -> None:
     dev = table(("a b", "0"), ("c", "0"), ("d", "1"), ("x", "0"))
     assert (
         shared_in_words(CLASSES, train, dev)
-        == "3 of 4 have a text that is in train too, so that scores are too good; 1 of them with another label than "
-        "there"
+        == "3 of 4 have a text that is also in train, so the scores are too high; 1 of them have another label "
+        "in train"
     )
     assert shared_in_words(CLASSES, train, table(("c", "1"), second="other")) == ""
-    assert contradictions_in_words(CLASSES, train) == "2 of 4 have a text that is there with another label too"
+    assert contradictions_in_words(CLASSES, train) == "2 of 4 have a text that also occurs with another label"
     assert contradictions_in_words(CLASSES, dev) == ""
     sentences = [Sentence(words=("x",), tags=("O",)), Sentence(words=("x",), tags=("B-A",))]
     assert (
         shared_in_words(CLASSES, sentences[:1], sentences)
-        == "2 of 2 have a text that is in train too, so that scores are too good; 1 of them with another label than "
-        "there"
+        == "2 of 2 have a text that is also in train, so the scores are too high; 1 of them have another label "
+        "in train"
     )
     questions = [
         Question(id="1", question="q", context="c", answers=()),
@@ -84,7 +84,7 @@ def test_texts_that_training_has_too_are_counted() -> None:
     ]
     assert (
         shared_in_words(CLASSES, questions[:1], questions)
-        == "1 of 2 have a text that is in train too, so that scores are too good"
+        == "1 of 2 have a text that is also in train, so the scores are too high"
     )
 
 
@@ -99,6 +99,6 @@ def test_all_of_it_is_said_before_training(tmp_path: Path, tiny_vocabulary: Voca
         "column text is empty)",
         "a dev: 2 rows",
         "a train: labels 1 2, 0 1; tokens per row: median 3, 95% at most 3, longest 3",
-        "a train: 2 of 3 have a text that is there with another label too",
-        "a dev: 1 of 2 have a text that is in train too, so that scores are too good",
+        "a train: 2 of 3 have a text that also occurs with another label",
+        "a dev: 1 of 2 have a text that is also in train, so the scores are too high",
     ]

@@ -105,7 +105,7 @@ def test_a_fold_without_which_one_class_is_left_is_named(tmp_path: Path, tiny_vo
     with pytest.raises(
         DataError,
         match=r"a.csv without fold [12] of 2: all 2 rows have the label '0'; "
-        r"training needs two different ones at least$",
+        r"training needs at least two different labels$",
     ):
         read_problems(
             config, Initial(folder="f", fingerprint="e", model=Model(), vocabulary=tiny_vocabulary), lambda line: None
@@ -171,18 +171,18 @@ def test_the_table_has_mean_and_spread_over_folds_and_seeds() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"task": ("sst2",)}, "search.folds (5) divides your own file: give it with --train"),
+        ({"task": ("sst2",)}, "search.folds (5) splits your own file: give the file with --train"),
         (
             {"train": "a.csv", "dev": "b.csv"},
-            "search.folds (5) divides train, and dev (b.csv) is given: leave one of them out",
+            "search.folds (5) splits train, but dev (b.csv) is given: leave one of them out",
         ),
         (
             {"train": "a.csv", "test": "c.csv"},
-            "search.folds (5) keeps no model, and test (c.csv) wants one: leave one of them out",
+            "search.folds (5) keeps no model, but test (c.csv) needs one: leave one of them out",
         ),
         (
             {"train": "a.csv", "register": "x"},
-            "search.folds (5) keeps no model, and register (x) wants one: leave one of them out",
+            "search.folds (5) keeps no model, but register (x) needs one: leave one of them out",
         ),
     ],
 )

@@ -41,7 +41,7 @@ def test_interval_is_shift_invariant_and_antisymmetric(
 
 def test_one_seed_says_nothing_and_unequal_numbers_are_refused() -> None:
     assert over_seeds([0.5], [0.9]) == Difference(mean=pytest.approx(0.4), low=-math.inf, high=math.inf)
-    with pytest.raises(ValueError, match=r"1 seeds of A and 2 of B: both need equally many, at least one"):
+    with pytest.raises(ValueError, match=r"A has 1 seeds and B has 2: both need the same number, at least 1"):
         over_seeds([1.0], [1.0, 2.0])
 
 
@@ -80,22 +80,22 @@ def test_the_bootstrap_of_a_mean_is_about_as_wide_as_the_normal_interval() -> No
         (
             Difference(mean=0.003, low=-0.012, high=0.018),
             {},
-            "no difference can be told on mrpc: +0.3 (-1.2 to 1.8); more seeds would narrow it",
+            "no significant difference on mrpc: +0.3 (-1.2 to 1.8); more seeds may show one",
         ),
         (
             Difference(mean=0.0, low=0.0, high=0.0),
             {},
-            "no difference can be told on mrpc: A and B score the same with every seed",
+            "no significant difference on mrpc: A and B score the same with every seed",
         ),
         (
             Difference(mean=0.1, low=-math.inf, high=math.inf),
             {},
-            "no difference can be told on mrpc: one seed shows no spread; give --seeds 2 or more",
+            "no significant difference on mrpc: the spread of one seed is unknown; give --seeds 2 or more",
         ),
         (
             Difference(mean=0.111, low=0.111, high=0.111),
             {},
-            "no difference can be told on mrpc: the difference is +11.1 with every seed, so its spread is unknown; "
+            "no significant difference on mrpc: the difference is +11.1 with every seed, so its spread is unknown; "
             "give more seeds or development rows",
         ),
         (

@@ -229,8 +229,8 @@ def test_a_damaged_plan_is_named(tmp_path: Path, content: str) -> None:
     (tmp_path / "plan.json").write_text(content)
     with pytest.raises(
         DataError,
-        match=rf"^{tmp_path}/plan.json cannot be read \(.+\): delete it, "
-        "and the same command plans these trials again$",
+        match=rf"^{tmp_path}/plan.json cannot be read \(.+\): delete it "
+        "and run the same command again, which plans the trials anew$",
     ):
         read_plan(str(tmp_path / "plan.json"))
 
@@ -278,7 +278,7 @@ def test_glue_is_a_mean_of_tasks_each_averaged_first() -> None:
         row("builtin", "dev accuracy", 1.0),
     ]
     assert glue_line(rows, ("mrpc", "wnli", "ax")).startswith(
-        "mean of 2 of GLUE's 9 tasks on the development sets: 60.0 (WNLI with what its trials score"
+        "mean of 2 of GLUE's 9 tasks on the development sets: 60.0 (with WNLI as its trials score it; "
     )
     assert glue_line(rows[:2], ("mrpc", "wnli", "ax")) is None
     chosen = row("mrpc", "dev matthews", 0.0)

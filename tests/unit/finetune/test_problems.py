@@ -45,7 +45,7 @@ def test_a_tenth_is_set_aside_by_a_hash_and_given_files_are_left_alone() -> None
         and len(train) + len(splits["dev"]) == 400
         and not set(texts(train)) & set(texts(splits["dev"]))
     )
-    assert said == [f"no --dev: {len(splits['dev'])} of 400 rows are set aside by a hash of their text"]
+    assert said == [f"no --dev: {len(splits['dev'])} of 400 rows, chosen by a hash of their text, are set aside as dev"]
     longer, again = with_dev(CLASSES, {"train": table(500)}, said.append)
     assert set(texts(splits["dev"])) <= set(texts(again["dev"]))  # more rows move none of the others
     assert with_dev(CLASSES, {"train": table(4), "dev": table(2)}, said.append)[1]["dev"].num_rows == 2
@@ -135,7 +135,7 @@ def test_only_glue_is_downloaded(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"^task \(sst-2\) is unknown: choose from cola, "):
         read_problems(replace(config, task=("sst-2",), data=str(tmp_path / "none")), initial, lambda line: None)
     with pytest.raises(
-        ConfigError, match=r"^data is not given: name the folder of the files of squad1; only GLUE is downloaded$"
+        ConfigError, match=r"^data is not given: name the folder with the files of squad1; only GLUE can be downloaded$"
     ):
         download(config, config.task, str(tmp_path), lambda line: None)
 

@@ -91,11 +91,11 @@ def test_kinds_are_tried_with_their_own_settings_alone() -> None:
     [
         (
             "recipe.rows_per_step",
-            r"search\.over \(recipe\.rows_per_step\) must be NAME=VALUE,VALUE or NAME=LOW\.\.HIGH with a name of "
-            r"cutting\.maximum_length, ",
+            r"search\.over \(recipe\.rows_per_step\) must be NAME=VALUE,VALUE or NAME=LOW\.\.HIGH, where NAME is one "
+            r"of cutting\.maximum_length, ",
         ),
         ("seeds=1,2", r"search\.over \(seeds=1,2\) must be NAME=VALUE"),
-        ("recipe.epochs=two", r"search\.over \(recipe\.epochs=two\): two is none of int$"),
+        ("recipe.epochs=two", r"search\.over \(recipe\.epochs=two\): two is not one of int$"),
         (
             "optimizer.learning_rate=1..0.1",
             r"search\.over \(optimizer\.learning_rate=1\.\.0\.1\): a range is LOW\.\.HIGH with 0 < LOW < HIGH, such "
@@ -110,13 +110,13 @@ def test_kinds_are_tried_with_their_own_settings_alone() -> None:
             "freeze.embeddings=1..2",
             r"search\.over \(freeze\.embeddings=1\.\.2\): freeze\.embeddings is not a number and has no range",
         ),
-        ("recipe.epochs=None", r"search\.over \(recipe\.epochs=None\): None is none of int$"),
+        ("recipe.epochs=None", r"search\.over \(recipe\.epochs=None\): None is not one of int$"),
         (
             "recipe.pooling=cls,maen",
-            r"search\.over \(recipe\.pooling=cls,maen\): maen is none of cls, mean, attention$",
+            r"search\.over \(recipe\.pooling=cls,maen\): maen is not one of cls, mean, attention$",
         ),
-        ("recipe.balance_classes=yes", r"search\.over \(recipe\.balance_classes=yes\): yes is none of bool$"),
-        ("adapter=lora", r"search\.over \(adapter=lora\): lora is none of no-adapter, low-rank, bottleneck$"),
+        ("recipe.balance_classes=yes", r"search\.over \(recipe\.balance_classes=yes\): yes is not one of bool$"),
+        ("adapter=lora", r"search\.over \(adapter=lora\): lora is not one of no-adapter, low-rank, bottleneck$"),
         ("adapter.rank=4", r"search\.over \(adapter\.rank=4\) must be NAME=VALUE"),
         ("adapter=1..2", r"search\.over \(adapter=1\.\.2\): adapter is not a number and has no range"),
         ("cutting.maximum_length=4", r"cutting\.maximum_length \(4\) must be at least 8"),

@@ -21,7 +21,7 @@ def test_both_medians_the_mean_difference_and_plain_words() -> None:
     a, b = scores("dev accuracy", 0.70, 0.71, 0.72, collapsed=1), scores("dev accuracy", 0.75, 0.76, 0.78)
     assert seed_lines(a, b) == [
         "mrpc, dev accuracy: median A 71.0, B 76.0, 3 seeds; 1 of A's seeds collapsed",
-        "  mean of B less A over seeds, with 95% interval: +5.3 (3.9 to 6.8)",
+        "  mean of B minus A over seeds, with 95% interval: +5.3 (3.9 to 6.8)",
         "  B is better on mrpc: +5.3 (3.9 to 6.8)",
     ]
 

@@ -77,7 +77,7 @@ def test_nodes_that_differ_compute_in_float32_and_it_is_said() -> None:
     )
     assert said == [
         "placement.precision auto: 2 of 3 machines would compute in bfloat16 "
-        "and the others in float32, so all trials do in float32"
+        "and the others in float32, so all trials use float32"
     ]
     explicit = replace(config, placement=TrialPlacement(precision="bfloat16"))
     assert with_precision(explicit, WIDE, {"CPU": 1.0}, said.append) == explicit and len(said) == 1

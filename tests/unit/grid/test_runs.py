@@ -182,8 +182,8 @@ def test_a_grid_whose_run_is_gone_from_mlflow_says_so(uri: str, tmp_path: Path, 
     record_run(second, place, lines.append)
     record_run(second, place, lines.append)
     assert lines == [
-        f"MLflow ({uri}) does not have the run {'a' * 32} that this search had at {uri}: a new one takes all trials, "
-        "also those that are done"
+        f"MLflow ({uri}) does not have the run {'a' * 32} that this search had at {uri}: all trials are logged to a "
+        "new run, also those that are done"
     ]
     for damaged in ("", "[]", '{"uri": "x"}'):
         Path(place).write_text(damaged)
@@ -284,7 +284,7 @@ def test_what_is_away_stops_nothing_and_is_logged_later(
     log_trial(grid, trial(2), RESULT)
     assert (
         len(lines) == 1
-        and lines[0].startswith("MLflow does not answer, trials are kept for it: ")
+        and lines[0].startswith("MLflow does not answer, so trials are queued: ")
         and "\n" not in lines[0]
     )
     away(False)
@@ -312,11 +312,11 @@ def test_what_is_lost_is_said_at_the_end(grid: GridRun, lines: list[str], away: 
         log_trial(grid, trial(1), RESULT)
         log_table(grid, "| a |", ROWS)
     assert [line.partition(":")[0] for line in lines[:2]] == [
-        "MLflow does not answer, trials are kept for it",
+        "MLflow does not answer, so trials are queued",
         "MLflow did not take the table",
     ]
     assert lines[2].startswith("MLflow is away (") and lines[2].endswith(
-        "): 1 trials are not in it; the same command logs them"
+        "): 1 trials are not logged; the same command logs them"
     )
 
 

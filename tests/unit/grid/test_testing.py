@@ -33,7 +33,7 @@ def test_a_test_file_that_cannot_be_scored_is_refused_before_the_training(tmp_pa
 
 
 def test_a_test_file_belongs_to_a_training_file() -> None:
-    with pytest.raises(ConfigError, match=r"^test \(t\.csv\) belongs to train, which is not given$"):
+    with pytest.raises(ConfigError, match=r"^test \(t\.csv\) needs train, which is not given$"):
         Finetune(checkpoint="c", task=("sst2",), test="t.csv")
 
 
@@ -51,7 +51,7 @@ def test_the_selected_model_scores_the_file_and_is_asked_to_answer_it(
     task = Task(name="made-up", kind="classification", labels=("0", "1"), metrics=("accuracy", "f1"))
     finetune.score_and_answer(config, task, model, None, said.append)  # type: ignore[arg-type]
     assert logged == [("made-up", "test", {"accuracy": 0.75, "f1": pytest.approx(6 / 7)})]
-    assert said[0] == f"test, by the best model on dev ({model}):"
+    assert said[0] == f"scores of the test file, by the best model on dev ({model}):"
     assert any(line.split() == ["accuracy", "75.00", "75.00"] for line in said)
     (one,) = answered
     assert (one.checkpoint, one.input, one.output, one.text) == (

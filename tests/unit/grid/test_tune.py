@@ -46,9 +46,8 @@ def test_a_trial_asks_for_what_is_there(settings: dict, total: dict[str, float],
         ),
         (
             {"trials": Trials(gpus=0.5, workers=2), "total": {"CPU": 2, "GPU": 1}},
-            "trials.gpus (0.5) with trials.workers (2): workers of a trial cannot share a GPU; give each one, "
-            "or use one "
-            "worker",
+            "trials.gpus (0.5) with trials.workers (2): workers of a trial cannot share a GPU; give each "
+            "worker 1, or use one worker",
         ),
         ({"trials": Trials(cpus=3)}, "trials.cpus (3) is more than there is: the cluster has 2 CPUs"),
         ({"placement": TrialPlacement(device="cuda")}, "placement.device cuda needs GPUs, and the cluster has none"),

@@ -248,12 +248,12 @@ def test_adapters_that_do_not_fit_are_refused() -> None:
     ):
         load_adapter_state(module, state | {name: torch.zeros(5, 16)})
     with pytest.raises(
-        CheckpointError, match="^adapter tensor a is unexpected: load it with the adapter's settings in training$"
+        CheckpointError, match="^adapter tensor a is unexpected: load it with the adapter's settings from training$"
     ):
         load_adapter_state(module, state | {"a": torch.zeros(1)})
     del state[name]
     with pytest.raises(
-        CheckpointError, match=f"^adapter tensor {name} is missing: load it with the adapter's settings in training$"
+        CheckpointError, match=f"^adapter tensor {name} is missing: load it with the adapter's settings from training$"
     ):
         load_adapter_state(module, state)
 

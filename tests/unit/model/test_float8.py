@@ -52,7 +52,7 @@ def test_layers_are_rounded_to_8_bits_and_learn() -> None:
 def test_refused_where_it_cannot_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
     lacking = (
         r"^placement.precision \(float8\) needs an NVIDIA GPU of compute capability 8.9 \(Ada, Hopper\) "
-        r"or later, this is {}: use bfloat16$"
+        r"or later, but this is {}: use bfloat16$"
     )
     with pytest.raises(ConfigError, match=lacking.format("a CPU")):
         refuse_float8(CPU)

@@ -70,19 +70,19 @@ def test_a_checkpoint_in_several_files_is_one(folder: Path) -> None:
     assert (
         refusal(folder)
         == f"{folder} has no model-00002-of-00002.safetensors, which model.safetensors.index.json names: fetch "
-        f"all of its 2 files"
+        f"all 2 files that the index names"
     )
     (folder / "model.safetensors.index.json").write_text('{"weight_map": {"a": "../elsewhere.safetensors"}}')
     assert (
         refusal(folder)
-        == f"{folder} has no ../elsewhere.safetensors, which model.safetensors.index.json names: fetch all of "
-        f"its 1 files"
+        == f"{folder} has no ../elsewhere.safetensors, which model.safetensors.index.json names: fetch all "
+        f"1 files that the index names"
     )
     (folder / "model.safetensors.index.json").write_text("[]")
     assert (
         refusal(folder)
-        == f"{folder}/model.safetensors.index.json is no index of weights: weight_map cannot be read (a list "
-        f"stands where an object is wanted)"
+        == f"{folder}/model.safetensors.index.json is no index of weights: weight_map cannot be read (it must be "
+        f"a JSON object, not a list)"
     )
 
 
@@ -102,7 +102,7 @@ def test_a_pickle_that_wants_more_than_tensors_is_refused_and_not_run(
         {"a": torch.ones(1), "more": Runs()}, folder / "pytorch_model.bin", _use_new_zipfile_serialization=zipped
     )
     message = (
-        "pytorch_model.bin holds more than tensors, and unpickling it could run anything (it asks for "
+        "pytorch_model.bin holds more than tensors, and unpickling it could run any code (it asks for "
         "posix.system): save it as safetensors"
     )
     assert refusal(folder) == message and not (folder / "ran").exists()
@@ -110,7 +110,7 @@ def test_a_pickle_that_wants_more_than_tensors_is_refused_and_not_run(
 
 def test_what_is_no_checkpoint_is_said(folder: Path) -> None:
     torch.save([torch.ones(1)], folder / "pytorch_model.bin")
-    assert refusal(folder) == "pytorch_model.bin is no dictionary of tensors by name: save the model's state_dict"
+    assert refusal(folder) == "pytorch_model.bin is not a dictionary of tensors by name: save the model's state_dict"
     (folder / "pytorch_model.bin").write_bytes(b"PK\x03\x04 cut off")
     assert refusal(folder).startswith("pytorch_model.bin ")
     (folder / "model.safetensors").write_bytes(b"short")
@@ -124,10 +124,11 @@ def test_a_pickle_whose_tensors_are_larger_than_the_file_is_refused(folder: Path
     size = (folder / "pytorch_model.bin").stat().st_size
     assert (
         refusal(folder)
-        == f"pytorch_model.bin has {size:,} bytes and its tensors would have {4 << 40:,}: save each with its own memory"
+        == f"pytorch_model.bin has {size:,} bytes, but its tensors would have {4 << 40:,}: save each tensor with its "
+        "own memory"
     )
     torch.save({"a": torch.zeros(2, 2).to_sparse()}, folder / "pytorch_model.bin")
-    assert refusal(folder) == "pytorch_model.bin: tensor a is no plain tensor: save the model's state_dict"
+    assert refusal(folder) == "pytorch_model.bin: tensor a is not a plain tensor: save the model's state_dict"
 
 
 def test_tensors_that_share_their_memory_once_are_taken(folder: Path) -> None:
@@ -182,7 +183,8 @@ def test_google_files_are_found(folder: Path) -> None:
     )
     assert (
         refusal(folder)
-        == "bert_model.ckpt.index cannot be read as a TensorFlow checkpoint: it does not end as a table does"
+        == "bert_model.ckpt.index cannot be read as a TensorFlow checkpoint: it does not end with the magic number of "
+        "a LevelDB table"
     )
 
 

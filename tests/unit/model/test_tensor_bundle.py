@@ -178,7 +178,7 @@ def test_damage_is_said(tmp_path: Path) -> None:
         (tmp_path / "model.ckpt.index").write_bytes(flipped)
         refusal(prefix)
     (tmp_path / "model.ckpt.index").write_bytes(index[:-1])
-    assert refusal(prefix) == "it does not end as a table does"
+    assert refusal(prefix) == "it does not end with the magic number of a LevelDB table"
     (tmp_path / "model.ckpt.index").write_bytes(index)
     (tmp_path / "model.ckpt.data-00000-of-00001").unlink()
     assert "No such file" in refusal(prefix)
@@ -196,7 +196,7 @@ def test_what_was_written_elsewhere_is_said(tmp_path: Path) -> None:
 def test_an_index_that_asks_for_more_than_its_files_hold_is_refused(tmp_path: Path) -> None:
     prefix = write(tmp_path, {f"bert/a{number}": np.ones(4, np.float32) for number in range(3)}, shared=True)
     os.truncate(tmp_path / "model.ckpt.data-00000-of-00001", 16)
-    assert refusal(prefix) == "its tensors have 48 bytes and its files 16"
+    assert refusal(prefix) == "its tensors have 48 bytes, but its files have 16"
     assert refusal(write(tmp_path, {"x" * 1025: np.ones(1, np.float32)})) == "a name has more than 1024 characters"
     with pytest.raises(ValueError, match="^a number has too many bytes$"):
         read_varint(b"\xff" * 100, 0)

@@ -141,7 +141,7 @@ def test_untied_output_weights_are_refused():
     published["cls.predictions.decoder.weight"] = torch.zeros(VOCABULARY_SIZE, 4)
     message = (
         "tensor cls.predictions.decoder.weight differs from bert.embeddings.word_embeddings.weight: only "
-        "checkpoints that tie the two can be loaded"
+        "checkpoints in which both are equal can be loaded"
     )
     assert refusal(published) == message
 

@@ -161,17 +161,17 @@ def test_the_generator_is_a_narrower_model_over_the_same_embeddings() -> None:
 
 
 def test_a_generator_of_another_kind_is_refused_in_one_line() -> None:
-    with pytest.raises(ConfigError, match=r"^objective.generator_share \(1.5\) must lie above 0 and be at most 1: "):
+    with pytest.raises(ConfigError, match=r"^objective.generator_share \(1.5\) must be above 0 and at most 1: "):
         Replaced(generator_share=1.5)
     for share in (0.0, -0.25):
-        with pytest.raises(ConfigError, match=re.escape(f"objective.generator_share ({share}) must lie above 0")):
+        with pytest.raises(ConfigError, match=re.escape(f"objective.generator_share ({share}) must be above 0")):
             Replaced(generator_share=share)
     with pytest.raises(ConfigError, match=r"^objective.weight \(0.0\) must be above 0$"):
         Replaced(weight=0.0)
     with pytest.raises(ConfigError) as refused:  # 0.7 x 16 = 11, 0.7 x 4 = 3
         make_model(objective=Replaced(generator_share=0.7))
     assert str(refused.value) == (
-        "objective.generator_share (0.7) gives a generator of width 11 with 3 heads, and the width must be a multiple "
+        "objective.generator_share (0.7) gives a generator of width 11 with 3 heads, but the width must be a multiple "
         "of the heads: model.width is 16, model.heads 4"
     )
 

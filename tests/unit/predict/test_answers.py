@@ -164,9 +164,11 @@ def test_a_long_text_in_passages_is_one_row(make: Make) -> None:
 
 
 def test_a_missing_column_is_named(make: Make) -> None:
-    with pytest.raises(DataError, match=r"^column context is required for made-up \(spans\), and there are question$"):
+    with pytest.raises(
+        DataError, match=r"^column context is required for made-up \(spans\), but the columns are question$"
+    ):
         items_of(make("spans"), {"question": ["kar?"]})
-    with pytest.raises(DataError, match=r"^column text is required for made-up \(tags\), and there are none$"):
+    with pytest.raises(DataError, match=r"^column text is required for made-up \(tags\), but the columns are none$"):
         items_of(make("tags"), {})
 
 
@@ -175,5 +177,7 @@ def test_texts_that_are_cut_are_counted_and_pairs_are_asked_for(make: Make) -> N
     found = answer_items(tuned, items_of(tuned, {"text": ["kar", "kar " * 500]}), CPU, EXACT)
     assert found.schema.metadata == {CUT: b"1"}
     paired = replace(tuned, about=replace(tuned.about, task=replace(tuned.about.task, paired=True)))
-    with pytest.raises(DataError, match=r"was learnt on pairs of texts: name the column of the second with --pair$"):
+    with pytest.raises(
+        DataError, match=r"was learnt on pairs of texts: name the column of the second text with --pair$"
+    ):
         items_of(paired, {"text": ["a"]})

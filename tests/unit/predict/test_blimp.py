@@ -44,7 +44,7 @@ def test_a_run_is_scored_with_baselines_of_its_corpus(
     assert rows["all paradigms"][7:10:2] == rows["order"][6:9:2], "all paradigms have the same pairs"
     assert rows["order"][6] == "50.0", "unigrams cannot tell a sentence from its reverse"
     assert float(rows["order"][8]) > 50, "the text has its words in their order"
-    assert "tokens of" in said and "ties count a half" in said
+    assert "tokens of" in said and "ties count one half" in said
 
 
 def test_a_published_folder_is_scored_as_its_run_and_says_what_baselines_need(
@@ -71,8 +71,8 @@ def test_a_model_without_a_masked_token_head_is_refused_in_one_line(
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"checkpoint": "x"}, r"input \(None\), task \(None\) or blimp \(None\): give one of them"),
-        ({"checkpoint": "x", "blimp": "b", "input": "i"}, r"input \(i\), task \(None\) or blimp \(b\): give one"),
+        ({"checkpoint": "x"}, r"input \(None\), task \(None\) or blimp \(None\): give exactly one"),
+        ({"checkpoint": "x", "blimp": "b", "input": "i"}, r"blimp \(b\): give exactly one$"),
         ({"predictions": "p", "blimp": "b"}, r"blimp \(b\) scores a model, not predictions: give checkpoint"),
         ({"checkpoint": "x", "input": "i", "pairs": "odd"}, r"corpus \(None\) and pairs \(odd\) are for blimp: leave"),
     ],

@@ -172,7 +172,7 @@ def test_what_parts_are_of_changes_with_the_input_the_model_and_the_settings() -
 def test_several_precisions_are_told_with_their_rows() -> None:
     assert mixed_precisions_line({"bfloat16": 2_000, "float32": 6}) == (
         "placement.precision auto: 2,000 rows in bfloat16 and 6 rows in float32, because the machines differ; "
-        "--placement.precision float32 --replace answers all alike"
+        "--placement.precision float32 --replace answers all rows in one format"
     )
 
 

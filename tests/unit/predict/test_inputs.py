@@ -118,7 +118,8 @@ def test_bytes_that_are_no_utf8_and_damaged_gzip_are_one_line(tmp_path: Path) ->
         rows(tmp_path / "a.txt", "text")
     (tmp_path / "b.txt.gz").write_bytes(gzip.compress(b"good\n" * 1000)[:-9])
     with pytest.raises(
-        DataError, match=r"b.txt.gz cannot be decompressed after line \d+: give a plain or compressed file that can$"
+        DataError,
+        match=r"b.txt.gz cannot be decompressed after line \d+: give a plain or compressed file that can be read$",
     ):
         rows(tmp_path / "b.txt.gz", "text")
     (tmp_path / "c.parquet").write_bytes(b"PAR1 no PAR1")
@@ -140,8 +141,8 @@ def test_the_form_of_a_file(tmp_path: Path) -> None:
     ]
     with pytest.raises(
         DataError,
-        match=r"a.doc: its name does not tell its form; end it in .csv, .tsv, .*, .txt, or give --format table, squad, "
-        r"words or text$",
+        match=r"a.doc: its form is not clear from its name; end the name in .csv, .tsv, .*, .txt, or give --format "
+        r"table, squad, words or text$",
     ):
         form_of(str(written(tmp_path / "a.doc", "a text\n")), "auto", False)
 
@@ -155,8 +156,8 @@ def test_files_are_listed_by_name_and_what_is_not_there_is_named(tmp_path: Path)
         list_inputs(f"{tmp_path}/*.tsv", "auto", False)
     assert (
         str(error.value)
-        == f"input ({tmp_path}/*.tsv): there is no such file, nothing in this folder, or nothing that matches; give "
-        "a file, a folder or a pattern in quotes"
+        == f"input ({tmp_path}/*.tsv) does not exist, is an empty folder, or matches no file; give a file, a folder, "
+        "or a pattern in quotes"
     )
 
 

@@ -133,9 +133,9 @@ def test_columns_that_are_not_there_or_hold_no_text_are_named(make: Make) -> Non
         DataError, match=r"input has no column question: its columns are context; name the right one with --pair$"
     ):
         match_columns(pa.table({"context": ["x"]}), "spans", None, None)
-    with pytest.raises(DataError, match=r"column text holds 3, which is no text$"):
+    with pytest.raises(DataError, match=r"column text holds 3, which is not a text$"):
         answer_table(make("classification"), pa.table({"text": [3]}), None, None)
-    with pytest.raises(DataError, match=r"column words holds '\[3\]', which is no list of words$"):
+    with pytest.raises(DataError, match=r"column words holds '\[3\]', which is not a list of words$"):
         answer_table(make("tags"), pa.table({"words": [[3]]}), None, None)
 
 
@@ -223,8 +223,10 @@ def test_words_go_into_their_blanks() -> None:
 def test_a_folder_that_is_no_model_is_named_and_another_model_has_another_fingerprint(
     tmp_path: Path, make: Make, pretrained: Path
 ) -> None:
-    wanted = "give a model that fine-tuning wrote, such as output/finetune/NAME/model, a run's export, or a published"
-    with pytest.raises(CheckpointError, match=rf"has no manifest.json: {wanted} model's folder or hf://OWNER/NAME$"):
+    wanted = "give a model that fine-tuning wrote, such as output/finetune/NAME/model; a run's export; or a published"
+    with pytest.raises(
+        CheckpointError, match=rf"has no manifest.json: {wanted} model, as a folder or hf://OWNER/NAME$"
+    ):
         fingerprint(str(tmp_path / "nothing"))
     make("tags")
     assert fingerprint(str(tmp_path / "tags")) != fingerprint(str(pretrained))

@@ -61,7 +61,7 @@ def test_what_is_damaged_of_the_parts_is_made_again_or_named(tmp_path: Path) -> 
     about.write_text("{")
     with pytest.raises(
         ConfigError,
-        match=rf"^{about} is damaged: delete {tmp_path}/parts, and all is answered again, or choose another --output$",
+        match=rf"^{about} is damaged: delete {tmp_path}/parts to answer all rows again, or choose another --output$",
     ):
         parts.begin({"input": "a"})
 
@@ -74,8 +74,8 @@ def test_parts_of_something_else_are_refused_with_both_values(tmp_path: Path) ->
         made.begin({"input": "a.csv", "model": "m2"})
     assert (
         str(error.value)
-        == f"{made.folder} holds answers of the model m1 and not of m2: give that again, delete the folder, or "
-        "choose another --output"
+        == f"{made.folder} holds answers of the model m1 and not of m2: give the same model again, delete the "
+        "folder, or choose another --output"
     )
 
 
@@ -171,8 +171,8 @@ def test_an_output_is_not_replaced_unasked_and_its_form_suits_the_answers(tmp_pa
     output.require_free(str(tmp_path / "out.csv"), True)
     with pytest.raises(
         ConfigError,
-        match=r"output \(a.json\): .json is for answers to questions, and the model's are tags: end it in .jsonl, .csv "
-        r"or .parquet",
+        match=r"output \(a.json\): .json is for answers to questions, and the model's are tags: end the name in "
+        r".jsonl, .csv or .parquet",
     ):
         output.require_form("a.json", "tags")
     output.require_form("a.json", "spans")

@@ -123,8 +123,7 @@ def test_answers_by_somebody_else_are_scored_as_the_official_script_does(
     assert main(["--predictions", str(tmp_path / "answers.json"), "--input", str(tmp_path / "dev.json")]) == 0
     lines = said(capsys)
     assert (
-        " ".join(lines[0][1:])
-        == "3 answers to 3 questions, 1 without an answer, 1 answers to other questions passed over"
+        " ".join(lines[0][1:]) == "3 answers to 3 questions, 1 without an answer, 1 answers to other questions ignored"
     )
     assert lines[2:] == [["exact", "33.333"], ["f1", "55.556"]]  # (1 + 0 + 0) / 3; (1 + 2/3 + 0) / 3
 
@@ -134,12 +133,12 @@ def test_answers_by_somebody_else_are_scored_as_the_official_script_does(
     [
         (
             ["--predictions", "{folder}/answers.json", "--input", "{folder}/dev.json"],
-            "has 1 answers, and not one is to a question of {folder}/dev.json, such as 'a': give the answers to these "
+            "has 1 answers, but none to a question of {folder}/dev.json, such as 'a': give the answers to these "
             "questions",
         ),
         (
             ["--predictions", "{folder}/list.json", "--input", "{folder}/dev.json"],
-            "is no JSON object of ids and texts: give {{id: answer}}, as SQuAD's official scripts read it",
+            "is not a JSON object of ids and texts: give {{id: answer}}, as SQuAD's official scripts read it",
         ),
         (
             ["--predictions", "{folder}/dev.json", "--input", "{folder}/answers.json"],
@@ -152,7 +151,8 @@ def test_answers_by_somebody_else_are_scored_as_the_official_script_does(
         ),
         (
             ["--checkpoint", "{folder}/model", "--task", "stsb", "--data", "{folder}"],
-            "task (stsb) is of the kind regression, and the model's of classification: choose a model of that kind",
+            "task (stsb) is of kind regression, and the model's task of kind classification: choose a model of kind "
+            "regression",
         ),
         (
             ["--checkpoint", "{folder}/model", "--task", "rte", "--data", "{folder}"],
@@ -161,7 +161,8 @@ def test_answers_by_somebody_else_are_scored_as_the_official_script_does(
         ),
         (
             ["--checkpoint", "{folder}/model", "--task", "sst2", "--data", "{folder}", "--split", "test"],
-            "split (test) of sst2 has no public labels: choose another, such as dev, or answer it with jobs/predict.py",
+            "split (test) of sst2 has no public labels: choose another split, such as dev, or answer this one with "
+            "jobs/predict.py",
         ),
         (
             ["--checkpoint", "{folder}/model", "--task", "nope", "--data", "{folder}"],
@@ -169,14 +170,13 @@ def test_answers_by_somebody_else_are_scored_as_the_official_script_does(
         ),
         (
             ["--checkpoint", "{folder}/model", "--input", "{folder}/dev.json"],
-            "is of the form squad, and the model's task (made-up) is of the kind classification: give a file that "
-            "suits it",
+            "is of the form squad, and the model's task (made-up) is of kind classification: give a file for that kind",
         ),
         (
             ["--checkpoint", "{folder}/model", "--input", "{folder}/a.csv"],
             "a.csv:3: label '7' is not among the labels of made-up (0, 1)",
         ),
-        (["--checkpoint", "{folder}/model"], "input (None), task (None) or blimp (None): give one of them"),
+        (["--checkpoint", "{folder}/model"], "input (None), task (None) or blimp (None): give exactly one"),
     ],
 )
 def test_what_cannot_be_scored_is_one_line(
@@ -206,8 +206,8 @@ def test_answers_in_place_of_questions_are_a_short_line(tmp_path: Path, capsys: 
     assert main(["--predictions", str(tmp_path / "answers.json"), "--input", str(tmp_path / "other.json")]) == 2
     error = capsys.readouterr().err
     assert (
-        "other.json: data is missing, the keys there are 000000000000000000000000, " in error
-        and "and 10,550 more: give a SQuAD file" in error
+        "other.json: data is missing (existing keys: 000000000000000000000000, " in error
+        and "and 10,550 more): give a SQuAD file" in error
     )
 
 
@@ -226,7 +226,7 @@ def test_figures_in_percent_or_their_unit() -> None:
     [
         (
             lambda: Predict(checkpoint="a", input="b", output="c.txt"),
-            "output (c.txt) must end in one of .parquet, .csv, .jsonl, .ndjson, .json, which says its format",
+            "output (c.txt) must end in one of .parquet, .csv, .jsonl, .ndjson, .json, which determines its format",
         ),
         (
             lambda: Predict(checkpoint="a", input="b", output="c.csv", rows_per_part=0),
@@ -234,12 +234,12 @@ def test_figures_in_percent_or_their_unit() -> None:
         ),
         (
             lambda: Predict(checkpoint="a", input="b", output="c.csv", gpus=2),
-            "gpus (2) must be at most 1: a process uses one",
+            "gpus (2) must be at most 1: a process uses one GPU",
         ),
         (lambda: Predict(checkpoint="a", input="b", output="c.csv", actors=0), "actors (0) must be at least 1"),
         (
             lambda: Score(checkpoint="a", predictions="b", input="c"),
-            "checkpoint (a) or predictions (b): give one of both",
+            "checkpoint (a) or predictions (b): give exactly one",
         ),
         (
             lambda: Score(checkpoint="a", task="sst2"),
@@ -249,21 +249,24 @@ def test_figures_in_percent_or_their_unit() -> None:
             lambda: Compare(checkpoint=("a",), task=("mrpc",)),
             "checkpoint (a) must be given twice: --checkpoint A --checkpoint B; or once with --random-weights",
         ),
-        (lambda: Compare(checkpoint=("a", "a"), task=("mrpc",)), "checkpoint (a) is given twice: give two that differ"),
+        (
+            lambda: Compare(checkpoint=("a", "a"), task=("mrpc",)),
+            "checkpoint (a) is given twice: give two different checkpoints",
+        ),
         (
             lambda: Compare(checkpoint=("a", "b"), random_weights=True, task=("mrpc",)),
-            "checkpoint (a, b) must be given once with --random-weights: it is compared with random weights of its "
-            "sizes",
+            "checkpoint (a, b) must be given once with --random-weights, which take the place of A",
         ),
         (lambda: Compare(checkpoint=("a", "b"), task=("mrpc",), seeds=1), "seeds (1) must be at least 2"),
         (
             lambda: Compare(checkpoint=("a", "b"), task=("mrpc",), minutes=5.0),
-            "minutes (5.0) would give the two encoders unequal trials: leave it out, and lower --seeds or "
-            "--recipe.training-rows",
+            "minutes (5.0) would give the two encoders unequal trials: leave minutes out, and lower --seeds "
+            "or --recipe.training-rows",
         ),
         (
             lambda: Compare(checkpoint=("a", "b"), task=("mrpc",), register="x"),
-            "register (x) is for one encoder: fine-tune the better one by itself",
+            "register (x) is for one encoder: leave register out, and fine-tune the better encoder with "
+            "jobs/finetune.py",
         ),
     ],
 )

@@ -48,10 +48,10 @@ def test_panels_have_titles_and_their_bars_add_up() -> None:
     ]
     for axes, lengths in zip(panels, (67, 1_000, 2_000)):
         assert SHOWN * lengths <= sum(bar.get_height() for bar in axes.patches) <= lengths
-    assert sum(bar.get_height() for bar in panels[0].patches) == 67 and panels[0].get_xlabel() == "characters a piece"
+    assert sum(bar.get_height() for bar in panels[0].patches) == 67 and panels[0].get_xlabel() == "characters per piece"
     assert (
         panels[1].get_legend().get_texts()[0].get_text() == "median 5"
-        and panels[1].get_xlabel() == "words a sentence; 1 longer, up to 700"
+        and panels[1].get_xlabel() == "words per sentence; 1 longer, up to 700"
     )
 
 

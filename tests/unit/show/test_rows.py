@@ -87,7 +87,10 @@ EVERY_BYTE = train_vocabulary(SENTENCES, size=300, lowercase=False, kind="byte-b
 
 def test_what_the_pair_task_asks() -> None:
     assert label(row([2, 5, 3], {}, not_next=True)) == "B is from another document (NotNext)"
-    assert label(row([], {}) | {"swapped": False}) == "A stands before B (in order)" and label(row([], {})) == ""
+    assert (
+        label(row([], {}) | {"swapped": False}) == "A precedes B in the document (in order)"
+        and label(row([], {})) == ""
+    )
     assert example_summary(row([2, 5, 3], {1: 5})) == "3 tokens, 1 masked"
     assert example_summary(row([2, 5, 3], {1: 5}, not_next=False)) == "B follows A (IsNext), 3 tokens, 1 masked"
 

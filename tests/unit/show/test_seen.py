@@ -122,8 +122,8 @@ def test_a_second_phase_that_has_not_begun_is_refused(training, tiny_config: Pre
     assert recompute_rows(str(tmp_path), 8, 0)[0].phase.first == 0
     with pytest.raises(
         ConfigError,
-        match=r"step \(9\) is in the second phase, from step 9 on, and the run has not come to it: "
-        r"the newest position before it is step 5's",
+        match=r"step \(9\) is in the second phase, which begins at step 9, and the run has not reached that phase: "
+        r"its newest saved position is after step 5$",
     ):
         recompute_rows(str(tmp_path), 9, 0)
 
@@ -153,7 +153,7 @@ def test_what_is_not_there_is_refused(trained: tuple[str, Pretrain], tmp_path: P
     recorded = run.read_run(folder)
     recorded["identity"]["corpus.fingerprint"] = "other"
     with pytest.raises(
-        DataError, match="is no more the corpus of this run: fingerprint 0123456789ab, the run's is other"
+        DataError, match="is no longer the corpus of this run: fingerprint 0123456789ab, the run's is other"
     ):
         stream_of_run(folder, recorded)
     recorded = run.read_run(folder)
@@ -183,7 +183,7 @@ def test_an_unfinished_run_may_be_ahead_of_its_newest_checkpoint(
     Path(folder, run.RUN).write_text(json.dumps(recorded))
     assert main(("seen", folder, "13")) == 0
     assert (
-        "the run's newest checkpoint is of step 12: this is what it trains on at step 13, done or not"
+        "the run's newest checkpoint is of step 12: these are the rows of step 13, which it may not have trained yet"
         in capsys.readouterr().out
     )
     unfinished = "the run is not finished, and its newest checkpoint is of step 12$"

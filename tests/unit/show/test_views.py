@@ -92,10 +92,10 @@ def test_statistics_and_their_picture(
     words = sum(
         len(row.split()) for window in tiny_corpus.train for row in read_window(tiny_corpus, window)["text"].to_pylist()
     )
-    assert f"sentences, {words:,} words in the whole training set" in text
+    assert f"sentences and {words:,} words in the whole training set" in text
     characters = sum(window.characters for window in (*tiny_corpus.train, *tiny_corpus.heldout))
-    assert f"42 documents, each in one piece; {characters / 42:,.0f} characters a document on average" in text
-    assert "characters a piece" in text and picture.read_text().count("<svg") == 1
+    assert f"42 documents, each in one piece; {characters / 42:,.0f} characters per document on average" in text
+    assert "characters per piece" in text and picture.read_text().count("<svg") == 1
 
 
 @pytest.mark.parametrize(
@@ -104,10 +104,10 @@ def test_statistics_and_their_picture(
         (
             6,
             67,
-            "6 documents in 67 pieces, as long ones are cut (prepare.piece_characters); 200,000 characters a "
+            "6 documents in 67 pieces, since long documents are cut (prepare.piece_characters); 200,000 characters per "
             "document on average",
         ),
-        (0, 4, "4 pieces of documents that begin with something dropped"),
+        (0, 4, "4 pieces of documents whose first pieces were dropped"),
     ],
 )
 def test_what_is_counted_is_said(documents: int, pieces: int, line: str) -> None:
@@ -139,7 +139,7 @@ def test_the_share_of_labels() -> None:
         (("documents", "--window", "5"), "error: window (5) must be from 0 to 4"),
         (
             ("documents", "--source", "elsewhere"),
-            "error: source (elsewhere) matches no document of window 0; the corpus has made up",
+            "error: source (elsewhere) matches no document of window 0; the sources are made up",
         ),
         (("documents", "--number", "-1"), "error: number (-1) must be at least 1"),
         (("documents", "--sentences", "0"), "error: sentences (0) must be at least 1"),

@@ -90,8 +90,8 @@ def test_mrpc_is_divided_by_the_listed_ids(served: tuple[Path, str], tmp_path: P
 
 def test_what_cannot_be_fetched_is_one_line_with_url_and_remedy(served: tuple[Path, str], tmp_path: Path) -> None:
     remedy = (
-        r"fetch GLUE by other means and name its folder in the official layout, such as GLUE/CoLA/train.tsv: "
-        r"GLUE=folder of make, --data folder of the job$"
+        r"download GLUE by other means, in the official layout \(such as GLUE/CoLA/train.tsv\), and name its folder: "
+        r"GLUE=folder for make, --data folder for the job$"
     )
     for base, why in ((served[1], "404 Client Error: .*"), ("http://127.0.0.1:1", ".*refused.*|HTTPConnectionPool.*")):
         with pytest.raises(
@@ -126,7 +126,7 @@ def link() -> bytes:
             r"^RTE.zip is not a valid zip file \(.*\): fetch it again$",
         ),
         (b"<html>", r"^RTE.zip is not a valid zip file \(File is not a zip file\): fetch it again$"),
-        (zipped({"RTE/train.tsv": ""}), r"RTE.zip has no RTE/dev.tsv: fetch GLUE by other means .*"),
+        (zipped({"RTE/train.tsv": ""}), r"RTE.zip has no RTE/dev.tsv: download GLUE by other means, .*"),
     ],
 )
 def test_an_archive_that_is_none_leaves_nothing(
@@ -157,7 +157,8 @@ def test_a_folder_that_lacks_files_and_is_somebody_s_is_left_alone(tmp_path: Pat
     (tmp_path / "RTE").mkdir()
     (tmp_path / "RTE/train.tsv").write_text("mine")
     with pytest.raises(
-        DataError, match=r"RTE has no dev.tsv: put it there, or remove the folder to have the whole task fetched$"
+        DataError,
+        match=r"RTE has no dev.tsv: copy this file into it, or remove the folder to fetch the whole task again$",
     ):
         fetch_glue(str(tmp_path), ("rte",), lambda _: None)
     assert (tmp_path / "RTE/train.tsv").read_text() == "mine"
@@ -183,7 +184,7 @@ def test_every_task_has_its_archive_and_others_are_refused(tmp_path: Path) -> No
         fetch_glue(str(tmp_path), ("rte", "squad"), lambda _: None)
     with pytest.raises(
         ConfigError,
-        match=r"^data \(s3://x/glue\) must be a local folder to fetch archives into: name one, or copy the archives "
-        r"there unpacked$",
+        match=r"^data \(s3://x/glue\) must be a local folder to fetch archives into: name one, or copy the unpacked "
+        r"archives there$",
     ):
         fetch_glue("s3://x/glue", ("rte",), lambda _: None)

@@ -161,15 +161,15 @@ def test_passages_hold_every_token_of_texts_and_seconds(sizes: list[tuple[int, i
         (
             None,
             4,
-            r"cutting\.stride \(4\) must be from 0 to less than the 4 tokens that cutting\.maximum_length \(6\) "
-            r"leaves a passage beside 2 special tokens: lower .*",
+            r"cutting\.stride \(4\) must be at least 0 and less than 4, the tokens of a passage that fit in "
+            r"cutting\.maximum_length \(6\) with 2 special tokens: lower .*",
         ),
-        (None, -1, r"cutting\.stride \(-1\) must be from 0 to less than the 4 tokens .*"),
+        (None, -1, r"cutting\.stride \(-1\) must be at least 0 and less than 4, the tokens .*"),
         (
             "b",
             2,
-            r"cutting\.stride \(2\) must be from 0 to less than the 2 tokens that cutting\.maximum_length \(6\) "
-            r"leaves a passage beside 3 special tokens and a first text: .*",
+            r"cutting\.stride \(2\) must be at least 0 and less than 2, the tokens of a passage that fit in "
+            r"cutting\.maximum_length \(6\) with 3 special tokens and a first text: .*",
         ),
     ],
 )

@@ -141,17 +141,17 @@ def test_a_long_text_in_csv_is_read(tmp_path: Path):
         (
             "t.csv.gz",
             b"no gzip",
-            r"t.csv.gz cannot be read \(Not a gzipped file .*\): give a plain or compressed file that can",
+            r"t.csv.gz cannot be read \(Not a gzipped file .*\): give a plain or compressed file that can be read",
         ),
         (
             "t.csv.gz",
             gzip.compress(b"review,stars\n" * 9, mtime=0)[:10] + b"\xff" * 30,
-            r"t.csv.gz cannot be read \(.*invalid.*\): give a plain or compressed file that can",
+            r"t.csv.gz cannot be read \(.*invalid.*\): give a plain or compressed file that can be read",
         ),
         (
             "t.xlsx",
             "x",
-            r"t.xlsx: the name of a file tells its format; end it in one of .csv, .tsv, .jsonl, .ndjson, .json, "
+            r"t.xlsx: the file name must tell the format by ending in one of .csv, .tsv, .jsonl, .ndjson, .json, "
             r".parquet",
         ),
         (
@@ -265,7 +265,7 @@ def test_the_kind_can_be_forced():
 
 def test_one_class_only_is_refused():
     with pytest.raises(
-        DataError, match=r"x.csv: all 2 rows have the label 'a'; training needs two different ones at least$"
+        DataError, match=r"x.csv: all 2 rows have the label 'a'; training needs at least two different labels$"
     ):
         own_task("x.csv", labelled("a", "a"))
 

@@ -148,7 +148,7 @@ def test_every_row_of_qqp_s_test_split_stays(tmp_path: Path):
             "sst2",
             "train",
             "sentence\tlabel\ngood\t1\nfine\t1\n",
-            r"SST-2/train.tsv: all 2 rows have the label '1'; training needs two different ones at least",
+            r"SST-2/train.tsv: all 2 rows have the label '1'; training needs at least two different labels",
         ),
         (
             "rte",

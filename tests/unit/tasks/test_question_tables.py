@@ -86,10 +86,10 @@ def test_all_answered_is_a_task_without_no_answer(tmp_path: Path) -> None:
         ({"question": 3}, r"a.jsonl:1: column question is not text but '3'$"),
         (
             {"answers": {"text": ["x"], "answer_start": []}},
-            r"column answers is .*; an object has a list of texts in \"text\" and as many whole numbers in "
+            r"column answers is .*; an object has a list of texts in \"text\" and equally many whole numbers in "
             r"\"answer_start\"$",
         ),
-        ({"answers": ["London"]}, r"column answers is no answer but .*; give its text, or"),
+        ({"answers": ["London"]}, r"column answers is not an answer but .*; give its text, or"),
         (
             {"answers": "London", "answer_start": "first"},
             r"column answer_start is '?first'?; it holds the offset of the answer's first character in the context, "

@@ -46,7 +46,7 @@ def test_every_compression_is_read_by_its_name_or_its_first_bytes(ending: str, t
         (tmp_path / name).write_bytes(packed)
         assert trained_on(tmp_path / name) == answered(tmp_path / name) == ROWS
     (tmp_path / f"cut.csv{ending}").write_bytes(packed[:-6])
-    with pytest.raises(DataError, match=r"cannot be read \(.*\): give a plain or compressed file that can$"):
+    with pytest.raises(DataError, match=r"cannot be read \(.*\): give a plain or compressed file that can be read$"):
         content_of(str(tmp_path / f"cut.csv{ending}"))
 
 

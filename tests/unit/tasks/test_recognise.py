@@ -62,9 +62,9 @@ def test_what_is_none_of_them_is_told_what_is_known(tmp_path: Path, name: str, c
     with pytest.raises(DataError) as error:
         kind_of(str(tmp_path / name))
     assert str(error.value) == (
-        f"{tmp_path / name}: neither its name nor its content tells what it is; known are tables (.csv, .tsv, .jsonl, "
-        ".ndjson, .parquet, or .json with one object a "
-        'line or a list of them), SQuAD (.json, one object with a list "data") and CoNLL (.conll, .iob, .bio, .iob2, '
+        f"{tmp_path / name}: neither its name nor its content tells its format; known formats are tables (.csv, .tsv, "
+        ".jsonl, .ndjson, .parquet, or .json with one object per line or a list of objects), "
+        'SQuAD (.json, one object with a list "data") and CoNLL (.conll, .iob, .bio, .iob2, '
         ".bio2, or a word and its tags on each line and blank lines between sentences)"
     )
 

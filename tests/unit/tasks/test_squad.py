@@ -75,10 +75,10 @@ def test_what_cannot_be_learnt_from_is_counted_by_reason() -> None:
 @pytest.mark.parametrize(
     "qa, message",
     [
-        ({"question": "a?"}, "paragraphs[1].qas[0].id is missing, the keys there are question: give a SQuAD file"),
-        ({}, "paragraphs[1].qas[0].id is missing, the keys there are none: give a SQuAD file"),
+        ({"question": "a?"}, "paragraphs[1].qas[0].id is missing (existing keys: question): give a SQuAD file"),
+        ({}, "paragraphs[1].qas[0].id is missing (existing keys: none): give a SQuAD file"),
         ({"id": 7, "question": "a?"}, "paragraphs[1].qas[0].id is a int, expected a str: give a SQuAD file"),
-        ("a?", "paragraphs[1].qas[0].id is expected in an object, and there is a str: give a SQuAD file"),
+        ("a?", "paragraphs[1].qas[0].id must be a key of an object, not of a str: give a SQuAD file"),
         (
             asked("a", ("x", "3")),
             "paragraphs[1].qas[0].answers[0].answer_start is a str, expected a int: give a SQuAD file",
@@ -107,12 +107,12 @@ def test_a_broken_entry_is_named(qa: Any, message: str, tmp_path: Path) -> None:
             b'{"data": [',
             "{file} is not valid JSON (Expecting value: line 1 column 11 (char 10)): give a SQuAD file",
         ),
-        (b"[]", "{file}: data is expected in an object, and there is a list: give a SQuAD file"),
-        (b'{"a": 1, "b": 2}', "{file}: data is missing, the keys there are a, b: give a SQuAD file"),
+        (b"[]", "{file}: data must be a key of an object, not of a list: give a SQuAD file"),
+        (b'{"a": 1, "b": 2}', "{file}: data is missing (existing keys: a, b): give a SQuAD file"),
         (
             gzip.compress(b"{}", mtime=0)[:-9],
             "{file} cannot be read (Compressed file ended before the end-of-stream marker was reached): give a plain "
-            "or compressed file that can",
+            "or compressed file that can be read",
         ),
         (b"[" * 100_000, "{file} is not valid JSON (maximum recursion depth exceeded"),
     ],
@@ -133,7 +133,7 @@ def test_an_id_that_stands_twice_is_named(tmp_path: Path) -> None:
     file = write(tmp_path, asked("a"), asked("b"), asked("b"))
     with pytest.raises(DataError) as error:
         read_questions(file)
-    assert (
-        str(error.value)
-        == f"{file} has more than one question with the id 'b': predictions are by id, give each its own"
+    assert str(error.value) == (
+        f"{file} has more than one question with the id 'b': predictions are stored by id, so give each question its "
+        "own"
     )

@@ -60,7 +60,7 @@ def test_without_a_task_there_is_no_zip(tmp_path: Path):
     ):
         write_submission(str(tmp_path / "glue.zip"), some)
     with pytest.raises(
-        DataError, match=r"glue.zip is not written: WNLI has 2 predictions, the official test split 146 rows$"
+        DataError, match=r"glue.zip is not written: WNLI has 2 predictions, the official test split has 146 rows$"
     ):
         write_submission(str(tmp_path / "glue.zip"), ALL | {"WNLI": Predictions(ids=["0", "1"], values=np.zeros(2))})
     assert list(tmp_path.iterdir()) == []

@@ -246,8 +246,8 @@ def test_settings_that_leave_no_room_are_refused(stride: int) -> None:
     with pytest.raises(ConfigError) as error:
         Tagging(maximum_length=64, stride=stride)
     assert str(error.value) == (
-        f"cutting.stride ({stride}) must be from 0 to less than the 62 pieces that cutting.maximum_length (64) "
-        "leaves beside 2 special tokens: lower the stride or raise the length"
+        f"cutting.stride ({stride}) must be at least 0 and less than 62, the pieces that fit in "
+        "cutting.maximum_length (64) with 2 special tokens: lower the stride or raise the length"
     )
 
 
@@ -307,7 +307,7 @@ def test_broken_lists_are_named_with_file_and_line(row: dict[str, object], messa
 def test_files_that_hold_no_lists_are_named(tmp_path: Path) -> None:
     with pytest.raises(
         DataError,
-        match=r"a.conll: the name of a file tells its format; end it in one of .csv, .tsv, .jsonl, .ndjson, .json, "
+        match=r"a.conll: the file name must tell the format by ending in one of .csv, .tsv, .jsonl, .ndjson, .json, "
         r".parquet$",
     ):
         read_tagged(str(tmp_path / "a.conll"), "words", "tags")

@@ -115,11 +115,11 @@ def test_settings_that_leave_no_room_are_refused() -> None:
     with pytest.raises(ConfigError) as error:
         Windowing(maximum_length=128)
     assert str(error.value) == (
-        "cutting.stride (128) must be less than the 61 pieces of context that cutting.maximum_length (128) "
-        "leaves beside cutting.question_length (64) and 3 special tokens: lower the stride or raise the length"
+        "cutting.stride (128) must be less than 61, the pieces of context that fit in cutting.maximum_length (128) "
+        "with cutting.question_length (64) and 3 special tokens: lower the stride or raise the length"
     )
     assert Windowing(maximum_length=128, stride=60).stride == 60
-    with pytest.raises(ConfigError, match="stride \\(61\\) must be less than the 61 pieces"):
+    with pytest.raises(ConfigError, match="stride \\(61\\) must be less than 61, the pieces"):
         Windowing(maximum_length=128, stride=61)
     with pytest.raises(
         ConfigError, match=r"cutting.question_length \(0\) must be at least 1, cutting.stride \(-1\) at least 0"

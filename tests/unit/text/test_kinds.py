@@ -306,7 +306,7 @@ def test_a_published_albert_keeps_its_names_and_scores(tmp_path: Path) -> None:
 def test_published_files_that_cannot_work(tmp_path: Path) -> None:
     published_roberta(tmp_path)
     (tmp_path / "merges.txt").write_text("#version: 0.2\nx y z\n")
-    with pytest.raises(DataError, match="vocab.json and .*merges.txt are no byte-level BPE that can be read"):
+    with pytest.raises(DataError, match="vocab.json and .*merges.txt cannot be read as byte-level BPE"):
         load_vocabulary(str(tmp_path), None)
     (tmp_path / "merges.txt").unlink()
     with pytest.raises(ConfigError, match=r"merges.txt\) cannot be read"):
@@ -379,16 +379,17 @@ def test_few_texts_give_fewer_entries(kind: str) -> None:
         ({"unused": -1}, r"^vocabulary.unused \(-1\) must be at least 0"),
         (
             {"size": 100, "unused": 46},
-            r"^vocabulary.size \(100\) less vocabulary.unused \(46\) must be at least 55: "
-            r"the 5 special tokens and 50 more",
+            r"^vocabulary.size \(100\) minus vocabulary.unused \(46\) must be at least 55, for "
+            r"the 5 special tokens and 50 other entries$",
         ),
         (
             {"size": 260, "kind": "byte-bpe"},
-            r"^vocabulary.size \(260\) less vocabulary.unused \(0\) must be at least 261: .* the 256 bytes need room",
+            r"^vocabulary.size \(260\) minus vocabulary.unused \(0\) must be at least 261, for .* and the 256 bytes$",
         ),
         (
             {"kind": "unigram", "chinese_characters": False},
-            r"^vocabulary.chinese_characters \(False\) is for vocabulary.kind wordpiece: unigram never",
+            r"^vocabulary.chinese_characters \(False\) is for vocabulary.kind wordpiece: leave the option out, "
+            r"because unigram never",
         ),
     ],
 )
@@ -413,6 +414,6 @@ def test_a_tokenizer_that_panics_is_named(tmp_path: Path, charsmap: str):
     }
     (tmp_path / "tokenizer.json").write_text(json.dumps(whole))
     with pytest.raises(
-        DataError, match=rf"^{tmp_path}/tokenizer.json is no tokenizer that can be read \(.+\): use a vocab.txt$"
+        DataError, match=rf"^{tmp_path}/tokenizer.json cannot be read as a tokenizer \(.+\): use a vocab.txt$"
     ):
         read_file(str(tmp_path))

@@ -140,7 +140,7 @@ def test_a_generator_with_embeddings_of_its_own_is_refused(training, electra: Pa
     with pytest.raises(CheckpointError) as refused:
         load(str(electra), module, None)
     assert str(refused.value) == (
-        f"{electra}: the generator's encoder.embeddings.words.weight differ from the model's own"
+        f"{electra}: the generator's encoder.embeddings.words.weight differs from the model's own"
     )
     assert_equal(before, module.state_dict())
 
@@ -207,7 +207,7 @@ def test_when_all_are_damaged_nothing_is_trained_over(save_at, tmp_path: Path) -
         newest_sound(str(tmp_path), lambda message: None)
     size = json.loads(Path(folder_of(str(tmp_path), 2), "manifest.json").read_text())["files"]["state.json"]["bytes"]
     assert str(refused.value) == (
-        f"no sound checkpoint is left ({tmp_path}/checkpoints/step-00000002: "
+        f"no intact checkpoint is left ({tmp_path}/checkpoints/step-00000002: "
         f"state.json has 2 bytes, the manifest says {size}); "
         f"start again under another --name, or delete {tmp_path}/checkpoints"
     )

@@ -49,7 +49,7 @@ def chosen(preset: str, **placement: object) -> tuple[bool, str]:
 
 def test_what_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiling.shutil, "which", lambda name: "/usr/bin/g++")
-    assert chosen("bert-tiny") == (False, "torch.compile is off (too short a run to pay)")
+    assert chosen("bert-tiny") == (False, "torch.compile is off (the run is too short to save time)")
     assert (
         chosen("bert-tiny", compile="on")
         == chosen("bert-mini")

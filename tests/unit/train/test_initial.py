@@ -140,7 +140,7 @@ def test_a_generator_beside_the_model_is_taken_with_it(training, with_generator:
     with pytest.raises(ConfigError) as refused:
         require_generator(Replaced(generator_share=0.5), with_generator.model, initial.generator, "MODEL")
     assert str(refused.value) == (
-        "objective.generator_share (0.5) gives a generator with width 16, and that of init MODEL has 8: "
+        "objective.generator_share (0.5) gives a generator with width 16, and the generator of init MODEL has 8: "
         "set objective.generator_share 0.25"
     )
 
@@ -251,7 +251,7 @@ def test_half_precision_is_taken_as_float32(config: Pretrain, published: Path) -
 
 def test_tensors_that_are_missing_or_too_many_are_named(config: Pretrain, published: Path) -> None:
     whole = load_file(published / "model.safetensors")
-    heads = "only whole heads may be (bert.pooler, cls.predictions, cls.seq_relationship)"
+    heads = "only whole heads may be missing (bert.pooler, cls.predictions, cls.seq_relationship)"
     change(published, without("bert.encoder.layer.1.output.dense.weight"))
     assert refusal(config) == f"init MODEL: tensor bert.encoder.layer.1.output.dense.weight is missing: {heads}"
     change(published, lambda _: without("cls.predictions.transform.dense.bias", "cls.predictions.bias")(whole))
@@ -267,8 +267,8 @@ def test_tensors_that_are_missing_or_too_many_are_named(config: Pretrain, publis
     change(published, lambda _: whole | {"generator.bias": torch.ones(1)})
     assert (
         refusal(config)
-        == "init MODEL: tensor generator.bias is unexpected: a BERT of the layers and heads that config.json "
-        "says has none of that name"
+        == "init MODEL: tensor generator.bias is unexpected: a BERT with the layers and heads of config.json "
+        "has no tensor of that name"
     )
 
 
@@ -286,7 +286,8 @@ def test_rows_that_only_fill_up_the_embeddings_are_left_out(
     lines: list[str] = []
     initial = read(config, lines.append)
     assert lines == [
-        f"init: weights of {published}, {size} word embeddings; {rows - size} rows that only fill them up left out"
+        f"init: weights of {published}, {size} word embeddings; "
+        f"{rows - size} padding rows of the word embeddings left out"
     ]
     assert torch.equal(loaded(initial, config).words, whole["bert.embeddings.word_embeddings.weight"])
 
@@ -322,7 +323,7 @@ def test_weights_that_cannot_be_used_are_refused(config: Pretrain, published: Pa
 def test_a_size_that_is_no_number_is_refused(config: Pretrain, published: Path, value: object, shown: str) -> None:
     about = json.loads((published / "config.json").read_text())
     (published / "config.json").write_text(json.dumps(about | {"hidden_size": value}))
-    assert refusal(config) == f"init MODEL: config.json: hidden_size is {shown}, which is no number"
+    assert refusal(config) == f"init MODEL: config.json: hidden_size is {shown}, which is not a number"
 
 
 @pytest.mark.parametrize("architecture", ["distilbert", "gpt2"])
@@ -344,7 +345,7 @@ def test_a_vocabulary_that_does_not_fit_is_refused_with_both_sizes(
     assert refusal(other) == (
         f"init MODEL: the weights have {size} word embeddings and the vocabulary in {tmp_path}/other has {size + 2} "
         "entries: "
-        "set vocabulary.path to the one that it was trained with"
+        "set vocabulary.path to the vocabulary that the model was trained with"
     )
     for name in ("tokenizer.json", "vocab.txt"):
         (published / name).unlink()
@@ -420,8 +421,8 @@ HUGE = [
         r"config.json: a model of these sizes has [\d,]+ weights, the files have [\d,]+",
     ),
     ("intermediate_size", 10**18, r"config.json: a model of these sizes has [\d,]+ weights, the files have [\d,]+"),
-    ("num_hidden_layers", 2.5, "config.json: num_hidden_layers is 2.5, which is no whole number"),
-    ("layer_norm_eps", float("inf"), "config.json: layer_norm_eps is inf, which is no finite number"),
+    ("num_hidden_layers", 2.5, "config.json: num_hidden_layers is 2.5, which is not a whole number"),
+    ("layer_norm_eps", float("inf"), "config.json: layer_norm_eps is inf, which is not a finite number"),
     ("architectures", [7], "config.json: architectures is 7, only those of BERT can be loaded for model_type 'bert'"),
 ]
 
@@ -461,7 +462,7 @@ def test_what_is_no_regular_file_is_refused_unread(config: Pretrain, published: 
     os.mkfifo(published / name) if kind == "pipe" else (published / name).symlink_to("/dev/zero")
     with pytest.raises(PipelineError) as refused:
         read(config, print)
-    assert f"{published}/{name} is no regular file" in str(
+    assert f"{published}/{name} is not a regular file" in str(
         refused.value
     ) or "it is a pipe, a socket or a device, and a regular file is needed" in str(refused.value)
     assert "\n" not in str(refused.value)

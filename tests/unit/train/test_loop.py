@@ -199,7 +199,7 @@ def test_a_loss_that_is_no_number_ends_the_run(training, tiny_config: Pretrain, 
     assert str(refused.value) == (
         "the gradient of step 1 is not finite; nothing was learned from it: "
         "lower optimizer.learning_rate (0.002) and start under another --name, "
-        f"or pass over such steps with on_nonfinite skip; its rows are shown by jobs/show.py seen {tmp_path} 1"
+        f"or skip such steps with on_nonfinite skip; the rows of step 1 are shown by jobs/show.py seen {tmp_path} 1"
     )
     assert checkpoint.steps_saved(str(tmp_path)) == []
 

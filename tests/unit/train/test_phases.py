@@ -137,7 +137,7 @@ def test_without_the_checkpoint_of_its_start_a_decay_stays(training, tiny_config
     training.run(replace(tiny_config, steps=2), tmp_path, {})
     with pytest.raises(
         CheckpointError,
-        match="step-00000001, from which the run would go on with more steps, is not sound .manifest.json is "
+        match="step-00000001, from which the run would go on with more steps, is damaged .manifest.json is "
         "missing.: choose another --name",
     ):
         roll_back_to(str(tmp_path), 1)

@@ -11,25 +11,25 @@ from pipeline.train.probe import gpu_problem, refuse
     torch.version.cuda is not None or torch.version.hip is not None, reason="needs a build of torch without CUDA"
 )
 def test_a_build_without_cuda_cannot_use_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert gpu_problem() == f"torch {torch.__version__} there is a build without CUDA"
+    assert gpu_problem() == f"its torch {torch.__version__} is a build without CUDA"
     monkeypatch.setattr(torch.version, "xpu", "20250101")
-    assert gpu_problem() == f"torch {torch.__version__} there is a build for Intel GPUs, which are not used here"
+    assert gpu_problem() == f"its torch {torch.__version__} is a build for Intel GPUs, which are not used here"
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
 def test_what_the_driver_lacks_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.version, "cuda", "13.0")
-    assert gpu_problem().startswith(f"torch {torch.__version__} there: ")
+    assert gpu_problem().startswith(f"its torch {torch.__version__} fails: ")
 
 
 def test_nodes_are_named() -> None:
     refuse({"10.0.0.1": None, "10.0.0.2": None}, 2)
     with pytest.raises(ConfigError) as told:
-        refuse({"10.0.0.1": None, "10.0.0.2": "torch 2.13.0+cpu there is a build without CUDA"}, 2)
+        refuse({"10.0.0.1": None, "10.0.0.2": "its torch 2.13.0+cpu is a build without CUDA"}, 2)
     assert str(told.value) == (
-        "torch cannot use the GPUs of 1 of 2 nodes that have some (10.0.0.2: "
-        "torch 2.13.0+cpu there is a build without CUDA); "
-        "mend that, leave those nodes out, or set placement.device cpu"
+        "torch cannot use the GPUs of 1 of 2 nodes with GPUs (10.0.0.2: "
+        "its torch 2.13.0+cpu is a build without CUDA); "
+        "repair those nodes, leave them out, or set placement.device cpu"
     )
-    with pytest.raises(ConfigError, match=r"of 9 of 9 nodes .*\(1: old; 2: old; 3: old\); mend"):
+    with pytest.raises(ConfigError, match=r"of 9 of 9 nodes .*\(1: old; 2: old; 3: old\); repair"):
         refuse({str(number): "old" for number in range(1, 10)}, 9)

@@ -83,38 +83,38 @@ def changed(folder: Path, **tensors: torch.Tensor | None) -> None:
     [
         (
             {"architectures": ["BertForMultipleChoice"]},
-            "m: config.json: architectures is 'BertForMultipleChoice', a head that cannot be asked: "
+            "m: config.json: architectures is 'BertForMultipleChoice', a head that answers no task: "
             "give a model with one of "
             "BertForSequenceClassification, BertForTokenClassification, BertForQuestionAnswering, "
             "RobertaForSequenceClassification, ",
         ),
         (
             {"architectures": ["DistilBertForSequenceClassification"]},
-            "m: config.json: architectures is 'DistilBertForSequenceClassification', a head that cannot be asked: ",
+            "m: config.json: architectures is 'DistilBertForSequenceClassification', a head that answers no task: ",
         ),
-        ({"architectures": None}, "m: config.json: architectures is missing, a head that cannot be asked: give "),
+        ({"architectures": None}, "m: config.json: architectures is missing, a head that answers no task: give "),
         (
             {"model_type": "roberta"},
             "m: config.json: architectures is 'BertForSequenceClassification', only those of RoBERTa can be loaded for",
         ),
         (
             {"problem_type": "ranking"},
-            "m: config.json: problem_type is 'ranking', which is none of "
+            "m: config.json: problem_type is 'ranking', which is not one of "
             "single_label_classification, multi_label_classification, regression",
         ),
         (
             {"problem_type": "regression"},
-            "m: tensor classifier.weight gives 2 numbers, and regression is answered by 1",
+            "m: tensor classifier.weight has 2 outputs, and a model for regression has 1",
         ),
         ({"id2label": {"0": "no"}}, "m: config.json: id2label names 1 labels, 0, and the head gives 2, from 0 to 1"),
         (
             {"id2label": {"0": "no", "1": "no"}},
             "m: config.json: id2label names 'no' 2 times: give each label its own name",
         ),
-        ({"id2label": ["no", "yes"]}, "m: config.json: id2label is no object of numbers and labels ("),
+        ({"id2label": ["no", "yes"]}, "m: config.json: id2label is not an object of numbers and labels ("),
         (
             {"architectures": ["BertForQuestionAnswering"]},
-            "m: tensor qa_outputs.weight is missing or no matrix: BertForQuestionAnswering has one",
+            "m: tensor qa_outputs.weight is missing or is not a matrix: BertForQuestionAnswering needs it",
         ),
         ({"num_hidden_layers": 10**9}, "m: config.json: num_hidden_layers is 1000000000, and the weights are "),
     ],
@@ -139,7 +139,7 @@ def test_what_cannot_be_asked_is_named_in_one_line(
         (
             {"bert.encoder.layer.1.output.dense.bias": torch.ones(16)},
             "tensor bert.encoder.layer.1.output.dense.bias is unexpected: "
-            "the encoder that config.json describes has none of that name",
+            "the encoder that config.json describes has no tensor of that name",
         ),
         (
             {"bert.embeddings.word_embeddings.weight": torch.ones(9, 16)},

@@ -124,8 +124,8 @@ def test_a_run_that_has_begun_to_decay_grows_from_there() -> None:
     with pytest.raises(ConfigError) as refused:
         rollback_step(replace(config, steps=99), recorded, 50)
     assert str(refused.value) == (
-        "steps (99) is less than the 100 asked of run mine before, which may have passed the start of a decay: "
-        "ask for more, or choose another --name"
+        "steps (99) is less than the 100 requested before for run mine, "
+        "which may have passed the start of a decay already: request more steps, or choose another --name"
     )
 
 
@@ -175,7 +175,7 @@ def test_another_rate_is_refused_with_both_values(corpus: Corpus, tiny_vocabular
         refuse_differences(other, identity(CONFIG, corpus, tiny_vocabulary), identity(other, corpus, tiny_vocabulary))
     assert str(refused.value) == (
         "run mine was started with other settings: optimizer.learning_rate 0.0001 there and 0.0002 here; "
-        "choose another --name, or the settings that it has"
+        "choose another --name, or use the settings of the run"
     )
 
 
@@ -187,7 +187,7 @@ def test_more_steps_of_a_decay_are_refused_with_the_way_out(corpus: Corpus, tiny
         "run mine was started with other settings: steps 100 there and 500 here "
         "(steps may grow under schedule:constant-rate and schedule:warmup-stable-decay only, in one phase: "
         "other rates and phases depend on the number of steps); "
-        "choose another --name, or the settings that it has"
+        "choose another --name, or use the settings of the run"
     )
 
 
@@ -198,7 +198,7 @@ def test_of_many_differences_four_are_named() -> None:
     assert str(refused.value) == (
         "run mine was started with other settings: a 1 there and 'x' here, b 2 there and None here, "
         "c 3 there and 0 here, d 4 there and 0 here "
-        "and 2 more; choose another --name, or the settings that it has"
+        "and 2 more; choose another --name, or use the settings of the run"
     )
 
 

@@ -136,7 +136,7 @@ def test_what_is_published_stays_where_older_ones_cannot_be_deleted(
             writer.save(state(step), module, build_optimizer(AdamW(), module), wait=True)
     assert published == [1, 2] and checkpoint.steps_saved(str(tmp_path)) == [2]
     assert said == [
-        "the checkpoint of step 1 cannot take the place of older ones (AWS Error ACCESS_DENIED); "
+        "the checkpoint of step 1 cannot replace older ones (AWS Error ACCESS_DENIED); "
         "trying again for 300 s while training goes on"
     ]
 

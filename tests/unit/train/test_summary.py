@@ -78,10 +78,10 @@ run mine
   95% of the steps         within 1,234 ms
   waiting for data         0.2% of the time
   memory                   1.50 GB at most
-  model FLOPs utilisation  not known: there is no peak for this device and precision
+  model FLOPs utilisation  unknown: no peak is known for this device and precision
 
 fill in the blank (held-out sentences; of 64 sentences the model's first guess is right in 9)
-  chosen, right and surest:
+  most confident correct guesses:
     One of ____ best .
         was: the   model: the 91%, its 2%
   at random:
@@ -100,7 +100,7 @@ run mine
   95% of the steps         within 1,234 ms
   waiting for data         0.2% of the time
   memory                   1.50 GB at most
-  model FLOPs utilisation  not known: there is no peak for this device and precision
+  model FLOPs utilisation  unknown: no peak is known for this device and precision
 
   checkpoint               /out/runs/mine/checkpoints/step-00001000
   model                    /out/runs/mine/export (checked)
@@ -117,14 +117,14 @@ MARKDOWN = """\
 | 95% of the steps | within 1,234 ms |
 | waiting for data | 0.2% of the time |
 | memory | 1.50 GB at most |
-| model FLOPs utilisation | not known: there is no peak for this device and precision |
+| model FLOPs utilisation | unknown: no peak is known for this device and precision |
 | checkpoint | /out/runs/mine/checkpoints/step-00001000 |
 | model | /out/runs/mine/export (checked) |
 | MLflow | run 0a1b; to open it: mlflow ui --workers 1 --backend-store-uri sqlite:////out/mlflow.db and http://127.0.0.1:5000/#/experiments/1/runs/0a1b?workflowType=machine_learning |
 
 ```
 fill in the blank (held-out sentences; of 64 sentences the model's first guess is right in 9)
-  chosen, right and surest:
+  most confident correct guesses:
     One of ____ best .
         was: the   model: the 91%, its 2%
   at random:
@@ -224,7 +224,7 @@ def test_vocabulary_independent_losses_are_shown_where_measured() -> None:
     after = SUMMARY["heldout_after"] | {"heldout/bits_per_byte": 2.125, "heldout/nats_per_word": 8.0}
     measured = SUMMARY | {"heldout_before": before, "heldout_after": after}
     line = (
-        "  held-out words           2.125 bits a byte, 8.000 nats a word (before training 3.250 and 12.500; "
+        "  held-out words           2.125 bits per byte, 8.000 nats per word (before training 3.250 and 12.500; "
         "comparable across vocabularies)\n"
     )
     accuracy = "  held-out NSP accuracy"

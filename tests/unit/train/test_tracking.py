@@ -311,7 +311,7 @@ def test_what_a_server_never_took_is_said_at_the_end(
     tracker.log(1, {"train/loss": 3.0, "stream/tokens": 10.0})
     lost = tracker.finish("FINISHED")
     away(False)
-    assert lost.startswith("MLflow is away (") and lost.endswith("): 2 points are lost") and "\n" not in lost
+    assert lost.startswith("MLflow is unavailable (") and lost.endswith("): 2 points are lost") and "\n" not in lost
     assert points(run) == {}
 
 
@@ -374,7 +374,7 @@ def test_a_file_cannot_lie_beside_an_output_behind_a_url(monkeypatch: pytest.Mon
     with pytest.raises(ConfigError) as refused:
         tracking_uri(None, "s3://bucket/x")
     assert str(refused.value) == (
-        "tracking.uri is not set and output (s3://bucket/x) is no local folder: "
+        "tracking.uri is not set and output (s3://bucket/x) is not a local folder: "
         "start a server (mlflow server) and set MLFLOW_TRACKING_URI, "
         "or give sqlite:////a/local/mlflow.db"
     )
@@ -418,7 +418,7 @@ def test_a_store_that_is_damaged_when_the_tracker_starts_is_one_line(tmp_path: P
     assert str(refused.value).startswith(f"tracking.uri (sqlite:///{copy}) does not work: ") and "\n" not in str(
         refused.value
     )
-    assert str(refused.value).endswith("; mend or move it, and the same command continues")
+    assert str(refused.value).endswith("; repair it or move it away, and the same command continues")
 
 
 def test_the_pages_of_experiments_open_the_view_of_training(tmp_path: Path, new_run: NewRun, uri: str) -> None:
