@@ -243,7 +243,7 @@ def _logged(folder: str, name: str) -> list[Interval]:
 
 
 def _points(folder: str, name: str, metric: str) -> list[Metric]:
-    """Return the points that a run has logged of a metric. The run must have written its run.json."""
+    """Return the points of a metric that a run has logged. The run must have written its run.json."""
     recorded = run.read_run(f"{folder}/runs/{name}")
     assert recorded, name
     return history(MlflowRun(uri=f"sqlite:///{folder}/mlflow.db", run_id=recorded["mlflow_run_id"]), metric)

@@ -22,17 +22,17 @@ CLIP_NORM = AdamW().clip_norm
 
 
 def peer_model(models: Sequence[PublishedModel], vocabulary_size: int, weights: Mapping[str, float]) -> nn.Module:
-    """Return an objective's models as transformers has them: scaled dot-product attention, our dropout, training mode.
+    """Build transformers' models of an objective, in training mode, with random weights and our dropout.
 
-    Weights are random. `models`: the models that our objective publishes; `weights`: weights of its loss terms by name,
-    used for ELECTRA.
+    Their attention is scaled dot-product attention. `models`: the models that our objective publishes. `weights`: the
+    weights of the objective's loss terms by name, used for ELECTRA only.
     """
     made = [_published(model, vocabulary_size) for model in models]
     return made[0].train() if len(made) == 1 else ReplacedPeer(*made, *weights.values()).train()
 
 
 def _published(model: PublishedModel, vocabulary_size: int) -> Any:
-    """Return transformers' model; the one with masked-token head and pair head, if the family has a pair head."""
+    """Return transformers' model. In families with a pair head it has both the masked-token head and the pair head."""
     import transformers
 
     settings, family = model.settings, family_of(model.settings)
@@ -61,8 +61,8 @@ def _padding_entry(settings: Model) -> int:
 def padded(batch: Batch, settings: Model) -> dict[str, Any]:
     """Return the batch in transformers' format, int64.
 
-    input_ids, labels, token_type_ids, attention_mask: padded rows (N, S). There are no segments in families without
-    them, and no mask if all rows have the same length.
+    input_ids, labels, token_type_ids, attention_mask: padded rows (N, S). token_type_ids is left out in families
+    without segments, attention_mask if all rows have the same length.
     masked_places, masked_labels: masked positions as indices into the flattened rows, and their labels (M,).
     next_sentence_label: 1 if B does not follow A (N,); left out without a pair task.
     """

@@ -62,7 +62,7 @@ class Sleeper:
     steps: int
     """Timed steps."""
     warm: int
-    """Steps before them, not timed."""
+    """Untimed steps before the timed ones."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,6 @@
 """Compare our training step with that of transformers' models: same batches and dropout, interleaved repetitions.
 
-It needs only torch and numpy, so that it runs on any machine with a GPU. For the comparison it also needs transformers.
+The bench needs only torch and numpy, so that it runs on any machine with a GPU. The comparison needs transformers too.
 
     python jobs/bench.py step base large --no-attention-dropout
     python jobs/bench.py step mini --family electra

@@ -168,9 +168,9 @@ def table(measured: Measured) -> str:
 
 
 def ratios(measured: Measured, kind: str) -> dict[str, float]:
-    """Return the speed-ups over both baselines and the whole path's M tokens/s, by names that begin with `kind`.
+    """Return name -> value: the speed-ups over both baselines, and the whole path's millions of tokens per second.
 
-    `kind`: kind of the vocabulary.
+    `kind`: kind of the vocabulary, with which the names begin.
     """
     seconds = measured.seconds
     ours = measured.tokens / seconds["whole path"]

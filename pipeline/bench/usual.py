@@ -70,7 +70,7 @@ def _document_pairs(
 def _random_other_chunk(
     all_documents: list[list[list[int]]], document_index: int, wanted: int, rng: Random
 ) -> list[int]:
-    """Return the ids of sentences from a random one of another document on: at least `wanted`, or up to its end."""
+    """Return ids of another document, from a random sentence on: `wanted` ids or more, unless it ends earlier."""
     chosen = rng.randrange(len(all_documents) - 1)
     document = all_documents[chosen + (chosen >= document_index)]
     ids: list[int] = []

@@ -23,9 +23,9 @@ NOTE = re.compile(r"\[\d{1,3}\]")
 WORD = re.compile(r"\w+")
 MILLION = 1_000_000
 MOST_BYTES = 1 << 28
-"""Bytes of XML that are measured at most; they are held in memory."""
+"""Maximum bytes of XML to measure; all are held in memory."""
 REASON, SHARE = "dropped: ", " per million words"
-"""Beginning and end of the names of figures: of counts of dropped pages by reason, and of frequencies of markup."""
+"""Names of figures: counts of dropped pages begin with REASON, frequencies of markup end with SHARE."""
 
 
 def measure(dump: str, extracted: str | None = None) -> dict[str, float]:

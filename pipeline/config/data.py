@@ -36,7 +36,8 @@ class Preparation:
 
     heldout_share: float = 0.01
     """Share of parents (whole books, articles) that are held out for evaluation, chosen by a hash. If it is above 0, at
-    least four parents are held out, or a tenth if there are fewer than forty: a next-sentence pair needs two parents.
+    least four parents are held out, or a tenth (rounded down) if there are fewer than forty: a next-sentence pair needs
+    two parents.
     """
     window_characters: int = 2_000_000
     """Characters of text per window (a Parquet row group): the unit of reading, shuffling and resuming."""

@@ -27,13 +27,14 @@ SHOWN = 8  # added words named in the report
 def trained_vocabulary(settings: VocabularySettings, corpus: Corpus, output: str, report: Report) -> Vocabulary:
     """Return the vocabulary trained on the corpus; train it on the running Ray if `output` does not have it.
 
-    Raises DataError if the stored vocabulary is damaged, and ConfigError if another process is training it.
+    If another process of this machine is training the same vocabulary, wait for it. Raises DataError if the stored
+    vocabulary is damaged.
     """
     splitting = splitting_of(settings)
     about = settings_of_training(settings, splitting)
     digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:8]
     folder = storage.join(output, "vocabularies", f"{corpus.fingerprint[:12]}-{settings.kind}-{settings.size}-{digest}")
-    with locked_name(folder):  # two runs may need the same vocabulary at once
+    with locked_name(folder, wait=True):  # two runs may need the same vocabulary at once
         if not storage.exists(storage.join(folder, storage.MANIFEST)):
             _train(settings, splitting, corpus, folder, {"corpus": corpus.fingerprint, "settings": about}, report)
     if problem := storage.damage(folder):
@@ -58,7 +59,7 @@ def extended_vocabulary(
     about = {"base": base.fingerprint, "extend": settings.extend, "training_characters": settings.training_characters}
     digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:8]
     folder = storage.join(output, "vocabularies", f"{corpus.fingerprint[:12]}-extended-{settings.extend}-{digest}")
-    with locked_name(folder):
+    with locked_name(folder, wait=True):
         if not storage.exists(storage.join(folder, storage.MANIFEST)):
             _publish_new_words(
                 base, settings, corpus, folder, {"corpus": corpus.fingerprint, "settings": about}, report

@@ -70,8 +70,8 @@ class Made:
     checked: str
     """Short description of the check; begins with "checked" or "not checked"."""
     use: str
-    """Usage examples in Markdown. FOLDER stands for the model's location in transformers, PLACE for that in
-    pipeline.api, and [MASK] for the vocabulary's mask token.
+    """Usage examples in Markdown. FOLDER stands for the model's name in calls of transformers, PLACE for its name in
+    calls of pipeline.api, and [MASK] for the vocabulary's mask token.
     """
     library: str = "transformers"
     """The hub's name of the library that loads the model."""
@@ -142,7 +142,7 @@ def _metadata(trained: Trained, lineage: Lineage, made: Made, step: int) -> dict
 
 
 def _use(trained: Trained, made: Made, lineage: Lineage) -> str:
-    """Return the usage examples with their placeholders filled in: the model is on the hub or in the current folder."""
+    """Return the usage examples. They load the model from the hub or, if it is not pushed, from the current folder."""
     vocabulary = load_vocabulary(trained.checkpoint, None)
     use = made.use.replace("[MASK]", vocabulary.tokens[vocabulary.mask_id])
     if lineage.repository:
@@ -202,7 +202,7 @@ def _texts(lineage: Lineage) -> str:
 
 
 def _limits(trained: Trained, lineage: Lineage, settings: Pretrain, step: int) -> str:
-    """Return the model's limitations as a list."""
+    """Return the model's limitations as a Markdown list."""
     tokens, longest = read_state(trained.checkpoint).tokens, trained_length(settings)
     lines = [
         "The model fills blanks and computes vectors. It does not generate text. For a task, fine-tune it first.",

@@ -48,8 +48,8 @@ model = api.load("PLACE")
 print(model.fill("A text with a [MASK] in it."))
 print(model.embed(["A first text.", "A second one."]).shape)
 ```"""
-"""Usage of a folder in the published format. FOLDER is its location in transformers, PLACE that in pipeline.api, and
-SUBFOLDER the argument that names the subfolder of the model that fills blanks, if it has one.
+"""Usage of a folder in the published format. FOLDER stands for the folder in calls of transformers, PLACE in calls of
+pipeline.api. SUBFOLDER stands for an argument with the subfolder of the model that fills blanks, if any.
 """
 Logits = Callable[[Batch], dict[str, Tensor]]
 """Function: batch -> logits by head, such as an objective's `outputs`."""

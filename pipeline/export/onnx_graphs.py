@@ -34,7 +34,7 @@ OPSET = 18
 """Version of ONNX's operators: it has LayerNormalization, and all recent runtimes implement it."""
 FILL_MASK, EMBEDDING = "fill_mask.onnx", "embedding.onnx"
 NEEDED = ("transformers", "onnx", "onnxscript", "onnxruntime")
-"""Packages that an export of graphs needs."""
+"""Packages that an ONNX export needs."""
 WEIGHTS_INSIDE = 2**30
 """Weights of more bytes than this are stored in a file next to the graph: the graph's own file (protobuf) has at most
 2^31 bytes, and the exporter may store tied weights twice.
@@ -68,7 +68,7 @@ class Embedding(nn.Module):
 
 
 def require_onnx(kind: str) -> None:
-    """Raise ConfigError if packages that graphs need are not installed."""
+    """Raise ConfigError if one of NEEDED is not installed."""
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise ConfigError(f"kind {kind} needs {', '.join(missing)}: {INSTALL}")

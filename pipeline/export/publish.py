@@ -34,7 +34,7 @@ def mlflow_uri(config: Export, folder: str, lineage: Lineage) -> str:
 
 
 def require_free(target: str, replace: bool) -> None:
-    """Raise ConfigError if `target` holds files that are no export, or an export that `replace` does not allow for."""
+    """Raise ConfigError if `target` holds files that are no export, or holds an export and `replace` is false."""
     names = storage.children(target)
     if not names:
         return

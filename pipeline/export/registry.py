@@ -43,7 +43,7 @@ USE = """Where bertstream is installed:
 ```python
 import mlflow, pandas
 
-mlflow.set_tracking_uri("sqlite:///output/mlflow.db")  # or your server's
+mlflow.set_tracking_uri("sqlite:///output/mlflow.db")  # or your server's URI
 model = mlflow.pyfunc.load_model("models:/NAME/VERSION")
 texts = pandas.DataFrame({"text": ["a text with a [MASK] in it"]})
 model.predict(texts)  # for each text, for each of its [MASK]s: the five most likely entries
@@ -191,9 +191,9 @@ def largest_difference(served: mlflow.pyfunc.PyFuncModel, published: Path, train
     mask = vocabulary.tokens[vocabulary.mask_id]
     texts = [f"{words[0]} {mask} {words[1]} {mask}", mask, " ".join([*words, mask])]
     batch = encode(texts, read_tokenizer(str(published), trained.model.maximum_positions), vocabulary.mask_id)
-    asked = pd.DataFrame({"text": texts})
-    vectors = torch.tensor(served.predict(asked, params={"task": "embeddings"}))
-    theirs = torch.tensor(_shares(served.predict(asked, params={"task": "fill-mask", "top": 3})))
+    inputs = pd.DataFrame({"text": texts})
+    vectors = torch.tensor(served.predict(inputs, params={"task": "embeddings"}))
+    theirs = torch.tensor(_shares(served.predict(inputs, params={"task": "fill-mask", "top": 3})))
     ours = torch.tensor(_shares(fill_masks(trained, batch, vocabulary, 3)))
     return torch.tensor([difference(vectors, embeddings(trained, batch)), difference(theirs, ours)]).max().item()
 

@@ -70,7 +70,7 @@ def find_checkpoint(folder: str, step: int | None, report: Report) -> str:
 def load_trained(folder: str) -> Trained:
     """Load the model of a checkpoint or exported folder.
 
-    Raises CheckpointError if the folder is damaged or its architecture is not one of ours.
+    Raises CheckpointError if the folder is damaged or the architecture is unknown.
     """
     if problem := storage.damage(folder):
         raise CheckpointError(f"checkpoint {folder} is damaged ({problem})")
@@ -80,7 +80,7 @@ def load_trained(folder: str) -> Trained:
 
 
 def _read_model(location: str) -> Model:
-    """Return the settings of a config.json. Raises CheckpointError if it is unreadable or no model of ours."""
+    """Return the settings of a config.json. Raises CheckpointError if it is unreadable or the family is unknown."""
     try:
         return model_settings(json_object(storage.read_at_most(location, MOST_CONFIG)))
     except (OSError, ValueError) as error:

@@ -208,7 +208,7 @@ def _use(about: About, plain: bool, repository: str | None) -> str:
 
 
 def _in_pairs(task: Task) -> bool:
-    """Return whether the task's rows are pairs of texts. For GLUE's tasks, a model's folder does not say so."""
+    """Return whether the task's rows are pairs of texts. For GLUE's tasks the name decides: the folder does not say."""
     splits = glue.TASKS[task.name].splits if task.name in glue.TASKS else ()
     return task.kind != "spans" and (task.paired or any(split.second for split in splits))
 
@@ -219,7 +219,7 @@ def _python(code: str) -> str:
 
 
 def _limits(about: About) -> list[str]:
-    """Return the model's limitations."""
+    """Return the model's limitations, one sentence each."""
     lines = [
         f"The model was trained for this task only, and tried only on texts of {_data_name(about.task)}.",
         "It can repeat errors and prejudices of its training rows and of its encoder's training text, which were not "

@@ -19,8 +19,8 @@ def fold_numbers(task: Task, items: Any, folds: int) -> np.ndarray:
     """Return the fold number of each item, from 0: int64 (items,). The same file always gets the same numbers.
 
     Items with the same text, and questions on the same context, are in one fold. Classes are stratified: if no text is
-    duplicated, the counts of a class in two folds differ by at most one. Raises DataError if there are fewer distinct
-    texts (or contexts) than folds.
+    duplicated, the counts of a class in any two folds differ by at most one. Raises DataError if there are fewer
+    distinct texts (or contexts) than folds.
     """
     groups: dict[Text, list[int]] = {}
     for index, text in enumerate(_grouped_by(items)):

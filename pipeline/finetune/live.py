@@ -27,7 +27,7 @@ def label(trial: Trial) -> str:
 
 
 def _scores_line(trial: Trial, result: Mapping[str, Any]) -> str:
-    """Return a trial's scores on one line, in each split first the metric that selects; empty if `result` has none."""
+    """Return a line with a trial's scores. In each split, the selecting metric is first. Empty without scores."""
     if "scores" not in result:
         return (
             f"{trial.metric} {result['score']:.3f} after epoch {result['stopped_after_epoch']}"
@@ -42,7 +42,7 @@ def _scores_line(trial: Trial, result: Mapping[str, Any]) -> str:
 
 
 def _epoch_line(trial: Trial, news: Mapping[str, Any]) -> str:
-    """Return the progress line after an epoch: `epoch` and `value` of `news`, the value of the selecting metric."""
+    """Return the progress line after an epoch; `news` has the epoch and the value of the selecting metric."""
     return f"epoch {news['epoch']} of {trial.config.recipe.epochs}: {trial.metric} {news['value']:.3f}"
 
 

@@ -33,7 +33,7 @@ miniatures, the smaller models.
 SEARCHED = ("cutting", "recipe", "optimizer", "schedule", "freeze", "adapter")
 """Groups of settings that a search may vary."""
 NOT_SEARCHED = ("recipe.metric",)
-"""Settings of these groups that a search may not vary: recipe.metric is what the search selects by."""
+"""Settings of these groups that a search may not vary: the search selects by recipe.metric."""
 DRAWS = 7_001
 """Key of the random generator that draws settings."""
 

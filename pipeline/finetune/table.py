@@ -144,7 +144,7 @@ def reported(
     setting: str,
     folds: int = 1,
 ) -> list[Reported]:
-    """Return a row per split and metric, then a row per metric with thresholds tuned on dev, whose names say so.
+    """Return a row per split and metric, then a row per metric with thresholds tuned on dev, which its name says.
 
     `baselines`: split -> metric -> score. `results`: the results of all seeds, and of all folds.
     """

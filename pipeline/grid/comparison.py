@@ -21,7 +21,7 @@ from pipeline.train.trial import compute_logits
 from pipeline.train.tuned import TunedModel, load_tuned
 
 RowScorer = Callable[[np.ndarray], float]
-"""Maps indices of development items, int64 (n,), to the score of these items."""
+"""Function from indices of development items, int64 (n,), to the score of these items."""
 
 
 def names_of_sides(both: Sequence[Finetune]) -> list[str]:
@@ -99,7 +99,7 @@ def _row_difference(both: Sequence[Finetune], models: Sequence[str], task: str) 
     scores, rows = [], 0
     for config, model in zip(both, models, strict=True):
         tuned = load_tuned(model)
-        # the cutting of the model: a search may have selected another than the config's
+        # items are encoded as in training: a search may have selected another cutting than the config's
         config = replace(config, cutting=tuned.about.cutting)
         problem = next(
             candidate

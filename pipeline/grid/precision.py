@@ -23,7 +23,7 @@ LITTLE = 0.0001
 
 
 def with_precision(config: Finetune, width: int, asked: Mapping[str, float], report: Report) -> Finetune:
-    """Return the config with one precision for all trials, and report if `auto` means different ones on the nodes.
+    """Return the config with one precision for all trials, and report if the nodes would choose different ones.
 
     A precision other than `auto` is kept. `asked`: CPUs and GPUs per trial.
     """

@@ -57,7 +57,7 @@ class GridRun:
     experiment_id: str | None = None
     say: Callable[[str], None] = print
     logged: set[str] | None = None
-    """Names of the trials that MLflow has; None if this must be asked, at first and after an error."""
+    """Names of the trials that MLflow has; None, at first and after an error: MLflow must be asked for them."""
     waiting: dict[str, Waiting] = field(default_factory=dict)
     """Queue of the trials to log, by name."""
     problem: str | None = None
@@ -76,7 +76,7 @@ def open_grid(uri: str, config: Finetune, name: str, initial: Initial) -> GridRu
     silence_mlflow()
     try:
         known = _find_grid_run(uri, name)
-    except Exception as error:  # of MLflow, SQLAlchemy or requests; all are about the URI
+    except Exception as error:  # an error of MLflow, SQLAlchemy or requests, about the URI
         raise ConfigError(f"mlflow_uri ({uri}) does not work: {storage.first_line(error)}") from error
     tags = {GRID: name, DESCRIPTION: _description(config, name)} | lineage(config.checkpoint, initial)
     run = open_run(uri, EXPERIMENT, name, known, flatten(config), tags, setting="mlflow_uri")
@@ -268,7 +268,7 @@ def points(result: dict[str, Any]) -> Iterator[tuple[str, int, float]]:
 
 
 def metric_name(name: str) -> str:
-    """Return a name that MLflow accepts for a metric: at most 250 characters, others than it allows replaced by _."""
+    """Return a name that MLflow accepts for a metric: at most 250 characters, with _ for those it does not allow."""
     parts = (re.sub(r"[^\w.\- ]", "_", part) for part in name.split("/"))
     return "/".join(part if part.strip(".") else "_" for part in parts)[:250]
 
@@ -357,7 +357,7 @@ def log_best(
     many: bool,
     report: Report,
 ) -> None:
-    """Register a task's best model as config.register, unless that is None or the model is registered already.
+    """Register a task's best model under the name config.register, once; do nothing if that setting is None.
 
     The model is first logged to the grid's run, and its answers are compared with those of the model in `folder`.
     `many`: whether several tasks have models, so that the task's name is added to config.register. Raises
@@ -373,7 +373,7 @@ def log_best(
             version = registry.register(logged, name, parent.uri, {TRIAL: trial})
     except CheckpointError:
         raise
-    except Exception as error:  # the model's folder is complete without MLflow
+    except Exception as error:  # not raised, because the model's folder is complete without MLflow
         report(
             f"{task_name}: MLflow did not take the model {name}: {storage.first_line(error)}; the model is in "
             f"{folder}, and the same command registers it"

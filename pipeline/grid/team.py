@@ -25,7 +25,7 @@ START_WAIT = timedelta(minutes=5)
 
 @contextmanager
 def workers(trial: Trial, problem: ray.ObjectRef, initial: Initial, share: dict[str, float]) -> Generator[None]:
-    """Run all workers of a trial but rank 0, each with the CPUs and GPUs of `share`.
+    """Run all workers of a trial except rank 0, each with the CPUs and GPUs of `share`.
 
     Inside the context, this process is rank 0 of the workers' process group.
     """

@@ -65,7 +65,7 @@ class Watch(tune.Callback):
 
 
 def resources(config: Finetune) -> dict[str, float]:
-    """Return CPUs and GPUs per worker of a trial. Raises ConfigError as `fit` does; an autoscaling cluster has all."""
+    """Return CPUs and GPUs per worker of a trial, as `fit`. An autoscaling cluster is assumed to have enough."""
     return fit(
         config, dict.fromkeys(("CPU", "GPU"), math.inf) if config.placement.autoscaled else ray.cluster_resources()
     )

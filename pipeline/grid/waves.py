@@ -83,7 +83,7 @@ def run_wave(grid: Grid, parent: Any, live: Live, report: Report) -> tuple[list[
         rows += reported(
             problem, mean_baseline([grid.baselines[name] for name in names]), mine, words[task], len(names)
         )
-        if problem.fold_of is None:  # models of different folds were scored on different rows, so none is the best
+        if problem.fold_of is None:  # folds have no best model: their models were scored on different rows
             models[task] = best_model(problem, wave_trials, mine)
     return rows, models
 

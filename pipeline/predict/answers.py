@@ -27,7 +27,7 @@ CUT = b"cut"
 
 
 def required_columns(task: Task) -> tuple[str, ...]:
-    """Return the required input columns. Texts may also have `second`; tags may have lists in `words` for `text`."""
+    """Return the required input columns. Texts may also have `second`; tags may have `words` instead of `text`."""
     return COLUMNS.get(task.kind, OF_TEXTS)
 
 

@@ -26,7 +26,7 @@ from pipeline.tasks.tagging import read_words
 
 Form = Literal["table", "squad", "words", "text"]
 """Form of a file: a table, SQuAD's JSON, CoNLL's columns, or one text per line."""
-SURROGATE = re.compile("[\ud800-\udfff]")  # JSON can contain half a surrogate pair, which Arrow refuses
+SURROGATE = re.compile("[\ud800-\udfff]")  # JSON can contain half of a surrogate pair, which Arrow refuses
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +82,7 @@ def form_of(location: str, format: str, tags: bool) -> Form:
 
 
 def _sample(location: str) -> bytes:
-    """Return the beginning of a file: at least SAMPLE_BYTES, if it has so many.
+    """Return the beginning of a file: at least SAMPLE_BYTES, or all of a smaller file.
 
     A .json file is returned whole, because its form may show only at its end.
     """

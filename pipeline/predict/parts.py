@@ -52,7 +52,7 @@ class Parts:
         """Return file -> number of its parts, for the files where this is known."""
         names = [name for name in storage.children(self.folder) if name.endswith(".json") and name != ABOUT]
         records = {int(name[:6]): storage.read_object(storage.join(self.folder, name)) or {} for name in names}
-        # a damaged record is left out: the file's parts are counted again
+        # without damaged records, so that the parts of their files are counted again
         return {file: record["parts"] for file, record in records.items() if "parts" in record}
 
     def begin(self, about: dict[str, Any]) -> None:

@@ -17,9 +17,9 @@ ENDINGS = (".png", ".svg", ".pdf")
 SHOWN = 0.99
 """Minimum share of the lengths that a histogram shows."""
 BARS = 50
-"""Bars of a histogram, about."""
+"""Approximate number of bars of a histogram."""
 ROOM = 6
-"""Drop reasons that the panel has room for at least, so that a single bar does not fill it."""
+"""Minimum number of bars that the panel of drop reasons has room for, so that a single bar does not fill the panel."""
 TITLES = {
     "characters per piece": "Pieces of documents, in characters",
     "words per sentence": "Sentences, in words",

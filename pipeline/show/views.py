@@ -30,7 +30,7 @@ WIDEST = 110
 """Maximum characters of a line of running text, for readability."""
 LABELS = {"NotNext": "not_next", "swapped": "swapped"}
 TITLE, DETAIL = "bold", "dim"
-"""Styles of headings, and of what is said about a text."""
+"""Styles of headings and of details."""
 
 
 def _documents(folder: str, number: int, window: int, source: str | None, sentences: int) -> None:
@@ -111,7 +111,7 @@ def _print_example(name: str, row: dict[str, Any], documents: pa.Table, vocabula
 
 
 def with_margin(margin: Text, text: Text) -> Text:
-    """Wrap a text to the terminal's width, between words. The first line begins with the margin, the others align."""
+    """Wrap a text between words to the terminal's width. The first line has the margin; the others are indented."""
     width = max(20, min(WIDEST, CONSOLE.width) - margin.cell_len)
     lines = text.wrap(CONSOLE, width)
     for line in lines:
@@ -120,7 +120,7 @@ def with_margin(margin: Text, text: Text) -> Text:
 
 
 def labels(table: pa.Table) -> str:
-    """Return the shares of examples with the labels of LABELS, as text; an empty string without a pair task."""
+    """Return the share of examples with each pair label, as text; an empty string without a pair task."""
     shares = {name: pc.mean(table[column]).as_py() for name, column in LABELS.items()}
     return "".join(f", {share:.1%} {name}" for name, share in shares.items() if share is not None)
 

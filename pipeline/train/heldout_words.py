@@ -123,11 +123,10 @@ def masked_row(
 def word_metrics(
     module: Pretraining, held: HeldoutWords, *, world: int, device: torch.device, autocast: torch.autocast
 ) -> dict[str, float]:
-    """Return the loss in nats per masked word and in bits per byte of masked text, over all ranks; every rank must call
-    it.
+    """Return the loss in nats per masked word and in bits per byte of masked text, over all ranks.
 
     A masked word with an [UNK] adds 8 bits per byte to the loss. Information that lower-casing or stripping accents
-    removes adds nothing. Empty without sentences.
+    removes adds nothing. Every rank must call this. Empty without sentences.
     """
     was_training = module.training
     module.eval()

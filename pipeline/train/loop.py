@@ -33,7 +33,7 @@ from pipeline.train.step import Compute, distributed, train_step
 from pipeline.train.stragglers import Stragglers
 
 MOST_SKIPPED = 20
-"""Consecutive steps without a finite gradient that end a run with on_nonfinite skip."""
+"""Number of consecutive non-finite steps that ends a run with on_nonfinite skip."""
 
 
 @dataclass(frozen=True, kw_only=True)

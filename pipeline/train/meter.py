@@ -154,7 +154,10 @@ def _read(steps: Sequence[Step], names: Sequence[str]) -> tuple[torch.Tensor, to
 
 
 def _bucket(milliseconds: float) -> int:
-    """Return the index of a duration's bucket: BUCKETS_PER_DECADE * log10(milliseconds), at least one microsecond."""
+    """Return the index of a duration's bucket: BUCKETS_PER_DECADE * log10(milliseconds), rounded.
+
+    Durations below one microsecond count as one microsecond.
+    """
     return round(BUCKETS_PER_DECADE * np.log10(max(milliseconds, 1e-3)))
 
 

@@ -20,5 +20,5 @@ class Points:
 
     def flush(self) -> None:
         sent, self.under_way = self.under_way, []
-        ray.get(sent)  # first: the tracker may run calls in any order
+        ray.get(sent)  # before `flush`, because the tracker may run calls in any order
         ray.get(self.tracker.flush.remote())

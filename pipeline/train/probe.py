@@ -81,7 +81,7 @@ def gpu_problem() -> str | None:
         return f"its torch {torch.__version__} is a build {kind}"
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about an old driver, which the error names, too
+            warnings.simplefilter("ignore")  # torch warns of an old driver, and the error repeats it
             torch.ones(1, device="cuda").sum().item()
     except Exception as error:  # its text says whether the driver, the build or the GPU is the cause
         return f"its torch {torch.__version__} fails: {storage.first_line(error)}"

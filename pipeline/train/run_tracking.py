@@ -54,7 +54,7 @@ def _description(config: Pretrain, stream: StreamSettings, start: Start) -> str:
 
 
 def _corpus_parameters(corpus: Corpus) -> dict[str, Any]:
-    """Return MLflow parameters of a corpus: each source's counts, and how many documents were dropped by reason."""
+    """Return MLflow parameters of a corpus: the counts of each source, and the count of each drop reason."""
     names = ("weight", "files", *COUNTED)
     numbered = enumerate(
         {"source": location} | {name: about[name] for name in names} for location, about in corpus.sources.items()

@@ -85,7 +85,7 @@ def _newest_checkpoint(config: Pretrain, folder: str) -> str | None:
 def roll_back(config: Pretrain, start: Start, report: Report) -> Start:
     """Roll a run back to the start of its decay if more steps than before are requested and the decay has begun.
 
-    Otherwise return `start` unchanged.
+    Return the changed `start`; return it unchanged if no rollback is needed.
     """
     if start.recorded is None or (back := run.rollback_step(config, start.recorded, start.done)) is None:
         return start

@@ -25,7 +25,7 @@ Counts = Mapping[str, float | Tensor]
 
 @dataclass(frozen=True, kw_only=True)
 class Compute:
-    """Device, number format, seed, and place among the ranks, for the steps of one rank."""
+    """Device, number format, seed, rank and number of ranks, for the steps of one rank."""
 
     device: torch.device
     autocast: torch.autocast

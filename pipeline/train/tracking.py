@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-# MLflow reads this at its import. An actor has the environment of Ray's head, where it may not be set.
+# MLflow reads this variable at its import. An actor has the environment of Ray's head, which may not set the variable.
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 
 from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param

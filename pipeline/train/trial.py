@@ -79,8 +79,8 @@ def run_trial(
 ) -> Result:
     """Train the module on the rows of `train`, score it on each of `splits` after every epoch, and return the result.
 
-    With early stopping, the first split selects the epoch whose weights the module keeps; otherwise it keeps the last
-    weights. With `checkpoints`, the state is saved at intervals and a killed trial continues from it; then
+    With early stopping, the first split selects the epoch whose weights the module keeps; otherwise the module keeps
+    its last weights. With `checkpoints`, the state is saved at intervals and a killed trial continues from it; then
     `after_epoch` is called again for the epochs before the restart.
     """
     recipe, handlers = config.recipe, KINDS[task.kind]

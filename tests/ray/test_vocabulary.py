@@ -1,4 +1,5 @@
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from pipeline.corpus.vocabulary import (
     trained_vocabulary,
 )
 from pipeline.errors import ConfigError, DataError
+from pipeline.locks import locked_name
 from pipeline.text.extension import new_words
 from pipeline.text.schema import DOCUMENT
 from pipeline.text.splitting import Splitting
@@ -149,6 +151,18 @@ def test_the_manifest_names_the_inputs_and_no_temporary_files_stay(corpus: Corpu
         "dropped_words": 0,
         "entries": trained.size,
     }
+
+
+def test_a_run_waits_for_the_vocabulary_that_another_run_trains(corpus: Corpus, tmp_path: Path) -> None:
+    settings = VocabularySettings(size=300)
+    trained = trained_vocabulary(settings, corpus, str(tmp_path), silent)
+    (folder,) = (tmp_path / "vocabularies").iterdir()
+    with ThreadPoolExecutor(max_workers=1) as other:
+        with locked_name(str(folder)):
+            waiting = other.submit(trained_vocabulary, settings, corpus, str(tmp_path), silent)
+            with pytest.raises(TimeoutError):
+                waiting.result(timeout=0.2)
+        assert waiting.result(timeout=60) == trained
 
 
 def test_other_settings_are_another_folder(corpus: Corpus, tmp_path: Path) -> None:
