@@ -93,7 +93,7 @@ def corpus_of(recorded: dict[str, Any]) -> Corpus | DataError:
     if corpus.fingerprint != expected:
         return DataError(
             f"{corpus.folder} is no longer the corpus of this run: "
-            f"fingerprint {corpus.fingerprint[:12]}, the run's is {expected[:12]}"
+            f"its fingerprint is {corpus.fingerprint[:12]}, the run's is {expected[:12]}"
         )
     return corpus
 

@@ -82,7 +82,7 @@ def test_a_corpus_that_is_another_now_is_not_described(lineage: Lineage) -> None
     folder = lineage.recorded["corpus"]
     assert (
         str(corpus_of(changed))
-        == f"{folder} is no longer the corpus of this run: fingerprint 0123456789ab, the run's is ffffffffffff"
+        == f"{folder} is no longer the corpus of this run: its fingerprint is 0123456789ab, the run's is ffffffffffff"
     )
     assert str(corpus_of(lineage.recorded | {"corpus": "/nowhere"})).startswith("/nowhere holds no prepared corpus")
 
