@@ -67,7 +67,7 @@ gave 4.0 to 4.9; its floor is 80% of the middle.
 SIZES = ("tiny", "mini", "small", "medium", "base", "large")
 
 StepFunctions = dict[tuple[str, str], Callable[[int], None]]
-"""(column, mode) -> function that takes the training step with a given number."""
+"""(column of the table, mode) -> function that gets a step number and performs that training step."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,7 +188,8 @@ def _our_step_functions(
 def _their_step_functions(
     case: Case, autocast: torch.autocast, device: torch.device, modes: Sequence[str]
 ) -> StepFunctions:
-    """Return transformers' step in each mode, unmodified and with the vocabulary head on masked positions only.
+    """Return two training steps of transformers in each mode: the unmodified one, and one with the vocabulary head on
+    masked positions only.
 
     All train the same weights. If transformers is not installed, the result is empty.
     """
@@ -341,7 +342,7 @@ def verdict(ratios: dict[str, float], device: torch.device) -> int:
     others = {f"{family} mini full": AIM for family in get_args(FamilyName)}
     aims = others | {f"{size} full": aim for size, aim in AIMS.items()} if device.type == "cpu" else {}
     print(
-        "ours / transformers as shipped: "
+        "speed of ours / speed of transformers as shipped: "
         + "; ".join(
             f"{name} {value:.2f}" + (f" (aim {aims[name]:g})" if name in aims else "") for name, value in ratios.items()
         )
@@ -353,13 +354,10 @@ def verdict(ratios: dict[str, float], device: torch.device) -> int:
 
 
 def _at_least_one(word: str) -> int:
-    """Parse an integer of at least 1; argparse turns ValueError into its message."""
-    if (number := int(word)) < 1:
-        raise ValueError
-    return number
-
-
-_at_least_one.__name__ = "number of at least 1"  # argparse's error message has this name
+    """Parse an integer of at least 1. Raises ArgumentTypeError, whose message argparse prints, for other words."""
+    if not word.isdecimal() or int(word) < 1:
+        raise argparse.ArgumentTypeError(f"{word!r} is not a whole number of at least 1")
+    return int(word)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -385,7 +383,9 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--rows", type=_at_least_one, help="rows per batch; default: by size and device")
     parser.add_argument("--repetitions", type=_at_least_one, default=7, help="timed steps; default: 7")
-    parser.add_argument("--no-attention-dropout", action="store_true", help="set it to 0, which fast GPU kernels need")
+    parser.add_argument(
+        "--no-attention-dropout", action="store_true", help="set attention dropout to 0, which fast GPU kernels need"
+    )
     parser.add_argument(
         "--precision",
         choices=("float32", "bfloat16", "float8"),

@@ -15,7 +15,7 @@ LONGEST_PAGE = 50_000_000
 LONGEST_HEAD = 1 << 18
 """Bytes before the first page that are searched for the wiki's language and names."""
 LONGEST_REDIRECT = 1000
-"""Length in characters below which a text that begins with #WORD [[…]] is a redirect for any upper-case WORD."""
+"""A text of fewer characters that begins with #WORD [[…]] is a redirect, whatever upper-case word WORD is."""
 KEPT_BYTES = 1 << 12
 """Bytes kept of a page that is too long or broken, to identify the page."""
 
@@ -42,7 +42,9 @@ DISAMBIGUATION_NAME = re.compile(
 )
 """Parts of template names that mark disambiguation pages, for wikis whose template is not in DISAMBIGUATIONS."""
 HATNOTE = re.compile(r"needed|link|hinweis|redirect|check|^(?:voir|ver|nota|zie|about|other|see) |\?$")
-"""Parts of names of templates that link to a disambiguation page or ask for one; they do not mark the page as one."""
+"""Parts of names of templates about a link to a disambiguation page, such as "disambiguation needed". The page that has
+such a template is not itself a disambiguation page.
+"""
 
 Kind = Literal["outside", "page", "page too long", "broken record", "truncated file", "head"]
 LIMITS: dict[Kind, int] = {"outside": LONGEST_HEAD, "page": LONGEST_PAGE, "page too long": KEPT_BYTES}
@@ -201,8 +203,8 @@ def tokens(blocks: Iterable[bytes]) -> Iterator[bytes]:
 def split_pages(blocks: Iterable[bytes]) -> Iterator[tuple[Kind, bytes]]:
     """Yield the parts of a stream as (kind, bytes).
 
-    A kind is "page", "head" (the bytes before the first page), or the drop reason of an invalid part, of which only the
-    first bytes are yielded. Memory is bounded by LONGEST_PAGE.
+    A kind is "page", "head" (the bytes before the first page), or the drop reason of an invalid part, which may be cut
+    to its first bytes. Memory is bounded by LONGEST_PAGE.
     """
     kind: Kind = "outside"
     held = bytearray()
@@ -225,9 +227,10 @@ def split_pages(blocks: Iterable[bytes]) -> Iterator[tuple[Kind, bytes]]:
 
 
 def _finish_piece(kind: Kind, content: bytes, closed: bool) -> Iterator[tuple[Kind, bytes]]:
-    """Yield the content that ends at a </page> (`closed`), a <page> or the end, with its kind or drop reason.
+    """Yield the bytes read up to a </page> (then `closed` is true), a <page> or the end of the stream, with their kind
+    or drop reason.
 
-    White space between pages, and the end of a dump, yield nothing.
+    White space between pages and the closing </mediawiki> yield nothing.
     """
     if kind == "page":
         yield ("page", content + b"</page>") if closed else ("broken record", content)

@@ -32,9 +32,9 @@ def f1(predicted: str, true: str) -> float:
 def best_of(predicted: str, question: Question, unanswerable: bool) -> tuple[float, float]:
     """Return exact match and F1, each the maximum over the question's true answers.
 
-    A question without answers counts as one with the empty answer. `unanswerable`: whether the task has unanswerable
-    questions (SQuAD 2.0). Then true answers that are empty after normalisation do not count, and F1 equals exact match
-    if the prediction is empty or no true answer is left.
+    A question without answers counts as one with the empty answer. If `unanswerable` (the task has unanswerable
+    questions, as SQuAD 2.0), true answers that are empty after normalisation do not count, and F1 equals exact match if
+    the prediction is empty after normalisation or no true answer is left.
     """
     true = [text for text, _ in question.answers if normalised(text) or not unanswerable] or [""]
     matches = [exact(predicted, text) for text in true]

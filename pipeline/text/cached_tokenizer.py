@@ -125,7 +125,7 @@ class CachedTokenizer:
         if key not in _tables:
             tokenizer = self.vocabulary.tokenizer()
             if isinstance(tokenizer.pre_tokenizer, ByteLevel):
-                # encode() itself puts the space before a sentence; the other chunks must not get one.
+                # CachedTokenizer.encode puts a space before a sentence; ByteLevel must not put one before each chunk.
                 tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)
             _tables[key] = ChunkTable(tokenizer, self.table_chunks)
         return _tables[key]

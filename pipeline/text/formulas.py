@@ -370,6 +370,9 @@ ARGUMENTS |= {
 
 
 def reaction(chemistry: str) -> str:
-    """Render a chemical equation: 2H2 + O2 -> 2H2O becomes 2H2 + O2 → 2H2O; "" if it has commands or is too long."""
+    """Render a chemical equation: "2H2 + O2 -> 2H2O" becomes "2H2 + O2 → 2H2O".
+
+    Return "" if it has commands or is too long.
+    """
     text = re.sub(r"[_^{}]", "", chemistry.replace("<=>", "⇌").replace("->", "→"))
     return "" if "\\" in text or len(text) > LONGEST else " ".join(text.split())

@@ -14,7 +14,7 @@ from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.examples import make_examples, window_sentences
 
 SEED = 0  # seed of held-out examples in every run, so that runs are compared on the same pairs and masks
-HELDOUT_WINDOWS = 64  # maximum windows: every start splits and encodes the whole text of each
+HELDOUT_WINDOWS = 64  # maximum windows: each start of training splits and encodes all of their text
 UNIGRAM_CHARACTERS = 2_000_000  # approximate characters of training text in which the baseline counts entries
 
 
@@ -30,8 +30,8 @@ def heldout_batches(
 ) -> list[Batch]:
     """Return this rank's share of about `rows` held-out examples, in batches of at most `rows_per_batch`.
 
-    The share is windows rank::world, so all ranks together have the same examples in every world. Empty if the corpus
-    has no held-out part.
+    The share is windows rank::world, so all ranks together have the same examples for any number of ranks (`world`).
+    Empty if the corpus has no held-out part.
     """
     windows = corpus.heldout[: min(rows, HELDOUT_WINDOWS)]
     if not windows:
@@ -55,7 +55,8 @@ def evaluate(
 
     Each is a mean over the batches of all ranks; every rank must call this. Empty without held-out rows.
     """
-    was_training, names = module.training, module.score_names  # from the module: a rank may have no held-out rows
+    was_training = module.training
+    names = module.score_names  # the names in scores of batches would not do: a rank may have no held-out rows
     module.eval()
     totals = dict.fromkeys(names, torch.zeros((), dtype=torch.float64, device=device))
     counts = dict.fromkeys(names, torch.zeros((), dtype=torch.float64))

@@ -11,8 +11,8 @@ class Lamb(torch.optim.Optimizer):
     """Algorithm 2 with bias correction and the identity as phi; parameter groups may set any of the options.
 
     As in the paper's code, groups without weight decay (biases, LayerNorm) are not scaled: their update is Adam's.
-    `matrices` is the number of equal matrices stacked in each parameter of a group. Each matrix is scaled by its own
-    norm, so that a fused projection is trained like its parts.
+    `matrices` is the number of matrices of equal shape stacked in each parameter of a group. Each matrix is scaled
+    by its own norm, so that a fused projection is trained like its parts.
 
     As in torch's fused optimisers, gradients are divided by `grad_scale`, and a non-zero `found_inf` skips the update.
     Both are tensors on the device (None: no effect), so the host does not wait. All parameters of a group must have
@@ -81,7 +81,7 @@ class Lamb(torch.optim.Optimizer):
 
 
 def _pieces(tensors: Sequence[Tensor], matrices: int) -> list[Tensor]:
-    """Return views of the `matrices` equal matrices that are stacked in each tensor."""
+    """Return views of the `matrices` matrices of equal shape that are stacked in each tensor."""
     return [piece for tensor in tensors for piece in tensor.chunk(matrices)]
 
 

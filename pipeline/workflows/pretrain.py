@@ -104,8 +104,9 @@ def _driving(config: Pretrain) -> Generator[ActorHandle]:
 
 
 def _with_initial_model(config: Pretrain, report: Report) -> tuple[Pretrain, Initial | None]:
-    """Return the settings, completed from the model that the run starts from, and that model; None for random
-    weights.
+    """Return the settings, and the model that the run starts from (None: random weights).
+
+    The settings are completed from that model.
     """
     config = with_words_rate(config)
     storage.require_writable("output", config.output)

@@ -99,7 +99,10 @@ def test_every_column_and_mode_is_measured_and_lines_up(family: FamilyName, monk
 def test_a_ratio_below_its_floor_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(step, "FLOORS", {"tiny full": 3.0})
     assert verdict({"tiny full": 3.1, "tiny ragged": 1.0}, CPU) == 0
-    assert capsys.readouterr().out == "ours / transformers as shipped: tiny full 3.10 (aim 4); tiny ragged 1.00\n"
+    assert (
+        capsys.readouterr().out
+        == "speed of ours / speed of transformers as shipped: tiny full 3.10 (aim 4); tiny ragged 1.00\n"
+    )
     assert verdict({"tiny full": 2.9}, CPU) == 1
     assert capsys.readouterr().out.endswith("below its floor: tiny full: 2.90, floor 3\n")
     assert verdict({"tiny full": 2.9}, torch.device("cuda")) == 0
