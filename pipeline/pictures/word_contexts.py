@@ -88,18 +88,16 @@ def compare(model: LoadedModel, contexts: Sequence[Context]) -> Contexts:
     layers = range(model.settings.layers + 1)
     states = model.hidden([context.sentence for context in contexts], layers)
     vectors, words = [], []
-    for context, hidden in zip(contexts, states, strict=True):
+    for index, (context, hidden) in enumerate(zip(contexts, states, strict=True)):
         spans = model.tokenize(context.sentence).spans
         vector = _word_vector(hidden, spans, context.start, context.end)
         if vector is None:
             raise DataError(f"sentence {context.short!r} is too long: its word is not in the first {len(spans)} tokens")
         vectors.append(vector)
-        words.append(_other_words(hidden[-1:], spans, context))
-    normed = _normed(np.stack(vectors, axis=1))
-    return Contexts(
-        similarity=np.einsum("lnd,lmd->lnm", normed, normed),
-        neighbours=tuple(_nearest(normed[-1, index], words, index) for index in range(len(contexts))),
-    )
+        words += [(index, *pair) for pair in _other_words(hidden[-1:], spans, context)]
+    every = np.stack(vectors, axis=1)
+    normed = _normed(every)
+    return Contexts(similarity=np.einsum("lnd,lmd->lnm", normed, normed), neighbours=_neighbours(every[-1], words))
 
 
 def _word_vector(hidden: np.ndarray, spans: np.ndarray, start: int, end: int) -> np.ndarray | None:
@@ -109,27 +107,34 @@ def _word_vector(hidden: np.ndarray, spans: np.ndarray, start: int, end: int) ->
 
 
 def _normed(vectors: np.ndarray) -> np.ndarray:
-    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
 
 
 def _other_words(hidden: np.ndarray, spans: np.ndarray, context: Context) -> list[tuple[str, np.ndarray]]:
-    """Return the other words of a sentence, in lower case, with their vectors of length 1 in the last layer."""
+    """Return the other words of a sentence, in lower case, with their vectors in the last layer."""
     found = []
     for match in WORD.finditer(context.sentence):
         vector = _word_vector(hidden, spans, *match.span())
         if vector is not None and match.start() != context.start:
-            found.append((match.group().lower(), _normed(vector[0])))
+            found.append((match.group().lower(), vector[0]))
     return found
 
 
-def _nearest(vector: np.ndarray, words: Sequence[Sequence[tuple[str, np.ndarray]]], index: int) -> tuple[str, ...]:
-    """Return the NEIGHBOURS distinct words of other contexts whose vectors are nearest.
+def _neighbours(vectors: np.ndarray, words: Sequence[tuple[int, str, np.ndarray]]) -> tuple[tuple[str, ...], ...]:
+    """Return for each context, with the vector (N, width), the NEIGHBOURS distinct words that are nearest.
 
-    Words of the context itself are left out: attention mixes them into the vector.
+    `words` are (index of the context, word, vector (width,)). Words of the context itself are left out, because
+    attention mixes them into the vector. The means of the contexts' and of the words' vectors are subtracted first:
+    all vectors share a large common part (Mu & Viswanath 2018), which would make the same words the nearest of all.
     """
-    others = [pair for number, pairs in enumerate(words) if number != index for pair in pairs]
-    ranked = sorted(others, key=lambda pair: -float(pair[1] @ vector))
-    return tuple(dict.fromkeys(word for word, _ in ranked))[:NEIGHBOURS]
+    centred = _normed(vectors - vectors.mean(axis=0))
+    others = np.stack([vector for _, _, vector in words]) if words else np.zeros((0, vectors.shape[1]))
+    cosines = centred @ _normed(others - others.mean(axis=0)).T if words else np.zeros((len(vectors), 0))
+    nearest = []
+    for index, row in enumerate(cosines):
+        ranked = [words[number][1] for number in np.argsort(-row, kind="stable") if words[number][0] != index]
+        nearest.append(tuple(dict.fromkeys(ranked))[:NEIGHBOURS])
+    return tuple(nearest)
 
 
 def by_meaning(similarity: np.ndarray, meanings: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -202,7 +207,7 @@ def _by_layer(axes: Axes, meanings: Sequence[str], trained: Contexts, random: Co
 def _matrix(axes: Axes, contexts: Sequence[Context], trained: Contexts) -> None:
     """Draw the cosines of all pairs in the last layer, with sentences on the left and nearest words on the right."""
     values = trained.similarity[-1]
-    image = axes.imshow(values, cmap="Blues", vmin=float(values.min()), vmax=1.0)
+    image = axes.imshow(values, cmap="Blues", vmin=float(values.min()), vmax=1.0, aspect="auto")
     numbers = range(len(contexts))
     tag = [f"{context.meaning}: " * bool(context.meaning) + context.short for context in contexts]
     axes.set_yticks(numbers, [plain(text) for text in tag], fontsize="x-small")

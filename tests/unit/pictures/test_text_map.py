@@ -28,9 +28,7 @@ def test_principal_components_of_points_on_a_cross() -> None:
 def test_near_texts_vote() -> None:
     degrees = [0, 1, 2, 3, 4, 5, 90, 91, 92, 93, 94, 95]
     assert agreement(unit(degrees), ["a"] * 6 + ["b"] * 6) == 1
-    assert (
-        agreement(unit(degrees), ["a"] * 5 + ["b"] * 7) == 11 / 12
-    )  # the stray text has 5 neighbours of another label
+    assert agreement(unit(degrees), ["a"] * 5 + ["b"] * 7) == 11 / 12  # the sixth has other neighbours
     assert agreement(unit([0, 10, 180]), ["a", "a", "b"]) == pytest.approx(2 / 3)
 
 
@@ -66,9 +64,7 @@ def test_rows_are_drawn_at_random_with_a_seed(tmp_path: Path) -> None:
 
 def test_unusable_files_are_one_line(tmp_path: Path) -> None:
     (tmp_path / "t.tsv").write_text("kind\tbody\na\tb\n")
-    with pytest.raises(
-        DataError, match=r"t\.tsv has no column text: its columns are kind, body; name yours with --text"
-    ):
+    with pytest.raises(DataError, match=r"t\.tsv has no column text: its columns are kind, body; name yours"):
         read_labelled(str(tmp_path / "t.tsv"), "text", "kind", 10, 0)
     with pytest.raises(DataError, match=r"has 1 rows with a text and a label: a map needs at least 4$"):
         read_labelled(str(tmp_path / "t.tsv"), "body", "kind", 10, 0)

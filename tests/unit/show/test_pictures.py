@@ -82,7 +82,7 @@ REFUSED = {
     "head": (["attention", "RUN", "kar", "--head", "0"], "head (0) must be from 1 to 2: the model has 2 heads"),
     "word": (
         ["word", "RUN", "--word", "tree"],
-        "word (tree) has no built-in sentences: give --sentences FILE, or bank",
+        "word (tree) has no built-in sentences: give --sentences FILE",
     ),
     "column": (["map", "RUN", "HERE/t.csv", "--label", "kind"], "has no column kind: its columns are text, label"),
     "no-run": (["curve", "HERE"], "is not the folder of a run: run.json is missing; runs are in OUTPUT/runs"),
