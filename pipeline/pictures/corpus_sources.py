@@ -91,7 +91,7 @@ def lines(corpus: Corpus, fill: RowFill | None) -> list[str]:
 def draw(corpus: Corpus, fill: RowFill | None, title: str) -> Figure:
     """Draw characters by source, dropped shares by source, and a histogram of row fill if it was measured."""
     sources = len(characters(corpus))
-    figure = white_figure(12.5 if fill is not None else 9.0, 2.4 + 0.3 * max(4, sources))
+    figure = white_figure(12.5 if fill is not None else 9.0, 2.6 + 0.3 * max(3, sources))
     panels = figure.subplots(1, 2 if fill is None else 3, width_ratios=[1, 1] if fill is None else [1, 1, 1.1])
     _sources(panels[0], corpus)
     _dropped(panels[1], corpus)
@@ -112,7 +112,7 @@ def _sources(axes: Axes, corpus: Corpus) -> None:
     axes.set_yticks(range(len(counts)), [_name(location) for location in counts], fontsize="small")
     axes.xaxis.set_major_formatter(EngFormatter())
     axes.set(
-        title="Characters by source", xlim=(0, 1.18 * max(counts.values())), ylim=(max(4, len(counts)) - 0.4, -0.6)
+        title="Characters by source", xlim=(0, 1.18 * max(counts.values())), ylim=(max(3, len(counts)) - 0.4, -0.6)
     )
     tidy(axes)
     axes.grid(visible=False, axis="y")
@@ -129,7 +129,7 @@ def _dropped(axes: Axes, corpus: Corpus) -> None:
         left += widths
     axes.set_yticks(range(len(sources)), [""] * len(sources))
     axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=None))
-    axes.set(xlim=(0, max(0.01, 1.1 * float(left.max()))), ylim=(max(4, len(sources)) - 0.4, -0.6))
+    axes.set(xlim=(0, max(0.01, 1.1 * float(left.max()))), ylim=(max(3, len(sources)) - 0.4, -0.6))
     axes.set(title="Dropped, of documents and pieces" if shares else "Nothing was dropped")
     tidy(axes)
     axes.grid(visible=False, axis="y")

@@ -38,13 +38,15 @@ def newest_losses(points: Points) -> list[str]:
         training = points.get(f"train/{curve.term}_loss", {})
         if not training:
             continue
-        heldout, parts = points.get(f"heldout/{curve.term}_loss", {}), []
-        if heldout:
+        step = max(training)
+        parts = [f"{curve.term.upper()} loss at step {step:,}: training {training[step]:.3f}"]
+        if heldout := points.get(f"heldout/{curve.term}_loss", {}):
             last = max(heldout)
             parts.append(f"held-out {heldout[last]:.3f} nats after step {last:,}")
-            parts += [f"before training {heldout[0]:.3f}"] * (0 in heldout)
+            if 0 in heldout:
+                parts.append(f"before training {heldout[0]:.3f}")
         guess = frequency_guess(curve, points)
-        parts += [f"{curve.guess_label} {guess:.3f}"] * (guess is not None)
-        step = max(training)
-        result.append(", ".join([f"{curve.term.upper()} loss at step {step:,}: training {training[step]:.3f}", *parts]))
+        if guess is not None:
+            parts.append(f"{curve.guess_label} {guess:.3f}")
+        result.append(", ".join(parts))
     return result

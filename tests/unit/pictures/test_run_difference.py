@@ -1,10 +1,16 @@
 """Differences of two runs, read from the figure."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from pipeline.config.jobs import Pretrain
+from pipeline.config.training import Checkpoints
 from pipeline.errors import ConfigError
 from pipeline.pictures.run_difference import PROMISED, ROWS, draw, lines, run_difference
+from tests.conftest import Training
 
 ONE = {
     "train/mlm_loss": {1: 9.0, 2: 8.0, 3: 7.0, 4: 6.5},
@@ -47,3 +53,31 @@ def test_runs_without_a_common_step_are_one_line() -> None:
     with pytest.raises(ConfigError, match=r"^runs undisturbed and killed logged no loss at the same step: compare"):
         run_difference(ONE, {"train/mlm_loss": {7: 1.0}}, NAMES)
     assert np.isfinite(run_difference(ONE, ONE, NAMES).terms[0].losses).all()
+
+
+def points_of(logged: dict[int, dict[str, float]]) -> dict[str, dict[int, float]]:
+    names = {name for metrics in logged.values() for name in metrics}
+    return {name: {step: metrics[name] for step, metrics in logged.items() if name in metrics} for name in names}
+
+
+def test_a_killed_and_resumed_training_has_the_rows_and_losses_of_an_undisturbed_one(
+    training: Training, tiny_config: Pretrain, tmp_path: Path
+) -> None:
+    config = replace(tiny_config, checkpoint=Checkpoints(every=5))
+    whole: dict[int, dict[str, float]] = {}
+    before: dict[int, dict[str, float]] = {}
+    after: dict[int, dict[str, float]] = {}
+    training.run(config, tmp_path / "whole", whole)
+    with pytest.raises(KeyboardInterrupt):
+        training.run(config, tmp_path / "killed", before, stop_at=9)
+    training.run(config, tmp_path / "killed", after)
+    assert max(before) == 8 and min(after) <= 6
+    measured = run_difference(points_of(whole), points_of(before | after), NAMES)
+    assert lines(measured, NAMES) == [
+        "killed against undisturbed: 12 logged steps in common, up to step 12",
+        "MLM loss: equal; largest difference 0.0e+00 nats",
+        "NSP loss: equal; largest difference 0.0e+00 nats",
+        "the same rows up to 12 of 12 steps",
+    ]
+    drawn = draw(measured, NAMES).axes[1].get_lines()[1]
+    assert list(drawn.get_xdata()) == list(range(1, 13)) and not np.any(drawn.get_ydata())

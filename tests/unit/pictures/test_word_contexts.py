@@ -10,6 +10,7 @@ import pytest
 from pipeline.errors import ConfigError, DataError
 from pipeline.pictures.example_sentences import SENTENCES
 from pipeline.pictures.word_contexts import (
+    Context,
     Contexts,
     by_meaning,
     compare,
@@ -23,7 +24,7 @@ MEANINGS = ["river", "river", "money"]
 SIMILARITY = np.array([[[1, 0.9, 0.8], [0.9, 1, 0.6], [0.8, 0.6, 1]], [[1, 0.5, 0.1], [0.5, 1, 0.3], [0.1, 0.3, 1]]])
 
 
-def contexts(folder: Path) -> list[Any]:
+def contexts(folder: Path) -> list[Context]:
     (folder / "s.txt").write_text(
         "river\tThe bank is wet.\n\nriver\tA Bank, of sand.\nmoney\tbank notes\nmoney\tbanks\n"
     )
@@ -75,8 +76,10 @@ def test_similarity_and_neighbours_of_given_vectors(tmp_path: Path) -> None:
     measured = compare(model, found)
     assert measured.similarity == pytest.approx(np.array([[[1, 0.6], [0.6, 1]]] * 2))
     assert measured.neighbours == (("cash",), ("wet",))  # not the word itself, nor words of its own sentence
-    with pytest.raises(DataError, match=r"^sentence 'bank cash' is too long: its word is not in the first 0 tokens$"):
-        compare(Model({"bank wet": [[1, 0], [0, 1]], "bank cash": []}), found)  # ty: ignore[invalid-argument-type]
+    (tmp_path / "s.txt").write_text("bank wet\na bank\n")
+    model = Model({"bank wet": [[1, 0], [0, 1]], "a bank": [[1, 0]]})  # the second sentence is cut after its first word
+    with pytest.raises(DataError, match=r"^sentence 'a bank' is too long: its word is not in the first 1 tokens$"):
+        compare(model, read_contexts("bank", [str(tmp_path / "s.txt")]))
 
 
 def test_the_figure_shows_the_numbers(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Pictures of a tiny run, as jobs/show.py writes them, and what it refuses in one line."""
 
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,19 +14,22 @@ from pipeline import api, storage
 from pipeline.pictures.model_texts import cut_text, cut_texts, random_weights
 from pipeline.show.pictures import readable
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.train.run import SUMMARY
+from pipeline.train.run import RUN, SUMMARY
 
 
 @pytest.fixture(scope="module")
-def logged_run(tiny_run: Path) -> Path:
-    """The run, with losses in its MLflow run."""
-    summary = storage.read_json(str(tiny_run / SUMMARY))
-    client = MlflowClient(tracking_uri=summary["mlflow_uri"])
+def logged_run(tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the run, with losses in an MLflow run of its own."""
+    folder = tmp_path_factory.mktemp("logged") / "runs" / "tiny"
+    shutil.copytree(tiny_run, folder)
+    client = MlflowClient(tracking_uri=storage.read_json(str(folder / SUMMARY))["mlflow_uri"])
+    run_id = client.create_run("0", run_name="logged").info.run_id
+    storage.write_json(str(folder / RUN), storage.read_json(str(folder / RUN)) | {"mlflow_run_id": run_id})
     for step in (1, 2, 3):
-        client.log_metric(summary["mlflow_run_id"], "train/mlm_loss", 5.0 - step, step=step)
-    client.log_metric(summary["mlflow_run_id"], "heldout/mlm_loss", 4.5, step=0)
-    client.log_metric(summary["mlflow_run_id"], "heldout/mlm_loss", 2.5, step=3)
-    return tiny_run
+        client.log_metric(run_id, "train/mlm_loss", 5.0 - step, step=step)
+    client.log_metric(run_id, "heldout/mlm_loss", 4.5, step=0)
+    client.log_metric(run_id, "heldout/mlm_loss", 2.5, step=3)
+    return folder
 
 
 @pytest.fixture
@@ -70,7 +74,7 @@ def test_a_map(show: Callable[..., str]) -> None:
 
 def test_runs(show: Callable[..., str]) -> None:
     assert show("curve", "RUN").startswith(
-        "MLM loss at step 3: training 2.000, held-out 2.500 nats after step 3, before training 4.500\n"
+        "MLM loss at step 3: training 2.000, held-out 2.500 nats after step 3, before training 4.500\n\n"
     )
     assert "MLM loss: equal; largest difference 0.0e+00 nats" in show("resumed", "RUN", "RUN")
     assert "held-out masked loss" in show("loss", "RUN", "--rows", "8")
