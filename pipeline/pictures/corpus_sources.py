@@ -57,7 +57,7 @@ def characters(corpus: Corpus) -> dict[str, int]:
     return dict(ordered[:MOST_SOURCES]) | ({f"{len(rest)} more": sum(n for _, n in rest)} if rest else {})
 
 
-def dropped_shares(corpus: Corpus) -> dict[str, dict[str, float]]:
+def _dropped_shares(corpus: Corpus) -> dict[str, dict[str, float]]:
     """Return reason -> source -> documents or pieces dropped, as a share of the pieces kept and those dropped.
 
     The reasons are ordered by their total, the sources as in `characters`; sources without a bar are left out.
@@ -120,7 +120,7 @@ def _sources(axes: Axes, corpus: Corpus) -> None:
 
 def _dropped(axes: Axes, corpus: Corpus) -> None:
     """Draw a bar per source, with a part per reason."""
-    shares = dropped_shares(corpus)
+    shares = _dropped_shares(corpus)
     sources = [name for name in characters(corpus) if name in corpus.sources]
     left = np.zeros(len(sources))
     for (reason, by_source), colour in zip(shares.items(), (*COLOURS[1:], *[LIGHT] * len(shares))):

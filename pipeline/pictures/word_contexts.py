@@ -22,7 +22,8 @@ NEIGHBOURS = 3
 """Nearest words that are shown for each context."""
 AROUND = 22
 """Characters of the sentence that are shown on either side of the word."""
-WORD = re.compile(r"\w+")
+WORD = re.compile(r"\w{4,}")
+"""A word that may be shown as a neighbour: shorter words are mostly function words, which say little."""
 
 
 @dataclass(frozen=True, kw_only=True)

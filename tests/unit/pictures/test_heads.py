@@ -1,7 +1,8 @@
-"""What each head attends to: on attention made by hand, and in the drawn figure."""
+"""Kinds of heads, on attention made by hand and in the drawn figure."""
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_rgba
 
 from pipeline.errors import DataError
 from pipeline.pictures.heads import BROAD, FOCUSED, KIND_COLOURS, TARGETS, HeadShares, draw, head_shares, lines
@@ -91,8 +92,6 @@ def test_the_figure_shows_the_numbers() -> None:
     assert list(entropies.get_lines()[0].get_ydata()) == pytest.approx(found.entropy.mean(-1).tolist())
     assert list(entropies.get_lines()[1].get_ydata()) == pytest.approx([np.log(T)] * 2)
     colours = [patch.get_facecolor() for patch in grid.patches]
-    from matplotlib.colors import to_rgba
-
     assert colours == [to_rgba(KIND_COLOURS[kind]) for kind in [*HEADS, *list(HEADS)[::-1]]]
     assert [text.get_text() for text in grid.texts[:5]] == ["100%"] * 5
     assert figure.get_suptitle() == "a model" and figure.get_facecolor() == (1, 1, 1, 1)

@@ -70,14 +70,14 @@ class Model:
 
 
 def test_similarity_and_neighbours_of_given_vectors(tmp_path: Path) -> None:
-    (tmp_path / "s.txt").write_text("bank wet\nbank cash\n")
+    (tmp_path / "s.txt").write_text("bank damp\nbank of cash\n")
     found = read_contexts("bank", [str(tmp_path / "s.txt")])
-    model: Any = Model({"bank wet": [[1, 0], [0, 1]], "bank cash": [[3, 4], [5, 0]]})
+    model: Any = Model({"bank damp": [[1, 0], [0, 1]], "bank of cash": [[3, 4], [1, 1], [5, 0]]})
     measured = compare(model, found)
     assert measured.similarity == pytest.approx(np.array([[[1, 0.6], [0.6, 1]]] * 2))
-    assert measured.neighbours == (("cash",), ("wet",))  # not the word itself, nor words of its own sentence
-    (tmp_path / "s.txt").write_text("bank wet\na bank\n")
-    model = Model({"bank wet": [[1, 0], [0, 1]], "a bank": [[1, 0]]})  # the second sentence is cut after its first word
+    assert measured.neighbours == (("cash",), ("damp",))  # not the word itself, short words, words of its own sentence
+    (tmp_path / "s.txt").write_text("bank damp\na bank\n")
+    model = Model({"bank damp": [[1, 0], [0, 1]], "a bank": [[1, 0]]})  # the second sentence is cut
     with pytest.raises(DataError, match=r"^sentence 'a bank' is too long: its word is not in the first 1 tokens$"):
         compare(model, read_contexts("bank", [str(tmp_path / "s.txt")]))
 
