@@ -1,12 +1,13 @@
-"""Print text as the pipeline sees it: a corpus, its sentences and examples, and the rows that a training run saw.
+"""Print text as the pipeline sees it, and draw pictures: of a corpus, of training runs and of a model.
 
     python jobs/show.py documents output/corpora/1a2b3c4d5e6f
     python jobs/show.py dropped output/corpora/1a2b3c4d5e6f
     python jobs/show.py statistics output/corpora/1a2b3c4d5e6f --picture statistics.png --vocabulary.path vocab.txt
     python jobs/show.py examples output/corpora/1a2b3c4d5e6f --vocabulary.path vocab.txt --number 5
     python jobs/show.py seen output/runs/bert-tiny-5a00950e 345 --row 7
+    python jobs/show.py heads output/runs/bert-tiny-5a00950e --picture heads.svg
 
-The job writes no file except the one that --picture names.
+The job writes no file except the picture.
 """
 
 import sys

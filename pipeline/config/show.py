@@ -1,10 +1,11 @@
-"""Settings of the job `show`: views of a corpus, of its examples, and of the rows that a training run saw."""
+"""Settings of the job `show`: views of a corpus, of its examples, of the rows that a training run saw, and pictures."""
 
 from dataclasses import dataclass
 
 from pipeline.config.checks import require, require_at_least
 from pipeline.config.data import Sampling, VocabularySettings
 from pipeline.config.locations import Location
+from pipeline.config.pictures import Picture
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,4 +86,4 @@ class Seen:
         require_at_least("number", self.number, 1)
 
 
-View = Documents | Dropped | Statistics | Examples | Seen
+View = Documents | Dropped | Statistics | Examples | Seen | Picture

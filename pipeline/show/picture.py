@@ -1,19 +1,14 @@
 """Draw the statistics of a corpus: histograms of lengths, and bars of drop reasons."""
 
-import os
-from pathlib import Path
-
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from pipeline.corpus.prepared import Corpus
-from pipeline.errors import ConfigError
 from pipeline.show.statistics import Statistics
 from pipeline.train.pictures import BLUE, GREY, RED
 
-ENDINGS = (".png", ".svg", ".pdf")
 SHOWN = 0.99
 """Minimum share of the lengths that a histogram shows."""
 BARS = 50
@@ -28,26 +23,12 @@ TITLES = {
 """Name of the lengths -> title of their panel."""
 
 
-def require_picture(path: str) -> None:
-    """Raise ConfigError if a picture cannot be written to this file."""
-    folder = Path(path).parent
-    if Path(path).suffix.lower() not in ENDINGS:
-        raise ConfigError(f"picture ({path}) must end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
-    if not folder.is_dir():
-        raise ConfigError(f"picture ({path}) cannot be written: there is no folder {folder}; make it, or name another")
-    if Path(path).is_dir() or not os.access(folder, os.W_OK):
-        raise ConfigError(f"picture ({path}) cannot be written: name a file in a folder that you may write to")
-
-
-def write_picture(statistics: Statistics, corpus: Corpus, path: str) -> None:
-    """Write the picture to a file, in the format of the file's ending."""
-    draw(statistics, corpus).savefig(path, dpi=130)
-
-
 def draw(statistics: Statistics, corpus: Corpus) -> Figure:
     """Draw one panel per kind of length, and one for drop reasons."""
     rows = 2 if len(statistics.lengths) == 3 else 1
-    figure = Figure(figsize=(5.2 * (len(statistics.lengths) + 1) / rows, 3.5 * rows + 0.5), layout="constrained")
+    figure = Figure(
+        figsize=(5.2 * (len(statistics.lengths) + 1) / rows, 3.5 * rows + 0.5), layout="constrained", facecolor="white"
+    )
     panels = (
         figure.subplots(rows, (len(statistics.lengths) + 1) // rows).flat
         if rows == 2

@@ -17,8 +17,10 @@ from pipeline.corpus.prepared import load_corpus, read_window
 from pipeline.corpus.stream import StreamSettings, window_rows
 from pipeline.corpus.summary import corpus_text
 from pipeline.errors import ConfigError, listed
+from pipeline.pictures.style import require_picture, write_picture
 from pipeline.show import statistics as figures
-from pipeline.show.picture import require_picture, write_picture
+from pipeline.show.picture import draw
+from pipeline.show.pictures import PICTURES
 from pipeline.show.rows import LEGEND, example_lines, example_summary
 from pipeline.show.seen import documents_of, recompute_rows
 from pipeline.text.cached_tokenizer import CachedTokenizer
@@ -78,7 +80,7 @@ def _statistics(folder: str, vocabulary: VocabularySettings, windows: int, pictu
         statistics = figures.statistics(corpus, given_vocabulary(vocabulary), windows)
     CONSOLE.print(Text("\n".join([corpus_text(corpus), "", *figures.lines(statistics, corpus)])))
     if picture is not None:
-        write_picture(statistics, corpus, picture)
+        write_picture(draw(statistics, corpus), picture)
         CONSOLE.print(Text(f"\npicture: {picture}"))
 
 
@@ -167,5 +169,6 @@ VIEWS: dict[type[View], Callable[..., None]] = {
     Statistics: _statistics,
     Examples: _examples,
     Seen: _seen_rows,
+    **PICTURES,
 }
 """Settings type -> function that prints the view."""

@@ -132,12 +132,12 @@ def _baseline_lines(axes: Axes, curve: Curve, points: Points) -> None:
     untrained = points.get(f"heldout/{curve.term}_loss", {}).get(0)
     if untrained is not None:
         axes.axhline(untrained, color=GREY, linestyle=":", linewidth=1.2, label=f"before training: {untrained:.3f}")
-    guess = _frequency_guess(curve, points)
+    guess = frequency_guess(curve, points)
     if guess is not None:
         axes.axhline(guess, color=GREY, linestyle="--", linewidth=1.2, label=f"{curve.guess_label}: {guess:.3f}")
 
 
-def _frequency_guess(curve: Curve, points: Points) -> float | None:
+def frequency_guess(curve: Curve, points: Points) -> float | None:
     """Return the loss in nats of guessing by frequency, from the newest logged baseline; None if none was logged.
 
     For masked tokens, the baseline is that loss (unigram). For a task with two answers, the baseline is the share of

@@ -190,6 +190,27 @@ def history(run: MlflowRun, name: str) -> list[Metric]:
     return sorted(MlflowClient(tracking_uri=run.uri).get_metric_history(run.run_id, name), key=lambda point: point.step)
 
 
+def logged_points(run: MlflowRun) -> dict[str, dict[int, float]]:
+    """Return metric -> step -> value of everything that a run logged.
+
+    Raises ConfigError if the store does not work or does not have the run.
+    """
+    silence_mlflow()
+    path = run.uri.removeprefix("sqlite:///")
+    if path != run.uri and not storage.exists(path):  # MLflow would create an empty store
+        raise ConfigError(f"tracking.uri ({run.uri}) does not exist: name the MLflow store that the run logged to")
+    try:
+        client = MlflowClient(tracking_uri=run.uri)
+        return {
+            name: {point.step: point.value for point in client.get_metric_history(run.run_id, name)}
+            for name in client.get_run(run.run_id).data.metrics
+        }
+    except Exception as error:  # as in open_run
+        raise ConfigError(
+            f"tracking.uri ({run.uri}) does not have run {run.run_id}: {storage.first_line(error)}"
+        ) from error
+
+
 def _artifact_location(uri: str) -> str | None:
     """Return a folder for artifacts next to the SQLite file; None for a server, which has its own.
 

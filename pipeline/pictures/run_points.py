@@ -1,0 +1,52 @@
+"""Read the metrics that a run logged to MLflow."""
+
+import os
+from typing import Any
+
+from pipeline.export.trained import recorded_run
+from pipeline.objectives.table import CURVES
+from pipeline.train import run
+from pipeline.train.pictures import Points, frequency_guess
+from pipeline.train.tracking import MlflowRun, logged_points, tracking_uri
+
+
+def read_points(folder: str, uri: str | None) -> Points:
+    """Return metric -> step -> value of a run, finished or running.
+
+    The MLflow store is at `uri`, else the one in the run's summary, else where a run in this output folder logs by
+    default. Raises ConfigError if the folder is no run, or the store does not have it.
+    """
+    recorded = recorded_run(folder)
+    return logged_points(MlflowRun(uri=_store(folder, uri), run_id=recorded["mlflow_run_id"]))
+
+
+def _store(folder: str, uri: str | None) -> str:
+    summary: dict[str, Any] = run.read_summary(folder) or {}
+    output = os.path.dirname(os.path.dirname(folder.rstrip("/")))
+    return tracking_uri(uri or summary.get("mlflow_uri"), output)
+
+
+def name_of(folder: str) -> str:
+    """Return the name of the run in a folder."""
+    return folder.rstrip("/").rsplit("/", 1)[-1]
+
+
+def newest_losses(points: Points) -> list[str]:
+    """Return the newest loss of each term, in training and held out, and its baseline, as lines of text."""
+    result = []
+    for curve in CURVES:
+        training = points.get(f"train/{curve.term}_loss", {})
+        if not training:
+            continue
+        step = max(training)
+        parts = [f"{curve.term.upper()} loss at step {step:,}: training {training[step]:.3f}"]
+        if heldout := points.get(f"heldout/{curve.term}_loss", {}):
+            last = max(heldout)
+            parts.append(f"held-out {heldout[last]:.3f} nats after step {last:,}")
+            if 0 in heldout:
+                parts.append(f"before training {heldout[0]:.3f}")
+        guess = frequency_guess(curve, points)
+        if guess is not None:
+            parts.append(f"{curve.guess_label} {guess:.3f}")
+        result.append(", ".join(parts))
+    return result

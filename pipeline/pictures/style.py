@@ -1,0 +1,50 @@
+"""Style of all pictures: colours, panels on white, and the file that a picture is written to."""
+
+import os
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from pipeline.errors import ConfigError
+from pipeline.train.pictures import BLUE, DPI, RED
+
+GREEN, YELLOW, PURPLE, CYAN = "#228833", "#ccbb44", "#aa3377", "#66ccee"
+"""With BLUE, RED and GREY: colours that remain distinct in common forms of colour blindness (Paul Tol, bright)."""
+LIGHT = "#dddddd"
+COLOURS = (BLUE, RED, GREEN, YELLOW, PURPLE, CYAN, "#ee7733", "#000000", "#999933", "#bb9977")
+"""Colours of categories, in this order."""
+ENDINGS = (".png", ".svg", ".pdf")
+
+
+def require_picture(path: str) -> None:
+    """Raise ConfigError if a picture cannot be written to this file."""
+    folder = Path(path).parent
+    if Path(path).suffix.lower() not in ENDINGS:
+        raise ConfigError(f"picture ({path}) must end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
+    if not folder.is_dir():
+        raise ConfigError(f"picture ({path}) cannot be written: there is no folder {folder}; make it, or name another")
+    if Path(path).is_dir() or not os.access(folder, os.W_OK):
+        raise ConfigError(f"picture ({path}) cannot be written: name a file in a folder that you may write to")
+
+
+def write_picture(figure: Figure, path: str) -> None:
+    """Write a figure to a file, in the format of the file's ending."""
+    figure.savefig(path, dpi=DPI)
+
+
+def white_figure(width: float, height: float) -> Figure:
+    """Return an empty figure of a size in inches; it has a white background, so that dark pages do not hide text."""
+    return Figure(figsize=(width, height), layout="constrained", facecolor="white")
+
+
+def tidy(axes: Axes) -> None:
+    """Add a light grid behind a panel's contents, and remove its top and right borders."""
+    axes.grid(color=LIGHT, linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def plain(text: str) -> str:
+    """Return a text for matplotlib, which takes text between dollar signs for a formula."""
+    return text.replace("$", r"\$")

@@ -1,0 +1,156 @@
+"""Draw pictures of a model, of runs and of a corpus, and print what they show, one function per picture."""
+
+from collections.abc import Callable, Sequence
+
+from matplotlib.figure import Figure
+from rich.console import Console
+from rich.text import Text
+
+from pipeline import api
+from pipeline.config.data import Sampling, VocabularySettings
+from pipeline.config.pictures import Attention, Corpus, Curve, Heads, Loss, Map, Picture, Resumed, Store, Word
+from pipeline.corpus.given_vocabulary import given_vocabulary
+from pipeline.corpus.prepared import load_corpus
+from pipeline.errors import CheckpointError, ConfigError
+from pipeline.export.trained import recorded_run
+from pipeline.pictures import (
+    corpus_sources,
+    head_lines,
+    heads,
+    loss_by_frequency,
+    run_difference,
+    text_map,
+    word_contexts,
+)
+from pipeline.pictures.model_texts import attention_of_texts, cut_texts, random_weights
+from pipeline.pictures.run_points import name_of, newest_losses, read_points
+from pipeline.pictures.style import require_picture, write_picture
+from pipeline.text.cached_tokenizer import CachedTokenizer
+from pipeline.train.evaluate import heldout_batches, unigram_counts
+from pipeline.train.pictures import learning_curve
+from pipeline.train.run_stream import stream_of_run
+
+CONSOLE = Console(highlight=False, soft_wrap=True)
+ROWS_AT_ONCE = 32
+"""Held-out examples per forward pass."""
+
+
+def _heads(checkpoint: str, text: str | None, texts: int, length: int, picture: str) -> None:
+    require_picture(picture)
+    model = api.load(checkpoint)
+    tokens, first, separator = model.vocabulary.tokens, model.vocabulary.cls_id, model.vocabulary.sep_id
+    with CONSOLE.status(f"reading {texts} texts"):
+        chosen = cut_texts(model, text, texts, length, heads.LEAST_TOKENS)
+        measured = heads.head_shares(attention_of_texts(model, chosen), separator, tokens[separator], tokens[first])
+    _show(heads.lines(measured), heads.draw(measured, f"Attention heads of {_short(checkpoint)}"), picture)
+
+
+def _attention(checkpoint: str, sentence: str, layer: int, head: int, picture: str) -> None:
+    require_picture(picture)
+    model = api.load(checkpoint)
+    weights = head_lines.head_weights(model.attentions(sentence), layer, head)
+    pieces = readable(model, sentence)
+    title = f"{_short(checkpoint)}\nlayer {layer}, head {head}"
+    _show(head_lines.lines(weights, pieces), head_lines.draw(weights, pieces, title), picture)
+
+
+def readable(model: api.LoadedModel, sentence: str) -> list[str]:
+    """Return the tokens of a sentence for people: the text of each, with ## before one that continues a word."""
+    tokens = model.tokenize(sentence)
+    shown = []
+    for piece, (start, end) in zip(tokens.pieces, tokens.spans.tolist(), strict=True):
+        continues = start > 0 and sentence[start - 1 : start + 1].isalnum()
+        shown.append(f"{'##' * continues}{sentence[start:end].strip()}" if end > start else piece)
+    return shown
+
+
+def _word(checkpoint: str, word: str, sentences: tuple[str, ...], before: bool, picture: str) -> None:
+    require_picture(picture)
+    contexts = word_contexts.read_contexts(word, sentences)
+    model = api.load(checkpoint)
+    trained = word_contexts.compare(model, contexts)
+    random = word_contexts.compare(random_weights(model), contexts) if before else None
+    figure = word_contexts.draw(word, contexts, trained, random, _short(checkpoint))
+    _show(word_contexts.lines(word, contexts, trained, random), figure, picture)
+
+
+def _map(
+    checkpoint: str, file: str, text: str, label: str, method: str, rows: int, seed: int, before: bool, picture: str
+) -> None:
+    require_picture(picture)
+    texts, labels = text_map.read_labelled(file, text, label, rows, seed)
+    model = api.load(checkpoint)
+    models = {_short(checkpoint): model} | ({"random weights": random_weights(model)} if before else {})
+    with CONSOLE.status(f"reading {len(texts):,} texts"):
+        maps = {name: text_map.text_map(one.embed(texts), labels, method, seed) for name, one in models.items()}
+    title = f"{len(texts):,} texts of {name_of(file)}, {'principal components' if method == 'pca' else 't-SNE'}"
+    _show(text_map.lines(maps, labels), text_map.draw(maps, labels, title), picture)
+
+
+def _resumed(run: str, other: str, tracking: Store, picture: str) -> None:
+    require_picture(picture)
+    names = (name_of(run), name_of(other))
+    one, two = (read_points(folder, tracking.uri) for folder in (run, other))
+    measured = run_difference.run_difference(one, two, names)
+    _show(run_difference.lines(measured, names), run_difference.draw(measured, names), picture)
+
+
+def _curve(run: str, tracking: Store, picture: str) -> None:
+    require_picture(picture)
+    points = read_points(run, tracking.uri)
+    figure = learning_curve(name_of(run), points)
+    if figure is None:
+        raise ConfigError(f"run {run} has logged no loss yet: wait for its first progress line")
+    _show(newest_losses(points), figure, picture)
+
+
+def _corpus(folder: str, vocabulary: VocabularySettings, sampling: Sampling, windows: int, picture: str) -> None:
+    require_picture(picture)
+    corpus, given = load_corpus(folder), given_vocabulary(vocabulary)
+    with CONSOLE.status(f"making the rows of {min(windows, len(corpus.train))} windows"):
+        fill = corpus_sources.row_fill(corpus, given, sampling, windows) if given else None
+    title = f"Corpus {_short(folder)}: {corpus.counts['characters']:,} characters"
+    _show(corpus_sources.lines(corpus, fill), corpus_sources.draw(corpus, fill, title), picture)
+
+
+def _loss(run: str, rows: int, picture: str) -> None:
+    require_picture(picture)
+    settings, model = stream_of_run(run, recorded_run(run)), api.load(run)
+    if model.pretrained is None:
+        raise CheckpointError(f"{run} has no head for masked tokens: name the folder of a pretraining run")
+    corpus, tokenizer = settings.corpus, CachedTokenizer(settings.vocabulary)
+    with CONSOLE.status(f"reading {rows:,} held-out examples"):
+        batches = heldout_batches(
+            corpus, tokenizer, settings.sampling, rows=rows, rows_per_batch=ROWS_AT_ONCE, rank=0, world=1
+        )
+        on_device = [batch.to(model.device) for batch in batches]
+        positions = loss_by_frequency.position_losses(model.pretrained.module, on_device)
+        counts = unigram_counts(corpus, tokenizer, settings.vocabulary.size)
+    measured = loss_by_frequency.loss_by_frequency(*positions, counts)
+    title = f"Held-out masked loss of {name_of(run)} by frequency"
+    _show(loss_by_frequency.lines(measured), loss_by_frequency.draw(measured, title), picture)
+
+
+def _short(location: str) -> str:
+    """Return the last two parts of a location: its name, and that of the folder around it."""
+    return "/".join(location.rstrip("/").rsplit("/", 2)[-2:])
+
+
+def _show(lines: Sequence[str], figure: Figure, picture: str) -> None:
+    """Print lines, write the picture, and say where it is."""
+    CONSOLE.print(Text("\n".join(lines)))
+    write_picture(figure, picture)
+    CONSOLE.print(Text(f"\npicture: {picture}"))
+
+
+PICTURES: dict[type[Picture], Callable[..., None]] = {
+    Heads: _heads,
+    Attention: _attention,
+    Word: _word,
+    Map: _map,
+    Resumed: _resumed,
+    Curve: _curve,
+    Corpus: _corpus,
+    Loss: _loss,
+}
+"""Settings type -> function that prints and draws the picture."""
