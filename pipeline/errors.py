@@ -1,4 +1,6 @@
-"""Errors shown in one line, without a traceback: the setting or file, both values, and what would work."""
+"""Errors shown in one line, without a traceback. The line names the setting or file, the values in conflict, and what
+would work.
+"""
 
 from collections.abc import Iterable
 

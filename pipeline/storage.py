@@ -198,7 +198,8 @@ def delete_folder(location: str) -> None:
     if system.get_file_info(f"{path}/{MANIFEST}").type == fs.FileType.File:
         system.delete_file(f"{path}/{MANIFEST}")
     if system.get_file_info(path).type == fs.FileType.Directory:
-        with suppress(FileNotFoundError):  # Google's store raises it at the end: no object has the folder's name
+        # Google's store raises FileNotFoundError after the files are deleted, as no object has the folder's own name.
+        with suppress(FileNotFoundError):
             system.delete_dir(path)
 
 

@@ -110,6 +110,7 @@ def table(figures: dict[str, float]) -> str:
     if "recall" in figures:
         lines.append(
             f"{'next to WikiExtractor':24}{figures['pages in both']:>10,} pages: "
-            f"{figures['recall']:.1%} of its words are in ours, which have {figures['length']:.2f} times as many words"
+            f"{figures['recall']:.1%} of WikiExtractor's words are in our text, which has "
+            f"{figures['length']:.2f} times as many words"
         )
     return "\n".join([*lines, f"{'MB/s of XML, one core':24}{figures['megabytes a second']:>10.1f}"])

@@ -10,8 +10,8 @@ PASSING = frozenset({"prepare.web_timeout"})
 """Settings that do not affect the content of a prepared corpus."""
 PRESET_KINDS = ("wordpiece", "byte-bpe")
 PRESET_SIZES = (30_522, 8_192, 50_265)
-"""Kinds and sizes that presets set for a trained vocabulary. With vocabulary.path, these values are ignored, and any
-other value is refused.
+"""Kinds and sizes that presets set for a trained vocabulary. With vocabulary.path, a kind or size from these lists is
+ignored, because a preset may have set it; another kind or size is refused.
 """
 
 
@@ -35,9 +35,9 @@ class Preparation:
     """Settings for turning sources into document shards."""
 
     heldout_share: float = 0.01
-    """Share of parents (whole books, articles) that are held out for evaluation, chosen by a hash. If it is above 0, at
-    least four parents are held out, or a tenth (rounded down) if there are fewer than forty: a next-sentence pair needs
-    two parents.
+    """Share of parents (whole books, articles) that are held out for evaluation, chosen by a hash. If the share is
+    above 0, at least four parents are held out; of fewer than forty parents, at least a tenth, rounded down. (A
+    next-sentence pair needs text of two parents.)
     """
     window_characters: int = 2_000_000
     """Characters of text per window (a Parquet row group): the unit of reading, shuffling and resuming."""
@@ -70,7 +70,7 @@ class Preparation:
     """
     web_timeout: float = 180.0
     """Seconds without a byte after which reading from a web server fails. Up to three connections are tried in this
-    time; a line reports a silence of ten seconds.
+    time. After ten seconds without a byte, the job prints a line about it.
     """
 
     def __post_init__(self) -> None:
@@ -132,7 +132,7 @@ class VocabularySettings:
     """
     training_characters: int | None = 100_000_000
     """Maximum characters of text that a vocabulary is trained on, from the first windows of the shuffled corpus. 100
-    million characters are about 20 million English words, counted in seconds. None: the whole corpus.
+    million characters are about 20 million English words; counting them takes seconds. None: the whole corpus.
     """
     extend: int = 0
     """Number of words of the corpus to add to the vocabulary of init; for WordPiece only. These are the most frequent
@@ -255,8 +255,8 @@ class SpanMasking(TokenMasking):
 
 @dataclass(frozen=True, kw_only=True)
 class NgramMasking(TokenMasking):
-    """Runs of n whole words are masked, with a probability of n in proportion to 1/n (Lan et al. 2020, 4.2). `share`
-    limits the number of masked positions.
+    """Runs of n whole words are masked; n is drawn from 1 to `longest` with probability proportional to 1/n (Lan et al.
+    2020, 4.2). `share` limits the number of masked positions.
     """
 
     longest: int = 3

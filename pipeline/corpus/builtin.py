@@ -22,7 +22,8 @@ DISTRIBUTION = "bertstream"
 LEAST_CHARACTERS = 200
 """Docstrings of at most this length are skipped: they say little more than the name."""
 WRAPPED_CHARACTERS = 60
-"""A line was wrapped if it would reach this width together with the next line's first word (PEP 8 wraps at 72).
+"""A line is taken as wrapped if the line, a space and the next line's first word reach this width together. PEP 8 wraps
+at 72; this is lower, for lines wrapped earlier.
 
 A shorter line was ended on purpose, so the next line is not joined to it.
 """
@@ -49,8 +50,9 @@ def _own_requirements() -> list[str]:
 def distributions() -> dict[str, Distribution]:
     """Return {normalised name: distribution} of this project's installed requirements, sorted by name.
 
-    Requirements of requirements are included, with their extras and environment markers. Other installed packages do
-    not change the result. Raises ConfigError if neither the project's metadata nor pyproject.toml exists.
+    Requirements of requirements are included, also those of requested extras; a requirement whose environment marker is
+    false is left out. Other installed packages do not change the result. Raises ConfigError if neither the project's
+    metadata nor pyproject.toml exists.
     """
     installed: dict[str, Distribution] = {}
     followed: dict[str, set[str]] = {}

@@ -22,8 +22,8 @@ class Curve:
     """Name of the metric that is the baseline."""
     guess_label: str
     guess_is_share: bool = False
-    """Whether this metric is the share of one of two answers. The baseline is then the entropy of the share, which is
-    the loss of guessing by frequency.
+    """Whether the metric `guess` is the share of one answer in a task with two answers. The baseline is then not that
+    metric but the entropy of the two shares, which is the loss of guessing by frequency.
     """
 
 

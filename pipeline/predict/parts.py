@@ -1,4 +1,4 @@
-"""Store answered parts on disk, and join them into tables with the output's columns.
+"""Store the answers to an input in parts of a limited number of rows, and read parts as tables of the output's columns.
 
 OUTPUT.parts/
     about.json              written first: input, model, settings and precision of the parts
@@ -190,8 +190,8 @@ def renamed(names: Sequence[str]) -> dict[str, str]:
 def unified(schemas: Sequence[pa.Schema]) -> pa.Schema:
     """Return a schema with all columns of the parts, input columns first.
 
-    A column's type holds the values of all parts. It is text if no other type does, or if a column of floats has whole
-    numbers that floats cannot represent.
+    A column's type holds the values of all parts. It is text if no other type can hold them, or if some parts have
+    floats and others have whole numbers beyond EXACT, which floats cannot represent.
     """
     types: dict[str, list[pa.DataType]] = {}
     wide: set[str] = set()

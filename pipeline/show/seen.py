@@ -30,7 +30,7 @@ class SeenRow:
 
 
 def recompute_rows(folder: str, step: int, row: int, number: int = 1) -> list[SeenRow]:
-    """Return `number` rows of a run: those from `row` (from 0) on in the global batch of step `step` (from 1).
+    """Return `number` rows of the global batch of step `step`, from row `row` on. Steps count from 1, rows from 0.
 
     The run saves its position in the stream at each checkpoint. Recomputing starts at the last position before the
     step, so it covers at most the windows between two checkpoints. Raises ConfigError if there is no such step or row,

@@ -41,7 +41,7 @@ def read_questions(location: str) -> list[Question]:
     if whole and are_answers(whole):
         raise DataError(
             f"{location} has {len(whole):,} ids with answers and no questions: is it swapped with the file of "
-            "questions? Give a SQuAD file here, and answers as predictions"
+            "questions? Give the SQuAD file here, and the answers to score as --predictions"
         )
     questions = list(_questions_of(whole, location))
     doubled = next((id for id, times in Counter(question.id for question in questions).items() if times > 1), None)

@@ -68,7 +68,8 @@ class TaggingWindow:
     ids: np.ndarray  # int32 (L,)
     labels: np.ndarray  # int64 (L,), indices into the tag names, or IGNORED
     words: np.ndarray  # int32 (L,), index of each piece's word in the sentence; -1 for special tokens
-    # bool (L,), whether the word's tag is read from this token: its first piece, in the window with the most context
+    # bool (L,), whether a word's tag is read from this token: true for the first piece of the word, in the window where
+    # that piece has the most context
     first: np.ndarray
 
 
@@ -79,8 +80,9 @@ def read_sentences(location: str, column: int = -1, bad: BadRows | None = None) 
     is the index of the column of tags (negative: from the end); column 0 has the words. If all tags are chunk tags
     (IOB1, IOB2, BIOES or BILOU), they are converted to IOB2.
 
-    Raises DataError for a file without sentences or without the column. Unless `bad` skips such sentences, it is also
-    raised for a line that has another number of columns than the first.
+    Raises DataError for a file without sentences or without the column. It is also raised for a line
+    with another number of columns than the file's first line with a word, unless `bad` skips the sentences with such
+    lines.
     """
     bad = bad or BadRows()
     sentences = list(_sentences_of(location, column, bad))
@@ -167,8 +169,8 @@ def read_words(location: str, words_column: str | None = None) -> list[tuple[str
     """Return the words of the sentences of a file that is to be tagged.
 
     In JSON and Parquet, the column `words_column` (None: "words") holds lists of words. Other files are CoNLL files
-    with the words in the first column. Raises DataError for a file without sentences, and with file and line for values
-    that are not lists of texts.
+    with the words in the first column. Raises DataError for a file without sentences, and for values that are not lists
+    of texts (the message then has file and line).
     """
     if bare_name(location).endswith(WITH_LISTS):
         column = words_column or "words"

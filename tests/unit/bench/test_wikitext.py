@@ -79,8 +79,8 @@ def test_the_table_by_hand() -> None:
     ]
     compared = table(found | {"pages in both": 1, "recall": 0.5, "length": 1.5})
     assert (
-        "next to WikiExtractor            1 pages: 50.0% of its words are in ours, which have 1.50 times as many words"
-        in compared
+        "next to WikiExtractor            1 pages: 50.0% of WikiExtractor's words are in our text, which has 1.50 "
+        "times as many words" in compared
     )
 
 
@@ -92,7 +92,7 @@ def test_the_job_prints_the_table(
     printed = capsys.readouterr().out
     assert (
         "articles                         2            12 words" in printed
-        and "85.7% of its words are in ours, which have 0.86 times as many" in printed
+        and "85.7% of WikiExtractor's words are in our text, which has 0.86 times as many" in printed
     )
 
 
