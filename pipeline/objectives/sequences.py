@@ -78,7 +78,7 @@ class SequenceTask(nn.Module):
             classes_N, weights = self._labels(batch).nan_to_num(IGNORED).long(), self.class_weights
             return F.cross_entropy(scores, classes_N, weights, ignore_index=IGNORED, reduction="sum")
         wanted = self._labels(batch).view_as(scores)
-        # Only with a teacher are there sequences without labels. Their loss and gradient must be 0. Indexing with a mask
+        # Only with a teacher do sequences lack labels; their loss and gradient must be 0. Indexing with a mask
         # would make the host wait: only the device knows how many sequences are labelled.
         labelled = ~wanted.isnan() if TEACHER in self.weights else None
         if self.kind == "regression":

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from pipeline import storage
 from pipeline.batch import TEACHER
@@ -151,7 +152,8 @@ def test_a_teacher_of_something_else_is_refused(
     assert str(refused.value) == message
 
 
-def test_a_model_without_a_task_head_is_no_teacher(tmp_path: Path, tiny_run: Path) -> None:
+def test_a_model_without_a_task_head_is_no_teacher(tmp_path: Path) -> None:
+    save_file({"a": torch.zeros(1)}, tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert", "architectures": ["BertForMaskedLM"]}))
     with pytest.raises(CheckpointError, match=r"^teacher: .*: config.json: architectures is 'BertForMaskedLM', a head"):
         load_teacher(str(tmp_path))
