@@ -16,6 +16,9 @@ from torch import Tensor
 if TYPE_CHECKING:  # not imported at run time: machines that only measure the training step may not have pyarrow
     import pyarrow as pa
 
+TEACHER = "teacher"
+"""Column of a teacher's logits for each row."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
@@ -42,9 +45,15 @@ class Batch:
     swapped_N: Tensor | None = None
     """int64: 1 if segment B precedes A in the text, 0 if B follows A; None if rows have no such label."""
     label_N: Tensor | None = None
-    """float32: a fine-tuning task's label of each sequence, a class number or a value; None if rows have no label."""
+    """float32: a fine-tuning task's label of each sequence, a class number or a value; NaN for a sequence without a
+    label; None if rows have no label.
+    """
     labels: Tensor | None = None
-    """float32: a task's labels end to end, several per sequence or one per token; None if rows have no such lists."""
+    """float32: a task's labels end to end, several per sequence or one per token; NaN for a sequence without labels;
+    None if rows have no such lists.
+    """
+    teacher: Tensor | None = None
+    """float32: a teacher's logits end to end, as many per sequence as the task has outputs; None without a teacher."""
 
     @property
     def tokens(self) -> int:
@@ -94,6 +103,8 @@ def collate(rows: pa.Table | pa.RecordBatch) -> Batch:
 def collate_labelled(rows: pa.Table | pa.RecordBatch) -> Batch:
     """Collate a task's rows (schema pipeline.tasks.schema.ENCODED), in their order, into a flat batch without masking.
 
+    A column TEACHER, lists of float32, becomes Batch.teacher.
+
     Raises ValueError if there are no rows.
     """
     _, tensors = _sequences(rows)
@@ -102,7 +113,12 @@ def collate_labelled(rows: pa.Table | pa.RecordBatch) -> Batch:
     labels = (
         None if (lists := rows.column("labels")).null_count else torch.from_numpy(_flat_lists(lists, np.float32)[0])
     )
-    return Batch(**tensors, masked_positions_M=empty, masked_labels_M=empty, label_N=label_N, labels=labels)
+    teacher = (
+        torch.from_numpy(_flat_lists(rows.column(TEACHER), np.float32)[0]) if TEACHER in rows.schema.names else None
+    )
+    return Batch(
+        **tensors, masked_positions_M=empty, masked_labels_M=empty, label_N=label_N, labels=labels, teacher=teacher
+    )
 
 
 def _sequences(rows: pa.Table | pa.RecordBatch) -> tuple[np.ndarray, dict[str, Any]]:

@@ -23,6 +23,8 @@ search.grid.
 """
 WIDE_RATE = 5e-5
 """Default peak learning rate of wider encoders: the highest rate of the grid "bert" of search.grid."""
+DISTILLED = ("recipe.temperature", "recipe.teacher_weight")
+"""Settings without effect unless there is a teacher."""
 HIGH_RATE = 4
 """A learning rate above this many times the default rate leads to a warning."""
 
@@ -100,6 +102,14 @@ class Recipe:
     (of the second of two classes), macro_f1, matthews (or mcc), auc, average_precision, mean_absolute_error, …;
     default: the first metric of the task.
     """
+    temperature: float = 2.0
+    """Number that divides the logits of teacher and student in the teacher's loss term, except in regression. Hinton et
+    al. 2015, 4.1, tried 1, 2, 5 and 10, and 2 was best; Sanh et al. 2019 (DistilBERT) use 2 as well.
+    """
+    teacher_weight: float = 0.5
+    """Weight of the teacher's loss term; the labels' term has the weight 1 - teacher_weight. 0.5 is from Hinton et al.
+    2015, 4.1; with 1, trials learn from the teacher alone, as in Turc et al. 2019.
+    """
 
     def __post_init__(self) -> None:
         require_at_least("recipe.epochs", self.epochs, 1)
@@ -113,6 +123,8 @@ class Recipe:
         require(self.patience is None or self.patience >= 1, f"recipe.patience ({self.patience}) must be at least 1")
         if self.dropout is not None:
             require_share("recipe.dropout", self.dropout)
+        require_above_zero("recipe.temperature", self.temperature)
+        require_share("recipe.teacher_weight", self.teacher_weight)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,6 +227,14 @@ class Finetune:
     """Treatment of rows with an empty text, no label, or a label that only the development file has. refuse: stop with
     an error at the first such row; skip: leave these rows out and count them.
     """
+    teacher: Location | None = None
+    """Folder, URL or hf://OWNER/NAME of a fine-tuned model of the same task, of any family and vocabulary. Trials learn
+    its logits in addition to the labels (knowledge distillation, Hinton et al. 2015).
+    """
+    unlabelled: tuple[Location, ...] = ()
+    """Files of more texts, without labels, from which trials learn the teacher's logits: one text per line (.txt), or
+    CSV, TSV, JSON lines or Parquet with the columns that text and pair name.
+    """
     seeds: int = 3
     """Runs per task and setting; the seed of each sets the head's initial weights, the order of rows and dropout."""
     minutes: float | None = None
@@ -255,6 +275,7 @@ class Finetune:
         require(self.dev is None or self.train is not None, f"dev ({self.dev}) needs train, which is not given")
         require(self.test is None or self.train is not None, f"test ({self.test}) needs train, which is not given")
         require_at_least("seeds", self.seeds, 1)
+        self._require_teacher()
         if self.search.folds is not None:
             folds = f"search.folds ({self.search.folds})"
             require(self.train is not None, f"{folds} splits your own file: give the file with --train")
@@ -279,6 +300,27 @@ class Finetune:
         require(
             not self.placement.autoscaled or self.trials.at_once is not None,
             "placement.autoscaled needs trials.at_once, the number of trials that ask for nodes at the same time",
+        )
+
+    def _require_teacher(self) -> None:
+        """Raise ConfigError if settings need a teacher and none is given, or if unlabelled texts would have no loss."""
+        if self.teacher is None:
+            require(
+                not self.unlabelled,
+                f"unlabelled ({', '.join(self.unlabelled)}) needs a teacher, whose answers these texts get: name a "
+                "fine-tuned model with --teacher",
+            )
+            for name in DISTILLED:
+                key = name.removeprefix("recipe.")
+                value = getattr(self.recipe, key)
+                require(
+                    value == getattr(Recipe, key),
+                    f"{name} ({value}) needs a teacher, which is not given: name a fine-tuned model with --teacher",
+                )
+        require(
+            not self.unlabelled or self.recipe.teacher_weight > 0,
+            f"recipe.teacher_weight ({self.recipe.teacher_weight:g}) leaves the texts of unlabelled "
+            f"({', '.join(self.unlabelled)}) without a loss: raise it, or leave --unlabelled out",
         )
 
     def for_workers(self) -> "Finetune":

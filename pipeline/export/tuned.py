@@ -49,7 +49,9 @@ def export_tuned(config: Export, location: str, target: str, report: Report) -> 
             if name == storage.MANIFEST:
                 (folder / name).unlink()
         record = storage.read_json(str(folder / TASK))
-        record["lineage"]["checkpoint"] = public_model_location(str(record["lineage"].get("checkpoint") or ""))
+        lineage = record["lineage"]
+        for origin in (lineage, *filter(None, [lineage.get("teacher")])):
+            origin["checkpoint"] = public_model_location(str(origin.get("checkpoint") or ""))
         storage.write_json(str(folder / TASK), record)
         files = tuned_files(
             tuned.about, tuned.model, plain=about_of(location)[1] is None, language=config.language,

@@ -135,7 +135,19 @@ def _training(about: About, encoder: str) -> list[tuple[str, str]]:
     """Return the training settings as table rows (name, value)."""
     training = about.lineage.get("training", {}).items()
     rows = [(name, f"{value:,}" if isinstance(value, int) else str(value)) for name, value in training]
-    return [("encoder", encoder), ("pooling", about.pooling), *rows]
+    return [("encoder", encoder), ("pooling", about.pooling), *rows, *_teacher(about.lineage.get("teacher"))]
+
+
+def _teacher(facts: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    """Return table rows about the teacher whose logits the model was trained on; none without a teacher."""
+    if not facts:
+        return []
+    loss = f"weight {facts['weight']:g} beside the labels, temperature {facts['temperature']:g}"
+    return [
+        ("teacher", public_model_location(str(facts["checkpoint"]))),
+        ("teacher's loss term", loss),
+        ("rows with the teacher's answers alone", f"{facts['unlabelled rows']:,}"),
+    ]
 
 
 def _metadata(about: About, model: Model, name: str, plain: bool, language: tuple[str, ...]) -> dict[str, Any]:

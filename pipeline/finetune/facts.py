@@ -9,13 +9,15 @@ from pipeline.train.trial import Result
 
 
 def training_facts(config: Finetune, problem: Problem, seed: int, result: Result) -> dict[str, Any]:
-    """Return, as JSON values, the encoder's checkpoint, scores, baselines and rows per split, and training settings.
+    """Return, as JSON values, the encoder's checkpoint, scores, baselines and rows per split, training settings, and
+    facts about the teacher if there is one.
 
     A problem without other splits is scored on its training rows.
     """
     splits = problem.splits or {"train": problem.train}
     kind = KINDS[problem.task.kind]
-    return {
+    teacher = {} if problem.teacher is None else {"teacher": teacher_facts(config, problem)}
+    return teacher | {
         "checkpoint": config.checkpoint,
         "scores": result.scores,
         "baselines": {name: kind.baseline(problem.task, problem.train, split) for name, split in splits.items()},
@@ -28,4 +30,18 @@ def training_facts(config: Finetune, problem: Problem, seed: int, result: Result
             "steps": result.steps,
             "tokens": result.tokens,
         },
+    }
+
+
+def teacher_facts(config: Finetune, problem: Problem) -> dict[str, Any]:
+    """Return, as JSON values, a problem's teacher, its part in the loss, and the number of rows without a label."""
+    assert problem.teacher is not None
+    unlabelled = problem.unlabelled
+    return {
+        "checkpoint": problem.teacher.location,
+        "name": problem.teacher.name,
+        "fingerprint": problem.teacher.fingerprint,
+        "temperature": config.recipe.temperature,
+        "weight": config.recipe.teacher_weight,
+        "unlabelled rows": 0 if unlabelled is None else unlabelled.rows.num_rows,
     }

@@ -19,7 +19,7 @@ from pipeline.train.hardware import device_of
 from pipeline.train.initial import Initial
 from pipeline.train.optim import build_optimizer
 from pipeline.train.step import Compute
-from pipeline.train.trial import batches, seen_words, train_on_slots
+from pipeline.train.trial import batches, seen_words, train_on_slots, training_rows
 
 LARGE = 10_000
 """Training rows above which a task is large. Large tasks are reduced first: their scores vary little between seeds."""
@@ -45,7 +45,7 @@ class Share:
     seeds: int
     epochs: int
     rows: int | None
-    """Maximum number of training rows; None: all."""
+    """Maximum number of labelled training rows; None: all. Rows without a label are never left out."""
 
 
 def size(share: Share) -> tuple[int, int, float]:
@@ -66,9 +66,10 @@ def seconds_of(config: Finetune, problem: Problem, initial: Initial) -> float:
     module = build(config, problem, initial, 0).to(device).train()
     times, tokens = [], []
     compute = Compute(device=device, autocast=autocast, seed=0)
-    with seen_words(config, module, problem.train.rows)():
+    rows = training_rows(problem.train, problem.unlabelled.rows if problem.unlabelled else None, None, 0)
+    with seen_words(config, module, rows)():
         optimizer = build_optimizer(config.optimizer, module)
-        for slots in itertools.islice(batches(problem.train.rows, config.recipe, 0, 0), STEPS):
+        for slots in itertools.islice(batches(rows, config.recipe, 0, 0), STEPS):
             start = time.perf_counter()
             float(train_on_slots(slots, module, optimizer, compute, step=0, rate=0.0, clip_norm=1.0)[0])
             times.append(time.perf_counter() - start)
@@ -77,7 +78,7 @@ def seconds_of(config: Finetune, problem: Problem, initial: Initial) -> float:
                 break
     torch.set_num_threads(threads)
     counted = slice(WARMUP if len(times) > WARMUP else 0, None)
-    lengths = problem.train.rows["ids"].combine_chunks().value_lengths()
+    lengths = rows["ids"].combine_chunks().value_lengths()
     return (
         sum(times[counted])
         / sum(tokens[counted])
@@ -88,8 +89,7 @@ def seconds_of(config: Finetune, problem: Problem, initial: Initial) -> float:
 
 def trial_seconds(config: Finetune, problem: Problem, per_step: float, share: Share) -> float:
     """Return the estimated seconds of one trial; `per_step`: seconds per step of a single worker."""
-    rows = min(share.rows or problem.train.rows.num_rows, problem.train.rows.num_rows)
-    steps = math.ceil(rows / config.recipe.rows_per_step)
+    steps = math.ceil(problem.rows_per_epoch(share.rows) / config.recipe.rows_per_step)
     evaluated = sum(split.rows.num_rows for split in problem.splits.values()) / config.recipe.rows_per_step
     trained = steps * _busiest_share(config)  # workers share the training; the first one evaluates alone
     return START_SECONDS + share.epochs * per_step * (trained + EVALUATED * evaluated)

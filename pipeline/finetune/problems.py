@@ -35,6 +35,21 @@ HELD_OUT = 10
 
 
 @dataclass(frozen=True, kw_only=True)
+class Teacher:
+    """A fine-tuned model whose logits the trials of a problem learn."""
+
+    location: str
+    name: str
+    """Name of its trial; of a published model, the last part of its location."""
+    fingerprint: str
+    """Digest of its files."""
+    order: tuple[int, ...]
+    """For each output of the problem's models, the index of the teacher's output for the same label."""
+    unlabelled: str | None = None
+    """Digest of the texts without labels; None without such texts."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Problem:
     """A task and its encoded splits."""
 
@@ -48,6 +63,15 @@ class Problem:
     """Digest of the rows and items of all splits: a changed file of the same name gives another problem."""
     fold_of: str | None = None
     """Name of the task of which this problem is a fold; None without cross-validation."""
+    teacher: Teacher | None = None
+    """Model whose logits the rows of `train` and `unlabelled` have in a column batch.TEACHER; None: no teacher."""
+    unlabelled: Prepared | None = None
+    """Texts without labels, for the teacher's loss term only; their labels are NaN. None: no such texts."""
+
+    def rows_per_epoch(self, most: int | None = None) -> int:
+        """Return the number of training rows: at most `most` labelled ones, and all without a label."""
+        labelled = self.train.rows.num_rows
+        return min(most or labelled, labelled) + (self.unlabelled.rows.num_rows if self.unlabelled else 0)
 
 
 def read_problems(config: Finetune, initial: Initial, report: Report) -> list[Problem]:

@@ -18,13 +18,13 @@ import torch
 
 from pipeline import storage
 from pipeline.config.adapters import Bottleneck, NoAdapter
-from pipeline.config.finetune import Finetune
+from pipeline.config.finetune import DISTILLED, Finetune
 from pipeline.config.flat import flatten
 from pipeline.config.model import Model
 from pipeline.config.placement import ModelPlacement
 from pipeline.errors import DataError
 from pipeline.export.tuned_card import tuned_files
-from pipeline.finetune.facts import training_facts
+from pipeline.finetune.facts import teacher_facts, training_facts
 from pipeline.finetune.problems import Problem
 from pipeline.locks import locked
 from pipeline.model.adapters import add_adapter, freeze
@@ -91,11 +91,14 @@ def identity_of(config: Finetune, problem: Problem, initial: Initial, seed: int)
     """Return, as JSON values, everything that defines a trial: two trials with equal values are the same trial."""
     device = device_of(config.placement, config.trials.gpus)
     # without recipe.metric, which is the first of the task's metrics
+    without = ("recipe.metric", *(DISTILLED if problem.teacher is None else ()))
     shaping = {
-        key: value for key, value in flatten(config).items() if key.split(".")[0] in SHAPING and key != "recipe.metric"
+        key: value for key, value in flatten(config).items() if key.split(".")[0] in SHAPING and key not in without
     }
     cutting = {f"cutting.{key}": value for key, value in vars(problem.cutting).items()}
     shaping |= {"standardised": True} if _standardises(config, problem.task) else {}
+    if problem.teacher is not None:
+        shaping |= {"teacher": problem.teacher.fingerprint, "unlabelled": problem.teacher.unlabelled}
     return (
         shaping
         | cutting
@@ -193,6 +196,8 @@ def build(
         add_adapter(module, config.adapter, random)
     if _standardises(config, problem.task):
         module.learn_standardised(*label_mean_and_deviation(problem.train.rows))
+    if problem.teacher is not None:
+        module.learn_from_teacher(config.recipe.temperature, config.recipe.teacher_weight)
     module.encoder.recompute = config.placement.recompute
     freeze(module, config.freeze.layers, config.freeze.embeddings)
     return module
@@ -272,7 +277,8 @@ def assist(trial: Trial, problem: Problem, initial: Initial, rank: int) -> None:
         world=config.trials.workers,
     )
     module = build(config, problem, initial, trial.seed).to(device)
-    assist_trial(config, module, problem.train, compute, TrialCheckpoints(trial.folder))
+    unlabelled = problem.unlabelled.rows if problem.unlabelled else None
+    assist_trial(config, module, problem.train, compute, TrialCheckpoints(trial.folder), unlabelled)
 
 
 def _set_threads(config: Finetune) -> None:
@@ -306,12 +312,15 @@ def _train(
             after_epoch=after_epoch,
             checkpoints=checkpoints,
             world=config.trials.workers,
+            unlabelled=problem.unlabelled.rows if problem.unlabelled else None,
         )
     result = vars(outcome) | {
         "settings": identity_of(config, problem, initial, trial.seed),
         "chosen": trial.chosen,
         "stage": trial.stage,
     }
+    if problem.teacher is not None:
+        result["teacher"] = teacher_facts(config, problem)
     if trial.stage == "report":
         lineage = {"encoder": initial.fingerprint, "trial": trial.name, "chosen": trial.chosen}
         lineage |= {"precision": precision_of(config.placement, initial.model.width, device)}

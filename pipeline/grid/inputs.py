@@ -11,11 +11,13 @@ from pipeline.errors import ConfigError
 from pipeline.finetune.encoder import read_encoder
 from pipeline.finetune.problems import Problem, in_cuttings, read_problems
 from pipeline.finetune.settings import settings_of, with_setting
+from pipeline.finetune.teacher import load_teacher, teacher_of, with_teacher
+from pipeline.finetune.unlabelled import for_problem, read_unlabelled
 from pipeline.grid.testing import require_readable
 from pipeline.grid.trial_set import STARTED, first_of_each
 from pipeline.reporting import Report
 from pipeline.train.initial import Initial
-from pipeline.train.tuned import ADAPTERS
+from pipeline.train.tuned import ADAPTERS, TunedModel
 
 WEIGHTED = ("classification", "tags")
 """Kinds of task whose loss can weight classes."""
@@ -30,6 +32,8 @@ class GridInputs:
     settings: list[dict[str, Any]]
     cuttings: dict[str, dict[Cutting, Problem]]
     """Name of a problem -> cutting (truncation settings) to try -> the problem, encoded with this cutting."""
+    teacher: TunedModel | None = None
+    """Model of config.teacher; its logits are not yet in the problems."""
 
     @property
     def problems(self) -> dict[str, Problem]:
@@ -52,7 +56,25 @@ def read_inputs(config: Finetune, report: Report) -> GridInputs:
     for problem in problems.values():
         require_readable(config, problem.task)
     cuttings = {name: in_cuttings(problem, tried, initial, report) for name, problem in problems.items()}
-    return GridInputs(config=config, initial=initial, settings=settings, cuttings=cuttings)
+    inputs = GridInputs(config=config, initial=initial, settings=settings, cuttings=cuttings)
+    return inputs if config.teacher is None else _with_teacher(inputs, config.teacher, report)
+
+
+def _with_teacher(inputs: GridInputs, location: str, report: Report) -> GridInputs:
+    """Return the inputs with the teacher of each problem, and with the texts without labels that it answers.
+
+    Raises PipelineError if the teacher or these texts do not fit a problem.
+    """
+    config, tuned, cuttings = inputs.config, load_teacher(location), {}
+    teachers = {name: teacher_of(config, problem, tuned) for name, problem in inputs.problems.items()}
+    texts = read_unlabelled(config, report) if config.unlabelled else None
+    for name, variants in inputs.cuttings.items():
+        kept = None if texts is None else for_problem(config, inputs.problems[name], texts, report)
+        cuttings[name] = {
+            cutting: with_teacher(problem, teachers[name], kept, inputs.initial.vocabulary)
+            for cutting, problem in variants.items()
+        }
+    return replace(inputs, cuttings=cuttings, teacher=tuned)
 
 
 def _require_fitting(

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pipeline import storage
-from pipeline.config.finetune import Cutting, Finetune
+from pipeline.config.finetune import DISTILLED, Cutting, Finetune
 from pipeline.config.flat import flatten
 from pipeline.durations import estimate
 from pipeline.finetune import plan
@@ -21,6 +21,14 @@ from pipeline.grid.trial_set import Grid, first_of_each
 from pipeline.reporting import Report
 from pipeline.tasks.kinds import KINDS
 from pipeline.train.initial import Initial
+
+UNNAMED = (
+    *("placement", "trials", "output", "mlflow_uri", "register"),
+    *("checkpoint", "data", "train", "dev", "test", "teacher", "unlabelled"),
+)
+"""Settings that are not part of a grid's name: they do not define its trials, or are files, of which the content
+counts and not the location.
+"""
 
 
 def planned(
@@ -86,11 +94,9 @@ def planned(
 
 def grid_name(config: Finetune, problems: Mapping[str, Problem], initial: Initial) -> str:
     """Return the name of a grid: the tasks' names, and a digest of everything that defines the trials."""
+    without = UNNAMED if config.teacher else (*UNNAMED, *DISTILLED)
     shaping = {
-        key: value
-        for key, value in flatten(config).items()
-        if key.split(".")[0]
-        not in ("placement", "trials", "output", "mlflow_uri", "register", "checkpoint", "data", "train", "dev", "test")
+        key: value for key, value in flatten(config).items() if key not in without and key.split(".")[0] not in without
     }
     content = json.dumps(
         [shaping, initial.fingerprint, sorted((name, problem.digest) for name, problem in problems.items())],

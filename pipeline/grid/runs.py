@@ -79,6 +79,7 @@ def open_grid(uri: str, config: Finetune, name: str, initial: Initial) -> GridRu
     except Exception as error:  # an error of MLflow, SQLAlchemy or requests, about the URI
         raise ConfigError(f"mlflow_uri ({uri}) does not work: {storage.first_line(error)}") from error
     tags = {GRID: name, DESCRIPTION: _description(config, name)} | lineage(config.checkpoint, initial)
+    tags |= {"teacher": config.teacher} if config.teacher else {}
     run = open_run(uri, EXPERIMENT, name, known, flatten(config), tags, setting="mlflow_uri")
     return GridRun(uri=uri, run_id=run.run_id, experiment_id=run.experiment_id)
 

@@ -166,8 +166,8 @@ def _measure(config: Finetune, problems: dict[str, list[Any]], initial: Initial)
     seconds: dict[str, float] = {}
     for name, variants in ((name, ray.get(variants)) for name, variants in problems.items()):
         # seconds per epoch, up to the same factor for all cuttings
-        epochs = [plan.seconds_of(config, variant, initial) * variant.train.rows.num_rows for variant in variants]
-        seconds[name] = statistics.mean(epochs) / variants[0].train.rows.num_rows
+        epochs = [plan.seconds_of(config, variant, initial) * variant.rows_per_epoch() for variant in variants]
+        seconds[name] = statistics.mean(epochs) / variants[0].rows_per_epoch()
     return seconds
 
 

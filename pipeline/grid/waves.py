@@ -80,6 +80,8 @@ def run_wave(grid: Grid, parent: Any, live: Live, report: Report) -> tuple[list[
     for task, names in tasks.items():
         wave_trials = [trial for name in names for trial in reporting[name]]
         mine, problem = [results[trial.name] for trial in wave_trials], grid.problems[names[0]]
+        if problem.teacher is not None:
+            words[task] = ", ".join(filter(None, [words[task], f"with teacher {problem.teacher.name}"]))
         rows += reported(
             problem, mean_baseline([grid.baselines[name] for name in names]), mine, words[task], len(names)
         )

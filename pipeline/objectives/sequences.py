@@ -1,6 +1,7 @@
 """One answer per sequence: a class (cross-entropy), several labels (one binary loss each) or a number (squared error).
 
-As in Devlin et al. 2019, 4.1. Shapes: N sequences with T tokens in all.
+As in Devlin et al. 2019, 4.1; optionally also the logits of a teacher (Hinton et al. 2015). Shapes: N sequences with T
+tokens in all.
 """
 
 import torch
@@ -11,7 +12,8 @@ from pipeline.batch import Batch
 from pipeline.config.model import ClassifierLayer, Model
 from pipeline.model.encoder import Encoder, initialize
 from pipeline.model.heads import AttentionPooling, ClassificationHead, FirstTokenLayer, by_segment
-from pipeline.objectives.terms import Terms
+from pipeline.objectives.terms import TASK, TEACHER, Terms
+from pipeline.objectives.tokens import IGNORED
 
 LOSSES = ("classification", "multilabel", "regression")
 POOLINGS = ("cls", "mean", "attention")
@@ -51,37 +53,80 @@ class SequenceTask(nn.Module):
         self.attention_pooling = AttentionPooling(settings) if pooling == "attention" else None
         self.kind, self.pooling = kind, pooling
         self.mean, self.deviation = 0.0, 1.0
+        self.weights, self.temperature = {TASK: 1.0}, 1.0
         self.register_buffer("class_weights", class_weights, persistent=False)
         initialize(self, settings.initializer_deviation, generator)
 
-    def forward(self, batch: Batch) -> Terms:
-        """Return {"task": (summed loss, its `count`)}; the loss is a float32 scalar."""
-        if self.kind == "regression":
-            assert batch.label_N is not None
-            wanted_N = (batch.label_N - self.mean) / self.deviation
-            return {"task": (F.mse_loss(self.scores(batch)[:, 0], wanted_N, reduction="sum"), self.count(batch))}
-        logits = self.scores(batch)
-        if self.kind == "multilabel":
-            assert batch.labels is not None
-            total = F.binary_cross_entropy_with_logits(logits, batch.labels.view_as(logits), reduction="sum")
-            return {"task": (total, self.count(batch))}
-        assert batch.label_N is not None
-        total = F.cross_entropy(logits, batch.label_N.long(), weight=self.class_weights, reduction="sum")
-        return {"task": (total, self.count(batch))}
+    def learn_from_teacher(self, temperature: float, weight: float) -> None:
+        """Train also on a teacher's logits: (1 - weight) x the labels' mean loss + weight x the teacher's mean loss.
 
-    def count(self, batch: Batch) -> int | Tensor:
-        """Return the count that the summed loss is divided by.
-
-        Multilabel: sequences times labels. Classification with class weights: the sum of the sequences' weights.
-        Otherwise: sequences.
+        The teacher's loss of a row is temperature^2 x KL(teacher || student), both with their logits divided by the
+        temperature (Hinton et al. 2015, 2); for a regression, the squared error to the teacher's value. A term of
+        weight 0 is left out.
         """
-        if self.kind == "multilabel":
-            assert batch.labels is not None
-            return batch.labels.numel()
-        if self.class_weights is None or self.kind == "regression":
-            return batch.sequences
-        assert batch.label_N is not None
-        return self.class_weights[batch.label_N.long()].sum()
+        self.temperature = temperature
+        self.weights = {term: share for term, share in ((TASK, 1 - weight), (TEACHER, weight)) if share}
+
+    def forward(self, batch: Batch) -> Terms:
+        """Return {term: (summed loss, its count)} for each term of `weights`; losses are float32 scalars."""
+        losses, scores = {TASK: self._task_loss, TEACHER: self._teacher_loss}, self.scores(batch)
+        return {term: (losses[term](scores, batch), count) for term, count in self.counts(batch).items()}
+
+    def _task_loss(self, scores: Tensor, batch: Batch) -> Tensor:
+        """Return the loss against the labels, summed over the sequences that have one; `scores`: (N, outputs)."""
+        if self.kind == "classification":
+            classes_N, weights = self._labels(batch).nan_to_num(IGNORED).long(), self.class_weights
+            return F.cross_entropy(scores, classes_N, weights, ignore_index=IGNORED, reduction="sum")
+        wanted = self._labels(batch).view_as(scores)
+        # Only with a teacher do sequences lack labels; their loss and gradient must be 0. Indexing with a mask
+        # would make the host wait: only the device knows how many sequences are labelled.
+        labelled = ~wanted.isnan() if TEACHER in self.weights else None
+        if self.kind == "regression":
+            wanted = (wanted - self.mean) / self.deviation
+            wanted = wanted if labelled is None else torch.where(labelled, wanted, scores.detach())
+            return F.mse_loss(scores, wanted, reduction="sum")
+        mask = None if labelled is None else labelled.float()
+        return F.binary_cross_entropy_with_logits(scores, wanted.nan_to_num(), weight=mask, reduction="sum")
+
+    def _teacher_loss(self, scores: Tensor, batch: Batch) -> Tensor:
+        """Return the loss against the teacher's logits, summed over all sequences; `scores`: (N, outputs)."""
+        assert batch.teacher is not None
+        wanted = batch.teacher.view_as(scores)
+        if self.kind == "regression":
+            return F.mse_loss(scores, (wanted - self.mean) / self.deviation, reduction="sum")
+        student, teacher = scores / self.temperature, wanted / self.temperature
+        if self.kind == "multilabel":  # each label is a choice between two outcomes: it applies, or it does not
+            student, teacher = (F.logsigmoid(torch.stack((logits, -logits))) for logits in (student, teacher))
+        else:
+            student, teacher = F.log_softmax(student, dim=1), F.log_softmax(teacher, dim=1)
+        return self.temperature**2 * F.kl_div(student, teacher, log_target=True, reduction="sum")
+
+    def _labels(self, batch: Batch) -> Tensor:
+        """Return the labels of a batch, with NaN where there is none."""
+        labels = batch.labels if self.kind == "multilabel" else batch.label_N
+        assert labels is not None
+        return labels
+
+    def counts(self, batch: Batch) -> dict[str, int | Tensor]:
+        """Return {term: count that its summed loss is divided by}, without a forward pass.
+
+        Multilabel: sequences times labels. Labels with class weights: the sum of the sequences' weights. Otherwise:
+        sequences. The labels' term counts labelled sequences only.
+        """
+        counts: dict[str, int | Tensor] = {}
+        if TASK in self.weights:
+            counts[TASK] = self._task_count(batch)
+        if TEACHER in self.weights:
+            assert batch.teacher is not None
+            counts[TEACHER] = batch.teacher.numel() if self.kind == "multilabel" else batch.sequences
+        return counts
+
+    def _task_count(self, batch: Batch) -> int | Tensor:
+        """Return the count of the labels' term."""
+        labels = self._labels(batch)
+        if self.class_weights is not None and self.kind == "classification":
+            return (self.class_weights[labels.nan_to_num().long()] * ~labels.isnan()).sum()
+        return labels.numel() if TEACHER not in self.weights else (~labels.isnan()).sum()
 
     def logits(self, batch: Batch) -> Tensor:
         """Return logits, float32 (N, outputs); for a regression, predicted values on the labels' scale."""

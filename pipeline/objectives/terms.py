@@ -2,11 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
 Terms = dict[str, tuple[Tensor, int | Tensor]]
 """Term -> (sum, count) of a batch; callers add up batches and divide once."""
+TASK, TEACHER = "task", "teacher"
+"""Terms of fine-tuning: the loss against the labels, and the loss against a teacher's logits."""
 Sums = Mapping[str, tuple[float, float]]
 """Term or score -> (sum, count) over all held-out batches."""
 
@@ -27,6 +30,6 @@ class Curve:
     """
 
 
-def divisors(counts: Mapping[str, int], weights: Mapping[str, float]) -> dict[str, float]:
+def divisors(counts: Mapping[str, Any], weights: Mapping[str, float]) -> dict[str, Any]:
     """Return the divisor of each term's loss sum: its count over all ranks, divided by its weight (default 1)."""
     return {term: count / weights.get(term, 1) for term, count in counts.items()}

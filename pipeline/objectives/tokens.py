@@ -3,6 +3,8 @@
 Shapes: N sequences with T tokens in all, of which the longest has L.
 """
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -11,7 +13,7 @@ from pipeline.batch import Batch
 from pipeline.config.model import Model
 from pipeline.model.encoder import Encoder, initialize
 from pipeline.model.heads import AnswerHead, ClassificationHead
-from pipeline.objectives.terms import Terms
+from pipeline.objectives.terms import TASK, Terms
 
 IGNORED = -100  # label of tokens without a loss: pipeline.tasks.tagging writes it; PyTorch's default ignore_index
 
@@ -20,6 +22,7 @@ class TagTask(nn.Module):
     """Encoder with a linear layer that classifies each token (Devlin et al. 2019, 5.3)."""
 
     per_token = True
+    weights: Mapping[str, float] = {}
 
     def __init__(
         self,
@@ -43,15 +46,15 @@ class TagTask(nn.Module):
         self.encoder.drop_pooler()
 
     def forward(self, batch: Batch) -> Terms:
-        """Return {"task": (loss summed over labelled tokens, its `count`)}; the loss is a float32 scalar."""
+        """Return {TASK: (loss summed over labelled tokens, its count)}; the loss is a float32 scalar."""
         assert batch.labels is not None
         total = F.cross_entropy(
             self.logits(batch), batch.labels.long(), weight=self.class_weights, ignore_index=IGNORED, reduction="sum"
         )
-        return {"task": (total, self.count(batch))}
+        return {TASK: (total, self.counts(batch)[TASK])}
 
-    def count(self, batch: Batch) -> Tensor:
-        """Return the scalar that the summed loss is divided by; it is 0 if no token is labelled.
+    def counts(self, batch: Batch) -> dict[str, int | Tensor]:
+        """Return {TASK: scalar that the summed loss is divided by}; it is 0 if no token is labelled.
 
         It is the number of labelled tokens, or if class weights are set the sum of these tokens' weights.
         """
@@ -60,7 +63,7 @@ class TagTask(nn.Module):
         labelled_T = labels_T != IGNORED
         # Indexing with a mask would make the host wait: only the device knows how many tokens are labelled.
         weights_T = labelled_T if self.class_weights is None else self.class_weights[labels_T.clamp(min=0)] * labelled_T
-        return weights_T.sum()
+        return {TASK: weights_T.sum()}
 
     def logits(self, batch: Batch) -> Tensor:
         """Return logits, float32 (T, tags)."""
@@ -71,6 +74,7 @@ class AnswerTask(nn.Module):
     """Encoder with a linear layer that gives start and end logits of an answer (Devlin et al. 2019, 4.2)."""
 
     per_token = True
+    weights: Mapping[str, float] = {}
 
     def __init__(self, settings: Model, vocabulary_size: int, generator: torch.Generator | None = None) -> None:
         """Initialise weights from `generator`; None: from torch's global generator."""
@@ -81,7 +85,7 @@ class AnswerTask(nn.Module):
         self.encoder.drop_pooler()
 
     def forward(self, batch: Batch) -> Terms:
-        """Return {"task": (loss summed over N sequences, N)}; the loss is a float32 scalar.
+        """Return {TASK: (loss summed over N sequences, N)}; the loss is a float32 scalar.
 
         A sequence's loss is the mean of two cross-entropies over its tokens: that of the start and that of the end.
         """
@@ -91,11 +95,11 @@ class AnswerTask(nn.Module):
         total = F.cross_entropy(
             padded.transpose(1, 2).reshape(-1, padded.shape[1]), start_and_end.reshape(-1), reduction="sum"
         )
-        return {"task": (total / 2, self.count(batch))}
+        return {TASK: (total / 2, self.counts(batch)[TASK])}
 
-    def count(self, batch: Batch) -> int:
-        """Return the count that the summed loss is divided by: the number of sequences."""
-        return batch.sequences
+    def counts(self, batch: Batch) -> dict[str, int | Tensor]:
+        """Return {TASK: count that the summed loss is divided by}, which is the number of sequences."""
+        return {TASK: batch.sequences}
 
     def logits(self, batch: Batch) -> Tensor:
         """Return logits, float32 (T, 2): of the answer's start and of its end."""

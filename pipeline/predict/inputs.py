@@ -40,27 +40,33 @@ class InputFile:
     """Modification time in nanoseconds, or a web server's tag or date: changes when the file does."""
 
 
-def list_inputs(given: str, format: str, tags: bool) -> list[InputFile]:
+def list_inputs(given: str, format: str, tags: bool, setting: str = "input") -> list[InputFile]:
     """Return the files at a location, which is a file, folder, glob or URL, sorted by name.
 
     For the folder of a prepared corpus, return the shards of its training documents. `format`: a Form or "auto".
-    `tags`: whether the model tags words. Raises ConfigError if no file exists, DataError for a file of unknown form.
+    `tags`: whether the model tags words. `setting`: its name in messages. Raises ConfigError if no file
+    exists, DataError for a file of unknown form.
     """
     location = storage.join(given, "train") if is_prepared(given) else given
     try:
-        stored = corpus_inputs.list_files(Source(spec=given, location=location), setting="input")
+        stored = corpus_inputs.list_files(Source(spec=given, location=location), setting=setting)
     except ConfigError:
         raise ConfigError(
-            f"input ({given}) does not exist, is an empty folder, or matches no file; give a file, a folder, or a "
+            f"{setting} ({given}) does not exist, is an empty folder, or matches no file; give a file, a folder, or a "
             "pattern in quotes"
         ) from None
     return [
-        InputFile(location=file.location, form=form_of(file.location, format, tags), bytes=file.bytes, stamp=file.stamp)
+        InputFile(
+            location=file.location,
+            form=form_of(file.location, format, tags, setting),
+            bytes=file.bytes,
+            stamp=file.stamp,
+        )
         for file in stored
     ]
 
 
-def form_of(location: str, format: str, tags: bool) -> Form:
+def form_of(location: str, format: str, tags: bool, setting: str = "input") -> Form:
     """Return a file's form: `format`, or if that is "auto", the form by the file's name, else by its content.
 
     `tags`: whether the model tags words, so that a .txt file may have CoNLL's columns. Raises DataError if neither name
@@ -76,7 +82,7 @@ def form_of(location: str, format: str, tags: bool) -> Form:
     if bare_name(location).endswith(".txt"):
         return "text"
     raise DataError(
-        f"input {location}: its form is not clear from its name; end the name in "
+        f"{setting} {location}: its form is not clear from its name; end the name in "
         f"{', '.join((*TABLES, '.json', *TAGGED, '.txt'))}, or give --format table, squad, words or text"
     )
 

@@ -19,6 +19,7 @@ from pipeline.batch import collate_labelled
 from pipeline.config.finetune import Cutting, Finetune, Recipe
 from pipeline.config.training import Lamb
 from pipeline.objectives.tasks import TaskObjective
+from pipeline.objectives.terms import divisors
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.prepared import Logits, Prepared, Tuned
 from pipeline.tasks.selection import comparable_score
@@ -55,7 +56,7 @@ class Result:
     """Epoch of the kept weights, counted from 1: the last; with early stopping, the best on the first split."""
     steps: int
     rows: int
-    """Training rows per epoch."""
+    """Training rows per epoch, rows without a label included."""
     tokens: int
     """Training tokens in all."""
     seconds: float
@@ -76,8 +77,11 @@ def run_trial(
     after_epoch: Callable[[int, Scores], None] = lambda epoch, scores: None,
     checkpoints: TrialCheckpoints | None = None,
     world: int = 1,
+    unlabelled: pa.Table | None = None,
 ) -> Result:
     """Train the module on the rows of `train`, score it on each of `splits` after every epoch, and return the result.
+
+    Each epoch also has all rows of `unlabelled`, which only have a teacher's logits.
 
     With early stopping, the first split selects the epoch whose weights the module keeps; otherwise the module keeps
     its last weights. With `checkpoints`, the state is saved at intervals and a killed trial continues from it; then
@@ -85,7 +89,7 @@ def run_trial(
     """
     recipe, handlers = config.recipe, KINDS[task.kind]
     compute = Compute(device=device, autocast=autocast, seed=seed, world=world)
-    rows = sample_rows(train.rows, recipe.training_rows, seed)
+    rows = training_rows(train, unlabelled, recipe.training_rows, seed)
     training = seen_words(config, module, rows)
     with training():
         optimizer = build_optimizer(config.optimizer, module)
@@ -129,9 +133,10 @@ def assist_trial(
     train: Prepared,
     compute: Compute,
     checkpoints: TrialCheckpoints | None = None,
+    unlabelled: pa.Table | None = None,
 ) -> None:
     """Train this rank's slots of a trial, while rank 0 executes `run_trial` with the same arguments, until it ends."""
-    rows = sample_rows(train.rows, config.recipe.training_rows, compute.seed)
+    rows = training_rows(train, unlabelled, config.recipe.training_rows, compute.seed)
     training = seen_words(config, module, rows)
     with training():
         optimizer = build_optimizer(config.optimizer, module)
@@ -237,23 +242,32 @@ def train_on_slots(
 ) -> tuple[Tensor, Tensor | int]:
     """Train on one step; `slots` are the slots of all ranks.
 
-    Return the loss sum over all ranks, float64, and the count to divide it by. The host does not wait for a GPU.
+    Return a sum over all ranks, float64, and the count that divides it to give the step's loss. The host does not wait
+    for a GPU.
     """
     on_device = [(slot, batch.to(compute.device)) for slot, batch in slots]
-    count: Any = sum(_task_of(objective).count(batch) for _, batch in on_device)
-    if isinstance(count, Tensor):
-        count = count.clamp(min=1e-9)  # so that a step without labels does not divide by 0
+    module = _task_of(objective)
+    counts = _summed_counts([module.counts(batch) for _, batch in on_device])
+    shares = divisors(counts, module.weights)
     mine = on_device[compute.rank :: compute.world]
     # The last step of an epoch may have no slot for this rank, which must take part in the reduction of gradients all
     # the same. So it computes another rank's slot with a divisor of infinity: its gradients are 0.
-    taken, share = (mine, count) if mine else (on_device[:1], math.inf)
-    sums, _ = train_step(
-        objective, optimizer, taken, {"task": share}, compute, step=step, rate=rate, clip_norm=clip_norm
-    )
-    total = sums["task"] if mine else torch.zeros_like(sums["task"])
+    taken, divided_by = (mine, shares) if mine else (on_device[:1], dict.fromkeys(shares, math.inf))
+    sums, _ = train_step(objective, optimizer, taken, divided_by, compute, step=step, rate=rate, clip_norm=clip_norm)
+    # The terms have different counts: their weighted means are added, and the sum is scaled by the last term's count.
+    count = list(counts.values())[-1]
+    total: Any = sum(value * (count / shares[term]) for term, value in sums.items())
+    if not mine:
+        total = torch.zeros_like(total)
     if compute.world > 1:
         dist.all_reduce(total)
     return total, count
+
+
+def _summed_counts(of_slots: Sequence[Mapping[str, int | Tensor]]) -> dict[str, Any]:
+    """Return term -> sum of its counts over slots; tensors are at least 1e-9, so that no step divides by 0."""
+    sums: dict[str, Any] = {term: sum(counts[term] for counts in of_slots) for term in of_slots[0]}
+    return {term: count.clamp(min=1e-9) if isinstance(count, Tensor) else count for term, count in sums.items()}
 
 
 def _task_of(objective: nn.Module) -> TaskObjective:
@@ -273,6 +287,12 @@ def seen_words(config: Finetune, module: TaskObjective, rows: pa.Table) -> Calla
         SeenWords(embeddings.words, torch.tensor(rows["ids"].combine_chunks().flatten().to_numpy())).train_in,
         embeddings,
     )
+
+
+def training_rows(train: Prepared, unlabelled: pa.Table | None, most: int | None, seed: int) -> pa.Table:
+    """Return the rows of an epoch: at most `most` labelled rows (as `sample_rows`), then all rows of `unlabelled`."""
+    labelled = sample_rows(train.rows, most, seed)
+    return labelled if unlabelled is None else pa.concat_tables([labelled, unlabelled])
 
 
 def sample_rows(rows: pa.Table, most: int | None, seed: int) -> pa.Table:

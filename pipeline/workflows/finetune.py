@@ -18,6 +18,7 @@ from pipeline.grid.closing import closing_lines
 from pipeline.grid.inputs import GridInputs, read_inputs
 from pipeline.grid.planning import grid_name, planned
 from pipeline.grid.precision import with_precision
+from pipeline.grid.teaching import with_answers
 from pipeline.grid.testing import predict_settings, score_settings
 from pipeline.grid.waves import run_waves
 from pipeline.reporting import Report
@@ -53,6 +54,7 @@ def finetune(config: Finetune, report: Report) -> FinetuneResult:
     config, problems = inputs.config, inputs.problems
     uri = tracking_uri(config.mlflow_uri, config.output, "mlflow_uri")
     computed = _join_cluster(inputs, report)
+    inputs = with_answers(inputs, report)
     grid = planned(computed, inputs.initial, inputs.cuttings, inputs.settings, begun, report)
     parent, live = _open_grid_run(uri, inputs, report), Live(report)
     with runs.end_run_with_status(parent, live):

@@ -46,7 +46,7 @@ from pipeline.train.initial import Initial
 from pipeline.train.step import Slot
 
 
-def problem(name: str, rows: int, dev: int = 320) -> SimpleNamespace:
+def problem(name: str, rows: int, dev: int = 320, unlabelled: int = 0) -> SimpleNamespace:
     """As much of a problem as a plan asks of it."""
 
     def sized(number: int) -> SimpleNamespace:
@@ -57,6 +57,7 @@ def problem(name: str, rows: int, dev: int = 320) -> SimpleNamespace:
         train=sized(rows),
         splits={"dev": sized(dev)},
         fold_of=None,
+        rows_per_epoch=lambda most=None: min(most or rows, rows) + unlabelled,
     )
 
 
@@ -74,6 +75,13 @@ def test_a_trial_takes_its_steps_and_evaluations() -> None:
     assert trial_seconds(config(None), problem("a", 3_200), 0.1, Share(seeds=1, epochs=3, rows=320)) == pytest.approx(
         4 + 3 * (1 + 0.4)
     )
+
+
+def test_rows_without_a_label_take_time_and_are_never_left_out() -> None:
+    # 3,200 labelled rows, or 320 of them, and 640 without a label: 120 and 30 steps of 0.1 s.
+    with_more, whole = problem("a", 3_200, unlabelled=640), Share(seeds=1, epochs=3, rows=None)
+    assert trial_seconds(config(None), with_more, 0.1, whole) == pytest.approx(4 + 3 * (12 + 0.4))
+    assert trial_seconds(config(None), with_more, 0.1, replace(whole, rows=320)) == pytest.approx(4 + 3 * (3 + 0.4))
 
 
 @pytest.mark.parametrize(

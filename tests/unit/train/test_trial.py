@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 import torch
 
-from pipeline.batch import Batch
+from pipeline.batch import TEACHER, Batch
 from pipeline.config.finetune import Cutting, Finetune, Recipe
 from pipeline.config.model import Model
 from pipeline.model.families.bert import BERT
@@ -22,12 +22,14 @@ from pipeline.tasks.tables import read_split
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.schedule import rate_share
 from pipeline.train.trial import (
+    Result,
     batches,
     class_weights,
     compute_logits,
     label_mean_and_deviation,
     run_trial,
     sample_rows,
+    training_rows,
 )
 
 CPU = torch.device("cpu")
@@ -57,6 +59,16 @@ def module_of(name: str, vocabulary: Vocabulary) -> SequenceTask:
     return SequenceTask(
         SETTINGS, vocabulary.size, 2 if kind == "classification" else 1, torch.Generator().manual_seed(0), kind=kind
     )
+
+
+def with_answers(train: Prepared, outputs: int = 1) -> Prepared:
+    """The rows with made-up logits of a teacher."""
+    logits = np.random.default_rng(3).normal(size=(train.rows.num_rows, outputs)).tolist()
+    return replace(train, rows=train.rows.append_column(TEACHER, pa.array(logits, pa.list_(pa.float32()))))
+
+
+def without_labels(rows: pa.Table) -> pa.Table:
+    return rows.set_column(2, "label", pa.array([float("nan")] * rows.num_rows, pa.float32()))
 
 
 def config_of(name: str, **recipe: object) -> Finetune:
@@ -281,3 +293,49 @@ def test_class_weights_are_inverse_to_counts(glue: Path, tiny_vocabulary: Vocabu
     rows = prepared("cola", glue, tiny_vocabulary)["train"].rows
     counts = np.bincount(rows["label"].to_numpy().astype(int))
     np.testing.assert_allclose(class_weights(TASKS["cola"], rows).numpy() * counts, [30.0, 30.0])
+
+
+def trained(
+    name: str,
+    vocabulary: Vocabulary,
+    rows: dict[str, Prepared],
+    weight: float | None,
+    unlabelled: pa.Table | None = None,
+) -> tuple[Result, dict[str, torch.Tensor]]:
+    """A training and its weights; `weight` of the teacher, None: no teacher."""
+    module = module_of(name, vocabulary)
+    if weight is not None:
+        module.learn_from_teacher(2.0, weight)
+    result = run_trial(
+        config_of(name, rows_per_slot=5), TASKS[name], CUTTING, module, rows["train"], {"dev": rows["dev"]},
+        seed=5, device=CPU, autocast=PLAIN, unlabelled=unlabelled,
+    )  # fmt: skip
+    return result, module.state_dict()
+
+
+def test_a_teacher_of_weight_0_changes_no_bit(glue: Path, tiny_vocabulary: Vocabulary) -> None:
+    rows = prepared("cola", glue, tiny_vocabulary)
+    taught = rows | {"train": with_answers(rows["train"], 2)}
+    plain, weights = trained("cola", tiny_vocabulary, rows, None)
+    without, same = trained("cola", tiny_vocabulary, taught, 0.0)
+    assert without.curve == plain.curve and all(torch.equal(same[name], weights[name]) for name in weights)
+    assert trained("cola", tiny_vocabulary, taught, 0.5)[0].curve != plain.curve
+
+
+def test_a_step_of_unlabelled_rows_alone_trains(glue: Path, tiny_vocabulary: Vocabulary) -> None:
+    rows = prepared("cola", glue, tiny_vocabulary)
+    few = replace(rows["train"], rows=with_answers(rows["train"], 2).rows)
+    many = without_labels(pa.concat_tables([few.rows] * 3))
+    one = rows | {"train": replace(few, rows=few.rows.slice(0, 1))}
+    result, weights = trained("cola", tiny_vocabulary, one, 0.5, many)
+    assert result.rows == 1 + 180 and result.steps == 2 * 12
+    assert np.isfinite([loss for _, loss in result.curve]).all()
+    assert all(weight.isfinite().all() for weight in weights.values())
+
+
+def test_a_limit_of_rows_is_one_of_labelled_rows(glue: Path, tiny_vocabulary: Vocabulary) -> None:
+    train = prepared("cola", glue, tiny_vocabulary)["train"]
+    unlabelled = without_labels(train.rows.slice(0, 7))
+    rows = training_rows(train, unlabelled, 10, seed=1)
+    assert np.isnan(rows["label"].to_numpy()).tolist() == [False] * 10 + [True] * 7
+    assert rows.slice(0, 10) == sample_rows(train.rows, 10, 1) and training_rows(train, None, None, 1) is train.rows

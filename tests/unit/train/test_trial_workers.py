@@ -1,9 +1,10 @@
-"""One trial on two workers against the same on one."""
+"""One trial on two workers against the same on one, without a teacher and with one."""
 
 import json
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 import torch
 import torch.distributed as dist
@@ -11,57 +12,74 @@ import torch.multiprocessing as mp
 
 from pipeline.config.finetune import Finetune, Trials
 from pipeline.errors import ConfigError
+from pipeline.objectives.sequences import SequenceTask
 from pipeline.tasks.glue import TASKS
 from pipeline.tasks.prepared import Prepared
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.step import Compute
 from pipeline.train.trial import assist_trial, run_trial
-from tests.unit.train.test_trial import CPU, CUTTING, PLAIN, config_of, module_of, prepared
+from tests.unit.train.test_trial import (
+    CPU,
+    CUTTING,
+    PLAIN,
+    config_of,
+    module_of,
+    prepared,
+    with_answers,
+    without_labels,
+)
 
 TASK = "stsb"
 RECIPE = {"rows_per_step": 19, "rows_per_slot": 10, "dropout": None, "patience": 1, "epochs": 4}
 """60 rows: the last step of an epoch has 3 of them, one slot, so that the second worker has none."""
+CASES = ("alone", "taught")
+
+
+def of_case(case: str, vocabulary: Vocabulary, train: Prepared) -> tuple[SequenceTask, Prepared, pa.Table | None]:
+    """Return module, training rows and rows without labels, without a teacher ("alone") or with one ("taught")."""
+    module = module_of(TASK, vocabulary)
+    if case == "alone":
+        return module, train, None
+    module.learn_from_teacher(2.0, 0.5)
+    taught = with_answers(train)
+    return module, taught, without_labels(taught.rows.slice(0, 17))
 
 
 def worker(rank: int, folder: str, config: Finetune, vocabulary: Vocabulary, rows: dict[str, Prepared]) -> None:
-    """Train as one of two and write down what rank 0 came to."""
+    """Train each case as one of two and write down what rank 0 came to."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
-    module = module_of(TASK, vocabulary)
-    if rank == 0:
-        train, dev = rows["train"], {"dev": rows["dev"]}
-        result = run_trial(
-            config, TASKS[TASK], CUTTING, module, train, dev, seed=5, device=CPU, autocast=PLAIN, world=2
-        )
-        written = {"curve": result.curve, "epochs": result.epochs, "tokens": result.tokens}
-        Path(folder, "result.json").write_text(json.dumps(written))
-        torch.save(module.state_dict(), Path(folder, "weights"))
-    else:
-        assist_trial(config, module, rows["train"], Compute(device=CPU, autocast=PLAIN, seed=5, rank=1, world=2))
+    for case in CASES:
+        module, train, unlabelled = of_case(case, vocabulary, rows["train"])
+        if rank == 0:
+            result = run_trial(
+                config, TASKS[TASK], CUTTING, module, train, {"dev": rows["dev"]}, seed=5, device=CPU, autocast=PLAIN,
+                world=2, unlabelled=unlabelled,
+            )  # fmt: skip
+            written = {"curve": result.curve, "epochs": result.epochs, "tokens": result.tokens}
+            Path(folder, f"{case}.json").write_text(json.dumps(written))
+            torch.save(module.state_dict(), Path(folder, case))
+        else:
+            compute = Compute(device=CPU, autocast=PLAIN, seed=5, rank=1, world=2)
+            assist_trial(config, module, train, compute, unlabelled=unlabelled)
     dist.destroy_process_group()
 
 
 def test_two_workers_have_the_losses_of_one(glue: Path, tiny_vocabulary: Vocabulary, tmp_path: Path) -> None:
     rows, config = prepared(TASK, glue, tiny_vocabulary), config_of(TASK, **RECIPE)
-    module = module_of(TASK, tiny_vocabulary)
-    alone = run_trial(
-        config,
-        TASKS[TASK],
-        CUTTING,
-        module,
-        rows["train"],
-        {"dev": rows["dev"]},
-        seed=5,
-        device=CPU,
-        autocast=PLAIN,
-    )
     mp.spawn(worker, (str(tmp_path), config, tiny_vocabulary, rows), nprocs=2)
-    found = json.loads((tmp_path / "result.json").read_text())
-    assert [step for step, _ in found["curve"]] == [step for step, _ in alone.curve]
-    assert [loss for _, loss in found["curve"]] == pytest.approx([loss for _, loss in alone.curve], rel=1e-4)
-    assert found["tokens"] == alone.tokens and len(found["epochs"]) == len(alone.epochs)
-    for name, tensor in torch.load(tmp_path / "weights").items():
-        torch.testing.assert_close(tensor, module.state_dict()[name], rtol=1e-3, atol=1e-4, msg=name)
+    for case in CASES:
+        module, train, unlabelled = of_case(case, tiny_vocabulary, rows["train"])
+        alone = run_trial(
+            config, TASKS[TASK], CUTTING, module, train, {"dev": rows["dev"]}, seed=5, device=CPU, autocast=PLAIN,
+            unlabelled=unlabelled,
+        )  # fmt: skip
+        found = json.loads((tmp_path / f"{case}.json").read_text())
+        assert [step for step, _ in found["curve"]] == [step for step, _ in alone.curve]
+        assert [loss for _, loss in found["curve"]] == pytest.approx([loss for _, loss in alone.curve], rel=1e-4)
+        assert found["tokens"] == alone.tokens and len(found["epochs"]) == len(alone.epochs)
+        for name, tensor in torch.load(tmp_path / case).items():
+            torch.testing.assert_close(tensor, module.state_dict()[name], rtol=1e-3, atol=1e-4, msg=name)
 
 
 def test_a_worker_without_rows_is_refused() -> None:

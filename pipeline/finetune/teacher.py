@@ -1,0 +1,152 @@
+"""Learn from a teacher: check that it fits the task, answer texts with it, and give its logits to the training rows."""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+
+from pipeline.batch import TEACHER
+from pipeline.config.finetune import Finetune
+from pipeline.config.placement import ModelPlacement
+from pipeline.errors import CheckpointError, ConfigError, listed
+from pipeline.finetune.problems import Problem, Teacher
+from pipeline.finetune.trials import answer_precision
+from pipeline.predict.model import fingerprint
+from pipeline.tasks import sequences
+from pipeline.tasks.known import TASKS
+from pipeline.tasks.prepared import Prepared
+from pipeline.tasks.schema import ENCODED, TEXTS
+from pipeline.tasks.task import Task
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.train.hardware import autocast_of
+from pipeline.train.published_tuned import DIGEST, load_tuned_or_published, with_number_labels
+from pipeline.train.trial import compute_logits
+from pipeline.train.tuned import TunedModel
+
+TAUGHT = ("classification", "multilabel", "regression")
+"""Kinds of task that can have a teacher."""
+NO_LABEL = float("nan")
+Pair = tuple[str, str | None]
+"""The texts of a row: first and second, which is None for a single text."""
+
+
+def load_teacher(location: str) -> TunedModel:
+    """Load a fine-tuned model as a teacher. Raises CheckpointError if it has no head of a task, or is damaged."""
+    try:
+        return load_tuned_or_published(location)
+    except CheckpointError as error:
+        raise CheckpointError(f"teacher: {str(error).removeprefix('checkpoint ')}") from error
+
+
+def teacher_of(config: Finetune, problem: Problem, tuned: TunedModel) -> Teacher:
+    """Return the teacher of a problem. Raises ConfigError if it has learnt another task."""
+    assert config.teacher is not None
+    lineage = tuned.about.lineage
+    return Teacher(
+        location=config.teacher,
+        name=str(lineage.get("trial") or config.teacher.rstrip("/").rpartition("/")[2]),
+        fingerprint=lineage[DIGEST][:16] if DIGEST in lineage else fingerprint(config.teacher),
+        order=_order_of(config.teacher, problem, tuned.about.task),
+    )
+
+
+def _order_of(location: str, problem: Problem, teacher: Task) -> tuple[int, ...]:
+    """Return the index of the teacher's output for each output of the problem's models.
+
+    Raises ConfigError if the teacher's kind, labels or task are others.
+    """
+    task, name = problem.task, problem.fold_of or problem.task.name
+    of_teacher = f"teacher ({location})"
+    if task.kind not in TAUGHT:
+        raise ConfigError(
+            f"{of_teacher} is for {listed(TAUGHT)}, and {name} is of kind {task.kind}: leave --teacher out"
+        )
+    if teacher.kind != task.kind:
+        raise ConfigError(
+            f"{of_teacher} is of kind {teacher.kind}, and {name} is of kind {task.kind}: give a model of that kind"
+        )
+    teacher = with_number_labels(teacher, set(task.labels))
+    if set(teacher.labels) != set(task.labels):
+        raise ConfigError(
+            f"{of_teacher} has the labels {listed(teacher.labels)}, and {name} has {listed(task.labels)}: give a model "
+            "of the same labels"
+        )
+    if name != teacher.name and {name, teacher.name} <= TASKS.keys():
+        raise ConfigError(f"{of_teacher} was fine-tuned on {teacher.name}, and the task is {name}: give a model of it")
+    if teacher.paired and not task.paired:
+        raise ConfigError(
+            f"{of_teacher} was fine-tuned on pairs of texts, and {name} has single texts: give a model of single texts"
+        )
+    return tuple(map(teacher.labels.index, task.labels)) or (0,)
+
+
+def with_teacher(problem: Problem, teacher: Teacher, unlabelled: pa.Table | None, vocabulary: Vocabulary) -> Problem:
+    """Return the problem with a teacher and with encoded texts without labels, but not yet with the teacher's logits.
+
+    `unlabelled` is a table of TEXTS, or None.
+    """
+    if unlabelled is not None:
+        teacher = replace(teacher, unlabelled=digest_of(unlabelled))
+        prepared = sequences.prepare(problem.task, unlabelled, vocabulary, problem.cutting)
+        problem = replace(problem, unlabelled=replace(prepared, rows=_without_labels(problem.task, prepared.rows)))
+    digest = hashlib.sha256(f"{problem.digest} {teacher.fingerprint} {teacher.unlabelled}".encode()).hexdigest()
+    return replace(problem, teacher=teacher, digest=digest[:16])
+
+
+def digest_of(texts: pa.Table) -> str:
+    """Return a digest of the texts of all rows, in order."""
+    return hashlib.sha256("\n".join(map(repr, pairs_in(texts))).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _without_labels(task: Task, rows: pa.Table) -> pa.Table:
+    """Return encoded rows with NaN in place of each label, in the column that the kind of task uses."""
+    name = "labels" if task.kind == "multilabel" else "label"
+    value: Any = [NO_LABEL] * len(task.labels) if task.kind == "multilabel" else NO_LABEL
+    column = pa.array([value] * rows.num_rows, ENCODED.field(name).type)
+    return rows.set_column(rows.column_names.index(name), ENCODED.field(name), column)
+
+
+def distinct_texts(problems: Iterable[Problem]) -> pa.Table:
+    """Return the texts of all training rows and rows without a label, without duplicates, as a table of TEXTS."""
+    splits = [split for problem in problems for split in (problem.train, problem.unlabelled) if split is not None]
+    first, second = zip(*dict.fromkeys(pair for split in splits for pair in pairs_in(split.items)), strict=True)
+    return pa.table([list(map(str, range(len(first)))), first, second, [None] * len(first)], schema=TEXTS)
+
+
+def pairs_in(texts: pa.Table) -> Iterable[Pair]:
+    """Return the texts of each row of a table of TEXTS."""
+    return zip(texts["first"].to_pylist(), texts["second"].to_pylist(), strict=True)
+
+
+def answer_texts(tuned: TunedModel, texts: pa.Table, placement: ModelPlacement, device: torch.device) -> np.ndarray:
+    """Return the model's logits, or its values, for a table of TEXTS: float32 (texts, outputs).
+
+    It reads the texts with its own vocabulary and truncation.
+    """
+    about = tuned.about
+    prepared = sequences.prepare(about.task, texts, tuned.vocabulary, about.cutting)
+    precision = answer_precision(placement, about.lineage.get("precision"), device)
+    logits = compute_logits(tuned.module.to(device), prepared.rows, device, autocast_of(precision, device))
+    return sequences.answers(about.task, prepared, logits, about.cutting).astype(np.float32)
+
+
+def with_logits(problem: Problem, logits: Mapping[Pair, np.ndarray]) -> Problem:
+    """Return the problem with the teacher's logits in a column TEACHER of all training rows.
+
+    `logits` maps the texts of `distinct_texts` to the teacher's outputs, in the teacher's order.
+    """
+    assert problem.teacher is not None
+    order = list(problem.teacher.order)
+
+    def filled(split: Prepared) -> Prepared:
+        by_item = np.array([logits[pair] for pair in pairs_in(split.items)], np.float32)[:, order]
+        by_row = by_item[split.rows["row"].to_numpy()]
+        offsets = np.arange(0, by_row.size + 1, by_row.shape[1], dtype=np.int32)
+        column = pa.ListArray.from_arrays(pa.array(offsets), pa.array(by_row.ravel()))
+        return replace(split, rows=split.rows.append_column(TEACHER, column))
+
+    return replace(problem, train=filled(problem.train), unlabelled=problem.unlabelled and filled(problem.unlabelled))
