@@ -28,8 +28,8 @@ from pipeline.exit_codes import job_main
 @job_main(stopped="stopped")
 def main(arguments: Sequence[str]) -> int:
     """Parse, measure and print; return 0 if every ratio reaches its floor, 1 if one does not, 2 for user errors."""
-    # These two come before the limit to one thread because they use all cores. step does not import Ray, which a GPU
-    # machine may lack.
+    # step and finetune come before the limit to one thread, because they use all cores. step does not import Ray,
+    # because a GPU machine may lack it.
     if list(arguments[:1]) == ["step"]:
         from pipeline.bench import step
 

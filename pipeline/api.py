@@ -68,8 +68,8 @@ class Tokens:
 class LoadedModel:
     """An encoder in evaluation mode; it computes in float32.
 
-    A text is a string, a pair of texts a tuple of two strings. All methods except `fit` and `predict` truncate texts
-    to settings.maximum_positions tokens, and read "[MASK]" in a text as the mask token.
+    A text is a string; a pair of texts is a tuple of two strings. All methods except `fit` and `predict` truncate
+    texts to settings.maximum_positions tokens, and read "[MASK]" in a text as the mask token.
     """
 
     location: str
@@ -111,9 +111,9 @@ class LoadedModel:
     def hidden(self, texts: Sequence[Text], layers: Layers = -1) -> list[np.ndarray]:
         """Return hidden states of each text, float32 (T, width), for the T tokens that `tokenize` returns.
 
-        `layers` is 0 for the embeddings, 1 for the first layer, -1 for the last, or "mean of last four". For a sequence
-        of numbers, each text has states (layers, T, width) in the order of the sequence. Raises ConfigError for a layer
-        that the model does not have.
+        `layers` is 0 for the embeddings, 1 for the first layer, -1 for the last layer, or "mean of last four". If
+        `layers` is a sequence of numbers, the states of each text have the shape (layers, T, width), in the order of
+        the numbers. Raises ConfigError for a layer that the model does not have.
         """
         wanted = self.numbers(layers)
         hidden: list[np.ndarray] = []
@@ -174,9 +174,14 @@ class LoadedModel:
     def predict(self, rows: Sequence[Text | Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Return one answer per row, a dictionary with the columns that jobs/predict.py writes.
 
-        A row is one of: a text; a pair of texts; for questions (question, context); a dictionary with the keys text and
-        second, question and context, or words. If a text of a row is empty, all values of the answer are None. The keys
-        of an answer depend on the kind of task:
+        A row is one of:
+
+        - a text
+        - a pair of texts; if the task is questions, the pair is (question, context)
+        - a dictionary with the keys text and second, the keys question and context, or the key words
+
+        If a text of a row is empty, all values of the row's answer are None. The keys of an answer depend on the kind
+        of task:
 
         - classification: label, probability, probabilities
         - multilabel: labels, probabilities
@@ -211,10 +216,11 @@ class LoadedModel:
     ) -> "LoadedModel":
         """Fine-tune a copy of the model on texts and labels, and return it; this model does not change.
 
-        Labels are texts or numbers, or for multilabel lists of them; predicted labels are texts. `learning_rate` None:
-        chosen by the encoder's width. `dev` is (texts, labels). `scores` are measured on `dev`, or if it is None on the
-        training rows, which says little about other texts. `report=print` shows progress. Raises DataError for invalid
-        rows, and ConfigError for invalid settings.
+        A label is a text or a number; if `kind` is multilabel, each text has a list of labels. Predicted labels are
+        texts. If `learning_rate` is None, the encoder's width determines it. `dev` is (texts, labels). The `scores` of
+        the returned model are measured on `dev`. If `dev` is None, they are measured on the training rows, and then
+        say little about other texts. `report=print` shows progress. Raises DataError for invalid rows, and ConfigError
+        for invalid settings.
         """
         from pipeline.finetune.lists import Lists, fit_lists  # imported here for the same reason as in `predict`
 
@@ -322,7 +328,7 @@ def load(location: str, device: Device = "auto") -> LoadedModel:
 
 
 def _require_folder(written: str, location: str) -> None:
-    """Raise ConfigError if a local folder does not exist, and CheckpointError if the model is in its subfolder.
+    """Raise ConfigError if a local folder does not exist, and CheckpointError if a fine-tuned model is in FOLDER/model.
 
     `written` is the location as the user wrote it. URLs are not checked.
     """
@@ -352,7 +358,7 @@ def _of_tuned(location: str, tuned: TunedModel, device: torch.device) -> LoadedM
 
 
 def _load_pretrained(location: str, device: torch.device) -> LoadedModel:
-    """Load a pretrained model with the heads in its files. Raises CheckpointError for files of anything else."""
+    """Load a pretrained model with the heads in its files. Raises CheckpointError if the files hold no such model."""
     if storage.exists(storage.join(location, GENERATOR)):  # this project's ELECTRA: generator and discriminator
         trained = load_trained(location)
         return _of_trained(trained, load_vocabulary_as_published(location), device, ("encoder.pooler",))

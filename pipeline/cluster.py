@@ -37,13 +37,15 @@ Sixteenths, because sums of them have no rounding error.
 STAGES = 2
 """Number of a stream's Ray Data operators that request CPUs.
 
-Ray rounds the request of each operator up to whole CPUs, so a stream may request up to this many more than it needs.
+Ray rounds the request of each operator up to whole CPUs, so a stream may request up to STAGES more CPUs than it needs.
 """
 CONNECT_SECONDS = 5.0
 HEAD_SECONDS = 60.0
 """Seconds without a head after which Ray ends a process, by default."""
 HEAD_SHARE, LOOKS = 0.75, 10
-"""Share of these seconds after which this project ends the process itself, and the number of checks in that time."""
+"""This project ends the process earlier than Ray does, after HEAD_SHARE of Ray's seconds. Until then, it checks LOOKS
+times whether the head answers.
+"""
 AGAIN = "start the same command again, and it continues from what is already done"
 LONGEST_TEMPORARY = 103 - len(
     "/bertstream-ray-01234567/files/session_2026-01-01_00-00-00_000000_1234567/sockets/plasma_store"
@@ -85,8 +87,8 @@ class NodeGroup:
 def connect(address: str | None) -> None:
     """Join a cluster, or start Ray in this process if there is no cluster; a no-op if Ray is initialised.
 
-    The cluster is the one at `address`; without `address`, the one at RAY_ADDRESS; without both, the one of a head on
-    this machine. Raises ConfigError if an address does not answer or Ray does not start.
+    The cluster's address is `address`, else the environment variable RAY_ADDRESS, else the address of a head on this
+    machine. Raises ConfigError if an address does not answer or Ray does not start.
     """
     if ray.is_initialized():
         return
@@ -111,7 +113,7 @@ def connect(address: str | None) -> None:
         raise ConfigError(f"{name} ({target}) cannot be joined: {storage.first_line(error)}; {remedy}") from error
     if not str(target).startswith("ray://"):
         watch_head()
-    # Must follow ray.init, which sets Ray's own handler: that one aborts the process three seconds after SIGTERM.
+    # Must follow ray.init, which sets Ray's own handler: Ray's handler aborts the process three seconds after SIGTERM.
     interrupt_on_sigterm()
 
 
@@ -289,8 +291,9 @@ def fit_workers(
     """Return the resources that each worker requests, where `nodes` are the resources of each live node.
 
     One whole CPU of one node is left for the data stream, which would otherwise wait for ever without a message. In an
-    autoscaled cluster the node types `groups` count instead of the live nodes. Raises ConfigError with both numbers if
-    the minimum number of workers does not fit, or if the maximum number might leave no CPU for the data stream.
+    autoscaled cluster, the node types `groups` count instead of the live nodes. Raises ConfigError if the minimum
+    number of workers does not fit, or if the maximum number might leave no CPU for the data stream; the message states
+    what the workers need and what the cluster has.
     """
     name, least = placement.worker_resource, workers.least
     if placement.autoscaled:
@@ -338,7 +341,7 @@ def _leaves_one_cpu(
 
 
 def _remedy(nodes: Sequence[Mapping[str, float]], bounds: Sequence[str], workers: WorkerRange, share: float) -> str:
-    """Return advice for a message: workers of `share` CPUs each leave no CPU for the data stream."""
+    """Return advice for the message that workers of `share` CPUs each leave no CPU for the data stream."""
     most = max(
         (
             most
@@ -383,9 +386,10 @@ def _fit_autoscaled_workers(placement: Placement, workers: WorkerRange, groups: 
 def stream_cpus(resources: WorkerResources, workers: WorkerRange, groups: Sequence[NodeGroup]) -> float:
     """Return the number of CPUs that a stream may request; infinite if `groups` is empty.
 
-    These are the CPUs of the node types on which no worker fits, or if all types fit workers, the CPUs that workers
-    leave free. Ray combines the requests of the stream and of an elastic group, and its autoscaler starts no node for a
-    combined request that it cannot satisfy in full.
+    If no worker fits on some of the node types, these are the CPUs of those node types; otherwise, these are the CPUs
+    that the workers leave free. STAGES CPUs are subtracted, but the result is at least 1. Ray combines the requests of
+    the stream and of an elastic group, and Ray's autoscaler starts no node for a combined request that it cannot
+    satisfy in full.
     """
     if not groups:
         return math.inf

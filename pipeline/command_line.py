@@ -13,7 +13,7 @@ HELP = ("-h", "--help")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the job named by the first word and return its exit code; return 2 if there is no such job.
 
-    `arguments` None: those of the command line.
+    If `arguments` is None, the words of the command line are used.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
     if not words or words[0] in HELP:

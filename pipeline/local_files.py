@@ -17,7 +17,7 @@ SCRATCH = "bertstream-"
 LONGEST_NAME, LONGEST_PATH = 255, 4095
 """Limits of Linux for a file name and a path, in bytes."""
 LOCK, FILES = "lock", "files"
-"""Names in a scratch folder: the lock file that its process holds, and the folder for that process's files."""
+"""Names in a scratch folder: the lock file, held by the process that uses the folder, and the folder for files."""
 
 
 def path_problem(path: str) -> str | None:

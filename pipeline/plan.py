@@ -26,7 +26,7 @@ FILL = 0.92
 STREAM_TOKENS = 1.6e6
 """Tokens per second and core through Ray Data: 3.2e6 on two cores, `jobs/bench.py stream` on English books."""
 STREAM_BLOCKS = 27
-"""Blocks per second of one stream for 64 ranks on two cores, with rows made in advance.
+"""Blocks per second that one stream, which runs on two cores, delivers to 64 ranks, with rows made in advance.
 
 Source: `jobs/bench.py scale` on English books.
 """
@@ -362,7 +362,7 @@ def dollars(price: float) -> str:
 
 
 def _dealing_lines(phase: Phase, asked: WorkerRange) -> list[str]:
-    """Return a table of how the slots of a step are dealt in worlds of several sizes."""
+    """Return a table that shows, for several numbers of workers, how the slots of a step are dealt."""
     slots = _slots_of(phase)
     rows = []
     for world in worlds_to_show(slots, asked):

@@ -10,6 +10,6 @@ Report = Callable[[str], None]
 def print_line(line: str) -> None:
     """Print a line without buffering, so that it appears at once in a file or pipe too.
 
-    Commands in the line are written as the user started this one (`as_called`).
+    If the user started `bertstream`, `python jobs/JOB.py` in the line becomes `bertstream JOB` (`as_called`).
     """
     print(as_called(line), flush=True)

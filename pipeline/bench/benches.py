@@ -38,7 +38,7 @@ AIMS = {
     "Ray Data / the same work without it": 0.7,
     "under Ray Train / the loop alone": 0.97,
 }
-"""Ratio, or rate in millions of tokens per second -> value to aim for."""
+"""Name of a ratio, or of a rate in millions of tokens per second -> value to aim for."""
 FLOORS = {
     "wordpiece warm / encode_batch_fast": 8.6,
     "wordpiece cold / encode_batch_fast": 5.5,
@@ -65,7 +65,7 @@ def _run_text(config: settings.Text, report: Report) -> int:
 def _run_stream(config: settings.Stream, report: Report) -> int:
     rows_per_slot, rows = config.rows_per_slot, config.rows
     with _prepared(config, report) as (corpus, vocabulary):
-        # Ray's workers keep the memory that preparation took, which would add to their measured peak: start new ones.
+        # Start new Ray workers: the old workers keep the memory that preparation took, which would raise the peak.
         ray.shutdown()
         cluster.connect(None)
         wanted = StreamSettings(

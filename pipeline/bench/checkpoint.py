@@ -22,7 +22,7 @@ class Cost:
     parameters: int
     """Number of the model's parameters."""
     still: float
-    """Seconds that training stops, for the copy to host memory."""
+    """Seconds for which training stops while the state is copied to host memory."""
     written: float
     """Seconds from the start of the copy until the checkpoint is published."""
 

@@ -1,5 +1,5 @@
-"""Compare our fine-tuning with transformers' Trainer, which pads per batch and groups rows by length. Both have the
-same rows, initial weights, learning rates and precision.
+"""Compare our fine-tuning with transformers' Trainer, which pads per batch and groups rows by length. Both sides use
+the same rows, initial weights, learning rates and precision.
 """
 
 import logging
@@ -32,7 +32,7 @@ from pipeline.train.tuned import About, save_tuned
 AIM, FLOOR = 1.5, 1.2
 """Seconds of the Trainer divided by ours: the ratio to aim for, and the ratio below which the bench fails."""
 NEAR = 0.02
-"""Differences in accuracy (0 to 1) up to this one count as chance."""
+"""Maximum difference in accuracy (0 to 1) that counts as chance."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,7 @@ class Settings:
     data: Location | None = None
     """Folder of GLUE; default: fine-tune on the built-in task instead."""
     task: str = "sst2"
-    """Classification task in data; without data it is ignored."""
+    """Classification task whose files are in data; this setting is ignored if data is not given."""
     rows: int = 8_000
     """Training rows, each used once."""
     rows_per_step: int = 32
@@ -154,7 +154,7 @@ def _accuracy(problem: Problem, scores: dict[str, dict[str, float]]) -> float:
 
 
 def _theirs(config: Finetune, problem: Problem, initial: Initial, seed: int, folder: Path) -> Side:
-    """Train once with the Trainer, from the same initial weights, head included."""
+    """Train once with the Trainer, from the same initial weights of encoder and head."""
     _prepare_transformers()
     about = About(task=problem.task, cutting=problem.cutting, pooling="cls", tuned={}, lineage={})
     save_tuned(str(folder / "model"), build(config, problem, initial, seed), about, initial.model, initial.vocabulary)
@@ -163,7 +163,8 @@ def _theirs(config: Finetune, problem: Problem, initial: Initial, seed: int, fol
     begun = time.perf_counter()
     trainer.train()
     seconds = time.perf_counter() - begun
-    predictions = trainer.predict(trainer.eval_dataset)  # rows are ordered by length, so take the labels from here too
+    # The Trainer orders the rows by length, so the labels are taken from its predictions too.
+    predictions = trainer.predict(trainer.eval_dataset)
     accuracy = METRICS[problem.task.metrics[0]](
         np.asarray(predictions.predictions, np.float32).argmax(-1), np.asarray(predictions.label_ids)
     )
@@ -171,7 +172,7 @@ def _theirs(config: Finetune, problem: Problem, initial: Initial, seed: int, fol
 
 
 def _prepare_transformers() -> None:
-    """Silence transformers. Raises ConfigError if transformers, or accelerate for its Trainer, is not installed."""
+    """Silence transformers. Raises ConfigError if transformers or accelerate, which the Trainer needs, is missing."""
     try:
         import accelerate  # noqa: F401  (check here: the Trainer's own error has many lines)
         from transformers.utils import logging as transformers_logging

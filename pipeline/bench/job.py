@@ -32,7 +32,7 @@ STEPS_AN_INTERVAL = 5
 ONE_PHASE = "phases:one-phase"
 """Word of the command line that chooses a single phase, so that the sequence length stays the same."""
 WARM_UP = 4
-"""Log intervals before the first turn. In them memory is mapped, code is compiled and the first blocks are made."""
+"""Log intervals before the first turn. Meanwhile memory is mapped, code is compiled and the first blocks are made."""
 TURN = 8.0
 """Seconds per turn."""
 
@@ -101,9 +101,10 @@ def first_steps(words: Sequence[str], folder: str, repetitions: int) -> list[flo
 
 
 def rates(words: Sequence[str], folder: str, *, steps: int, compiled: str, threads: int) -> list[Rates]:
-    """Run a job under Ray and the loop alone in turns until one of them ends; return the rates of each pair of turns.
+    """Run a job under Ray and the loop alone in turns until one side ends; return the rates of each pair of turns.
 
-    `first_steps` must have run in the same folder: the loop alone trains as its first job did.
+    `first_steps` must have run in the same folder: the loop alone reads settings, corpus and vocabulary from the run of
+    the first job that `first_steps` submitted.
     """
     every = str(STEPS_AN_INTERVAL)
     plain_words = [f"{folder}/runs/first--1", str(steps), compiled, every, str(threads)]
@@ -187,9 +188,9 @@ def _processes(root: int) -> list[psutil.Process]:
 
 
 def take_turns(alone: Side, ray: Side) -> Turns:
-    """Run the two sides in turns until the process of one ends; return the times of the turns.
+    """Run the two sides in turns until the process of one side ends; return the times of the turns.
 
-    `alone` must be stopped before the call. After it `alone` is stopped and `ray` continues.
+    `alone` must be stopped before the call. After the call, `alone` is stopped and `ray` continues.
     """
     taken: dict[Side, list[tuple[float, float]]] = {ray: [], alone: []}
     try:
@@ -209,7 +210,8 @@ def take_turns(alone: Side, ray: Side) -> Turns:
 def by_turn(turns: Turns, alone: Sequence[Interval], under_ray: Sequence[Interval]) -> list[Rates]:
     """Return the rates of each pair of turns.
 
-    Only log intervals that lie within one turn count. A pair is left out if a side has no such interval in it.
+    Only log intervals that lie within one turn count. A pair of turns is left out if one side has no log interval that
+    lies within its turn.
     """
     rates_of_pairs = []
     for pair in zip(turns.alone, turns.under_ray, strict=True):

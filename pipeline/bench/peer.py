@@ -1,4 +1,4 @@
-"""Training step of transformers' models on our batches, in their fastest settings, as the baseline of `bench.py step`.
+"""Training step of transformers' models, in the models' fastest settings, on our batches: baseline of `bench.py step`.
 
 Shapes: N sequences, S tokens in the longest, T tokens in all, M masked positions, V vocabulary entries.
 """
@@ -32,7 +32,7 @@ def peer_model(models: Sequence[PublishedModel], vocabulary_size: int, weights: 
 
 
 def _published(model: PublishedModel, vocabulary_size: int) -> Any:
-    """Return transformers' model. In families with a pair head it has both the masked-token head and the pair head."""
+    """Return transformers' model. If the family has a pair head, the model has a masked-token head and a pair head."""
     import transformers
 
     settings, family = model.settings, family_of(model.settings)
@@ -61,8 +61,8 @@ def _padding_entry(settings: Model) -> int:
 def padded(batch: Batch, settings: Model) -> dict[str, Any]:
     """Return the batch in transformers' format, int64.
 
-    input_ids, labels, token_type_ids, attention_mask: padded rows (N, S). token_type_ids is left out in families
-    without segments, attention_mask if all rows have the same length.
+    input_ids, labels, token_type_ids, attention_mask: padded rows (N, S). token_type_ids is left out if the family has
+    no segments. attention_mask is left out if all rows have the same length.
     masked_places, masked_labels: masked positions as indices into the flattened rows, and their labels (M,).
     next_sentence_label: 1 if B does not follow A (N,); left out without a pair task.
     """

@@ -49,7 +49,7 @@ class Interval:
 
 
 def slots(tables: Iterator[pa.Table], rows_per_slot: int) -> Iterator[pa.Table]:
-    """Yield slots: tables of `rows_per_slot` rows, cut from `tables` end to end. Leftover rows are dropped."""
+    """Yield slots: tables of `rows_per_slot` rows, cut from the concatenated `tables`. Rows left over are dropped."""
     held: list[pa.Table] = []
     for table in tables:
         held = [pa.concat_tables([*held, table])]

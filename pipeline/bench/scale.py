@@ -74,7 +74,7 @@ class Pace:
     tokens: int
     slots: int
     blocks: float
-    """Blocks that hold these slots."""
+    """Number of blocks that hold the timed slots."""
     seconds: float
     slept: float
     """Seconds that the worker with the most slots slept."""
@@ -88,7 +88,8 @@ def _no_terms(batch: object) -> dict[str, int]:
 def _sleep_instead_of_training(settings: dict[str, Any]) -> None:
     """Run one worker: read blocks, exchange records and reduce over ranks as in training.
 
-    It sleeps instead of computing. Rank 0 writes tokens and seconds of the timed steps to the file settings["result"].
+    The worker sleeps instead of computing. Rank 0 writes tokens and seconds of the timed steps to the file
+    settings["result"].
     """
     sleeper: Sleeper = settings["sleeper"]
     context = ray.train.get_context()
@@ -152,13 +153,13 @@ class Dealt:
     slots: int
     """Slots per block."""
     blocks: int
-    """Blocks read, of all ranks."""
+    """Number of blocks read, summed over all ranks."""
     tokens: int
     seconds: float
     """Seconds from the stream's start."""
     cpu: float
     """CPU seconds of the one process that plans the stream's tasks and reads the blocks. The tasks run in other
-    processes, so their work can be spread over more cores; the planning cannot.
+    processes, so the work of the tasks can be spread over more cores; the work of this process cannot.
     """
 
 
@@ -243,9 +244,9 @@ def table(paces: Sequence[Pace]) -> str:
 
 
 def estimate_for_many_gpus(blocks_per_second: float, tokens_per_row: float, maximum_length: int) -> str:
-    """Return a table of the blocks per second that many GPUs need, next to the `blocks_per_second` of one stream.
+    """Return a table of the blocks per second that many GPUs need, also divided by one stream's `blocks_per_second`.
 
-    It assumes that larger blocks take no longer.
+    The estimate assumes that a larger block takes a stream no more time than a smaller block.
     """
     rows = []
     for gpus in WORLDS_ON_PAPER:

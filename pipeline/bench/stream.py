@@ -66,7 +66,10 @@ def stream_rate(settings: StreamSettings, rows: int) -> tuple[Rate, dict[str, fl
 
 
 class Memory:
-    """Measure peak MB while the context is open: of a Ray worker without shared memory, and of the object store."""
+    """Measure peak memory in MB while the context is open.
+
+    "worker": memory of the largest Ray worker, without shared memory; "object store": memory of the object store.
+    """
 
     def __init__(self) -> None:
         self.peak = {"worker": 0.0, "object store": 0.0}

@@ -33,7 +33,7 @@ class Clock:
     seconds: dict[str, float] = field(default_factory=dict)
 
     def time(self, name: str, work: Callable[..., Any], *arguments: Any, **more: Any) -> Any:
-        """Call `work` with the arguments and return its result; add its time to those of `name`."""
+        """Call `work` with the arguments and return the result; add the call's time to the seconds of `name`."""
         start = time.perf_counter()
         result = work(*arguments, **more)
         self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
@@ -55,9 +55,9 @@ class Measured:
 def measure(specs: Sequence[str], vocabulary: Vocabulary, sampling: Sampling, windows: int, folder: str) -> Measured:
     """Run each window through every method in turn, so that changes in machine speed affect all methods alike.
 
-    The "warm" tokenizer has a chunk table filled from other files' windows; the table of the "cold" one is empty before
-    the first measured window. The ids of both are compared with those of `tokenizers`. `folder` is for temporary files.
-    Raises ConfigError if transformers is not installed.
+    Before the first measured window, the chunk table of the "warm" tokenizer is filled from windows of other files, and
+    the chunk table of the "cold" tokenizer is empty. The ids from both tokenizers are compared with the ids from the
+    library `tokenizers`. `folder` is for temporary files. Raises ConfigError if transformers is not installed.
     """
     collator = _transformers_collator(vocabulary, folder)
     others, measured = split_corpora(specs, folder, windows)
@@ -170,7 +170,7 @@ def table(measured: Measured) -> str:
 def ratios(measured: Measured, kind: str) -> dict[str, float]:
     """Return name -> value: the speed-ups over both baselines, and the whole path's millions of tokens per second.
 
-    `kind`: kind of the vocabulary, with which the names begin.
+    `kind` is the kind of the vocabulary; every name begins with `kind`.
     """
     seconds = measured.seconds
     ours = measured.tokens / seconds["whole path"]

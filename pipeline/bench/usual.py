@@ -18,7 +18,7 @@ def _usual_examples(
     documents: pa.Table, tokenizer: Tokenizer, cls_id: int, sep_id: int, maximum_length: int, rng: Random
 ) -> Iterator[dict[str, Any]]:
     """Yield next-sentence examples of a window's documents, as google-research/bert's create_instances_from_document
-    makes them. Values are lists of ids.
+    makes them: dictionaries with input_ids, token_type_ids and next_sentence_label.
     """
     sentences, offsets = window_sentences(documents)
     ids = [encoding.ids for encoding in tokenizer.encode_batch_fast(sentences, add_special_tokens=False)]
@@ -41,7 +41,7 @@ def _document_pairs(
 ) -> Iterator[tuple[list[int], list[int], bool]]:
     """Yield (A, B, whether B is random) of one document, before truncation.
 
-    `all_documents` has a list of sentences per document, each a list of ids; `document` is at `document_index` in it.
+    A document is a list of sentences, and a sentence is a list of ids. `document` is all_documents[document_index].
     `maximum`: largest number of ids of A and B together.
     """
     target = rng.randint(2, maximum) if rng.random() < 0.1 else maximum
@@ -70,7 +70,7 @@ def _document_pairs(
 def _random_other_chunk(
     all_documents: list[list[list[int]]], document_index: int, wanted: int, rng: Random
 ) -> list[int]:
-    """Return ids of another document, from a random sentence on: `wanted` ids or more, unless it ends earlier."""
+    """Return ids of another document from a random sentence on: `wanted` ids or more, or up to the document's end."""
     chosen = rng.randrange(len(all_documents) - 1)
     document = all_documents[chosen + (chosen >= document_index)]
     ids: list[int] = []

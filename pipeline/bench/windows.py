@@ -21,7 +21,7 @@ SETTINGS = Preparation()
 def split_corpora(specs: Sequence[str], folder: str, windows: int) -> tuple[Corpus, Corpus]:
     """Return two corpora of at most `windows` windows each, made of different files, so that they share no document.
 
-    Raises DataError if the sources are too small for one window in each.
+    Raises DataError if the sources are too small to give each corpus one window.
     """
     files = [file for spec in specs for file in list_files(parse(spec))]
     random.Random(0).shuffle(files)

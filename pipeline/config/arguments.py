@@ -46,7 +46,7 @@ class Word:
     text: str
     values: tuple[str, ...] = ()
     option: Option | None = None
-    """The option that the word names, or None; if several kinds have an option of this name, the first kind's."""
+    """The option that the word names, or None; if several kinds have an option of this name, that of the first kind."""
     kind: tuple[str, str] | None = None
     """(setting, kind) if the word chooses a kind, such as ("optimizer", "lamb"); else None."""
     extra: Extra | None = None
@@ -62,9 +62,9 @@ def words_of(
 ) -> list[Word]:
     """Return the words of a command line, in order.
 
-    `positional` is the number of words allowed that are neither options nor kinds. With `several`, a repeatable option
+    `positional` is the maximum number of words that are neither options nor kinds. With `several`, a repeatable option
     takes all values up to the next option. Raises ConfigError, with the nearest name, for an unknown word; also for a
-    missing value, a value of the wrong type, or a value after an option that takes none.
+    missing value, a value of the wrong type, or a value after an option that takes no value.
     """
     known = Known(settings, extra)
     words: list[Word] = []
@@ -231,7 +231,7 @@ def in_order(words: Sequence[Word], settings: type, default: Any = None) -> list
 
 
 def _of_choice(word: Word) -> str:
-    """Return the setting with several kinds, such as optimizer, that an option belongs to; empty if none."""
+    """Return the setting of several kinds to which a word's option belongs, such as optimizer; empty if none."""
     return word.option.choice if word.option is not None else ""
 
 

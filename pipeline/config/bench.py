@@ -25,14 +25,14 @@ class Text(BenchSources):
     vocabulary: VocabularySettings = VocabularySettings()
     sampling: Sampling = Sampling()
     windows: int = 6
-    """Number of measured windows, of two million characters each. First, windows of other files, up to the same number,
-    fill the tokenizer's table of known words.
+    """Number of windows to measure; a window has two million characters. Before the measurement, windows of other files
+    fill the tokenizer's table of known words; there are at most as many of them.
     """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stream(BenchSources):
-    """Compare the stream of rows through Ray Data with one plain process that makes the same rows; also peak memory."""
+    """Compare the stream of rows through Ray Data with one plain process that makes the same rows; show peak memory."""
 
     vocabulary: VocabularySettings = VocabularySettings()
     sampling: Sampling = Sampling()
@@ -59,7 +59,7 @@ class Wikitext:
 
 @dataclass(frozen=True, kw_only=True)
 class Job(BenchSources):
-    """Compare the training loop on rows made in advance with a submitted job: Ray Train and the live stream."""
+    """Compare the training loop alone, on rows made in advance, with a job under Ray Train, on the live stream."""
 
     preset: str = "bert-tiny"
     """A preset that starts from random weights; its first phase is measured."""

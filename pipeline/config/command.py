@@ -19,12 +19,13 @@ class Command(Described):
     """A command that reads its settings from command-line options."""
 
     several: bool = False
-    """Whether a repeatable option takes several values, as in --kinds A B; if False, it is repeated: --task A --task B.
+    """Whether a repeatable option takes several values, as in --kinds A B; if False, the user repeats the option, as in
+    --task A --task B.
     """
 
     def words(self, arguments: Sequence[str], default: Any = None) -> list[Word]:
-        """Return the words of a command line. If they ask for help, print it, with `default`'s values, and raise
-        SystemExit.
+        """Return the words of a command line. If the words ask for help, print the help with the values of `default`,
+        and raise SystemExit.
         """
         if set(HELP) & set(arguments):
             print(as_called(help_text(self, arguments, default)))
@@ -33,9 +34,8 @@ class Command(Described):
         return words_of(arguments, self.settings, self.extra, required, self.several)
 
     def parse(self, words: Sequence[Word], default: Any = None) -> Any:
-        """Return the settings: those in `words` as set there, the others as in `default`, or the class's defaults if it
-        is None.
-
+        """Return the settings. Settings that `words` does not set have their value in `default`; if `default` is None,
+        they have the class's default.
         The values of `default` may be invalid if options replace them (see `unchecked`). Raises ConfigError for a
         missing or invalid setting.
         """
@@ -81,8 +81,8 @@ def read_one_of(
 
 
 def _without_repeated(default: Any, paths: set[str], prefix: str = "") -> Any:
-    """Return `default` with () for each repeatable setting in `paths`: the parser would append to its default
-    values.
+    """Return `default` with () for each repeatable setting in `paths`, because the parser would append to the setting's
+    default values.
     """
     values = {field.name: getattr(default, field.name) for field in dataclasses.fields(default)}
     for name, value in values.items():

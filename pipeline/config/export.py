@@ -35,11 +35,9 @@ class Export:
     OUTPUT/mlflow.db.
     """
     license: str | None = None
-    """License of the model for its card, as an SPDX identifier such as apache-2.0. Default: no license is named."""
+    """License to name in the model's card, as an SPDX identifier such as apache-2.0; default: no license is named."""
     language: tuple[str, ...] = ()
-    """Languages of the training texts for the card, as codes such as en; default: the languages of the corpus'
-    sources.
-    """
+    """Languages to name in the model's card, as codes such as en; default: the languages of the corpus' sources."""
     push_to_hub: str | None = None
     """Repository OWNER/NAME on the Hugging Face hub to which the export is uploaded with its card.
 

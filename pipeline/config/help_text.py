@@ -32,10 +32,11 @@ class Described:
 
 
 def help_text(command: Described, arguments: Sequence[str], default: Any = None) -> str:
-    """Return the help of a command, with the values of `default` or of the class as defaults.
+    """Return the help of a command. The help shows the defaults in `default`; if `default` is None, the class's.
 
-    If `arguments` contain "all", the help lists every option; if they contain words of kinds such as optimizer:lamb,
-    the options of these kinds; otherwise the common options. Raises ConfigError for an unknown kind.
+    If `arguments` contain "all", the help lists every option. Otherwise, if `arguments` contain words of kinds such as
+    optimizer:lamb, the help lists the options of these kinds; if not, the common options. Raises ConfigError for an
+    unknown kind.
     """
     known = choices(command.settings)
     options = list(options_of(command.settings, default))
@@ -129,8 +130,8 @@ def _default_of(option: Option) -> str:
 
 
 def _wrapped(line: str) -> str:
-    """Wrap a line to the terminal's width. Following lines keep its indent, or get four spaces more if it is at most
-    two.
+    """Wrap a line to the terminal's width. Following lines have the same indent as the first line; if that indent is at
+    most two spaces, they have four spaces more.
     """
     indent = " " * (len(line) - len(line.lstrip()))
     further = indent if len(indent) > 2 else f"{indent}    "

@@ -24,8 +24,8 @@ from pipeline.config.training import (
 from pipeline.config.workers import WorkerRange, worker_range
 
 COUNTED_RATE = 0.1
-"""Share of the learning rate for word embeddings that start from co-occurrence counts: at the full rate (1e-3) their
-initial values are lost after 500 steps, at a tenth of the rate they stay.
+"""Share of the learning rate that word embeddings get if they start from co-occurrence counts. At the full rate (1e-3),
+their initial values are lost after 500 steps; at a tenth of the rate, the initial values stay.
 """
 COMMON = (
     *("corpus", "init", "steps", "workers", "name", "output", "seed"),
@@ -57,8 +57,8 @@ class Pretrain(Sources):
     """
     word_embeddings: Literal["random", "cooccurrence"] = "random"
     """Initial word embeddings. random: random values, as published; cooccurrence: factorised co-occurrence counts of
-    the corpus, which help a run on little text. At most 300 million characters are counted, once per corpus and
-    vocabulary, which takes two minutes on one core at width 256.
+    the corpus, which help a run on little text. At most 300 million characters are counted, which takes two minutes on
+    one core at width 256. Runs with the same corpus, vocabulary and width share the result.
     """
     steps: int = 1_000
     """Total optimiser updates."""
@@ -171,8 +171,8 @@ def _refuse_long_warmups(config: Pretrain) -> None:
 
 
 def require_trained_parts(config: Pretrain) -> None:
-    """Raise ConfigError if the family does not support the objective, or has no head that learns from sentence
-    pairs.
+    """Raise ConfigError if the family does not support the objective, or if rows are labelled sentence pairs and the
+    model has no head that learns from the labels.
     """
     replaced, family = isinstance(config.objective, Replaced), config.model.family
     require(

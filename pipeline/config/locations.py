@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 from pipeline.locations import absolute
 
 BUILTIN = "builtin"
-"""Name of the built-in source, which is not a location: docstrings of the installed packages."""
+"""Name of the built-in source: the docstrings of the installed packages. This name is not a location."""
 
 
 @dataclasses.dataclass(frozen=True)

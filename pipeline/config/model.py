@@ -10,7 +10,7 @@ FamilyName = Literal["bert", "roberta", "electra"]
 
 @dataclass(frozen=True, kw_only=True)
 class LearnedPositions:
-    """A learned embedding of each position, added to the word's (Devlin et al. 2019)."""
+    """A learned embedding of each position, added to the word embedding (Devlin et al. 2019)."""
 
     first: int = 0
     """Row of the position embeddings for the first position of a sequence. RoBERTa starts at the id of its padding
@@ -111,7 +111,7 @@ class FamilyParts:
     tells_segments: bool = True
     """Whether segment embeddings have two rows or more; if False, they have one."""
     positions_after_padding: bool = False
-    """Whether the first position has the row of the padding id plus 1; if False, it has row 0."""
+    """Whether the first position uses row (padding id + 1) of the position embeddings; if False, it uses row 0."""
     projects_embeddings: bool = False
     """Whether embeddings may have another width than the model."""
     tuned_layer_decay: float = 1.0

@@ -35,8 +35,8 @@ class Option:
     choice: str = ""
     """Dotted name of the setting of several kinds to which the option belongs, such as "optimizer"; empty if none."""
     kind: str = ""
-    """Kind of that setting to which the option belongs, as written on the command line, such as "lamb"; empty
-    if none.
+    """Kind of the setting `choice` that has this option, as written on the command line, such as "lamb"; empty if
+    `choice` is empty.
     """
 
     @property
@@ -102,8 +102,8 @@ def choices(settings: type, prefix: str = "") -> dict[str, dict[str, type]]:
 
 
 def default_kind(settings: Any, default: Any, path: str) -> str:
-    """Return the kind of a setting in `default`, as written on the command line; if it is None, the class's default
-    kind.
+    """Return the kind of a setting in `default`, as written on the command line; if `default` is None, return the
+    class's default kind.
     """
     value: Any = default
     owner: Any = settings
@@ -148,7 +148,7 @@ def flag(path: str) -> str:
 
 
 def field_texts(settings: type) -> dict[str, str]:
-    """Return field -> its docstring in the source, including base classes."""
+    """Return field -> the field's docstring in the source, including the fields of base classes."""
     texts: dict[str, str] = {}
     for base in reversed(settings.__mro__):
         source = getattr(sys.modules.get(base.__module__), "__file__", None)  # None for a class of no imported module
@@ -172,7 +172,7 @@ def _texts_in(source: str) -> dict[str, dict[str, str]]:
 
 
 def nearest(word: str, known: Iterable[str]) -> list[str]:
-    """Return at most three of the known dotted names that a misspelt one may mean.
+    """Return at most three of the known dotted names that a misspelt name may mean.
 
     They are the names with the same last part; if there are none, names of which the last part has these initials (lr
     for learning_rate); otherwise the most similar name.

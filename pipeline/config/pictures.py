@@ -45,7 +45,7 @@ class Attention:
 
 @dataclass(frozen=True, kw_only=True)
 class Word:
-    """Picture of one word in several sentences: how similar its vectors are, by layer, and their nearest neighbours."""
+    """Picture of one word in several sentences: similarity of the word's vectors, by layer, and nearest neighbours."""
 
     checkpoint: Location
     """Model, run, or hf://OWNER/NAME."""
@@ -90,7 +90,7 @@ class Store:
     """MLflow store that a run logged to."""
 
     uri: str | None = None
-    """MLflow tracking URI; default: the run's, else MLFLOW_TRACKING_URI, else SQLite at OUTPUT/mlflow.db."""
+    """MLflow tracking URI; default: the run's URI, else MLFLOW_TRACKING_URI, else SQLite at OUTPUT/mlflow.db."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +108,7 @@ class Resumed:
 
 @dataclass(frozen=True, kw_only=True)
 class Curve:
-    """Picture of a run's training and held-out losses with their baselines, also while it is running."""
+    """Picture of a run's training and held-out losses with their baselines; the run may still be running."""
 
     run: Location
     """Folder of the run."""

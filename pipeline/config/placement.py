@@ -33,8 +33,8 @@ class ModelPlacement(DevicePlacement):
     precision: Literal["auto", "float32", "tf32", "bfloat16"] = "auto"
     """Number format of matrix products. auto in training: bfloat16 if the hardware supports it, but float32 for a
     narrow model on a CPU. auto for predictions and scores: float32 on a CPU; on a GPU the format of training, or
-    float32 if that is unknown. auto for BLiMP: bfloat16 if the hardware supports it. tf32: float32 with products that
-    keep 10 bits of the mantissa, on NVIDIA GPUs from Ampere on.
+    float32 if the format of training is unknown. auto for BLiMP: bfloat16 if the hardware supports it. tf32: float32
+    with products that keep 10 bits of the mantissa, on NVIDIA GPUs from Ampere on.
     """
 
     def __post_init__(self) -> None:
@@ -79,8 +79,8 @@ class Placement(DevicePlacement):
     is cleared.
     """
     restarts: int = 8
-    """Maximum number of restarts after worker failures; the run stops at the next failure. Nodes that are taken away
-    with notice do not count.
+    """Maximum number of restarts after worker failures; the run stops at the next failure. Restarts after a node is
+    taken away with notice do not count.
     """
     hang_seconds: int = 120
     """Seconds after which a worker is replaced if its process exists but does not respond."""

@@ -153,9 +153,7 @@ class Compare(Finetune):
     checkpoint: tuple[Location, ...]  # ty: ignore[incompatible-attribute-override]
     """Folder, URL or hf://OWNER/NAME of a published model. Give two, first A and then B, or one with random_weights."""
     random_weights: bool = False
-    """Compare one checkpoint, as B, with random weights of the same sizes, as A, to measure the gain from
-    pretraining.
-    """
+    """Compare random weights (A) with one checkpoint of the same sizes (B), to measure the gain from pretraining."""
     seeds: int = 5
     """Runs per task and encoder; each seed of A is compared with the same seed of B."""
 

@@ -71,9 +71,9 @@ The hub's name for any other license is `other`.
 
 
 def spdx_identifier(given: str) -> str:
-    """Return an SPDX identifier, given in any case, in its official spelling.
+    """Return the official spelling of an SPDX identifier, which may be given in upper or lower case.
 
-    Raises ConfigError, with the most similar identifiers, if it is unknown.
+    Raises ConfigError, with the most similar identifiers, if the identifier is unknown.
     """
     from packaging.licenses._spdx import LICENSES  # packaging's public function suggests no similar identifiers
 

@@ -71,7 +71,7 @@ class Examples:
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """The rows that a training run saw at a step, with the document's title and source."""
+    """The rows that a training run saw at a step, with the title and source of each row's document."""
 
     folder: Location
     """Folder or URL of the run."""

@@ -68,14 +68,14 @@ class ConfigFile:
     def error(self, path: str, problem: str) -> ConfigError:
         """Return a ConfigError about a setting, with its line number.
 
-        The line is the first one after which the beginning of the file, parsed as TOML, contains the setting.
+        To find the line, parse the first line of the file, the first two lines, and so on, until the setting appears.
         """
         lines = self.text.split("\n")
         line = next((n for n in range(1, len(lines) + 1) if _has(_parsed("\n".join(lines[:n])), path)), len(lines))
         return ConfigError(f"config ({self.name}), line {line}: {path} {problem}")
 
     def unknown(self, path: str, kind: str) -> str:
-        """Return the problem, for `error`, of a name that a table of this kind does not have."""
+        """Return the text for `error` about a name that a table of this kind does not have."""
         options = list(options_of(self.settings))
         kinds = [option.kind for option in options if option.path == path]
         if kinds:
@@ -128,7 +128,7 @@ def _table_of(file: ConfigFile, table: dict[str, Any], kind: type, base: Any, pa
 
 
 def _part_of(file: ConfigFile, table: Any, kinds: list[type], known: Any, path: str) -> Any:
-    """Return the settings of a subtable, of the kind that the subtable names; without a name, of the kind of
+    """Return the settings of a subtable. The subtable may name its kind; if not, the settings have the kind of
     `known`.
     """
     named = {flag_of(kind): kind for kind in kinds}

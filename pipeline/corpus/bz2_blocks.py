@@ -14,7 +14,10 @@ MAGIC_BITS = 48
 BLOCK_MAGIC = 0x314159265359
 END_MAGIC = 0x177245385090
 CHECKSUM_BITS = 32
-"""Bits of the checksum after a magic number: of the block after BLOCK_MAGIC, of the whole stream after END_MAGIC."""
+"""Bits of the checksum that follows a magic number.
+
+After BLOCK_MAGIC, it is the checksum of the block; after END_MAGIC, it is the checksum of the whole stream.
+"""
 HEADER = b"BZh9"
 """Header of a stream with blocks of up to 900,000 bytes; under this header, a decoder accepts smaller blocks too."""
 LONGEST_BLOCK = 1_100_000
@@ -35,8 +38,8 @@ class Mark:
 def find_marks(data: bytes | bytearray, start: int = 0) -> list[Mark]:
     """Return the marks of all magic numbers in the data from byte `start` on, sorted by bit.
 
-    Bits are counted from the first bit of the data. A magic number is found only if the data has 7 bytes from the byte
-    in which it begins, as it may extend over 7 bytes.
+    Bits are counted from the first bit of the data. A magic number may extend over 7 bytes. It is found only if the
+    data has 7 bytes from the magic number's first byte on.
     """
     marks = []
     for magic, block in ((BLOCK_MAGIC, True), (END_MAGIC, False)):

@@ -69,8 +69,8 @@ def count_words(
 
     Memory is bounded: a counting task holds the distinct words of about `task_characters` characters (more if the
     corpus is so large that there would be over 2,000 tasks), a summing task holds one partition, and this process
-    holds at most `most_words` words. To meet that limit, each partition keeps its most frequent words; among words of
-    equal count, those first in code point order.
+    holds at most `most_words` words. To meet that limit, each partition keeps its most frequent words; if words have
+    equal counts, the partition keeps the words that come first in code point order.
     """
     tasks = counting_tasks(windows, max(task_characters, sum(window.characters for window in windows) // MOST_BLOCKS))
     characters, files = 0, []
@@ -130,7 +130,8 @@ def texts_of(corpus: Corpus, windows: Sequence[Window]) -> Iterator[str]:
 def sum_partition(partition: int, files: list[str], folder: str, most: int) -> dict[str, Any]:
     """Ray task: add up one partition's counts from all files; write its `most` most frequent words, sorted by word.
 
-    Returns the partition, the file's name, and the partition's numbers of distinct words and of words before the cut.
+    Returns the partition, the file's name, and the partition's numbers of distinct words and of all words; both numbers
+    include the words that are not written.
     """
     gathered = [counts_table({})]
     for file in files:

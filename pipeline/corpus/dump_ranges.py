@@ -1,6 +1,6 @@
 """Read byte ranges of a bz2-compressed MediaWiki dump independently; all ranges together give the pages of the file.
 
-A page belongs to the range in which its bz2 block starts, that is the block with the page's first byte.
+A page belongs to a range if the bz2 block with the page's first byte starts in that range.
 """
 
 import bz2
@@ -173,8 +173,9 @@ def _pages_in_range(own: Iterator[bytes | None], beyond: Iterator[bytes | None])
 def _end_of_page(rest: bytes, beyond: Iterator[bytes | None], size: int | None) -> Iterator[bytes]:
     """Yield the end of a range's last page from the texts `beyond`.
 
-    `size` is the number of bytes of this page that were already yielded. It is None if no page is open, but the tag
-    <page> may begin in `rest`. Of a page that is too long, yield only enough to show that it is.
+    `size` is the number of bytes of this page that were already yielded. `size` is None if no page is open; even then,
+    the tag <page> may begin in `rest`. If a page is too long, yield only enough of the page to show that it is too
+    long.
     """
     own_bytes = len(rest)
     for text in beyond:

@@ -29,7 +29,7 @@ LANGUAGES = {
     "czech": "cs", "catalan": "ca", "esperanto": "eo", "tagalog": "tl",
 }  # fmt: skip
 HEADER_LINES = 2_000
-"""Maximum lines before a book in which the licence and the header are searched."""
+"""Maximum lines before a book that are searched for the licence and the header."""
 
 LICENCE = (
     "project gutenberg",
@@ -42,7 +42,7 @@ LICENCE = (
 )
 """Words, in lower case, that occur only in the licence and the credits."""
 LICENCE_LINES = 30
-"""Maximum lines of a block that is removed as a whole if it has such words.
+"""If a block of at most this many lines has such words, the whole block is removed.
 
 From a longer block, as in files without blank lines, only the lines with such words are removed.
 """
@@ -79,14 +79,14 @@ WIDTH_LINES = 400
 NARROW, WIDE = 50, 80
 """Bounds of the wrap width, in characters."""
 FULL = 0.8
-"""A line is full if it would reach this share of the wrap width together with the next line's first word.
+"""A line is full if the line and the next line's first word together reach this share of the wrap width.
 
 A shorter line was ended on purpose, as in verse.
 """
 LONGEST_BLOCK = 2_000
 """Maximum lines of a block; a longer block is cut, but no book has a paragraph of this length."""
 LONGEST_LINE = 1_000
-"""Maximum characters kept of each line between two books, where the next book's header is searched."""
+"""Maximum characters kept of each line between two books; these lines are searched for the next book's header."""
 LONGEST_LINES = 200_000
 """Maximum characters of all lines that are held in memory at once."""
 UNDECODABLE = re.compile("[\udc80-\udcff]")
@@ -101,7 +101,7 @@ class Header:
     latin: bool = False
     """Whether bytes that are not UTF-8 are decoded as Windows-1252, which older files use."""
     body: list[str] = field(default_factory=list)
-    """First lines of the book, which were read while the end of the header was searched."""
+    """First lines of the book, which were read in the search for the end of the header."""
 
 
 def is_gutenberg(name: str, head: bytes) -> bool:
@@ -131,7 +131,7 @@ def read_gutenberg(file: Opened) -> Iterator[Record | Dropped]:
 
 
 def _first_header(text: Iterator[str]) -> Header:
-    """Return the header of a file's first book, which ends with the last line that ends a licence.
+    """Return the header of a file's first book. The header ends with the last line that ends a licence.
 
     Without such a line, the header is empty.
     """
@@ -276,7 +276,10 @@ def _after_bracket(text: str, depth: int) -> tuple[str, int]:
 
 
 def _join_lines(block: list[str], full: float) -> Iterator[str]:
-    """Yield the lines of a block; a line that was wrapped is joined to the line before it (`full`: see is_wrapped)."""
+    """Yield the lines of a block; a line that continues the line before it is joined to that line.
+
+    `full` is as in `is_wrapped`.
+    """
     paragraph, last = "", ""
     for line in block:
         if last and is_wrapped(last, line, full):

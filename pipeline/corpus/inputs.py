@@ -91,7 +91,7 @@ def _input_file(source: Source, *, location: str, name: str, bytes: int, stamp: 
 
 
 def location_of(base: str, path: str) -> str:
-    """Return the location of a path in the file system of `base`, a location with host, login and options to keep."""
+    """Return the location of a path in the file system of `base`; the host, login and options of `base` are kept."""
     if not is_url(base):
         return path
     options = QUERY.search(base)

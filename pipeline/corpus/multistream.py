@@ -19,7 +19,10 @@ REMEDY = "delete the index, or download the index of this dump"
 
 
 def index_location(location: str) -> str | None:
-    """Return the location of a dump's index, or None without an index or without the name of a multistream dump."""
+    """Return the location of a dump's index.
+
+    Returns None if there is no index, or if `location` does not have the file name of a multistream dump.
+    """
     index = NAME.sub(r"multistream-index\1.txt\2.bz2", location)
     if index == location:
         return None
@@ -33,10 +36,11 @@ def index_location(location: str) -> str | None:
 
 
 def indexed_starts(index: str, location: str, size: int, target: int) -> list[int]:
-    """Return offsets of streams in a dump, in bytes and at least `target` apart, from its index.
+    """Read the index of a dump, and return the byte offsets of some of the dump's streams.
 
-    A line of the index is "offset:page id:title". Raises DataError if a line does not fit the dump's `size`, if no
-    stream starts at a returned offset, or if the index cannot be decompressed.
+    The offsets are at least `target` bytes apart. A line of the index is "offset:page id:title". Raises DataError if a
+    line has no offset, if the offsets decrease or reach the dump's `size` in bytes, if no stream starts at a returned
+    offset, or if the index cannot be decompressed.
     """
     starts: list[int] = []
     offset = 0

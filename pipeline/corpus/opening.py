@@ -53,9 +53,9 @@ class Opened:
 
 
 class LocatedStream(io.RawIOBase):
-    """Raw stream whose read errors are DataErrors with its location, to distinguish them from errors of decompression.
+    """Raw stream that raises its read errors as DataError, to distinguish them from errors of decompression.
 
-    `given` counts the bytes read.
+    The messages name the stream's location. `given` counts the bytes read.
     """
 
     def __init__(self, location: str, opening: Callable[[str], Any] | None = None):
@@ -162,7 +162,10 @@ def refuse_expansion(size: int, stored: int, limit: int) -> None:
 
 
 def compression_by_name(location: str) -> str | None:
-    """Return the compression suffix of a file name, such as ".gz", which smart_open uses too, or None."""
+    """Return the compression suffix of a file name, such as ".gz", or None if the name has none.
+
+    smart_open uses the same suffixes as names of compressions.
+    """
     path = location.split("?")[0] if location.startswith(WEB) else location
     return next((suffix for suffix in COMPRESSED if path.lower().endswith(suffix)), None)
 

@@ -5,12 +5,12 @@ Pure arithmetic, without Ray.
 epoch e        windows of the corpus, permuted by (seed, e); all epochs together are one sequence of rows
 step s         rows [offset(s), offset(s + 1)) of that sequence, divided into slots of equal size; while the batch warms
                up, later steps have more slots
-slot k         k counts from the step at which the stream was started or resumed; the slot belongs to rank k mod W, for
-               W ranks
+slot k         slots are counted from the step at which the stream was started or resumed; with W ranks, slot k belongs
+               to rank k mod W
 block          consecutive slots of one rank, sent together
 round          one block of every rank
-phase          steps with one sequence length, counted from the phase's first step; the second phase starts at the
-               window after the one in which the first phase ended
+phase          consecutive steps with one sequence length; inside a phase, steps are counted from the phase's first
+               step; the second phase starts at the window after the one in which the first phase ended
 """
 
 from collections.abc import Iterator, Sequence
@@ -69,7 +69,7 @@ def permutation(seed: int, epoch: int, windows: int) -> np.ndarray:
 def can_follow(previous: Cursor | None, following: Cursor) -> bool:
     """Whether the row at `following` can come next after the row at `previous` (None: at the start of the stream).
 
-    There may be windows without rows between them.
+    Windows without rows may lie between these two rows.
     """
     if previous is None:
         return following.epoch == 0 and following.row == 0
@@ -87,9 +87,9 @@ def _end_of_window(cursor: Cursor) -> Cursor:
 
 
 def cursor_for_phase(cursor: Cursor | None, phase: Phase, step: int) -> Cursor | None:
-    """Return the cursor of the row after which a phase reads on at a step of the run.
+    """Return the cursor after which the stream of a phase starts or resumes, at step `step` of the run.
 
-    `cursor` is that of the last row consumed. If it is None, no row was consumed, and the result is None.
+    `cursor` is the cursor of the last row consumed. If `cursor` is None, no row was consumed, and the result is None.
     """
     return _end_of_window(cursor) if cursor is not None and step == phase.first else cursor
 
@@ -103,7 +103,10 @@ def slots_at(step: int, batch: Batch) -> int:
 
 @lru_cache(maxsize=4)
 def _slots_of_warmup(batch: Batch) -> np.ndarray:
-    """Return the number of slots before each warm-up step and before the step after them, int64 (warmup_steps + 1,)."""
+    """Return the number of slots before each warm-up step, and before the first step after the warm-up.
+
+    The result is int64 (warmup_steps + 1,).
+    """
     return np.cumsum([0] + [slots_at(step, batch) for step in range(batch.warmup_steps)])
 
 
@@ -186,8 +189,8 @@ def window_ranges(cursor: Cursor | None, windows: int, needed: int, most: int) -
 def check_chain(cursor: Cursor | None, slots: Sequence[tuple[Cursor, Cursor]]) -> str | None:
     """Return a description of an error in the order of a step's slots, or None if each slot follows the one before.
 
-    A slot is (cursor of its first row, cursor of its last row). `cursor` is that of the last row of the previous step,
-    or None at the start of the stream.
+    A slot is (cursor of its first row, cursor of its last row). `cursor` is the cursor of the last row of the previous
+    step, or None at the start of the stream.
     """
     for number, (first, last) in enumerate(slots):
         if not can_follow(cursor, first):

@@ -1,11 +1,12 @@
-"""Second stage of preparation: find texts contained in other texts by their sketches, one range of hashes per task.
+"""Second stage of preparation: compare sketches to find texts contained in other texts, one range of hashes per task.
 
 A sketch is a sample of the hashes of a text's word sequences (pipeline/text/sketches.py). If several parents have the
 same sequence, one of them owns it. The first of these rules that distinguishes two parents decides:
 
 - a training parent before a held-out one
 - the parent with the larger text, by size class
-- the parent whose text has capital and small letters, then small letters only, then capitals
+- the parent whose text is in mixed case or in a script without case, before text without capitals, before text mostly
+  in capitals (sketches.casing)
 - the parent with the greater hash
 
 Therefore the training side owns all sequences that are in both training and held-out text.
@@ -63,7 +64,7 @@ def is_heldout(parent_hashes: np.ndarray, share: float) -> np.ndarray:
 
 
 def heldout_share(share: float, least_parents: np.ndarray) -> float:
-    """Return the share of hashes to hold out: `share`, or more if a tenth of `least_parents` needs more.
+    """Return the share of hashes to hold out: `share`, or more to hold out at least a tenth of `least_parents`.
 
     `least_parents` are the smallest parent hashes of a corpus (at most forty, sorted, uint64). A share of 0 stays 0.
     """
@@ -74,7 +75,7 @@ def heldout_share(share: float, least_parents: np.ndarray) -> float:
 
 
 def count_overlaps(sketches: pa.Table, heldout_share: float) -> pa.Table:
-    """Count the hashes in each text's sketch that other parents own; leave out texts that have none.
+    """Count the hashes in each text's sketch that other parents own; leave out texts without such hashes.
 
     `sketches` has schema SKETCH; the result has schema OVERLAP.
     """

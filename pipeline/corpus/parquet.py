@@ -38,7 +38,7 @@ def _open_random(location: str) -> Any:
 
 
 class Seekable(LocatedStream):
-    """Stored file with random access; its errors name its location."""
+    """Stored file with random access; read errors name the file's location."""
 
     def seekable(self) -> bool:
         return True
@@ -93,7 +93,10 @@ def _sentences(rows: Iterator[tuple[dict[str, Any], list[str]] | Dropped], damag
 
 
 def _parquet_rows(file: Opened) -> Iterator[tuple[dict[str, Any], list[str]] | Dropped]:
-    """Yield (values of the columns id, title and url that exist, paragraphs) for each row; at damage, yield a drop."""
+    """Yield (values, paragraphs) for each row; at damage, yield a drop.
+
+    `values` has the row's values in the columns id, title and url, as far as these columns exist.
+    """
     with _random_access(file) as stream:
         try:
             table = pq.ParquetFile(stream, buffer_size=BUFFER_BYTES, pre_buffer=False)

@@ -35,7 +35,7 @@ PART_CHARACTERS = 48_000_000
 TABLE_CHARACTERS = 4_000_000
 """Characters held as Python strings before they are converted to Arrow."""
 GROUP_BYTES = 250_000
-"""Size of a part's row groups. Small, so that a task that makes a shard reads few other rows of each part."""
+"""Size of a part's row groups. It is small, so that the task of one shard reads few rows of other shards."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +97,10 @@ def sort_part(table: pa.Table) -> pa.Table:
 
 
 def parquet(table: pa.Table, column: str) -> pa.Buffer:
-    """Return a table as a Parquet file with small row groups and statistics of `column`, by which it is sorted."""
+    """Return a table as a Parquet file, with small row groups and statistics of `column`.
+
+    The table must be sorted by `column`.
+    """
     rows = max(1, table.num_rows * GROUP_BYTES // max(1, table.nbytes))
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, row_group_size=rows, compression="zstd", compression_level=1, write_statistics=[column])

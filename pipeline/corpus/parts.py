@@ -221,7 +221,7 @@ def file_records(
 ) -> Iterator[Record | Dropped]:
     """Yield the records of one file, read in the format that the user named, else in the recognised format.
 
-    Of a damaged file, the records before the damage are kept.
+    If a file is damaged, the records before the damage are kept.
 
     Without a named format, an unsupported file is dropped; if the user named exactly this file, DataError is raised
     instead. JSON lines and Parquet without a text column are dropped; if the user named exactly this file, its format

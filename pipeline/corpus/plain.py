@@ -13,10 +13,10 @@ SENTENCES_A_DOCUMENT = 500
 """Sentences per document where the source does not show where a book ends.
 
 At 13 words per sentence (Zhu et al. 2015, table 2), 500 sentences have about 32,000 characters, the default of
-prepare.piece_characters. Each such document counts as a book of its own: NotNext sentences are drawn from others.
+prepare.piece_characters. Each such document counts as a separate book: its NotNext sentences come from other documents.
 """
 MUCH = 0.05
-"""Share of undecodable bytes among a file's first bytes above which the file is not UTF-8 text."""
+"""Maximum share of undecodable bytes among the first bytes of a file that counts as UTF-8 text."""
 
 
 def is_plain_text(name: str, head: bytes) -> bool:

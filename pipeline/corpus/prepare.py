@@ -42,7 +42,10 @@ class Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class Listing:
-    """Sources of a corpus with their files, which are listed only once, and the settings and folder to prepare it."""
+    """Sources of a corpus and their files, and the settings and folder of its preparation.
+
+    The files are listed only once.
+    """
 
     sources: dict[Source, list[InputFile]]
     """Files of each source, without those in the corpus folder itself; empty for the built-in source."""
@@ -74,7 +77,7 @@ def prepare(sources: Sequence[str], settings: Preparation, folder: str, report: 
 
 
 def prepare_listed(listing: Listing, report: Report) -> Corpus:
-    """Prepare a corpus in the listing's folder on the running Ray; return a finished corpus without doing anything.
+    """Prepare a corpus in the listing's folder on the running Ray. If the corpus is already finished, only return it.
 
     The corpus depends only on the contents of the inputs and the settings, not on machines, CPUs or the order of files.
     An interrupted preparation is continued. If files or sources were added or changed, they are read, and all text is
@@ -189,7 +192,7 @@ def _build(files: list[InputFile], settings: Preparation, folder: str, plan: Pla
     parts, parents, tallies = extract(files, settings, folder, report)
     settings = replace(settings, heldout_share=heldout_share(settings.heldout_share, parents))
     count = shard_count(total_tally(tallies).characters, settings)
-    # The names of files with overlaps and with reports of shards begin with this digest of what they depend on.
+    # This digest begins the names of overlap files and of shard reports. It covers everything that they depend on.
     digest = hashlib.blake2b(json.dumps([parts, count, plan.settings]).encode(), digest_size=8).hexdigest()
     if settings.near_duplicates is not None:
         find_overlaps(folder, parts, digest, count, settings.heldout_share, report)
@@ -240,7 +243,7 @@ def manifest_contents(shards: list[dict[str, Any]], tallies: Tallies, plan: Plan
 
 
 def _members_of(location: str, shards: list[dict[str, Any]]) -> list[list[str]]:
-    """Return digests that identify the documents of a source; they do not depend on its location."""
+    """Return digests that identify the documents of a source; they do not depend on the source's location."""
     return [[shard[split]["members"].get(location, "") for shard in shards] for split in SPLITS]
 
 
@@ -267,8 +270,9 @@ def _shards_in_use(folder: str) -> set[str]:
 def delete_unused_files(folder: str, shards: set[str], parts: list[str], digest: str) -> None:
     """Delete files in a corpus folder that neither this corpus nor a later preparation needs.
 
-    - shards that are not in `shards`: those of corpora before the previous one
-    - files of parts that are not in `parts`, and overlaps and reports of shards whose names begin with another digest
+    - shards that are not in `shards`: they belong to corpora before the previous one
+    - files of parts that are not in `parts`
+    - overlap files and shard reports, if the file name begins with another digest
     - temporary files of a process that was killed
     """
     for split in SPLITS:

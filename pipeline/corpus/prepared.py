@@ -44,7 +44,7 @@ class Corpus:
 
     @property
     def weights(self) -> dict[str, float]:
-        """Return {location of a source: occurrences of each of its documents per epoch}."""
+        """Return {location of a source: mean occurrences of one of its documents per epoch}."""
         return {location: about["weight"] for location, about in self.sources.items()}
 
 
@@ -81,7 +81,10 @@ def load_corpus(folder: str) -> Corpus:
 
 
 def unreadable_manifest(folder: str, error: Exception) -> PipelineError:
-    """Return the error for an unreadable manifest; only if the folder has shards does it advise deleting the folder."""
+    """Return the error for an unreadable manifest.
+
+    The message advises deleting the folder only if the folder has shards.
+    """
     if not any(SHARD.fullmatch(name) for split in SPLITS for name in storage.children(storage.join(folder, split))):
         return ConfigError(
             f"{folder} holds {storage.MANIFEST}, which does not belong to a prepared corpus: choose another folder"

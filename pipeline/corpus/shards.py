@@ -28,10 +28,11 @@ The loss on such a text would measure what a model has memorised from training t
 LEAST_SHARED = 3
 """A text is dropped only if other parents own at least this number of its sampled word sequences; fewer may be chance.
 
-Exception: a held-out text is dropped with fewer if they are nearly all of its sequences.
+Exception: a held-out text is also dropped if other parents own fewer sequences, but these are at least the share
+prepare.near_duplicates of the text's sequences whose hashes are below sketches.COMMON.
 """
 HELDOUT_WINDOWS = 8
-"""Factor by which held-out windows are smaller than training windows, so that a small share has several windows."""
+"""Factor by which held-out windows are smaller than training windows, so that a small held-out split has several."""
 
 
 def shard_count(characters: int, settings: Preparation) -> int:
@@ -82,7 +83,7 @@ def _finished_shard(folder: str, report_file: str) -> dict[str, Any] | None:
 
 
 def without_repeats(table: pa.Table, tallies: dict[str, Tally]) -> pa.Table:
-    """Return only the first row of each text; the other rows are counted in `tallies`. The table is sorted by key."""
+    """Return only the first row of each text; count the other rows in `tallies`. The table must be sorted by key."""
     keys = key_bytes(table["key"])
     repeats = np.zeros(len(keys), bool)
     repeats[1:] = (keys[1:] == keys[:-1]).all(axis=1)
@@ -105,8 +106,9 @@ def without_near_duplicates(
     parents = table["parent_hash"].to_numpy()
     keys = zip(numbers(table["key"]).tolist(), parents.tolist())
     shared, common = np.array([counts_of.get(key, (0, 0)) for key in keys], np.int64).reshape(-1, 2).T
-    # The sketch of a long text has a smaller share of its hashes, so `share` is right only for texts with the same
-    # sampling rate. `common_share` also finds a short text in a long one: it uses only hashes that every sketch has.
+    # The sketch of a long text keeps a smaller share of the text's hashes, so `share` is right only if both texts have
+    # the same sampling rate. `common_share` uses only hashes below sketches.COMMON, which all sketches keep, so it also
+    # finds a short text in a long one.
     share = shared / np.maximum(1, table["hashes"].to_numpy())
     common_share = common / np.maximum(1, table["common"].to_numpy())
     heldout = is_heldout(parents, settings.heldout_share)
@@ -118,7 +120,10 @@ def without_near_duplicates(
 
 
 def _drop_rows(table: pa.Table, dropped_rows: np.ndarray, reason: Reason, tallies: dict[str, Tally]) -> pa.Table:
-    """Return a table without `dropped_rows`, a mask, bool (rows,); count them in `tallies` by source under `reason`."""
+    """Return a table without its dropped rows; count the dropped rows in `tallies`, by source, under `reason`.
+
+    `dropped_rows`: mask, bool (rows,).
+    """
     gone = table.filter(pa.array(dropped_rows))
     for source in pc.unique(gone["source"]).to_pylist():
         rows = gone.filter(pc.equal(gone["source"], source))
@@ -131,9 +136,9 @@ def _drop_rows(table: pa.Table, dropped_rows: np.ndarray, reason: Reason, tallie
 
 
 def window_edges(lengths: Sequence[int], limit: int) -> list[tuple[int, int]]:
-    """Divide documents of these lengths, in characters, into windows of about `limit` characters: (start, stop) rows.
+    """Divide documents into windows of about `limit` characters; return (first row, row after the last) of each window.
 
-    A remainder of less than half a window is added to the last window.
+    `lengths`: characters of each document. A remainder of less than half a window is added to the last window.
     """
     edges: list[tuple[int, int]] = []
     start = size = 0
@@ -177,7 +182,10 @@ def write_windows(folder: str, split: str, number: int, table: pa.Table, limit: 
 
 
 def counts_by_source(table: pa.Table) -> dict[str, dict[str, int]]:
-    """Return {source: {"documents", "pieces", "characters"}} of a table; a document counts where its first piece is."""
+    """Return {source: {"documents", "pieces", "characters"}} of a table.
+
+    A document is counted only in the table that has the document's first piece.
+    """
     firsts = pc.ends_with(table["id"], "#0").cast(pa.int64())
     about = pa.table(
         {
@@ -192,7 +200,7 @@ def counts_by_source(table: pa.Table) -> dict[str, dict[str, int]]:
 
 
 def _members(table: pa.Table) -> dict[str, str]:
-    """Return {source: digest of the ids of its documents in a table}; the source's location does not change it."""
+    """Return {source: digest of the ids of its documents in a table}; a digest does not depend on the location."""
     digests = {source: hashlib.sha256() for source in pc.unique(table["source"]).to_pylist()}
     for source, id in zip(table["source"].to_pylist(), table["id"].to_pylist()):
         digests[source].update(id.encode() + b"\n")

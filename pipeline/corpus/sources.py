@@ -26,14 +26,15 @@ class Source:
     weight: float = 1.0
     """Mean occurrences of a document per epoch.
 
-    The fraction is the probability of one more occurrence, decided by a hash of the document and the epoch.
+    The fractional part is the probability of one more occurrence; a hash of the document and the epoch decides.
     """
 
 
 def parse(spec: str) -> Source:
-    """Parse "builtin" or LOCATION[::KEY=VALUE]…, with an absolute location.
+    """Parse "builtin" or LOCATION[::KEY=VALUE]….
 
-    Raises ConfigError for an invalid specification; the message lists the valid keys or formats.
+    LOCATION must already be absolute. Raises ConfigError for an invalid specification; the message lists the valid keys
+    or formats.
     """
     location, *options = spec.split("::")
     if not location:

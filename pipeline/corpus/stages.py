@@ -35,9 +35,10 @@ Tallies = dict[str, Tally]
 def extract(
     files: Sequence[InputFile], settings: Preparation, folder: str, report: Report
 ) -> tuple[list[str], np.ndarray, Tallies]:
-    """Run the first stage, which writes parts; return their sorted names, smallest parent hashes, and the tallies.
+    """Run the first stage, which writes parts; return the parts' names, the smallest parent hashes, and the tallies.
 
-    The hashes are uint64, as from `least_parents`. Files that were read earlier are not read again.
+    The names are sorted. The hashes are uint64, as from `least_parents`. Files that were read earlier are not read
+    again.
 
     Raises DataError if no text is left, or if too many files or records are broken.
     """

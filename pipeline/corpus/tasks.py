@@ -22,9 +22,9 @@ MOST_BLOCKS = 2_000
 
 
 def run_tasks(work: Callable[[Any], Any], items: Sequence[Any], most_tasks: int | None = None) -> Iterator[Any]:
-    """Call `work` on each item in tasks and yield the results as they arrive; items and results must be JSON values.
+    """Call `work` on each item, in Ray tasks, and yield the results as they arrive.
 
-    Each task takes one CPU; at most `most_tasks` run at once (None: no limit).
+    Items and results must be JSON values. Each task takes one CPU; at most `most_tasks` run at once (None: no limit).
 
     Re-raises the PipelineError of a task.
     """

@@ -50,8 +50,8 @@ def _is_xml(name: str, head: bytes) -> bool:
 
     A file that begins with a tag is XML if it has an XML declaration, a document type or an XML file name. Otherwise
     its first bytes must parse as XML: either the first element has ended, or the first element begins with another
-    element and an inner element has ended. A text that only begins with "<", mentions tags or marks up some words does
-    not parse so.
+    element and an inner element has ended. This excludes texts that merely begin with "<", and texts that mention tags
+    or mark up some words.
     """
     start = head.lstrip(BLANK)
     if not start.startswith(b"<") or is_dump(head) or is_wikiextractor(name, head):
@@ -65,7 +65,10 @@ def _is_xml(name: str, head: bytes) -> bool:
 
 
 def _is_element(text: bytes, nested: bool) -> bool:
-    """Whether a file's first bytes parse as XML and the first element has ended, or, if `nested`, any element has."""
+    """Whether a file's first bytes parse as XML, and the first element has ended.
+
+    If `nested`, it is enough that any element has ended.
+    """
     depth = 0
     ended: list[int] = []
 

@@ -45,7 +45,7 @@ def trained_vocabulary(settings: VocabularySettings, corpus: Corpus, output: str
 def extended_vocabulary(
     base: Vocabulary, settings: VocabularySettings, corpus: Corpus, output: str, report: Report
 ) -> Vocabulary:
-    """Return the vocabulary `base` extended by settings.extend words of the corpus, or by all if it has fewer.
+    """Return `base` extended by settings.extend words of the corpus, or by all new words if the corpus has fewer.
 
     The words are counted only if `output` does not have them from an earlier run.
 

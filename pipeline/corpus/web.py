@@ -24,7 +24,7 @@ WEB = ("http://", "https://")
 WEB_TIMEOUT = 180.0
 """Default of prepare.web_timeout."""
 TRIES_OF_SILENCE = 3
-"""Number of connections that are tried within the time limit for silence, that is time without a byte."""
+"""Number of connections to try within the time limit for silence. Silence is time without a byte."""
 SHORTEST_TIMEOUT = 0.05
 """Minimum timeout of a connection in seconds."""
 NOTICE_SECONDS = 10.0
@@ -115,11 +115,12 @@ class Unreachable(Broken):
 
 
 class WebStream(io.RawIOBase):
-    """Stream of the stored bytes of a URL from `start` on, up to `stop` (None: the end) if the server supports Range.
+    """Stream of the stored bytes of a URL from `start` up to `stop` (None: up to the end).
 
-    For a `start` above 0, the file must have the ETag or date `stamp`, unless that is empty or a weak ETag.
+    If the server does not support Range, a `start` above 0 is an error, and `stop` is ignored. For a `start` above 0,
+    the file must have the ETag or date `stamp`, unless `stamp` is empty or a weak ETag.
 
-    Raises OSError if no retry can help; the message has the received and the expected bytes.
+    Raises OSError if no retry can help; the message has the numbers of received and expected bytes.
     """
 
     def __init__(self, url: str, start: int = 0, stop: int | None = None, stamp: str = ""):
@@ -144,7 +145,7 @@ class WebStream(io.RawIOBase):
         return self.persist(lambda: self.receive(size))
 
     def persist(self, call: Callable[[], Answer]) -> Answer:
-        """Return the result of a call on an open connection; if it breaks, wait, connect again and call again."""
+        """Return the result of a call on an open connection; if the connection breaks, wait, reconnect and repeat."""
         self.silence.standing = self.standing()
         self.silence.begin()
         try:

@@ -54,13 +54,13 @@ def _without_repeated_title(item: Record | Dropped, language: str) -> Record | D
 
 
 def _without_title(body: list[str], title: str) -> list[str]:
-    """Return the paragraphs; if the first one that is not blank repeats the title, leave it out."""
+    """Return the paragraphs of an article; leave out the first non-blank paragraph if it repeats the title."""
     index, first = next(((index, line) for index, line in enumerate(body) if line.strip()), (0, ""))
     return body[index + 1 :] if first and html.unescape(first).strip() == title.strip() else body
 
 
 def _read_elements(blocks: Iterator[bytes], name: str, language: str) -> Iterator[Record | Dropped]:
-    """Yield the articles of a file in which each has the lines <doc id= url= title=>, its title, its text, </doc>."""
+    """Yield the articles of a file. An article has the lines <doc id= url= title=>, its title, its text and </doc>."""
     for number, (head, body, sound) in enumerate(_articles(lines(blocks))):
         id = f"{name}:{number}"
         if not sound:

@@ -152,7 +152,7 @@ def _use(trained: Trained, made: Made, lineage: Lineage) -> str:
 
 
 def languages(sources: dict[str, dict[str, Any]]) -> list[str]:
-    """Return the languages of a corpus' sources; empty if one source does not state any."""
+    """Return the languages of a corpus' sources; empty if any source does not state its language."""
     codes = {"en" if location == BUILTIN else about.get("language") for location, about in sources.items()}
     return [] if None in codes else sorted(map(str, codes))
 
@@ -171,7 +171,7 @@ def _results(summary: dict[str, Any] | None, step: int) -> list[dict[str, Any]]:
 
 
 def _measured(summary: dict[str, Any] | None, step: int) -> dict[str, float]:
-    """Return metric -> value on held-out text after this step; empty if the run ended at another step or has none."""
+    """Return metric -> value on held-out text after this step; empty if the run was not measured at this step."""
     return summary["heldout_after"] if summary and summary["steps"] == step else {}
 
 
@@ -266,7 +266,7 @@ def data(lineage: Lineage) -> str:
 
 
 def corpus_problem(lineage: Lineage) -> str:
-    """Return the reason why the corpus cannot be read, without the parents of its folder."""
+    """Return the reason why the corpus cannot be read; it names a local corpus folder without its parent folders."""
     folder = str(lineage.recorded["corpus"])
     return str(lineage.corpus).replace(folder, public_location(folder))
 

@@ -124,7 +124,10 @@ def largest_difference(theirs: Logits, trained: Trained) -> float:
 
 
 def published_logits(folder: Path, trained: Trained) -> Logits:
-    """Load a folder's models with transformers; return a function from a batch to their logits by our heads' names."""
+    """Load a folder's models with transformers; return the function: batch -> logits by name of head.
+
+    The heads have the names that our module gives them.
+    """
     from transformers import AutoModelForMaskedLM, AutoModelForPreTraining
     from transformers.utils import logging
 

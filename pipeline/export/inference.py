@@ -19,7 +19,10 @@ TEXTS_AT_ONCE = 32
 
 
 def read_tokenizer(folder: str, maximum_length: int) -> Tokenizer:
-    """Load a folder's tokenizer.json. It truncates texts to `maximum_length` tokens; "[MASK]" is the mask token."""
+    """Load a folder's tokenizer.json, and let it truncate texts to `maximum_length` tokens.
+
+    If a text contains the mask token, such as "[MASK]", this token is encoded as one id.
+    """
     tokenizer = Tokenizer.from_file(f"{folder}/tokenizer.json")
     tokenizer.enable_truncation(maximum_length)
     return tokenizer

@@ -25,7 +25,7 @@ WORST = 0.5
 """Largest allowed root-mean-square difference between int8's and float32's outputs, relative to the standard deviation
 of float32's. If the difference is larger, the graph is broken.
 
-Unrelated outputs differ by 1.4, those of sound graphs by a few hundredths.
+Unrelated outputs differ by 1.4, and outputs of sound graphs differ by a few hundredths.
 """
 WARM_UP = 5
 """Sequences that are run before timing."""
@@ -58,7 +58,8 @@ def quantize_graphs(float32: Path, folder: Path) -> None:
     for name in (FILL_MASK, EMBEDDING):
         with quiet(), scratch_folder("export") as temporary:
             # The output layer's weights are the embeddings, transposed in the graph. quantize_dynamic skips them unless
-            # preprocessing stores the transposed weights, and the layer takes half of a small model's time.
+            # preprocessing stores the transposed weights. It must not skip them: this layer takes half of a
+            # small model's time.
             quant_pre_process(float32 / name, f"{temporary}/{name}", skip_symbolic_shape=True)
             quantize_dynamic(
                 f"{temporary}/{name}", folder / name, weight_type=QuantType.QInt8, per_channel=True, reduce_range=True
@@ -117,7 +118,7 @@ def compare(float32: Path, int8: Path, rows: Sequence[Batch], model: Model) -> t
 def _score(graph: "InferenceSession", batch: Batch, model: Model) -> tuple[float, int, float]:
     """Return the sum of cross-entropies in nats, the number of right first guesses, and the seconds of the graph.
 
-    `batch`: one sequence. The sum and the number are over its masked positions.
+    `batch`: one sequence. The sum and the number are over the masked positions of this sequence.
     """
     inputs = {name: tensor.numpy() for name, tensor in padded(batch, model).items()}
     begun = time.perf_counter()

@@ -59,9 +59,10 @@ def public_location(location: str) -> str:
 
 
 def public_model_location(location: str) -> str:
-    """Return a model's location for publication: of a local path, the part from the name of its run or trial on.
+    """Return a model's location for publication, without the parent folders of a local path.
 
-    URLs and locations without a leading slash are unchanged.
+    If the path is in a run or trial, the result begins with the name of the run or trial; otherwise it is the last part
+    of the path. URLs and locations without a leading slash are unchanged.
     """
     if not location.startswith("/"):
         return location

@@ -36,8 +36,8 @@ FILL_MASK, EMBEDDING = "fill_mask.onnx", "embedding.onnx"
 NEEDED = ("transformers", "onnx", "onnxscript", "onnxruntime")
 """Packages that an ONNX export needs."""
 WEIGHTS_INSIDE = 2**30
-"""Weights of more bytes than this are stored in a file next to the graph: the graph's own file (protobuf) has at most
-2^31 bytes, and the exporter may store tied weights twice.
+"""If a model's weights have more bytes than this, they are stored in a file next to the graph. Reason: the graph's own
+file (protobuf) has at most 2^31 bytes, and the exporter may store tied weights twice.
 """
 
 

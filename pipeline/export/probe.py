@@ -36,7 +36,7 @@ def probes(model: Model, vocabulary_size: int) -> Iterator[Batch]:
 def probe(model: Model, vocabulary_size: int, lengths: Sequence[int]) -> Batch:
     """Return sequences of random ids with labels at every position.
 
-    The padding id is not among them in families that recognise padding by it.
+    If the models of the family recognise padding by its id, this id is left out.
     """
     random, padding = np.random.default_rng(0), _padding_entry(model)
     entries = np.array([entry for entry in range(vocabulary_size) if entry != padding or not model.positions.first])

@@ -223,8 +223,9 @@ def _has_distribution(name: str) -> bool:
 
 @contextmanager
 def at(uri: str) -> Generator[None]:
-    """Set MLflow's global tracking and registry URIs while the context is open: logging a model uses no others."""
-    # MLflow also writes both URIs into environment variables, for child processes. Both are restored at the end.
+    """Set MLflow's global tracking and registry URIs while the context is open: Model.log uses only the global URIs."""
+    # MLflow also writes both URIs into environment variables, for child processes. At the end, the URIs and these
+    # variables are restored.
     before = os.environ.get(TRACKING), os.environ.get(REGISTRY)
     mlflow.set_tracking_uri(uri)
     mlflow.set_registry_uri(uri)

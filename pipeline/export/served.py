@@ -17,7 +17,7 @@ TASKS = ("fill-mask", "embeddings")
 
 
 class Served(PythonModel):
-    """Answer texts in the column `text`. The parameter `task`: guesses for each [MASK], or one vector per text."""
+    """Answer texts in the column `text`. The parameter `task` chooses guesses for each [MASK], or a vector per text."""
 
     def load_context(self, context: PythonModelContext) -> None:
         folder = context.artifacts["model"]

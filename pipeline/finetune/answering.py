@@ -16,9 +16,10 @@ class AnswerProgress:
     """
 
     def __init__(self, report: Report, total: int | None, before: int = 0, name: str = "") -> None:
-        """Take the number of rows to answer, `total` (None while unknown), and the rows answered by an earlier run.
+        """Start to count at `before`, the number of rows that an earlier run answered.
 
-        `name` begins each line; empty: no name.
+        `total`: number of all rows, those of the earlier run included; None while unknown. `name` begins each line;
+        empty: no name.
         """
         self.report, self.total, self.rows, self.name = report, total, before, name
         self.first, self.begun = before, 0.0
@@ -35,7 +36,7 @@ class AnswerProgress:
 
 
 def line(name: str, rows: int, total: int | None, timed: int, seconds: float) -> str:
-    """Return a progress line. Its rate is `timed` / `seconds`; without both, it shows no rate and no time left."""
+    """Return a progress line. Its rate is `timed` / `seconds`; if either is 0, it shows no rate and no time left."""
     of_total = f" of {total:,}" if total is not None else ""
     answered = f"{f'{name}: ' if name else ''}{rows:,}{of_total} rows answered"
     if not (timed and seconds):

@@ -57,10 +57,10 @@ def fit_lists(
     report: Report,
     checkpoint: str,
 ) -> TunedModel:
-    """Return a model fine-tuned from a copy of the encoder, whose settings are `model`.
+    """Return a model fine-tuned from a copy of the encoder.
 
-    `learning_rate`: peak; None: the default for the encoder's width. `checkpoint`: the encoder's name in messages and
-    in the lineage. Raises DataError for invalid rows, ConfigError for invalid settings.
+    `model`: the encoder's settings. `learning_rate`: peak; None: the default for the encoder's width. `checkpoint`: the
+    encoder's name in messages and in the lineage. Raises DataError for invalid rows, ConfigError for invalid settings.
     """
     _require_usable(kind, encoder, checkpoint)
     config = Finetune(

@@ -77,7 +77,8 @@ class Live:
     def tell(self, trial: Trial, state: str, news: Mapping[str, Any]) -> None:
         """Record and display a trial's state.
 
-        `news` is the trial's result, or the epoch and value of an epoch; if it is empty, the trial's line is kept.
+        `news`: the trial's result, or the number of an epoch and the value of the selecting metric. If `news` has
+        neither scores nor an epoch, the trial's line is kept.
         """
         if "scores" in news:
             line = _scores_line(trial, news)

@@ -33,7 +33,7 @@ miniatures, the smaller models.
 SEARCHED = ("cutting", "recipe", "optimizer", "schedule", "freeze", "adapter")
 """Groups of settings that a search may vary."""
 NOT_SEARCHED = ("recipe.metric",)
-"""Settings of these groups that a search may not vary: the search selects by recipe.metric."""
+"""Settings in the groups of SEARCHED that a search may not vary: the search selects by recipe.metric."""
 DRAWS = 7_001
 """Key of the random generator that draws settings."""
 
@@ -167,8 +167,8 @@ def _rounded(hint: Any, value: float) -> float | int:
 def with_setting(config: Any, chosen: dict[str, Any]) -> Any:
     """Return the config with the values of `chosen`, {dotted name: value}.
 
-    A kind is given as the name of its class, and has its defaults if the config has another kind. Raises ConfigError
-    for values that the config refuses.
+    A kind is given as the name of its class. If the config has another kind, the new kind has its default settings.
+    Raises ConfigError for values that the config refuses.
     """
     for name, value in chosen.items():
         first, _, rest = name.partition(".")

@@ -26,7 +26,7 @@ ANSWERS_FOR = {"ax": "mnli"}
 def submit(config: Finetune, problems: Mapping[str, Problem], models: Mapping[str, str], report: Report) -> None:
     """Write OUTPUT/glue-submission.zip if all models and test files of GLUE exist; else report which are missing.
 
-    `models`: task -> folder of its model. Does nothing if none of them is of a GLUE task, or if config.data is None.
+    `models`: task -> folder of its model. Does nothing if `models` has no GLUE task, or if config.data is None.
     """
     if config.data is None or not any(name in GLUE for name in models):
         return
@@ -49,7 +49,10 @@ def _model_for(task: str) -> str:
 
 
 def _missing_of(data: str, tasks: Collection[str]) -> list[str]:
-    """Return the missing models and test files, where `tasks` have models and `data` is the folder of the files."""
+    """Return the missing models and test files of GLUE.
+
+    `data`: folder of the test files. `tasks`: the tasks that have a model.
+    """
     missing = [
         f"a model of {task}"
         for task in dict.fromkeys(_model_for(submitted.task) for submitted in FILES.values())

@@ -114,7 +114,7 @@ class Reported:
     values: tuple[float, ...]
     """One per reported seed."""
     baseline: float | None
-    """Score of the model-free baseline; None if it has no such metric."""
+    """Score of the model-free baseline; None if the baseline has no score in this metric."""
     collapsed: int
     """Number of seeds whose model gave the same answer to everything; their values are included."""
     setting: str
@@ -144,7 +144,9 @@ def reported(
     setting: str,
     folds: int = 1,
 ) -> list[Reported]:
-    """Return a row per split and metric, then a row per metric with thresholds tuned on dev, which its name says.
+    """Return a row per split and metric, then a row per metric that was computed with thresholds tuned on dev.
+
+    The names of the latter rows end in "tuned on dev".
 
     `baselines`: split -> metric -> score. `results`: the results of all seeds, and of all folds.
     """
@@ -199,8 +201,8 @@ def select(
     """Return the setting with the best development score, and this score.
 
     The score is the median over the selecting seeds; with several problems (folds), the mean over folds and seeds. Only
-    the settings with the most finished trials count: trials with low scores are stopped early, so the median of the
-    others would be too high.
+    the settings with the most finished trials count: trials with low scores are stopped early, so the median of a
+    setting's remaining trials would be too high.
     """
     by_setting: dict[str, list[Trial]] = {}
     first, metric = next(iter(problems[0].splits)), problems[0].task.metrics[0]

@@ -21,9 +21,10 @@ def lineage(checkpoint: str, initial: Initial) -> dict[str, str]:
 
 
 def _ancestors(location: str, seen: frozenset[str]) -> dict[str, str]:
-    """Return the tags of a model's ancestors: finetuned_from (names of trials, the last first), and its pretraining.
+    """Return the tags of a model's ancestors: the fine-tuning trials, the pretraining run and the corpus.
 
-    `seen`: locations of the models that were already traced, so that a cycle ends.
+    Tag finetuned_from has the names of the trials, the last trial first. `seen`: locations of the models that were
+    already traced, so that a cycle ends.
     """
     try:
         tuned = _tuned_from(location)
@@ -38,7 +39,7 @@ def _ancestors(location: str, seen: frozenset[str]) -> dict[str, str]:
 
 
 def _tuned_from(location: str) -> dict[str, Any] | None:
-    """Return the lineage that a fine-tuned model's folder states, if it names checkpoint and trial; else None."""
+    """Return the lineage recorded in a fine-tuned model's folder; None if no checkpoint or no trial is recorded."""
     file = storage.join(location, TASK)
     if not storage.exists(file):
         return None
@@ -50,7 +51,7 @@ def _tuned_from(location: str) -> dict[str, Any] | None:
 
 
 def _pretraining(location: str) -> dict[str, str]:
-    """Return the tags of the run whose folder contains a model, and of its corpus; empty outside of a run's folder."""
+    """Return the tags of the run whose folder contains a model, and of the run's corpus; empty if there is no run."""
     parts = location.rstrip("/").split("/")
     for depth in range(1, DEEPEST + 1):
         if len(parts) > depth + 1 and parts[-depth] in OF_A_RUN:

@@ -59,9 +59,9 @@ def on_this_machine() -> bool:
 
 
 def node_precisions(config: Finetune, width: int, asked: Mapping[str, float]) -> list[str]:
-    """Return the precision that each node would choose, of the nodes that are large enough for a trial.
+    """Return the precision that each node would choose. Nodes that are too small for a trial are left out.
 
-    If no node is large enough yet, wait for such a node to join, and return its precision alone.
+    If all nodes are too small, wait until a large enough node joins, and return the precision of that node alone.
     """
     share = LITTLE if asked.get("GPU") else 0.0
     ask = ray.remote(max_retries=2)(this_node_precision)

@@ -1,4 +1,4 @@
-"""Run the workers of a trial other than rank 0: actors on the same machine, which train their slots of each step."""
+"""Run all workers of a trial except rank 0: actors on the same machine, which train their slots of each step."""
 
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -49,8 +49,8 @@ def workers(trial: Trial, problem: ray.ObjectRef, initial: Initial, share: dict[
             join(0, world, port, _backend(config), LONGEST_WAIT, START_WAIT)
             yield
         except RuntimeError:  # dist.DistError is a subclass
-            # If another worker failed, raise its error, which caused this one. If the others still wait, this process
-            # failed first, so raise its own error.
+            # If another worker failed, its error caused the error of this process: ray.get raises the error of that
+            # worker. If the other workers still wait, this process failed first: raise the error of this process.
             with suppress(ray.exceptions.GetTimeoutError):
                 ray.get(done, timeout=10)
             raise
@@ -68,7 +68,7 @@ def _backend(config: Finetune) -> str:
 
 
 class Worker:
-    """A worker of a trial other than rank 0; `problem` is a list of one reference."""
+    """One worker of a trial, with a rank above 0; `problem` is a list of one reference."""
 
     def __init__(self, trial: Trial, problem: list[ray.ObjectRef], initial: Initial, rank: int) -> None:
         self.trial, self.rank = trial, rank

@@ -30,7 +30,7 @@ def require_readable(config: Finetune, task: Task) -> None:
 
 
 def predict_settings(config: Finetune, task: Task, model: str) -> Predict:
-    """Return the settings that answer the test file with a model; the answers are written next to its folder."""
+    """Return the settings that answer the test file with a model; answers are written next to the model's folder."""
     text, pair = columns(config, task)
     return Predict(
         checkpoint=model,

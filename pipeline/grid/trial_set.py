@@ -1,6 +1,4 @@
-"""All trials of a grid (a fine-tuning job): those that select a setting, those that report it, and those without a
-result.
-"""
+"""All trials of a grid (a fine-tuning job): which select a setting, which report the setting, which have no result."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -125,7 +123,10 @@ def remaining_tasks(grid: Grid) -> Iterator[str]:
 
 
 def summary(grid: Grid, many: int) -> str:
-    """Return a line: number and purpose of the trials, and estimated time of those without a result, `many` at once."""
+    """Return a line: number and purpose of all trials, and estimated time of the trials that have no result.
+
+    `many`: number of trials that run at once.
+    """
     tasks, settings, seeds = len(grid.problems), len(grid.settings), grid.config.seeds
     selects = settings * grid.config.search.seeds * tasks if settings > 1 else 0
     reports = sum(share.seeds for share in grid.shares.values())

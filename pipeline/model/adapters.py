@@ -83,7 +83,7 @@ class LowRankLinear(nn.Linear):
 
     @torch.no_grad()
     def merged(self) -> nn.Linear:
-        """Return a plain layer that computes the same; it takes this layer's parameters, changed in place."""
+        """Return a plain layer that computes the same. It uses this layer's parameters, which are changed in place."""
         for name, rows in zip(self.parts, self.weight.chunk(len(self.parts)), strict=True):
             if name in self.changes:
                 rows += self.changes[name].product()
@@ -113,7 +113,7 @@ def _add_nothing(encoder: Encoder, adapter: settings.NoAdapter, generator: torch
 
 
 def _add_low_rank(encoder: Encoder, adapter: settings.LowRank, generator: torch.Generator | None) -> None:
-    """Freeze embeddings and layers, and add trainable low-rank changes to their matrices."""
+    """Freeze embeddings and layers, and add trainable low-rank changes to matrices of the layers."""
     _freeze_below_pooler(encoder)
     for layer in encoder.layers:
         layer.attention.qkv = LowRankLinear(
@@ -162,9 +162,9 @@ def add_adapter(module: nn.Module, adapter: settings.Adapter, generator: torch.G
 
 
 def freeze(module: nn.Module, layers: int, embeddings: bool) -> None:
-    """Freeze the lowest `layers` layers of `module.encoder`, and if `embeddings` is True its embeddings.
+    """Freeze the lowest `layers` layers of `module.encoder`; if `embeddings` is True, freeze the embeddings too.
 
-    Adapters that were added to these layers before are frozen too. Raises ConfigError for more layers than the encoder
+    Adapters that were added to these layers earlier are frozen too. Raises ConfigError for more layers than the encoder
     has.
     """
     count = len(module.encoder.layers)
@@ -184,13 +184,13 @@ def merge(module: nn.Module) -> None:
 
 
 def adapter_state(module: nn.Module) -> dict[str, Tensor]:
-    """Return the tensors of all adapters by their names in `module`, without copying them."""
+    """Return {name in `module`: tensor} for the tensors of all adapters, without copying them."""
     starts = tuple(f"{name}." for name, part in module.named_modules() if isinstance(part, LowRankChange | Bottleneck))
     return {name: tensor for name, tensor in module.state_dict().items() if name.startswith(starts)}
 
 
 def plain_state(module: nn.Module) -> dict[str, Tensor]:
-    """Return all tensors except those of adapters by their names in `module`, without copying them."""
+    """Return {name in `module`: tensor} for all tensors except those of adapters, without copying them."""
     adapters = adapter_state(module)
     return {name: tensor for name, tensor in module.state_dict().items() if name not in adapters}
 

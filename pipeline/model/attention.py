@@ -19,7 +19,7 @@ KERNEL_CAPABILITY = 8
 """Lowest major compute capability that has flash-attention kernels (Ampere)."""
 KERNEL_HEAD_WIDTHS = range(8, 257, 8)
 GROUP_COST = 1 << 16
-"""Fixed cost of a group of sequences, about twenty operators per layer, as a number of attention scores of one head."""
+"""Fixed cost of a group of sequences (about 20 operators per layer), counted in attention scores of one head."""
 
 
 @dataclass(frozen=True, kw_only=True)

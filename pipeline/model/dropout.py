@@ -23,10 +23,10 @@ def dropout(x: Tensor, probability: float) -> Tensor:
     return x * (keep.to(x.dtype) * (LEVELS / (LEVELS - dropped)))
 
 
-# torch draws one random number per element on one thread, in compiled code too: a quarter of the time per step of a
-# small model. A custom operator draws in the same order in compiled and in eager code, so both drop the same elements.
-# The operator fills a tensor that the caller passes: if it returned a new tensor, the compiler would merge two draws
-# with equal arguments into one (torch 2.13, fx_graph_cse).
+# torch draws one random number per element on one thread, in compiled code too. For a small model, this takes a quarter
+# of the time per step. A custom operator draws in the same order in compiled and in eager code, so both drop the same
+# elements. The operator fills a tensor that the caller passes: if it returned a new tensor, the compiler would merge
+# two draws with equal arguments into one (torch 2.13, fx_graph_cse).
 @torch.library.custom_op("pipeline::draw", mutates_args=("keep",))
 def _draw(keep: Tensor, dropped: int) -> None:
     """Fill a bool CPU tensor with values that are False with probability dropped / LEVELS."""

@@ -73,10 +73,10 @@ class Layer(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Map a flat batch to hidden states (T, width); `pool` maps these to pooled states (N, width), given a pooler."""
+    """Map a flat batch to hidden states (T, width). With a pooler, `pool` maps these to pooled states (N, width)."""
 
     def __init__(self, settings: Model, vocabulary_size: int, embeddings: Embeddings | None = None) -> None:
-        """Create the modules; `embeddings` are those of another encoder to share, None creates new ones."""
+        """Create the modules. `embeddings`: embeddings of another encoder, to share; None creates new ones."""
         super().__init__()
         self.settings = settings
         self.embeddings = embeddings or Embeddings(settings, vocabulary_size)
@@ -133,7 +133,7 @@ def encoders_in(module: nn.Module) -> list[Encoder]:
 
 
 def initialize(module: nn.Module, deviation: float, generator: torch.Generator | None = None) -> None:
-    """Initialise weights from a normal distribution of standard deviation `deviation`, truncated at two of these.
+    """Initialise weights from a normal distribution of standard deviation `deviation`, truncated at two deviations.
 
     Biases become 0 and LayerNorm's weights 1 (google-research/bert: create_initializer). The same generator state gives
     the same weights; None: torch's global generator.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pipeline.config.model import Model
 
 BACKWARD = 3
-"""Cost of a training step in forward passes: the backward costs 2. Recomputed activations do not count."""
+"""Cost of a training step, in units of one forward pass: the backward costs 2. Recomputed activations do not count."""
 
 TERA = 1e12
 PEAKS: dict[str, dict[str, float]] = {
@@ -86,7 +86,7 @@ NAMES = (
 )
 """Consecutive words in a device's name, as its driver reports it, and the device's row in PEAKS."""
 SMALLER = {"MIG", "Laptop", "Ti", "D"}
-"""Words in names of devices that are not in PEAKS: slices of a GPU, and chips named like a row plus this word."""
+"""Words that mark devices not in PEAKS: slices of a GPU, and chips whose name is a row's name plus such a word."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,9 +133,9 @@ def replaced_head_flops(model: Model) -> float:
 
 
 def peak_flops(device_name: str, precision: str) -> float | None:
-    """Return the dense peak in operations per second of a device, whose name is the one that its driver reports.
+    """Return a device's dense peak in operations per second; `device_name` is the name that the driver reports.
 
-    None if the chip or number format is not in PEAKS, and for slices of a GPU.
+    Return None if the chip or number format is not in PEAKS, and for slices of a GPU.
     """
     words = device_name.replace("-", " ").split()
     if SMALLER & set(words):

@@ -236,7 +236,7 @@ def _read_pickled(file: Path) -> dict[str, Tensor]:
 
 
 def _require_uncompressed(file: Path) -> None:
-    """Raise ValueError for an archive with compressed files: torch.save writes none, and their true size is unknown."""
+    """Raise ValueError if an archive has compressed files, whose true size is unknown. torch.save never compresses."""
     with zipfile.ZipFile(file) as archive:
         if packed := [member.filename for member in archive.infolist() if member.compress_type != zipfile.ZIP_STORED]:
             raise ValueError(f"{packed[0]} in it is compressed")

@@ -1,7 +1,8 @@
 """Read tensors of TensorFlow checkpoints (google-research/bert's own) without TensorFlow.
 
-PREFIX.index is a LevelDB table (google/leveldb, doc/table_format.md) of BundleEntryProto messages by tensor name
-(tensorflow/core/protobuf/tensor_bundle.proto); PREFIX.data-?????-of-????? hold the tensors' bytes.
+PREFIX.index is a LevelDB table (google/leveldb, doc/table_format.md). Its keys are tensor names, its values are
+BundleEntryProto messages (tensorflow/core/protobuf/tensor_bundle.proto). The files PREFIX.data-?????-of-????? hold the
+tensors' bytes.
 
 Hand-written, because this project needs nothing else of TensorFlow.
 """
@@ -41,7 +42,7 @@ Fields = dict[int, list[Any]]
 def read_bundle(prefix: Path) -> dict[str, Tensor]:
     """Return the model's tensors under Hugging Face's names; `prefix` is the path of the index without .index.
 
-    The checksums of the index are verified, but only the sizes of the data files. Raises CheckpointError for files that
+    The index is verified by its checksums, the data files only by their sizes. Raises CheckpointError for files that
     are not such a checkpoint.
     """
     index = prefix.with_name(f"{prefix.name}.index")

@@ -34,7 +34,7 @@ def vocabulary_loss(
     """Return, on a CPU, the summed cross-entropy, its three gradients, and sampled entries.
 
     The loss is a float32 scalar; the labels (M,) are int64. The gradients are for hidden states (M, H), words (V, H)
-    and bias (V,). The samples are int64 (M,), one for each number in `drawn_M`; if that is empty, there are none.
+    and bias (V,). The samples are int64, one for each number in `drawn_M` (M,); no samples if `drawn_M` is empty.
     Matrix products use `dtype`, the softmax uses float32, and gradients of words and bias are summed in their own type.
     """
     V = words.shape[0]

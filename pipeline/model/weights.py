@@ -75,7 +75,7 @@ def to_published(state: dict[str, Tensor], family: Family) -> dict[str, Tensor]:
 
 
 def take(tensors: dict[str, Tensor], like: Mapping[str, Tensor], family: Family) -> Taken:
-    """Return the weights of a published checkpoint that a module with state `like` has; `like` may be on device meta.
+    """Return the weights of a published checkpoint that fit a module; `like`: the module's state, also on device meta.
 
     LayerNorm's parameters may be named gamma and beta, as in the first checkpoints, and names may lack the encoder's
     prefix. Copies of tied weights are dropped. Raises CheckpointError, which names the first tensor with a wrong shape,
@@ -117,7 +117,7 @@ def take_all(tensors: dict[str, Tensor], like: Mapping[str, Tensor], settings: M
 class Uninitialized(TorchFunctionMode):
     """Skip weight initialisation inside the context.
 
-    On the meta device initialisation has no effect, but torch would take two seconds to load its compiler for it.
+    On the meta device, initialisation has no effect. But torch would first load its compiler, which takes two seconds.
     """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -250,7 +250,7 @@ def _padding_entry(config: dict[str, Any]) -> int:
 
 
 def _require_numbers(values: dict[str, Any], family: Family) -> None:
-    """Raise CheckpointError for a setting that is not a number, or not whole or finite as the setting requires."""
+    """Raise CheckpointError for a value that is not a finite number, or not whole where it must be whole."""
     whole = {field.name for field in fields(Model) if field.type in (int, int | None)}
     for name, value in values.items():
         kind = ""

@@ -58,9 +58,10 @@ def characters(corpus: Corpus) -> dict[str, int]:
 
 
 def _dropped_shares(corpus: Corpus) -> dict[str, dict[str, float]]:
-    """Return reason -> source -> documents or pieces dropped, as a share of the pieces kept and those dropped.
+    """Return reason -> source -> share of the source's documents or pieces that were dropped for this reason.
 
-    The reasons are ordered by their total, the sources as in `characters`; sources without a bar are left out.
+    A share is of the pieces kept plus all documents and pieces dropped. The reasons are ordered by their total, the
+    sources as in `characters`; sources without a bar are left out.
     """
     reasons = [reason for reason, _ in Counter(corpus.dropped).most_common()]
     sources = [name for name in characters(corpus) if name in corpus.sources]
@@ -72,7 +73,7 @@ def _dropped_shares(corpus: Corpus) -> dict[str, dict[str, float]]:
 
 
 def lines(corpus: Corpus, fill: RowFill | None) -> list[str]:
-    """Return what the picture shows as lines of text."""
+    """Return lines of text that say what the picture shows."""
     every = max(1, corpus.counts["characters"])
     result = [f"{corpus.counts['characters']:,} characters in {corpus.counts['documents']:,} documents"]
     result += [f"  {n / every:6.1%}  {name}" for name, n in characters(corpus).items()]

@@ -23,9 +23,9 @@ FOCUSED = 0.5
 BROAD = 0.1
 """A head is broad if the token that it attends to most gets at most this share on average (Clark et al. 3.3)."""
 LEAST_TOKENS = 16
-"""Minimum tokens of a text: with 10 or fewer, no head could be broad."""
+"""Minimum tokens of a text: with fewer than 10, no head could be broad."""
 CELL = 0.45
-"""Height of a head's cell in the grid, of its width."""
+"""Height of a head's cell in the grid, as a share of the cell's width."""
 MOST_WRITTEN = 16
 """Maximum heads per layer for which percentages are written into the grid."""
 

@@ -18,12 +18,12 @@ from pipeline.pictures.style import BLUE, plain, tidy, white_figure
 from pipeline.train.pictures import GREY
 
 LOWEST, HIGHEST = 0, 4
-"""Powers of ten, in occurrences per million tokens, that the lowest and the highest group of frequency begin above."""
+"""Lowest group: below 10**LOWEST occurrences per million tokens; highest group: 10**HIGHEST or more."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LossByFrequency:
-    """Mean losses at masked positions, in groups of the masked token's frequency; groups without positions left out."""
+    """Mean losses at masked positions, grouped by the masked token's frequency; empty groups are left out."""
 
     groups: tuple[str, ...]
     """Names of the groups, from rare to frequent."""
@@ -96,7 +96,10 @@ def lines(measured: LossByFrequency) -> list[str]:
 
 
 def draw(measured: LossByFrequency, title: str) -> Figure:
-    """Draw a pair of bars per group: the model's loss and that of guessing by frequency; below, the masked tokens."""
+    """Draw two bars per group: the loss of guessing by frequency, and the model's loss.
+
+    The name below a group includes its share of the masked tokens.
+    """
     figure = white_figure(8.5, 4.4)
     axes = figure.subplots()
     numbers = np.arange(len(measured.groups))

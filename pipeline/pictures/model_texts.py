@@ -32,10 +32,10 @@ def random_weights(model: api.LoadedModel) -> api.LoadedModel:
 
 
 def cut_texts(model: api.LoadedModel, location: str | None, texts: int, length: int, least: int) -> list[str]:
-    """Return at most `texts` texts, each the beginning of a document with at most `length` tokens of the model.
+    """Return at most `texts` texts. Each is the beginning of a document, at most `length` tokens of the model long.
 
     Texts of fewer than `least` tokens are left out. `length` includes [CLS] and [SEP], and must not be larger than the
-    model's positions. Raises ConfigError for a length that is, and DataError if no text is left.
+    model's positions. Raises ConfigError for a larger `length`, and DataError if no text is left.
     """
     if length > model.settings.maximum_positions:
         raise ConfigError(

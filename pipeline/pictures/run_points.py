@@ -13,8 +13,8 @@ from pipeline.train.tracking import MlflowRun, logged_points, tracking_uri
 def read_points(folder: str, uri: str | None) -> Points:
     """Return metric -> step -> value of a run, finished or running.
 
-    The MLflow store is at `uri`, else the one in the run's summary, else where a run in this output folder logs by
-    default. Raises ConfigError if the folder is no run, or the store does not have it.
+    The MLflow store is the first of these that is known: `uri`, the URI in the run's summary, or the default store of
+    runs in this output folder. Raises ConfigError if the folder is no run, or if the store does not have the run.
     """
     recorded = recorded_run(folder)
     return logged_points(MlflowRun(uri=_store(folder, uri), run_id=recorded["mlflow_run_id"]))
@@ -32,7 +32,7 @@ def name_of(folder: str) -> str:
 
 
 def newest_losses(points: Points) -> list[str]:
-    """Return the newest loss of each term, in training and held out, and its baseline, as lines of text."""
+    """Return a line of text per loss term: newest training loss, newest held-out loss, and the term's baseline."""
     result = []
     for curve in CURVES:
         training = points.get(f"train/{curve.term}_loss", {})

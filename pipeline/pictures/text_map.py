@@ -1,4 +1,4 @@
-"""Map text embeddings to two dimensions, coloured by label, and measure how well near texts share their label.
+"""Map text embeddings to two dimensions, coloured by label, and measure how often near texts have the same label.
 
 Shapes: N texts.
 """
@@ -31,7 +31,7 @@ class TextMap:
     explained: tuple[float, float] | None
     """Share of the embeddings' variance along each axis; None for t-SNE."""
     agreement: float
-    """Share of texts whose label is that of most of their NEAREST texts, by cosine of the whole embeddings."""
+    """Share of texts whose label is the most frequent label of their NEAREST texts, by cosine of whole embeddings."""
 
 
 def read_labelled(file: str, text: str, label: str, rows: int, seed: int) -> tuple[list[str], list[str]]:
@@ -76,7 +76,7 @@ METHODS = {"pca": _pca, "tsne": _tsne}
 
 
 def agreement(vectors: np.ndarray, labels: Sequence[str]) -> float:
-    """Return the share of texts whose label is the most frequent one of their NEAREST other texts.
+    """Return the share of texts whose label is the most frequent label of their NEAREST other texts.
 
     Vectors (N, width) have length 1. Between equally frequent labels, the nearer text decides.
     """

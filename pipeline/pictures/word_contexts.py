@@ -28,7 +28,7 @@ WORD = re.compile(r"\w{4,}")
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """A sentence that contains the word, and its meaning there; empty if the file does not tell it."""
+    """A sentence that contains the word. `meaning` is the word's meaning there; empty if the file states none."""
 
     meaning: str
     sentence: str
@@ -57,9 +57,10 @@ class Contexts:
 
 
 def read_contexts(word: str, files: Sequence[str]) -> list[Context]:
-    """Return the contexts of a word in files (a line is SENTENCE or MEANING<TAB>SENTENCE), or the built-in ones.
+    """Return the contexts of a word in files, or in the built-in sentences if there are no files.
 
-    Raises ConfigError for a word without built-in sentences, DataError if fewer than two sentences have the word.
+    A line of a file is SENTENCE or MEANING<TAB>SENTENCE. Raises ConfigError if there are neither files nor built-in
+    sentences for the word, and DataError if fewer than two sentences have the word.
     """
     if not files and word.lower() not in SENTENCES:
         raise ConfigError(
@@ -85,7 +86,7 @@ def _meaning_and_sentence(line: str) -> tuple[str, str]:
 
 
 def compare(model: LoadedModel, contexts: Sequence[Context]) -> Contexts:
-    """Compute the word's vectors in all contexts with a model. Raises DataError if the model cuts a sentence first."""
+    """Compute the word's vectors in all contexts with a model. Raises DataError if truncation removes the word."""
     layers = range(model.settings.layers + 1)
     states = model.hidden([context.sentence for context in contexts], layers)
     vectors, words = [], []
@@ -122,11 +123,11 @@ def _other_words(hidden: np.ndarray, spans: np.ndarray, context: Context) -> lis
 
 
 def _neighbours(vectors: np.ndarray, words: Sequence[tuple[int, str, np.ndarray]]) -> tuple[tuple[str, ...], ...]:
-    """Return for each context, with the vector (N, width), the NEIGHBOURS distinct words that are nearest.
+    """Return the NEIGHBOURS nearest distinct words of each context; `vectors` (N, width) has a row per context.
 
     `words` are (index of the context, word, vector (width,)). Words of the context itself are left out, because
     attention mixes them into the vector. The means of the contexts' and of the words' vectors are subtracted first:
-    all vectors share a large common part (Mu & Viswanath 2018), which would make the same words the nearest of all.
+    all vectors share a large common part (Mu & Viswanath 2018), and so the same words would be nearest to all contexts.
     """
     centred = _normed(vectors - vectors.mean(axis=0))
     others = np.stack([vector for _, _, vector in words]) if words else np.zeros((0, vectors.shape[1]))
@@ -153,7 +154,7 @@ def by_meaning(similarity: np.ndarray, meanings: Sequence[str]) -> tuple[np.ndar
 
 
 def same_nearest(similarity: np.ndarray, meanings: Sequence[str]) -> int:
-    """Return for how many contexts the most similar other context (N, N) has the same meaning."""
+    """Return the number of contexts whose most similar other context has the same meaning; `similarity` is (N, N)."""
     others = np.where(np.eye(len(similarity), dtype=bool), -np.inf, similarity)
     return sum(meanings[index] == meanings[other] for index, other in enumerate(others.argmax(-1).tolist()))
 

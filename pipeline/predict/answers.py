@@ -86,11 +86,11 @@ def answer_schema(task: Task) -> pa.Schema:
 
 
 def answer_items(tuned: TunedModel, items: Any, device: torch.device, autocast: torch.autocast) -> pa.Table:
-    """Return one row per item, in order, schema `answer_schema`; metadata CUT, if there are items.
+    """Return a table with schema `answer_schema`: one row per item, in order. If there are items, it has metadata CUT.
 
-    Probabilities of labels are a softmax, or for multilabel sigmoids. An answer to a question is the characters from
-    `start` up to `end` of its context; its probability is relative to the n-best answers. "No answer" is an empty text,
-    without offsets. Moves the model to the device.
+    Probabilities of labels come from a softmax, and for multilabel tasks from sigmoids. An answer to a question is the
+    characters of the context from `start` up to `end`; its probability is relative to the n-best answers. "No answer"
+    is an empty text, without offsets. Moves the model to the device.
     """
     about = tuned.about
     if not len(items):

@@ -1,5 +1,5 @@
-"""Answer input files on Ray Data: read them as streams of parts, and answer and publish each part in one of several
-processes with the model.
+"""Answer input files on Ray Data: files are read as streams of parts; processes that hold the model answer the parts,
+and publish the answers.
 """
 
 import hashlib
@@ -159,7 +159,7 @@ def resources_line(files: int, use: ModelResources) -> str:
 
 
 def _start_counting(files: Sequence[InputFile]) -> ray.ObjectRef | None:
-    """Start to count the rows of all files; None for more than COUNTED_BYTES or URLs: they would be read twice."""
+    """Start to count the rows of all files. Return None for URLs and above COUNTED_BYTES, to read these only once."""
     if sum(file.bytes for file in files) > COUNTED_BYTES or any(is_url(file.location) for file in files):
         return None
     return ray.remote(num_cpus=0, max_retries=0)(count).remote(list(files))
@@ -286,7 +286,7 @@ def fit(config: Predict, *, cpus: float, gpus: float) -> ModelResources:
     """Return how many processes hold the model, and the resources of each, in a cluster of `cpus` and `gpus`.
 
     Two times READER_CPUS are left for reading. An autoscaling cluster is assumed to grow as needed. Raises ConfigError
-    if config.actors processes do not fit; without that setting, if no process fits.
+    if config.actors processes (None: one process) do not fit.
     """
     if config.placement.autoscaled and config.actors:
         return ModelResources(
@@ -315,5 +315,5 @@ def fit(config: Predict, *, cpus: float, gpus: float) -> ModelResources:
 
 
 def threads(config: Predict, use: ModelResources) -> int:
-    """Return the number of CPU threads per process: as set, else its share of the cores, or with a GPU its CPUs."""
+    """Return the CPU threads per process: the setting; else, with a GPU, its CPUs; else its share of the cores."""
     return config.placement.threads or max(1, cores() // use.actors if not use.gpus else int(use.cpus))

@@ -61,7 +61,7 @@ def identify(checkpoint: str) -> tuple[str, str]:
 
 
 def fingerprint(checkpoint: str) -> str:
-    """Return a digest of a model's folder, of 16 characters. Raises CheckpointError if the folder has no manifest."""
+    """Return a digest (16 characters) of a model's folder. Raises CheckpointError if the folder has no manifest."""
     path = storage.join(checkpoint, storage.MANIFEST)
     if not storage.exists(path):
         folders = (storage.join(checkpoint, name) for name in ("model", "export"))
@@ -102,7 +102,10 @@ def task_answerer(tuned: TunedModel, placement: ModelPlacement, device: torch.de
 
 
 def _fill_answerer(config: Predict, device: torch.device) -> Answerer:
-    """Return the answerer of a pretrained model, which fills [MASK]s. On a GPU, `auto` is the format of pretraining."""
+    """Return the answerer of a pretrained model, which fills [MASK]s.
+
+    Precision `auto` is bfloat16 on a GPU that supports it, else float32.
+    """
     precision = answer_precision(config.placement, chosen_precision(config.placement, device), device)
     autocast = autocast_of(precision, device)
     folder = config.checkpoint
@@ -124,7 +127,7 @@ def fill(
     """Fill the [MASK]s of texts, with `top` guesses each; return a row per text, schema GUESSES.
 
     Texts are truncated at the model's positions, so a [MASK] beyond these has no guess. The metadata key CUT has the
-    number of truncated texts, of those with a [MASK].
+    number of truncated texts that contain a [MASK].
     """
     blank = vocabulary.tokens[vocabulary.mask_id]
     masked = [index for index, text in enumerate(texts) if blank in text]
@@ -187,7 +190,7 @@ def match_columns(table: pa.Table, kind: str, text: str | None, pair: str | None
 def _is_empty(value: object, column: str, words: bool) -> bool:
     """Return whether a cell of a column is empty: null, a blank text, or for `words` an empty list.
 
-    Raises DataError for another value than a text or, for `words`, a list of texts.
+    Raises DataError if the cell is neither null nor a text; for `words`, if it is neither null nor a list of texts.
     """
     if words and isinstance(value, list) and all(isinstance(word, str) for word in value):
         return not value
@@ -202,7 +205,8 @@ def _is_empty(value: object, column: str, words: bool) -> bool:
 def answer_table(model: Answerer, table: pa.Table, text: str | None, pair: str | None) -> tuple[pa.Table, int]:
     """Return one row of answers per row of the table, and the number of rows that have an empty text.
 
-    Rows that have an empty text are not given to the model: their answers are null. `text`, `pair`: as `match_columns`.
+    Rows that have an empty text are not given to the model: their answers are null. `text` and `pair`: see
+    `match_columns`.
     """
     names = match_columns(table, model.kind, text, pair)
     columns = {name: table[column].to_pylist() for name, column in names.items()}

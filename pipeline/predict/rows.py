@@ -1,4 +1,4 @@
-"""Answer rows given in Python with a fine-tuned model."""
+"""Use a fine-tuned model to answer rows that are given in Python."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ from pipeline.tasks.task import Task
 from pipeline.train.tuned import TunedModel
 
 IN_PAIRS = {"spans": ("question", "context")}
-"""Kind of task -> columns that a row given as a tuple of two texts stands for; OF_TEXTS for other kinds."""
+"""Kind of task -> columns of the two texts, if a row is given as a tuple; other kinds have OF_TEXTS."""
 OF_TEXTS = ("text", "second")
 
 

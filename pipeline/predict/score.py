@@ -1,4 +1,4 @@
-"""Score a fine-tuned model on labelled examples, next to a model-free baseline, or a file of answers to questions."""
+"""Score a fine-tuned model on labelled examples, next to a model-free baseline; or score a file of answers."""
 
 import json
 from collections.abc import Mapping
@@ -193,7 +193,7 @@ def _without_texts(texts: pa.Table) -> pa.Table:
 
 
 def table(scores: Mapping[str, float], baseline: Mapping[str, float], words: str) -> list[str]:
-    """Return the lines of a table: metrics, scores, and the baseline's scores if there are any; `words` describe it."""
+    """Return the lines of a table: metrics, scores, and the baseline's scores if any; `words` describe the baseline."""
     head = ["metric", "score"] + ([f"baseline: {words}"] if baseline else [])
     rows = [
         [name, shown_figure(name, value, 2)] + ([shown_figure(name, baseline.get(name), 2)] if baseline else [])

@@ -55,7 +55,7 @@ def _attention(checkpoint: str, sentence: str, layer: int, head: int, picture: s
 
 
 def readable(model: api.LoadedModel, sentence: str) -> list[str]:
-    """Return the tokens of a sentence for people: the text of each, with ## before one that continues a word."""
+    """Return the tokens of a sentence as readable texts, with ## before a token that continues a word."""
     tokens = model.tokenize(sentence)
     shown = []
     for piece, (start, end) in zip(tokens.pieces, tokens.spans.tolist(), strict=True):

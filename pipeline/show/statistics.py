@@ -67,7 +67,7 @@ def statistics(corpus: Corpus, vocabulary: Vocabulary | None, windows: int) -> S
 def lines(sample: Statistics, corpus: Corpus) -> list[str]:
     """Return the statistics as lines of text.
 
-    Totals of the training set are extrapolated from the sample's share of its characters.
+    Totals of the training set are extrapolated from the sample, in proportion to the number of characters.
     """
     factor = (corpus.counts["characters"] - corpus.counts["heldout_characters"]) / sample.characters
     words = sample.sentence_words.sum()

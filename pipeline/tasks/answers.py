@@ -50,13 +50,13 @@ class Answer:
 
     @property
     def margin(self) -> float:
-        """Score of "no answer" minus that of the best span; infinite if no span has text."""
+        """Score of "no answer" minus the logit of the best span; infinite if no span has text."""
         return self.null - self.best.logit if self.best else float("inf")
 
     def text(self, threshold: float | None = None) -> str:
         """Return the answer text; empty if the margin is above `threshold` (SQuAD 2.0).
 
-        `threshold` None: the best span's text is always returned, empty only if no span has text (SQuAD 1.1).
+        If `threshold` is None (SQuAD 1.1), return the best span's text, which is empty only if no span has text.
         """
         return self.best.text if self.best and (threshold is None or self.margin <= threshold) else ""
 
@@ -143,8 +143,8 @@ def best_threshold(answers: Mapping[str, Answer], questions: Sequence[Question])
     gains = sorted(_f1_gain(answers[question.id], question) for question in questions)
     f1 = sum(not question.answers for question in questions)
     tuned = (f1, min((margin for margin, _ in gains if np.isfinite(margin)), default=1.0) - 1)
-    # A threshold answers all questions with the same margin or none. Within such a group, sorting puts losses of F1
-    # before gains, so `f1` in the middle of the group never exceeds both its value before and its value after it.
+    # Questions with the same margin are either all answered or all unanswered. Sorting puts losses of F1 before gains
+    # in such a group. So inside a group, `f1` never exceeds the larger of `f1` before and `f1` after the group.
     for margin, change in gains:
         f1 += change
         if f1 > tuned[0] and np.isfinite(margin):
@@ -153,7 +153,7 @@ def best_threshold(answers: Mapping[str, Answer], questions: Sequence[Question])
 
 
 def _f1_gain(answer: Answer, question: Question) -> tuple[float, float]:
-    """Return the margin of an answer, and the change in the question's F1 when it gets this answer instead of none."""
+    """Return the margin of an answer, and the question's F1 with this answer minus its F1 with "no answer"."""
     if not answer.best:
         return answer.margin, 0.0
     return answer.margin, best_of(answer.best.text, question, True)[1] - (not question.answers)

@@ -1,8 +1,8 @@
 """A task that needs no download: predict which Python package a documentation string comes from.
 
 Accuracy of baselines on the development rows: 0.89 for logistic regression on TF-IDF word weights (scikit-learn, C=10,
-sublinear), 0.86 on plain word counts (C=1), and 1/8 for a constant answer. The figures depend on the versions of the
-installed packages.
+sublinear), 0.86 for logistic regression on plain word counts (C=1), and 1/8 for a constant answer. The figures depend
+on the versions of the installed packages.
 """
 
 import hashlib
@@ -66,7 +66,10 @@ def _distinct_texts(documents: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def _masked(package: str, text: str) -> str:
-    """Return a text on one line, truncated, with its package's name masked (in any case, also next to underscores)."""
+    """Return a text on one line, truncated, with its package's name masked.
+
+    The name is also masked in other upper or lower case and next to underscores.
+    """
     name = rf"(?<![^\W_]){re.escape(package)}(?![^\W_])"
     return re.sub(name, MASK, " ".join(text.encode("utf-8", "replace").decode().split()), flags=re.IGNORECASE)[
         :LONGEST_CHARACTERS

@@ -12,7 +12,7 @@ from pipeline import storage
 from pipeline.errors import DataError
 
 BOM = "\ufeff"
-"""Byte order mark: some programs write one at the start of a file, others on a line of its own at the end."""
+"""Byte order mark. Some programs write it at the start of a file; others write it alone on an extra last line."""
 BZ2_BLOCK = b"1AY&SY"
 """Magic number after bzip2's four-byte header. It is checked because a plain text may begin with the header's "BZh"."""
 
@@ -29,7 +29,7 @@ COMPRESSED: dict[str, tuple[bytes, Callable[[bytes], bytes]]] = {
     ".xz": (b"\xfd7zXZ\x00", lzma.decompress),
     ".zst": (b"\x28\xb5\x2f\xfd", _unzstd),
 }
-"""File name suffix -> magic number, and the function that decompresses it."""
+"""File name suffix -> (magic number, function that decompresses the bytes of such a file)."""
 
 
 def bare_name(location: str) -> str:
@@ -48,9 +48,10 @@ def _compression_of(location: str, stored: bytes) -> str | None:
 
 
 def content_of(location: str) -> bytes:
-    """Return the bytes of a local file or URL, decompressed if its first bytes, or else its name, show a compression.
+    """Return the bytes of a local file or URL, decompressed if the file is compressed.
 
-    Raises DataError if the file cannot be read or decompressed.
+    The compression is detected from the first bytes, else from the file name. Raises DataError if the file cannot be
+    read or decompressed.
     """
     try:
         stored = storage.read_bytes(location)

@@ -26,7 +26,7 @@ TIMEOUT = (10, 60)
 BLOCK_BYTES = 1 << 20
 MOST_UNPACKED = 2 << 30  # bytes; the largest archive, QQP, unpacks to about 100 MB
 SHOWN_CHARACTERS = 200
-"""Length at which the error message of the requests library is truncated in ours."""
+"""Our error messages quote at most this many characters of an error message of the requests library."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class Archive:
     files: tuple[str, ...]
     """Paths relative to the base URL."""
     fill: Callable[[list[Path], Path], None]
-    """Function that creates the task's folder (second argument) from the downloaded files (first)."""
+    """Function of (downloaded files, path of the task's folder) that creates the folder from the files."""
 
 
 def fetch_glue(folder: str, tasks: Sequence[str], report: Report, base: str = BASE) -> None:
@@ -124,8 +124,8 @@ def _fetch(url: str, target: Path, report: Report, advice: str) -> Path:
 def _unzip(fetched: list[Path], folder: Path) -> None:
     """Unpack an archive, which contains the task's folder.
 
-    Raises DataError if the archive is damaged, unpacks to more than MOST_UNPACKED, or has links or entries that lead
-    out of the folder that it is unpacked in.
+    Raises DataError if the archive is damaged or unpacks to more than MOST_UNPACKED bytes. Also raises DataError if an
+    entry is a link, or if the path of an entry leads out of the folder that the archive is unpacked in.
     """
     (location,) = fetched
     try:
@@ -181,7 +181,7 @@ def _divide_mrpc(fetched: list[Path], folder: Path) -> None:
 def _table(location: str) -> list[list[str]]:
     """Return the non-blank lines of a file as tab-separated fields.
 
-    Raises DataError if a line has another number of fields than the first.
+    Raises DataError if a line does not have as many fields as the first line.
     """
     rows = [(number, line.strip().split("\t")) for number, line in enumerate(lines(location), 1) if line.strip()]
     for number, row in rows:
@@ -209,4 +209,4 @@ ARCHIVES: dict[str, Archive] = {
     "wnli": Archive(folder="WNLI", files=("glue/data/WNLI.zip",), fill=_unzip),
     "ax": Archive(folder="diagnostic", files=("glue/data/AX.tsv",), fill=_move),
 }
-"""Task -> its files, which are those of the benchmark's own download script."""
+"""Task -> its archive; the files are the same as in the benchmark's own download script."""

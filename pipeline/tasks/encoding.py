@@ -1,4 +1,4 @@
-"""Encode texts and pairs of texts as rows of ids, truncated as `tokenizers` does or split into overlapping rows.
+"""Encode texts and pairs of texts as rows of ids; long texts are truncated as in `tokenizers`, or split with overlap.
 
 A row is [CLS] A [SEP], or for a pair [CLS] A [SEP] B [SEP] (RoBERTa: two [SEP] after A). Shapes: N texts or pairs, R
 rows.
@@ -41,14 +41,17 @@ def encode(
     maximum_length: int | None = None,
     passages: int | None = None,
 ) -> Encoded:
-    """Encode a table of TEXTS as rows of at most `maximum_length` tokens (None: the task's).
+    """Encode a table of TEXTS as rows of at most `maximum_length` tokens.
 
-    `passages` None: longer texts are truncated. Otherwise `passages` is an overlap in tokens: a longer text becomes
-    several overlapping rows, all with the text's index and label. Of a pair, only the second text is split; if the pair
-    is too long and the first text takes more than half of the room, the first is truncated.
+    If `maximum_length` is None, the task's maximum length is used.
 
-    Special tokens that a text spells out are encoded as plain text. Raises ValueError for a length below a pair's
-    special tokens and for an unknown label, ConfigError if the overlap leaves no room for new tokens.
+    If `passages` is None, longer texts are truncated. Otherwise `passages` is an overlap in tokens: a longer text
+    becomes several overlapping rows, all with the text's index and label. In a pair, only the second text is split; if
+    the pair is too long and the first text takes more than half of the room, the first text is truncated.
+
+    Special tokens that a text spells out are encoded as plain text. Raises ValueError if the length is below the number
+    of special tokens of a pair, and for an unknown label. Raises ConfigError if the overlap leaves no room for new
+    tokens.
     """
     length = task.maximum_length if maximum_length is None else maximum_length
     template = tokenizer.vocabulary.template
@@ -132,8 +135,8 @@ def _truncated_rows(lengths: np.ndarray, room: np.ndarray) -> np.ndarray:
 def _passage_rows(lengths: np.ndarray, room: np.ndarray, paired: np.ndarray, stride: int) -> np.ndarray:
     """Return the passages of all texts as rows, in the format of `_truncated_rows`.
 
-    `paired` (N,) tells which rows of TEXTS are pairs. Of a pair, B is split; A keeps at most half of the room unless B
-    is short.
+    `paired` (N,) tells which rows of TEXTS are pairs. In a pair, only B is split, and A keeps at most half of the room
+    unless B is short.
     """
     rows: list[tuple[int, int, int, int, int]] = []
     for index, (a, b, space, pair) in enumerate(zip(*lengths.tolist(), room.tolist(), paired.tolist())):
@@ -172,9 +175,9 @@ def _gather_runs(source: np.ndarray, runs: np.ndarray) -> np.ndarray:
 def _kept_lengths(first: np.ndarray, second: np.ndarray, room: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return how many tokens to keep of the first and of the second text of each pair, two int64 (N,).
 
-    Both together keep at most `room` (N,) tokens; the longer one is truncated first. If both are truncated and `room`
-    is odd, the first keeps the odd token only if it was the longer one. Source: tokenizers, truncate_encodings with
-    LongestFirst.
+    Both texts together keep at most `room` (N,) tokens; the longer text is truncated first. If both texts are truncated
+    and `room` is odd, the odd token goes to the first text if the first text was longer, else to the second. Source:
+    tokenizers, truncate_encodings with LongestFirst.
     """
     shorter, longer = np.minimum(first, second), np.maximum(first, second)
     longer = np.where(shorter > room, shorter, np.maximum(shorter, room - shorter).clip(max=longer))

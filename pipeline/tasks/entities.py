@@ -24,7 +24,7 @@ def is_chunk_tag(tag: str) -> bool:
 
 
 def is_span_tag(tag: str) -> bool:
-    """Return whether a tag is O or has a prefix of BIOES (B, I, E, S) or BILOU (B, I, L, U) and a type."""
+    """Return whether a tag is O, or PREFIX-TYPE with a prefix of BIOES (B, I, E, S) or of BILOU (B, I, L, U)."""
     mark, kind = split(tag)
     return tag == OUTSIDE or mark in AS_IOB and kind != ""
 
@@ -59,10 +59,11 @@ def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
 
 
 def score_entities(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float]:
-    """Return accuracy of tags, precision, recall and f1 of entities, all in percent, and the number of true entities.
+    """Return the accuracy of tags, and the precision, recall, f1 and number of entities; scores are in percent.
 
-    The last four are also returned for each type of entity: as TYPE_precision, TYPE_recall, TYPE_f1 and TYPE_entities.
-    An entity is correct if its type and both of its ends are correct. Raises DataError if there are no words.
+    The number of entities counts the true entities. The values of entities are also returned for each type of entity,
+    as TYPE_precision, TYPE_recall, TYPE_f1 and TYPE_entities. An entity is correct if its type and both of its ends are
+    correct. Raises DataError if there are no words.
     """
     wanted = Counter(kind for tags in true for kind, _, _ in entities(tags))
     predicted_counts = Counter(kind for tags in predicted for kind, _, _ in entities(tags))

@@ -36,7 +36,10 @@ class Columns:
     label: str | None = None
     """For a multilabel task, a column of lists, or of texts with labels separated by semicolons."""
     labels: tuple[str, ...] = ()
-    """Alternative for a multilabel task: one column of 0 and 1, or false and true, per label, named as the label."""
+    """Alternative to `label` for a multilabel task: one column per label, named as the label.
+
+    These columns hold 0 and 1, or false and true.
+    """
 
     def __post_init__(self) -> None:
         if self.label is not None and self.labels:
@@ -53,17 +56,18 @@ class Columns:
 def read_file(location: str, columns: Columns, kind: Kind | None = None, bad: BadRows | None = None) -> pa.Table:
     """Return the rows of a file or URL, schema TEXTS.
 
-    A row's id is the number of its first line, in Parquet and JSON lists the number of the row; both count from 1.
+    A row's id is the number of its first line; in Parquet and JSON lists, the id is the number of the row. Both count
+    from 1.
 
-    `kind` None: the task is multilabel if at least one label is a list or a JSON list. In a multilabel task, a label
-    that is not a list is split at semicolons, and an empty text means no label.
+    If `kind` is None, the task is multilabel if at least one label is a list or a JSON list. In a multilabel task, a
+    label that is not a list is split at semicolons, and an empty text means no label.
 
     The file name gives the format: .csv, .tsv, .jsonl, .ndjson, .json or .parquet, optionally compressed. Quotes
     enclose fields in CSV and are plain characters in TSV.
 
-    Raises ConfigError if columns.labels are set and `kind` is not multilabel. Raises DataError, with file and line, for
-    another format, a missing column and broken quotes. Unless `bad` skips such rows, it is also raised for broken JSON,
-    a wrong number of columns, an empty text, and a missing or NaN label.
+    Raises ConfigError if columns.labels are set and `kind` is neither None nor multilabel. Raises DataError for another
+    format, a missing column and broken quotes. Unless `bad` skips such rows, DataError is also raised, with file and
+    line, for broken JSON, a wrong number of columns, an empty text, and a missing or NaN label.
     """
     reader, bad = reader_of(location), bad or BadRows()
     if columns.labels and kind not in (None, "multilabel"):
@@ -100,13 +104,13 @@ def _usable_rows(
 def own_task(
     location: str, texts: pa.Table, kind: Kind | None = None, labels: tuple[str, ...] = (), *, skip: bool = False
 ) -> Task:
-    """Return the task that a training file's labels define. `kind` None: inferred from the labels.
+    """Return the task that a training file's labels define. If `kind` is None, it is inferred from the labels.
 
-    `labels`: the labels of a multilabel task in their order, if columns name them. Otherwise the task has the labels of
-    the rows, sorted (numerically if all are numbers).
+    If a multilabel task has one column per label, `labels` are the names of these columns, in order. Otherwise `labels`
+    is empty, and the task has the labels of the rows, sorted (numerically if all are numbers).
 
     Raises DataError if all labels are the same, or if there are too few rows per inferred class. Unless `skip` ignores
-    such rows, it is also raised for a label that is not a number (if `kind` is regression) or not a list (if it is
+    such rows, DataError is also raised for a label that is not a number (kind regression) or not a list (kind
     multilabel).
     """
     require_trainable(texts, location)
@@ -132,9 +136,9 @@ def _infer_kind(location: str, texts: pa.Table, skip: bool = False) -> Kind:
     It is multilabel if all labels are lists. It is regression if the labels are numbers, and some are fractions or more
     than MOST_NUMERIC_CLASSES are distinct. Otherwise it is classification.
 
-    If a share of at most MOST_ODD of a regression's labels are not numbers, raises DataError at the first of these,
-    unless `skip` ignores them. Without this error, a typo would turn each value into a class. Also raises DataError as
-    `_require_plain_numbers` does.
+    If some labels of a regression are not numbers (at most a share of MOST_ODD), raises DataError at the first of them,
+    unless `skip` ignores them. Without this error, a single typo would turn the regression into a classification with
+    one class per value. Also raises DataError as `_require_plain_numbers` does.
     """
     labels = texts["label"].to_pylist()
     if all(list_in(label) is not None for label in set(labels)):
@@ -193,7 +197,7 @@ def _sorted_labels(labels: Sequence[str]) -> tuple[str, ...]:
 
 
 def _numbers(labels: Sequence[str] | set[str]) -> list[float] | None:
-    """Return the values of labels that are all numbers; None if one is not."""
+    """Return the labels as numbers, or None for the whole list if any label is not a number."""
     try:
         return [finite(label) for label in labels]
     except ValueError:
@@ -203,7 +207,8 @@ def _numbers(labels: Sequence[str] | set[str]) -> list[float] | None:
 def require_labels(task: Task, location: str, texts: pa.Table, bad: BadRows | None = None) -> pa.Table:
     """Return `texts`, the rows of `read_file`, without the rows that have a label unknown to the task.
 
-    Raises DataError at the first such row unless `bad` skips it, if all labels are unknown, and if no row is left.
+    Raises DataError if there are several rows and all their labels are unknown, or if no row is left. Also raises
+    DataError at the first row with an unknown label, unless `bad` skips such rows.
     """
     parse, labels, bad = (
         task.indicators if task.kind == "multilabel" else task.number,

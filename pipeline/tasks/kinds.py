@@ -22,7 +22,7 @@ class TaskHandlers:
     score: Callable[[Task, Prepared, Any, Tuned], dict[str, float]]
     """Return the metrics of a split, as shares of 1 except mean_absolute_error."""
     tune: Callable[[Task, Prepared, Any], Tuned]
-    """Choose values on the development set that are not weights, such as thresholds."""
+    """Choose values other than weights, such as thresholds, on the development set."""
     baseline: Callable[[Task, Prepared, Prepared], dict[str, float]]
     """Return the metrics of a model-free baseline; the first split is the training split."""
     collapsed: Callable[[Task, Prepared, Any], bool]

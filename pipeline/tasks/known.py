@@ -86,8 +86,8 @@ def wanted_tasks(names: tuple[str, ...], folder: str) -> list[Task]:
 def read_items(task: Task, folder: str, split: str, *, skip: bool = False) -> tuple[Any, tuple[str, ...]]:
     """Return a split's items (a table of TEXTS, or a list of Sentence or Question), and notes on what was left out.
 
-    A table has no notes; `tables.left_out` returns its skipped lines. `skip`: skip bad rows, which otherwise raise
-    DataError. Also raises DataError if the file is missing or cannot be read.
+    A table has no notes; `tables.left_out` returns its skipped lines. If `skip`, bad rows are skipped; otherwise they
+    raise DataError. Also raises DataError if the file is missing or cannot be read.
     """
     if task.kind not in ("spans", "tags"):
         return read_split(task, folder, split, skip=skip), ()

@@ -86,8 +86,9 @@ def average_precision(probabilities: np.ndarray, labels: np.ndarray) -> float:
 def _class_by_class(measure: Callable[..., Any], probabilities: np.ndarray, labels: np.ndarray) -> float:
     """Return a score of `probabilities`, float (N, classes).
 
-    Of two classes, the second is scored. For more classes, or the labels of a multilabel task, the score is the mean
-    over classes of each class against the rest. Classes that no row has, or that every row has, are left out.
+    If there are two classes, the second is scored. For more classes, or for the labels of a multilabel task, each class
+    is scored against the rest, and the mean over classes is returned. Classes that no row has, or that every row has,
+    are left out.
     """
     if not np.isfinite(probabilities).all():
         return 0.0
@@ -201,8 +202,9 @@ def tuned_thresholds(probabilities: np.ndarray, truth: np.ndarray) -> np.ndarray
 
 
 def _tuned_threshold(probabilities: np.ndarray, truth: np.ndarray) -> float:
-    """Return the best threshold of one label, from (N,): 0.5, half of the lowest probability, or halfway
-    between two adjacent ones.
+    """Return the best threshold of one label; both arguments are (N,).
+
+    The candidates are 0.5, half of the lowest probability, and the midpoints between adjacent probabilities.
     """
     if not truth.any():
         return 0.5

@@ -18,7 +18,7 @@ from pipeline.tasks.tagging import WITH_LISTS, Sentence, read_sentences, read_ta
 from pipeline.tasks.task import Task
 
 LONGEST_NAME = 150
-"""Maximum bytes of a task's name. Names of trial folders add seed and digest to it, and file systems allow 255."""
+"""Maximum bytes of a task's name. Names of trial folders add seed and digest to the name; file systems allow 255."""
 
 
 Lost = dict[str, tuple[str, ...]]
@@ -28,8 +28,9 @@ Lost = dict[str, tuple[str, ...]]
 def read_own(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[str, Any], Lost]:
     """Return the task that a training file defines, the files' items by split, and what was left out.
 
-    `dev` None: there is no development file. Raises DataError for a file that cannot be read, a format that does not
-    fit the setting `kind`, and, unless bad rows are skipped, labels of `dev` that `train` lacks.
+    `dev` is None if there is no development file. Raises DataError for a file that cannot be read, and for a format
+    that does not fit the setting `kind`. Unless bad rows are skipped, DataError is also raised for labels of `dev` that
+    `train` lacks.
     """
     form = kind_of(train)
     forms = {"squad": "spans", "conll": "tags"}
@@ -147,7 +148,8 @@ def _tagging_task(config: Finetune, train: str, dev: str | None) -> tuple[Task, 
 def with_known_tags(task: Task, location: str, items: Sequence[Sentence], bad: BadRows) -> list[Sentence]:
     """Return the sentences of which the task knows all tags.
 
-    Raises DataError at the first other sentence unless `bad` skips it, and if no sentence is left.
+    Raises DataError at the first sentence with an unknown tag, unless `bad` skips such sentences. Also raises DataError
+    if no sentence is left.
     """
     known, kept = set(task.labels), []
     for number, item in enumerate(items, 1):

@@ -15,7 +15,7 @@ from tokenizers import Encoding, Tokenizer
 from pipeline.text.vocabulary import Vocabulary
 
 AT_ONCE = 512
-"""Texts per batch. It bounds memory, since an Encoding takes a hundred times the memory of its ids."""
+"""Texts per batch. This number bounds memory, since an Encoding takes a hundred times the memory of its ids."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,9 +23,10 @@ class Pieces:
     """The pieces of a text or of a list of words, without special tokens."""
 
     ids: np.ndarray  # int32 (T,)
-    starts: np.ndarray  # int32 (T,), index of the piece's first character, in the text or (for words) in its word
-    ends: np.ndarray  # int32 (T,), one past the index of its last character
-    words: np.ndarray  # int32 (T,), index of its word in the list, or (for a text) among the pre-tokenized words
+    starts: np.ndarray  # int32 (T,), index of the piece's first character in the text, or in the word for words
+    ends: np.ndarray  # int32 (T,), one past the index of the piece's last character
+    # int32 (T,), index of the piece's word in the list of words; for a text, in the list of pre-tokenized words
+    words: np.ndarray
 
 
 class Tokenization:
@@ -64,7 +65,7 @@ class Tokenization:
 
 
 def _words_after_spaces(words: Sequence[str]) -> list[str]:
-    """Return the words, with a space put before those that do not begin with one, as transformers' add_prefix_space."""
+    """Return the words; a non-empty word without a leading space gets one, as with add_prefix_space in transformers."""
     return [word if word == "" or word.startswith(" ") else f" {word}" for word in words]
 
 

@@ -18,7 +18,7 @@ OTHER_STRIDE = 32
 Logits = Sequence[np.ndarray]
 """A model's output per row of a table, in row order: float32 (classes,), or (L, classes) for token-level tasks."""
 Tuned = dict[str, Any]
-"""Values chosen on the development set that are not weights, such as thresholds; JSON-serialisable."""
+"""Values other than weights, such as thresholds, that are chosen on the development set; JSON-serialisable."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,9 +40,9 @@ class Prepared:
 def resolved_cutting(cutting: Cutting, task: Task, positions: int) -> Cutting:
     """Return the cutting with all lengths and the stride filled in.
 
-    A maximum_length that is not set is the task's, but at most the model's `positions`. A stride that is not set is the
-    default, but at most a third of the length. question_length becomes at most a quarter of the length. Raises
-    ConfigError if the set maximum_length exceeds `positions`.
+    If maximum_length is not set, it becomes the task's maximum length, but at most the model's `positions`. If stride
+    is not set, it becomes the default, but at most a third of maximum_length. question_length becomes at most a quarter
+    of maximum_length. Raises ConfigError if maximum_length is set and exceeds `positions`.
     """
     if (cutting.maximum_length or 0) > positions:
         raise ConfigError(

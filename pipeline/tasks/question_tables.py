@@ -16,7 +16,10 @@ ANSWERS = ("answers", "answer")
 
 @dataclass(frozen=True, kw_only=True)
 class AskedColumns:
-    """Column names of a table of questions; `answers` None: the first column of ANSWERS that the table has."""
+    """Column names of a table of questions.
+
+    If `answers` is None, the answers are in the first column of ANSWERS that the table has.
+    """
 
     context: str = CONTEXT
     question: str = QUESTION
@@ -26,13 +29,17 @@ class AskedColumns:
 def read_question_table(
     location: str, columns: AskedColumns = AskedColumns(), bad: BadRows | None = None
 ) -> list[Question]:
-    """Return a table's questions in order. A question's id is the number of its first line, from 1; in Parquet and JSON
-    lists, the number of its row.
+    """Return a table's questions in order.
 
-    A row's answers are {"text": […], "answer_start": […]}, as in published data sets, or one text. The column
-    answer_start holds the offset of such a text's first character in the context. Without that column, the text's first
-    occurrence in the context counts. An empty answer means that the context has no answer. Raises DataError, with file
-    and line, for a missing column, and for answers of another form unless `bad` skips such rows.
+    A question's id is the number of its first line; in Parquet and JSON lists, the id is the number of the row. Both
+    count from 1.
+
+    A row's answers are {"text": […], "answer_start": […]}, as in published data sets, or one text. If they are one
+    text, the column answer_start holds the offset of the text's first character in the context. Without a value in this
+    column, the text's first occurrence in the context counts. An empty answer means that the context has no answer.
+
+    Raises DataError for a missing column. Unless `bad` skips such rows, DataError is also raised, with file and line,
+    for an empty context or question, and for answers of another form.
     """
     content, read, bad = content_of(location), reader_of(location), bad or BadRows()
     answers = columns.answers or next(
@@ -54,8 +61,8 @@ def read_question_table(
 def has_questions(location: str, answers: str | None = None) -> bool:
     """Return whether a table holds questions.
 
-    `answers` None: the table must have the usual columns. Otherwise the first value of the column `answers` must have
-    the form of published data sets.
+    If `answers` is None, the table must have the usual columns. Otherwise the first value of the column `answers` must
+    have the form of published data sets.
     """
     content = content_of(location)
     if answers is None:

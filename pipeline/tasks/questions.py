@@ -40,7 +40,8 @@ def trainable_questions(items: Sequence[Question], location: str) -> tuple[list[
 def prepare(task: Task, items: Sequence[Question], vocabulary: Vocabulary, cutting: Cutting) -> Prepared:
     """Encode each question's windows, in order.
 
-    The labels are the indices of the answer's first and last token; both are 0, [CLS], if the window lacks part of it.
+    The labels are the indices of the answer's first and last token. If the window lacks part of the answer, both are 0,
+    the index of [CLS].
     """
     assert cutting.maximum_length is not None and cutting.stride is not None
     windowing = Windowing(
@@ -72,7 +73,7 @@ def prepare(task: Task, items: Sequence[Question], vocabulary: Vocabulary, cutti
 
 
 def answers(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) -> dict[str, Answer]:
-    """Return {question id: n-best answers}; `logits` has one array (L, 2), of starts and ends, per window."""
+    """Return {question id: n-best answers}; `logits` has start and end logits, one array (L, 2) per window."""
     by_id, start = {}, 0
     for question, own_windows in zip(prepared.items, prepared.windows, strict=True):
         own_logits = logits[start : start + len(own_windows)]

@@ -17,7 +17,10 @@ from pipeline.tasks.content import BOM, bare_name, content_of, decoded, is_blank
 from pipeline.tasks.tables import require_columns, tab_separated
 
 Values = Iterator[tuple[int, Sequence[Any]]]
-"""Yields (line number, values of the selected columns); in Parquet and JSON lists (row number, values). From 1."""
+"""Yields (number, values of the selected columns) for each row.
+
+The number is the line number; in Parquet and JSON lists, it is the row number. Both count from 1.
+"""
 Reader = Callable[[str, bytes, Sequence[str], BadRows], Values]
 """(location, content, selected columns, bad-row policy) -> rows."""
 SEPARATORS = ",;\t|"

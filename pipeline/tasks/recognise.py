@@ -36,7 +36,8 @@ def kind_of(location: str) -> ExampleKind:
 def infer_file_kind(location: str, content: Callable[[], bytes]) -> ExampleKind | None:
     """Return the format of a file by its name, else by its content; None if neither tells.
 
-    `content` must return a whole .json file, and of other files more than SAMPLE_BYTES or all.
+    `content` must return the whole content of a .json file. For other files it may return only the beginning, if this
+    beginning is longer than SAMPLE_BYTES.
     """
     name = bare_name(location)
     if name.endswith(TABLES):

@@ -29,7 +29,7 @@ def choices(task: Task) -> tuple[str, ...]:
 
 
 def selected_by(task: Task, metric: str | None) -> Task:
-    """Return the task with `metric` as its first metric, the one that selects; None: the task is unchanged.
+    """Return the task with `metric` as its first metric, which selects; if `metric` is None, the task is unchanged.
 
     `metric` is the setting recipe.metric. Raises ConfigError if this metric does not fit the task.
     """

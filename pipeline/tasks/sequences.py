@@ -17,7 +17,7 @@ from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.vocabulary import Vocabulary
 
 MOST_CONFUSED = 200
-"""Maximum number of classes for a confusion matrix: that of 20,000 classes would have 400 million counts."""
+"""Maximum number of classes for a confusion matrix: a matrix of 20,000 classes would have 400 million counts."""
 
 
 def prepare(task: Task, items: pa.Table, vocabulary: Vocabulary, cutting: Cutting) -> Prepared:
@@ -39,7 +39,7 @@ def prepare(task: Task, items: pa.Table, vocabulary: Vocabulary, cutting: Cuttin
 
 
 def answers(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) -> np.ndarray:
-    """Return each text's logits, float64 (texts, classes); for a text of several passages, their mean."""
+    """Return each text's logits, float64 (texts, classes): the mean over the passages of the text."""
     return mean_logits(prepared.rows["row"].to_numpy(), np.asarray(logits, np.float32))
 
 

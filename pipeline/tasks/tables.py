@@ -82,7 +82,7 @@ def tab_separated(location: str, content: bytes) -> Iterator[tuple[int, Sequence
 
 
 def _column_indices(location: str, names: Sequence[str], split_file: Split) -> list[int | None]:
-    """Return the indices, in a file's columns `names`, of the columns of TEXTS; None for a column that is missing.
+    """Return for each column of TEXTS its index in `names`, the file's columns; None if the file lacks the column.
 
     Raises DataError as `require_columns` does; only the id may be missing.
     """

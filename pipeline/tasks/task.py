@@ -37,7 +37,7 @@ class Split:
     second: str | None = None
     """Column of the second text of a pair; None for single texts."""
     label: str | None = "label"
-    """Column of the label, for tagged words its index as text; None: a test split, whose labels are not public."""
+    """Column of the label (for tagged words, the column's index as text); None if a test split has no labels."""
     id: str = "index"
     """Column of the id; if the file lacks it, rows are numbered from 0."""
     headings: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class Split:
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """A prediction task: a text's or pair's class, several labels (multilabel) or number, a tag per word, or a span."""
+    """A prediction task: one class, several labels or a number per text or pair; a tag per word; or a span."""
 
     name: str
     kind: Kind
@@ -141,9 +141,9 @@ def number_in(label: str) -> float | None:
 
 
 def require_few_classes(location: str, labels: Sequence[str]) -> None:
-    """Raise DataError if there are more than FEW_CLASSES classes with fewer than ROWS_PER_CLASS rows on average.
+    """Raise DataError if there are more than FEW_CLASSES classes, and fewer than ROWS_PER_CLASS rows per class.
 
-    Such a column probably holds texts, ids or values.
+    Rows per class are counted on average. Such a column probably holds texts, ids or values.
     """
     classes = set(labels)
     if len(classes) > FEW_CLASSES and ROWS_PER_CLASS * len(classes) > len(labels):

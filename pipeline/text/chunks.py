@@ -14,8 +14,8 @@ from pipeline.text.sequences import target_lengths, without_empty_sentences
 class Chunks:
     """Candidate chunks: for each sentence, the chunk that would begin at this sentence.
 
-    Only some sentences do begin a chunk. The chain of chunks shows later which ones (follow_chain), so a chunk is drawn
-    for every sentence. Empty sentences and documents are left out.
+    In the end, only some sentences begin a chunk. A chunk is drawn for every sentence, because only the chain of chunks
+    shows later which sentences these are (follow_chain). Empty sentences and documents are left out.
     """
 
     places: np.ndarray  # int64 (S + 1,), token offsets of the sentences in the window's flat ids
@@ -43,8 +43,8 @@ def draw_chunks(
 ) -> Chunks:
     """Draw a chunk for each sentence: following sentences are added until the chunk has its document's target length.
 
-    A target length is drawn for each document, at most `maximum` tokens, and the number of sentences in segment A for
-    each chunk. The offsets are as in `Pairing` (pairs.py). Source: google-research/bert,
+    A target length of at most `maximum` tokens is drawn for each document. The number of sentences in segment A is
+    drawn for each chunk. The offsets are as in `Pairing` (pairs.py). Source: google-research/bert,
     create_instances_from_document.
     """
     token_offsets, bounds = without_empty_sentences(sentence_offsets, document_offsets)
@@ -68,9 +68,9 @@ def draw_chunks(
 
 
 def sentence_reaching(token_offsets: np.ndarray, reached: np.ndarray, limits: np.ndarray) -> np.ndarray:
-    """Return, for each token offset in `reached`, one past the sentence that reaches it, int64, but at most `limits`.
+    """Return for each token offset in `reached` the end of the first sentence that ends at or after this offset, int64.
 
-    Like the result, `limits` are sentence indices.
+    Here, the end of a sentence is one past its index. The results are at most `limits`, which are sentence indices too.
     """
     return np.minimum(np.searchsorted(token_offsets, reached, side="left"), limits)
 

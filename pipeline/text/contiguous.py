@@ -22,8 +22,9 @@ def full_sentences(
     """Pack full sentences into sequences, in order and without randomness; arguments as in `Pairing` (pairs.py).
 
     With `across_documents`, a sequence that reaches the end of a document continues in the next document after a [SEP],
-    which counts towards the maximum length. Without it, a sequence ends with its document. A sentence longer than a
-    sequence is split. Source: Liu et al. 2019, 4.2 (FULL-SENTENCES and DOC-SENTENCES).
+    which counts towards the maximum length. Without `across_documents`, a sequence ends where its document ends. A
+    sentence that is longer than a whole sequence is split. Source: Liu et al. 2019, 4.2 (FULL-SENTENCES and
+    DOC-SENTENCES).
     """
     maximum = maximum_length - SPECIALS_OF_ONE
     documents, starts, _ = _filled_documents(sentence_offsets, document_offsets)
@@ -72,7 +73,7 @@ def _filled_documents(
 def _split_evenly(starts: np.ndarray, lengths: np.ndarray, size: np.ndarray | int) -> np.ndarray:
     """Cut each run of tokens into parts of `size` tokens, and return the starts of the parts, int64.
 
-    `size` is one number, or one per run. No run may be empty.
+    `size` is one number for all runs, or an array with one number per run. No run may be empty.
     """
     counts = -(-lengths // size)
     part = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -80,10 +81,10 @@ def _split_evenly(starts: np.ndarray, lengths: np.ndarray, size: np.ndarray | in
 
 
 def _sequences_from_starts(begins: np.ndarray, documents: np.ndarray, starts: np.ndarray, tokens: int) -> Sequences:
-    """Build N sequences: each runs from its token offset in `begins` (N,) to the next one, the last one up to `tokens`.
+    """Build N sequences: sequence i runs from begins[i] to begins[i + 1], and the last sequence ends at `tokens`.
 
-    A sequence over several documents has one range per document. `documents` and `starts` (D,) are the indices and
-    token offsets of the documents.
+    `begins` (N,) and `tokens` are token offsets. A sequence over several documents has one range per document.
+    `documents` and `starts` (D,) are the indices and token offsets of the documents.
     """
     ranges = np.union1d(begins, starts)
     offsets = np.append(np.searchsorted(ranges, begins), len(ranges))

@@ -1,4 +1,4 @@
-"""Cut UTF-8 text only where the parts together have the ids of the whole, by rules for each kind of vocabulary.
+"""Cut UTF-8 text only where a cut does not change the ids, by rules for each kind of vocabulary.
 
 Shapes: B bytes of all sentences, concatenated; S sentences.
 """
@@ -50,7 +50,9 @@ def _byte_kinds() -> np.ndarray:
 
 
 def _separable() -> np.ndarray:
-    """Return whether GPT-2's pattern always splits between two kinds of bytes, bool (25,) at first kind * 5 + second.
+    """Return whether GPT-2's pattern always splits between two kinds of bytes, bool (25,).
+
+    The index of two kinds is 5 * (kind of the first byte) + (kind of the second byte).
 
     The pattern splits text into runs of letters, of digits and of signs. But it keeps contractions such as 's and 'll
     whole, so a cut between an apostrophe and a following letter is not safe.
@@ -97,9 +99,9 @@ def _starts_of_single_characters(text: np.ndarray, chinese_characters: bool) -> 
 def cuts_of_bytes(text: np.ndarray, bounds: np.ndarray, *, normalized: bool) -> np.ndarray:
     """Cut where GPT-2's pattern always splits: before spaces, and between ASCII letters, digits and signs (SEPARABLE).
 
-    A space before more white space, or at the end of its sentence, is not cut. If the tokenizer normalises the text
-    first (`normalized`), only spaces between two printable ASCII characters are cut, because normalisation may remove
-    other characters around a space. Return bool (B,), as a Cut.
+    No cut is made before a space that is followed by white space or ends its sentence. If the tokenizer normalises the
+    text first (`normalized`), a cut is made before a space only if the space stands between two printable ASCII
+    characters, because normalisation may remove other characters around a space. Return bool (B,), as a Cut.
     """
     cuts = cuts_at_plain_spaces(text, bounds) if normalized else _cuts_before_words(text, bounds)
     kinds = BYTE_KINDS[text]
@@ -188,13 +190,13 @@ CUTS: dict[str, Callable[[Vocabulary, list, list], Cut | None]] = {
     "byte-bpe": _of_bytes,
     "unigram": _of_unigram,
 }
-"""Kind of vocabulary -> function of (vocabulary, normalizers, splitters) that returns its Cut, or None (see cut_of)."""
+"""Kind of vocabulary -> function of (vocabulary, normalizers, splitters) that returns a Cut or None, as cut_of does."""
 
 
 def cut_of(vocabulary: Vocabulary) -> Cut | None:
     """Return the function that marks where text may be cut for this vocabulary.
 
-    None: the tokenizer has a normalizer or splitter for which no cut is known to be safe.
+    Return None if the tokenizer has a normalizer or splitter for which no cut is known to be safe.
     """
     whole = json.loads(vocabulary.model) if vocabulary.model else {"normalizer": None, "pre_tokenizer": None}
     return CUTS[vocabulary.kind](vocabulary, parts_of(whole["normalizer"]), parts_of(whole["pre_tokenizer"]))

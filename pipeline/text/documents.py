@@ -46,7 +46,7 @@ LETTERS = re.compile(r"[^\W\d_]+")
 WORDY = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]")
 """Ideographs, kana and Hangul syllables."""
 LETTERS_OF_WORDY = 3
-"""Letters of an alphabetic script that say about as much as one such character."""
+"""Number of letters of an alphabetic script that say about as much as one character that WORDY matches."""
 UNDECODABLE_CHARACTERS = 1_000
 """An undecodable paragraph is cut into parts of at most this many characters; only undecodable parts are lost."""
 SAMPLE_CHARACTERS = 200
@@ -211,7 +211,8 @@ def join_into_pieces(paragraphs: Iterable[str], limit: int) -> Iterator[str]:
 def _writable_parts(paragraph: str, limit: int) -> Iterator[str]:
     """Yield a paragraph in parts of at most `limit` characters.
 
-    A paragraph that cannot be encoded is cut into smaller parts; those that cannot be encoded either are Undecodable.
+    A paragraph that cannot be encoded as UTF-8 is cut into smaller parts. Each part that still cannot be encoded is
+    yielded as Undecodable.
     """
     if _is_text(paragraph):
         yield from split_paragraph(paragraph, limit)
@@ -246,7 +247,9 @@ def split_paragraph(paragraph: str, limit: int) -> Iterator[str]:
 def _break_point(text: str, start: int, limit: int) -> int:
     """Return the end of the part that begins at `start`.
 
-    It is after the last sentence in the second half of the part, else after the last space there, else at the limit.
+    The part ends after the last sentence end in the second half of the part. If that half has no
+    sentence end, the part ends after the last space in that half. If that half has no space either, the part ends at
+    the limit.
     """
     middle, end = start + limit // 2, start + limit
     for pattern in (SENTENCE_END, SPACE):

@@ -23,8 +23,8 @@ def without_leftovers(lines: Iterable[str], language: str) -> list[str]:
     """Return the lines of an article as a reader of the page sees them.
 
     If no word is left in a line once its markup is removed, the line becomes empty. A sentence with a placeholder for a
-    formula or code is dropped; if the placeholder is in parentheses, only the parentheses are. A formula on a line of
-    its own is part of the sentence around it.
+    formula or code is dropped; if the placeholder is in parentheses, only the parentheses and their content are
+    dropped. A formula on a line of its own is part of the sentence around it.
     """
     paragraphs: list[str] = []
     last, after_formula = -1, False

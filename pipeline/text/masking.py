@@ -28,7 +28,7 @@ class Selection:
     """Positions chosen for masking."""
 
     positions: np.ndarray  # int64 (M,), increasing indices into ids
-    spans: np.ndarray  # int64 (M,), number of each position's span: 0, 0, 1, …; one draw decides for a span
+    spans: np.ndarray  # int64 (M,), number of each position's span: 0, 0, 1, …; one draw per span
 
 
 def mask(
@@ -41,9 +41,9 @@ def mask(
 ) -> Masked:
     """Mask a share of the tokens of each sequence.
 
-    `ids`, int32 (T,), are not modified. `offsets`, int64 (N + 1,), are those of the sequences, each of which begins
-    with [CLS]. `begins`, bool (T,), marks tokens that begin a word even if their piece looks like a continuation; None:
-    the pieces alone decide.
+    `ids`, int32 (T,), are not modified. `offsets`, int64 (N + 1,), are the offsets of the sequences; each sequence
+    begins with [CLS]. `begins`, bool (T,), marks tokens that begin a word even if their piece looks like a
+    continuation. If `begins` is None, the pieces alone decide where words begin.
 
     The number of masked positions is max(1, round(share * length)), as in google-research/bert, where the length counts
     special tokens. It is smaller if too few candidates fit. [CLS], [SEP] and [PAD] are never masked. Source: Devlin et
@@ -113,7 +113,7 @@ def _mask_ngrams(
     rng: np.random.Generator,
     begins: np.ndarray | None = None,
 ) -> Selection:
-    """Select disjoint runs of n whole words, n at most `longest` with a probability in proportion to 1/n.
+    """Select disjoint runs of n whole words; n is drawn from 1 to `longest` with probability proportional to 1/n.
 
     A run with more pieces than the count still allows is truncated, as in google-research/albert. Unlike in
     google-research/albert, a run never crosses a [SEP]. Source: Lan et al. 2020, 4.2.
@@ -132,10 +132,11 @@ def _mask_spans(
     rng: np.random.Generator,
     begins: np.ndarray | None = None,
 ) -> Selection:
-    """Select spans of whole words, whose lengths are geometric, at most `longest`; overlapping spans become one span.
+    """Select spans of whole words; overlapping spans become one span.
 
-    A span with more pieces than the count still allows loses whole words at its end. In facebookresearch/SpanBERT, such
-    a span loses pieces, so its last word may be masked in part. Source: Joshi et al. 2020, 3.1.
+    The number of words in a span follows a geometric distribution, restricted to 1 to `longest`. A span with more
+    pieces than the count still allows loses whole words at its end. In facebookresearch/SpanBERT, such a span loses
+    pieces, so its last word may be masked in part. Source: Joshi et al. 2020, 3.1.
     """
     words = whole_words(ids, offsets, vocabulary, begins)
     weights = (1 - settings.stop_probability) ** np.arange(settings.longest)

@@ -12,9 +12,10 @@ Pairing = Callable[..., Sequences]
 """Function of (settings, sentence_offsets, document_offsets, parents, maximum_length, rng, template).
 
 It returns the examples of one window. `sentence_offsets` (S + 1,) are the token offsets of the sentences in the
-window's flat ids. `document_offsets` (D + 1,) are the offsets of the documents in the sentences. `parents` (D,) holds
-equal numbers for documents of one parent. Empty sentences are skipped. No sequence is longer than `maximum_length`
-tokens, special tokens included. The same arguments, including the generator's state, give the same sequences.
+window's flat ids. `document_offsets` (D + 1,) are the offsets of the documents, counted in sentences. `parents` (D,)
+holds equal numbers for documents of one parent. Empty sentences are skipped. No sequence is longer than
+`maximum_length` tokens, special tokens included. The same arguments, including the generator's state, give the same
+sequences.
 """
 
 PAIRINGS: dict[type, Pairing] = {

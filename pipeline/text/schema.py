@@ -21,7 +21,8 @@ EXAMPLE = pa.schema(
         # [CLS] A [SEP] B [SEP] (RoBERTa: two [SEP] after A), or [CLS] and text with a [SEP] after each document; masked
         # positions are already replaced
         pa.field("ids", pa.list_(pa.int32()), nullable=False),
-        # length of [CLS], A and the [SEP] after A; B, segment 1, starts here; without a pair task, the length of ids
+        # length of [CLS], A and the [SEP] after A, which is the index where B (segment 1) starts; without a pair task,
+        # the length of ids
         pa.field("first_length", pa.int32(), nullable=False),
         pa.field("masked_positions", pa.list_(pa.int32()), nullable=False),  # increasing indices into ids
         pa.field("masked_labels", pa.list_(pa.int32()), nullable=False),  # the original ids at these positions
@@ -29,9 +30,9 @@ EXAMPLE = pa.schema(
         pa.field("not_next", pa.bool_()),
         # label of sentence-order prediction: B comes before A in the text; null in other tasks
         pa.field("swapped", pa.bool_()),
-        # index in the window of the document of segment A; without a pair task, of the first document in the text
+        # the document of segment A, as an index in the window; without a pair task, the first document of the text
         pa.field("document_a", pa.int32(), nullable=False),
-        # index in the window of the document of segment B; without a pair task, of the last document in the text
+        # the document of segment B, as an index in the window; without a pair task, the last document of the text
         pa.field("document_b", pa.int32(), nullable=False),
     ]
 )

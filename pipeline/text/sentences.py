@@ -34,7 +34,7 @@ VERSION = 2
 ENOUGH = re.compile(rf"(?:[\W\d_]*[^\W\d_]){{4}}|.*{WORDY.pattern}.*{WORDY.pattern}")
 """Matches at least four letters, or two ideographs, kana or Hangul syllables; a piece with fewer is not a sentence."""
 SHORT = 12
-"""A piece with fewer characters may be too short for a sentence. No abbreviation with its full stop is longer."""
+"""A piece with fewer characters may be too short for a sentence. No abbreviation (full stop included) is longer."""
 NOT_CAPITAL = frozenset(sign for sign in map(chr, range(0x2000)) if sign.islower() or sign.isdigit() or sign.isspace())
 """A piece that begins with one of these characters may continue the piece before it."""
 OPENING = "([\"'“‘„«"
@@ -43,7 +43,10 @@ LAST_WORD = re.compile(rf"[^\s.{re.escape(OPENING)}]+(?=\.\s*$)")
 
 
 def is_language_code(code: str) -> bool:
-    """Whether sentencex may know this language code ("de", "ceb", "zh-min-nan"); it treats other codes as English."""
+    """Whether sentencex may know this language code ("de", "ceb", "zh-min-nan").
+
+    sentencex treats other codes as English.
+    """
     match = CODE.fullmatch(code)
     return match is not None and (len(match[1]) == 3 or match[1] in TWO_LETTERS)
 
@@ -84,7 +87,7 @@ def split_sentences(
 
 
 def _with_spaces(pieces: list[str], lines: list[str]) -> list[str]:
-    """Return the stripped sentences, with a space before a sentence if white space separates it from one in its line.
+    """Return the stripped sentences; white space between two sentences of a line becomes a space before the second.
 
     The concatenated pieces must equal the concatenated lines.
     """
@@ -132,7 +135,7 @@ def _abbreviations(language: str) -> Abbreviations:
 
 
 def _join_suspicious_lines(pieces: list[str], ends: list[int], known: Abbreviations) -> list[str]:
-    """Join pieces in the lines that may be split wrongly: a piece is short, or does not begin like a sentence.
+    """Join pieces in suspicious lines: a piece of the line is short, or begins with a character of NOT_CAPITAL.
 
     `ends` holds, for each line, one past the index of its last piece.
     """

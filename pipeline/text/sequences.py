@@ -90,8 +90,8 @@ def without_empty_sentences(
 def target_lengths(documents: int, short_probability: float, maximum: int, rng: np.random.Generator) -> np.ndarray:
     """Draw the target length of each document in tokens, int64 (D,).
 
-    The target is `maximum`. Only for a share `short_probability` of the documents, it is uniform from 2 to `maximum`.
-    Source: google-research/bert, create_instances_from_document.
+    The target is `maximum`, except for a share `short_probability` of the documents: their targets are uniform from 2
+    to `maximum`. Source: google-research/bert, create_instances_from_document.
     """
     is_short = rng.random(documents) < short_probability
     return np.where(is_short, rng.integers(2, maximum + 1, documents), maximum)

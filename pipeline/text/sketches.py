@@ -1,7 +1,7 @@
 """Sketches of texts for near-duplicate detection: samples of the hashes of their word sequences.
 
-A sketch is a FracMinHash (the "mod m" sketch of Broder 1997): all hashes of a text that are below a bound. Two sketches
-show which share of one text is contained in the other, even if the other is much longer. The estimate uses the hashes
+A sketch is a FracMinHash (the "mod m" sketch of Broder 1997): all hashes of a text that are below a bound. The sketches
+of two texts show which share of text X is contained in text Y, even if Y is much longer. The estimate uses the hashes
 below both bounds.
 
 Hand-written, because MinHash libraries estimate Jaccard similarity. For a book and a twentieth of its text, this
@@ -15,7 +15,10 @@ from pipeline.text.cuts import NEW_LINE, SPACE, WORD_CLASSES, cuts_around_words
 SHINGLE_WORDS = 8
 """Words per sequence; two texts rarely have the same eight words in a row by chance."""
 LEAST_HASHES = 16
-"""A sketch keeps at least about this many hashes of a text, if the text has as many; of a long text, an eighth."""
+"""A sketch keeps at least about this many hashes of a text, or all hashes if the text has fewer.
+
+If a text has at least eight times this many hashes, its sketch keeps about an eighth of them.
+"""
 MOST_HALVINGS = 3
 """The bound of a sketch is halved at most three times, so at least an eighth of the hashes stays."""
 COMMON = 1 << (64 - MOST_HALVINGS)

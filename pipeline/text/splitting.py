@@ -12,7 +12,7 @@ LONGEST_WORD = 100
 """Maximum characters; longer words are [UNK], as in Hugging Face's published tokenizers (google-research/bert: 200)."""
 CONTINUATION = "##"
 BYTE_SPACE = "Ġ"  # how byte-level BPE writes the space before a word
-META_SPACE = "▁"  # how SentencePiece writes it
+META_SPACE = "▁"  # how SentencePiece writes the space before a word
 DECODERS = {
     "wordpiece": decoders.WordPiece(prefix=CONTINUATION),
     "byte-bpe": decoders.ByteLevel(),
@@ -22,12 +22,12 @@ DECODERS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Splitting:
-    """Splitting of text into words, for training and using a vocabulary of this kind.
+    """Splitting of text into words, for training and using a vocabulary of the kind `kind`.
 
     WordPiece splits at white space and punctuation (Devlin et al. 2019). Byte-level BPE writes bytes as printable
     characters, including the space before a word, and splits as GPT-2 does (Radford et al. 2019). Unigram normalises to
-    NFKC and splits at white space, as SentencePiece does. It puts a space before every text, so that the first word
-    looks like any other word; byte-level BPE does not, as in the published RoBERTa.
+    NFKC and splits at white space, as SentencePiece does. Unigram also puts a space before every text, so that the
+    first word looks like any other word. Byte-level BPE puts no space before a text, as in the published RoBERTa.
     """
 
     kind: str = "wordpiece"
@@ -65,7 +65,10 @@ class Splitting:
 
 
 def continues(kind: str, piece: str) -> bool:
-    """Whether a piece continues a word. Except in WordPiece, so does punctuation without a space before it."""
+    """Whether a piece continues a word.
+
+    Except in WordPiece, punctuation without a space before it also counts as continuing a word.
+    """
     if kind == "wordpiece":
         return piece.startswith(CONTINUATION)
     return not piece.startswith(BYTE_SPACE if kind == "byte-bpe" else META_SPACE)

@@ -3,20 +3,22 @@
 from collections.abc import Callable, Mapping
 
 Arguments = Mapping[str, str]
-"""A template's arguments by name; unnamed ones are "1", "2", …"""
+"""A template's arguments by name; the names of unnamed arguments are "1", "2", …"""
 Render = Callable[[Arguments], str]
 HOLE = "\ue000"
 """Placeholder for text that cannot be written: a number that only MediaWiki can compute, a formula of several lines.
 
-Later, the parentheses around the placeholder are removed or, without parentheses, its sentence.
+If the placeholder is in parentheses, the parentheses and their content are removed later. Otherwise the whole
+sentence with the placeholder is removed.
 """
 ASIDE, ASIDE_END = "\ue001", "\ue002"
 """Marks around an aside: a pronunciation or coordinates.
 
-Later, an aside is removed in parentheses and after a bold name. Elsewhere only the marks are removed.
+An aside after a bold name is removed later. An aside in parentheses is removed too, unless it follows words in
+lower case, such as "pronounced". Of any other aside, only the marks are removed.
 """
 GLUED = "\u2064"
-"""Mark before a fraction: becomes a space after a number, as in 1{{frac|1|2}}, and is removed elsewhere."""
+"""Mark before a fraction. After a number, as in 1{{frac|1|2}}, it becomes a space; elsewhere it is removed."""
 
 
 def first(*names: str) -> Render:
@@ -29,7 +31,7 @@ def constant(text: str) -> Render:
 
 
 def prefixed(before: str) -> Render:
-    """Return a renderer that puts a sign before the first argument, if any: {{€|5}} -> €5, {{floruit}} -> fl."""
+    """Return a renderer of `before` and the first argument, if there is one: {{€|5}} -> €5, {{floruit}} -> fl."""
     return lambda arguments: f"{before}{first('1')(arguments)}".strip()
 
 

@@ -62,7 +62,10 @@ POWER = str.maketrans("23", "²³")
 
 
 def grouped(number: str) -> str:
-    """Put commas into a number at the end of a text, 12345.6 -> 12,345.6; return other or very long text unchanged."""
+    """Put commas into a number at the end of a text: 12345.6 -> 12,345.6.
+
+    Text without such a number, and text of more than LONGEST_NUMBER characters, are returned unchanged.
+    """
     plain = len(number) <= LONGEST_NUMBER and number.count(".") < 2
     return DIGITS.sub(lambda match: f"{int(match[0]):,}", number, count=1) if plain else number
 

@@ -22,7 +22,7 @@ COUNTS = pa.schema([pa.field("word", pa.string(), nullable=False), pa.field("cou
 ALPHABET = 1_000
 """Maximum number of characters in the alphabet of a trained WordPiece, as in Hugging Face's BertWordPieceTokenizer."""
 REPLAYED = 50_000_000
-"""Maximum number of words fed to a trainer of `tokenizers`, which takes text and not counts."""
+"""Maximum number of words fed to a trainer of `tokenizers`; such a trainer takes text, not counts."""
 SCORE_DIGITS = 6
 """Decimals of unigram scores; the trainer sums over threads in no fixed order, so digits from the 14th on differ."""
 SCORE_STEP = 1e-4
@@ -81,8 +81,8 @@ def learn(counts: pa.Table, splitting: Splitting, *, size: int, unused: int) -> 
 def _wordpiece_entries(counts: pa.Table, size: int, reserved: list[str]) -> tuple[str, ...]:
     """Train a WordPiece vocabulary and return its entries.
 
-    The alphabet is the most frequent characters: at most 1,000, and at most a quarter of `size` without [unused]
-    entries. Words with other characters are left out, and words of more than 100 characters.
+    The alphabet is the most frequent characters: at most 1,000, and at most a quarter of the entries that are not
+    [unused]. Words with other characters, and words of more than 100 characters, are left out.
     """
     characters = alphabet(counts, min(ALPHABET, (size - len(reserved) + len(SPECIALS)) // 4))
 
@@ -91,7 +91,7 @@ def _wordpiece_entries(counts: pa.Table, size: int, reserved: list[str]) -> tupl
 
     inside = {character for word, _ in iterate_counts(counts) if fits(word) for character in word[1:]}
     # The trainer numbers the alphabet in the order of a hash table, and breaks ties between merges by these numbers.
-    # Passed as special tokens, the alphabet gets the same numbers in every process.
+    # The alphabet is passed as special tokens, so that it gets the same numbers in every process.
     fixed = [*reserved, *sorted(characters), *(CONTINUATION + character for character in sorted(inside))]
     trainer = WordPieceTrainer(
         vocab_size=size,
@@ -122,10 +122,10 @@ def _learn_bytes(counts: pa.Table, size: int, reserved: list[str]) -> BPE:
 def _learn_unigram(counts: pa.Table, size: int, reserved: list[str]) -> Unigram:
     """Train a unigram model (Kudo 2018).
 
-    The alphabet is the most frequent characters, at most a quarter of `size` without reserved entries; words are split
-    at other characters. After the reserved entries, entries are sorted by score and then by code points, because the
-    trainer puts entries of equal score in the order of a hash table. If two segmentations of a word are equally likely,
-    the last digit of a sum may still decide which pieces are dropped; this has not been observed yet.
+    The alphabet is the most frequent characters, at most a quarter of the entries that are not reserved; words are
+    split at other characters. After the reserved entries, entries are sorted by score and then by code points, because
+    the trainer puts entries of equal score in the order of a hash table. If two segmentations of a word are equally
+    likely, the last digit of a sum may still decide which pieces are dropped; this has not been observed yet.
     """
     characters = alphabet(counts, (size - len(reserved)) // 4)
     words = ((part, count) for word, count in scale_counts(counts) for part in split_at_unknown(word, characters))
@@ -139,8 +139,8 @@ def _learn_unigram(counts: pa.Table, size: int, reserved: list[str]) -> Unigram:
 def sort_rarest_scores(pieces: dict[str, float]) -> dict[str, float]:
     """Return the pieces with the scores of the rarest characters reassigned in code point order.
 
-    To characters that it would otherwise have dropped, the trainer gives the lowest scores, 0.0001 apart, in the order
-    of a hash table.
+    The trainer keeps characters that it would otherwise have dropped, and gives them the lowest scores, 0.0001 apart,
+    in the order of a hash table.
     """
     characters = sorted((piece for piece in pieces if len(piece) == 1), key=pieces.__getitem__)
     last = 1

@@ -21,7 +21,7 @@ UNUSED = re.compile(r"\[unused\d+\]|madeupword\d+")  # the unused entries of BER
 
 @dataclass(frozen=True, kw_only=True)
 class Vocabulary:
-    """The entries of a vocabulary in the order of their ids, and how text is normalised for them."""
+    """The entries of a vocabulary in the order of their ids, and how text is normalised before it is encoded."""
 
     tokens: tuple[str, ...]
     lowercase: bool
@@ -83,9 +83,10 @@ class Vocabulary:
 
     @property
     def keeps_spaces(self) -> bool:
-        """Whether a word's ids depend on the space before the word; then a sentence within a paragraph keeps its space.
+        """Whether a word's ids depend on the space before the word.
 
-        True for byte-level BPE only: unigram puts a space before every sentence, and WordPiece ignores spaces.
+        If so, a sentence inside a paragraph keeps the space that separates it from the sentence before it. True for
+        byte-level BPE only: unigram puts a space before every sentence, and WordPiece ignores spaces.
         """
         return self.kind == "byte-bpe"
 

@@ -18,7 +18,7 @@ from pipeline.text.splitting import CONTINUATION, LONGEST_WORD, SPECIALS, SPECIA
 NAMES = ("tokenizer.json", "vocab.txt", "vocab.json")
 BYTE_ORDER_MARK = "\ufeff"
 MOST_VOCABULARY, MOST_CONFIG = 1 << 28, 1 << 24
-"""Maximum bytes of a vocabulary (ten times the largest published one) and of its config."""
+"""Maximum bytes of a vocabulary file and of a tokenizer_config.json; the largest published vocabulary has a tenth."""
 ROLES = tuple(zip(SPECIALS, SPECIALS_OF_BYTES, strict=True))
 """Names of each special token, in the order of SPECIALS: (name in BERT, ALBERT and DeBERTa, name in RoBERTa)."""
 
@@ -162,7 +162,7 @@ def _tokenizer_json(file: str, content: str) -> VocabularyFile:
 
 
 def _wordpiece_json(file: str, tokenizer: Tokenizer, whole: dict[str, Any]) -> VocabularyFile:
-    """Read a WordPiece tokenizer.json. Raises DataError if it does not normalise and split text as BERT's does."""
+    """Read a WordPiece tokenizer.json. Raises DataError if its normalisation or splitting is not that of BERT."""
     model, normalizer = tokenizer.model, tokenizer.normalizer
     model_settings = (model.unk_token, model.continuing_subword_prefix, model.max_input_chars_per_word)
     usual = ("[UNK]", CONTINUATION, LONGEST_WORD)
@@ -187,7 +187,7 @@ def _wordpiece_json(file: str, tokenizer: Tokenizer, whole: dict[str, Any]) -> V
 
 
 def _split_tokenizer(file: str, tokenizer: Tokenizer, content: dict[str, Any] | None = None) -> VocabularyFile:
-    """Read a byte-level BPE or unigram tokenizer, which is kept as it is.
+    """Read a byte-level BPE or unigram tokenizer; the parts that split and encode text are kept unchanged.
 
     `content` is the tokenizer.json that the tokenizer was read from; None if it was read from other files.
     """
@@ -223,7 +223,7 @@ def _kind_of(file: str, whole: dict[str, Any]) -> str:
 
 
 def _pair_separators(file: str, whole: dict[str, Any]) -> int | None:
-    """Return the number of separators between the texts of a pair in a tokenizer.json; None if it is not stated.
+    """Return the number of separators between the texts of a pair in a tokenizer.json; None if not stated.
 
     Raises DataError for a number other than 1 and 2.
     """
@@ -257,7 +257,7 @@ def _tokens_of(file: str, tokenizer: Tokenizer) -> tuple[str, ...]:
 
 
 def specials_of(published: VocabularyFile, file: str) -> tuple[str, ...]:
-    """Return the names of the special tokens: pad, unk, cls, sep and mask, then all others that the file marks.
+    """Return the special tokens: pad, unk, cls, sep and mask, then the other entries that the file marks as special.
 
     Raises DataError if an entry is empty or duplicated, if an entry of WordPiece contains a line break, or if a special
     token is missing.

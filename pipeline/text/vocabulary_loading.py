@@ -9,7 +9,9 @@ from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_files import read_file, specials_of
 
 ODD_SHARE = 0.01
-"""Largest share of upper-case entries in an uncased vocabulary; published ones have a few."""
+"""Maximum share of entries with upper-case letters in an uncased vocabulary; published uncased vocabularies have a few
+such entries.
+"""
 BRACKETED = re.compile(r"\[.+\]", re.DOTALL)
 
 
@@ -19,7 +21,8 @@ def load_vocabulary(
     """Load a vocabulary from a vocab.txt, tokenizer.json, vocab.json, or a folder with one (tokenizer.json first).
 
     `path` is a local path or URL. If `lowercase` or `strip_accents` is None, the tokenizer's own config decides. A
-    published tokenizer other than WordPiece is used as it is; for example, RoBERTa's puts no space before a text.
+    published tokenizer other than WordPiece is used as it is; for example, RoBERTa's tokenizer puts no space before a
+    text.
 
     Raises ConfigError if no such file exists, if neither `lowercase` nor the config states whether text is lower-cased,
     or if a setting contradicts the config or the entries. Raises DataError if the file is no supported vocabulary.
@@ -70,7 +73,7 @@ def load_vocabulary_as_published(path: str) -> Vocabulary:
 
 
 def has_capitals(tokens: tuple[str, ...]) -> bool:
-    """Whether too many entries have upper-case letters for an uncased vocabulary."""
+    """Whether the share of entries with upper-case letters is too high for an uncased vocabulary."""
     return len(_upper_case(tokens)) > ODD_SHARE * len(tokens)
 
 
@@ -80,7 +83,10 @@ def _upper_case(tokens: tuple[str, ...]) -> list[str]:
 
 
 def _merge_setting(name: str, wanted: bool | None, configured: bool | None, source: str) -> bool | None:
-    """Return the value of a setting: `wanted`, or `configured` if it is None. Raises ConfigError if the two differ."""
+    """Return the value of a setting: `wanted`, or `configured` if `wanted` is None.
+
+    Raises ConfigError if both are set and differ.
+    """
     if wanted is not None and configured is not None and wanted != configured:
         raise ConfigError(
             f"vocabulary.{name} ({wanted}) differs from {source} ({configured}): leave it out, or pass {configured}"

@@ -47,7 +47,7 @@ def save_vocabulary(vocabulary: Vocabulary, folder: Path, maximum_length: int, s
 def published_tokenizer(vocabulary: Vocabulary, segments: int = 2) -> dict[str, Any]:
     """Return the content of tokenizer.json.
 
-    That tokenizer parses special tokens in a text, and adds special tokens to texts and pairs.
+    A tokenizer loaded from this file parses special tokens in a text, and adds special tokens to texts and pairs.
     """
     whole = json.loads(vocabulary.model or vocabulary.tokenizer().to_str())
     whole |= {"added_tokens": _added_tokens(vocabulary), "post_processor": _post_processor(vocabulary, whole, segments)}

@@ -19,7 +19,9 @@ UNFINISHED = re.compile(r"(?<!&nbsp)[,;](?: \w{1,4})?$")
 LIST_MARKS = "*#:;|"
 ASIDE_TEXT = re.compile(rf"{ASIDE}[^{ASIDE_END}\n]*+{ASIDE_END}")
 SEPARATORS, BACK = str.maketrans(";,", "\ue004\ue005"), str.maketrans("\ue004\ue005", ";,")
-"""Translations that hide the separators inside an aside while the text is split at separators, and back."""
+"""Translation tables: SEPARATORS hides the separators inside an aside while the text is split at separators, and BACK
+restores them.
+"""
 IN_PARENTHESES = re.compile(rf"\((?:[^()\n{ASIDE}]++|{ASIDE_TEXT.pattern}|\([^()\n]*+\))*+\)")
 
 FEWEST_WORDS = 5
@@ -82,7 +84,10 @@ TIDY: list[tuple[str, re.Pattern[str], str]] = [
     ("", re.compile(r" (?=[,.](?:\s|$))"), ""),
     ("", re.compile(r",(?=\.(?:\s|$))"), ""),
 ]
-"""Remains of removed notes and templates, such as empty parentheses, in the order of removal; rows as in DEBRIS."""
+"""Patterns for what removed notes and templates leave behind, for example empty parentheses.
+
+They are applied in this order; rows are as in DEBRIS.
+"""
 
 
 @dataclass(slots=True)
@@ -104,7 +109,7 @@ class Body:
         is_display = _is_formula(line) and (line[0] == ":" or self.broken)
         line = line.strip(": \t") if is_display else line.strip()
         if is_display and (not self.held or is_ended(self.held[-1])):
-            self.broken = True  # no unfinished sentence precedes the formula, so it is dropped
+            self.broken = True  # no unfinished sentence precedes the formula, so the formula is dropped
             return
         if self.items is not None:
             self.end_list()
@@ -124,7 +129,7 @@ class Body:
             self.held.clear()
 
     def item(self, line: str) -> None:
-        """Add a line of a list; the first item takes the current paragraph as its lead."""
+        """Add a line of a list; at the first line of a list, the current paragraph becomes the lead of the list."""
         if self.items is None:
             self.items, self.lead, self.term = [], " ".join(self.held), ""
             self.held.clear()
@@ -223,9 +228,9 @@ def _render_list(lead: str, items: list[str], language: str) -> list[str]:
     """Return the paragraph `lead` and the items of its list that are kept.
 
     If all items continue the last sentence of the paragraph, the paragraph and the list become one paragraph.
-    Otherwise, items that are long sentences are kept. If these are more than half of the items after a paragraph, short
-    sentences are kept too. If no item is kept, the paragraph loses its last sentence if this ends with a colon ("They
-    are:"), or if it has no full stop and a list follows.
+    Otherwise, items that are long sentences are kept. If a paragraph precedes the list, and more than half of the items
+    are long sentences, then short sentences are kept too. If no item is kept, the last sentence of the paragraph is
+    left out in two cases: it ends with a colon ("They are:"), or it has no full stop and a list follows.
     """
     is_open = lead != "" and not is_ended(lead)
     if len(items) > 1 and is_open and all(map(UNFINISHED.search, items[:-1])) and SENTENCE.search(items[-1]):
@@ -299,7 +304,7 @@ def _without_asides(match: re.Match[str]) -> str:
 
 
 def _without_aside(part: str) -> str:
-    """Return a part of parentheses without its asides, or unchanged if its words are in lower case ("pronounced")."""
+    """Return a part of parentheses without its asides; if its other words are in lower case, return it unchanged."""
     rest = ASIDE_TEXT.sub("", part).rstrip()
     return part if rest.islower() else rest if WORD.search(rest) else ""
 
@@ -314,7 +319,7 @@ def without_holes(line: str, language: str) -> str:
 
 
 def _apply_patterns(text: str, table: list[tuple[str, re.Pattern[str], str]]) -> str:
-    """Apply, in order, the patterns of a table such as DEBRIS whose required substring is in the text."""
+    """Apply the rows of a table such as DEBRIS in order; skip a row if the text lacks its required substring."""
     for mark, pattern, replacement in table:
         if mark in text:
             text = pattern.sub(replacement, text)

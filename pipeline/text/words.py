@@ -27,7 +27,7 @@ class Words:
 
 
 def single_pieces(ids: np.ndarray, offsets: np.ndarray, vocabulary: Vocabulary) -> Words:
-    """Return every piece as a word of its own; `ids` (T,) and `offsets` (N + 1,) are as in `mask`."""
+    """Return every piece as a word of its own; `ids` (T,) and `offsets` (N + 1,) are as in masking.mask."""
     starts = np.flatnonzero(_is_text(ids, vocabulary))
     return Words(starts=starts, sizes=np.ones_like(starts), bounds=np.searchsorted(starts, offsets))
 
@@ -97,8 +97,8 @@ def draw_spans(
 
     Each word, in random order, begins a span of k words with probability shares[k - 1]. A span ends at the end of its
     segment, and is truncated to the words that still fit into the count. A span is skipped if its first word does not
-    fit or is already taken. If a later word is already taken, the span is skipped too. With `over_masked`, it continues
-    instead: words already taken do not count again, and the two spans become one.
+    fit or is already taken. If a later word is already taken, the span is skipped too. With `over_masked`, the span
+    continues over that word instead: words already taken do not count again, and the two spans become one.
     """
     reach, total, padding = np.arange(len(shares)), len(words.starts), np.zeros(len(shares), np.int64)
     sizes, run, bounds = np.append(words.sizes, padding), np.append(_runs(words), padding - 1), np.cumsum(shares)[:-1]

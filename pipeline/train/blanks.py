@@ -23,7 +23,7 @@ from pipeline.text.vocabulary import Vocabulary
 
 WINDOWS = 8  # maximum held-out windows to search
 SENTENCE_ENDS = ".!?…。！？؟।۔"
-MOST_LATER = 8  # maximum second and later sentences of parents, because a corpus may have few held-out parents
+MOST_LATER = 8  # maximum sentences in total from parents that already gave one, in case few parents are held out
 BETWEEN_WORDY = re.compile(rf"(?<={WORDY.pattern}) (?={WORDY.pattern})")
 PUNCTUATED = re.compile(r"____ (?=[.,;:!?])")
 WORDS = range(8, 31)  # lengths in tokens of sentences that are easy to read
@@ -57,7 +57,7 @@ class Blanks:
 
     random: list[Blank]
     surest: list[Blank]
-    """Candidates whose best guess is right with the highest probability, each with another answer; may be empty."""
+    """Candidates whose best guess is right, those with the highest probabilities, one per answer; may be empty."""
     candidates: int
     """Number of candidates."""
     right: int

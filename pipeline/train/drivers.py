@@ -26,7 +26,10 @@ def machine() -> str:
 
 
 def is_gone(driver: str) -> bool:
-    """Return whether a driver, named by `this_driver`, has ended; False for another machine's or an invalid name."""
+    """Return whether a driver, named by `this_driver`, has ended.
+
+    False if the name is invalid or the driver is on another machine, because then this process cannot tell.
+    """
     match driver.rsplit(" ", 2):
         case [name, process_id, start] if name == machine() and process_id.isdigit() and start.isdigit():
             return not _lives(int(process_id), float(start))

@@ -9,7 +9,10 @@ POLL_SECONDS = 1.0
 on the answer.
 """
 POLLS_BETWEEN = 10
-"""Polls between checkpoints after a preemption notice, because training continues until the node is gone."""
+"""Number of polls from one checkpoint to the next after a preemption notice.
+
+One checkpoint is not enough, because training continues until the node is gone.
+"""
 ELASTIC_SECONDS = 60.0
 """Approximate seconds between checkpoints of an elastic run, because Ray restarts the workers without notice when a
 node joins.
@@ -33,8 +36,9 @@ class ExtraCheckpoints:
     def is_due(self, step: int, step_seconds: float, *, due: bool = False) -> bool:
         """Return whether to write a checkpoint after this step.
 
-        True if `due` (a regular checkpoint), at a preemption notice and about every ten seconds after it, and about
-        every minute in an elastic run. `step_seconds` is the recent mean time per step, 0 if unknown.
+        True in three cases: a regular checkpoint is `due`; a preemption notice came, and then again about every ten
+        seconds; or the run is elastic and its last checkpoint is about a minute old. `step_seconds` is the recent mean
+        time per step, 0 if unknown.
         """
         self.seconds_since += step_seconds
         wanted = (

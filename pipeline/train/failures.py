@@ -47,9 +47,9 @@ class Failures:
         self.newest = 0
         """Newest logged step when the last error occurred; 0 before the first error."""
         self.before: dict[str, int] = {}
-        """Error -> `newest` when it occurred, for the last start before the current one that had errors."""
+        """Error -> value of `newest` when the error occurred, for the most recent earlier start that had errors."""
         self.now: dict[str, int] = {}
-        """Error -> `newest` when it occurred, for the current start of the workers."""
+        """Error -> value of `newest` when the error occurred, for the current start of the workers."""
 
     def begin(self, phase: int) -> str | None:
         """Record that the workers start in the phase with first step `phase`.
@@ -88,7 +88,7 @@ class Failures:
 
 
 def failure_of(error: BaseException, worker: str) -> Failure:
-    """Return an error of the worker of this name in the form that is sent to the tracker."""
+    """Return the Failure that is sent to the tracker for an error; `worker` names the worker that raised the error."""
     known = pipeline_cause(error)
     if known and not isinstance(known, StorageUnavailable):
         return Failure(worker=worker, text=str(known), kind="final", known=known)

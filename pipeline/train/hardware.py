@@ -26,7 +26,7 @@ def cores() -> int:
 
 
 def device_of(placement: DevicePlacement, gpus: float | None = None) -> torch.device:
-    """Return the GPU that this process sees; the CPU if it sees none, placement.device is cpu, or `gpus` is 0.
+    """Return the GPU that this process sees; the CPU if it sees no GPU, if placement.device is cpu, or if `gpus` is 0.
 
     `gpus` None: no number of GPUs is set.
     """
@@ -96,8 +96,8 @@ def utilisation_percent(
 ) -> float:
     """Return model FLOPs utilisation in percent.
 
-    `total` holds the tokens, squares (of sequence lengths) and masked positions that were trained on in `seconds`.
-    `peak` is the sum over all devices, in operations per second.
+    `total` holds sums over the `seconds` of training: `tokens`; `squares`, of squared sequence lengths; and `masked`,
+    of masked positions. `peak` is the sum over all devices, in operations per second.
     """
     counted = TokenCounts(tokens=int(total["tokens"]), squares=int(total["squares"]), masked=int(total["masked"]))
     return 100 * utilisation(

@@ -83,7 +83,7 @@ def sample_words(
 ) -> Iterator[tuple[list[str], list[int]]]:
     """Yield (words, ascending indices of the words to mask) for sampled sentences of this rank's windows.
 
-    Words after the first `longest` of a sentence are left out. The sample and the masks depend on the text, not on the
+    Only the first `longest` words of a sentence are used. The sample and the masks depend on the text, not on the
     vocabulary.
     """
     windows = corpus.heldout[: min(sentences, HELDOUT_WINDOWS)]
@@ -102,7 +102,7 @@ def sample_words(
 def masked_row(
     ids: np.ndarray, offsets: np.ndarray, masked: list[int], tokenizer: CachedTokenizer
 ) -> dict[str, object]:
-    """Return the row [CLS] sentence [SEP], without a pair label, with every piece of the masked words as [MASK].
+    """Return the row [CLS] sentence [SEP], without a pair label; [MASK] replaces every piece of the masked words.
 
     Word i of the sentence has the pieces ids[offsets[i] : offsets[i + 1]]; `masked` holds indices of words.
     """
@@ -125,8 +125,8 @@ def word_metrics(
 ) -> dict[str, float]:
     """Return the loss in nats per masked word and in bits per byte of masked text, over all ranks.
 
-    A masked word with an [UNK] adds 8 bits per byte to the loss. Information that lower-casing or stripping accents
-    removes adds nothing. Every rank must call this. Empty without sentences.
+    A masked word with an [UNK] adds 8 bits per byte to the loss. Nothing is added for the information that is lost by
+    lower-casing or by stripping accents. Every rank must call this. The result is empty if there are no sentences.
     """
     was_training = module.training
     module.eval()

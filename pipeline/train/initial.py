@@ -57,7 +57,7 @@ BROUGHT = ("positions",)
 VOCABULARY_ROWS = ("encoder.embeddings.words.weight", "masked_token_head.bias")
 """Names of the parameters with one row per vocabulary entry."""
 PADDED_TO = (8, 16, 32, 64, 128)
-"""Published models may fill up their word embeddings to a multiple of one of these numbers of rows."""
+"""Published models may pad the table of word embeddings to a number of rows that is a multiple of one of these."""
 MOST_NAMED = 4
 """Maximum tensor names in a message."""
 
@@ -86,7 +86,10 @@ class _Source:
 
 @contextmanager
 def _sources(location: str, used: tuple[str, ...]) -> Generator[dict[str, _Source]]:
-    """Yield folder name -> source: "" for the model, GENERATOR for its generator if `used` names it and it exists."""
+    """Yield folder name -> source: "" for the model, and GENERATOR for its generator.
+
+    The generator is left out if `used` does not name it or the model has none.
+    """
     with ExitStack() as stack:
 
         def source(location: str) -> _Source:
@@ -117,9 +120,10 @@ def read_initial(
 ) -> Initial:
     """Read a published model, and copy it into the output folder unless an intact copy exists.
 
-    `used` holds prefixes of our parameter names: heads with these names that the model lacks are reported. `setting` is
-    the name of the setting that holds `location`, for messages. Raises CheckpointError for a model that cannot be used
-    or does not fit the vocabulary, and ConfigError for contradicting vocabulary settings.
+    `used` holds prefixes of the names of our parameters that the run uses; if the model lacks a head with such a name,
+    the head is reported. `setting` is the name of the setting that holds `location`, for messages. Raises
+    CheckpointError for a model that cannot be used or does not fit the vocabulary, and ConfigError for contradicting
+    vocabulary settings.
     """
     try:
         with _sources(location, used) as sources:
@@ -221,10 +225,10 @@ def load_usable(model: Model, entries: int, folder: Path, files: Files) -> tuple
 
 
 def padding_rows(rows: int, entries: int) -> int:
-    """Return how many of the `rows` word embeddings only pad the table of a vocabulary with this number of entries.
+    """Return how many of a model's `rows` word embeddings are padding, if its vocabulary has `entries` entries.
 
-    For example 6 for 30,528 rows and 30,522 entries; 0 unless `rows` is `entries` rounded up to a multiple in
-    PADDED_TO.
+    For example 6 for 30,528 rows and 30,522 entries; 0 unless `rows` is `entries` rounded up to a multiple of a number
+    in PADDED_TO.
     """
     return (
         rows - entries
@@ -271,7 +275,7 @@ def require_fitting_vocabulary(location: str, path: str, rows: int, vocabulary: 
 
 
 def _require_fitting_padding(location: str, path: str, model: Model, vocabulary: Vocabulary) -> None:
-    """Raise CheckpointError if the model's positions start after another entry than the vocabulary's padding token."""
+    """Raise CheckpointError if the index of the model's first position does not fit the vocabulary's padding id."""
     if model.for_padding(vocabulary.pad_id) != model:
         raise CheckpointError(
             f"{location}: config.json: pad_token_id is {model.positions.first - 1}, after which positions start, and "
@@ -281,7 +285,7 @@ def _require_fitting_padding(location: str, path: str, model: Model, vocabulary:
 
 
 def _description(location: str, about: dict[str, Any], initial: Initial, used: tuple[str, ...]) -> str:
-    """Return one line about the weights that were taken from a model, and those that it lacks or that were left out."""
+    """Return one line: the model that weights were taken from, the heads that it lacks, and what was left out of it."""
     family = family_of(initial.model)
     wanted = {
         published
@@ -323,7 +327,7 @@ def agreed_model(chosen: Model, initial: Initial, location: str) -> Model:
 
 
 def load_initial(initial: Initial, module: Pretraining) -> None:
-    """Load the weights in the folder of `initial` into a module on the CPU; parameters that they lack do not change."""
+    """Load the weights in the folder of `initial` into a module on the CPU; parameters not in them do not change."""
     for model in module.models():
         if model.folder == GENERATOR and initial.generator is None:
             continue

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from pipeline.train.tracking import MlflowRun
 
 POLL_SECONDS = 1.0
-# The user is told that there is no news from the workers after SILENT_SECONDS, and after SILENT_INTERVALS times the
-# longest silence so far, because some steps take minutes.
+# The user is told that there is no news from the workers after a silence of SILENT_SECONDS, or of SILENT_INTERVALS
+# times the longest silence so far if that is more, because some steps take minutes.
 SILENT_SECONDS = 60.0
 SILENT_INTERVALS = 3
 # Attempts, of one minute each, to start a fixed number of workers; unlimited if nodes may still join.
@@ -49,7 +49,7 @@ RESIZE_SECONDS = 5.0  # between checks for new nodes
 
 @contextmanager
 def locked_tracker(folder: str) -> Generator[ActorHandle]:
-    """Yield the run's tracker, an actor on this node that ends with this driver; the actor's name is the run's lock.
+    """Yield the run's tracker: an actor on this node, which ends with this driver, and whose name is the run's lock.
 
     Raises ConfigError if another driver holds the lock.
     """
@@ -114,7 +114,7 @@ def tracked(
 def fit(job: Job, resources: WorkerResources) -> dict[str, Any]:
     """Train a job to its end and return rank 0's summary.
 
-    Raises PipelineError in one line; if a worker raised one, it is that error.
+    Raises PipelineError with a one-line message; if a worker raised a PipelineError, that error is raised again.
     """
     interrupt_handler = signal.getsignal(signal.SIGINT)
     variables = train_environment(job.config)
@@ -237,7 +237,7 @@ def stream_bytes(config: Pretrain) -> int:
 
 
 def most_of_round(config: Pretrain, phase: Phase) -> int:
-    """Return the rows in one block of every worker, for the number of workers with the most such rows."""
+    """Return the maximum number of rows in a round (one block of every worker) over all allowed numbers of workers."""
     workers = config.worker_range
     return max(
         rows_of_round(phase.batch, phase.sampling.maximum_length, world)

@@ -48,7 +48,7 @@ class Meter:
         `sum.TERM` and `count.TERM`, and numbers of steps by time as `time.BUCKET`.
 
         A step is non-finite if its gradient norm or a loss sum is. Such steps add to `nonfinite`, tokens and time, but
-        not to loss sums; `first_nonfinite` is the number of the first.
+        not to loss sums and their counts; `first_nonfinite` is the number of the first such step.
         """
         self.steps: list[Step] = []
         self.marks: list[float | torch.cuda.Event] = [mark(self.device)]
@@ -179,7 +179,7 @@ def training_metrics(total: dict[str, float], weights: Mapping[str, float] = Map
     """Return the metrics of an interval from a meter's totals.
 
     Losses are means in nats over the finite steps; speed is in tokens per second of wall time; waiting is in percent of
-    wall time. `weights` holds the weight of each loss term in train/loss, if it is not 1.
+    wall time. `weights` maps a loss term to its weight in train/loss; terms not in it have weight 1.
     """
     means = {name[4:]: value / total[f"count.{name[4:]}"] for name, value in total.items() if name.startswith("sum.")}
     skipped = {"train/nonfinite_steps": total["nonfinite"]} if "nonfinite" in total else {}

@@ -40,9 +40,10 @@ def _trainable_parameters(module: nn.Module) -> list[tuple[str, nn.Parameter]]:
 
 
 def _parameter_groups(chosen: settings.AdamW, module: nn.Module) -> list[dict[str, Any]]:
-    """Return groups of trainable parameters with equal weight decay, share of the learning rate, and stacked matrices.
+    """Return groups of trainable parameters; tied parameters appear once.
 
-    Tied parameters appear once.
+    The parameters of a group have the same weight decay, the same share of the learning rate, and the same number of
+    stacked matrices.
     """
     layers = 1 + max(
         (int(match[1]) for name, _ in module.named_parameters() if (match := LAYER.search(name))), default=-1

@@ -87,7 +87,8 @@ def _stacked(name: str, heights: list[float]) -> tuple[Figure, list[Axes]]:
 def _training_line(axes: Axes, logged: Mapping[int, float]) -> None:
     """Draw the logged means of intervals, each at the last step of its interval."""
     steps, values, size = interval_means(logged)
-    # The most common interval length, because the last interval of a phase may be shorter; unknown for one interval.
+    # The most common interval length, because the last interval of a phase may be shorter. If only one point was
+    # logged, the length is unknown.
     intervals = Counter(after - before for before, after in pairwise(sorted(logged))).most_common(1)
     number = size * intervals[0][0] if intervals else None
     label = (
@@ -158,7 +159,7 @@ def _tokens_axis(axes: Axes, tokens: Mapping[int, float]) -> None:
         return
     logged_steps, logged_counts = np.array(sorted(tokens.items()), dtype=np.float64).T
     last, most = logged_steps[-1], logged_counts[-1]
-    # The axis has margins on both sides, so add a point on each side, at the mean number of tokens per step.
+    # The axis has margins on both sides, so extrapolate to both sides with the mean number of tokens per step.
     steps = np.array([-last, 0.0, *logged_steps, 2 * last])
     counts = np.array([-most, 0.0, *logged_counts, 2 * most])
 

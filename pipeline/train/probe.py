@@ -19,10 +19,11 @@ MOST_NAMED = 3
 
 
 def gpus_of_process(setting: str, asked: float | None, device: str, there: float) -> float:
-    """Return the number of GPUs of one process: `asked`, by default 1, or all if the cluster has less than 1.
+    """Return the number of GPUs of one process: `asked`, or if that is None, the smaller of 1 and `there`.
 
-    `setting` is the name of the setting that holds `asked`, and `there` is the number of GPUs in the cluster. Raises
-    ConfigError if the cluster has fewer than asked, or none for device cuda.
+    `setting` is the name of the setting that holds `asked`, and `there` is the number of GPUs in the cluster; it counts
+    as 0 for device cpu. Raises ConfigError if the cluster has fewer GPUs than `asked`, or if the device is cuda and the
+    process would have no GPU.
     """
     there = there if device != "cpu" else 0.0
     gpus = min(1.0, there) if asked is None else asked
@@ -53,7 +54,10 @@ def require_usable_gpus(resource: str | None = None) -> None:
 
 
 def _answer(reference: ray.ObjectRef) -> str | None:
-    """Return the problem that a node reports; None if it reports none, or was lost, which does not blame its GPUs."""
+    """Return the problem that a node reports; None if it reports no problem.
+
+    Also None if the node was lost, because its GPUs need not be the cause.
+    """
     try:
         return ray.get(reference)
     except ray.exceptions.RayError:

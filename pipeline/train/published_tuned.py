@@ -80,9 +80,9 @@ def is_published(location: str) -> bool:
 
 
 def head_named(location: str) -> str | None:
-    """Return the class name under `architectures` in a folder's config.json, which tells the model's head, or None.
+    """Return the class name under `architectures` in a folder's config.json, which identifies the model's head.
 
-    Raises CheckpointError if config.json is not a JSON object.
+    None if the file or the name is missing. Raises CheckpointError if config.json is not a JSON object.
     """
     path = storage.join(location, CONFIG)
     if not storage.exists(path):
@@ -284,9 +284,9 @@ def _with_weights(about: About, model: Model, vocabulary: Vocabulary, tensors: d
 
 
 def with_number_labels(task: Task, labels: set[str]) -> Task:
-    """Return the task with labels 0, 1, … instead of default labels, if the labels of the data to score are numbers.
+    """Return the task for data with these `labels`: if they are numbers, 0, 1, … replace the task's default labels.
 
-    `labels` are those of the data.
+    A task whose labels are not the default labels is returned unchanged.
     """
     numbers = tuple(str(number) for number in range(len(task.labels)))
     has_number_labels = labels & set(numbers) and not labels & set(task.labels)

@@ -21,7 +21,8 @@ from pipeline.train.initial import Initial
 def find_corpus(config: Pretrain, report: Report) -> Corpus | Listing:
     """Return the prepared corpus that config.corpus names, or the list of the source files to prepare one from.
 
-    Does not need Ray, and starting Ray takes seconds. So an unusable vocabulary or corpus raises PipelineError here.
+    Raises PipelineError if the vocabulary or corpus cannot be used. This function does not need Ray, so the user sees
+    such an error before Ray starts, which takes seconds.
     """
     if not config.init:
         given_vocabulary(config.vocabulary)
@@ -74,7 +75,7 @@ def _require_rows(config: Pretrain, settings: StreamSettings) -> None:
 
 
 def prepared_corpus(config: Pretrain, corpus_or_listing: Corpus | Listing, report: Report) -> Corpus:
-    """Return the corpus from `find_corpus`, prepared if only its sources were listed."""
+    """Return the corpus that `find_corpus` returned; if it returned a list of sources, prepare them first."""
     corpus = corpus_or_listing if isinstance(corpus_or_listing, Corpus) else prepare_listed(corpus_or_listing, report)
     if isinstance(config.sampling.pairs, NextSentence) and corpus.counts["documents"] == 1:
         report(

@@ -19,7 +19,10 @@ from pipeline.train.checkpoint import Snapshot, State
 from pipeline.train.schedule import decay_start
 
 FIRST_WAIT, LONGEST_WAIT = 1.0, 30.0
-"""First and longest seconds between retries of a failed write; each wait doubles."""
+"""Seconds before the first retry of a failed write, and maximum seconds between retries.
+
+Each wait is twice the previous one, up to the maximum.
+"""
 
 
 class Saver:

@@ -16,8 +16,8 @@ from pipeline.config.training import (
 
 
 def _warmup_and_remaining(warmup_share: float, step: int, steps: int) -> tuple[float, float]:
-    """Return the share of the peak rate that the linear warm-up has reached, and the share of the steps after the
-    warm-up that remain; the first is above 0 already at step 0.
+    """Return two shares: of the peak rate, as reached by the linear warm-up (above 0 already at step 0); and of the
+    steps after the warm-up, how many remain.
     """
     warmup = round(warmup_share * steps)
     return min(1.0, (step + 1) / max(1, warmup)), min(1.0, max(0.0, (steps - step) / max(1, steps - warmup)))
@@ -47,7 +47,7 @@ def _constant_rate(schedule: ConstantRate, step: int, steps: int) -> float:
 
 
 def _warmup_stable_decay(schedule: WarmupStableDecay, step: int, steps: int) -> float:
-    """Return the share of the peak rate: linear warm-up, then 1, then in the decay linear towards zero at `steps`."""
+    """Return the share of the peak rate: linear warm-up, then 1, then linear decay towards zero at `steps`."""
     stable = schedule.stable_until(steps)
     decayed = 1.0 if step < stable else max(0.0, (steps - step) / (steps - stable + 1))
     return decayed * min(1.0, (step + 1) / max(1, schedule.warmup_steps))

@@ -15,7 +15,7 @@ class SeenWords(nn.Module):
 
     The gradient of the other rows is 0, so under AdamW only weight decay changes them, all by one factor. An extra row
     of ones, which no id uses, records that factor. So the result equals training the whole table, but only the used
-    rows cost time: fine-tuning uses some thousands of 30,522.
+    rows cost time: fine-tuning uses some thousands of 30,522 rows.
     """
 
     def __init__(self, words: nn.Embedding, ids: Tensor) -> None:

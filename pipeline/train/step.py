@@ -100,8 +100,9 @@ def update(optimizer: Any, module: nn.Module, *, rate: float, clip_norm: float) 
 
     If the norm is not finite, weights and optimiser state stay unchanged. The host does not wait for the device.
     """
-    # torch's mixed precision sets these two attributes on an optimiser: its kernel then divides the gradients or skips
-    # the update on the device. Here they serve for clipping and for steps that are not finite.
+    # torch's mixed precision sets two attributes on an optimiser. On the device, the optimiser's kernel then divides
+    # the gradients by grad_scale, and skips the update if found_inf is 1. Here grad_scale clips the gradients, and
+    # found_inf skips steps whose norm is not finite.
     assert getattr(optimizer, "_step_supports_amp_scaling", False), "an optimiser must use grad_scale and found_inf"
     norm = torch.nn.utils.get_total_norm(
         [parameter.grad for parameter in module.parameters() if parameter.grad is not None]

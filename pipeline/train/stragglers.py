@@ -13,7 +13,7 @@ from pipeline.train.meter import durations, mark
 SLOW = 2.0
 """A worker is slow in an interval if its forward time is above this many times the median of the other workers."""
 INTERVALS = 3
-"""Consecutive slow intervals, from one logged step to the next, after which a worker is reported."""
+"""A worker is reported after this many consecutive slow intervals; an interval is from one logged step to the next."""
 
 
 class Stragglers:
@@ -42,7 +42,7 @@ class Stragglers:
             hook.remove()
 
     def read(self) -> str | None:
-        """Compare forward times since the last call over all ranks; return a line about a slow worker, or None.
+        """Compare all ranks' forward times since the last call; return a line about a slow worker, or None.
 
         Every rank must call it, and the device must have finished the forward passes.
         """

@@ -39,9 +39,9 @@ MOST_SOURCES = 100
 DESCRIPTION = "mlflow.note.content"
 """Tag with the Markdown on the run's overview page."""
 DRIVER = "driver"
-"""Tag that names the process driving a run, so that a later start can tell whether it has ended."""
+"""Tag that names the process driving a run, so that a later start can tell whether that process has ended."""
 KIND = {"mlflow.experimentKind": "custom_model_development"}
-"""Tag without which MLflow's UI may treat the experiment as one of chat models, and hide the charts."""
+"""Tag of an experiment; without it, MLflow's UI may take the models for chat models, and hide the charts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,7 +151,7 @@ def corpus_inputs(corpus: "Corpus") -> list[DatasetInput]:
 def _end_killed(client: MlflowClient, experiment_id: str) -> None:
     """Give the status KILLED to the experiment's RUNNING runs whose driver no longer exists.
 
-    Their end time is the time of their last metric.
+    The end time of such a run is the time of the last point of one of its metrics.
     """
     for run in client.search_runs([experiment_id], "attributes.status = 'RUNNING'"):
         if is_gone(run.data.tags.get(DRIVER, "")):
@@ -286,7 +286,7 @@ class Tracker:
         self.sender.start()
 
     def missing_losses(self, steps: int, every: int) -> int:
-        """Return how many of the logged steps up to `steps`, the multiples of `every`, have no loss in MLflow."""
+        """Return how many logged steps have no loss in MLflow; they are the multiples of `every` up to `steps`."""
         return sum(step not in self.points.get("train/loss", {}) for step in range(every, steps + 1, every))
 
     def log(self, step: int, metrics: dict[str, float]) -> None:

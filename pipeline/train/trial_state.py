@@ -42,7 +42,7 @@ class Best:
     weights: Mapping[str, Tensor]
     """Weights of that epoch; empty without early stopping, because then the module keeps its last weights."""
     answers: Any
-    """The model's answers to the first development split after that epoch; None after a restart."""
+    """The model's answers, after that epoch, to the first development split; None after a restart."""
 
 
 @dataclass(kw_only=True)
@@ -70,7 +70,10 @@ class TrialCheckpoints:
     def __init__(self, folder: str, seconds: float = SECONDS, share: float = SHARE) -> None:
         self.folder, self.seconds, self.share = folder, seconds, share
         self.saved, self.took = time.monotonic(), 0.0
-        """End of the last save, at first the start of the trial, and the seconds that the save took."""
+        """`saved`: the time when the last save ended; before the first save, the time when this object was made.
+
+        `took`: the seconds that the last save took; 0 before the first save.
+        """
 
     def due(self) -> bool:
         """Return whether enough time has passed since the last checkpoint to write another."""

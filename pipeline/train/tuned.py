@@ -173,7 +173,7 @@ def load_tuned(location: str) -> TunedModel:
 
 
 def about_of(location: str) -> tuple[About, Bottleneck | None]:
-    """Return the description in a model's task.json, and the settings of its bottleneck adapter, None without one.
+    """Return the description in a model's task.json, and the settings of its bottleneck adapter or None if it has none.
 
     Raises CheckpointError if the file cannot be used.
     """

@@ -8,7 +8,10 @@ from pipeline.train.tracking import experiments
 
 
 def pages(uri: str, port: str) -> list[str]:
-    """Return one line per experiment with the address of its runs' page; one line about the server if there is none."""
+    """Return one line per experiment with the address of its runs' page.
+
+    If there are no experiments, return one line about the server.
+    """
     server = f"http://127.0.0.1:{port}"
     names = experiments(uri)
     width = max(map(len, names.values()), default=0)

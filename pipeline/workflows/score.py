@@ -1,5 +1,5 @@
-"""Score a fine-tuned model on labelled examples, a file of answers to SQuAD's questions, or a pretrained model on
-BLiMP.
+"""Score a fine-tuned model on labelled examples, a pretrained model on BLiMP, or a file of answers to SQuAD's
+questions.
 """
 
 from pipeline.config.locations import with_absolute_locations
