@@ -14,8 +14,9 @@ from pipeline.corpus.prepared import Corpus, load_corpus, read_window
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.export.trained import find_checkpoint, load_trained
 from pipeline.minimal_pairs.ngrams import NGRAM, UNIGRAM, ngram_scores
-from pipeline.minimal_pairs.paradigms import read_blimp, select
+from pipeline.minimal_pairs.paradigms import read_blimp, select, sentences_of
 from pipeline.minimal_pairs.results import mean_and_half_width, score_paradigms, table
+from pipeline.minimal_pairs.rows import encode
 from pipeline.minimal_pairs.scoring import PLL, WORD_L2R, pseudo_log_likelihoods
 from pipeline.reporting import Report
 from pipeline.text.cached_tokenizer import CachedTokenizer
@@ -43,13 +44,13 @@ def score_blimp(config: Score, report: Report) -> dict[str, float]:
     folder, vocabulary, corpus = _find_model(config, config.checkpoint, report)
     trained = load_trained(folder)
     paradigms = select(read_blimp(config.blimp, report), config.pairs)
-    texts = list(dict.fromkeys(text for paradigm in paradigms for text in (*paradigm.good, *paradigm.bad)))
+    texts = sentences_of(paradigms)
+    sentences = encode(texts, vocabulary, trained.model.maximum_positions, "score another checkpoint")
     report(f"blimp: {len(texts):,} sentences, model {folder}, computed in {precision}")
     nats = pseudo_log_likelihoods(
         trained.module.to(device),
         vocabulary,
-        texts,
-        maximum_positions=trained.model.maximum_positions,
+        sentences,
         device=device,
         autocast=autocast,
     )
