@@ -28,6 +28,13 @@ class Sentences:
     offsets: np.ndarray
     """int64 (S + 1,): sentence s has the pieces from offsets[s] to offsets[s + 1] (exclusive)."""
 
+    def take(self, chosen: np.ndarray) -> "Sentences":
+        """Return the sentences with the indices `chosen`, in that order."""
+        lengths = np.diff(self.offsets)[chosen]
+        offsets = np.append(0, np.cumsum(lengths))
+        source = np.arange(offsets[-1]) + np.repeat(self.offsets[chosen] - offsets[:-1], lengths)
+        return Sentences(ids=self.ids[source], word_ends=self.word_ends[source], offsets=offsets)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:

@@ -9,10 +9,9 @@ import torch
 from pipeline.corpus.prepared import Corpus
 from pipeline.minimal_pairs.figures import METRICS
 from pipeline.minimal_pairs.ngrams import UNIGRAM, unigram_scores
-from pipeline.minimal_pairs.paradigms import Paradigm, read_blimp, select, sentences_of
-from pipeline.minimal_pairs.results import mean_and_half_width, score_paradigms
-from pipeline.minimal_pairs.rows import Sentences, encode
-from pipeline.minimal_pairs.scoring import pseudo_log_likelihoods
+from pipeline.minimal_pairs.pairs import EncodedPairs, encode_pairs, score_pairs
+from pipeline.minimal_pairs.paradigms import Paradigm, read_blimp, select
+from pipeline.minimal_pairs.results import mean_accuracies, score_paradigms
 from pipeline.objectives.table import Pretraining
 from pipeline.reporting import Report
 from pipeline.text.cached_tokenizer import CachedTokenizer
@@ -24,12 +23,9 @@ SETTING, SELECTION = "evaluation.blimp", "fifth"
 
 @dataclass(frozen=True, kw_only=True)
 class Blimp:
-    """The pairs that a run is evaluated on, and their sentences in the run's vocabulary."""
+    """The pairs that a run is evaluated on, and the accuracy of unigrams on them."""
 
-    paradigms: Sequence[Paradigm]
-    texts: Sequence[str]
-    """The S sentences, each once."""
-    sentences: Sentences
+    pairs: EncodedPairs
     unigram_accuracy: float
     """Accuracy of unigrams, counted in the first training windows (`unigram_counts`)."""
 
@@ -39,7 +35,7 @@ def read_pairs(folder: str | None, report: Report) -> list[Paradigm]:
     return [] if folder is None else select(read_blimp(folder, report, SETTING), SELECTION)
 
 
-def encode_pairs(
+def prepare_pairs(
     paradigms: Sequence[Paradigm], corpus: Corpus, vocabulary: Vocabulary, maximum_positions: int
 ) -> Blimp | None:
     """Encode the pairs and score them by unigrams; None without pairs.
@@ -48,22 +44,16 @@ def encode_pairs(
     """
     if not paradigms:
         return None
-    texts = sentences_of(paradigms)
     remedy = f"raise model.maximum_positions ({maximum_positions}), or leave out {SETTING}"
-    sentences = encode(texts, vocabulary, maximum_positions, remedy)
+    pairs = encode_pairs(paradigms, vocabulary, maximum_positions, remedy)
     counts = unigram_counts(corpus, CachedTokenizer(vocabulary), vocabulary.size)
-    unigram = {UNIGRAM: unigram_scores(sentences.ids, sentences.offsets, counts)}
-    accuracy = _accuracies(paradigms, texts, unigram)[UNIGRAM]
-    return Blimp(paradigms=paradigms, texts=texts, sentences=sentences, unigram_accuracy=accuracy)
+    nats = {UNIGRAM: unigram_scores(pairs.sentences.ids, pairs.sentences.offsets, counts)}
+    return Blimp(pairs=pairs, unigram_accuracy=_accuracies(pairs, nats)[UNIGRAM])
 
 
-def _accuracies(
-    paradigms: Sequence[Paradigm], texts: Sequence[str], nats: Mapping[str, np.ndarray]
-) -> dict[str, float]:
-    """Return {scorer: mean accuracy over paradigms}; `nats` has the scores of the texts, float64 (S,)."""
-    by_sentence = {scorer: dict(zip(texts, values.tolist(), strict=True)) for scorer, values in nats.items()}
-    scores = score_paradigms(paradigms, by_sentence)
-    return {scorer: mean_and_half_width(list(values.values()))[0] for scorer, values in scores.items()}
+def _accuracies(pairs: EncodedPairs, nats: Mapping[str, np.ndarray]) -> dict[str, float]:
+    """Return {scorer: mean accuracy over paradigms}; `nats` has the scores of the sentences, float64 (S,)."""
+    return mean_accuracies(score_paradigms(pairs.paradigms, pairs.texts, nats))
 
 
 def evaluate_pairs(
@@ -75,12 +65,16 @@ def evaluate_pairs(
     world: int,
     device: torch.device,
     autocast: torch.autocast,
+    again: bool,
 ) -> dict[str, float]:
-    """Return {metric: accuracy} of the module in evaluation mode; every rank must call it."""
+    """Return {metric: accuracy} of the module in evaluation mode; every rank must call it.
+
+    `again` is that of `score_pairs`.
+    """
     was_training = module.training
     module.eval()
-    nats = pseudo_log_likelihoods(
-        module, vocabulary, blimp.sentences, device=device, autocast=autocast, rank=rank, world=world
+    nats = score_pairs(
+        module, vocabulary, blimp.pairs, device=device, autocast=autocast, rank=rank, world=world, again=again
     )
     module.train(was_training)
-    return {METRICS[scoring]: mean for scoring, mean in _accuracies(blimp.paradigms, blimp.texts, nats).items()}
+    return {METRICS[scoring]: mean for scoring, mean in _accuracies(blimp.pairs, nats).items()}

@@ -319,6 +319,7 @@ def _evaluate_on_blimp(work: Work, module: Pretraining, state: State) -> dict[st
         world=work.world,
         device=work.device,
         autocast=work.autocast,
+        again=work.config.placement.precision != "float8",  # float8 layers do not compute in float32
     )
     work.log(state.step, accuracies)
     text = blimp_text(accuracies, work.blimp.unigram_accuracy)

@@ -21,7 +21,7 @@ from pipeline.objectives.table import trained_parts
 from pipeline.reporting import Report
 from pipeline.shared_output import unshared_output
 from pipeline.train import run
-from pipeline.train.blimp import encode_pairs, read_pairs
+from pipeline.train.blimp import prepare_pairs, read_pairs
 from pipeline.train.hardware import autocast_of, chosen_precision
 from pipeline.train.initial import Initial, agreed_model, read_initial
 from pipeline.train.job import Job
@@ -58,7 +58,7 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
             return start.summary
         start = roll_back(config, start, report)
         words = word_embeddings(config, stream, start, report)
-        blimp = encode_pairs(paradigms, stream.corpus, stream.vocabulary, config.model.maximum_positions)
+        blimp = prepare_pairs(paradigms, stream.corpus, stream.vocabulary, config.model.maximum_positions)
         job = Job(
             config=config,
             folder=start.folder,

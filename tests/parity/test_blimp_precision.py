@@ -11,10 +11,9 @@ import pytest
 import torch
 
 from pipeline.export.trained import load_trained
-from pipeline.minimal_pairs.paradigms import read_blimp, select, sentences_of
+from pipeline.minimal_pairs.pairs import encode_pairs, score_pairs
+from pipeline.minimal_pairs.paradigms import read_blimp, select
 from pipeline.minimal_pairs.results import score_paradigms
-from pipeline.minimal_pairs.rows import encode
-from pipeline.minimal_pairs.scoring import pseudo_log_likelihoods
 from pipeline.text.vocabulary_loading import load_vocabulary
 from pipeline.train.hardware import autocast_of
 
@@ -29,18 +28,14 @@ def test_pairs_are_decided_in_bfloat16_as_in_float32() -> None:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     trained, vocabulary = load_trained(CHECKPOINT), load_vocabulary(CHECKPOINT, None)
     paradigms = select(read_blimp(BLIMP, print), os.environ.get("PAIRS", "fifth"))
-    texts = sentences_of(paradigms)
-    sentences = encode(texts, vocabulary, trained.model.maximum_positions, "score another checkpoint")
+    pairs = encode_pairs(paradigms, vocabulary, trained.model.maximum_positions, "score another checkpoint")
     module = trained.module.to(device)
     decided = {}
     for precision in ("float32", "bfloat16"):
         start = time.process_time()
-        nats = pseudo_log_likelihoods(
-            module, vocabulary, sentences, device=device, autocast=autocast_of(precision, device)
-        )
+        nats = score_pairs(module, vocabulary, pairs, device=device, autocast=autocast_of(precision, device))
         print(f"\n{precision}: {time.process_time() - start:.1f} CPU seconds", end="")
-        by_sentence = {scoring: dict(zip(texts, values.tolist(), strict=True)) for scoring, values in nats.items()}
-        scores = score_paradigms(paradigms, by_sentence)
+        scores = score_paradigms(paradigms, pairs.texts, nats)
         decided[precision] = {scoring: np.concatenate(list(values.values())) for scoring, values in scores.items()}
     for scoring, in_float32 in decided["float32"].items():
         in_bfloat16 = decided["bfloat16"][scoring]

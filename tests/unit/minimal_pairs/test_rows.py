@@ -46,6 +46,14 @@ def test_words_end_where_the_tokenizer_says() -> None:
     assert sentences.offsets.tolist() == [0, 5, 6]
 
 
+def test_chosen_sentences_are_as_encoded_alone() -> None:
+    texts = ["abc d ab.", "d", "abab", "a."]
+    for chosen in ([2, 0], [1], [0, 1, 2, 3]):
+        taken, alone = encoded(texts).take(np.array(chosen)), encoded([texts[number] for number in chosen])
+        for name, values in vars(alone).items():
+            assert getattr(taken, name).tolist() == values.tolist(), name
+
+
 def test_the_scorings_share_the_rows_of_each_words_last_piece() -> None:
     assert described(make_rows(encoded(["abc."]))) == [
         (0, 0, 1, True, False),  # a is asked for, with the rest of its word in sight

@@ -22,7 +22,7 @@ from pipeline.minimal_pairs.paradigms import Paradigm
 from pipeline.objectives.table import Pretraining, build_objective
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train import loop
-from pipeline.train.blimp import Blimp, encode_pairs, evaluate_pairs, read_pairs
+from pipeline.train.blimp import Blimp, evaluate_pairs, prepare_pairs, read_pairs
 from pipeline.train.checkpoint import State, folder_of, read_state
 from pipeline.train.loop import train
 from pipeline.train.naming import default_name
@@ -44,7 +44,7 @@ PARADIGMS = [
 
 @pytest.fixture(scope="module")
 def blimp(tiny_corpus: Corpus, tiny_vocabulary: Vocabulary) -> Blimp:
-    pairs = encode_pairs(PARADIGMS, tiny_corpus, tiny_vocabulary, 32)
+    pairs = prepare_pairs(PARADIGMS, tiny_corpus, tiny_vocabulary, 32)
     assert pairs is not None
     return pairs
 
@@ -57,7 +57,7 @@ def module_of(config: Pretrain, vocabulary: Vocabulary) -> Pretraining:
 def accuracies(config: Pretrain, vocabulary: Vocabulary, pairs: Blimp, rank: int = 0, world: int = 1) -> dict:
     scoring.TOKENS = 100  # many batches
     module = module_of(config, vocabulary)
-    found = evaluate_pairs(module, pairs, vocabulary, rank=rank, world=world, device=CPU, autocast=PLAIN)
+    found = evaluate_pairs(module, pairs, vocabulary, rank=rank, world=world, device=CPU, autocast=PLAIN, again=True)
     assert module.training, "an evaluation leaves dropout on"
     return found
 
@@ -103,7 +103,7 @@ def test_every_evaluation_of_a_run_logs_the_accuracies_and_changes_nothing(
     assert [step for step in measured if measured[step]] == [0, 2, 4, 5]
     assert state.blimp == measured[5] == read_state(folder_of(str(tmp_path / "blimp"), 5)).blimp
     assert state.blimp == evaluate_pairs(
-        module, blimp, training.vocabulary, rank=0, world=1, device=CPU, autocast=PLAIN
+        module, blimp, training.vocabulary, rank=0, world=1, device=CPU, autocast=PLAIN, again=True
     )
     assert {step: logged[step]["train/loss"] for step in range(1, 6)} == {
         step: plain[step]["train/loss"] for step in range(1, 6)
@@ -152,15 +152,15 @@ def test_unigrams_prefer_the_commoner_word_of_the_training_text(
     words = " ".join(text_of(number) for number in range(30)).lower().replace(".", "").split()
     common, *_, rare = (word for word, _ in Counter(words).most_common() if word in tiny_vocabulary.ids)
     pair = Paradigm(name="one", phenomenon="one", good=(common,) * 3, bad=(rare, common, rare))
-    pairs = encode_pairs([pair], tiny_corpus, tiny_vocabulary, 32)
+    pairs = prepare_pairs([pair], tiny_corpus, tiny_vocabulary, 32)
     assert pairs is not None and pairs.unigram_accuracy == pytest.approx(2.5 / 3)
 
 
 def test_a_sentence_that_is_too_long_for_the_model_is_named(tiny_corpus: Corpus, tiny_vocabulary: Vocabulary) -> None:
     message = r"the model takes 1 to 3: raise model.maximum_positions \(5\), or leave out evaluation.blimp$"
     with pytest.raises(DataError, match=message):
-        encode_pairs(PARADIGMS, tiny_corpus, tiny_vocabulary, 5)
-    assert encode_pairs([], tiny_corpus, tiny_vocabulary, 5) is None
+        prepare_pairs(PARADIGMS, tiny_corpus, tiny_vocabulary, 5)
+    assert prepare_pairs([], tiny_corpus, tiny_vocabulary, 5) is None
 
 
 def test_a_folder_without_the_files_is_refused_before_anything_else(
