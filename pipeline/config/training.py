@@ -192,6 +192,9 @@ class Evaluation:
     blimp: Location | None = None
     """Folder of BLiMP's files: each evaluation also measures the accuracy on a fifth of its pairs of a good and a bad
     sentence, 13,400 pairs. If the folder does not exist, the files are downloaded into it (20 MB).
+
+    An evaluation of bert-tiny with 8,192 vocabulary entries takes 55 s of one core, as long as training on two
+    million tokens: set evaluation.every in short runs.
     """
 
     def __post_init__(self) -> None:

@@ -4,6 +4,7 @@ BLiMP (Warstadt et al. 2020) has pairs of a good and a bad sentence, in 67 parad
 a pair if it gives the good sentence the higher score.
 """
 
+import time
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from pipeline import storage
 from pipeline.config.predict import Score
 from pipeline.corpus.prepared import Corpus, load_corpus, read_window
+from pipeline.durations import duration
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.export.trained import find_checkpoint, load_trained
 from pipeline.minimal_pairs.ngrams import NGRAM, UNIGRAM, ngram_scores
@@ -46,7 +48,9 @@ def score_blimp(config: Score, report: Report) -> dict[str, float]:
     paradigms = select(read_blimp(config.blimp, report), config.pairs)
     pairs = encode_pairs(paradigms, vocabulary, trained.model.maximum_positions, "score another checkpoint")
     report(f"blimp: {len(pairs.texts):,} sentences, model {folder}, computed in {precision}")
+    start = time.perf_counter()
     nats = score_pairs(trained.module.to(device), vocabulary, pairs, device=device, autocast=autocast)
+    report(f"blimp: scored in {duration(time.perf_counter() - start)}")
     if corpus is None:
         report("no unigram and 5-gram baselines: name the prepared corpus of the training text with --corpus")
     else:

@@ -39,11 +39,13 @@ def test_each_sentence_is_encoded_once() -> None:
     assert PAIRS.good.tolist() == [0, 1, 2, 0, 6] and PAIRS.bad.tolist() == [3, 4, 5, 7, 8]
 
 
-def test_close_sentences_are_those_of_pairs_that_a_scoring_finds_close() -> None:
+def test_close_sentences_are_those_of_the_closest_pairs_of_each_scoring(monkeypatch: pytest.MonkeyPatch) -> None:
     first = np.array([-1.0, -2, -3, -1.05, -9, -3.2, -5, -9, -9])  # pair 0 differs by 0.05 nats
     second = np.array([-1.0, -2, -3, -9, -9, -9, -5, -9, -5.099])  # the last pair by 0.099
-    assert close_sentences(PAIRS, {"one": first, "other": first}).tolist() == [0, 3]
+    assert close_sentences(PAIRS, {"one": first, "other": first}).tolist() == [0, 3]  # 5% of 5 pairs: one
     assert close_sentences(PAIRS, {"one": first, "other": second}).tolist() == [0, 3, 6, 8]
+    monkeypatch.setattr(module_of_pairs, "CLOSEST", 0.4)
+    assert close_sentences(PAIRS, {"one": first}).tolist() == [0, 2, 3, 5]  # pair 2 differs by 0.2
 
 
 def test_close_pairs_have_their_scores_in_float32_and_others_in_bfloat16(
@@ -52,8 +54,7 @@ def test_close_pairs_have_their_scores_in_float32_and_others_in_bfloat16(
     exact = score_pairs(model, VOCABULARY, PAIRS, device=CPU, autocast=FLOAT32)
     rounded = score_pairs(model, VOCABULARY, PAIRS, device=CPU, autocast=BFLOAT16, again=False)
     assert all(np.abs(exact[name] - rounded[name]).max() > 1e-3 for name in (PLL, WORD_L2R)), "bfloat16 must round"
-    differences = [np.abs(values[PAIRS.good] - values[PAIRS.bad]) for values in rounded.values()]
-    monkeypatch.setattr(module_of_pairs, "CLOSE", float(np.median(np.min(differences, axis=0))) + 1e-6)
+    monkeypatch.setattr(module_of_pairs, "CLOSEST", 0.4)
     close = close_sentences(PAIRS, rounded)
     assert 0 < len(close) < len(PAIRS.texts)
     mixed = score_pairs(model, VOCABULARY, PAIRS, device=CPU, autocast=BFLOAT16)
