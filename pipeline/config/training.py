@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from pipeline.config.checks import require, require_above_zero, require_at_least, require_share
+from pipeline.config.locations import Location
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,6 +188,13 @@ class Evaluation:
     """Maximum number of held-out rows per evaluation.
 
     Estimated cost of an evaluation: that of training on a third of these rows, because there is no backward pass.
+    """
+    blimp: Location | None = None
+    """Folder of BLiMP's files: each evaluation also measures the accuracy on a fifth of its pairs of a good and a bad
+    sentence, 13,400 pairs. If the folder does not exist, the files are downloaded into it (20 MB).
+
+    An evaluation of bert-tiny with 8,192 vocabulary entries takes 55 s of one core, as long as training on two
+    million tokens: set evaluation.every in short runs.
     """
 
     def __post_init__(self) -> None:

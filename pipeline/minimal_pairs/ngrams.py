@@ -79,10 +79,7 @@ class NgramCounts:
         The unigram baseline scores the sentence's pieces alone; the 5-gram baseline also scores the end of the
         sentence. Both add one to every unigram count.
         """
-        pieces = np.log(self.unigrams[: self.begin] + 1.0)
-        pieces -= np.log(self.unigrams[: self.begin].sum() + self.begin)
-        sentence = np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
-        unigram = np.bincount(sentence, pieces[self.ids], minlength=len(self.offsets) - 1)
+        unigram = unigram_scores(self.ids, self.offsets, self.unigrams[: self.begin])
         counted = self.unigrams.copy()
         counted[self.begin] = 0
         share = (counted + 1.0) / (counted.sum() + self.size)
@@ -99,6 +96,16 @@ class NgramCounts:
         bounded = np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets) + 1)
         ngram = np.bincount(bounded, np.log(probability), minlength=len(self.offsets) - 1)
         return {UNIGRAM: unigram, NGRAM: ngram}
+
+
+def unigram_scores(ids: np.ndarray, offsets: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Return the log-probability of each sentence in nats, float64 (S,), with one added to every count.
+
+    `ids` (U,) and `offsets` (S + 1,) are the sentences to score; `counts` (V,) are those of the vocabulary's entries.
+    """
+    pieces = np.log(counts + 1.0) - np.log(counts.sum() + len(counts))
+    sentence = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    return np.bincount(sentence, pieces[ids], minlength=len(offsets) - 1)
 
 
 def ngram_scores(

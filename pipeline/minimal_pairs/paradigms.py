@@ -69,24 +69,24 @@ class Paradigm:
     bad: tuple[str, ...]
 
 
-def read_blimp(folder: str, report: Report) -> list[Paradigm]:
+def read_blimp(folder: str, report: Report, setting: str = "blimp") -> list[Paradigm]:
     """Read all paradigms from the files in a folder, or in its subfolder `data`.
 
-    A local folder that does not exist is downloaded first. Raises DataError for a missing or damaged file or a missing
-    pair, and as `download` does.
+    `setting` is the name of the setting that holds `folder`. A local folder that does not exist is downloaded first.
+    Raises DataError for a missing or damaged file or a missing pair, and as `download` does.
     """
     if not storage.exists(folder) and not is_url(folder):
-        download(folder, report)
+        download(folder, report, setting=setting)
     names = storage.children(folder)
     if not any(f"{name}.jsonl" in names for name in PARADIGMS) and "data" in names:
         folder = storage.join(folder, "data")
         names = storage.children(folder)
     if missing := [f"{name}.jsonl" for name in PARADIGMS if f"{name}.jsonl" not in names]:
         raise DataError(
-            f"blimp {folder} lacks {len(missing)} of BLiMP's {len(PARADIGMS)} files, such as {missing[0]}: copy them "
-            "into this folder, or name a folder that does not exist yet to download them into"
+            f"{setting} {folder} lacks {len(missing)} of BLiMP's {len(PARADIGMS)} files, such as {missing[0]}: copy "
+            "them into this folder, or name a folder that does not exist yet to download them into"
         )
-    return [_read_paradigm(storage.join(folder, f"{name}.jsonl"), name) for name in PARADIGMS]
+    return [_read_paradigm(storage.join(folder, f"{name}.jsonl"), name, setting) for name in PARADIGMS]
 
 
 def select(paradigms: Sequence[Paradigm], selection: str) -> list[Paradigm]:
@@ -102,19 +102,24 @@ def select(paradigms: Sequence[Paradigm], selection: str) -> list[Paradigm]:
     ]
 
 
-def _read_paradigm(location: str, name: str) -> Paradigm:
+def sentences_of(paradigms: Sequence[Paradigm]) -> list[str]:
+    """Return all sentences of the paradigms, each once, because many pairs share a sentence."""
+    return list(dict.fromkeys(text for paradigm in paradigms for text in (*paradigm.good, *paradigm.bad)))
+
+
+def _read_paradigm(location: str, name: str, setting: str) -> Paradigm:
     """Read one file. Raises DataError if the file is damaged or lacks a pair."""
     try:
         lines = storage.read_at_most(location, MOST_BYTES).decode().splitlines()
         rows = [_checked_row(storage.parse_json(line)) for line in lines if line.strip()]
     except (OSError, ValueError) as error:
         raise DataError(
-            f"blimp {location} cannot be read ({storage.first_line(error)}): copy it again from {BASE}"
+            f"{setting} {location} cannot be read ({storage.first_line(error)}): copy it again from {BASE}"
         ) from error
     pairs = {row["pairID"]: row for row in rows}
     missing = next((str(number) for number in range(PAIRS) if str(number) not in pairs), None)
     if missing is not None:
-        raise DataError(f"blimp {location} has no pair {missing} of {PAIRS:,}: copy it again from {BASE}")
+        raise DataError(f"{setting} {location} has no pair {missing} of {PAIRS:,}: copy it again from {BASE}")
     ordered = [pairs[str(number)] for number in range(PAIRS)]
     return Paradigm(
         name=name,
@@ -132,26 +137,26 @@ def _checked_row(row: Any) -> dict[str, str]:
     return row
 
 
-def download(folder: str, report: Report, base: str = BASE) -> None:
+def download(folder: str, report: Report, base: str = BASE, setting: str = "blimp") -> None:
     """Download all files into a new local folder, which appears only once it is complete.
 
     Raises ConfigError if the folder cannot be written, DataError if a file cannot be downloaded.
     """
-    storage.require_writable("blimp", str(Path(folder).parent))
-    report(f"blimp: downloading {len(PARADIGMS)} files from {base} to {folder}")
+    storage.require_writable(setting, str(Path(folder).parent))
+    report(f"{setting}: downloading {len(PARADIGMS)} files from {base} to {folder}")
     with tempfile.TemporaryDirectory(dir=Path(folder).parent, prefix=".blimp-") as temporary:
         complete = Path(temporary) / "data"
         complete.mkdir()
         with requests.Session() as session:
             for name in PARADIGMS:
-                (complete / f"{name}.jsonl").write_bytes(_download(session, f"{base}/{name}.jsonl"))
+                (complete / f"{name}.jsonl").write_bytes(_download(session, f"{base}/{name}.jsonl", setting))
         try:
             os.rename(complete, folder)
         except OSError as error:
-            raise ConfigError(f"blimp {folder} cannot be written: {storage.first_line(error)}") from error
+            raise ConfigError(f"{setting} {folder} cannot be written: {storage.first_line(error)}") from error
 
 
-def _download(session: requests.Session, url: str) -> bytes:
+def _download(session: requests.Session, url: str, setting: str) -> bytes:
     """Return the bytes of a small file. Raises DataError if the request fails."""
     try:
         response = session.get(url, timeout=TIMEOUT)
@@ -159,6 +164,6 @@ def _download(session: requests.Session, url: str) -> bytes:
     except requests.RequestException as error:
         raise DataError(
             f"{url} cannot be downloaded ({storage.first_line(error)}): copy BLiMP's files into a folder and name it "
-            "with --blimp"
+            f"with --{setting}"
         ) from error
     return response.content

@@ -36,22 +36,28 @@ def mean_and_half_width(scores: Sequence[np.ndarray]) -> tuple[float, float]:
 
 
 def score_paradigms(
-    paradigms: Sequence[Paradigm], nats: Mapping[str, Mapping[str, float]]
+    paradigms: Sequence[Paradigm], texts: Sequence[str], nats: Mapping[str, np.ndarray]
 ) -> dict[str, dict[str, np.ndarray]]:
     """Return {scorer: {paradigm: score of each pair, float64 (P,)}}.
 
-    `nats` is {scorer: {sentence: log-probability in nats}}.
+    `texts` are the S sentences; `nats` is {scorer: their log-probabilities in nats, float64 (S,)}.
     """
+    index = {text: number for number, text in enumerate(texts)}
     return {
         scorer: {
             paradigm.name: pair_scores(
-                np.array([by_sentence[sentence] for sentence in paradigm.good]),
-                np.array([by_sentence[sentence] for sentence in paradigm.bad]),
+                values[[index[sentence] for sentence in paradigm.good]],
+                values[[index[sentence] for sentence in paradigm.bad]],
             )
             for paradigm in paradigms
         }
-        for scorer, by_sentence in nats.items()
+        for scorer, values in nats.items()
     }
+
+
+def mean_accuracies(scores: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, float]:
+    """Return {scorer: mean over paradigms of each paradigm's mean score}, from the result of `score_paradigms`."""
+    return {scorer: mean_and_half_width(list(values.values()))[0] for scorer, values in scores.items()}
 
 
 def table(paradigms: Sequence[Paradigm], scores: Mapping[str, Mapping[str, np.ndarray]]) -> list[str]:

@@ -4,7 +4,7 @@ Shapes: S sentences with U pieces in all, R rows. A row is a whole sentence with
 only the first masked piece, which is called the asked piece.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,6 +28,13 @@ class Sentences:
     offsets: np.ndarray
     """int64 (S + 1,): sentence s has the pieces from offsets[s] to offsets[s + 1] (exclusive)."""
 
+    def take(self, chosen: np.ndarray) -> "Sentences":
+        """Return the sentences with the indices `chosen`, in that order."""
+        lengths = np.diff(self.offsets)[chosen]
+        offsets = np.append(0, np.cumsum(lengths))
+        source = np.arange(offsets[-1]) + np.repeat(self.offsets[chosen] - offsets[:-1], lengths)
+        return Sentences(ids=self.ids[source], word_ends=self.word_ends[source], offsets=offsets)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
@@ -48,18 +55,17 @@ class Rows:
     """bool (R,): whether it counts in PLL-word-l2r, which also masks the rest of the word (Kauf and Ivanova 2023)."""
 
 
-def encode(texts: Sequence[str], vocabulary: Vocabulary, maximum_positions: int) -> Sentences:
+def encode(texts: Sequence[str], vocabulary: Vocabulary, maximum_positions: int, remedy: str) -> Sentences:
     """Encode sentences without special tokens, and find the ends of their words.
 
-    Raises DataError for a sentence that has no pieces, or more pieces than the model has positions for.
+    Raises DataError, with `remedy`, for a sentence that has no pieces, or more pieces than the model has positions for.
     """
     encodings = vocabulary.tokenizer().encode_batch(list(texts), add_special_tokens=False)
     most = maximum_positions - SPECIALS
     for text, encoding in zip(texts, encodings, strict=True):
         if not 0 < len(encoding.ids) <= most:
             raise DataError(
-                f"the sentence {shown(text)} has {len(encoding.ids)} pieces, and the model takes 1 to {most}: "
-                "score another checkpoint"
+                f"the sentence {shown(text)} has {len(encoding.ids)} pieces, and the model takes 1 to {most}: {remedy}"
             )
     lengths = np.array([len(encoding.ids) for encoding in encodings], np.int64)
     return Sentences(
@@ -96,19 +102,20 @@ def make_rows(sentences: Sentences) -> Rows:
     return Rows(**{name: values[order] for name, values in vars(rows).items()})
 
 
-def batches(sentences: Sentences, rows: Rows, vocabulary: Vocabulary, tokens: int) -> Iterator[Batch]:
-    """Yield the rows in order, in flat batches of at most `tokens` tokens; a longer row is a batch of its own."""
+def split(sentences: Sentences, rows: Rows, tokens: int) -> list[slice]:
+    """Return consecutive slices of the rows with at most `tokens` tokens each; a longer row is a slice of its own."""
     lengths = np.diff(sentences.offsets)[rows.sentence] + SPECIALS
     ends = np.cumsum(lengths)
-    first = 0
+    slices, first = [], 0
     while first < len(lengths):
         before = ends[first - 1] if first else 0
         last = max(first + 1, int(np.searchsorted(ends, before + tokens, side="right")))
-        yield _batch(sentences, rows, slice(first, last), vocabulary)
+        slices.append(slice(first, last))
         first = last
+    return slices
 
 
-def _batch(sentences: Sentences, rows: Rows, part: slice, vocabulary: Vocabulary) -> Batch:
+def make_batch(sentences: Sentences, rows: Rows, part: slice, vocabulary: Vocabulary) -> Batch:
     """Return the flat batch of a slice of the rows; only the asked piece of each row has a label."""
     sentence, asked, end = rows.sentence[part], rows.asked[part], rows.end[part]
     inner = np.diff(sentences.offsets)[sentence]

@@ -1,13 +1,10 @@
 """Pseudo-log-likelihoods of sentences by a model with a masked-token head."""
 
-from collections.abc import Iterator, Sequence
-
 import numpy as np
 import torch
-from torch.nn import functional as F
+import torch.distributed as dist
 
-from pipeline.batch import Batch
-from pipeline.minimal_pairs.rows import batches, encode, make_rows
+from pipeline.minimal_pairs.rows import Rows, Sentences, make_batch, make_rows, split
 from pipeline.objectives.table import Pretraining
 from pipeline.text.vocabulary import Vocabulary
 
@@ -19,34 +16,43 @@ PLL, WORD_L2R = "PLL", "PLL-word-l2r"
 def pseudo_log_likelihoods(
     module: Pretraining,
     vocabulary: Vocabulary,
-    texts: Sequence[str],
+    sentences: Sentences,
     *,
-    maximum_positions: int,
     device: torch.device,
     autocast: torch.autocast,
+    rank: int = 0,
+    world: int = 1,
 ) -> dict[str, np.ndarray]:
-    """Return {PLL: scores, WORD_L2R: scores}, with the scores of the texts in nats at temperature 1, float64 (S,).
+    """Return {PLL: scores, WORD_L2R: scores}, with the scores of the sentences in nats at temperature 1, float64 (S,).
 
-    The module must be on `device` and in evaluation mode. Raises DataError for a text that has no pieces, or more
-    pieces than the model has positions for.
+    The module must be on `device` and in evaluation mode. Batches are dealt to the ranks, and their scores are added
+    up: every rank must call this, and the batches and scores are the same in every world.
     """
-    sentences = encode(texts, vocabulary, maximum_positions)
     rows = make_rows(sentences)
-    nats = _row_log_probabilities(module, batches(sentences, rows, vocabulary, TOKENS), device, autocast)
+    nats = _row_log_probabilities(module, vocabulary, sentences, rows, device, autocast, rank, world)
     return {
-        name: np.bincount(rows.sentence[counted], nats[counted], minlength=len(texts))
+        name: np.bincount(rows.sentence[counted], nats[counted], minlength=len(sentences.offsets) - 1)
         for name, counted in ((PLL, rows.in_pll), (WORD_L2R, rows.in_word_l2r))
     }
 
 
 def _row_log_probabilities(
-    module: Pretraining, flat_batches: Iterator[Batch], device: torch.device, autocast: torch.autocast
+    module: Pretraining,
+    vocabulary: Vocabulary,
+    sentences: Sentences,
+    rows: Rows,
+    device: torch.device,
+    autocast: torch.autocast,
+    rank: int,
+    world: int,
 ) -> np.ndarray:
     """Return the log-probability of each row's label in nats, float64 (R,)."""
-    parts = []
+    nats_R = torch.zeros(len(rows.sentence), device=device)
     with torch.inference_mode(), autocast:
-        for batch in flat_batches:
-            moved = batch.to(device)
-            losses_M = F.cross_entropy(module.predict_masked(moved).float(), moved.masked_labels_M, reduction="none")
-            parts.append(-losses_M)
-    return torch.cat(parts).double().cpu().numpy()
+        for part in split(sentences, rows, TOKENS)[rank::world]:
+            batch = make_batch(sentences, rows, part, vocabulary).to(device)
+            nats_R[part] = module.log_probabilities(batch)
+    nats_R = nats_R.cpu()
+    if world > 1:
+        dist.all_reduce(nats_R)  # a row has a value on one rank and zeros on all others, so the sum is exact
+    return nats_R.double().numpy()

@@ -12,6 +12,9 @@ from pipeline.model.dropout import dropout
 from pipeline.model.sampling import drawn, entries_at
 from pipeline.model.vocabulary_loss import pad_vocabulary, vocabulary_loss
 
+ROWS_SCORED = 64
+"""Masked positions whose log-probabilities are computed at a time, so that their logits stay in the CPU's cache."""
+
 
 class MaskedTokenHead(nn.Module):
     """Map hidden states of masked positions (M, width) to logits (M, V); output weights are the word embeddings."""
@@ -34,6 +37,16 @@ class MaskedTokenHead(nn.Module):
     def logits(self, transformed_M: Tensor, words: Tensor) -> Tensor:
         """Return float32 logits (M, V) of states from `transform`."""
         return F.linear(transformed_M, words, self.bias).float()
+
+    def log_probabilities(self, hidden_M: Tensor, words: Tensor, labels_M: Tensor) -> Tensor:
+        """Return the log-probability of each label (M,), float32 (M,), in nats; also under autocast, all of the head is
+        computed in float32.
+        """
+        with torch.autocast(hidden_M.device.type, enabled=False):
+            parts = zip(self.transform(hidden_M).split(ROWS_SCORED), labels_M.split(ROWS_SCORED), strict=True)
+            return torch.cat(
+                [-F.cross_entropy(self.logits(part_M, words), labels, reduction="none") for part_M, labels in parts]
+            )
 
     def loss(self, hidden_M: Tensor, words: Tensor, labels_M: Tensor) -> Tensor:
         """Return the summed cross-entropy of the labels (M,), int64, as a float32 scalar."""

@@ -187,6 +187,15 @@ class MaskedTokens(nn.Module):
         return self.masked_logits(self.encoder(batch), batch)
 
     @torch.no_grad()
+    def log_probabilities(self, batch: Batch) -> Tensor:
+        """Return the log-probability of each masked position's label in nats, float32 (M,).
+
+        Under autocast, the head is computed in float32 all the same: rounded logits would make different sentences tie.
+        """
+        hidden_M = self.encoder(batch)[batch.masked_positions_M]
+        return self.masked_token_head.log_probabilities(hidden_M, self.words, batch.masked_labels_M)
+
+    @torch.no_grad()
     def outputs(self, batch: Batch) -> dict[str, Tensor]:
         """Return the logits of each head: `masked` (M, V), and if there is a pair head `pairs` (N, 2)."""
         hidden_T = self.encoder(batch)

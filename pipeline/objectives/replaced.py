@@ -166,6 +166,15 @@ class ReplacedTokens(nn.Module):
         return self.generator.masked_token_head(self._masked_states(batch), self.words)
 
     @torch.no_grad()
+    def log_probabilities(self, batch: Batch) -> Tensor:
+        """Return the generator's log-probability of each masked position's label in nats, float32 (M,).
+
+        Under autocast, the head is computed in float32 all the same: rounded logits would make different sentences tie.
+        """
+        hidden_M = self._masked_states(batch)
+        return self.generator.masked_token_head.log_probabilities(hidden_M, self.words, batch.masked_labels_M)
+
+    @torch.no_grad()
     def outputs(self, batch: Batch) -> dict[str, Tensor]:
         """Return the logits of each head: the generator's `masked` (M, V), and the discriminator's `replaced` (T,).
 

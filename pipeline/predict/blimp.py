@@ -4,19 +4,22 @@ BLiMP (Warstadt et al. 2020) has pairs of a good and a bad sentence, in 67 parad
 a pair if it gives the good sentence the higher score.
 """
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from pipeline import storage
 from pipeline.config.predict import Score
 from pipeline.corpus.prepared import Corpus, load_corpus, read_window
+from pipeline.durations import duration
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.export.trained import find_checkpoint, load_trained
 from pipeline.minimal_pairs.ngrams import NGRAM, UNIGRAM, ngram_scores
+from pipeline.minimal_pairs.pairs import encode_pairs, score_pairs
 from pipeline.minimal_pairs.paradigms import read_blimp, select
-from pipeline.minimal_pairs.results import mean_and_half_width, score_paradigms, table
-from pipeline.minimal_pairs.scoring import PLL, WORD_L2R, pseudo_log_likelihoods
+from pipeline.minimal_pairs.results import mean_accuracies, score_paradigms, table
+from pipeline.minimal_pairs.scoring import PLL, WORD_L2R
 from pipeline.reporting import Report
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.examples import window_sentences
@@ -43,27 +46,20 @@ def score_blimp(config: Score, report: Report) -> dict[str, float]:
     folder, vocabulary, corpus = _find_model(config, config.checkpoint, report)
     trained = load_trained(folder)
     paradigms = select(read_blimp(config.blimp, report), config.pairs)
-    texts = list(dict.fromkeys(text for paradigm in paradigms for text in (*paradigm.good, *paradigm.bad)))
-    report(f"blimp: {len(texts):,} sentences, model {folder}, computed in {precision}")
-    nats = pseudo_log_likelihoods(
-        trained.module.to(device),
-        vocabulary,
-        texts,
-        maximum_positions=trained.model.maximum_positions,
-        device=device,
-        autocast=autocast,
-    )
+    pairs = encode_pairs(paradigms, vocabulary, trained.model.maximum_positions, "score another checkpoint")
+    report(f"blimp: {len(pairs.texts):,} sentences, model {folder}, computed in {precision}")
+    start = time.perf_counter()
+    nats = score_pairs(trained.module.to(device), vocabulary, pairs, device=device, autocast=autocast)
+    report(f"blimp: scored in {duration(time.perf_counter() - start)}")
     if corpus is None:
         report("no unigram and 5-gram baselines: name the prepared corpus of the training text with --corpus")
     else:
-        nats |= _baselines(texts, vocabulary, load_corpus(corpus), report)
-    scores = score_paradigms(
-        paradigms, {scorer: dict(zip(texts, values.tolist(), strict=True)) for scorer, values in nats.items()}
-    )
+        nats |= _baselines(pairs.texts, vocabulary, load_corpus(corpus), report)
+    scores = score_paradigms(paradigms, pairs.texts, nats)
     for line in table(paradigms, scores):
         report(line)
     report("±: 95% interval over pairs, for these paradigms and this checkpoint; ties count one half")
-    return {METRICS[scorer]: mean_and_half_width(list(values.values()))[0] for scorer, values in scores.items()}
+    return {METRICS[scorer]: mean for scorer, mean in mean_accuracies(scores).items()}
 
 
 def _find_model(config: Score, checkpoint: str, report: Report) -> tuple[str, Vocabulary, str | None]:
@@ -88,7 +84,7 @@ def _find_model(config: Score, checkpoint: str, report: Report) -> tuple[str, Vo
     return checkpoint, vocabulary, config.corpus
 
 
-def _baselines(texts: list[str], vocabulary: Vocabulary, corpus: Corpus, report: Report) -> dict[str, np.ndarray]:
+def _baselines(texts: Sequence[str], vocabulary: Vocabulary, corpus: Corpus, report: Report) -> dict[str, np.ndarray]:
     """Return baseline -> score of each text in nats, float64 (texts,); report how many texts the corpus contains."""
     tokenizer = CachedTokenizer(vocabulary)
     wanted, contained, tokens = set(texts), set[str](), 0
@@ -102,7 +98,7 @@ def _baselines(texts: list[str], vocabulary: Vocabulary, corpus: Corpus, report:
             tokens += len(ids)
             yield ids, offsets
 
-    ids, offsets = tokenizer.encode(texts)
+    ids, offsets = tokenizer.encode(list(texts))
     scores = ngram_scores(ids, offsets, vocabulary.size, encoded_windows())
     report(
         f"baselines from {tokens:,} tokens of {corpus.folder}, which contains {len(contained):,} of "

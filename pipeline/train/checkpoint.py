@@ -64,6 +64,8 @@ class State:
     """Value of the objective's held-out loss that selects the best checkpoint; None if these weights were not
     evaluated.
     """
+    blimp: dict[str, float] = field(default_factory=dict)
+    """Accuracy of these weights on BLiMP by metric; empty if they were not evaluated on it."""
     heldout_before: dict[str, float] = field(default_factory=dict)
     """Held-out metrics before the first step, at the first phase's sequence length."""
 

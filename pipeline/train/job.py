@@ -6,6 +6,7 @@ from ray.actor import ActorHandle
 
 from pipeline.config.jobs import Pretrain
 from pipeline.corpus.stream import StreamSettings
+from pipeline.train.blimp import Blimp
 from pipeline.train.initial import Initial
 
 
@@ -21,4 +22,6 @@ class Job:
     """Published model that the run starts from; None: random weights."""
     words: str | None
     """Folder of initial word embeddings; None if they are random or the run continues from a checkpoint."""
+    blimp: Blimp | None
+    """The minimal pairs of evaluation.blimp; None if it is not set."""
     tracker: ActorHandle

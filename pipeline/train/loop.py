@@ -17,10 +17,13 @@ from pipeline.batch import Batch
 from pipeline.config.jobs import Pretrain
 from pipeline.config.phases import Phase
 from pipeline.corpus.order import check_chain, cursor_for_phase, slots_at, slots_of_rank
+from pipeline.durations import duration
 from pipeline.errors import ConfigError, DataError
+from pipeline.minimal_pairs.figures import blimp_text
 from pipeline.objectives.table import Pretraining
 from pipeline.objectives.terms import divisors
 from pipeline.text.vocabulary import Vocabulary
+from pipeline.train.blimp import Blimp, evaluate_pairs
 from pipeline.train.checkpoint import State
 from pipeline.train.evaluate import evaluate
 from pipeline.train.extra_checkpoints import ExtraCheckpoints
@@ -49,6 +52,8 @@ class Work:
     autocast: torch.autocast
     heldout: Sequence[Batch]
     """This rank's held-out batches of the phase."""
+    blimp: Blimp | None = None
+    """Minimal pairs to evaluate on; None if evaluation.blimp is not set."""
     peak_flops: float | None = None
     """Peak operations per second of this rank's device; None where unknown."""
     log: Callable[[int, dict[str, float]], None]
@@ -102,6 +107,7 @@ def _train_phase(
         state = dataclasses.replace(
             state, heldout_before=state.heldout_before | _evaluate_and_log(work, module, state, phase)
         )
+        _evaluate_on_blimp(work, module, state)
     state = dataclasses.replace(state, cursor=cursor_for_phase(state.cursor, phase, start))
     compute = Compute(device=work.device, autocast=work.autocast, seed=config.seed, world=work.world)
     meter, extra = (
@@ -135,7 +141,8 @@ def _train_phase(
         if done % config.evaluation_every == 0 or done == phase.end:
             state = _count_time(work, state, meter)
             heldout = _evaluate_and_log(work, module, state, phase)
-            state = dataclasses.replace(state, heldout_loss=heldout.get(module.selecting))
+            blimp = _evaluate_on_blimp(work, module, state)
+            state = dataclasses.replace(state, heldout_loss=heldout.get(module.selecting), blimp=blimp)
             meter.resume_clock()
         saver.check()
         needed = done in (phase.end, decay_start(config))
@@ -200,7 +207,7 @@ def advance(state: State, records: Sequence[Record]) -> State:
         for name in ("tokens", "squares", "masked")
     }
     return dataclasses.replace(
-        state, step=state.step + 1, cursor=records[-1].last, crc32=crc32, heldout_loss=None, **summed
+        state, step=state.step + 1, cursor=records[-1].last, crc32=crc32, heldout_loss=None, blimp={}, **summed
     )
 
 
@@ -297,3 +304,24 @@ def _evaluate_and_log(work: Work, module: Pretraining, state: State, phase: Phas
         metrics |= {"heldout/maximum_length": phase.sampling.maximum_length}
         work.log(state.step, metrics)
     return metrics
+
+
+def _evaluate_on_blimp(work: Work, module: Pretraining, state: State) -> dict[str, float]:
+    """Evaluate on BLiMP; log, report and return {metric: accuracy}. Empty if evaluation.blimp is not set."""
+    if work.blimp is None:
+        return {}
+    start = time.perf_counter()
+    accuracies = evaluate_pairs(
+        module,
+        work.blimp,
+        work.vocabulary,
+        rank=work.rank,
+        world=work.world,
+        device=work.device,
+        autocast=work.autocast,
+        again=work.config.placement.precision != "float8",  # float8 layers do not compute in float32
+    )
+    work.log(state.step, accuracies)
+    text = blimp_text(accuracies, work.blimp.unigram_accuracy)
+    work.say(f"BLiMP after step {state.step:,}: {text}, in {duration(time.perf_counter() - start)}")
+    return accuracies

@@ -9,6 +9,7 @@ from pipeline.config.jobs import Pretrain
 from pipeline.durations import duration
 from pipeline.errors import listed
 from pipeline.locations import without_login
+from pipeline.minimal_pairs.figures import blimp_rows
 from pipeline.objectives.masked import masked_rows, pair_rows
 from pipeline.objectives.replaced import replaced_rows
 from pipeline.presets import PRESETS
@@ -88,6 +89,7 @@ def figures(summary: dict[str, Any]) -> list[tuple[str, str]]:
         rows += pair_rows(summary) + replaced_rows(summary)
     else:
         rows.append(("held-out loss", "none: the corpus is too small for a held-out part (prepare.heldout_share)"))
+    rows += blimp_rows(summary)
     return rows + [
         (
             "trained",

@@ -113,6 +113,7 @@ def run_worker(job: Job, device: torch.device) -> None:
             rank=rank,
             world=world,
         ),
+        blimp=job.blimp,
         peak_flops=device_peak(device, precision),
         log=points.log if rank == 0 else _no_op,
         flush=points.flush if rank == 0 else _no_op,

@@ -5,6 +5,7 @@ from typing import Any
 
 from pipeline.config.phases import Phase
 from pipeline.corpus.stream import StreamSettings
+from pipeline.minimal_pairs.figures import UNIGRAM_ACCURACY
 from pipeline.objectives.table import Pretraining
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.train import checkpoint
@@ -75,6 +76,7 @@ def summarise(
         "heldout_before": state.heldout_before,
         "heldout_after": after,
         "baselines": baseline_values,
+        "blimp": state.blimp if work.blimp else {},
         "blanks": blanks and asdict(blanks),
         "checkpoint": checkpoint.folder_of(job.folder, state.step),
     }
@@ -83,11 +85,15 @@ def summarise(
 def heldout_baselines(
     stream: StreamSettings, work: Work, module: Pretraining, tokenizer: CachedTokenizer
 ) -> dict[str, float]:
-    """Return the objective's baselines on the phase's held-out rows; empty without them. Every rank must call it."""
+    """Return the objective's baselines on the phase's held-out rows, if any, and that of BLiMP, if it is set.
+
+    Every rank must call this.
+    """
+    pairs = {UNIGRAM_ACCURACY: work.blimp.unigram_accuracy} if work.blimp else {}
     if not stream.corpus.heldout:
-        return {}
+        return pairs
     counts = unigram_counts(stream.corpus, tokenizer, len(stream.vocabulary.tokens))
-    return baselines(module, work.heldout, counts, work.world)
+    return baselines(module, work.heldout, counts, work.world) | pairs
 
 
 def _overall_utilisation(work: Work, state: State) -> float | None:

@@ -21,6 +21,7 @@ from pipeline.objectives.table import trained_parts
 from pipeline.reporting import Report
 from pipeline.shared_output import unshared_output
 from pipeline.train import run
+from pipeline.train.blimp import prepare_pairs, read_pairs
 from pipeline.train.hardware import autocast_of, chosen_precision
 from pipeline.train.initial import Initial, agreed_model, read_initial
 from pipeline.train.job import Job
@@ -45,6 +46,7 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
     """
     config, initial = _with_initial_model(with_absolute_locations(config), report)
     uri = tracking_uri(config.tracking.uri, config.output)
+    paradigms = read_pairs(config.evaluation.blimp, report)
     corpus_or_listing = find_corpus(config, report)
     resources = _join_cluster(config, uri)
     stream = stream_settings(config, corpus_or_listing, initial, report)
@@ -56,7 +58,16 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
             return start.summary
         start = roll_back(config, start, report)
         words = word_embeddings(config, stream, start, report)
-        job = Job(config=config, folder=start.folder, stream=stream, initial=initial, words=words, tracker=tracker)
+        blimp = prepare_pairs(paradigms, stream.corpus, stream.vocabulary, config.model.maximum_positions)
+        job = Job(
+            config=config,
+            folder=start.folder,
+            stream=stream,
+            initial=initial,
+            words=words,
+            blimp=blimp,
+            tracker=tracker,
+        )
         return _train_and_export(job, resources, uri, start, report)
 
 

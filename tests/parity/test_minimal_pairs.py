@@ -7,6 +7,7 @@ import torch
 
 from pipeline.export.trained import load_trained
 from pipeline.minimal_pairs import scoring
+from pipeline.minimal_pairs.rows import encode
 from pipeline.minimal_pairs.scoring import PLL, WORD_L2R, pseudo_log_likelihoods
 from pipeline.text.vocabulary_loading import load_vocabulary
 from pipeline.train.hardware import autocast_of
@@ -44,11 +45,11 @@ def test_scores_equal_those_of_transformers(name: str, tmp_path: Path, monkeypat
     folder = row.save(row.module(), tmp_path / name)
     part, class_name = list(row.classes.items())[-1]
     model = getattr(transformers, class_name).from_pretrained(folder / part).eval()
+    vocabulary = load_vocabulary(str(folder), None)
     scores = pseudo_log_likelihoods(
         load_trained(str(folder)).module,
-        load_vocabulary(str(folder), None),
-        SENTENCES,
-        maximum_positions=row.settings.maximum_positions,
+        vocabulary,
+        encode(SENTENCES, vocabulary, row.settings.maximum_positions, ""),
         device=CPU,
         autocast=autocast_of("float32", CPU),
     )

@@ -24,8 +24,10 @@ GROUND = {
     *("presets", "reporting", "retries", "stopping", "storage"),
 }
 MODEL_SIDE = GROUND | {"batch", "text.schema", "model"}
-TRAIN_SIDE = MODEL_SIDE | {"ray_private", "shared_output", "text", "corpus", "tasks", "objectives", "cluster", "train"}
-ABOVE = TRAIN_SIDE | {"minimal_pairs", "finetune", "grid", "predict", "export", "plan", "show"}
+TRAIN_SIDE = MODEL_SIDE | {
+    *("ray_private", "shared_output", "text", "corpus", "tasks", "objectives", "minimal_pairs", "cluster", "train"),
+}
+ABOVE = TRAIN_SIDE | {"finetune", "grid", "predict", "export", "plan", "show"}
 MAY_IMPORT = {
     "columns": set(),
     "durations": set(),

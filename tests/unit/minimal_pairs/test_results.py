@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pipeline.minimal_pairs.paradigms import Paradigm
-from pipeline.minimal_pairs.results import mean_and_half_width, pair_scores, score_paradigms, table
+from pipeline.minimal_pairs.results import mean_accuracies, mean_and_half_width, pair_scores, score_paradigms, table
 
 
 def test_ties_count_a_half_also_after_rounding() -> None:
@@ -28,8 +28,9 @@ def test_the_table_has_everything_then_phenomena_then_their_paradigms() -> None:
         Paradigm(name="x", phenomenon="islands", good=("a", "b"), bad=("c", "d")),
         Paradigm(name="y", phenomenon="binding", good=("a", "a"), bad=("d", "d")),
     ]
-    nats = {"PLL": {"a": -1.0, "b": -5.0, "c": -2.0, "d": -4.0}, "unigram": dict.fromkeys("abcd", -1.0)}
-    scores = score_paradigms(paradigms, nats)
+    nats = {"PLL": np.array([-1.0, -5.0, -2.0, -4.0]), "unigram": np.full(4, -1.0)}
+    scores = score_paradigms(paradigms, ["a", "b", "c", "d"], nats)
+    assert mean_accuracies(scores) == {"PLL": 0.75, "unigram": 0.5}
     assert scores["PLL"]["x"].tolist() == [1, 0] and scores["unigram"]["y"].tolist() == [0.5, 0.5]
     assert [line.split() for line in table(paradigms, scores)] == [
         ["accuracy,", "%", "pairs", "PLL", "unigram"],
