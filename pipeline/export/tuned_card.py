@@ -142,11 +142,11 @@ def _teacher(facts: Mapping[str, Any] | None) -> list[tuple[str, str]]:
     """Return table rows about the teacher whose logits the model was trained on; none without a teacher."""
     if not facts:
         return []
-    loss = f"weight {facts['weight']:g} beside the labels, temperature {facts['temperature']:g}"
+    loss = f"weight {facts['weight']:g}, temperature {facts['temperature']:g}"
     return [
         ("teacher", public_model_location(str(facts["checkpoint"]))),
         ("teacher's loss term", loss),
-        ("rows with the teacher's answers alone", f"{facts['unlabelled rows']:,}"),
+        ("rows without labels, learnt from the teacher alone", f"{facts['unlabelled rows']:,}"),
     ]
 
 

@@ -44,7 +44,7 @@ def list_inputs(given: str, format: str, tags: bool, setting: str = "input") -> 
     """Return the files at a location, which is a file, folder, glob or URL, sorted by name.
 
     For the folder of a prepared corpus, return the shards of its training documents. `format`: a Form or "auto".
-    `tags`: whether the model tags words. `setting`: its name in messages. Raises ConfigError if no file
+    `tags`: whether the model tags words. `setting`: name of the setting in messages. Raises ConfigError if no file
     exists, DataError for a file of unknown form.
     """
     location = storage.join(given, "train") if is_prepared(given) else given

@@ -19,6 +19,7 @@ import torch
 from mlflow.tracking import MlflowClient
 
 from jobs.finetune import main
+from pipeline import storage
 from pipeline.config.command import Command
 from pipeline.config.data import VocabularySettings
 from pipeline.config.finetune import Finetune
@@ -34,6 +35,7 @@ from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.checkpoint import folder_of
 from pipeline.train.initial import read_initial
 from pipeline.train.tuned import load_tuned
+from tests.unit.finetune.test_teacher import saved
 
 pytestmark = pytest.mark.usefixtures("local_ray")
 
@@ -180,6 +182,35 @@ def test_a_trial_on_two_workers_has_the_losses_of_one(tiny_run: Path, glue: Path
     curves += [json.loads((tmp_path / "2" / "finetune" / name / "result.json").read_text())["curve"]]
     losses = [[loss for _, loss in curve] for curve in curves]
     assert len(losses[0]) == 8 and losses[1] == pytest.approx(losses[0], rel=1e-5)
+
+
+def test_a_student_learns_from_a_teacher(
+    tiny_run: Path, glue: Path, tiny_vocabulary: Vocabulary, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    teacher = saved(tmp_path / "large", TASKS["cola"], tiny_vocabulary)
+    dev = (glue / TASKS["cola"].split("dev").file).read_text().splitlines()[0].split("\t")[3]
+    (tmp_path / "more.txt").write_text(f"one more text\n{dev}\nand another\n")
+    asked = ["cola" if word == "glue" else word for word in command(tiny_run, glue, tmp_path / "o")]
+    asked += ["--teacher", teacher, "--unlabelled", str(tmp_path / "more.txt")]
+    assert main(asked) == 0
+    out = capsys.readouterr().out
+    assert "cola unlabelled: 1 of 3 rows left out: dev or test has their text" in out
+    assert "teacher large: answers " in out and "cola: teacher large has matthews " in out
+    (row,) = (line for line in out.splitlines() if line.startswith("| cola "))
+    assert row.endswith(" with teacher large |")
+    (path,) = (tmp_path / "o" / "finetune").glob("*/result.json")
+    result = json.loads(path.read_text())
+    assert result["teacher"]["checkpoint"] == teacher and result["teacher"]["unlabelled rows"] == 2
+    assert result["settings"]["teacher"] == storage.sha256(f"{teacher}/{storage.MANIFEST}")[:16]
+    assert result["rows"] == 2 + len((glue / TASKS["cola"].split("train").file).read_text().splitlines())
+    assert main(asked) == 0
+    again = capsys.readouterr().out
+    assert "teacher large: its answers to " in again and "all of them have their results" in again
+    assert main([*asked, "--task", "stsb"]) == 2
+    assert capsys.readouterr().err == (
+        f"error: teacher ({teacher}) is of kind classification, and stsb is of kind regression: give a model of that "
+        "kind\n"
+    )
 
 
 def test_a_node_reports_the_precision_of_its_trials() -> None:

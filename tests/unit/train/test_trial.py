@@ -333,6 +333,20 @@ def test_a_step_of_unlabelled_rows_alone_trains(glue: Path, tiny_vocabulary: Voc
     assert all(weight.isfinite().all() for weight in weights.values())
 
 
+def test_a_curve_has_the_weighted_sum_of_the_means_of_both_terms(glue: Path, tiny_vocabulary: Vocabulary) -> None:
+    rows = prepared("cola", glue, tiny_vocabulary)
+    train = with_answers(rows["train"], 2)
+    unlabelled = without_labels(train.rows.slice(0, 20))
+    found, _ = trained("cola", tiny_vocabulary, rows | {"train": train}, 0.25, unlabelled)
+    module = module_of("cola", tiny_vocabulary).train()
+    module.learn_from_teacher(2.0, 0.25)
+    epoch = training_rows(train, unlabelled, None, 5)
+    ((_, batch),) = next(batches(epoch, config_of("cola").recipe, 5, 0))  # both terms of the first step, in one slot
+    (task, labelled), (teacher, both) = (module(batch)[term] for term in ("task", "teacher"))
+    assert 0 < int(labelled) < both == 16
+    assert found.curve[0] == (1, pytest.approx(float(0.75 * task / labelled + 0.25 * teacher / both), rel=1e-5))
+
+
 def test_a_limit_of_rows_is_one_of_labelled_rows(glue: Path, tiny_vocabulary: Vocabulary) -> None:
     train = prepared("cola", glue, tiny_vocabulary)["train"]
     unlabelled = without_labels(train.rows.slice(0, 7))
