@@ -177,6 +177,12 @@ def split_preset(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
     return arguments[0], list(arguments[1:])
 
 
+def require_preset(name: str) -> None:
+    """Raise ConfigError, with the nearest name, for an unknown preset."""
+    if name not in PRESETS:
+        raise ConfigError(f"preset {_unknown_preset(name)}")
+
+
 def _unknown_preset(name: Any) -> str:
     """Return the message for a preset that does not exist, without its first word "preset"."""
     near = did_you_mean(nearest(str(name), PRESETS))

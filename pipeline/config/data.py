@@ -275,6 +275,16 @@ class Sampling:
     """Maximum tokens per sequence, including [CLS] and [SEP]."""
     pairs: NextSentence | SentenceOrder | FullSentences | SingleSegment = NextSentence()
     masking: TokenMasking | WholeWordMasking | SpanMasking | NgramMasking = TokenMasking()
+    copies: int | None = None
+    """Number of fixed copies of the examples: epoch e (from 0) shows copy e mod copies, with the same pairs and masks
+    each time (google-research/bert: 10). Default: new pairs and masks in every epoch.
+    """
 
     def __post_init__(self) -> None:
         require_at_least("sampling.maximum_length", self.maximum_length, 8)
+        if self.copies is not None:
+            require_at_least("sampling.copies", self.copies, 1)
+
+    def copy_of_epoch(self, epoch: int) -> int:
+        """Return the number of the copy of the examples that an epoch shows; without copies, the epoch's own number."""
+        return epoch if self.copies is None else epoch % self.copies

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from pipeline.config.checks import require, require_at_least
+from pipeline.config.checks import require, require_at_least, require_share
 from pipeline.config.data import Sampling
 from pipeline.config.training import Batch
 
@@ -14,7 +14,8 @@ class OnePhase:
 
 @dataclass(frozen=True, kw_only=True)
 class TwoPhases:
-    """The last steps have longer sequences (Devlin et al. 2019, A.2: length 128 for 90% of the steps, then 512).
+    """The last steps have longer sequences (Devlin et al. 2019, A.2: length 128 for 90% of the steps, then 512), or
+    another share of masked tokens.
 
     The second phase starts at the window after the last one that the first phase read, because the examples of a window
     are made for one length.
@@ -30,6 +31,10 @@ class TwoPhases:
     """Rows per slot in the second phase. If its sequences are four times as long, a quarter of the rows needs the same
     memory.
     """
+    masking_share: float | None = None
+    """Share of a sequence's tokens to mask in the second phase; mmBERT (Marone et al. 2025) and GPT-BERT (Charpentier
+    and Samuel 2024) lower the share during training. Default: sampling.masking.share.
+    """
 
     def __post_init__(self) -> None:
         require(0 < self.share < 1, f"phases.share ({self.share}) must lie between 0 and 1")
@@ -41,6 +46,8 @@ class TwoPhases:
             f"phases.rows_per_step ({self.rows_per_step}) must be a multiple of phases.rows_per_slot "
             f"({self.rows_per_slot})",
         )
+        if self.masking_share is not None:
+            require_share("phases.masking_share", self.masking_share)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,13 +70,15 @@ def split(phases: OnePhase | TwoPhases, steps: int, sampling: Sampling, batch: B
         f"phases.share ({phases.share}) of steps ({steps}) is {second}, but each phase needs a step: give more "
         "steps, or phases:one-phase",
     )
+    share = sampling.masking.share if phases.masking_share is None else phases.masking_share
+    masking = replace(sampling.masking, share=share)
     longer = Batch(rows_per_step=phases.rows_per_step, rows_per_slot=phases.rows_per_slot)
     return (
         Phase(first=0, end=steps - second, sampling=sampling, batch=batch),
         Phase(
             first=steps - second,
             end=steps,
-            sampling=replace(sampling, maximum_length=phases.maximum_length),
+            sampling=replace(sampling, maximum_length=phases.maximum_length, masking=masking),
             batch=longer,
         ),
     )

@@ -75,7 +75,7 @@ def window_rows(
 ) -> pa.Table:
     """Make the rows (schema ROW) of the window at `position` in the epoch's order. A pure function of its arguments."""
     index = int(permutation(settings.seed, epoch, len(windows))[position])
-    documents = repeat_by_weight(read_window(settings.corpus, windows[index]), settings.corpus.weights, epoch)
+    documents = documents_of_window(settings, windows[index], epoch)
     examples = make_examples(documents, tokenizer, settings.sampling, seed=settings.seed, epoch=epoch, window=index)
     rows = examples.num_rows
     columns = [
@@ -85,6 +85,12 @@ def window_rows(
         pa.repeat(pa.scalar(rows, pa.int64()), rows),
     ]
     return pa.table(list(examples.columns) + columns, schema=ROW)
+
+
+def documents_of_window(settings: StreamSettings, window: Window, epoch: int) -> pa.Table:
+    """Return the documents of a window as an epoch shows them, repeated by weight (schema DOCUMENT)."""
+    copy = settings.sampling.copy_of_epoch(epoch)
+    return repeat_by_weight(read_window(settings.corpus, window), settings.corpus.weights, copy)
 
 
 def repeat_by_weight(documents: pa.Table, weights: dict[str, float], epoch: int) -> pa.Table:

@@ -8,8 +8,6 @@ from pathlib import Path
 
 from pipeline import storage
 from pipeline.batch import Batch
-from pipeline.config.data import Sampling
-from pipeline.config.flat import unflatten
 from pipeline.errors import DataError
 from pipeline.export.card import Lineage, Made, corpus_problem
 from pipeline.export.huggingface import copy_model, write_published
@@ -24,6 +22,7 @@ from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.vocabulary_loading import load_vocabulary
 from pipeline.train.checkpoint import WEIGHTS
 from pipeline.train.evaluate import heldout_batches
+from pipeline.train.run import settings_of
 
 HELDOUT_ROWS = 256
 """Number of held-out sequences for int8's comparison."""
@@ -112,7 +111,7 @@ def _sequences(trained: Trained, lineage: Lineage) -> tuple[list[Batch], str | N
         problem = corpus_problem(lineage)
     else:
         tokenizer = CachedTokenizer(load_vocabulary(trained.checkpoint, None))
-        sampling = unflatten(Sampling, lineage.recorded["identity"], "sampling.")
+        sampling = settings_of(lineage.recorded).sampling
         batches = heldout_batches(
             lineage.corpus, tokenizer, sampling, rows=HELDOUT_ROWS, rows_per_batch=1, rank=0, world=1
         )

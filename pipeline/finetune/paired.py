@@ -52,6 +52,26 @@ def over_seeds(a: Sequence[float], b: Sequence[float]) -> Difference:
     return Difference(mean=mean, low=mean - half, high=mean + half)
 
 
+def p_value(a: Sequence[float], b: Sequence[float]) -> float | None:
+    """Return the two-sided p-value of the paired t-test over seeds; None if the spread of the differences is unknown
+    (n = 1) or 0.
+    """
+    difference = over_seeds(a, b)
+    if difference.exact or not math.isfinite(difference.low):
+        return None
+    deviation = (np.asarray(b, np.float64) - np.asarray(a, np.float64)).std(ddof=1) / math.sqrt(len(a))
+    return float(2 * stats.t.sf(abs(difference.mean) / deviation, len(a) - 1))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return p-values corrected for their number (Holm 1979), in the same order."""
+    corrected, largest = [0.0] * len(p_values), 0.0
+    for rank, index in enumerate(sorted(range(len(p_values)), key=lambda index: p_values[index])):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
+        corrected[index] = largest
+    return corrected
+
+
 def over_rows(
     a: Callable[[np.ndarray], float], b: Callable[[np.ndarray], float], rows: int, draws: int = DRAWS, seed: int = 0
 ) -> Difference:

@@ -8,8 +8,7 @@ import pyarrow as pa
 
 from pipeline.config.phases import Phase
 from pipeline.corpus.order import Cursor, cursor_for_phase, offset, permutation, row_after, slots_at
-from pipeline.corpus.prepared import read_window
-from pipeline.corpus.stream import StreamSettings, repeat_by_weight, settings_for_phase, window_rows
+from pipeline.corpus.stream import StreamSettings, documents_of_window, settings_for_phase, window_rows
 from pipeline.errors import ConfigError
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.vocabulary import Vocabulary
@@ -126,4 +125,4 @@ def documents_of(settings: StreamSettings, epoch: int, position: int) -> pa.Tabl
     """
     windows = settings.corpus.train
     window = windows[int(permutation(settings.seed, epoch, len(windows))[position])]
-    return repeat_by_weight(read_window(settings.corpus, window), settings.corpus.weights, epoch)
+    return documents_of_window(settings, window, epoch)

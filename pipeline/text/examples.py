@@ -20,9 +20,10 @@ def make_examples(
 ) -> pa.Table:
     """Make the examples (schema EXAMPLE) of a window's documents (schema DOCUMENT), in random order.
 
-    The same arguments give the same bytes in every process. The table may be empty.
+    The same arguments give the same bytes in every process. The table may be empty. With sampling.copies, all epochs
+    that show the same copy have the same examples.
     """
-    vocabulary = tokenizer.vocabulary
+    copy, vocabulary = sampling.copy_of_epoch(epoch), tokenizer.vocabulary
     sentences, document_offsets = window_sentences(documents, keep_spaces=vocabulary.keeps_spaces)
     tokens, sentence_offsets = tokenizer.encode(sentences)
     parents = documents["parent"].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
@@ -32,13 +33,13 @@ def make_examples(
         document_offsets,
         parents,
         sampling.maximum_length,
-        generator(seed, epoch, window, "pairs"),
+        generator(seed, copy, window, "pairs"),
         vocabulary.template,
     )
-    sequences = sequences.take(generator(seed, epoch, window, "rows").permutation(len(sequences)))
+    sequences = sequences.take(generator(seed, copy, window, "rows").permutation(len(sequences)))
     ids, offsets = assemble(tokens, sequences, vocabulary)
     begins = sentence_begins(sentence_offsets, sequences, vocabulary)
-    masked = mask(sampling.masking, ids, offsets, vocabulary, generator(seed, epoch, window, "masks"), begins)
+    masked = mask(sampling.masking, ids, offsets, vocabulary, generator(seed, copy, window, "masks"), begins)
     return example_table(sequences, offsets, masked, vocabulary.template)
 
 

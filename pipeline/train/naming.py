@@ -3,14 +3,40 @@
 import dataclasses
 import hashlib
 import json
+from typing import Any
 
 from pipeline.config.data import PASSING
 from pipeline.config.flat import flatten
 from pipeline.config.jobs import Pretrain
+from pipeline.config.objective import Masked, Replaced
 from pipeline.train.schedule import grows
 
-IDENTITY = ("seed", "word_embeddings", "sampling", "model", "batch", "phases", "optimizer", "schedule")
+IDENTITY = ("seed", "word_embeddings", "sampling", "model", "batch", "phases", "objective", "optimizer", "schedule")
 """Settings, and groups of settings, that identify a run together with its data."""
+DATA = ("init", "corpus", "prepare", "vocabulary")
+"""Settings, and groups of settings, of a run's data and initial model."""
+ADDED: dict[str, Any] = {"sampling.copies": None, "phases.masking_share": None}
+"""Settings that earlier runs did not record -> the value that those runs had."""
+
+
+def identifying_settings(config: Pretrain) -> dict[str, Any]:
+    """Return dotted name -> value of the settings that identify a run.
+
+    Left out are settings that earlier runs did not record, if they have the value of those runs: so earlier runs keep
+    their names and can be continued.
+    """
+    implied = ADDED | implied_objective(config.model.family)
+    return {
+        key: value
+        for key, value in flatten(config).items()
+        if key.split(".")[0] in IDENTITY and not (key in implied and implied[key] == value)
+    }
+
+
+def implied_objective(family: str) -> dict[str, Any]:
+    """Return dotted name -> value of the objective of a run that did not record it, by the family of its model."""
+    objective = Replaced() if family == "electra" else Masked()
+    return {"objective": type(objective).__name__} | flatten(objective, "objective.")
 
 
 def default_name(preset: str, config: Pretrain) -> str:
@@ -18,9 +44,9 @@ def default_name(preset: str, config: Pretrain) -> str:
 
     So the same command always means the same run.
     """
-    groups = (*IDENTITY, "init", "corpus", "prepare", "vocabulary")
-    settings = flatten(config)
-    shaping = {key: value for key, value in settings.items() if key.split(".")[0] in groups and key not in PASSING}
+    shaping = identifying_settings(config) | {
+        key: value for key, value in flatten(config).items() if key.split(".")[0] in DATA and key not in PASSING
+    }
     if not grows(config):
         shaping["steps"] = config.steps
     digest = hashlib.sha256(json.dumps(shaping, sort_keys=True).encode()).hexdigest()

@@ -23,7 +23,7 @@ from pipeline.local_files import scratch_folder
 from pipeline.text import sentences
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_saving import save_vocabulary
-from pipeline.train.naming import IDENTITY
+from pipeline.train.naming import ADDED, identifying_settings, implied_objective
 from pipeline.train.schedule import decay_start, grows
 
 if TYPE_CHECKING:  # imports Ray, which a finished run's reader does not need
@@ -50,7 +50,7 @@ def identity(
 
     `steps` is left out if the schedule allows more steps later.
     """
-    settings = {key: value for key, value in flatten(config).items() if key.split(".")[0] in IDENTITY}
+    settings = identifying_settings(config)
     if not grows(config):
         settings["steps"] = config.steps
     initial = {"init.fingerprint": init_fingerprint} if init_fingerprint else {}
@@ -144,8 +144,12 @@ def record(wanted: dict[str, Any], steps: int, run_id: str, corpus_folder: str) 
 
 
 def settings_of(recorded: dict[str, Any]) -> Pretrain:
-    """Return the settings that run.json records; settings that it does not record have their default values."""
-    return unflatten(Pretrain, flatten(Pretrain()) | recorded["identity"] | {"steps": recorded["steps"]})
+    """Return the settings that run.json records; those that it does not record have the values of earlier runs, or
+    their defaults.
+    """
+    identity = recorded["identity"]
+    unrecorded = flatten(Pretrain()) | ADDED | implied_objective(identity["model.family"])
+    return unflatten(Pretrain, unrecorded | identity | {"steps": recorded["steps"]})
 
 
 def read_summary(folder: str) -> dict[str, Any] | None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from jobs import bench, compare, export, finetune, predict, prepare, pretrain, score, show
+from jobs import ablate, bench, compare, export, finetune, predict, prepare, pretrain, score, show
 from pipeline.config.export import Export
 from pipeline.config.finetune import Finetune
 from pipeline.config.jobs import Pretrain
@@ -94,7 +94,9 @@ def test_a_kind_with_help_has_its_options(capsys: pytest.CaptureFixture[str]) ->
     assert flags(text) == ["--schedule.warmup-steps", "--schedule.decay-share"] and "Hu et al. 2024" in text
 
 
-@pytest.mark.parametrize("main", [compare.main, export.main, finetune.main, predict.main, prepare.main, score.main])
+@pytest.mark.parametrize(
+    "main", [ablate.main, compare.main, export.main, finetune.main, predict.main, prepare.main, score.main]
+)
 def test_every_job_says_what_it_takes(main, capsys: pytest.CaptureFixture[str]) -> None:
     short, whole = said(main, capsys, "--help"), said(main, capsys, "--help", "all")
     assert set(flags(short)) <= set(flags(whole)) and "usage: jobs/" in short

@@ -65,7 +65,8 @@ MAY_IMPORT = {
     "reporting": {"config"},
     "shared_output": GROUND,
     "bench": (ABOVE - {"show"}) | {"bench"},
-    "workflows": ABOVE | {"bench", "workflows"},
+    "ablation": ABOVE | {"ablation"},
+    "workflows": ABOVE | {"ablation", "bench", "workflows"},
 }
 """Part of the package -> the parts it may import; a new part needs a place here."""
 
@@ -82,7 +83,7 @@ MAY_RAY = (
         "train.points",
     ),
 )
-MAY_MLFLOW = ("train.tracking", "grid", "export.registry", "export.served", "export.served_task")
+MAY_MLFLOW = ("train.tracking", "grid", "ablation.runs", "export.registry", "export.served", "export.served_task")
 TORCH_FREE = (*GROUND, "text", "corpus", "tasks", "cluster")
 
 

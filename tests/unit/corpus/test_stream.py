@@ -7,13 +7,14 @@ import pytest
 from pipeline.config.data import Sampling
 from pipeline.config.training import Batch
 from pipeline.corpus import stream
-from pipeline.corpus.order import WindowRange
+from pipeline.corpus.order import WindowRange, permutation
 from pipeline.corpus.prepared import Corpus, read_window
 from pipeline.corpus.stream import (
     REST_SECONDS,
     RESTS,
     StreamLoop,
     StreamSettings,
+    documents_of_window,
     repeat_by_weight,
     rows_by_rank,
     rows_of_range,
@@ -141,3 +142,27 @@ def test_the_stream_rests_until_its_blocks_are_taken_but_not_for_ever(
 
     StreamLoop().on_execution_step(Executor())
     assert slept == [REST_SECONDS] * rests
+
+
+def test_windows_keep_the_order_of_their_own_epoch_when_copies_are_shown_again(
+    tiny_corpus: Corpus, tiny_vocabulary: Vocabulary
+) -> None:
+    """Also the documents, which a weight with a fraction repeats by epoch, are those of the copy."""
+    heavy = replace(tiny_corpus, sources={"made up": {"weight": 1.5}})
+    sampling, tokenizer = Sampling(maximum_length=32, copies=2), CachedTokenizer(tiny_vocabulary)
+    settings = StreamSettings(corpus=heavy, vocabulary=tiny_vocabulary, sampling=sampling, batch=Batch(), seed=0)
+    windows = heavy.train
+
+    def by_window(epoch: int) -> dict[int, list[dict[str, object]]]:
+        order = permutation(0, epoch, len(windows))
+        tables = [window_rows(settings, tokenizer, windows, epoch, position) for position in range(len(windows))]
+        assert {row["epoch"] for table in tables for row in table.select(["epoch"]).to_pylist()} == {epoch}
+        return {
+            int(index): table.drop(["epoch", "window"]).to_pylist() for index, table in zip(order, tables, strict=True)
+        }
+
+    zero, one, two = map(by_window, range(3))
+    assert zero == two and zero != one
+    assert permutation(0, 0, len(windows)).tolist() != permutation(0, 2, len(windows)).tolist()
+    documents = [documents_of_window(settings, windows[0], epoch)["id"].to_pylist() for epoch in range(3)]
+    assert documents[0] == documents[2] != documents[1]

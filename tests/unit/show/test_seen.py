@@ -55,6 +55,20 @@ def record(training, config: Pretrain, tmp_path: Path) -> None:
     Path(corpus, "manifest.json").write_text(json.dumps(windows | about))
 
 
+def test_rows_of_fixed_copies_are_recomputed_in_later_epochs(training, tiny_config: Pretrain, tmp_path: Path) -> None:
+    """With one copy, every epoch shows each window's same rows, in an order of its own."""
+    sampling = replace(tiny_config.sampling, copies=1)
+    config = replace(tiny_config, sampling=sampling, checkpoint=Checkpoints(every=5, keep=1))
+    training.run(config, tmp_path, {})
+    record(training, config, tmp_path)
+    blocks, later = training.blocks(config), 12
+    block = (later - 1) * config.batch.rows_per_step // config.batch.rows_per_slot
+    (seen,) = recompute_rows(str(tmp_path), later, 0)
+    assert seen.row == blocks[block].slice(0, 1).to_pylist()[0] and seen.row["epoch"] > 0
+    rows = [row for table in blocks for row in table.to_pylist() if row["epoch"] == 0]
+    assert seen.row["ids"] in [row["ids"] for row in rows]
+
+
 def test_rows_are_those_that_were_trained_on(training, trained: tuple[str, Pretrain]) -> None:
     folder, config = trained
     blocks = training.blocks(config)

@@ -269,3 +269,11 @@ def test_documents_that_are_not_a_sentence_a_line_are_split() -> None:
 def test_numbered_streams_are_those_of_earlier_fine_tunings() -> None:
     assert numbered_generator(3, 7_001).integers(1_000, size=4).tolist() == [680, 122, 847, 117]
     assert numbered_generator(0, 1 << 32).permutation(6).tolist() == [0, 3, 2, 5, 4, 1]
+
+
+def test_fixed_copies_are_shown_again_with_the_same_pairs_and_masks() -> None:
+    copied = Sampling(maximum_length=32, copies=3)
+    digests = [digest(make(corpus(), copied, epoch=epoch)) for epoch in range(7)]
+    assert len(set(digests)) == 3 and digests[3:] == digests[:4]
+    assert digests[:3] == [digest(make(corpus(), SAMPLING, epoch=epoch)) for epoch in range(3)]
+    assert digest(make(corpus(), SAMPLING, epoch=3)) not in digests

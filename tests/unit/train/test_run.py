@@ -4,9 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.config.data import Preparation, Sampling, TokenMasking, VocabularySettings, WholeWordMasking
+from pipeline.config.data import (
+    FullSentences,
+    Preparation,
+    Sampling,
+    TokenMasking,
+    VocabularySettings,
+    WholeWordMasking,
+)
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model import Model
+from pipeline.config.objective import Replaced
 from pipeline.config.phases import TwoPhases
 from pipeline.config.placement import Placement
 from pipeline.config.training import (
@@ -23,8 +31,9 @@ from pipeline.config.training import (
 )
 from pipeline.corpus.prepared import Corpus
 from pipeline.errors import CheckpointError, ConfigError, DataError
+from pipeline.presets import PRESETS
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.train.naming import default_name, with_name
+from pipeline.train.naming import ADDED, default_name, with_name
 from pipeline.train.run import (
     identity,
     is_finished,
@@ -63,7 +72,19 @@ SHAPING = [
     {"optimizer": AdamW(word_embeddings_rate=0.5)},
     {"phases": TwoPhases()},
     {"phases": TwoPhases(share=0.2)},
+    {"phases": TwoPhases(masking_share=0.15)},
+    {"sampling": Sampling(copies=10)},
+    {"sampling": Sampling(pairs=FullSentences()), "model": Model(family="electra")},
+    {"sampling": Sampling(pairs=FullSentences()), "model": Model(family="electra"), "objective": Replaced()},
+    {"sampling": Sampling(pairs=FullSentences()), "model": Model(family="electra"), "objective": Replaced(weight=10.0)},
 ]
+EARLIER = {
+    "bert-tiny": "bert-tiny-d3b8cbca",
+    "bert-base": "bert-base-3381f74f",
+    "roberta-tiny": "roberta-tiny-538b67b9",
+    "electra-tiny": "electra-tiny-9c5e3ce3",
+}
+"""Names of runs of presets before sampling.copies, phases.masking_share and the objective were part of names."""
 BESIDE = [
     {"workers": 4},
     {"name": "another"},
@@ -95,6 +116,29 @@ def test_what_shapes_the_run_changes_its_name() -> None:
         default_name("bert-tiny", replace(CONFIG, **change)) for change in SHAPING
     ]
     assert len(set(names)) == len(names)
+
+
+def test_settings_that_earlier_runs_did_not_record_leave_their_names_and_identities(
+    corpus: Corpus, tiny_vocabulary: Vocabulary
+) -> None:
+    names = {name: default_name(name, PRESETS[name]) for name in EARLIER}
+    assert names == EARLIER
+    for name in EARLIER:
+        recorded = identity(PRESETS[name], corpus, tiny_vocabulary)
+        assert not [key for key in recorded if key.startswith("objective") or key in ADDED]
+        steps = {"steps": PRESETS[name].steps}
+        known = settings_of({"identity": recorded} | steps)
+        assert (known.objective, known.sampling, known.phases) == (
+            PRESETS[name].objective,
+            PRESETS[name].sampling,
+            PRESETS[name].phases,
+        )
+
+
+def test_another_objective_is_refused(corpus: Corpus, tiny_vocabulary: Vocabulary) -> None:
+    before, now = (replace(PRESETS["electra-tiny"], objective=Replaced(weight=weight)) for weight in (50.0, 10.0))
+    with pytest.raises(ConfigError, match="objective.weight None there and 10.0 here"):
+        refuse_differences(now, identity(before, corpus, tiny_vocabulary), identity(now, corpus, tiny_vocabulary))
 
 
 @pytest.mark.parametrize("change", BESIDE, ids=lambda change: next(iter(change)))

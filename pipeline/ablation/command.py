@@ -1,0 +1,49 @@
+"""Read the command line of an ablation: its name or its settings to vary, and the settings of the base run."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from pipeline.config.ablate import COMMON, Ablate
+from pipeline.config.command import Command, unchecked
+from pipeline.config.jobs import Pretrain
+from pipeline.errors import ConfigError
+from pipeline.presets import DEFAULT_PRESET, PRESETS, require_init, require_preset
+
+
+def read_ablate(arguments: Sequence[str], about: str) -> Ablate:
+    """Return the settings of a command line.
+
+    The first word may be an ablation's name. Raises ConfigError for invalid settings, and SystemExit after printing
+    help.
+    """
+    named = bool(arguments) and not arguments[0].startswith("-") and ":" not in arguments[0]
+    rest = list(arguments[1:]) if named else list(arguments)
+    command = Command(prog="jobs/ablate.py [NAME]", about=about, settings=Ablate, common=COMMON)
+    words = command.words(rest, _defaults(DEFAULT_PRESET, None))
+    given = {word.option.path: word for word in words if word.option is not None}
+    if "steps" in given:
+        raise ConfigError(
+            "steps follow from tokens or minutes, which all variants have in equal amount: leave steps out"
+        )
+    if "ablation" in given:
+        raise ConfigError(
+            "ablation is the first word of the command: write jobs/ablate.py NAME instead of --ablation NAME"
+        )
+    preset = _value(given["preset"]) if "preset" in given else DEFAULT_PRESET
+    require_preset(preset)
+    config = command.parse(words, _defaults(preset, arguments[0] if named else None))
+    require_init(preset, config)
+    return config
+
+
+def _value(word: Any) -> str:
+    """Return the value of an option, which follows its name or an equals sign."""
+    return word.values[0] if word.values else word.text.partition("=")[2]
+
+
+def _defaults(preset: str, ablation: str | None) -> Ablate:
+    """Return the settings without options; they are not checked, because options are still to come."""
+    own = {field.name: field.default for field in dataclasses.fields(Ablate)}
+    base = {field.name: getattr(PRESETS[preset], field.name) for field in dataclasses.fields(Pretrain)}
+    return unchecked(Ablate, own | base | {"preset": preset, "ablation": ablation})

@@ -1,0 +1,143 @@
+"""Outcomes of runs: held-out loss, BLiMP and fine-tunings, each computed once and stored."""
+
+import hashlib
+import json
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pipeline import storage
+from pipeline.config.ablate import Ablate
+from pipeline.config.finetune import Finetune, Trials
+from pipeline.config.flat import flatten
+from pipeline.config.jobs import Pretrain
+from pipeline.config.objective import Replaced
+from pipeline.config.placement import ModelPlacement, TrialPlacement
+from pipeline.config.predict import Score
+from pipeline.finetune.table import Reported, is_share
+from pipeline.reporting import Report
+
+LOSS, BITS = "held-out loss", "bits per byte"
+BLIMP = {"pll": "BLiMP PLL", "pll_word_l2r": "BLiMP PLL-word-l2r"}
+"""Scorer, as `score` names it -> name in the result table."""
+PLATEAU_NATS = 0.3
+"""A run whose held-out masked-token loss is less than this below that of unigrams has learnt little but frequencies."""
+FOLDER = "ablations"
+"""Folder of results, inside the output folder."""
+Scoring = Callable[[Score, Report], dict[str, float]]
+Tuning = Callable[[Finetune, Report], Sequence[Reported]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """One run of a variant, and its scores."""
+
+    run: str
+    seed: int
+    steps: int
+    tokens: int
+    seconds: float
+    tokens_per_second: float
+    epochs: int
+    trained: bool
+    """Whether the run has left the plateau of unigrams."""
+    mlflow_run_id: str
+    scores: dict[str, float] = field(default_factory=dict)
+    """Score -> value; shares of 1 for accuracies."""
+
+
+def lower_is_better(score: str) -> bool:
+    """Return whether a lower value of a score is better."""
+    return score in (LOSS, BITS) or not is_share(score)
+
+
+def outcome_of(
+    config: Ablate, run: Pretrain, summary: dict[str, Any], scoring: Scoring, tuning: Tuning, report: Report
+) -> Outcome:
+    """Return a finished run's outcome; what is stored for this run is not computed again."""
+    after, baseline = summary["heldout_after"], summary["baselines"].get("baseline/unigram_mlm_loss")
+    loss = after.get("heldout/mlm_loss")
+    scores = {} if isinstance(run.objective, Replaced) else _heldout_scores(after)
+    if config.blimp is not None and not isinstance(run.objective, Replaced):
+        scores |= _blimp(config, summary, scoring, report)
+    for task in config.task:
+        scores |= _tuned(config, task, summary, tuning, report)
+    return Outcome(
+        run=str(run.name),
+        seed=run.seed,
+        steps=summary["steps"],
+        tokens=summary["tokens"],
+        seconds=summary["training_seconds"],
+        tokens_per_second=summary["tokens_per_second"],
+        epochs=summary["epochs"],
+        trained=baseline is None or loss is None or baseline - loss >= PLATEAU_NATS,
+        mlflow_run_id=summary["mlflow_run_id"],
+        scores=scores,
+    )
+
+
+def _heldout_scores(after: dict[str, float]) -> dict[str, float]:
+    """Return the held-out scores of a summary: nats per masked token, and bits per byte of masked words."""
+    names = {"heldout/mlm_loss": LOSS, "heldout/bits_per_byte": BITS}
+    return {name: after[metric] for metric, name in names.items() if metric in after}
+
+
+def _blimp(config: Ablate, summary: dict[str, Any], scoring: Scoring, report: Report) -> dict[str, float]:
+    """Return the run's accuracies on BLiMP."""
+    wanted = Score(
+        checkpoint=summary["export"],
+        blimp=config.blimp,
+        pairs=config.blimp_pairs,
+        placement=ModelPlacement(
+            device=config.placement.device, threads=config.placement.threads, address=config.placement.address
+        ),
+    )
+
+    def compute() -> dict[str, float]:
+        report(f"BLiMP of {summary['name']}")
+        return scoring(wanted, lambda line: None)
+
+    key = {"pairs": config.blimp_pairs, "checkpoint": summary["checkpoint"]}
+    accuracies = _stored(config, summary, f"blimp-{config.blimp_pairs}", key, compute)
+    return {name: accuracies[scorer] for scorer, name in BLIMP.items() if scorer in accuracies}
+
+
+def _tuned(config: Ablate, task: str, summary: dict[str, Any], tuning: Tuning, report: Report) -> dict[str, float]:
+    """Return the mean score of the run's fine-tunings on a task, by the task's first metric."""
+    wanted = Finetune(
+        checkpoint=summary["export"],
+        task=(task,),
+        data=config.data,
+        seeds=config.tuning_seeds,
+        recipe=config.recipe,
+        output=config.output,
+        mlflow_uri=config.tracking.uri,
+        trials=Trials(),
+        placement=TrialPlacement(
+            device=config.placement.device, threads=config.placement.threads, address=config.placement.address
+        ),
+    )
+
+    def compute() -> dict[str, float]:
+        report(f"fine-tuning {summary['name']} on {task}, {config.tuning_seeds} seeds")
+        first = tuning(wanted, lambda line: None)[0]
+        return {f"{task} {first.name}": statistics.fmean(first.values)}
+
+    key = {"seeds": config.tuning_seeds, "recipe": flatten(config.recipe), "task": task, "data": config.data}
+    digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:8]
+    return _stored(config, summary, f"{task}-{digest}", key, compute)
+
+
+def _stored(
+    config: Ablate, summary: dict[str, Any], name: str, key: dict[str, Any], compute: Callable[[], dict[str, float]]
+) -> dict[str, float]:
+    """Return a run's stored scores; compute and store them unless those stored have this key and are of this run."""
+    location = storage.join(config.output, FOLDER, "scores", summary["name"], f"{name}.json")
+    key = key | {"mlflow_run_id": summary["mlflow_run_id"]}
+    stored = storage.read_object(location)
+    if stored is not None and stored.get("key") == key:
+        return stored["scores"]
+    scores = compute()
+    storage.write_json(location, {"key": key, "scores": scores})
+    return scores

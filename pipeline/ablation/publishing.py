@@ -1,0 +1,25 @@
+"""Write an ablation's table and picture into its folder."""
+
+from io import BytesIO
+
+from matplotlib.figure import Figure
+
+from pipeline import storage
+from pipeline.ablation.results import Result
+from pipeline.ablation.table import as_json, markdown
+from pipeline.train.pictures import DPI
+
+TABLE, PICTURE, VALUES = "table.md", "differences", "ablation.json"
+
+
+def publish(result: Result, figure: Figure, folder: str) -> list[str]:
+    """Write the picture as PNG and SVG, the table as Markdown, and last all values as JSON; return lines that say
+    where.
+    """
+    for kind in ("png", "svg"):
+        content = BytesIO()
+        figure.savefig(content, format=kind, dpi=DPI)
+        storage.write_bytes(storage.join(folder, f"{PICTURE}.{kind}"), content.getvalue())
+    storage.write_bytes(storage.join(folder, TABLE), markdown(result).encode())
+    storage.write_json(storage.join(folder, VALUES), as_json(result))
+    return [f"table, values and picture: {folder}/ ({TABLE}, {VALUES}, {PICTURE}.png and .svg)"]

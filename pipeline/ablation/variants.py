@@ -1,0 +1,205 @@
+"""Expand an ablation into its variants: for each, the settings of its pretraining."""
+
+import dataclasses
+import hashlib
+import json
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin
+
+from pipeline.config.ablate import Ablate
+from pipeline.config.ablations import ABLATIONS, OfBase, Row, Value
+from pipeline.config.command import unchecked
+from pipeline.config.flat import flatten, unflatten
+from pipeline.config.jobs import Pretrain, with_words_rate
+from pipeline.config.options import choices, did_you_mean, flag, flag_of, nearest, options_of, types_of, wanted
+from pipeline.errors import ConfigError
+from pipeline.train.naming import DATA, IDENTITY, default_name
+
+SHARED = (
+    *("corpus", "prepare", "output", "name", "seed", "placement", "workers"),
+    *("evaluation", "tracking", "checkpoint", "on_nonfinite"),
+)
+"""Settings, and groups of settings, that all variants share."""
+BASE = "base"
+"""Label of the first variant if several settings are varied."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """One row of the result table: a pretraining that runs once per seed."""
+
+    label: str
+    config: Pretrain
+    """Settings with the first seed. Their steps are those of the preset until `with_budget` sets them."""
+    preset: str
+
+    def run(self, seed: int) -> Pretrain:
+        """Return the settings of the run with this seed, under the name that pretraining gives it."""
+        config = replace(self.config, seed=seed)
+        return replace(config, name=default_name(self.preset, config))
+
+
+def variants_of(config: Ablate) -> tuple[Variant, ...]:
+    """Return the variants; the first is the one with which the others are compared.
+
+    Raises ConfigError for settings that do not exist, that all variants must share or that do not fit together, for
+    fewer than two variants, and for two equal ones.
+    """
+    base = _base_of(config)
+    rows = ABLATIONS[config.ablation].rows if config.ablation is not None else _rows_over(config.over)
+    if len(rows) < 2:
+        raise ConfigError(
+            f"over ({', '.join(config.over)}) gives one variant, and a comparison needs two: give more values, as in "
+            "NAME=VALUE,VALUE"
+        )
+    variants = tuple(Variant(label=row.label, config=_config_of(base, row), preset=config.preset) for row in rows)
+    for number, variant in enumerate(variants):
+        for other in variants[:number]:
+            if variant.config == other.config:
+                raise ConfigError(
+                    f"variants {other.label!r} and {variant.label!r} have the same settings: leave one of them out"
+                )
+    return variants
+
+
+def _base_of(config: Ablate) -> Pretrain:
+    """Return the settings of pretraining that an ablation's variants start from."""
+    return with_words_rate(
+        Pretrain(**{field.name: getattr(config, field.name) for field in dataclasses.fields(Pretrain)})
+    )
+
+
+def ablation_name(config: Ablate, variants: tuple[Variant, ...]) -> str:
+    """Return NAME-DIGEST, with a digest of the variants' settings, their data and their budget.
+
+    So a command with more seeds or other scores adds to the same table.
+    """
+    groups = set(IDENTITY) | set(DATA)
+    settings = [
+        {key: value for key, value in flatten(variant.config).items() if key.split(".")[0] in groups - {"seed"}}
+        for variant in variants
+    ]
+    text = json.dumps([config.preset, config.budget, [variant.label for variant in variants], settings], sort_keys=True)
+    return f"{config.ablation or 'over'}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def _rows_over(over: tuple[str, ...]) -> tuple[Row, ...]:
+    """Return the rows of --over: for one setting, a row per value; for several, the first values of all, then rows in
+    which one setting has another value.
+    """
+    entries = {}
+    for entry in over:
+        name, equals, values = entry.partition("=")
+        name = name.replace("-", "_")
+        if not equals or not all(values.split(",")):
+            raise ConfigError(f"over ({entry}) must be NAME=VALUE,VALUE, such as sampling.masking.share=0.15,0.3")
+        if name in entries:
+            raise ConfigError(f"over names {name} twice: give all its values in one --over {name}=VALUE,VALUE")
+        entries[name] = values.split(",")
+    first: dict[str, Value] = {name: values[0] for name, values in entries.items()}
+    own = ", ".join(f"{name}={value}" for name, value in first.items())
+    others = [
+        Row(label=f"{name}={value}", settings=first | {name: value})
+        for name, values in entries.items()
+        for value in values[1:]
+    ]
+    return (Row(label=own if len(first) == 1 else f"{BASE} ({own})", settings=first), *others)
+
+
+def _config_of(base: Pretrain, row: Row) -> Pretrain:
+    """Return the settings of a row. Raises ConfigError, with the row's label, if they are invalid."""
+    for name in row.settings:
+        _refuse_shared(name)
+    settings = {name: _text(base, name, value) for name, value in row.settings.items()}
+    try:
+        return _with_settings(base, settings)
+    except ConfigError as error:
+        raise ConfigError(f"variant {row.label!r}: {error}") from error
+
+
+def _text(base: Pretrain, name: str, value: Value) -> str:
+    """Return a value as written on the command line; a value that depends on the base run is computed."""
+    if not isinstance(value, OfBase):
+        return value
+    known = flatten(base)[value.setting] * value.times
+    if isinstance(flatten(base)[value.setting], int):
+        if known != int(known):
+            raise ConfigError(
+                f"{name} would be {value.times:g} × {value.setting} ({flatten(base)[value.setting]}), which is no "
+                f"whole number: set another {value.setting}"
+            )
+        return str(int(known))
+    return repr(known)
+
+
+def _refuse_shared(name: str) -> None:
+    """Raise ConfigError for a setting that does not exist, or that all variants must share."""
+    kinds = choices(Pretrain)
+    known = {option.path for option in options_of(Pretrain)} | set(kinds)
+    if name not in known:
+        raise ConfigError(f"over ({name}): no setting of pretraining has this name{did_you_mean(nearest(name, known))}")
+    if name == "steps":
+        raise ConfigError("over (steps): steps follow from tokens or minutes, which all variants have in equal amount")
+    if name.split(".")[0] in SHARED:
+        raise ConfigError(
+            f"over ({name}): all variants must have the same {name}; set it for all of them with {flag(name)}"
+        )
+
+
+def _with_settings(base: Pretrain, settings: dict[str, str]) -> Pretrain:
+    """Return the settings with {dotted name: value as on the command line} replaced.
+
+    If a kind is changed, the settings that both kinds have stay as they are. Raises ConfigError for an invalid value.
+    """
+    kinds, changed = choices(Pretrain), base
+    for path in sorted(settings.keys() & kinds.keys()):
+        if settings[path] not in kinds[path]:
+            near = did_you_mean(nearest(settings[path], kinds[path]))
+            raise ConfigError(f"{path} ({settings[path]}) must be one of {', '.join(kinds[path])}{near}")
+        changed = _with_kind(changed, path, kinds[path][settings[path]])
+    for path, text in settings.items():
+        if path not in kinds:
+            changed = _with_value(changed, path, _parsed(path, text))
+    return unflatten(Pretrain, flatten(changed))  # builds every part anew, with its checks
+
+
+def _parsed(path: str, text: str) -> Any:
+    """Return the value of a setting from its text. Raises ConfigError if it has another type."""
+    option = next(option for option in options_of(Pretrain) if option.path == path)
+    types = types_of(option.hint)
+    if text == "None" and NoneType in types:
+        return None
+    if bool in types and text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        if kind in types:
+            with suppress(ValueError):
+                return kind(text)
+    literals = [choice for kind in types if get_origin(kind) is Literal for choice in get_args(kind)]
+    if text in literals or str in types or option.many:
+        return tuple(text.split(",")) if option.many else text
+    raise ConfigError(f"{path} ({text}) must be {wanted(option.hint, text)}")
+
+
+def _with_value(settings: Any, path: str, value: Any) -> Any:
+    """Return unchecked settings with the value at a dotted name. Raises ConfigError if the chosen kind lacks it."""
+    first, _, rest = path.partition(".")
+    values = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
+    if first not in values:
+        raise ConfigError(f"{first} is no setting of the kind {flag_of(type(settings))}: choose its kind as well")
+    return unchecked(type(settings), values | {first: _with_value(values[first], rest, value) if rest else value})
+
+
+def _with_kind(settings: Any, path: str, kind: Any) -> Any:
+    """Return unchecked settings in which the part at a dotted name has this kind; fields of both kinds keep their
+    values.
+    """
+    first, _, rest = path.partition(".")
+    part = getattr(settings, first)
+    if rest:
+        part = _with_kind(part, rest, kind)
+    elif type(part) is not kind:
+        part = unchecked(kind, {each.name: getattr(part, each.name, each.default) for each in dataclasses.fields(kind)})
+    return _with_value(settings, first, part)

@@ -1,0 +1,128 @@
+"""Settings of an ablation: variants of one pretraining, each trained with several seeds and compared with the first."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pipeline.config.ablations import ABLATIONS
+from pipeline.config.checks import require, require_above_zero, require_at_least
+from pipeline.config.finetune import Recipe
+from pipeline.config.jobs import Pretrain
+from pipeline.config.locations import Location
+from pipeline.config.options import did_you_mean, nearest
+from pipeline.errors import ConfigError
+
+COMMON = (
+    *("over", "tokens", "minutes", "seeds", "preset", "corpus", "vocabulary.path", "output"),
+    *("blimp", "blimp_pairs", "task", "data", "tuning_seeds", "recipe.epochs", "placement.threads"),
+)
+"""Settings that --help shows first."""
+UNITS = {"k": 10**3, "M": 10**6, "B": 10**9}
+"""Suffix of a number of tokens -> its factor."""
+INTERVAL_SEEDS = 3
+"""Minimum seeds for an interval: with two, its half-width is nine standard deviations."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ablate(Pretrain):
+    """Pretrain variants of one run, each with the same seeds, and compare them with the first variant."""
+
+    ablation: str | None = None
+    """Name of the ablation; the command's first word. Instead of it: over."""
+    preset: str = "bert-tiny"
+    """Preset of the base run."""
+    over: tuple[str, ...] = ()
+    """NAME=VALUE,VALUE,…: a setting of pretraining and the values to compare. A value may be a kind, as in
+    sampling.pairs=next-sentence,single-segment. If repeated, one setting is changed at a time: the first values of all
+    together are the first variant.
+    """
+    tokens: str | None = None
+    """Tokens that each variant is trained on, such as 250k, 10M or 20_000_000; each variant's steps are counted from a
+    sample of its rows.
+    """
+    minutes: float | None = None
+    """Instead of tokens: minutes of training that each variant gets. Each variant's steps follow from a short run of
+    it, so the machine must be quiet while the command runs.
+    """
+    seeds: int = 3
+    """Pretraining runs per variant, with the seeds `seed`, `seed` + 1, and so on. The same seeds are paired."""
+    blimp: Location | None = None
+    """Folder of BLiMP's files, on which every run is scored. If the folder does not exist, the files are downloaded
+    into it (20 MB).
+    """
+    blimp_pairs: Literal["all", "odd", "even", "fifth"] = "even"
+    """Pairs of blimp to score, by their numbers. fifth: a fifth of each paradigm, with odd numbers only. Choose
+    settings by their score on odd pairs, and report the score on even pairs.
+    """
+    task: tuple[str, ...] = ()
+    """Tasks on which every run is fine-tuned, by name, such as sst2."""
+    data: Location | None = None
+    """Folder of the tasks' files in their official layout."""
+    tuning_seeds: int = 3
+    """Fine-tunings per pretraining run and task; their mean score counts."""
+    recipe: Recipe = Recipe()
+
+    def __post_init__(self) -> None:
+        _require_variants(self.ablation, self.over)
+        _require_budget(self.tokens, self.minutes)
+        require(
+            self.name is None,
+            f"name ({self.name}) is for one run: leave name out, each run of an ablation is named after its settings",
+        )
+        require_at_least("seeds", self.seeds, 1)
+        require_at_least("tuning_seeds", self.tuning_seeds, 1)
+        require(
+            bool(self.task) == (self.data is not None) or self.task == ("builtin",),
+            f"task ({', '.join(self.task) or 'none'}) and data ({self.data}), the folder of its files, belong "
+            "together: give both",
+        )
+        super().__post_init__()
+
+    @property
+    def budget(self) -> str:
+        """Quantity that all variants have in equal amount, in words."""
+        return f"{self.tokens} tokens" if self.minutes is None else f"{self.minutes:g} minutes"
+
+    @property
+    def token_count(self) -> int | None:
+        """Tokens per variant; None if the minutes are equal."""
+        return None if self.tokens is None else number_of_tokens(self.tokens)
+
+
+def number_of_tokens(text: str) -> int:
+    """Parse a number such as 250k, 1.5M or 20_000_000. Raises ConfigError for any other text and for 0."""
+    unit = UNITS.get(text[-1:], 1)
+    try:
+        number = float(text.removesuffix(text[-1:]) if unit > 1 else text) * unit
+        whole = round(number)
+    except (ValueError, OverflowError):
+        number, whole = 0.5, 0
+    require(
+        number >= 1 and number == whole,
+        f"tokens ({text}) must be a whole number above 0, such as 250k, 10M or 2_000_000",
+    )
+    return whole
+
+
+def _require_variants(ablation: str | None, over: tuple[str, ...]) -> None:
+    """Raise ConfigError unless exactly one of both says which variants to compare."""
+    names = ", ".join(ABLATIONS)
+    require(
+        (ablation is None) == bool(over),
+        f"ablation ({ablation}) or over ({', '.join(over) or 'none'}): give exactly one, a name ({names}) as the first "
+        "word, or --over NAME=VALUE,VALUE",
+    )
+    if ablation is not None and ablation not in ABLATIONS:
+        near = did_you_mean(nearest(ablation, ABLATIONS))
+        raise ConfigError(f"ablation ({ablation}) must be one of {names}{near}")
+
+
+def _require_budget(tokens: str | None, minutes: float | None) -> None:
+    """Raise ConfigError unless exactly one of both is given and is valid."""
+    require(
+        (tokens is None) != (minutes is None),
+        f"tokens ({tokens}) or minutes ({minutes}): give exactly one, which all variants then have in equal amount",
+    )
+    if tokens is not None:
+        number_of_tokens(tokens)
+    if minutes is not None:
+        require_above_zero("minutes", minutes)

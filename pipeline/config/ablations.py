@@ -1,0 +1,173 @@
+"""Named ablations: for each, its variants and the paper whose claim it examines."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfBase:
+    """A value that depends on the base run: its setting of this name, times a factor."""
+
+    setting: str
+    times: float = 1
+
+
+Value = str | OfBase
+"""A value as written on the command line, or one that depends on the base run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One variant of an ablation."""
+
+    label: str
+    settings: dict[str, Value] = field(default_factory=dict)
+    """Dotted name -> value, in which the variant differs from the base run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ablation:
+    """Variants to compare; each is compared with the first."""
+
+    examines: str
+    """The claim, with its source."""
+    rows: tuple[Row, ...]
+
+
+def _rows(rows: dict[str, dict[str, Value]]) -> tuple[Row, ...]:
+    """Return rows from label -> settings."""
+    return tuple(Row(label=label, settings=settings) for label, settings in rows.items())
+
+
+def _length(length: int, times: float) -> dict[str, Value]:
+    """Return the settings of a maximum length; rows per step change by `times`, and smaller slots with them."""
+    slots: dict[str, Value] = {"batch.rows_per_slot": OfBase(setting="batch.rows_per_slot", times=times)}
+    rows: dict[str, Value] = {"batch.rows_per_step": OfBase(setting="batch.rows_per_step", times=times)}
+    return {"sampling.maximum_length": str(length)} | rows | (slots if times < 1 else {})
+
+
+def _size(layers: int, width: int) -> dict[str, Value]:
+    """Return the settings of an encoder with heads of width 64 and feed-forward width 4 * width."""
+    return {
+        "model.layers": str(layers),
+        "model.width": str(width),
+        "model.heads": str(width // 64),
+        "model.feed_forward": str(4 * width),
+    }
+
+
+ABLATIONS: dict[str, Ablation] = {
+    "pairs": Ablation(
+        examines="Next-sentence prediction helps (Devlin et al. 2019, 5.1), does not (Liu et al. 2019, 4.2), and "
+        "sentence order is the better pair task (Lan et al. 2020, 4.6)",
+        rows=_rows(
+            {
+                "next sentence": {"sampling.pairs": "next-sentence"},
+                "sentence order": {"sampling.pairs": "sentence-order"},
+                "full sentences": {"sampling.pairs": "full-sentences"},
+                "single segment": {"sampling.pairs": "single-segment"},
+            }
+        ),
+    ),
+    "masking": Ablation(
+        examines="New masks in every epoch are at least as good as fixed ones (Liu et al. 2019, 4.1); whole words "
+        "(google-research/bert, May 2019) and spans (Joshi et al. 2020) are better targets than tokens",
+        rows=_rows(
+            {
+                "dynamic tokens": {"sampling.masking": "token-masking"},
+                "10 static copies": {"sampling.masking": "token-masking", "sampling.copies": "10"},
+                "1 static copy": {"sampling.masking": "token-masking", "sampling.copies": "1"},
+                "whole words": {"sampling.masking": "whole-word-masking"},
+                "spans": {"sampling.masking": "span-masking"},
+            }
+        ),
+    ),
+    "rate": Ablation(
+        examines="Masking 40% of the tokens is better than 15% (Wettig et al. 2023), and so is a share that falls "
+        "during training (GPT-BERT, Charpentier and Samuel 2024; mmBERT, Marone et al. 2025)",
+        rows=_rows(
+            {
+                "15%": {"sampling.masking.share": "0.15"},
+                "30%": {"sampling.masking.share": "0.3"},
+                "40%": {"sampling.masking.share": "0.4"},
+                "30%, then 15%": {
+                    "sampling.masking.share": "0.3",
+                    "phases": "two-phases",
+                    "phases.share": "0.5",
+                    "phases.masking_share": "0.15",
+                    "phases.maximum_length": OfBase(setting="sampling.maximum_length"),
+                    "phases.rows_per_step": OfBase(setting="batch.rows_per_step"),
+                    "phases.rows_per_slot": OfBase(setting="batch.rows_per_slot"),
+                },
+            }
+        ),
+    ),
+    "length": Ablation(
+        examines="Short sequences for most steps, and long ones at the end, are as good as long ones throughout "
+        "(Devlin et al. 2019, A.2); rows per step change so that all steps have as many tokens",
+        rows=_rows(
+            {
+                "128": _length(128, 1),
+                "64": _length(64, 2),
+                "256": _length(256, 0.5),
+                "128, then 512": _length(128, 1)
+                | {
+                    "phases": "two-phases",
+                    "phases.maximum_length": "512",
+                    "phases.rows_per_step": OfBase(setting="batch.rows_per_step", times=0.25),
+                    "phases.rows_per_slot": OfBase(setting="batch.rows_per_slot", times=0.25),
+                },
+            }
+        ),
+    ),
+    "objective": Ablation(
+        examines="Detecting replaced tokens learns more per token than predicting masked ones (Clark et al. 2020, "
+        "3.4). ELECTRA's family and masks come with its objective; its generator makes a step slower",
+        rows=_rows(
+            {
+                "masked": {"sampling.pairs": "full-sentences", "objective": "masked"},
+                "replaced": {
+                    "sampling.pairs": "full-sentences",
+                    "sampling.masking.mask_share": "0.85",
+                    "sampling.masking.random_share": "0",
+                    "model.family": "electra",
+                    "objective": "replaced",
+                },
+            }
+        ),
+    ),
+    "optimizer": Ablation(
+        examines="LAMB trains as well as AdamW (You et al. 2020, for batches of thousands of rows); each optimiser has "
+        "a best rate of its own, so LAMB has two rows",
+        rows=_rows(
+            {
+                "AdamW": {"optimizer": "adam-w"},
+                "LAMB, same rate": {"optimizer": "lamb"},
+                "LAMB, 4 × the rate": {
+                    "optimizer": "lamb",
+                    "optimizer.learning_rate": OfBase(setting="optimizer.learning_rate", times=4),
+                },
+            }
+        ),
+    ),
+    "size": Ablation(
+        examines="Larger encoders learn more per token, and deeper ones more than wider ones (Turc et al. 2019, 5; "
+        "Clark et al. 2020, figure 3)",
+        rows=_rows(
+            {
+                "2 × 128": _size(2, 128),
+                "4 × 128": _size(4, 128),
+                "2 × 256": _size(2, 256),
+                "4 × 256": _size(4, 256),
+            }
+        ),
+    ),
+    "dropout": Ablation(
+        examines="Dropout hurts pretraining that does not repeat its text (Lan et al. 2020, 4.8; Izsak et al. 2021)",
+        rows=_rows(
+            {
+                "0.1": {"model.hidden_dropout": "0.1", "model.attention_dropout": "0.1"},
+                "0": {"model.hidden_dropout": "0", "model.attention_dropout": "0"},
+            }
+        ),
+    ),
+}

@@ -1,0 +1,107 @@
+"""Scores of runs, computed once and stored."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.ablation.command import read_ablate
+from pipeline.ablation.outcomes import BITS, LOSS, Outcome, outcome_of
+from pipeline.ablation.variants import variants_of
+from pipeline.config.ablate import Ablate
+from pipeline.config.finetune import Finetune
+from pipeline.config.predict import Score
+from pipeline.finetune.table import Reported
+
+SUMMARY: dict[str, Any] = {
+    "name": "run-a",
+    "steps": 10,
+    "tokens": 1_000,
+    "training_seconds": 60.0,
+    "tokens_per_second": 16.0,
+    "epochs": 1,
+    "mlflow_run_id": "0a1b",
+    "export": "/runs/run-a/export",
+    "checkpoint": "/runs/run-a/checkpoints/step-00000010",
+    "baselines": {"baseline/unigram_mlm_loss": 7.0},
+    "heldout_after": {"heldout/mlm_loss": 6.7, "heldout/bits_per_byte": 3.0, "heldout/mlm_accuracy": 0.1},
+}
+
+
+class Scorers:
+    """Records what it is asked for; each answer differs from the one before."""
+
+    def __init__(self) -> None:
+        self.asked: list[Score | Finetune] = []
+
+    def score(self, wanted: Score, report: object) -> dict[str, float]:
+        self.asked.append(wanted)
+        return {"pll": 0.5 + len(self.asked) / 100, "pll_word_l2r": 0.6}
+
+    def tune(self, wanted: Finetune, report: object) -> list[Reported]:
+        self.asked.append(wanted)
+        rows = [("dev accuracy", (0.8, 0.9)), ("dev f1", (0.1, 0.2))]
+        return [
+            Reported(task="sst2", name=name, values=values, baseline=None, collapsed=0, setting="")
+            for name, values in rows
+        ]
+
+
+def config(tmp_path: Path, *words: str, name: str = "dropout") -> Ablate:
+    return read_ablate([name, "--tokens", "1M", "--output", str(tmp_path), *words], "about")
+
+
+def outcome(scorers: Scorers, config: Ablate, number: int = 0, **changed: Any) -> Outcome:
+    run = variants_of(config)[number].run(3)
+    return outcome_of(config, run, SUMMARY | changed, scorers.score, scorers.tune, lambda line: None)
+
+
+def test_scores_of_a_run(tmp_path: Path) -> None:
+    scorers = Scorers()
+    asked = config(
+        tmp_path, "--blimp", "b", "--task", "sst2", "--data", "d", "--tuning-seeds", "2", "--recipe.epochs", "1"
+    )
+    found = outcome(scorers, asked)
+    assert found.scores == {
+        LOSS: 6.7,
+        BITS: 3.0,
+        "BLiMP PLL": 0.51,
+        "BLiMP PLL-word-l2r": 0.6,
+        "sst2 dev accuracy": pytest.approx(0.85),
+    }
+    assert (found.seed, found.steps, found.tokens, found.mlflow_run_id) == (3, 10, 1_000, "0a1b")
+    score, tuning = scorers.asked
+    assert isinstance(score, Score) and (score.checkpoint, score.pairs) == (SUMMARY["export"], "even")
+    assert isinstance(tuning, Finetune) and (tuning.checkpoint, tuning.seeds, tuning.recipe.epochs) == (
+        SUMMARY["export"],
+        2,
+        1,
+    )
+
+
+def test_stored_scores_are_of_this_run_and_these_settings(tmp_path: Path) -> None:
+    scorers = Scorers()
+    words = ("--blimp", "b", "--task", "sst2", "--data", "d")
+    first = outcome(scorers, config(tmp_path, *words))
+    assert outcome(scorers, config(tmp_path, *words)) == first and len(scorers.asked) == 2
+    outcome(scorers, config(tmp_path, *words, "--blimp-pairs", "odd"))
+    assert len(scorers.asked) == 3
+    outcome(scorers, config(tmp_path, *words, "--recipe.epochs", "9"))
+    assert len(scorers.asked) == 4
+    outcome(scorers, config(tmp_path, *words), mlflow_run_id="another run of the same name")
+    assert len(scorers.asked) == 6
+
+
+def test_a_run_near_the_unigrams_is_not_trained(tmp_path: Path) -> None:
+    losses = {6.69: True, 6.71: False, 7.2: False}
+    found = {
+        loss: outcome(Scorers(), config(tmp_path), heldout_after={"heldout/mlm_loss": loss}).trained for loss in losses
+    }
+    assert found == losses
+    assert outcome(Scorers(), config(tmp_path), baselines={}).trained
+
+
+def test_electra_s_discriminator_has_scores_of_tasks_only(tmp_path: Path) -> None:
+    scorers = Scorers()
+    asked = config(tmp_path, "--blimp", "b", "--task", "sst2", "--data", "d", name="objective")
+    assert list(outcome(scorers, asked, number=1).scores) == ["sst2 dev accuracy"]
