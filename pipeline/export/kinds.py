@@ -103,9 +103,9 @@ def _float32_graphs(trained: Trained, scratch: Path) -> Path:
 
 
 def _sequences(trained: Trained, lineage: Lineage) -> tuple[list[Batch], str | None]:
-    """Return batches of one held-out sequence each, masked as in the run's evaluations, and None.
+    """Return (batches, reason): batches of one held-out sequence each, masked as in the run's evaluations.
 
-    Without held-out text: return one random sequence, repeated, and the reason.
+    The reason is None. Without held-out text, the batches repeat one random sequence, and the reason says why.
     """
     if isinstance(lineage.corpus, DataError):
         problem = corpus_problem(lineage)

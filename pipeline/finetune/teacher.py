@@ -76,7 +76,9 @@ def _order_of(location: str, problem: Problem, teacher: Task) -> tuple[int, ...]
             "of the same labels"
         )
     if name != teacher.name and {name, teacher.name} <= TASKS.keys():
-        raise ConfigError(f"{of_teacher} was fine-tuned on {teacher.name}, and the task is {name}: give a model of it")
+        raise ConfigError(
+            f"{of_teacher} was fine-tuned on {teacher.name}, and the task is {name}: give a model of {name}"
+        )
     if teacher.paired and not task.paired:
         raise ConfigError(
             f"{of_teacher} was fine-tuned on pairs of texts, and {name} has single texts: give a model of single texts"
@@ -85,9 +87,9 @@ def _order_of(location: str, problem: Problem, teacher: Task) -> tuple[int, ...]
 
 
 def with_teacher(problem: Problem, teacher: Teacher, unlabelled: pa.Table | None, vocabulary: Vocabulary) -> Problem:
-    """Return the problem with a teacher and with encoded texts without labels, but not yet with the teacher's logits.
+    """Add the teacher, and the encoded unlabelled texts if there are any, to the problem.
 
-    `unlabelled` is a table of TEXTS, or None.
+    `with_logits` adds the teacher's logits later. `unlabelled` is a table of TEXTS, or None.
     """
     if unlabelled is not None:
         teacher = replace(teacher, unlabelled=digest_of(unlabelled))

@@ -78,8 +78,8 @@ class SequenceTask(nn.Module):
             classes_N, weights = self._labels(batch).nan_to_num(IGNORED).long(), self.class_weights
             return F.cross_entropy(scores, classes_N, weights, ignore_index=IGNORED, reduction="sum")
         wanted = self._labels(batch).view_as(scores)
-        # Only with a teacher do sequences lack labels; their loss and gradient must be 0. Indexing with a mask
-        # would make the host wait: only the device knows how many sequences are labelled.
+        # With a teacher, some sequences have no label: the labels' term must give them loss and gradient 0. Indexing
+        # with a mask would make the host wait: only the device knows how many sequences are labelled.
         labelled = ~wanted.isnan() if TEACHER in self.weights else None
         if self.kind == "regression":
             wanted = (wanted - self.mean) / self.deviation
@@ -110,8 +110,8 @@ class SequenceTask(nn.Module):
     def counts(self, batch: Batch) -> dict[str, int | Tensor]:
         """Return {term: count that its summed loss is divided by}, without a forward pass.
 
-        Multilabel: sequences times labels. Labels with class weights: the sum of the sequences' weights. Otherwise:
-        sequences. The labels' term counts labelled sequences only.
+        A count is the number of sequences; for multilabel, times the task's number of classes. The labels' term counts
+        only sequences with a label; with class weights, its count is the sum of the weights of their classes.
         """
         counts: dict[str, int | Tensor] = {}
         if TASK in self.weights:

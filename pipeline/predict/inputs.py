@@ -1,4 +1,4 @@
-"""Read input files as streams of tables: from tables with any columns, questions, sentences, or lines of text."""
+"""Read input files of four forms as streams of tables: tables with any columns, questions, sentences, lines of text."""
 
 import json
 import re

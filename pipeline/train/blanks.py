@@ -23,7 +23,7 @@ from pipeline.text.vocabulary import Vocabulary
 
 WINDOWS = 8  # maximum held-out windows to search
 SENTENCE_ENDS = ".!?…。！？؟।۔"
-MOST_LATER = 8  # maximum sentences in total from parents that already gave one, in case few parents are held out
+MOST_LATER = 8  # each parent gives one sentence; then at most this many more, over all parents, if few are held out
 BETWEEN_WORDY = re.compile(rf"(?<={WORDY.pattern}) (?={WORDY.pattern})")
 PUNCTUATED = re.compile(r"____ (?=[.,;:!?])")
 WORDS = range(8, 31)  # lengths in tokens of sentences that are easy to read
@@ -42,7 +42,7 @@ class Blank:
     guesses: list[list[str | float]]
     """Up to five pairs [word, probability], best first.
 
-    Probabilities are over the whole vocabulary, but punctuation and word pieces are left out.
+    Probabilities are over the whole vocabulary. Only entries that begin a word and consist of letters are guesses.
     """
 
     @property

@@ -132,7 +132,7 @@ def test_other_kinds_and_number_labels(
         (
             replace(OWN, name="rte"),
             replace(OWN, name="qnli"),
-            "teacher (M) was fine-tuned on qnli, and the task is rte: give a model of it",
+            "teacher (M) was fine-tuned on qnli, and the task is rte: give a model of rte",
         ),
         (
             OWN,
