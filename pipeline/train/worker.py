@@ -163,7 +163,7 @@ def _initial_state(job: Job, work: Work, module: Pretraining, tokenizer: CachedT
     if job.config.word_embeddings == "cooccurrence":
         if job.words is None:
             raise CheckpointError(
-                "the checkpoints that this run continued from are gone: the same command, run again, starts the run anew"
+                "the checkpoints that this run continued from are gone: the same command starts the run anew"
             )
         set_word_embeddings(module, read_tensors(storage.join(job.words, WORDS))["words"])
     if job.initial is None:
