@@ -18,6 +18,7 @@ from pipeline.corpus.prepared import Corpus
 from pipeline.errors import DataError
 from pipeline.minimal_pairs import scoring
 from pipeline.minimal_pairs.figures import METRICS, blimp_rows
+from pipeline.minimal_pairs.pairs import score_pairs
 from pipeline.minimal_pairs.paradigms import Paradigm
 from pipeline.objectives.table import Pretraining, build_objective
 from pipeline.text.vocabulary import Vocabulary
@@ -54,18 +55,21 @@ def module_of(config: Pretrain, vocabulary: Vocabulary) -> Pretraining:
     return build_objective(config.objective, config.sampling, config.model, vocabulary.size, generator)
 
 
-def accuracies(config: Pretrain, vocabulary: Vocabulary, pairs: Blimp, rank: int = 0, world: int = 1) -> dict:
+def measured(config: Pretrain, vocabulary: Vocabulary, blimp: Blimp, rank: int = 0, world: int = 1) -> dict:
+    """Return the accuracies and the scores of all sentences."""
     scoring.TOKENS = 100  # many batches
     module = module_of(config, vocabulary)
-    found = evaluate_pairs(module, pairs, vocabulary, rank=rank, world=world, device=CPU, autocast=PLAIN, again=True)
+    where = {"rank": rank, "world": world, "device": CPU, "autocast": PLAIN}
+    accuracies = evaluate_pairs(module, blimp, vocabulary, **where, again=True)
     assert module.training, "an evaluation leaves dropout on"
-    return found
+    nats = score_pairs(module.eval(), vocabulary, blimp.pairs, **where)
+    return accuracies | {scorer: values.tolist() for scorer, values in nats.items()}
 
 
 def rank_of_two(rank: int, folder: str, config: Pretrain, vocabulary: Vocabulary, pairs: Blimp) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
-    found = accuracies(config, vocabulary, pairs, rank, 2)
+    found = measured(config, vocabulary, pairs, rank, 2)
     Path(folder, f"{rank}.json").write_text(json.dumps(found))
     dist.destroy_process_group()
 
@@ -78,9 +82,9 @@ def test_two_ranks_have_the_accuracies_of_one(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(scoring, "TOKENS", scoring.TOKENS)  # restores what `accuracies` sets
-    alone = accuracies(tiny_config, tiny_vocabulary, blimp)
-    assert set(alone) == set(METRICS.values()) and 0 < alone[METRICS[scoring.PLL]] < 1
+    monkeypatch.setattr(scoring, "TOKENS", scoring.TOKENS)  # restores what `measured` sets
+    alone = measured(tiny_config, tiny_vocabulary, blimp)
+    assert set(alone) == {*METRICS, *METRICS.values()} and 0 < alone[METRICS[scoring.PLL]] < 1
     given = (str(tmp_path), tiny_config, tiny_vocabulary, blimp)
     other = mp.get_context("spawn").Process(target=rank_of_two, args=(1, *given))
     other.start()
@@ -122,28 +126,32 @@ def test_every_evaluation_of_a_run_logs_the_accuracies_and_changes_nothing(
 def test_accuracies_belong_to_the_weights_that_were_evaluated(
     training, tiny_config: Pretrain, blimp: Blimp, tmp_path: Path
 ) -> None:
-    config = replace(tiny_config, steps=3, evaluation=Evaluation(every=2, rows=4), checkpoint=Checkpoints(every=1))
+    config = replace(
+        tiny_config, steps=4, evaluation=Evaluation(every=2, rows=4), checkpoint=Checkpoints(every=1, keep=4)
+    )
     module = training.module(config)
     work = replace(training.work(config, tmp_path, {}), blimp=blimp)
     train(work, iter(training.blocks(config)), module, build_optimizer(config.optimizer, module), State())
-    saved = [bool(read_state(folder_of(str(tmp_path), step)).blimp) for step in (1, 2, 3)]
-    assert saved == [False, True, True]
+    saved = [bool(read_state(folder_of(str(tmp_path), step)).blimp) for step in (1, 2, 3, 4)]
+    assert saved == [False, True, False, True]
 
 
 def test_training_time_does_not_count_the_evaluation(
     training, tiny_config: Pretrain, blimp: Blimp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    clock, passed = time.perf_counter, [0.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: clock() + passed[0])
+
     def evaluate(*args: object, **kwargs: object) -> dict[str, float]:
-        time.sleep(0.4)
+        passed[0] += 10_000
         return dict.fromkeys(METRICS.values(), 0.5)
 
     monkeypatch.setattr(loop, "evaluate_pairs", evaluate)
     config = replace(tiny_config, steps=4, evaluation=Evaluation(every=1, rows=4))
     module, logged = training.module(config), {}
     work = replace(training.work(config, tmp_path, logged), blimp=blimp)
-    start = time.perf_counter()
     state = train(work, iter(training.blocks(config)), module, build_optimizer(config.optimizer, module), State())
-    assert state.seconds < time.perf_counter() - start - 5 * 0.4
+    assert passed == [50_000] and state.seconds < 10_000
 
 
 def test_unigrams_cannot_tell_a_sentence_from_its_reverse(blimp: Blimp) -> None:
