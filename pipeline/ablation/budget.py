@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,7 +13,6 @@ from pipeline import storage
 from pipeline.ablation.variants import Variant
 from pipeline.config.ablate import Ablate
 from pipeline.config.data import Sampling
-from pipeline.config.flat import flatten
 from pipeline.config.jobs import Pretrain
 from pipeline.config.locations import with_absolute_locations
 from pipeline.corpus.order import offset
@@ -22,12 +22,13 @@ from pipeline.objectives.table import trained_parts
 from pipeline.reporting import Report
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.train.initial import read_initial
+from pipeline.train.naming import identifying_settings
 from pipeline.train.run_data import find_corpus, stream_settings
 
 Train = Callable[[Pretrain, Report], dict[str, Any]]
 """Pretrains, and returns the run's summary."""
-SAMPLED_WINDOWS = 4
-"""Windows in which the tokens per row are counted, the first that a run reads."""
+COUNTED_WINDOWS = 200
+"""Windows whose rows are counted; the tokens of a run that reads more are estimated from these."""
 TIMED_STEPS = 60
 """Steps of the short run that times a variant."""
 TIMING = "ablation timing"
@@ -35,27 +36,21 @@ TIMING = "ablation timing"
 
 
 def with_token_budget(
-    variants: Sequence[Variant], tokens: int, streams: Sequence[StreamSettings], cache: str, report: Report
+    config: Ablate, variants: Sequence[Variant], streams: Sequence[StreamSettings], cache: str, report: Report
 ) -> list[Variant]:
-    """Return the variants with the number of steps that is nearest to `tokens` tokens.
+    """Return the variants with steps for each seed, with which the run reads the number of tokens that is nearest to
+    config.tokens.
 
     `streams`: stream settings of each variant. `cache`: folder of counts that are made once. Raises ConfigError, with
     the variant's label, if its settings do not allow that number.
     """
+    assert config.token_count is not None
     sized = []
     for variant, stream in zip(variants, streams, strict=True):
-        per_row = {
-            sampling: _mean_tokens(replace(stream, sampling=sampling), cache)
-            for sampling in dict.fromkeys(phase.sampling for phase in variant.config.all_phases)
-        }
-        steps = steps_for_tokens(variant.config, tokens, per_row)
-        if steps > 1 and _tokens_of_steps(variant.config, steps, per_row) > tokens:
-            _with_steps(variant, steps - 1)  # refused if the settings, such as a warm-up, need more tokens than that
-        sized.append(_with_steps(variant, steps))
-        report(
-            f"{variant.label}: {steps:,} steps, about {tokens_of(sized[-1].config, per_row):,.0f} tokens of "
-            f"{' and '.join(f'{mean:.1f}' for mean in per_row.values())} per row"
-        )
+        counted = {seed: _counted(variant, stream, seed, config.token_count, cache) for seed in config.all_seeds}
+        sized.append(replace(variant, steps={seed: steps for seed, (steps, _) in counted.items()}))
+        counts = " and ".join(f"{steps:,} steps of {tokens:,} tokens" for steps, tokens in counted.values())
+        report(f"{variant.label}: {counts}")
     return sized
 
 
@@ -69,76 +64,105 @@ def with_time_budget(variants: Sequence[Variant], config: Ablate, train: Train, 
         summary = train(timed, lambda line: None)
         seconds = summary["training_seconds"] / summary["steps"]
         steps = max(1, round(60 * config.minutes / seconds))
-        sized.append(_with_steps(variant, steps))
+        sized.append(replace(variant, steps=dict.fromkeys(config.all_seeds, steps)))
         report(f"{variant.label}: {steps:,} steps, by {1_000 * seconds:.1f} ms per step in a short run")
     return sized
 
 
-def _with_steps(variant: Variant, steps: int) -> Variant:
-    """Return the variant with this number of steps. Raises ConfigError, with its label, if its settings refuse it."""
-    try:
-        return replace(variant, config=replace(variant.config, steps=steps))
-    except ConfigError as error:
-        raise ConfigError(f"variant {variant.label!r} of {steps:,} steps: {error}") from error
-
-
-def steps_for_tokens(config: Pretrain, tokens: int, per_row: Mapping[Sampling, float]) -> int:
-    """Return the number of steps with which a run reads the number of tokens nearest to `tokens`, at least 1.
-
-    `per_row`: sampling of a phase -> mean tokens per row.
-    """
-    low, high = 0, 1
-    while _tokens_of_steps(config, high, per_row) < tokens:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if _tokens_of_steps(config, middle, per_row) < tokens else (low, middle)
-    below, above = (abs(_tokens_of_steps(config, steps, per_row) - tokens) for steps in (low, high))
-    return low if low and below < above else high
-
-
-def _tokens_of_steps(config: Pretrain, steps: int, per_row: Mapping[Sampling, float]) -> float:
-    """Return the expected tokens of a run of `steps` steps; 0 if the settings do not allow so few steps."""
-    try:
-        return tokens_of(replace(config, steps=steps), per_row) if steps else 0.0
-    except ConfigError:
-        return 0.0
-
-
-def tokens_of(config: Pretrain, per_row: Mapping[Sampling, float]) -> float:
-    """Return the expected tokens of a run."""
-    return sum(offset(phase.end - phase.first, phase.batch) * per_row[phase.sampling] for phase in config.all_phases)
-
-
-def _mean_tokens(stream: StreamSettings, cache: str) -> float:
-    """Return the mean tokens per row in the first windows of a run, special tokens included; stored after counting."""
-    key = {
+def _counted(variant: Variant, stream: StreamSettings, seed: int, tokens: int, cache: str) -> tuple[int, int]:
+    """Return the steps and expected tokens of a variant's run with this seed; count them unless they are stored."""
+    config = replace(variant.config, seed=seed)
+    key = {name: value for name, value in identifying_settings(config).items() if name != "steps"} | {
         "corpus": stream.corpus.fingerprint,
         "vocabulary": stream.vocabulary.fingerprint,
-        "seed": stream.seed,
-        "windows": SAMPLED_WINDOWS,
-        "sampling": flatten(stream.sampling),
+        "tokens": tokens,
     }
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:12]
     location = storage.join(cache, f"{digest}.json")
     if (stored := storage.read_object(location)) and stored.get("key") == key:
-        return stored["tokens_per_row"]
-    mean = mean_tokens(stream)
-    storage.write_json(location, {"key": key, "tokens_per_row": mean})
-    return mean
+        return stored["steps"], stored["expected"]
+    samplings = dict.fromkeys(phase.sampling for phase in config.all_phases)
+    rows = {sampling: RowLengths(replace(stream, sampling=sampling, seed=seed)) for sampling in samplings}
+    try:
+        steps = steps_for_tokens(config, tokens, rows)
+        expected = round(tokens_of(replace(config, steps=steps), rows))
+    except ConfigError as error:
+        raise ConfigError(f"variant {variant.label!r}: {error}") from error
+    storage.write_json(location, {"key": key, "steps": steps, "expected": expected})
+    return steps, expected
 
 
-def mean_tokens(stream: StreamSettings) -> float:
-    """Return the mean tokens per row in the first windows that a run reads. Raises ConfigError if they have no rows."""
-    tokenizer, windows = CachedTokenizer(stream.vocabulary, stream.table_chunks), stream.corpus.train
-    lengths = [
-        window_rows(stream, tokenizer, windows, 0, position)["ids"].combine_chunks().value_lengths().to_numpy()
-        for position in range(min(SAMPLED_WINDOWS, len(windows)))
-    ]
-    every = np.concatenate(lengths)
-    if not len(every):
-        raise ConfigError(f"the first windows of {stream.corpus.folder} have no rows: give longer documents")
-    return float(every.mean())
+class RowLengths:
+    """Tokens of the rows of a stream, special tokens included, made window by window when they are needed.
+
+    Windows differ: in one corpus of articles, single segments have 86 to 122 tokens per row on average. So the rows are
+    counted that the run reads, and only runs of more than COUNTED_WINDOWS are estimated.
+    """
+
+    def __init__(self, stream: StreamSettings) -> None:
+        self.stream, self.tokenizer = stream, CachedTokenizer(stream.vocabulary, stream.table_chunks)
+        self.windows: dict[int, np.ndarray] = {}
+        """Number of a window, counted through all epochs -> tokens of its rows."""
+
+    def read(self, window: int, rows: int) -> tuple[float, int]:
+        """Return the tokens of `rows` rows from the beginning of a window on, and the number of the window after them.
+
+        Raises ConfigError if the first windows have no rows.
+        """
+        tokens = 0.0
+        while rows and window < COUNTED_WINDOWS:
+            lengths = self._of_window(window)[:rows]
+            tokens, rows, window = tokens + float(lengths.sum()), rows - len(lengths), window + 1
+        if not rows:
+            return tokens, window
+        counted = [self._of_window(number) for number in range(COUNTED_WINDOWS)]
+        every = np.concatenate(counted)
+        if not len(every):
+            raise ConfigError(f"the first windows of {self.stream.corpus.folder} have no rows: give longer documents")
+        return tokens + rows * float(every.mean()), window + math.ceil(rows * len(counted) / len(every))
+
+    def _of_window(self, number: int) -> np.ndarray:
+        if number not in self.windows:
+            train = self.stream.corpus.train
+            rows = window_rows(self.stream, self.tokenizer, train, *divmod(number, len(train)))
+            self.windows[number] = rows["ids"].combine_chunks().value_lengths().to_numpy()
+        return self.windows[number]
+
+
+def steps_for_tokens(config: Pretrain, tokens: int, rows: Mapping[Sampling, RowLengths]) -> int:
+    """Return the number of steps with which a run reads the number of tokens nearest to `tokens`, at least 1.
+
+    `rows`: sampling of a phase -> its rows. Raises ConfigError if the settings need more steps, as a long warm-up does.
+    """
+    some = offset(1, config.batch)
+    low, high = 0, max(1, round(tokens / rows[config.sampling].read(0, some)[0]))  # few, so that few windows are made
+    while _tokens_of_steps(config, high, rows) < tokens:
+        low, high = high, high + 1 + high // 10
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _tokens_of_steps(config, middle, rows) < tokens else (low, middle)
+    below, above = (abs(_tokens_of_steps(config, steps, rows) - tokens) for steps in (low, high))
+    if low and _tokens_of_steps(config, high, rows) > tokens:
+        replace(config, steps=low)  # refused if only more tokens than asked for are possible
+    return low if low and below < above else high
+
+
+def _tokens_of_steps(config: Pretrain, steps: int, rows: Mapping[Sampling, RowLengths]) -> float:
+    """Return the expected tokens of a run of `steps` steps; 0 if the settings do not allow so few steps."""
+    try:
+        config = replace(config, steps=steps)
+    except ConfigError:
+        return 0.0
+    return tokens_of(config, rows)
+
+
+def tokens_of(config: Pretrain, rows: Mapping[Sampling, RowLengths]) -> float:
+    """Return the expected tokens of a run; `rows`: sampling of a phase -> its rows."""
+    total, window = 0.0, 0
+    for phase in config.all_phases:
+        tokens, window = rows[phase.sampling].read(window, offset(phase.end - phase.first, phase.batch))
+        total += tokens
+    return total
 
 
 def streams_of(variants: Sequence[Variant], report: Report) -> list[StreamSettings]:

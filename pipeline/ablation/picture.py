@@ -18,9 +18,14 @@ LABEL_WIDTH = 24
 def draw(result: Result) -> Figure:
     """Draw one panel per score: the mean difference of each variant to the first, with its 95% interval if known.
 
-    Blue: significantly better than the first variant; red: worse; grey: no significant difference.
+    Scores that cannot be compared at all have no panel. Blue: significantly better than the first variant; red: worse;
+    grey: no significant difference.
     """
-    scores = [score for score in result.scores if any(score in row.cells for row in result.rows)]
+    scores = [
+        score
+        for score in result.scores
+        if any(score in row.cells and row.cells[score].difference is not None for row in result.rows)
+    ]
     height = 1.6 + 0.45 * len(result.rows)
     figure = Figure(figsize=(2.2 + 2.5 * max(1, len(scores)), height), layout="constrained", facecolor="white")
     panels = list(figure.subplots(1, max(1, len(scores)), sharey=True, squeeze=False)[0])
@@ -53,6 +58,7 @@ def _panel(axes: Axes, result: Result, score: str) -> None:
     axes.grid(color="#dddddd", linewidth=0.6, axis="x")
     axes.set_axisbelow(True)
     axes.tick_params(axis="x", labelsize="small")
+    axes.locator_params(axis="x", nbins=4)
     unit = "points" if percent(score) else ""
     direction = "← better" if lower_is_better(score) else "better →"
     axes.set_title(score.replace("$", r"\$"), fontsize="small")

@@ -54,7 +54,14 @@ def _sizes(row: ResultRow) -> list[str]:
     speed = statistics.median(outcome.tokens_per_second for outcome in row.outcomes)
     tokens = statistics.median(outcome.tokens for outcome in row.outcomes)
     label = row.variant.label + (f" (not trained: {row.untrained} of {len(row.outcomes)})" if row.untrained else "")
-    return [label, f"{row.outcomes[0].steps:,}", f"{tokens:,.0f}", f"{seconds / 60:.1f}", f"{speed:,.0f}"]
+    steps = [f"{number:,}" for number in sorted({outcome.steps for outcome in row.outcomes})]
+    return [
+        label,
+        " to ".join(dict.fromkeys([steps[0], steps[-1]])),
+        f"{tokens:,.0f}",
+        f"{seconds / 60:.1f}",
+        f"{speed:,.0f}",
+    ]
 
 
 def _score_head(score: str) -> str:
@@ -95,10 +102,12 @@ def markdown(result: Result) -> str:
 def notes(result: Result) -> list[str]:
     """Return the lines below the table: what was equal, what the numbers are, and what they do not say."""
     first, seeds = result.rows[0].variant.label, result.seeds
-    lines = [f"Equal for all variants: {result.budget}. Median (lowest to highest) over {seeds} pretraining seeds."]
+    several = "s" * (seeds > 1)
+    spread = f"Median (lowest to highest) over {seeds} pretraining seed{several}."
+    lines = [f"Equal for all variants: {result.budget}. {spread}"]
     if result.anecdote:
         lines.append(
-            f"Below: mean difference to {first!r}. {seeds} seed{'s' * (seeds > 1)} per variant: an anecdote. Intervals "
+            f"Below: mean difference to {first!r}. {seeds} seed{several} per variant: an anecdote. Intervals "
             f"need --seeds {INTERVAL_SEEDS} or more."
         )
     else:

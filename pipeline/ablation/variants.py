@@ -4,7 +4,7 @@ import dataclasses
 import hashlib
 import json
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin
 
@@ -32,12 +32,21 @@ class Variant:
 
     label: str
     config: Pretrain
-    """Settings with the first seed. Their steps are those of the preset until `with_budget` sets them."""
+    """Settings with the first seed and the preset's steps."""
     preset: str
+    steps: dict[int, int] = field(default_factory=dict)
+    """Seed -> steps of its run, once the budget is known."""
 
     def run(self, seed: int) -> Pretrain:
-        """Return the settings of the run with this seed, under the name that pretraining gives it."""
-        config = replace(self.config, seed=seed)
+        """Return the settings of the run with this seed, under the name that pretraining gives it.
+
+        Raises ConfigError, with the label, if the settings do not allow the steps.
+        """
+        steps = self.steps.get(seed, self.config.steps)
+        try:
+            config = replace(self.config, seed=seed, steps=steps)
+        except ConfigError as error:
+            raise ConfigError(f"variant {self.label!r} of {steps:,} steps: {error}") from error
         return replace(config, name=default_name(self.preset, config))
 
 
@@ -66,9 +75,7 @@ def variants_of(config: Ablate) -> tuple[Variant, ...]:
 
 def _base_of(config: Ablate) -> Pretrain:
     """Return the settings of pretraining that an ablation's variants start from."""
-    return with_words_rate(
-        Pretrain(**{field.name: getattr(config, field.name) for field in dataclasses.fields(Pretrain)})
-    )
+    return with_words_rate(Pretrain(**{each.name: getattr(config, each.name) for each in dataclasses.fields(Pretrain)}))
 
 
 def ablation_name(config: Ablate, variants: tuple[Variant, ...]) -> str:
@@ -186,7 +193,7 @@ def _parsed(path: str, text: str) -> Any:
 def _with_value(settings: Any, path: str, value: Any) -> Any:
     """Return unchecked settings with the value at a dotted name. Raises ConfigError if the chosen kind lacks it."""
     first, _, rest = path.partition(".")
-    values = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
+    values = {each.name: getattr(settings, each.name) for each in dataclasses.fields(settings)}
     if first not in values:
         raise ConfigError(f"{first} is no setting of the kind {flag_of(type(settings))}: choose its kind as well")
     return unchecked(type(settings), values | {first: _with_value(values[first], rest, value) if rest else value})

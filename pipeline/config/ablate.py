@@ -36,8 +36,8 @@ class Ablate(Pretrain):
     together are the first variant.
     """
     tokens: str | None = None
-    """Tokens that each variant is trained on, such as 250k, 10M or 20_000_000; each variant's steps are counted from a
-    sample of its rows.
+    """Tokens that each variant is trained on, such as 250k, 10M or 20_000_000; each run's steps are counted from the
+    rows that it reads.
     """
     minutes: float | None = None
     """Instead of tokens: minutes of training that each variant gets. Each variant's steps follow from a short run of
@@ -76,6 +76,11 @@ class Ablate(Pretrain):
             "together: give both",
         )
         super().__post_init__()
+
+    @property
+    def all_seeds(self) -> range:
+        """Seeds of the pretraining runs of a variant."""
+        return range(self.seed, self.seed + self.seeds)
 
     @property
     def budget(self) -> str:

@@ -43,14 +43,14 @@ def _with_budget(config: Ablate, variants: Sequence[Variant], report: Report) ->
     cluster.connect(config.placement.address)
     if config.token_count is None:
         return with_time_budget(variants, config, pretrain, report)
-    cache = storage.join(config.output, FOLDER, "tokens-per-row")
-    return with_token_budget(variants, config.token_count, streams_of(variants, report), cache, report)
+    cache = storage.join(config.output, FOLDER, "steps")
+    return with_token_budget(config, variants, streams_of(variants, report), cache, report)
 
 
 def _run_all(config: Ablate, variants: Sequence[Variant], report: Report) -> list[list[Outcome]]:
     """Train and score every run, one after another, all variants of a seed first; return each variant's outcomes."""
     outcomes: list[list[Outcome]] = [[] for _ in variants]
-    for seed in range(config.seed, config.seed + config.seeds):
+    for seed in config.all_seeds:
         for variant, mine in zip(variants, outcomes, strict=True):
             run = variant.run(seed)
             report(f"{variant.label}, seed {seed}: run {run.name}")
