@@ -16,6 +16,7 @@ from pipeline.config.objective import Replaced
 from pipeline.config.placement import ModelPlacement, TrialPlacement
 from pipeline.config.predict import Score
 from pipeline.finetune.table import Reported, is_share
+from pipeline.objectives.masked import HELDOUT_LOSS, UNIGRAM_LOSS
 from pipeline.reporting import Report
 
 LOSS, BITS = "held-out loss", "bits per byte"
@@ -56,8 +57,8 @@ def outcome_of(
     config: Ablate, run: Pretrain, summary: dict[str, Any], scoring: Scoring, tuning: Tuning, report: Report
 ) -> Outcome:
     """Return a finished run's outcome; what is stored for this run is not computed again."""
-    after, baseline = summary["heldout_after"], summary["baselines"].get("baseline/unigram_mlm_loss")
-    loss = after.get("heldout/mlm_loss")
+    after, baseline = summary["heldout_after"], summary["baselines"].get(UNIGRAM_LOSS)
+    loss = after.get(HELDOUT_LOSS)
     scores = {} if isinstance(run.objective, Replaced) else _heldout_scores(after)
     if config.blimp is not None and not isinstance(run.objective, Replaced):
         scores |= _blimp(config, summary, scoring, report)
@@ -79,7 +80,7 @@ def outcome_of(
 
 def _heldout_scores(after: dict[str, float]) -> dict[str, float]:
     """Return the held-out scores of a summary: nats per masked token, and bits per byte of masked words."""
-    names = {"heldout/mlm_loss": LOSS, "heldout/bits_per_byte": BITS}
+    names = {HELDOUT_LOSS: LOSS, "heldout/bits_per_byte": BITS}
     return {name: after[metric] for metric, name in names.items() if metric in after}
 
 

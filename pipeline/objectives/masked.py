@@ -21,6 +21,8 @@ from pipeline.objectives.published import PublishedModel
 from pipeline.objectives.terms import Curve, Sums, Terms
 
 MLM, NSP, SOP = "mlm", "nsp", "sop"
+HELDOUT_LOSS, UNIGRAM_LOSS = "heldout/mlm_loss", "baseline/unigram_mlm_loss"
+"""Names in a run's summary: the held-out loss on masked tokens, and the loss of unigrams on the same tokens."""
 PAIRS = (NSP, SOP)
 ACCURACY = "{}_accuracy"
 ONES = "{}_ones"

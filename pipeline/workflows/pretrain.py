@@ -58,14 +58,13 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
             return start.summary
         start = roll_back(config, start, report)
         words = word_embeddings(config, stream, start, report)
-        blimp = prepare_pairs(paradigms, stream.corpus, stream.vocabulary, config.model.maximum_positions)
         job = Job(
             config=config,
             folder=start.folder,
             stream=stream,
             initial=initial,
             words=words,
-            blimp=blimp,
+            blimp=prepare_pairs(paradigms, stream.corpus, stream.vocabulary, config.model.maximum_positions),
             tracker=tracker,
         )
         return _train_and_export(job, resources, uri, start, report)

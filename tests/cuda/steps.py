@@ -134,7 +134,8 @@ TASKS += [("classification", pooling, False) for pooling in ("mean", "attention"
 
 def task_module(kind: str, pooling: str = "cls", *, weighted: bool = False, model: Model = MODEL) -> TaskObjective:
     weights = torch.arange(1.0, 1 + LABELS) if weighted else None
-    return OBJECTIVES[kind](model, WORDS, LABELS, torch.Generator().manual_seed(0), pooling, weights)
+    outputs = 1 if kind == "regression" else LABELS
+    return OBJECTIVES[kind](model, WORDS, outputs, torch.Generator().manual_seed(0), pooling, weights)
 
 
 def finetune(optimizer: AdamW) -> Finetune:

@@ -127,7 +127,7 @@ NO_MASK = "tokenizer.json has no {} among its {} entries: a vocabulary needs "
             "electra",
             lambda folder: drop_tensors(folder, "electra.embeddings_project."),
             "tensors electra.embeddings_project.weight, electra.embeddings_project.bias are missing: only whole "
-            "heads may be (generator_predictions, generator_lm_head, discriminator_predictions)",
+            "heads may be missing (generator_predictions, generator_lm_head, discriminator_predictions)",
         ),
         ("roberta", lambda folder: rename_token(folder, "<mask>", "<mosk>"), NO_MASK.format("[MASK] or <mask>", 300)),
         ("electra", lambda folder: rename_token(folder, "[MASK]", "[MOSK]"), NO_MASK.format("[MASK]", 65)),

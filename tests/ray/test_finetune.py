@@ -370,7 +370,11 @@ def test_folds_are_separate_trials_and_one_row_of_the_table(
         and "2 trials: 2 folds, 1 seed at most; " in out
     )
     row = next(line for line in out.splitlines() if line.startswith("| my "))
-    assert " ± " in row and " 2 x 1 " in row and "the same command without --search.folds" in out
+    assert (
+        " ± " in row
+        and " 2 x 1 " in row
+        and "run the same command with the best settings and without --search.folds" in out
+    )
     assert [name.rsplit("-", 1)[0] for name in scores(tmp_path / "o")] == ["my-fold1of2-seed0", "my-fold2of2-seed0"]
     assert not list((tmp_path / "o" / "finetune").glob("*/model")), "what folds train is no model to keep"
     client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path}/o/mlflow.db")

@@ -18,6 +18,12 @@ from pipeline.config.ablate import Ablate
 PLL = "BLiMP PLL"
 
 
+@pytest.fixture(scope="module")
+def uri(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """One database for all tests of this module, because making one takes seconds."""
+    return f"sqlite:///{tmp_path_factory.mktemp('mlflow')}/mlflow.db"
+
+
 def config(tmp_path: Path) -> Ablate:
     return read_ablate(["dropout", "--tokens", "1M", "--output", str(tmp_path)], "about")
 
@@ -44,8 +50,8 @@ def result(config: Ablate, seeds: int) -> Result:
     return result_of("dropout-0", config.budget, variants_of(config), runs)
 
 
-def test_a_run_has_the_table_and_a_child_per_variant_its_medians_and_more_seeds_go_on(tmp_path: Path) -> None:
-    asked, folder, uri = config(tmp_path), str(tmp_path / "ablations"), f"sqlite:///{tmp_path}/mlflow.db"
+def test_a_run_has_the_table_and_a_child_per_variant_its_medians_and_more_seeds_go_on(tmp_path: Path, uri: str) -> None:
+    asked, folder = config(tmp_path), str(tmp_path / "ablations")
     ids = set()
     for seeds in (1, 3):
         known = result(asked, seeds)
@@ -79,8 +85,7 @@ def test_a_run_has_the_table_and_a_child_per_variant_its_medians_and_more_seeds_
     )
 
 
-def test_an_ablation_that_stops_is_told_so(tmp_path: Path) -> None:
-    uri = f"sqlite:///{tmp_path}/mlflow.db"
+def test_an_ablation_that_stops_is_told_so(tmp_path: Path, uri: str) -> None:
     for error, status in ((KeyboardInterrupt, "KILLED"), (ValueError, "FAILED")):
         with pytest.raises(error), tracked_ablation(config(tmp_path), "dropout-0", str(tmp_path), uri) as run:
             raise error

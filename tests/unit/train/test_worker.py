@@ -26,6 +26,7 @@ def test_a_folder_that_only_the_driver_sees_is_refused_before_anything_is_traine
         stream=None,
         initial=None,
         words=None,
+        blimp=None,
         tracker=None,
     )
     with pytest.raises(
@@ -47,6 +48,7 @@ def test_every_error_of_a_worker_goes_to_the_tracker(tiny_config: Pretrain, monk
         stream=None,
         initial=None,
         words=None,
+        blimp=None,
         tracker=SimpleNamespace(fail=SimpleNamespace(remote=told.append)),
     )
     for error in (
