@@ -5,9 +5,9 @@
     python jobs/ablate.py --over sampling.masking.share=0.15,0.3,0.4 --corpus CORPUS --minutes 15 --seeds 3
     python jobs/ablate.py --over sampling.pairs=next-sentence,single-segment --corpus CORPUS --tokens 10M
 
-Run the same command again to continue: finished runs are not trained again, and a stopped run continues where it was. A
-larger --seeds trains only the added seeds. Every option of jobs/pretrain.py sets the base run. Runs are trained one
-after another; with --minutes, nothing else should run on the machine.
+Run the same command again to continue: finished runs are not trained again, and a stopped run continues where it
+stopped. A larger --seeds trains only the added seeds. Every option of jobs/pretrain.py sets the base run. Runs are
+trained one after another; with --minutes, nothing else should run on the machine.
 """
 
 import sys

@@ -40,17 +40,19 @@ class Batch:
     """int64: the original entries at the masked positions."""
     not_next_N: Tensor | None = None
     """int64: 1 if segment B is from another document, 0 if B follows A (label order of the published checkpoints);
-    None if rows have no such label.
+    the field is None if the rows have no such label.
     """
     swapped_N: Tensor | None = None
-    """int64: 1 if segment B precedes A in the text, 0 if B follows A; None if rows have no such label."""
+    """int64: 1 if segment B precedes A in the text, 0 if B follows A; the field is None if the rows have no such
+    label.
+    """
     label_N: Tensor | None = None
     """float32: a fine-tuning task's label of each sequence, a class number or a value; NaN for a sequence without a
-    label; None if rows have no label.
+    label; the field is None if the rows' column `label` has nulls.
     """
     labels: Tensor | None = None
     """float32: a task's labels end to end, several per sequence or one per token; NaN for a sequence without labels;
-    None if rows have no such lists.
+    the field is None if the rows' column `labels` has nulls.
     """
     teacher: Tensor | None = None
     """float32: a teacher's logits end to end, as many per sequence as the task has outputs; None without a teacher."""
@@ -103,7 +105,7 @@ def collate(rows: pa.Table | pa.RecordBatch) -> Batch:
 def collate_labelled(rows: pa.Table | pa.RecordBatch) -> Batch:
     """Collate a task's rows (schema pipeline.tasks.schema.ENCODED), in their order, into a flat batch without masking.
 
-    A column TEACHER, lists of float32, becomes Batch.teacher.
+    If the rows have a column TEACHER (lists of float32), that column becomes Batch.teacher.
 
     Raises ValueError if there are no rows.
     """
@@ -122,7 +124,7 @@ def collate_labelled(rows: pa.Table | pa.RecordBatch) -> Batch:
 
 
 def _sequences(rows: pa.Table | pa.RecordBatch) -> tuple[np.ndarray, dict[str, Any]]:
-    """Return the offsets (N + 1,) and the per-sequence fields of a Batch."""
+    """Return the offsets (N + 1,), and the fields of a Batch that hold the tokens and the lengths of sequences."""
     if rows.num_rows == 0:
         raise ValueError("a batch needs at least one row")
     ids_T, lengths_N = _flat_lists(rows.column("ids"))

@@ -16,8 +16,8 @@ from pipeline.config.training import AdamW, Batch, LinearDecay
 from pipeline.errors import ConfigError
 
 # Devlin et al. 2019, A.2: 256 rows per step, learning rate 1e-4, warm-up in 10,000 of 1,000,000 steps. Small models and
-# short runs need a higher rate and a longer warm-up, so those of `bert-tiny` to `bert-medium` are ours. These presets
-# have one phase of length 128; the published recipe has length 512 in the last tenth of the steps.
+# short runs need a higher rate and a longer warm-up, so the rates and warm-ups of `bert-tiny` to `bert-medium` are
+# ours. These presets have one phase of length 128; the published recipe has length 512 in the last tenth of the steps.
 PUBLISHED = Pretrain(steps=1_000_000)
 
 
@@ -54,8 +54,8 @@ PRESETS: dict[str, Pretrain] = {
     "bert-base": bert(12, 768, 12, replace(PUBLISHED, phases=TwoPhases())),  # Devlin et al. 2019
     "bert-large": bert(24, 1024, 16, replace(PUBLISHED, phases=TwoPhases())),  # Devlin et al. 2019
 }
-# Liu et al. 2019, table 9: 8,192 rows of full sentences, byte-level BPE, no pairs. Gradient clipping is ours; they do
-# not clip.
+# Liu et al. 2019, table 9: 8,192 rows of full sentences, byte-level BPE, no pairs. Gradient clipping is ours; Liu et
+# al. do not clip.
 ROBERTA = replace(
     PUBLISHED,
     steps=500_000,
@@ -70,7 +70,7 @@ ROBERTA = replace(
 def roberta(preset: Pretrain, base: Pretrain = ROBERTA) -> Pretrain:
     """Return `base` with a RoBERTa of the size of a BERT preset.
 
-    A RoBERTa has one segment, and its positions start at 2, after that of the padding entry.
+    A RoBERTa has one segment. Its position indices start at 2, because index 1 is that of the padding entry.
     """
     model = replace(
         preset.model,
@@ -102,7 +102,7 @@ PRESETS |= {
 }
 
 # Clark et al. 2020, table 6; google-research/electra masks 85% of the drawn positions and leaves the rest unchanged.
-# Rows with one segment are ours; theirs split contiguous text into two segments.
+# Rows with one segment are ours; Clark et al. split contiguous text into two segments.
 ELECTRA_SAMPLING = Sampling(
     maximum_length=128, pairs=FullSentences(), masking=TokenMasking(mask_share=0.85, random_share=0.0)
 )
@@ -122,7 +122,8 @@ PRESETS |= {
     # Sizes, steps and batches are those of the small BERTs. The generator has a quarter of the width, as in the paper.
     "electra-tiny": electra(PRESETS["bert-tiny"]),
     "electra-mini": electra(PRESETS["bert-mini"]),
-    # The generator has a quarter of the width, as in the paper; that of the released electra-small has the full width.
+    # The generator has a quarter of the width, as in the paper; the generator of the released electra-small has the
+    # full width.
     "electra-small": electra(
         replace(
             bert(12, 256, 4),
@@ -147,7 +148,7 @@ PRESETS |= {
 }
 # Training continues from a published model (--init), which determines the sizes and the vocabulary. For additional
 # steps, google-research/bert's README advises learning rate 2e-5, a fifth of the original 1e-4; `continue-small` has a
-# fifth of bert-mini's. Steps and warm-up are ours.
+# fifth of bert-mini's rate. Steps and warm-up are ours.
 CONTINUED = replace(
     PUBLISHED, steps=10_000, optimizer=AdamW(learning_rate=2e-5), schedule=LinearDecay(warmup_share=0.1)
 )
@@ -166,8 +167,8 @@ DEFAULT_PRESET = "bert-tiny"
 def split_preset(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
     """Return the preset that the first word names, and the other words.
 
-    The preset is None if the first word is an option or a kind, or if there are no words. Raises ConfigError, with the
-    nearest name, for an unknown preset.
+    The preset is None if there are no words, or if the first word is an option (--NAME) or a kind (SETTING:KIND).
+    Raises ConfigError, with the nearest name, for an unknown preset.
     """
     if not arguments or arguments[0].startswith("-") or ":" in arguments[0]:
         return None, list(arguments)
@@ -190,11 +191,11 @@ def _unknown_preset(name: Any) -> str:
 
 
 def starting_point(preset: str | None, config: str | None) -> tuple[str, Pretrain]:
-    """Return a preset's name, and its settings with those of the config file applied.
+    """Return the name of a preset, and the preset's settings after the config file has replaced some of them.
 
-    `preset` and `config` are what the command line names, or None. The file may name the preset too. The file's values
-    are not checked yet, because command-line options may replace them. Raises ConfigError for an unknown preset, and if
-    the file names another one than the command line.
+    `preset` and `config` are the preset and the file that the command line names, or None. The file may name the preset
+    too. The file's values are not checked yet, because command-line options may replace them. Raises ConfigError for an
+    unknown preset, and if the file and the command line name different presets.
     """
     if config is None:
         return preset or DEFAULT_PRESET, PRESETS[preset or DEFAULT_PRESET]

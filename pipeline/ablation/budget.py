@@ -1,4 +1,4 @@
-"""Steps of each variant, so that all variants train on as many tokens or for as many minutes."""
+"""Set each variant's steps so that all variants train on the same number of tokens or for the same time."""
 
 import hashlib
 import json
@@ -28,7 +28,7 @@ from pipeline.train.run_data import find_corpus, stream_settings
 Train = Callable[[Pretrain, Report], dict[str, Any]]
 """Pretrains, and returns the run's summary."""
 COUNTED_WINDOWS = 200
-"""Windows whose rows are counted; the tokens of a run that reads more are estimated from these."""
+"""Maximum number of windows whose tokens are counted; the tokens of further windows are estimated."""
 TIMED_STEPS = 60
 """Steps of the short run that times a variant."""
 TIMING = "ablation timing"
@@ -38,11 +38,10 @@ TIMING = "ablation timing"
 def with_token_budget(
     config: Ablate, variants: Sequence[Variant], streams: Sequence[StreamSettings], cache: str, report: Report
 ) -> list[Variant]:
-    """Return the variants with steps for each seed, with which the run reads the number of tokens that is nearest to
-    config.tokens.
+    """Return the variants with steps for each seed, such that each run's tokens are nearest to config.tokens.
 
-    `streams`: stream settings of each variant. `cache`: folder of counts that are made once. Raises ConfigError, with
-    the variant's label, if its settings do not allow that number.
+    `streams`: stream settings of each variant. `cache`: folder that stores the counts. Raises ConfigError, with the
+    variant's label, if the variant's settings do not allow a run of so few tokens.
     """
     assert config.token_count is not None
     sized = []
@@ -55,7 +54,7 @@ def with_token_budget(
 
 
 def with_time_budget(variants: Sequence[Variant], config: Ablate, train: Train, report: Report) -> list[Variant]:
-    """Return the variants with as many steps as fit into config.minutes, by a short run of each."""
+    """Return the variants with as many steps as fit into config.minutes; a short run measures the time per step."""
     assert config.minutes is not None
     sized = []
     for variant in variants:
@@ -93,19 +92,19 @@ def _counted(variant: Variant, stream: StreamSettings, seed: int, tokens: int, c
 
 
 class RowLengths:
-    """Tokens of the rows of a stream, special tokens included, made window by window when they are needed.
+    """Number of tokens in each row of a stream, special tokens included; windows are read when they are needed.
 
-    Windows differ: in one corpus of articles, single segments have 86 to 122 tokens per row on average. So the rows are
-    counted that the run reads, and only runs of more than COUNTED_WINDOWS are estimated.
+    Windows differ: in one corpus of articles, single segments have 86 to 122 tokens per row on average. Therefore, the
+    tokens of the rows that a run reads are counted. Only tokens after the first COUNTED_WINDOWS windows are estimated.
     """
 
     def __init__(self, stream: StreamSettings) -> None:
         self.stream, self.tokenizer = stream, CachedTokenizer(stream.vocabulary, stream.table_chunks)
         self.windows: dict[int, np.ndarray] = {}
-        """Number of a window, counted through all epochs -> tokens of its rows."""
+        """Number of a window, counted through all epochs -> number of tokens in each row of the window."""
 
     def read(self, window: int, rows: int) -> tuple[float, int]:
-        """Return the tokens of `rows` rows from the beginning of a window on, and the number of the window after them.
+        """Return the number of tokens in `rows` rows from the start of `window` on, and the number of the next window.
 
         Raises ConfigError if the first windows have no rows.
         """
@@ -132,10 +131,12 @@ class RowLengths:
 def steps_for_tokens(config: Pretrain, tokens: int, rows: Mapping[Sampling, RowLengths]) -> int:
     """Return the number of steps with which a run reads the number of tokens nearest to `tokens`, at least 1.
 
-    `rows`: sampling of a phase -> its rows. Raises ConfigError if the settings need more steps, as a long warm-up does.
+    `rows`: sampling of a phase -> lengths of the phase's rows. Raises ConfigError if the settings need more steps, for
+    instance for a long warm-up.
     """
     some = offset(1, config.batch)
-    low, high = 0, max(1, round(tokens / rows[config.sampling].read(0, some)[0]))  # few, so that few windows are made
+    # The first guess reads the rows of one step only, so that few windows are made.
+    low, high = 0, max(1, round(tokens / rows[config.sampling].read(0, some)[0]))
     while _tokens_of_steps(config, high, rows) < tokens:
         low, high = high, high + 1 + high // 10
     while high - low > 1:
@@ -143,7 +144,7 @@ def steps_for_tokens(config: Pretrain, tokens: int, rows: Mapping[Sampling, RowL
         low, high = (middle, high) if _tokens_of_steps(config, middle, rows) < tokens else (low, middle)
     below, above = (abs(_tokens_of_steps(config, steps, rows) - tokens) for steps in (low, high))
     if low and _tokens_of_steps(config, high, rows) > tokens:
-        replace(config, steps=low)  # refused if only more tokens than asked for are possible
+        replace(config, steps=low)  # ConfigError if only runs with too many tokens are possible
     return low if low and below < above else high
 
 
@@ -157,7 +158,7 @@ def _tokens_of_steps(config: Pretrain, steps: int, rows: Mapping[Sampling, RowLe
 
 
 def tokens_of(config: Pretrain, rows: Mapping[Sampling, RowLengths]) -> float:
-    """Return the expected tokens of a run; `rows`: sampling of a phase -> its rows."""
+    """Return the expected tokens of a run; `rows`: sampling of a phase -> lengths of the phase's rows."""
     total, window = 0.0, 0
     for phase in config.all_phases:
         tokens, window = rows[phase.sampling].read(window, offset(phase.end - phase.first, phase.batch))

@@ -23,7 +23,9 @@ LOSS, BITS = "held-out loss", "bits per byte"
 BLIMP = {"pll": "BLiMP PLL", "pll_word_l2r": "BLiMP PLL-word-l2r"}
 """Scorer, as `score` names it -> name in the result table."""
 PLATEAU_NATS = 0.3
-"""A run whose held-out masked-token loss is less than this below that of unigrams has learnt little but frequencies."""
+"""If a run's held-out masked-token loss is less than PLATEAU_NATS below the loss of a unigram model, the run has learnt
+little but token frequencies.
+"""
 FOLDER = "ablations"
 """Folder of results, inside the output folder."""
 Scoring = Callable[[Score, Report], dict[str, float]]
@@ -42,10 +44,10 @@ class Outcome:
     tokens_per_second: float
     epochs: int
     trained: bool
-    """Whether the run has left the plateau of unigrams."""
+    """Whether the held-out loss is at least PLATEAU_NATS below a unigram model's loss; True if a loss is missing."""
     mlflow_run_id: str
     scores: dict[str, float] = field(default_factory=dict)
-    """Score -> value; shares of 1 for accuracies."""
+    """Name of a score -> value; an accuracy is between 0 and 1."""
 
 
 def lower_is_better(score: str) -> bool:
@@ -56,7 +58,7 @@ def lower_is_better(score: str) -> bool:
 def outcome_of(
     config: Ablate, run: Pretrain, summary: dict[str, Any], scoring: Scoring, tuning: Tuning, report: Report
 ) -> Outcome:
-    """Return a finished run's outcome; what is stored for this run is not computed again."""
+    """Return a finished run's outcome; scores that are stored for this run are not computed again."""
     after, baseline = summary["heldout_after"], summary["baselines"].get(UNIGRAM_LOSS)
     loss = after.get(HELDOUT_LOSS)
     scores = {} if isinstance(run.objective, Replaced) else _heldout_scores(after)
@@ -133,7 +135,7 @@ def _tuned(config: Ablate, task: str, summary: dict[str, Any], tuning: Tuning, r
 def _stored(
     config: Ablate, summary: dict[str, Any], name: str, key: dict[str, Any], compute: Callable[[], dict[str, float]]
 ) -> dict[str, float]:
-    """Return a run's stored scores; compute and store them unless those stored have this key and are of this run."""
+    """Return a run's scores: stored ones if they have this key and are of this run; else compute and store them."""
     location = storage.join(config.output, FOLDER, "scores", summary["name"], f"{name}.json")
     key = key | {"mlflow_run_id": summary["mlflow_run_id"]}
     stored = storage.read_object(location)

@@ -13,8 +13,9 @@ TABLE, PICTURE, VALUES = "table.md", "differences", "ablation.json"
 
 
 def publish(result: Result, figure: Figure, folder: str) -> list[str]:
-    """Write the picture as PNG and SVG, the table as Markdown, and last all values as JSON; return lines that say
-    where.
+    """Write the picture as PNG and SVG, the table as Markdown and, last, all values as JSON.
+
+    Return lines that name the folder and the files.
     """
     for kind in ("png", "svg"):
         content = BytesIO()

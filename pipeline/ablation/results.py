@@ -1,4 +1,4 @@
-"""Result of an ablation: for each variant and score the median, the range, and the paired difference to the first."""
+"""Result of an ablation: for each variant and score the median, range, and paired difference to the first variant."""
 
 import statistics
 from collections.abc import Sequence
@@ -24,7 +24,9 @@ class Cell:
     difference: Difference | None = None
     """Variant minus first variant; None for the first variant, and if the scores cannot be compared."""
     p_value: float | None = None
-    """p-value of the paired t-test, corrected if the result says so; None with too few seeds or without spread."""
+    """p-value of the paired t-test, after Holm's correction if Result.corrected. None if there is no difference to
+    test, if there are too few seeds, or if the differences have no spread.
+    """
 
     @property
     def significant(self) -> bool:
@@ -75,7 +77,10 @@ class Result:
 
 
 def result_of(name: str, budget: str, variants: Sequence[Variant], outcomes: Sequence[Sequence[Outcome]]) -> Result:
-    """Return the result of the variants; `outcomes`: for each variant, one per seed, in the same order of seeds."""
+    """Return the result of the variants.
+
+    `outcomes` has, for each variant, one outcome per seed; all variants have the same order of seeds.
+    """
     scores = dict.fromkeys(score for runs in outcomes for outcome in runs for score in outcome.scores)
     rows = [
         ResultRow(variant=variant, outcomes=tuple(runs), cells=_cells(variants[0], outcomes[0], variant, runs))
@@ -117,16 +122,17 @@ def _cells(first: Variant, first_runs: Sequence[Outcome], variant: Variant, runs
 
 
 def _without_interval(a: Sequence[float], b: Sequence[float]) -> Difference:
-    """Return the mean of B - A with an infinite interval, because so few seeds say nothing about its spread."""
+    """Return the mean of B - A with an infinite interval, because the spread cannot be estimated from so few seeds."""
     return Difference(mean=statistics.fmean(b) - statistics.fmean(a), low=-float("inf"), high=float("inf"))
 
 
 def comparable(score: str, first: Variant, other: Variant) -> bool:
     """Return whether a score of two variants measures the same.
 
-    The held-out loss is over masks that each variant makes of held-out text as in its last phase, so sampling and
-    vocabulary must be equal (copies do not matter: held-out rows are those of epoch 0). Bits per byte are over the same
-    words for all vocabularies that keep the same letters, in sentences up to the maximum length.
+    Held-out loss: each variant masks the held-out text with the sampling of its last phase, so this sampling and the
+    vocabulary must be equal. Copies may differ, because held-out rows are those of epoch 0.
+    Bits per byte: the same words are masked if the maximum lengths are equal. Both vocabularies must also treat case
+    and accents alike. A sentence is skipped if a vocabulary splits it into more tokens than the maximum length.
     """
     a, b = first.config, other.config
     if score == LOSS:
@@ -145,7 +151,7 @@ def _predicts_masked(*variants: Variant) -> bool:
 
 
 def better(score: str, cell: Cell) -> int:
-    """Return 1 if the variant is significantly better than the first, -1 if it is worse, else 0."""
+    """Return 1 if the variant is significantly better than the first, -1 if significantly worse, else 0."""
     if not cell.significant or cell.difference is None:
         return 0
     higher = 1 if cell.difference.mean > 0 else -1

@@ -15,7 +15,7 @@ from pipeline.config.flat import flatten
 from pipeline.train.tracking import DESCRIPTION, MlflowRun, open_run
 
 EXPERIMENT, PARENT, RUNS = "ablation", "mlflow.parentRunId", "pretraining_runs"
-"""RUNS: tag of a child run with the ids of the MLflow runs of its pretrainings."""
+"""RUNS: tag of each child run; its value is the ids of the MLflow runs of the variant's pretrainings."""
 RECORD = "mlflow.json"
 """File in the ablation's folder with the ids of its MLflow runs."""
 
@@ -69,7 +69,7 @@ def _record(run: AblationRun) -> None:
 
 
 def log_result(run: AblationRun, result: Result, figure: Figure) -> None:
-    """Log the table and the picture to the ablation's run, and the medians of each variant to its child run."""
+    """Log the table and the picture to the ablation's run, and the scores of each variant to its child run."""
     text, client = markdown(result), run.client
     client.log_text(run.mlflow.run_id, text, "table.md")
     client.log_dict(run.mlflow.run_id, as_json(result), "ablation.json")
@@ -80,7 +80,7 @@ def log_result(run: AblationRun, result: Result, figure: Figure) -> None:
 
 
 def _log_variant(run: AblationRun, row: ResultRow) -> None:
-    """Log the medians of a variant to its child run, which is created at first."""
+    """Log the scores of a variant to its child run; create the child run if it does not exist."""
     label, uri = row.variant.label, run.mlflow.uri
     tags = {PARENT: run.mlflow.run_id, RUNS: ", ".join(outcome.mlflow_run_id for outcome in row.outcomes)}
     name, settings = f"{run.name}: {label}", flatten(row.variant.config) | {"variant": label}

@@ -25,12 +25,12 @@ def percent(score: str) -> bool:
 
 
 def shown(score: str, value: float, sign: str = "") -> str:
-    """Return a value of a score as text: one decimal of percents, three of others."""
+    """Return a value of a score as text: a percentage with one decimal, any other value with three."""
     return f"{100 * value:{sign}.1f}" if percent(score) else f"{value:{sign}.3f}"
 
 
 def spread_text(score: str, cell: Cell | None) -> str:
-    """Return the median and, in parentheses, the lowest and the highest value."""
+    """Return the median; if the values differ, add the lowest and the highest in parentheses."""
     if cell is None:
         return NONE
     median = shown(score, cell.median)
@@ -38,7 +38,7 @@ def spread_text(score: str, cell: Cell | None) -> str:
 
 
 def difference_text(score: str, cell: Cell | None) -> str:
-    """Return the mean difference, in brackets its interval if there is one, and * if it is significant."""
+    """Return the mean difference. If it has an interval, add the interval in brackets, and * if significant."""
     if cell is None or cell.difference is None:
         return NONE
     mean = shown(score, cell.difference.mean, "+")
@@ -100,7 +100,7 @@ def markdown(result: Result) -> str:
 
 
 def notes(result: Result) -> list[str]:
-    """Return the lines below the table: what was equal, what the numbers are, and what they do not say."""
+    """Return the lines below the table: the budget that all variants share, the meaning of the numbers, cautions."""
     first, seeds = result.rows[0].variant.label, result.seeds
     several = "s" * (seeds > 1)
     spread = f"Median (lowest to highest) over {seeds} pretraining seed{several}."

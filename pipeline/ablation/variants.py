@@ -35,12 +35,12 @@ class Variant:
     """Settings with the first seed and the preset's steps."""
     preset: str
     steps: dict[int, int] = field(default_factory=dict)
-    """Seed -> steps of its run, once the budget is known."""
+    """Seed -> steps of the run with this seed; empty until the budget is known."""
 
     def run(self, seed: int) -> Pretrain:
-        """Return the settings of the run with this seed, under the name that pretraining gives it.
+        """Return the settings of the run with this seed, including the name that pretraining gives this run.
 
-        Raises ConfigError, with the label, if the settings do not allow the steps.
+        Raises ConfigError, which names the label, if the settings do not allow this number of steps.
         """
         steps = self.steps.get(seed, self.config.steps)
         try:
@@ -51,10 +51,10 @@ class Variant:
 
 
 def variants_of(config: Ablate) -> tuple[Variant, ...]:
-    """Return the variants; the first is the one with which the others are compared.
+    """Return the variants. All others are compared with the first variant.
 
-    Raises ConfigError for settings that do not exist, that all variants must share or that do not fit together, for
-    fewer than two variants, and for two equal ones.
+    Raises ConfigError if a setting does not exist, if all variants must share it, if settings do not fit together, if
+    there are fewer than two variants, or if two variants are equal.
     """
     base = _base_of(config)
     rows = ABLATIONS[config.ablation].rows if config.ablation is not None else _rows_over(config.over)
@@ -81,7 +81,7 @@ def _base_of(config: Ablate) -> Pretrain:
 def ablation_name(config: Ablate, variants: tuple[Variant, ...]) -> str:
     """Return NAME-DIGEST, with a digest of the variants' settings, their data and their budget.
 
-    So a command with more seeds or other scores adds to the same table.
+    Seeds and scores are not in the digest, so a command with more seeds or other scores adds to the same table.
     """
     groups = set(IDENTITY) | set(DATA)
     settings = [
@@ -93,8 +93,10 @@ def ablation_name(config: Ablate, variants: tuple[Variant, ...]) -> str:
 
 
 def _rows_over(over: tuple[str, ...]) -> tuple[Row, ...]:
-    """Return the rows of --over: for one setting, a row per value; for several, the first values of all, then rows in
-    which one setting has another value.
+    """Return the rows of --over.
+
+    The first row has the first value of every setting. Then follows one row per further value of each setting; in such
+    a row, all other settings have their first values.
     """
     entries = {}
     for entry in over:
@@ -156,9 +158,10 @@ def _refuse_shared(name: str) -> None:
 
 
 def _with_settings(base: Pretrain, settings: dict[str, str]) -> Pretrain:
-    """Return the settings with {dotted name: value as on the command line} replaced.
+    """Return `base` with the values of `settings`, {dotted name: value as on the command line}.
 
-    If a kind is changed, the settings that both kinds have stay as they are. Raises ConfigError for an invalid value.
+    If a setting changes to another kind, the fields that the old and the new kind share keep their values.
+    Raises ConfigError for an invalid value.
     """
     kinds, changed = choices(Pretrain), base
     for path in sorted(settings.keys() & kinds.keys()):
@@ -173,7 +176,7 @@ def _with_settings(base: Pretrain, settings: dict[str, str]) -> Pretrain:
 
 
 def _parsed(path: str, text: str) -> Any:
-    """Return the value of a setting from its text. Raises ConfigError if it has another type."""
+    """Return the value of a setting from its text. Raises ConfigError if the text does not fit the setting's type."""
     option = next(option for option in options_of(Pretrain) if option.path == path)
     types = types_of(option.hint)
     if text == "None" and NoneType in types:
@@ -191,7 +194,7 @@ def _parsed(path: str, text: str) -> Any:
 
 
 def _with_value(settings: Any, path: str, value: Any) -> Any:
-    """Return unchecked settings with the value at a dotted name. Raises ConfigError if the chosen kind lacks it."""
+    """Return unchecked settings with the value at a dotted name. Raises ConfigError if the kind lacks this name."""
     first, _, rest = path.partition(".")
     values = {each.name: getattr(settings, each.name) for each in dataclasses.fields(settings)}
     if first not in values:
@@ -200,8 +203,9 @@ def _with_value(settings: Any, path: str, value: Any) -> Any:
 
 
 def _with_kind(settings: Any, path: str, kind: Any) -> Any:
-    """Return unchecked settings in which the part at a dotted name has this kind; fields of both kinds keep their
-    values.
+    """Return unchecked settings in which the part at a dotted name has this kind.
+
+    Fields that the old and the new kind share keep their values.
     """
     first, _, rest = path.partition(".")
     part = getattr(settings, first)

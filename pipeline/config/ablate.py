@@ -19,7 +19,7 @@ COMMON = (
 UNITS = {"k": 10**3, "M": 10**6, "B": 10**9}
 """Suffix of a number of tokens -> its factor."""
 INTERVAL_SEEDS = 3
-"""Minimum seeds for an interval: with two, its half-width is nine standard deviations."""
+"""Minimum seeds for an interval: with two seeds, the half-width of an interval is nine standard deviations."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,24 +27,26 @@ class Ablate(Pretrain):
     """Pretrain variants of one run, each with the same seeds, and compare them with the first variant."""
 
     ablation: str | None = None
-    """Name of the ablation; the command's first word. Instead of it: over."""
+    """Name of the ablation, given as the command's first word. To compare other variants, set over instead."""
     preset: str = "bert-tiny"
     """Preset of the base run."""
     over: tuple[str, ...] = ()
     """NAME=VALUE,VALUE,…: a setting of pretraining and the values to compare. A value may be a kind, as in
-    sampling.pairs=next-sentence,single-segment. If repeated, one setting is changed at a time: the first values of all
-    together are the first variant.
+    sampling.pairs=next-sentence,single-segment. If over is repeated, the first variant has the first value of every
+    setting, and each other variant changes one setting of the first variant.
     """
     tokens: str | None = None
-    """Tokens that each variant is trained on, such as 250k, 10M or 20_000_000; each run's steps are counted from the
-    rows that it reads.
+    """Tokens that each run is trained on, such as 250k, 10M or 20_000_000. The number of steps follows from the lengths
+    of the rows that the run reads.
     """
     minutes: float | None = None
-    """Instead of tokens: minutes of training that each variant gets. Each variant's steps follow from a short run of
-    it, so the machine must be quiet while the command runs.
+    """Minutes of training per run, instead of tokens. The number of steps of each variant follows from the speed of a
+    short run, so nothing else may load the machine while the command runs.
     """
     seeds: int = 3
-    """Pretraining runs per variant, with the seeds `seed`, `seed` + 1, and so on. The same seeds are paired."""
+    """Pretraining runs per variant, with the seeds `seed`, `seed` + 1, and so on. Variants are compared
+    by pairs of runs with the same seed.
+    """
     blimp: Location | None = None
     """Folder of BLiMP's files, on which every run is scored. If the folder does not exist, the files are downloaded
     into it (20 MB).
@@ -84,12 +86,12 @@ class Ablate(Pretrain):
 
     @property
     def budget(self) -> str:
-        """Quantity that all variants have in equal amount, in words."""
+        """Training per run, which is equal for all variants, in words: a number of tokens or minutes."""
         return f"{self.tokens} tokens" if self.minutes is None else f"{self.minutes:g} minutes"
 
     @property
     def token_count(self) -> int | None:
-        """Tokens per variant; None if the minutes are equal."""
+        """Tokens per run; None if the budget is in minutes."""
         return None if self.tokens is None else number_of_tokens(self.tokens)
 
 
@@ -109,7 +111,7 @@ def number_of_tokens(text: str) -> int:
 
 
 def _require_variants(ablation: str | None, over: tuple[str, ...]) -> None:
-    """Raise ConfigError unless exactly one of both says which variants to compare."""
+    """Raise ConfigError unless exactly one of `ablation` and `over` is given, or if `ablation` is unknown."""
     names = ", ".join(ABLATIONS)
     require(
         (ablation is None) == bool(over),
@@ -122,7 +124,7 @@ def _require_variants(ablation: str | None, over: tuple[str, ...]) -> None:
 
 
 def _require_budget(tokens: str | None, minutes: float | None) -> None:
-    """Raise ConfigError unless exactly one of both is given and is valid."""
+    """Raise ConfigError unless exactly one of `tokens` and `minutes` is given and its value is valid."""
     require(
         (tokens is None) != (minutes is None),
         f"tokens ({tokens}) or minutes ({minutes}): give exactly one, which all variants then have in equal amount",

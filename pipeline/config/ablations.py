@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, kw_only=True)
 class OfBase:
-    """A value that depends on the base run: its setting of this name, times a factor."""
+    """A value computed from the base run: the base run's value of `setting`, multiplied by `times`."""
 
     setting: str
     times: float = 1
@@ -21,7 +21,7 @@ class Row:
 
     label: str
     settings: dict[str, Value] = field(default_factory=dict)
-    """Dotted name -> value, in which the variant differs from the base run."""
+    """Settings that replace those of the base run: dotted name -> value."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,10 @@ def _rows(rows: dict[str, dict[str, Value]]) -> tuple[Row, ...]:
 
 
 def _length(length: int, times: float) -> dict[str, Value]:
-    """Return the settings of a maximum length; rows per step change by `times`, and smaller slots with them."""
+    """Return the settings of a maximum length. Rows per step are multiplied by `times`.
+
+    If `times` is below 1, rows per slot are multiplied too.
+    """
     slots: dict[str, Value] = {"batch.rows_per_slot": OfBase(setting="batch.rows_per_slot", times=times)}
     rows: dict[str, Value] = {"batch.rows_per_step": OfBase(setting="batch.rows_per_step", times=times)}
     return {"sampling.maximum_length": str(length)} | rows | (slots if times < 1 else {})

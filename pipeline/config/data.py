@@ -36,8 +36,8 @@ class Preparation:
 
     heldout_share: float = 0.01
     """Share of parents (whole books, articles) that are held out for evaluation, chosen by a hash. If the share is
-    above 0, at least four parents are held out; of fewer than forty parents, at least a tenth, rounded down. (A
-    next-sentence pair needs text of two parents.)
+    above 0, at least four parents are held out, because a next-sentence pair needs text of two parents. If the corpus
+    has fewer than forty parents, the minimum is a tenth of them, rounded down.
     """
     window_characters: int = 2_000_000
     """Characters of text per window (a Parquet row group): the unit of reading, shuffling and resuming."""
@@ -57,12 +57,12 @@ class Preparation:
     """
     near_duplicates: float | None = 0.8
     """A document is dropped if at least this share of its sequences of eight words also occurs in other documents
-    (reason: near-duplicate). A held-out document is dropped if at least a twentieth occurs in training documents. None:
-    only documents with the same text are dropped.
+    (reason: near-duplicate). A held-out document is dropped if at least a twentieth of its sequences occurs in training
+    documents. None: only documents with the same text are dropped.
     """
     error_limit: float = 0.05
-    """Maximum share of broken files or records. They are counted and skipped; if there are more, preparation stops with
-    an error.
+    """Maximum share of broken files or records. Broken files and records are counted and skipped; if their share is
+    larger than this, preparation stops with an error.
     """
     expansion_limit: int = 200
     """Maximum ratio of decompressed to compressed bytes; text has 3 to 20. If a file exceeds the limit after 64 MB of
@@ -137,7 +137,7 @@ class VocabularySettings:
     extend: int = 0
     """Number of words of the corpus to add to the vocabulary of init; for WordPiece only. These are the most frequent
     words that the vocabulary splits into three pieces or more, counted in the first training_characters of the corpus.
-    They replace [unused] entries first; the others become new entries at the end.
+    The first added words replace [unused] entries; if no [unused] entry is left, new entries are appended.
     """
 
     def __post_init__(self) -> None:

@@ -83,10 +83,10 @@ class Recipe:
     """Maximum number of training rows; a random sample is drawn with the trial's seed. Default: all rows."""
     pooling: Literal["cls", "mean", "attention"] = "cls"
     """Vector of a text. cls: the pooled [CLS] state (as published); mean: the mean of the last hidden states;
-    attention: their weighted mean, with learnt weights.
+    attention: the weighted mean of the last hidden states, with learnt weights.
     """
     dropout: float | None = None
-    """Hidden and attention dropout; default: the checkpoint's."""
+    """Hidden and attention dropout; default: the value of the checkpoint."""
     patience: int | None = None
     """Early stopping: end training after this many epochs without a better development score, and keep the weights of
     the best epoch. Default: train all epochs and keep the weights of the last one.
@@ -94,13 +94,13 @@ class Recipe:
     balance_classes: bool = False
     """Weight each class in the loss in inverse proportion to its number of rows."""
     group_lengths: bool = True
-    """Put rows of similar length into one step, for less padding where attention uses padded rows. Rows are sorted by
-    length within every 50 steps, as in transformers' Trainer with group_by_length.
+    """Put rows of similar length into one step. This reduces padding if attention runs on padded rows. Rows are sorted
+    by length within every 50 steps, as in transformers' Trainer with group_by_length.
     """
     metric: str | None = None
-    """Metric on the development set that selects settings, the epoch (recipe.patience) and the best model: accuracy, f1
-    (of the second of two classes), macro_f1, matthews (or mcc), auc, average_precision, mean_absolute_error, …;
-    default: the first metric of the task.
+    """Metric that selects settings, the epoch (recipe.patience) and the best model, on the development set; default:
+    the first metric of the task. Examples: accuracy, f1, macro_f1, matthews or mcc, auc, average_precision,
+    mean_absolute_error. With two classes, f1 is that of the second class.
     """
     temperature: float = 2.0
     """Number that divides the logits of teacher and student in the teacher's loss term, except in regression. Hinton et
@@ -132,8 +132,9 @@ class Search:
     """Settings to try, and the seeds that select among them."""
 
     grid: Literal["none", "bert", "miniatures"] = "none"
-    """Published grid to try, or "none" for your settings alone. bert: 16 or 32 rows, 5e-5, 3e-5 or 2e-5, 2 to 4 epochs
-    (Devlin et al. 2019, A.3); miniatures: 8 to 128 rows, 3e-4 to 3e-5, 4 epochs (google-research/bert).
+    """Published grid to try, or "none" for your settings alone. bert: 16 or 32 rows per step, learning rates 5e-5, 3e-5
+    and 2e-5, 2 to 4 epochs (Devlin et al. 2019, A.3); miniatures: 8 to 128 rows per step, learning rates from 3e-4 to
+    3e-5, 4 epochs (google-research/bert).
     """
     over: tuple[str, ...] = ()
     """Settings to try. NAME=VALUE,VALUE tries every value; NAME=LOW..HIGH draws values log-uniformly. NAME is a setting
@@ -165,7 +166,9 @@ class Trials:
     gpus: float | None = None
     """GPUs per trial, such as 0.25; default: one if the cluster has GPUs."""
     workers: int = 1
-    """Number of workers that share each step of a trial, on one machine; each has trials.cpus and trials.gpus."""
+    """Number of workers that share each step of a trial, on one machine. Each worker has trials.cpus and
+    trials.gpus.
+    """
     at_once: int | None = None
     """Maximum number of concurrent trials; default: as many as fit."""
 
@@ -183,14 +186,14 @@ class TaskAdamW(AdamW):
     learning_rate: float | None = None  # ty: ignore[incompatible-attribute-override]
     """Peak learning rate; default: 3e-4 for widths up to 256, 1e-4 up to 512, 5e-5 above."""
     layer_decay: float | None = None  # ty: ignore[incompatible-attribute-override]
-    """Factor between the learning rate of a layer and that of the next higher layer. Pooler and heads have the full
-    rate, the top layer this factor of it, and the embeddings its (layers + 1)th power; default: 0.8 for ELECTRA (Clark
-    et al. 2020), 1 for others.
+    """Learning rate of a layer, divided by the learning rate of the next higher layer. Pooler and heads have the full
+    rate, the top layer has layer_decay times the full rate, and the embeddings have layer_decay^(layers + 1) times the
+    full rate. Default: 0.8 for ELECTRA (Clark et al. 2020), 1 for other families.
     """
 
     def __post_init__(self) -> None:
         usual = {"learning_rate": WIDE_RATE, "layer_decay": 1.0}
-        # Built for its checks only: None would not pass them.
+        # AdamW is built only to run its checks, which None would not pass.
         AdamW(**vars(self) | {name: value for name, value in usual.items() if getattr(self, name) is None})
 
 
@@ -212,14 +215,14 @@ class Finetune:
     """Labelled test file in the form of train. At the end, the selected model predicts and is scored on this file."""
     text: str = "text"
     """Column of the text in your own file. For tags, this column holds the words (a list, or separated by spaces). For
-    questions, it holds the context, and its name is "context" unless you set another.
+    questions, this column holds the context, and the default is "context".
     """
     pair: str | None = None
     """Column of the second text of a pair, or of the question (default: question)."""
     label: tuple[str, ...] = ()
-    """Column of the label, value, tags or answers; default: label; for questions, answers or answer. Give several
-    columns if each one holds 0 or 1 for one label. In CoNLL's files, give the column's number from 0, or -1 for the
-    last column.
+    """Column of the label, value, tags or answers; default: "label", and "answers" or "answer" for questions. Give
+    several columns if each column holds 0 or 1 for a different label. In CoNLL's files, give the column's number from
+    0, or -1 for the last column.
     """
     kind: Literal["auto", "classification", "regression", "multilabel", "tags", "spans"] = "auto"
     """Kind of the labels in your own file; auto: detected from the file."""
@@ -229,7 +232,7 @@ class Finetune:
     """
     teacher: Location | None = None
     """Folder, URL or hf://OWNER/NAME of a fine-tuned model of the same task, of any family and vocabulary. Trials learn
-    its logits in addition to the labels (knowledge distillation, Hinton et al. 2015).
+    the teacher's logits in addition to the labels (knowledge distillation, Hinton et al. 2015).
     """
     unlabelled: tuple[Location, ...] = ()
     """Files of more texts, without labels, from which trials learn the teacher's logits: one text per line (.txt), or
@@ -244,8 +247,8 @@ class Finetune:
     random_weights: bool = False
     """Start from random weights with the checkpoint's sizes, to measure the gain from pretraining."""
     start_from: str | None = None
-    """Task from whose fine-tuned encoder RTE, MRPC and STS-B start; it must be among the tasks. Liu et al. 2019 use
-    mnli; Devlin et al. 2019 start from the pretrained encoder.
+    """Task whose fine-tuned encoder is the start of RTE, MRPC and STS-B. This task must be among the tasks. Liu et al.
+    2019 use mnli. Default: start from the pretrained encoder, as in Devlin et al. 2019.
     """
     register: str | None = None
     """Name under which the best model is registered in MLflow; with several tasks, the task's name is added, as in
@@ -324,9 +327,9 @@ class Finetune:
         )
 
     def for_workers(self) -> "Finetune":
-        """Return the settings with an unset recipe.rows_per_slot filled in, so that each worker of a trial has a slot
-        per step.
+        """Return the settings, with recipe.rows_per_slot set if it was unset and a trial has several workers.
 
+        This value gives each worker a slot of every full step.
         Dropout is drawn per slot, so trials with the same rows_per_slot have the same losses on any number of workers.
         Raises ConfigError if some worker would have no rows.
         """

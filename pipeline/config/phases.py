@@ -14,11 +14,10 @@ class OnePhase:
 
 @dataclass(frozen=True, kw_only=True)
 class TwoPhases:
-    """The last steps have longer sequences (Devlin et al. 2019, A.2: length 128 for 90% of the steps, then 512), or
-    another share of masked tokens.
+    """The last steps have longer sequences, another share of masked tokens, or both.
 
-    The second phase starts at the window after the last one that the first phase read, because the examples of a window
-    are made for one length.
+    Devlin et al. 2019, A.2, use length 128 for 90% of the steps, then 512. The second phase never continues a window
+    that the first phase has begun, but starts at the next window: all examples of a window are made for one length.
     """
 
     share: float = 0.1
@@ -28,8 +27,8 @@ class TwoPhases:
     rows_per_step: int = 256
     """Rows per optimiser update in the second phase."""
     rows_per_slot: int = 8
-    """Rows per slot in the second phase. If its sequences are four times as long, a quarter of the rows needs the same
-    memory.
+    """Rows per slot in the second phase. A quarter of the rows needs the same memory if sequences are four times as
+    long.
     """
     masking_share: float | None = None
     """Share of a sequence's tokens to mask in the second phase; mmBERT (Marone et al. 2025) and GPT-BERT (Charpentier

@@ -65,16 +65,17 @@ class AdamW:
     weight_decay: float = 0.01
     """Not applied to biases and LayerNorm parameters."""
     clip_norm: float = 1.0
-    """Maximum norm of a step's gradient; a larger gradient is scaled down to it."""
+    """Maximum norm of a step's gradient; a gradient with a larger norm is scaled down to this norm."""
     layer_decay: float = 1.0
-    """Factor between the learning rate of a layer and that of the next higher layer (as Clark et al. 2020 fine-tune).
-    Pooler and heads have the full rate, the top layer this factor of it, and the embeddings its (layers + 1)th power.
+    """Learning rate of a layer, divided by the learning rate of the next higher layer (as Clark et al. 2020 fine-tune).
+    Pooler and heads have the full rate, the top layer has layer_decay times the full rate, and the embeddings have
+    layer_decay^(layers + 1) times the full rate.
     """
     word_embeddings_rate: float | None = None
     """Share of the learning rate for word embeddings.
 
-    Default: 1, but 0.1 in pretraining with word_embeddings cooccurrence, because at the full rate the initial values
-    are lost within a few hundred steps.
+    Default: 1. In pretraining with word_embeddings cooccurrence, the default is 0.1, because at the full rate the
+    initial values are lost within a few hundred steps.
     """
 
     def __post_init__(self) -> None:
@@ -98,8 +99,8 @@ class Lamb(AdamW):
     """
 
     learning_rate: float = 6.25e-4
-    """Peak learning rate (You et al. 2020, untuned: 5 / (2^3 * 10^3) at 512 rows per step, in proportion to the square
-    root of the rows per step).
+    """Peak learning rate. The default is the untuned rate of You et al. 2020 at 512 rows per step, 5 / (2^3 * 10^3).
+    The authors change the rate in proportion to the square root of the rows per step.
     """
 
 
@@ -137,8 +138,8 @@ class CosineDecay:
 
 @dataclass(frozen=True, kw_only=True)
 class PolynomialDecay:
-    """Linear warm-up, then a rate in proportion to a power of the share of steps that is left (google-research/bert: 1;
-    NVIDIA's examples of BERT with LAMB: 0.5).
+    """Linear warm-up, then a rate in proportion to a power of the share of steps that remain (exponent 1 in
+    google-research/bert, 0.5 in NVIDIA's examples of BERT with LAMB).
     """
 
     warmup_share: float = 0.01
@@ -156,8 +157,8 @@ class WarmupStableDecay:
     """Linear warm-up, a constant rate, and a linear decay to zero in the last steps (Hu et al. 2024, 4; linear as in
     Hägele et al. 2024).
 
-    A run of one phase can be continued with more --steps; if its decay has begun, it goes back to the start of the
-    decay.
+    A run of one phase can be continued with more --steps; if the decay has begun, the run goes back to the step at
+    which the decay starts.
     """
 
     warmup_steps: int = 100
@@ -187,11 +188,11 @@ class Evaluation:
     rows: int = 2_048
     """Maximum number of held-out rows per evaluation.
 
-    Estimated cost of an evaluation: that of training on a third of these rows, because there is no backward pass.
+    Estimated: an evaluation costs as much as training on a third of these rows, because it has no backward pass.
     """
     blimp: Location | None = None
-    """Folder of BLiMP's files: each evaluation also measures the accuracy on a fifth of its pairs of a good and a bad
-    sentence, 13,400 pairs. If the folder does not exist, the files are downloaded into it (20 MB).
+    """Folder of BLiMP's files: each evaluation also measures the accuracy on 13,400 pairs of a good and a bad sentence,
+    a fifth of all pairs. If the folder does not exist, the files are downloaded into it (20 MB).
 
     An evaluation of bert-tiny with 8,192 vocabulary entries takes 55 s of one core, as long as training on two
     million tokens: set evaluation.every in short runs.
@@ -215,8 +216,8 @@ class Checkpoints:
     (evaluation.every).
     """
     patience_seconds: int = 300
-    """Seconds for which a checkpoint that cannot be written is retried, while training continues; then the run
-    stops.
+    """Seconds for which a failed write of a checkpoint is retried while training continues. If no retry succeeds, the
+    run stops.
     """
 
     def __post_init__(self) -> None:

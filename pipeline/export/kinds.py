@@ -43,7 +43,7 @@ INPUTS
 })
 ```"""
 ENCODED = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
-"""Input of a graph -> attribute of an encoding of `tokenizers`."""
+"""Name of a graph's input -> attribute of `tokenizers.Encoding` that holds the values."""
 
 
 def _huggingface(trained: Trained, lineage: Lineage, scratch: Path, folder: Path) -> Made:
@@ -83,7 +83,10 @@ def _use(trained: Trained) -> str:
 
 
 def _copy_tokenizer(trained: Trained, folder: Path) -> None:
-    """Copy the published format without weights. ELECTRA's generator is left out: its tokenizer is the same."""
+    """Copy the published format without weights.
+
+    ELECTRA's generator is left out, because the discriminator has the same tokenizer.
+    """
     copy_model(trained.checkpoint, folder)
     (folder / WEIGHTS).unlink()
     for model in trained.module.models():
@@ -92,7 +95,7 @@ def _copy_tokenizer(trained: Trained, folder: Path) -> None:
 
 
 def _float32_graphs(trained: Trained, scratch: Path) -> Path:
-    """Return the folder of the float32 graphs. They are written once per job, for both kinds that need them."""
+    """Return the folder of the float32 graphs. They are written once per job, for onnx and int8."""
     published, folder = scratch / "published", scratch / "float32"
     if not folder.exists():
         published.mkdir()
@@ -105,7 +108,8 @@ def _float32_graphs(trained: Trained, scratch: Path) -> Path:
 def _sequences(trained: Trained, lineage: Lineage) -> tuple[list[Batch], str | None]:
     """Return (batches, reason): batches of one held-out sequence each, masked as in the run's evaluations.
 
-    The reason is None. Without held-out text, the batches repeat one random sequence, and the reason says why.
+    With held-out text, the reason is None. Without held-out text, the batches repeat one random sequence, and the
+    reason says why there is no held-out text.
     """
     if isinstance(lineage.corpus, DataError):
         problem = corpus_problem(lineage)
@@ -124,7 +128,7 @@ def _sequences(trained: Trained, lineage: Lineage) -> tuple[list[Batch], str | N
 
 
 def _comparison(float32: Measured, int8: Measured, batches: list[Batch], problem: str | None) -> str:
-    """Return the card's table that compares both kinds of graphs, and how they were measured."""
+    """Return the card's table that compares float32 and int8 graphs, and a text on how they were measured."""
     term = MLM.upper()
     figures = {
         "megabytes, both graphs": [f"{m.megabytes:.1f}" for m in (float32, int8)],
@@ -161,7 +165,7 @@ def _comparison_in_a_line(float32: Measured, int8: Measured, problem: str | None
 
 
 def _processor() -> str:
-    """Return the machine's number of cores and processor, to be stated with measurements."""
+    """Return the number of cores and the name of the machine's processor, to be stated with measurements."""
     try:
         names = [
             line.split(":", 1)[1].strip()
@@ -178,4 +182,8 @@ FOLDERS: dict[str, Callable[[Trained, Lineage, Path, Path], Made]] = {
     "onnx": _onnx,
     "int8": _int8,
 }
-"""Kind -> function that exports: (model, lineage, the job's scratch folder, empty folder to fill) -> what it made."""
+"""Kind -> function that exports it.
+
+Arguments: the trained model, its lineage, the job's scratch folder, and the empty folder to fill. Returns a
+report on the files.
+"""

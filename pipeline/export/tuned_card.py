@@ -1,4 +1,4 @@
-"""The model card of a fine-tuned model, and the sentence-transformers files if its head pools by the mean."""
+"""The model card of a fine-tuned model, and the sentence-transformers files if the model's head uses mean pooling."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -55,7 +55,7 @@ METRICS = {
     "spearman": "spearmanr",
     "matthews": "matthews_correlation",
 }
-"""Our name of a metric -> the hub's. Other metrics have the same name there."""
+"""Name of a metric in this project -> its name on the hub. All other metrics have the same name in both."""
 ASKED = {
     "classification": '["A text."]',
     "multilabel": '["A text."]',
@@ -84,8 +84,9 @@ def tuned_files(
 ) -> dict[str, str]:
     """Return file name -> content of the card and related files of a fine-tuned model.
 
-    `plain`: the model has no bottleneck adapters, so that transformers can load its encoder. Models of texts whose head
-    reads the mean of the last hidden states also get the files of sentence-transformers, which compute that mean.
+    `plain`: the model has no bottleneck adapters, so that transformers can load its encoder. A plain model for text
+    classification or regression also gets files for sentence-transformers if its head reads the mean of the last hidden
+    states. With these files, sentence-transformers computes the same mean.
     """
     files = {CARD: _tuned_card(about, model, plain, license, language, repository)}
     if _has_vectors(about, plain):
@@ -139,7 +140,7 @@ def _training(about: About, encoder: str) -> list[tuple[str, str]]:
 
 
 def _teacher(facts: Mapping[str, Any] | None) -> list[tuple[str, str]]:
-    """Return table rows about the teacher whose logits the model was trained on; none without a teacher."""
+    """Return table rows about the teacher whose logits the model was trained on; an empty list without a teacher."""
     if not facts:
         return []
     loss = f"weight {facts['weight']:g}, temperature {facts['temperature']:g}"
@@ -191,7 +192,11 @@ def _data_name(task: Task) -> str:
 
 
 def _use(about: About, plain: bool, repository: str | None) -> str:
-    """Return the usage examples: with transformers, if its answers are the same, and with pipeline.api."""
+    """Return the usage examples.
+
+    The example for pipeline.api is always present. The example for transformers is present if transformers gives the
+    same answers, and the example for sentence-transformers if the model makes text vectors.
+    """
     kind, folder = PIPELINES[about.task.kind], repository or "."
     location = f"hf://{repository}" if repository else "."
     pair = _in_pairs(about.task)
@@ -220,7 +225,7 @@ def _use(about: About, plain: bool, repository: str | None) -> str:
 
 
 def _in_pairs(task: Task) -> bool:
-    """Return whether the task's rows are pairs of texts. For GLUE's tasks the name decides: the folder does not say."""
+    """Return whether the task's rows are pairs of texts. For GLUE, the name decides: `paired` is not set."""
     splits = glue.TASKS[task.name].splits if task.name in glue.TASKS else ()
     return task.kind != "spans" and (task.paired or any(split.second for split in splits))
 

@@ -9,10 +9,11 @@ from pipeline.train.trial import Result
 
 
 def training_facts(config: Finetune, problem: Problem, seed: int, result: Result) -> dict[str, Any]:
-    """Return, as JSON values, the encoder's checkpoint, scores, baselines and rows per split, training settings, and
-    facts about the teacher if there is one.
+    """Return facts about a training as JSON values.
 
-    A problem without other splits is scored on its training rows.
+    The facts are: the encoder's checkpoint; the scores, the baselines and the number of rows, each per split; training
+    settings; and, if there is a teacher, `teacher_facts`. If a problem has no other splits, its training rows are the
+    only split.
     """
     splits = problem.splits or {"train": problem.train}
     kind = KINDS[problem.task.kind]
@@ -34,7 +35,7 @@ def training_facts(config: Finetune, problem: Problem, seed: int, result: Result
 
 
 def teacher_facts(config: Finetune, problem: Problem) -> dict[str, Any]:
-    """Return, as JSON values, a problem's teacher, its part in the loss, and the number of rows without a label."""
+    """Return, as JSON values: a problem's teacher, the teacher's part in the loss, the number of unlabelled rows."""
     assert problem.teacher is not None
     unlabelled = problem.unlabelled
     return {

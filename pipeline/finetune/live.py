@@ -27,7 +27,10 @@ def label(trial: Trial) -> str:
 
 
 def _scores_line(trial: Trial, result: Mapping[str, Any]) -> str:
-    """Return a line with a trial's scores. In each split, the selecting metric is first. Empty without scores."""
+    """Return a line with a trial's scores. In each split, the selecting metric is first.
+
+    For a trial that was stopped early: its last score and epoch. Empty if the result has neither.
+    """
     if "scores" not in result:
         return (
             f"{trial.metric} {result['score']:.3f} after epoch {result['stopped_after_epoch']}"

@@ -24,8 +24,8 @@ from pipeline.train.trial import batches, seen_words, train_on_slots, training_r
 LARGE = 10_000
 """Training rows above which a task is large. Large tasks are reduced first: their scores vary little between seeds."""
 STEPS, LEAST_STEPS, WARMUP = 30, 6, 2
-"""Steps measured per problem: STEPS, or fewer, but at least LEAST_STEPS, once they have taken MEASURED_SECONDS. The
-first WARMUP steps do not count.
+"""Steps measured per problem: at most STEPS. Measuring stops earlier if at least LEAST_STEPS steps have taken more than
+MEASURED_SECONDS. The first WARMUP steps do not count.
 """
 MEASURED_SECONDS = 3.0
 EVALUATED = 0.4
@@ -49,7 +49,7 @@ class Share:
 
 
 def size(share: Share) -> tuple[int, int, float]:
-    """Return a sort key for shares of the same problem: the more is trained, the larger it is."""
+    """Return a sort key for shares of the same problem: a share that trains more has a larger key."""
     return share.seeds, share.epochs, math.inf if share.rows is None else share.rows
 
 
@@ -152,7 +152,7 @@ def total_seconds(
 ) -> float:
     """Return the estimated seconds until all trials end.
 
-    With more than one setting (`settings` is their number), the trials that select a setting are included.
+    `settings`: number of settings to try. If it is above 1, the trials that select a setting are included.
     """
 
     def each(problem: Problem) -> list[float]:
@@ -174,8 +174,9 @@ def fit_to_time(
 ) -> dict[str, Share]:
     """Return problem -> share to train: everything, or less if everything does not fit the time limit.
 
-    The limit is SURE times (config.minutes less `spent` seconds). Large tasks are reduced before small ones, the most
-    expensive first. The smallest shares are returned even if they do not fit.
+    The limit is SURE times (config.minutes less `spent` seconds). Large tasks are reduced before small tasks; among
+    tasks of the same size class, the task whose trials take longest is reduced first. If even the smallest shares do
+    not fit, they are returned nevertheless.
     """
     whole = Share(seeds=config.seeds, epochs=config.recipe.epochs, rows=config.recipe.training_rows)
     choices = {

@@ -1,6 +1,4 @@
-"""Build the problems to train, which are tasks with their splits as token ids, from official files, the user's files or
-the built-in task.
-"""
+"""Build problems (tasks with encoded splits) from official files, the user's files or the built-in task."""
 
 import hashlib
 import json
@@ -36,13 +34,13 @@ HELD_OUT = 10
 
 @dataclass(frozen=True, kw_only=True)
 class Teacher:
-    """A fine-tuned model whose logits the trials of a problem learn."""
+    """A fine-tuned model; the trials of a problem learn its logits."""
 
     location: str
     name: str
-    """Name of its trial; of a published model, the last part of its location."""
+    """Name of the trial that trained the teacher; if the teacher has no trial name, the last part of `location`."""
     fingerprint: str
-    """Digest of its files."""
+    """Digest of the teacher's files."""
     order: tuple[int, ...]
     """For each output of the problem's models, the index of the teacher's output for the same label."""
     unlabelled: str | None = None
@@ -64,12 +62,12 @@ class Problem:
     fold_of: str | None = None
     """Name of the task of which this problem is a fold; None without cross-validation."""
     teacher: Teacher | None = None
-    """Model whose logits the rows of `train` and `unlabelled` have in a column batch.TEACHER; None: no teacher."""
+    """Teacher, whose logits are in column batch.TEACHER of the rows of `train` and `unlabelled`; None: no teacher."""
     unlabelled: Prepared | None = None
     """Texts without labels, for the teacher's loss term only; their labels are NaN. None: no such texts."""
 
     def rows_per_epoch(self, most: int | None = None) -> int:
-        """Return the number of training rows: at most `most` labelled ones, and all without a label."""
+        """Return the number of training rows: at most `most` labelled rows, and all unlabelled rows."""
         labelled = self.train.rows.num_rows
         return min(most or labelled, labelled) + (self.unlabelled.rows.num_rows if self.unlabelled else 0)
 
@@ -137,7 +135,7 @@ def data_of(config: Finetune) -> str:
 
 
 def download(config: Finetune, names: Sequence[str], folder: str, report: Report) -> None:
-    """Download the files of GLUE tasks that the folder lacks; "glue" stands for all GLUE tasks.
+    """Download the files that `folder` lacks for the GLUE tasks in `names`; "glue" stands for all GLUE tasks.
 
     Raises ConfigError for other tasks, DataError if a file cannot be downloaded.
     """
@@ -240,8 +238,8 @@ def in_cuttings(
 ) -> dict[Cutting, Problem]:
     """Return cutting -> problem, for every cutting (truncation settings) that a search tries.
 
-    The first cutting is the one of `problem`. For the others, the problem is encoded again, and a report says what they
-    truncate. Raises ConfigError as `cut` does.
+    The first cutting is that of `problem`, which is returned unchanged. For every other cutting, the problem is encoded
+    again, and a report says what this cutting truncates. Raises ConfigError as `cut` does.
     """
     first, *others = dict.fromkeys(cuttings)
     items, problems = (
@@ -327,7 +325,7 @@ def _labels_of(task: Task, items: Any) -> list[set[str]]:
 def texts(items: Any) -> list[str]:
     """Return each item's text for `is_held_out`.
 
-    Of questions this is the context, so that no context is in both training and development items.
+    The text of a question is its context, so that no context is in both training and development items.
     """
     if isinstance(items, pa.Table):
         return items["first"].to_pylist()

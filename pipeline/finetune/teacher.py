@@ -31,7 +31,7 @@ TAUGHT = ("classification", "multilabel", "regression")
 """Kinds of task that can have a teacher."""
 NO_LABEL = float("nan")
 Pair = tuple[str, str | None]
-"""The texts of a row: first and second, which is None for a single text."""
+"""The first and the second text of a row. The second text is None if the task has single texts."""
 
 
 def load_teacher(location: str) -> TunedModel:
@@ -57,7 +57,8 @@ def teacher_of(config: Finetune, problem: Problem, tuned: TunedModel) -> Teacher
 def _order_of(location: str, problem: Problem, teacher: Task) -> tuple[int, ...]:
     """Return the index of the teacher's output for each output of the problem's models.
 
-    Raises ConfigError if the teacher's kind, labels or task are others.
+    Raises ConfigError if the teacher's kind, labels or task differ from those of the problem, or if the teacher needs
+    pairs of texts and the problem has single texts.
     """
     task, name = problem.task, problem.fold_of or problem.task.name
     of_teacher = f"teacher ({location})"
@@ -113,7 +114,7 @@ def _without_labels(task: Task, rows: pa.Table) -> pa.Table:
 
 
 def distinct_texts(problems: Iterable[Problem]) -> pa.Table:
-    """Return the texts of all training rows and rows without a label, without duplicates, as a table of TEXTS."""
+    """Return the distinct texts of all training rows, labelled and unlabelled, as a table of TEXTS."""
     splits = [split for problem in problems for split in (problem.train, problem.unlabelled) if split is not None]
     first, second = zip(*dict.fromkeys(pair for split in splits for pair in pairs_in(split.items)), strict=True)
     return pa.table([list(map(str, range(len(first)))), first, second, [None] * len(first)], schema=TEXTS)
@@ -125,9 +126,9 @@ def pairs_in(texts: pa.Table) -> Iterable[Pair]:
 
 
 def answer_texts(tuned: TunedModel, texts: pa.Table, placement: ModelPlacement, device: torch.device) -> np.ndarray:
-    """Return the model's logits, or its values, for a table of TEXTS: float32 (texts, outputs).
+    """Return the model's logits (for regression: its values) for a table of TEXTS, float32 (texts, outputs).
 
-    It reads the texts with its own vocabulary and truncation.
+    The texts are encoded with the vocabulary and truncation settings of the model.
     """
     about = tuned.about
     prepared = sequences.prepare(about.task, texts, tuned.vocabulary, about.cutting)
@@ -137,7 +138,7 @@ def answer_texts(tuned: TunedModel, texts: pa.Table, placement: ModelPlacement, 
 
 
 def with_logits(problem: Problem, logits: Mapping[Pair, np.ndarray]) -> Problem:
-    """Return the problem with the teacher's logits in a column TEACHER of all training rows.
+    """Return the problem with a column TEACHER, the teacher's logits, in its training rows and its unlabelled rows.
 
     `logits` maps the texts of `distinct_texts` to the teacher's outputs, in the teacher's order.
     """

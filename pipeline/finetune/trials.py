@@ -1,8 +1,8 @@
 """A trial (one training with one seed): its identity, name, training and stored result.
 
 OUTPUT/finetune/TASK-seedN-DIGEST/
-    checkpoints/     only while a trial of more than a few minutes has no result
-    model/           the fine-tuned model, if the trial keeps one
+    checkpoints/     only if the trial takes more than a few minutes, and only until its result is written
+    model/           the fine-tuned model, if the trial keeps its model
     stopped.json     only if a search stopped the trial early
     result.json      written last: if it exists, the trial is done
 """
@@ -90,7 +90,7 @@ def make_trial(
 def identity_of(config: Finetune, problem: Problem, initial: Initial, seed: int) -> dict[str, Any]:
     """Return, as JSON values, everything that defines a trial: two trials with equal values are the same trial."""
     device = device_of(config.placement, config.trials.gpus)
-    # without recipe.metric, which is the first of the task's metrics
+    # Without recipe.metric: _task_identity has it already, as the first of the task's metrics.
     without = ("recipe.metric", *(DISTILLED if problem.teacher is None else ()))
     shaping = {
         key: value for key, value in flatten(config).items() if key.split(".")[0] in SHAPING and key not in without
@@ -174,10 +174,10 @@ def stopped_of(trial: Trial) -> dict[str, Any] | None:
 def build(
     config: Finetune, problem: Problem, initial: Initial, seed: int, encoder: Encoder | None = None
 ) -> TaskObjective:
-    """Return the module that a trial trains, on the CPU: an encoder, and a head initialised from the seed.
+    """Return the module to train: an encoder, and a head initialised from the seed. The module is on the CPU.
 
-    The encoder is a copy of `encoder`; if that is None, it is read from the folder of `initial`. With
-    config.random_weights, it has random weights instead.
+    If config.random_weights is set, the encoder has random weights. Otherwise its weights are copied from `encoder`,
+    or read from the folder of `initial` if `encoder` is None.
     """
     dropout = (
         {}
@@ -228,10 +228,10 @@ def precision_of(placement: ModelPlacement, width: int, device: torch.device) ->
 
 
 def answer_precision(placement: ModelPlacement, trained: str | None, device: torch.device) -> str:
-    """Return the number format for answers: placement.precision; if it is `auto`, float32 on a CPU, `trained` on a GPU.
+    """Return the number format for answers: placement.precision, unless this setting is `auto`.
 
-    `trained`: the format that the model was trained in; None: unknown. `auto` is also float32 if `trained` is unknown,
-    or if the GPU does not support it.
+    `auto` means float32 on a CPU. On a GPU it means `trained`, the format that the model was trained in; or float32 if
+    `trained` is None (unknown) or if the GPU does not support the format.
     """
     if placement.precision != "auto":
         return chosen_precision(placement, device)
@@ -252,7 +252,7 @@ def load_or_train(
     after_epoch: Callable[[int, Scores], None] = lambda epoch, scores: None,
     workers: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> dict[str, Any]:
-    """Return a trial's stored result; if it has none, or lacks a model that it must keep, train it first.
+    """Return a trial's stored result. If the result or a model that the trial must keep is missing, train first.
 
     `after_epoch` gets each epoch (from 1) and its scores. `workers` returns a context in which the other workers of the
     trial train. Waits while another process on this machine runs the same trial.

@@ -20,10 +20,10 @@ SETTING = "unlabelled"
 
 
 def read_unlabelled(config: Finetune, report: Report) -> pa.Table:
-    """Return the texts of all files of config.unlabelled, schema TEXTS, with null as label, and report their number.
+    """Return the texts of all files of config.unlabelled as a table of schema TEXTS with null labels.
 
-    Rows with an empty text are left out and counted. Raises ConfigError for a file that does not exist, DataError for a
-    file that lacks a column or cannot be read.
+    Reports the number of rows. Rows with an empty text are left out and counted. Raises ConfigError for a
+    file that does not exist, DataError for a file that lacks a column or cannot be read, or if no row is left.
     """
     files = [file for given in config.unlabelled for file in list_inputs(given, "auto", False, SETTING)]
     rows, empty = [], 0
@@ -39,14 +39,15 @@ def read_unlabelled(config: Finetune, report: Report) -> pa.Table:
 
 
 def _table_of(config: Finetune, rows: Sequence[Row]) -> pa.Table:
-    """Return rows as a table of TEXTS. Raises DataError if there are none."""
+    """Return rows as a table of schema TEXTS. Raises DataError if there are no rows."""
     return texts_table(f"{SETTING} ({', '.join(config.unlabelled)})", rows)
 
 
 def _texts_in(file: InputFile, first: str, second: str | None) -> Iterator[tuple[str | None, ...]]:
-    """Yield the texts of each row: one, or two if `second` names a column; None for a missing one.
+    """Yield the texts of each row: one text, or two texts if `second` names a column. A missing text is None.
 
-    A text file has one text per line and no columns. Raises DataError for another form, and for a missing column.
+    A text file has one text per line and no columns. Raises DataError for a file of another form, for a missing column,
+    and for a value that is not a text.
     """
     if file.form not in ("table", "text") or (file.form == "text" and second is not None):
         wanted = "a table, or one text per line (.txt)" if second is None else "a table, because the texts are pairs"
@@ -67,8 +68,8 @@ def _texts_in(file: InputFile, first: str, second: str | None) -> Iterator[tuple
 def for_problem(config: Finetune, problem: Problem, texts: pa.Table, report: Report) -> pa.Table:
     """Return the rows of `texts` whose text is in no development or test split, and report how many are left out.
 
-    Raises ConfigError if the problem is on pairs and the texts are single, or the other way round; DataError if no row
-    is left.
+    Raises ConfigError if the problem has text pairs but `texts` has single texts, or if the problem has single texts
+    but `texts` has pairs. Raises DataError if no row is left.
     """
     task = problem.task
     if task.paired and config.pair is None:
@@ -94,7 +95,7 @@ def for_problem(config: Finetune, problem: Problem, texts: pa.Table, report: Rep
 
 
 def _held_out_texts(config: Finetune, problem: Problem) -> set[Text]:
-    """Return the texts of a problem's development splits and, if their files exist, of its test splits."""
+    """Return the texts of a problem's scored splits, of config.test, and of the task's test splits that have files."""
     tables = [split.items for split in problem.splits.values()]
     if config.test is not None:
         tables.append(read_file(config.test, columns_of(config), problem.task.kind, bad_rows(config)))

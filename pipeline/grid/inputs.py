@@ -61,9 +61,9 @@ def read_inputs(config: Finetune, report: Report) -> GridInputs:
 
 
 def _with_teacher(inputs: GridInputs, location: str, report: Report) -> GridInputs:
-    """Return the inputs with the teacher of each problem, and with the texts without labels that it answers.
+    """Add the teacher, and the unlabelled texts that the teacher will answer, to each problem; return the new inputs.
 
-    Raises PipelineError if the teacher or these texts do not fit a problem.
+    Raises PipelineError if the teacher or the unlabelled texts do not fit a problem.
     """
     config, tuned, cuttings = inputs.config, load_teacher(location), {}
     teachers = {name: teacher_of(config, problem, tuned) for name, problem in inputs.problems.items()}

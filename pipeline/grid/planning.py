@@ -26,8 +26,8 @@ UNNAMED = (
     *("placement", "trials", "output", "mlflow_uri", "register"),
     *("checkpoint", "data", "train", "dev", "test", "teacher", "unlabelled"),
 )
-"""Settings that are not part of a grid's name: they do not define its trials, or are files, of which the content
-counts and not the location.
+"""Settings that are not part of a grid's name. Some do not define the trials. The others are locations of files: the
+name depends on the content of these files instead.
 """
 
 
@@ -39,8 +39,9 @@ def planned(
     begun: float,
     report: Report,
 ) -> Grid:
-    """Return the grid, reduced to end config.minutes after `begun` (time.monotonic), and report its size and time.
+    """Return the grid, and report its size and estimated time.
 
+    If config.minutes is set, the grid is reduced to end this long after `begun`, a value of time.monotonic().
     `cuttings`: name of a problem -> cutting to try -> the problem, encoded with this cutting.
     """
     problems, concurrent = first_of_each(cuttings), tune.at_once(config)

@@ -35,7 +35,7 @@ from pipeline.train.tracking import DESCRIPTION, DRIVER, METRICS_A_CALL, PARAMET
 
 EXPERIMENT, SQLITE = "finetune", "sqlite:///"
 GRID, TRIAL = "grid", "trial"
-"""Tags with the name of the grid or trial, by which its run is found."""
+"""Two tags of MLflow runs: GRID holds the name of a grid, TRIAL the name of a trial. Runs are recognised by them."""
 PARENT = "mlflow.parentRunId"
 TABLES = "mlflow.loggedArtifacts"
 """Tag that tells MLflow's UI which artifacts are tables."""
@@ -43,7 +43,7 @@ RETRY_SECONDS = 30.0
 RUNS_A_CALL = 1_000
 """Maximum number of runs per page of a search."""
 ASKED = 8
-"""Number of development items on which a logged model's answers are compared with those of its folder."""
+"""Number of development items for which the model logged to MLflow must answer as the model in the trial's folder."""
 Waiting = tuple[Trial, dict[str, Any]]
 """A trial and its result, to be logged."""
 
@@ -57,7 +57,7 @@ class GridRun:
     experiment_id: str | None = None
     say: Callable[[str], None] = print
     logged: set[str] | None = None
-    """Names of the trials that MLflow has; None, at first and after an error: MLflow must be asked for them."""
+    """Names of the trials that MLflow has. None at first and after an error: then the names are read from MLflow."""
     waiting: dict[str, Waiting] = field(default_factory=dict)
     """Queue of the trials to log, by name."""
     problem: str | None = None
@@ -179,7 +179,7 @@ def log_trial(parent: GridRun, trial: Trial, result: dict[str, Any]) -> None:
 
 
 def _send_waiting(parent: GridRun) -> None:
-    """Log the queued trials until an attempt fails; of failures in a row, report only the first."""
+    """Log the queued trials until an attempt fails. If attempts fail in a row, report only the first failure."""
     client, name = MlflowClient(tracking_uri=parent.uri), ""
     try:
         if parent.logged is None:
@@ -201,7 +201,7 @@ def _send_waiting(parent: GridRun) -> None:
 
 
 def _logged_trials(client: MlflowClient, parent: GridRun) -> set[str]:
-    """Return the names of completely logged trials; delete the runs of the others, so that they are logged again."""
+    """Return the names of completely logged trials. Delete incomplete runs, so that their trials are logged again."""
     experiment, logged = client.get_run(parent.run_id).info.experiment_id, set()
     for run in list(_search(client, experiment, f"tags.`{PARENT}` = '{parent.run_id}'")):
         if run.info.status == "FINISHED":
@@ -269,7 +269,7 @@ def points(result: dict[str, Any]) -> Iterator[tuple[str, int, float]]:
 
 
 def metric_name(name: str) -> str:
-    """Return a name that MLflow accepts for a metric: at most 250 characters, with _ for those it does not allow."""
+    """Return a metric name that MLflow accepts: at most 250 characters, each forbidden character replaced by _."""
     parts = (re.sub(r"[^\w.\- ]", "_", part) for part in name.split("/"))
     return "/".join(part if part.strip(".") else "_" for part in parts)[:250]
 

@@ -46,7 +46,7 @@ def with_answers(inputs: GridInputs, report: Report) -> GridInputs:
 
 
 def _score_on_train(problem: Problem, logits: Mapping[Pair, np.ndarray]) -> str:
-    """Return a line with the teacher's score on the training rows, which shows whether its answers fit the labels."""
+    """Return a line with the teacher's score on the training rows. It shows whether the answers fit the labels."""
     assert problem.teacher is not None
     answers = np.array([logits[pair] for pair in pairs_in(problem.train.items)])[:, list(problem.teacher.order)]
     metric = problem.task.metrics[0]
@@ -55,7 +55,10 @@ def _score_on_train(problem: Problem, logits: Mapping[Pair, np.ndarray]) -> str:
 
 
 def _logits_of(inputs: GridInputs, tuned: TunedModel, texts: pa.Table, report: Report) -> np.ndarray:
-    """Return the teacher's logits for a table of TEXTS, float32 (texts, outputs); store them in the output folder."""
+    """Return the teacher's logits for a table of TEXTS, float32 (texts, outputs).
+
+    The logits are read from the output folder, or computed and then stored in that folder.
+    """
     teacher = next(iter(inputs.problems.values())).teacher
     assert teacher is not None
     name = f"{teacher.fingerprint}-{digest_of(texts)}.parquet"
@@ -73,7 +76,7 @@ def _logits_of(inputs: GridInputs, tuned: TunedModel, texts: pa.Table, report: R
 
 
 def _read_logits(location: str, rows: int) -> np.ndarray | None:
-    """Return the logits in a file; None if the file is missing, damaged, or has another number of rows than `rows`."""
+    """Return the logits in a file; None if the file is missing, damaged, or does not have `rows` rows."""
     try:
         lists = pq.read_table(io.BytesIO(storage.read_bytes(location)), schema=LOGITS)["logits"].combine_chunks()
     except (FileNotFoundError, pa.ArrowException):
@@ -82,9 +85,9 @@ def _read_logits(location: str, rows: int) -> np.ndarray | None:
 
 
 def _answer_all(config: Finetune, tuned: TunedModel, texts: pa.Table, report: Report) -> np.ndarray:
-    """Return the model's logits for a table of TEXTS, answered by Ray tasks that have the resources of trials.
+    """Return the model's logits for a table of TEXTS, computed by Ray tasks.
 
-    Raises PipelineError if a task fails.
+    Each task has the CPUs and GPUs of one worker of a trial. Raises PipelineError if a task fails.
     """
     asked, most, model = tune.resources(config), tune.at_once(config), ray.put(tuned)
     task = ray.remote(num_cpus=asked["CPU"], num_gpus=asked.get("GPU", 0.0))(_answer)
@@ -110,6 +113,6 @@ def _result_of(done: ray.ObjectRef) -> np.ndarray:
 
 
 def _answer(config: Finetune, tuned: TunedModel, texts: pa.Table) -> np.ndarray:
-    """Return the model's logits for a table of TEXTS, computed in this process with the CPUs and GPUs of a trial."""
+    """Return the model's logits for a table of TEXTS, computed here with the resources of a trial's worker."""
     torch.set_num_threads(config.placement.threads or max(1, round(config.trials.cpus)))
     return answer_texts(tuned, texts, config.placement, device_of(config.placement, config.trials.gpus))

@@ -36,7 +36,11 @@ def run_waves(grid: Grid, parent: runs.GridRun, live: Live, report: Report) -> t
 
 
 def _waves(config: Finetune, problems: Mapping[str, Problem]) -> list[str | None]:
-    """Return the start of each wave: None for the checkpoint, then config.start_from if other tasks start from it."""
+    """Return the start of each wave.
+
+    The first start is None, which means the checkpoint. The second start is the task config.start_from. It is left out
+    if config.start_from is not set, or if no task of the grid is in STARTED.
+    """
     return (
         [None]
         if config.start_from is None or not any(name in STARTED for name in problems)
@@ -45,9 +49,10 @@ def _waves(config: Finetune, problems: Mapping[str, Problem]) -> list[str | None
 
 
 def run_wave(grid: Grid, parent: Any, live: Live, report: Report) -> tuple[list[Reported], dict[str, str]]:
-    """Run the trials of one wave: if there are several settings, select one per task; report it on fresh seeds.
+    """Run the trials of one wave. If there are several settings, first select one setting per task.
 
-    Returns rows and models as `run_waves` does.
+    Then train the task's setting with seeds that were not used to select it. The rows hold the scores of these seeds.
+    Return rows and models as `run_waves` does.
     """
     chosen = dict.fromkeys(grid.problems, grid.settings[0])
     tasks = by_task(grid.problems)
@@ -59,7 +64,7 @@ def run_wave(grid: Grid, parent: Any, live: Live, report: Report) -> tuple[list[
             else [selecting]
         )
         results = {}
-        for group in groups:  # successive halving compares scores, so each group has one task
+        for group in groups:  # successive halving compares scores, so each group has one problem
             results |= run_all(grid, group, parent, live, may_stop=grid.config.search.stop_early)
         for task, names in tasks.items():
             best, value = select(selecting, results, *(grid.problems[name] for name in names))
@@ -93,7 +98,7 @@ def run_wave(grid: Grid, parent: Any, live: Live, report: Report) -> tuple[list[
 def run_all(
     grid: Grid, trials_of_wave: Sequence[Trial], parent: Any, live: Live, *, may_stop: bool
 ) -> dict[str, dict[str, Any]]:
-    """Return name of a trial -> result; only trials without a result run. Log all trials to MLflow (`parent`)."""
+    """Run the trials that have no result yet, log all trials to MLflow (`parent`), and return trial name -> result."""
     ready = {trial.name: result for trial in trials_of_wave if (result := finished_result(trial, may_stop)) is not None}
     for trial in {trial.name: trial for trial in trials_of_wave if trials.is_damaged(trial)}.values():
         live.report(f"{storage.join(trial.folder, trials.RESULT)} is damaged: the trial is trained again")
@@ -118,7 +123,7 @@ def run_all(
             if missing
             else {}
         )
-        for trial in missing:  # for those that were stopped early: the others are logged already
+        for trial in missing:  # logs trials that were stopped early; `tell` has logged all others
             runs.log_trial(parent, trial, fresh[trial.name])
     return ready | fresh
 

@@ -24,8 +24,8 @@ class NgramCounts:
     def __init__(self, ids: np.ndarray, offsets: np.ndarray, vocabulary_size: int) -> None:
         """Take the S sentences to score. Sentence s is ids[offsets[s] : offsets[s + 1]].
 
-        `ids` (U,) and `offsets` (S + 1,) are int64. Two ids above those of the vocabulary stand for the beginning and
-        the end of a sentence.
+        `ids` (U,) and `offsets` (S + 1,) are int64. The ids vocabulary_size and vocabulary_size + 1 stand for the
+        beginning and the end of a sentence.
         """
         self.begin, self.end = vocabulary_size, vocabulary_size + 1
         self.size = vocabulary_size + 1  # entries that can be predicted: the vocabulary's, and the end
@@ -101,7 +101,7 @@ class NgramCounts:
 def unigram_scores(ids: np.ndarray, offsets: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Return the log-probability of each sentence in nats, float64 (S,), with one added to every count.
 
-    `ids` (U,) and `offsets` (S + 1,) are the sentences to score; `counts` (V,) are those of the vocabulary's entries.
+    `ids` (U,) and `offsets` (S + 1,) are the sentences to score; `counts` (V,) has the count of each vocabulary entry.
     """
     pieces = np.log(counts + 1.0) - np.log(counts.sum() + len(counts))
     sentence = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))

@@ -72,8 +72,9 @@ class Paradigm:
 def read_blimp(folder: str, report: Report, setting: str = "blimp") -> list[Paradigm]:
     """Read all paradigms from the files in a folder, or in its subfolder `data`.
 
-    `setting` is the name of the setting that holds `folder`. A local folder that does not exist is downloaded first.
-    Raises DataError for a missing or damaged file or a missing pair, and as `download` does.
+    `setting` is the name of the setting that holds `folder`. If `folder` is local and does not exist, BLiMP is
+    downloaded into it first. Raises DataError for a missing or damaged file or a missing pair, and the errors of
+    `download`.
     """
     if not storage.exists(folder) and not is_url(folder):
         download(folder, report, setting=setting)
@@ -138,7 +139,7 @@ def _checked_row(row: Any) -> dict[str, str]:
 
 
 def download(folder: str, report: Report, base: str = BASE, setting: str = "blimp") -> None:
-    """Download all files into a new local folder, which appears only once it is complete.
+    """Download all files into a new local folder, which does not appear before all files are complete.
 
     Raises ConfigError if the folder cannot be written, DataError if a file cannot be downloaded.
     """

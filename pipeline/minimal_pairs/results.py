@@ -9,14 +9,14 @@ from pipeline.columns import aligned
 from pipeline.minimal_pairs.paradigms import Paradigm
 
 TIE = 1e-6
-"""A difference of at most this many nats is a tie: rounding alone causes it, for instance between sentences that have
-the same words in another order.
+"""A difference of at most this many nats is a tie, because rounding alone causes such differences, for instance between
+sentences that have the same words in another order.
 """
 QUANTILE = 1.96  # of the standard normal distribution, for a 95% interval
 
 
 def pair_scores(good: np.ndarray, bad: np.ndarray) -> np.ndarray:
-    """Return 1 for each pair whose good sentence is likelier than its bad one, 0.5 for a tie, else 0: float64 (P,).
+    """Return 1 for each pair whose good sentence is likelier than the bad one, 0.5 for a tie, else 0: float64 (P,).
 
     `good` and `bad` (P,) are the log-probabilities of the sentences in nats.
     """
@@ -25,7 +25,7 @@ def pair_scores(good: np.ndarray, bad: np.ndarray) -> np.ndarray:
 
 
 def mean_and_half_width(scores: Sequence[np.ndarray]) -> tuple[float, float]:
-    """Return the mean over paradigms of each paradigm's mean score, and half the width of its 95% interval.
+    """Return the mean over paradigms of each paradigm's mean score, and half the width of that mean's 95% interval.
 
     `scores` has one array (P,) per paradigm. The interval covers the random choice of pairs within each paradigm,
     but not the choice of paradigms or of the training seed.

@@ -23,10 +23,10 @@ def pseudo_log_likelihoods(
     rank: int = 0,
     world: int = 1,
 ) -> dict[str, np.ndarray]:
-    """Return {PLL: scores, WORD_L2R: scores}, with the scores of the sentences in nats at temperature 1, float64 (S,).
+    """Return {PLL: scores, WORD_L2R: scores}. Scores are in nats at temperature 1, float64 (S,).
 
-    The module must be on `device` and in evaluation mode. Batches are dealt to the ranks, and their scores are added
-    up: every rank must call this, and the batches and scores are the same in every world.
+    The module must be on `device` and in evaluation mode. Batches are dealt to the ranks, and the scores of all ranks
+    are added up, so every rank must call this function. Batches and scores are the same for any number of ranks.
     """
     rows = make_rows(sentences)
     nats = _row_log_probabilities(module, vocabulary, sentences, rows, device, autocast, rank, world)

@@ -39,8 +39,9 @@ class MaskedTokenHead(nn.Module):
         return F.linear(transformed_M, words, self.bias).float()
 
     def log_probabilities(self, hidden_M: Tensor, words: Tensor, labels_M: Tensor) -> Tensor:
-        """Return the log-probability of each label (M,), float32 (M,), in nats; also under autocast, all of the head is
-        computed in float32.
+        """Return the log-probabilities of the labels (M,), in nats, float32 (M,).
+
+        The whole head is computed in float32, even under autocast.
         """
         with torch.autocast(hidden_M.device.type, enabled=False):
             parts = zip(self.transform(hidden_M).split(ROWS_SCORED), labels_M.split(ROWS_SCORED), strict=True)
@@ -94,9 +95,9 @@ class NextSentenceHead(nn.Linear):
 
 
 class ClassificationHead(nn.Linear):
-    """Apply dropout and a linear layer: pooled states (N, width), or for tags hidden states (T, width), to logits.
+    """Map pooled states (N, width) to float32 logits (N, classes), by dropout and a linear layer.
 
-    Logits are float32, (N, classes) or (T, classes).
+    For tagging, the head maps hidden states (T, width) to float32 logits (T, classes).
     """
 
     def __init__(self, settings: Model, classes: int) -> None:
@@ -111,7 +112,7 @@ ACTIVATIONS = {"tanh": torch.tanh, "gelu": F.gelu}
 
 
 class FirstTokenLayer(nn.Linear):
-    """Map first tokens' states (N, width) to (N, width), before the classification head, in models without a pooler."""
+    """Map the states of first tokens (N, width) to the classification head's input (N, width), in place of a pooler."""
 
     def __init__(self, settings: Model, layer: ClassifierLayer) -> None:
         super().__init__(settings.width, settings.width)
@@ -144,7 +145,7 @@ def by_segment(values_T: Tensor, reduction: str, lengths_N: Tensor) -> Tensor:
 
     `reduction` is "sum", "mean" or "max".
     """
-    # unsafe=True skips torch's check of the lengths, for which the host would wait twice for the device.
+    # unsafe=True skips torch's check of the lengths: in this check, the host would wait for the device twice.
     return torch.segment_reduce(  # ty: ignore[missing-attribute]  (torch's stubs lack it)
         values_T, reduction, lengths=lengths_N, unsafe=True
     )

@@ -31,7 +31,8 @@ many layers as its files have tensors, and at most SLACK times the weights in it
 def _published_name(name: str, family: Family) -> str:
     """Return the published name of one of our parameters.
 
-    The name of a qkv is incomplete: query, key or value must follow the infix of `family.fused`.
+    For a qkv, the returned name is not complete: the caller inserts query, key or value after the infix of
+    `family.fused`.
     """
     module, leaf = name.rsplit(".", 1)
     number = re.search(r"\.layers\.(\d+)\.", name)

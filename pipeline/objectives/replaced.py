@@ -48,7 +48,7 @@ SCORES = (MLM, f"{MLM}_accuracy", REPLACED, "replaced_accuracy", "replaced_recal
 
 
 class Generator(nn.Module):
-    """Encoder with the embeddings of another encoder, `shared`, and with a head for masked tokens."""
+    """Encoder that uses the embeddings of the encoder `shared`, with a masked-token head."""
 
     def __init__(self, settings: Model, vocabulary_size: int, shared: Encoder) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ class ReplacedTokens(nn.Module):
         objective: Replaced,
         generator: torch.Generator | None = None,
     ) -> None:
-        """Initialise weights from `generator`; None: from torch's global generator."""
+        """Initialise weights with the random generator `generator`; None: with torch's global random generator."""
         super().__init__()
         self.weights = {REPLACED: objective.weight}
         self.encoder = Encoder(settings, vocabulary_size)
@@ -88,7 +88,8 @@ class ReplacedTokens(nn.Module):
     def of(cls, settings: Model, generator: Model, vocabulary_size: int) -> "ReplacedTokens":
         """Return a module whose generator has the settings `generator`.
 
-        Its width gives objective.generator_share. Raises CheckpointError if no generator_share gives these settings.
+        The width of `generator` determines objective.generator_share. Raises CheckpointError if no generator_share
+        gives these settings.
         """
         share = generator.width / settings.width
         if share > 1 or Replaced(generator_share=share).generator_of(settings) != generator:
@@ -113,7 +114,7 @@ class ReplacedTokens(nn.Module):
     def forward(self, batch: Batch) -> Terms:
         """Return {term: (summed loss, count)}; losses are float32 scalars.
 
-        They are summed over M masked positions and over T tokens.
+        The masked-token loss is summed over M masked positions, the replaced-token loss over T tokens.
         """
         head = self.generator.masked_token_head
         masked_loss, sampled_M = head.loss_and_samples(self._masked_states(batch), self.words, batch.masked_labels_M)
@@ -169,7 +170,8 @@ class ReplacedTokens(nn.Module):
     def log_probabilities(self, batch: Batch) -> Tensor:
         """Return the generator's log-probability of each masked position's label in nats, float32 (M,).
 
-        Under autocast, the head is computed in float32 all the same: rounded logits would make different sentences tie.
+        The head is computed in float32 even under autocast: with rounded logits, different sentences would have equal
+        scores.
         """
         hidden_M = self._masked_states(batch)
         return self.generator.masked_token_head.log_probabilities(hidden_M, self.words, batch.masked_labels_M)
@@ -209,7 +211,7 @@ def build(
 
 
 def trained_parts(objective: Replaced, sampling: Sampling) -> tuple[str, ...]:
-    """Return the prefixes of the parameter names that the objective trains, besides the encoder's."""
+    """Return the name prefixes of the parameters that the objective trains, without those of the encoder."""
     return ("replaced_token_head.", GENERATOR_PART)
 
 
@@ -235,9 +237,9 @@ def described(objective: Replaced, sampling: Sampling) -> str:
 
 
 def flops_per_token(objective: Replaced, model: Model, vocabulary_size: int, counted: TokenCounts) -> float:
-    """Return the floating-point operations of forward and backward per token (no padding), matrix products only.
+    """Return the floating-point operations per token (no padding), matrix products only.
 
-    They are those of generator and discriminator together.
+    Counts forward and backward of both generator and discriminator.
     """
     generator = objective.generator_of(model)
     return (
@@ -251,7 +253,7 @@ def flops_per_token(objective: Replaced, model: Model, vocabulary_size: int, cou
 def replaced_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the summary's rows about replaced tokens, as (name, text); empty for other objectives.
 
-    The text compares the accuracy with that of always answering that a token is not replaced.
+    The text compares the accuracy with the accuracy of always answering "not replaced".
     """
     after = summary["heldout_after"]
     if "heldout/replaced_loss" not in after:

@@ -1,4 +1,4 @@
-"""Loss terms of an objective: their sums and counts, and the label and baseline of each in figures."""
+"""Loss terms of an objective: sums and counts, and how figures show each term (label and baseline)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,8 +25,8 @@ class Curve:
     """Name of the metric that is the baseline."""
     guess_label: str
     guess_is_share: bool = False
-    """Whether the metric `guess` is the share of one answer in a task with two answers. The baseline is then not that
-    metric but the entropy of the two shares, which is the loss of guessing by frequency.
+    """Whether the metric `guess` is the share of one answer in a task with two answers. If so, the baseline is the
+    entropy of the two shares (the loss of guessing by frequency), not the metric itself.
     """
 
 

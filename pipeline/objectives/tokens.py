@@ -1,6 +1,6 @@
 """Predictions per token: a tag, or logits for the start and end of an answer.
 
-Shapes: N sequences with T tokens in all, of which the longest has L.
+Shapes: N sequences have T tokens in total; the longest sequence has L tokens.
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ class TagTask(nn.Module):
     ) -> None:
         """Make the encoder, and a head for `outputs` tags.
 
-        `class_weights` (tags,) scale the loss of each labelled token by its tag; None: all are 1. Weights are
+        `class_weights` (tags,): factor of a labelled token's loss, by the token's tag; None: all are 1. The model is
         initialised from `generator`; None: from torch's global generator.
         """
         super().__init__()
@@ -46,7 +46,7 @@ class TagTask(nn.Module):
         self.encoder.drop_pooler()
 
     def forward(self, batch: Batch) -> Terms:
-        """Return {TASK: (loss summed over labelled tokens, its count)}; the loss is a float32 scalar."""
+        """Return {TASK: (loss summed over labelled tokens, divisor as in `counts`)}; the loss is a float32 scalar."""
         assert batch.labels is not None
         total = F.cross_entropy(
             self.logits(batch), batch.labels.long(), weight=self.class_weights, ignore_index=IGNORED, reduction="sum"
@@ -54,9 +54,10 @@ class TagTask(nn.Module):
         return {TASK: (total, self.counts(batch)[TASK])}
 
     def counts(self, batch: Batch) -> dict[str, int | Tensor]:
-        """Return {TASK: scalar that the summed loss is divided by}; it is 0 if no token is labelled.
+        """Return {TASK: scalar that the summed loss is divided by}.
 
-        It is the number of labelled tokens, or if class weights are set the sum of these tokens' weights.
+        The scalar is the number of labelled tokens. If class weights are set, it is the sum of these tokens' weights.
+        It is 0 if no token is labelled.
         """
         assert batch.labels is not None
         labels_T = batch.labels.long()

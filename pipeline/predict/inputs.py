@@ -1,4 +1,4 @@
-"""Read input files of four forms as streams of tables: tables with any columns, questions, sentences, lines of text."""
+"""Read input files as streams of Arrow tables; a file has a table, questions, sentences or lines of text."""
 
 import json
 import re
@@ -31,13 +31,13 @@ SURROGATE = re.compile("[\ud800-\udfff]")  # JSON can contain half of a surrogat
 
 @dataclass(frozen=True, kw_only=True)
 class InputFile:
-    """An input file and its form; `bytes` is its size, -1 if unknown."""
+    """An input file and its form; `bytes` is the size of the file, -1 if unknown."""
 
     location: str
     form: Form
     bytes: int
     stamp: str
-    """Modification time in nanoseconds, or a web server's tag or date: changes when the file does."""
+    """Modification time in nanoseconds, or a web server's tag or date. The stamp changes when the file changes."""
 
 
 def list_inputs(given: str, format: str, tags: bool, setting: str = "input") -> list[InputFile]:
@@ -67,7 +67,8 @@ def list_inputs(given: str, format: str, tags: bool, setting: str = "input") -> 
 
 
 def form_of(location: str, format: str, tags: bool, setting: str = "input") -> Form:
-    """Return a file's form: `format`, or if that is "auto", the form by the file's name, else by its content.
+    """Return a file's form. If `format` is "auto", infer the form from the file's name, or if the name does not tell
+    it, from the content; otherwise the form is `format`.
 
     `tags`: whether the model tags words, so that a .txt file may have CoNLL's columns. Raises DataError if neither name
     nor content tells the form.
@@ -183,7 +184,7 @@ def _text_lines(location: str) -> Iterator[str]:
 
 
 def _utf8(location: str, number: int, line: bytes) -> str:
-    """Decode a line, without the byte order mark of a first line. Raises DataError for an invalid byte."""
+    """Decode a line; drop a byte order mark at the start of line 1. Raises DataError for an invalid byte."""
     try:
         return line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
@@ -266,13 +267,16 @@ FORMS: dict[Form, Callable[[str], Iterator[dict[str, Any]]]] = {
 
 
 def _as_table(rows: Sequence[dict[str, Any]]) -> pa.Table:
-    """Convert rows, possibly with different columns, to a table; columns without a common type are written as JSON."""
+    """Convert rows, possibly with different columns, to a table; `as_column` converts each column."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     return pa.table({name: as_column([row.get(name) for row in rows]) for name in names})
 
 
 def as_column(values: Sequence[Any]) -> pa.Array:
-    """Convert values to an array of one type, or to JSON texts if they have none."""
+    """Convert values to an array of one type.
+
+    If the values have no common type, convert all of them to JSON texts, except strings and None, which stay.
+    """
     try:
         return pa.array(values)
     except (pa.ArrowException, OverflowError, TypeError, ValueError):

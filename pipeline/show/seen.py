@@ -96,9 +96,9 @@ def _require_rows(step: int, rows: int, row: int, number: int) -> None:
 
 
 def position_before(folder: str, step: int) -> tuple[int, Cursor | None]:
-    """Return the last step, up to `step`, after which the run saved its cursor, and the cursor.
+    """Return (saved step, cursor): the last cursor that the run saved after a step that is at most `step`.
 
-    Without such a step: return 0 and None.
+    If the run saved no such cursor, return (0, None).
     """
     saved_step = max((saved for saved in checkpoint.positions(folder) if saved <= step), default=0)
     return saved_step, checkpoint.read_position(folder, saved_step) if saved_step else None
@@ -121,7 +121,7 @@ def rows_after(settings: StreamSettings, cursor: Cursor | None) -> Iterator[tupl
 def documents_of(settings: StreamSettings, epoch: int, position: int) -> pa.Table:
     """Return the documents of the window at a position of an epoch, repeated by weight.
 
-    The columns `document_a` and `document_b` of rows are indices into them.
+    The columns `document_a` and `document_b` of rows are indices into these documents.
     """
     windows = settings.corpus.train
     window = windows[int(permutation(settings.seed, epoch, len(windows))[position])]

@@ -60,8 +60,8 @@ def window_sentences(documents: pa.Table, *, keep_spaces: bool = False) -> tuple
 def assemble(tokens: np.ndarray, sequences: Sequences, vocabulary: Vocabulary) -> tuple[np.ndarray, np.ndarray]:
     """Concatenate N sequences: each is [CLS] and its ranges, with a [SEP] after each range.
 
-    Segment A of a pair is followed by as many [SEP] as the vocabulary's template has. `tokens` are the window's flat
-    ids, int32. Return the ids, int32 (T,), and the offsets of the sequences, int64 (N + 1,).
+    In a pair, the vocabulary's template sets the number of [SEP] after segment A. `tokens` are the window's flat ids,
+    int32. Return the ids, int32 (T,), and the offsets of the sequences, int64 (N + 1,).
     """
     ids, offsets, ends = _gather(tokens, sequences, vocabulary.template)
     ids[offsets[:-1]] = vocabulary.cls_id
@@ -73,10 +73,11 @@ def assemble(tokens: np.ndarray, sequences: Sequences, vocabulary: Vocabulary) -
 
 
 def sentence_begins(sentence_offsets: np.ndarray, sequences: Sequences, vocabulary: Vocabulary) -> np.ndarray | None:
-    """Return for each token of the sequences whether a sentence begins there, bool (T,); None if the pieces show it.
+    """Return whether a sentence begins at each token of the sequences, bool (T,).
 
-    In byte-level BPE, the first piece of a paragraph has no space before it, so it looks like the continuation of a
-    word. The values at special tokens are arbitrary.
+    Only byte-level BPE needs this array: the first piece of a paragraph has no space before it, so the piece looks like
+    the continuation of a word. For other vocabularies, return None instead of the array. The values at special
+    tokens are arbitrary.
     """
     if not vocabulary.keeps_spaces:
         return None
@@ -88,17 +89,17 @@ def sentence_begins(sentence_offsets: np.ndarray, sequences: Sequences, vocabula
 def _gather(values: np.ndarray, sequences: Sequences, template: Template) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Copy `values`, one per token of the window, to the tokens of the sequences; special tokens get arbitrary values.
 
-    Return the copy (T,), the offsets of the sequences, int64 (N + 1,), and one past the last separator of each range,
-    int64 (R,).
+    Return the copy (T,), the offsets of the sequences, int64 (N + 1,), and for each range the index after its last
+    separator, int64 (R,).
     """
     lengths = sequences.ends - sequences.starts + 1
     first = sequences.offsets[:-1]
-    lengths[first] += template.pair_separators if sequences.paired else 1  # [CLS], and separators after the first one
+    lengths[first] += template.pair_separators if sequences.paired else 1  # [CLS], extra [SEP]
     ends = np.cumsum(lengths)
     offsets = np.append(0, ends)[sequences.offsets]
     shift = sequences.starts - ends + lengths
     shift[first] -= 1
-    # A special token copies a value next to its range; mode="clip" because the window may begin or end there.
+    # A special token copies a value next to its range; mode="clip" for ranges at the window's start or end.
     return np.take(values, np.arange(offsets[-1]) + np.repeat(shift, lengths), mode="clip"), offsets, ends
 
 

@@ -21,12 +21,13 @@ EXAMPLE = pa.schema(
         # [CLS] A [SEP] B [SEP] (RoBERTa: two [SEP] after A), or [CLS] and text with a [SEP] after each document; masked
         # positions are already replaced
         pa.field("ids", pa.list_(pa.int32()), nullable=False),
-        # length of [CLS], A and the [SEP] after A, which is the index where B (segment 1) starts; without a pair task,
-        # the length of ids
+        # number of tokens in [CLS], A and all [SEP] between A and B, so B (segment 1) starts at this index; without a
+        # pair task, the length of ids
         pa.field("first_length", pa.int32(), nullable=False),
         pa.field("masked_positions", pa.list_(pa.int32()), nullable=False),  # increasing indices into ids
         pa.field("masked_labels", pa.list_(pa.int32()), nullable=False),  # the original ids at these positions
-        # label of next-sentence prediction: B is from another parent (google: is_random_next); null in other tasks
+        # label of next-sentence prediction: B is from another parent (in google-research/bert: is_random_next); null in
+        # other tasks
         pa.field("not_next", pa.bool_()),
         # label of sentence-order prediction: B comes before A in the text; null in other tasks
         pa.field("swapped", pa.bool_()),

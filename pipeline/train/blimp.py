@@ -1,4 +1,4 @@
-"""BLiMP during a run: accuracy on a fifth of the minimal pairs at each evaluation, next to that of unigrams."""
+"""BLiMP during a run: accuracy on a fifth of the minimal pairs at each evaluation, with a unigram baseline."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -69,7 +69,7 @@ def evaluate_pairs(
 ) -> dict[str, float]:
     """Return {metric: accuracy} of the module in evaluation mode; every rank must call it.
 
-    `again` is that of `score_pairs`.
+    `again`: see `score_pairs`.
     """
     was_training = module.training
     module.eval()

@@ -45,7 +45,9 @@ class State:
     cursor: Cursor | None = None
     """Last row consumed; None before the first step."""
     crc32: int = 0
-    """CRC-32 over the CRC-32 of every slot so far, in order: equal in runs that read the same rows and slots."""
+    """CRC-32 over the CRC-32s of all slots so far, in order. Runs that read the same rows in the same slots have equal
+    values.
+    """
     tokens: int = 0
     """Tokens of all sequences so far."""
     squares: int = 0
@@ -61,7 +63,7 @@ class State:
     interval: dict[str, float] = field(default_factory=dict)
     """The meter's totals since the last logged step."""
     heldout_loss: float | None = None
-    """Value of the objective's held-out loss that selects the best checkpoint; None if these weights were not
+    """Held-out loss of these weights, by which the best checkpoint is selected; None if these weights were not
     evaluated.
     """
     blimp: dict[str, float] = field(default_factory=dict)
@@ -83,10 +85,10 @@ def steps_saved(run_folder: str) -> list[int]:
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """Copies on the host of the weights, by published name, and of the optimiser's state, unaffected by later steps."""
+    """Copies of the weights and of the optimiser's state on the host; later steps do not change the copies."""
 
     models: tuple[tuple[PublishedModel, dict[str, torch.Tensor]], ...]
-    """Each published model with its weights."""
+    """Each published model with its weights by published name."""
     optimizer: dict[str, torch.Tensor]
 
 
@@ -168,7 +170,8 @@ def best_step(run_folder: str, first: int, last: int, sound: set[int] | None = N
     checkpoint was evaluated.
 
     `sound` holds the steps of checkpoints that are known to be intact. They are not verified again, because reading a
-    whole checkpoint may be slow; a step that is verified here is added. Raises OSError if storage fails.
+    whole checkpoint may be slow. The step of a checkpoint that is found intact here is added to `sound`. Raises OSError
+    if storage fails.
     """
     losses = {}
     for step in [saved for saved in steps_saved(run_folder) if first < saved <= last]:
@@ -201,7 +204,7 @@ def roll_back_to(run_folder: str, step: int) -> None:
 
 
 def newest_sound(run_folder: str, report: Report) -> str | None:
-    """Return the folder of the newest checkpoint whose files all match its manifest; None if none was published yet.
+    """Return the folder of the newest checkpoint with all files as in its manifest; None if no checkpoint is published.
 
     Reports each damaged checkpoint that is skipped. Raises CheckpointError if all checkpoints are damaged. Raises
     OSError if storage fails, because falling back to an older checkpoint would repeat work. No other function selects
@@ -248,10 +251,10 @@ def load(folder: str, module: Pretraining, optimizer: torch.optim.Optimizer | No
 
 
 def load_models(folder: str, module: Pretraining) -> None:
-    """Load into `module` the weights of all published models of a checkpoint's folder.
+    """Load the weights of all published models in a checkpoint's folder into `module`.
 
     Raises CheckpointError if a tensor is missing, unexpected or of another shape, or if the files of two models that
-    share embeddings hold different ones.
+    share embeddings hold different embeddings.
     """
     state, own = {}, module.state_dict()
     for model in module.models():

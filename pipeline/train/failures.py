@@ -47,7 +47,7 @@ class Failures:
         self.newest = 0
         """Newest logged step when the last error occurred; 0 before the first error."""
         self.before: dict[str, int] = {}
-        """Error -> value of `newest` when the error occurred, for the most recent earlier start that had errors."""
+        """Errors of the last earlier start that had any: error -> value of `newest` when the error occurred."""
         self.now: dict[str, int] = {}
         """Error -> value of `newest` when the error occurred, for the current start of the workers."""
 

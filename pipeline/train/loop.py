@@ -59,7 +59,8 @@ class Work:
     log: Callable[[int, dict[str, float]], None]
     """Log (steps done, metrics); a no-op on ranks other than 0."""
     flush: Callable[[], None]
-    """Flush logged metrics before a checkpoint is published, because a run resumed from it logs only later steps.
+    """Flush logged metrics before a checkpoint is published: a run that resumes from the checkpoint logs only the steps
+    after it.
 
     Called from another thread.
     """
@@ -79,8 +80,9 @@ def train(
 ) -> State:
     """Train from `state` to the end of its phase, write the last checkpoint, and return the state in it.
 
-    `tables` yields the rows of this rank's slots, one table per slot. Raises DataError if these are not the next rows
-    of the stream, or end before the phase. Raises ConfigError if memory runs out or gradients are not finite.
+    `tables` yields the rows of this rank's slots, one table per slot. Raises DataError if these rows are not the next
+    rows of the stream, or if `tables` ends before the phase does. Raises ConfigError if memory runs out or gradients
+    are not finite.
     """
     objective = distributed(module, work.device, work.world)
     with (
@@ -150,7 +152,8 @@ def _train_phase(
         if extra.is_due(done, meter.step_seconds, due=asked):
             state = _count_time(work, state, meter)
             if work.rank == 0:
-                # While an earlier write is in progress, extra checkpoints are skipped, and regular ones if it fails.
+                # While an earlier write is in progress, extra checkpoints are skipped. Regular checkpoints wait for the
+                # write, or are skipped while a failed write is retried. Needed checkpoints always wait.
                 saver.save(state, module, optimizer, wait=needed or asked and not saver.failing.is_set())
     return state
 
@@ -198,7 +201,7 @@ def check_order(state: State, records: Sequence[Record], step: int) -> None:
 
 
 def advance(state: State, records: Sequence[Record]) -> State:
-    """Return the state after a step over these slots."""
+    """Return the state after a step; `records` describe the slots of that step."""
     crc32 = state.crc32
     for record in records:
         crc32 = zlib.crc32(record.crc32.to_bytes(4, "little"), crc32)
@@ -243,7 +246,7 @@ def _count_time(work: Work, state: State, meter: Meter) -> State:
 def _refuse_nonfinite(work: Work, meter: Meter) -> None:
     """Raise ConfigError if the meter has counted a non-finite step.
 
-    With on_nonfinite skip, only if the last MOST_SKIPPED steps, or more, were all non-finite.
+    If on_nonfinite is "skip", this raises only if at least the last MOST_SKIPPED steps were all non-finite.
     """
     skips, config = work.config.on_nonfinite == "skip", work.config
     if "nonfinite" not in meter.total or (skips and meter.nonfinite_in_a_row < MOST_SKIPPED):
@@ -295,9 +298,9 @@ def _log_interval(
 
 
 def _evaluate_and_log(work: Work, module: Pretraining, state: State, phase: Phase) -> dict[str, float]:
-    """Evaluate on the phase's held-out examples; log and return the metrics with the phase's sequence length.
+    """Evaluate on the phase's held-out examples; log and return the metrics and the phase's sequence length.
 
-    Empty without held-out rows.
+    The result is empty, and nothing is logged, if there are no held-out rows.
     """
     metrics = evaluate(module, work.heldout, world=work.world, device=work.device, autocast=work.autocast)
     if metrics:

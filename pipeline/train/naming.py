@@ -16,14 +16,14 @@ IDENTITY = ("seed", "word_embeddings", "sampling", "model", "batch", "phases", "
 DATA = ("init", "corpus", "prepare", "vocabulary")
 """Settings, and groups of settings, of a run's data and initial model."""
 ADDED: dict[str, Any] = {"sampling.copies": None, "phases.masking_share": None}
-"""Settings that earlier runs did not record -> the value that those runs had."""
+"""Settings that runs of earlier versions did not record -> the value that those runs had."""
 
 
 def identifying_settings(config: Pretrain) -> dict[str, Any]:
     """Return dotted name -> value of the settings that identify a run.
 
-    Left out are settings that earlier runs did not record, if they have the value of those runs: so earlier runs keep
-    their names and can be continued.
+    A setting that runs of earlier versions did not record is left out if it has the value that those runs had. So those
+    runs keep their names and can be continued.
     """
     implied = ADDED | implied_objective(config.model.family)
     return {
@@ -34,7 +34,7 @@ def identifying_settings(config: Pretrain) -> dict[str, Any]:
 
 
 def implied_objective(family: str) -> dict[str, Any]:
-    """Return dotted name -> value of the objective of a run that did not record it, by the family of its model."""
+    """Return dotted name -> value of the objective of a run that did not record it; the model's family decides."""
     objective = Replaced() if family == "electra" else Masked()
     return {"objective": type(objective).__name__} | flatten(objective, "objective.")
 
@@ -42,7 +42,8 @@ def implied_objective(family: str) -> dict[str, Any]:
 def default_name(preset: str, config: Pretrain) -> str:
     """Return PRESET-DIGEST, with a digest of all settings that affect data or training.
 
-    So the same command always means the same run.
+    So the same command always means the same run. If a run may be extended to more steps, the digest leaves out the
+    number of steps.
     """
     shaping = identifying_settings(config) | {
         key: value for key, value in flatten(config).items() if key.split(".")[0] in DATA and key not in PASSING

@@ -69,7 +69,7 @@ def _versions() -> dict[str, Any]:
 
 
 def refuse_other_versions(folder: str, recorded: dict[str, Any]) -> None:
-    """Raise DataError if the recorded identity of a run names other versions than the present ones."""
+    """Raise DataError if the versions in the recorded identity of a run differ from the present versions."""
     for name, value in _versions().items():
         before = recorded.get(name)
         if before != value:
@@ -144,8 +144,10 @@ def record(wanted: dict[str, Any], steps: int, run_id: str, corpus_folder: str) 
 
 
 def settings_of(recorded: dict[str, Any]) -> Pretrain:
-    """Return the settings that run.json records; those that it does not record have the values of earlier runs, or
-    their defaults.
+    """Return the settings of a run, given the contents of its run.json.
+
+    A setting that is not in run.json gets the value that runs had before this setting was recorded (see ADDED and
+    `implied_objective`), else its default.
     """
     identity = recorded["identity"]
     unrecorded = flatten(Pretrain()) | ADDED | implied_objective(identity["model.family"])

@@ -19,13 +19,13 @@ if TYPE_CHECKING:  # imports Ray, which a reader of summaries does not need
     from pipeline.corpus.prepared import Corpus
 
 TRAINING_VIEW = "workflowType=machine_learning"
-"""URL option that opens MLflow's training view; without it MLflow may open its view of chat models (3.17)."""
+"""URL option that opens MLflow's training view; without it, MLflow 3.17 may open its view of chat models."""
 BITS, NATS = "heldout/bits_per_byte", "heldout/nats_per_word"
 NO_BLANKS = "none: no held-out sentence of 8 to 30 tokens holds a whole word that is an entry of the vocabulary"
 
 
 class Pace:
-    """Moving average of the seconds per step: a step half a run ago has a third of the newest step's weight.
+    """Moving average of the seconds per step: a step's weight falls to 1/e (about a third) within half of all steps.
 
     The time of the last steps alone would jump when other programs use the machine.
     """
@@ -143,8 +143,9 @@ def to_open(uri: str, run_id: str, experiment_id: str | None = None) -> str:
 
 
 def _blank_lines(summary: dict[str, Any]) -> list[str]:
-    """Return lines with the sentences for fill-in-the-blank, their answers and the model's guesses: first the most
-    confident correct ones, then random ones, each group with a title.
+    """Return lines with the sentences for fill-in-the-blank, the correct answers and the model's guesses.
+
+    The first group of sentences has the most confident correct guesses, the second group is random.
     """
     blanks = summary["blanks"]
     if not blanks["candidates"]:
@@ -170,7 +171,7 @@ def summary_text(summary: dict[str, Any]) -> str:
 
 
 def description(config: Pretrain, corpus: "Corpus", tokens: int, folder: str) -> str:
-    """Return the part of a run's description (Markdown) that is known before its first step.
+    """Return the part of a run's description that is known before the run's first step, in Markdown.
 
     `tokens` is the number of vocabulary entries.
     """

@@ -150,7 +150,7 @@ def assist_trial(
 
 
 def _agreed(over: bool, compute: Compute) -> bool:
-    """Return the `over` of rank 0, whether training is over; every rank must call it after each epoch."""
+    """Return rank 0's value of `over`: is training over? Every rank must call this function after each epoch."""
     if compute.world == 1:
         return over
     decision = torch.tensor(int(over), device=compute.device)
@@ -242,19 +242,20 @@ def train_on_slots(
 ) -> tuple[Tensor, Tensor | int]:
     """Train on one step; `slots` are the slots of all ranks.
 
-    Return a sum over all ranks, float64, and the count that divides it to give the step's loss. The host does not wait
-    for a GPU.
+    Return the step's loss times a count, as a float64 sum over all ranks, and that count: the first divided by the
+    second is the step's loss. The host does not wait for a GPU.
     """
     on_device = [(slot, batch.to(compute.device)) for slot, batch in slots]
     module = _task_of(objective)
     counts = _summed_counts([module.counts(batch) for _, batch in on_device])
     shares = divisors(counts, module.weights)
     mine = on_device[compute.rank :: compute.world]
-    # The last step of an epoch may have no slot for this rank, which must take part in the reduction of gradients all
-    # the same. So it computes another rank's slot with a divisor of infinity: its gradients are 0.
+    # The smaller step of an epoch may have no slot for this rank, but the rank must still take part in the reduction of
+    # gradients. So it computes another rank's slot with a divisor of infinity: its gradients are 0.
     taken, divided_by = (mine, shares) if mine else (on_device[:1], dict.fromkeys(shares, math.inf))
     sums, _ = train_step(objective, optimizer, taken, divided_by, compute, step=step, rate=rate, clip_norm=clip_norm)
-    # The terms have different counts: their weighted means are added, and the sum is scaled by the last term's count.
+    # The terms have different counts, so the loss is the sum of their weighted means. It is returned times the last
+    # term's count, because the caller divides by that count.
     count = list(counts.values())[-1]
     total: Any = sum(value * (count / shares[term]) for term, value in sums.items())
     if not mine:
@@ -305,8 +306,8 @@ def sample_rows(rows: pa.Table, most: int | None, seed: int) -> pa.Table:
 def batches(rows: pa.Table, recipe: Recipe, seed: int, epoch: int, skip: int = 0) -> Iterator[list[Slot]]:
     """Yield the slots of each step of an epoch, without its first `skip` steps.
 
-    An epoch has all rows once, in an order that depends on (seed, epoch). The step with the remaining rows is the last,
-    but any step if lengths are grouped.
+    An epoch has all rows once, in an order that depends on (seed, epoch). If rows_per_step does not divide
+    the number of rows, one step is smaller: the last one, or a random one if lengths are grouped.
     """
     order = numbered_generator(seed, epoch).permutation(rows.num_rows)
     starts = range(0, len(order), recipe.rows_per_step)
@@ -347,7 +348,7 @@ def compute_logits(
 
 
 def load_encoder(pretrained: nn.Module, module: TaskObjective) -> TaskObjective:
-    """Load a pretrained encoder's weights into the module and return it; only one of them may have a pooler."""
+    """Load a pretrained encoder's weights into the module and return it; a pooler may be missing in one of them."""
     given, own = pretrained.state_dict(), module.encoder.state_dict()
     assert all(name.startswith("pooler.") for name in given.keys() ^ own.keys()), "encoders differ beyond the pooler"
     module.encoder.load_state_dict({name: given.get(name, tensor) for name, tensor in own.items()})

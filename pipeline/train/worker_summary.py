@@ -41,7 +41,8 @@ def summarise(
 ) -> dict[str, Any]:
     """Return the run's summary: held-out metrics, baselines, throughput, and sentences with blanks to fill in.
 
-    Every rank must call it, because held-out rows are shared among ranks; the sentences are None on ranks other than 0.
+    Every rank must call this function, because held-out rows are shared among ranks. The entry "blanks" (the sentences)
+    is None on ranks other than 0.
     """
     config, stream = job.config, job.stream
     after = evaluate(module, work.heldout, world=work.world, device=work.device, autocast=work.autocast)
@@ -85,9 +86,10 @@ def summarise(
 def heldout_baselines(
     stream: StreamSettings, work: Work, module: Pretraining, tokenizer: CachedTokenizer
 ) -> dict[str, float]:
-    """Return the objective's baselines on the phase's held-out rows, if any, and that of BLiMP, if it is set.
+    """Return the objective's baselines on the phase's held-out rows, and the unigram accuracy on BLiMP.
 
-    Every rank must call this.
+    The baselines are left out if the corpus has no held-out rows; the accuracy is left out if evaluation.blimp is not
+    set. Every rank must call this function.
     """
     pairs = {UNIGRAM_ACCURACY: work.blimp.unigram_accuracy} if work.blimp else {}
     if not stream.corpus.heldout:

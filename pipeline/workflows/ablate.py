@@ -22,11 +22,11 @@ from pipeline.workflows.score import score
 
 @cluster.ray_errors_as_cluster_lost()
 def ablate(config: Ablate, report: Report) -> list[str]:
-    """Pretrain and score every variant with every seed that has no result yet; return the lines of the result table.
+    """Pretrain and score each pair of variant and seed that has no result yet; return the result table's lines.
 
     Raises PipelineError, with a one-line message, for everything that the user can fix.
     """
-    variants = variants_of(config)  # with locations as given, from which pretraining names its runs
+    variants = variants_of(config)  # before locations are made absolute: run names depend on locations as given
     name, config = ablation_name(config, variants), with_absolute_locations(config)
     folder, uri = storage.join(config.output, FOLDER, name), tracking_uri(config.tracking.uri, config.output)
     sized = _with_budget(config, variants, report)
@@ -39,7 +39,11 @@ def ablate(config: Ablate, report: Report) -> list[str]:
 
 
 def _with_budget(config: Ablate, variants: Sequence[Variant], report: Report) -> list[Variant]:
-    """Return the variants with their steps. Raises ConfigError if a variant's settings do not allow these."""
+    """Return the variants, each with the number of steps that the budget gives it.
+
+    Raises ConfigError if a variant's settings cannot meet a token budget, or do not allow the short run that is timed
+    for a time budget.
+    """
     cluster.connect(config.placement.address)
     if config.token_count is None:
         return with_time_budget(variants, config, pretrain, report)
@@ -48,7 +52,10 @@ def _with_budget(config: Ablate, variants: Sequence[Variant], report: Report) ->
 
 
 def _run_all(config: Ablate, variants: Sequence[Variant], report: Report) -> list[list[Outcome]]:
-    """Train and score every run, one after another, all variants of a seed first; return each variant's outcomes."""
+    """Train and score the runs one by one: all variants with the first seed, then all with the next seed, and so on.
+
+    Return each variant's outcomes, in the order of the seeds.
+    """
     outcomes: list[list[Outcome]] = [[] for _ in variants]
     for seed in config.all_seeds:
         for variant, mine in zip(variants, outcomes, strict=True):

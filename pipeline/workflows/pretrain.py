@@ -114,9 +114,9 @@ def _driving(config: Pretrain) -> Generator[ActorHandle]:
 
 
 def _with_initial_model(config: Pretrain, report: Report) -> tuple[Pretrain, Initial | None]:
-    """Return the settings, and the model that the run starts from (None: random weights).
+    """Return the settings, completed from the initial model, and the initial model.
 
-    The settings are completed from that model.
+    Without config.init, the run starts from random weights, and None takes the place of the initial model.
     """
     config = with_words_rate(config)
     storage.require_writable("output", config.output)
@@ -134,7 +134,8 @@ def _with_initial_model(config: Pretrain, report: Report) -> tuple[Pretrain, Ini
 def _join_cluster(config: Pretrain, uri: str) -> cluster.WorkerResources:
     """Join or start Ray and return the resources of each worker.
 
-    Raises ConfigError if the run does not fit into the cluster, or if MLflow's file cannot be seen from all its nodes.
+    Raises ConfigError if the run does not fit into the cluster, or if some node of the cluster cannot see MLflow's
+    file.
     """
     cluster.connect(config.placement.address)
     if uri.startswith("sqlite:") and cluster.count_nodes() > 1:

@@ -125,4 +125,4 @@ def test_texts_stand_below_their_fields_and_come_from_base_classes_too() -> None
     lamb = field_texts(choices(Pretrain)["optimizer"]["lamb"])
     assert lamb["weight_decay"] == "Not applied to biases and LayerNorm parameters." and lamb[
         "learning_rate"
-    ].startswith("Peak learning rate (You et al.")
+    ].startswith("Peak learning rate. The default is the untuned rate of You et al.")

@@ -171,6 +171,9 @@ def test_runs_under_distributed_data_parallel(tmp_path, paired):
         for _ in range(2):  # the second forward fails where a parameter had no gradient
             model.zero_grad()
             loss(wrapped, batch).backward()
+        # Before the group: the reducer would free the group's threads last, and wait for them while it holds the GIL that
+        # they need.
+        del wrapped
     finally:
         torch.distributed.destroy_process_group()
     torch.testing.assert_close([parameter.grad for parameter in model.parameters()], expected)
