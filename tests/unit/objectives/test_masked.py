@@ -171,8 +171,8 @@ def test_runs_under_distributed_data_parallel(tmp_path, paired):
         for _ in range(2):  # the second forward fails where a parameter had no gradient
             model.zero_grad()
             loss(wrapped, batch).backward()
-        # Before the group: the reducer would free the group's threads last, and wait for them while it holds the GIL that
-        # they need.
+        # Before the group: else the reducer frees the group, and waits for the group's threads while it holds the GIL,
+        # which they need.
         del wrapped
     finally:
         torch.distributed.destroy_process_group()
