@@ -1,4 +1,4 @@
-"""What the cards of exports say of how they are called: every example runs, in the folder of its card."""
+"""Examples on the model cards of exports: each runs as it stands, in the folder of its card."""
 
 import json
 import re
@@ -60,7 +60,7 @@ def fields(folder: Path) -> dict:
 
 
 def run(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> list[str]:
-    """What each example of a card prints."""
+    """Run the examples of a card and return what each prints."""
     monkeypatch.chdir(folder)
     said = []
     for example in examples(folder):
