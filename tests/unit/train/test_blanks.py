@@ -64,6 +64,14 @@ def test_one_parent_gives_several_sentences_and_every_parent_comes_first(tmp_pat
     assert order == ["one", "ten", "two", "six"]
 
 
+def test_the_hidden_word_has_five_letters_or_more_if_the_sentence_has_such_a_word(tmp_path: Path) -> None:
+    text = ["The old man carried it up the hill.", "The sun set and the dog ran off."]
+    vocabulary = train_vocabulary(text * 5, size=300, lowercase=True)
+    first, second = shown(corpus_of(tmp_path, [("p", " ".join(text))], "en"), vocabulary)
+    assert first == "the old man ____ it up the hill ."
+    assert sum(f"{word} " in second for word in ("the", "sun", "set", "and", "dog", "ran", "off")) >= 6
+
+
 @pytest.mark.parametrize("language", ["zh", "ja"])
 def test_chinese_has_blanks_and_is_read_without_spaces(language: str, tmp_path: Path) -> None:
     vocabulary = train_vocabulary(CHINESE, size=120, lowercase=True)
@@ -104,7 +112,7 @@ def test_the_surest_right_answers_are_chosen_once_each() -> None:
     ]
     wrong = [blank("e", "bag", "the", 0.9), blank("f", "old", "new", 0.1)]
     found = chosen([wrong[0], *right, wrong[1]])
-    assert found == Blanks(random=[wrong[0], right[0], right[1]], surest=[right[2], right[1]], candidates=6, right=4)
+    assert found == Blanks(random=[wrong[0], right[0], right[1]], surest=[right[2], right[1], right[3]], candidates=6, right=4)
     assert chosen(wrong) == Blanks(random=wrong, surest=[], candidates=2, right=0)
 
 
