@@ -206,7 +206,7 @@ def test_a_bomb_in_a_range_is_cut_and_named(tmp_path: Path, monkeypatch: pytest.
     edges = [0, len(streams[0]), file.bytes]
     found = of_ranges(file, edges)
     assert [item[0] for item in found] == [*(f"a.xml.bz2:{number}" for number in range(1, 11)), "a.xml.bz2"]
-    assert found[-1][1] == "expands too far" and "more than 200 times as many (prepare.expansion_limit)" in found[-1][2]
+    assert found[-1][1] == "expands too far" and "the factor is above prepare.expansion_limit (200)" in found[-1][2]
     assert len(of_ranges(file, edges, 10**6)) == 19
 
 

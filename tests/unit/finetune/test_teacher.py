@@ -117,17 +117,17 @@ def test_other_kinds_and_number_labels(
         (
             OWN,
             replace(OWN, labels=("no", "maybe")),
-            "teacher (M) has the labels no, maybe, and own has no, yes: give a model of the same labels",
+            "teacher (M) has the labels no, maybe, but own has no, yes: give a model with the same labels",
         ),
         (
             OWN,
             replace(OWN, kind="multilabel"),
-            "teacher (M) is of kind multilabel, and own is of kind classification: give a model of that kind",
+            "teacher (M) is of kind multilabel, but own is of kind classification: give a model of that kind",
         ),
         (
             replace(OWN, kind="tags"),
             replace(OWN, kind="tags"),
-            "teacher (M) is for classification, multilabel, regression, and own is of kind tags: leave --teacher out",
+            "teacher (M) is for classification, multilabel, regression, but own is of kind tags: leave --teacher out",
         ),
         (
             replace(OWN, name="rte"),
@@ -137,7 +137,7 @@ def test_other_kinds_and_number_labels(
         (
             OWN,
             replace(OWN, paired=True),
-            "teacher (M) was fine-tuned on pairs of texts, and own has single texts: give a model of single texts",
+            "teacher (M) was fine-tuned on pairs of texts, but own has single texts: give a model of single texts",
         ),
     ],
 )
