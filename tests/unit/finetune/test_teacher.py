@@ -155,7 +155,10 @@ def test_a_teacher_of_something_else_is_refused(
 def test_a_model_without_a_task_head_is_no_teacher(tmp_path: Path) -> None:
     save_file({"a": torch.zeros(1)}, tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert", "architectures": ["BertForMaskedLM"]}))
-    with pytest.raises(CheckpointError, match=r"^teacher: .*: config.json: architectures is 'BertForMaskedLM', so the model has no head"):
+    with pytest.raises(
+        CheckpointError,
+        match=r"^teacher: .*: config.json: architectures is 'BertForMaskedLM', so the model has no head",
+    ):
         load_teacher(str(tmp_path))
     with pytest.raises(CheckpointError, match=r"^teacher: .* has no task.json: give a folder that fine-tuning wrote"):
         load_teacher(str(tmp_path / "nothing"))
