@@ -167,7 +167,8 @@ class LoadedModel:
         if not batch.masked:
             mask = self.vocabulary.tokens[self.vocabulary.mask_id]
             raise DataError(
-                f"text {shown(text)} has no {mask} among its {batch.tokens} tokens: write one for each missing word"
+                f"text {shown(text)} has no {mask} among its {batch.tokens} tokens: "
+                f"write one {mask} for each missing word"
             )
         return fill_masks(self.pretrained, batch, self.vocabulary, top)[0]
 
@@ -344,7 +345,7 @@ def _require_folder(written: str, location: str) -> None:
     if not storage.exists(storage.join(location, RUN)) and storage.exists(
         inside := storage.join(location, "model", TASK)
     ):
-        raise CheckpointError(f"{location} is no model: {inside.rpartition('/')[0]} is one")
+        raise CheckpointError(f"{location} is not a model: give {inside.rpartition('/')[0]}")
 
 
 def _of_tuned(location: str, tuned: TunedModel, device: torch.device) -> LoadedModel:

@@ -94,7 +94,7 @@ def connect(address: str | None) -> None:
         return
     target = address or os.environ.get("RAY_ADDRESS")
     name = "placement.address" if address else "RAY_ADDRESS"
-    remedy = "start a head there (ray start --head), or leave the address out to run on this machine alone"
+    remedy = "start a head at this address (ray start --head), or leave the address out to run on this machine alone"
     if target and not is_listening(target):
         raise ConfigError(f"{name} ({target}) does not answer; {remedy}")
     target = target or local_head_address()
@@ -130,7 +130,7 @@ def ray_errors_as_cluster_lost() -> Generator[None]:
             cause, ray.exceptions.RayTaskError
         ):
             raise
-        raise ClusterLost(f"Ray, or one of its processes, is gone ({storage.first_line(cause)}); {AGAIN}") from error
+        raise ClusterLost(f"Ray, or one of its processes, has died ({storage.first_line(cause)}); {AGAIN}") from error
 
 
 def watch_head() -> None:
@@ -146,7 +146,7 @@ def watch_head() -> None:
     def end() -> None:
         if is_unreachable_for(address, patience, lambda: ray_private.connection() is node):
             print(
-                f"error: Ray's head at {address} does not answer for {patience:.0f} s; {AGAIN}",
+                f"error: Ray's head at {address} has not answered for {patience:.0f} s; {AGAIN}",
                 file=sys.stderr,
                 flush=True,
             )
@@ -301,13 +301,13 @@ def fit_workers(
     cpus, gpus, units = (sum(node.get(resource, 0) for node in nodes) for resource in ("CPU", "GPU", str(name)))
     if placement.device == "cuda" and gpus < least:
         raise ConfigError(
-            f"workers ({workers}) with placement.device cuda need one GPU each, and the cluster has {gpus:g}; "
-            "use fewer workers, placement.device cpu, or placement.autoscaled"
+            f"workers ({workers}) with placement.device cuda need one GPU each, but the cluster has {gpus:g} "
+            "GPUs; use fewer workers, placement.device cpu, or placement.autoscaled"
         )
     if name is not None and units < least:
         raise ConfigError(
-            f"workers ({workers}) need one unit of placement.worker_resource ({name}) each, and the cluster has "
-            f"{units:g}; start nodes with --resources '{{\"{name}\": 1}}', or use placement.autoscaled"
+            f"workers ({workers}) need one unit of placement.worker_resource ({name}) each, but the cluster has "
+            f"{units:g} units; start nodes with --resources '{{\"{name}\": 1}}', or use placement.autoscaled"
         )
     gpu = placement.device != "cpu" and gpus >= least
     bounds = [resource for resource in ("GPU" if gpu else None, name) if resource]
@@ -368,7 +368,8 @@ def _fit_autoscaled_workers(placement: Placement, workers: WorkerRange, groups: 
     """
     if placement.device == "auto":
         raise ConfigError(
-            "placement.autoscaled needs placement.device cuda or cpu: auto would look at nodes that are not up yet"
+            "placement.autoscaled needs placement.device cuda or cpu: "
+            "auto cannot count the GPUs of nodes that have not started"
         )
     resources = WorkerResources(
         cpus=placement.worker_cpus or 1.0, gpu=placement.device == "cuda", custom=placement.worker_resource
@@ -377,8 +378,8 @@ def _fit_autoscaled_workers(placement: Placement, workers: WorkerRange, groups: 
     if groups and (room := sum(group.holds(needs) for group in groups)) < workers.most:
         each = ", ".join(f"{need:g} {name}" for name, need in needs.items())
         raise ConfigError(
-            f"workers ({workers}) do not fit: all nodes that the cluster may start hold {room:g} workers of {each}; "
-            "use fewer workers, or raise max_workers (maxReplicas on Kubernetes) of a node type"
+            f"workers ({workers}) do not fit: all nodes that the cluster may start have room for {room:g} workers of "
+            f"{each}; use fewer workers, or raise max_workers (maxReplicas on Kubernetes) of a node type"
         )
     return resources
 

@@ -127,9 +127,9 @@ def read_prices(path: Path = PRICES) -> list[Machine]:
     try:
         table = tomllib.loads(path.read_text())
     except FileNotFoundError as error:
-        raise ConfigError(f"{path} is missing: this file of the project holds the prices of machines") from error
+        raise ConfigError(f"{path} is missing: restore this file, which holds the prices of machines") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not TOML: {error}") from error
+        raise ConfigError(f"{path} is not valid TOML: {error}") from error
     return [_machine_of(path, name, row) for name, row in table.items()]
 
 
@@ -139,11 +139,11 @@ def _machine_of(path: Path, name: str, row: Any) -> Machine:
     if isinstance(row, dict) and row.get("gpus") == 1:
         wanted.remove("link_gigabytes")
     if not isinstance(row, dict):
-        raise ConfigError(f"{path}: {name} ({row!r}) must be a table of {', '.join(wanted)}")
+        raise ConfigError(f"{path}: {name} ({row!r}) must be a table with the keys {', '.join(wanted)}")
     if sorted(row) != sorted(wanted):
-        raise ConfigError(f"{path}: {name} must have {', '.join(wanted)}, and has {listed(row)}")
+        raise ConfigError(f"{path}: {name} must have the keys {', '.join(wanted)}, but has {listed(row)}")
     if row["chip"] not in PEAKS:
-        raise ConfigError(f"{path}: {name}.chip ({row['chip']}) is not one of {', '.join(PEAKS)}")
+        raise ConfigError(f"{path}: {name}.chip ({row['chip']}) must be one of {', '.join(PEAKS)}")
     for key in wanted[1:]:
         whole = key in ("gpus", "cpus")
         if isinstance(row[key], bool) or not isinstance(row[key], int if whole else int | float) or not row[key] > 0:
@@ -267,8 +267,8 @@ def plan_text(config: Pretrain, machines: list[Machine]) -> str:
         ("steps", "; ".join(_phase_text(load) for load in work)),
         (
             "tokens",
-            f"about {tokens / 1e9:,.2f} billion in {rows:,} rows, which English books and Wikipedia fill to {FILL:.0%} "
-            "of the length",
+            f"about {tokens / 1e9:,.2f} billion in {rows:,} rows; English books and Wikipedia fill {FILL:.0%} of "
+            "a row's length",
         ),
         ("operations", f"{flops:.2e} floating-point operations in matrix products, forward and backward"),
         ("gradients", _gradients_text(gradients, world)),
@@ -288,8 +288,8 @@ def plan_text(config: Pretrain, machines: list[Machine]) -> str:
             "  Prices (on demand / spot), the assumed utilisation and the bandwidths are those of "
             "pipeline/prices.toml.",
             "  The Ray head and CPU nodes cost extra.",
-            "  Time includes the wait for the worker with the most slots, and the wait for gradients, whose share of "
-            "the time is in column gradients.",
+            "  Time includes the wait for the worker with the most slots, and the wait for gradients. "
+            "Column gradients shows the share of the wait for gradients.",
             f"  One core is assumed to feed {STREAM_TOKENS / 1e6:.1f} M tokens per second, as measured on English "
             "books.",
             f"  * The GPUs need more than the {STREAM_BLOCKS} blocks per second that one stream delivered in a "

@@ -204,7 +204,7 @@ def starting_point(preset: str | None, config: str | None) -> tuple[str, Pretrai
     if not isinstance(named, str) or named not in PRESETS:
         raise file.error("preset", _unknown_preset(named))
     if preset not in (None, named):
-        problem = f"({named}) is not the preset of the command ({preset}): leave one of them out"
+        problem = f"({named}) is not the preset of the command ({preset}): leave one of the two presets out"
         raise file.error("preset", problem)
     return named, settings_of(file, PRESETS[named])
 

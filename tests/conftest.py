@@ -360,7 +360,7 @@ def tiny_lineage(tiny_corpus: Corpus, tiny_vocabulary: Vocabulary, tiny_config: 
     """Lineage of an unfinished run whose corpus is gone."""
     recorded = record(identity(tiny_config, tiny_corpus, tiny_vocabulary), tiny_config.steps, "0" * 32, "/gone/corpus")
     return Lineage(
-        name="tiny", recorded=recorded, summary=None, corpus=DataError("/gone/corpus holds no prepared corpus")
+        name="tiny", recorded=recorded, summary=None, corpus=DataError("/gone/corpus does not hold a prepared corpus")
     )
 
 

@@ -48,7 +48,7 @@ def with_token_budget(
     for variant, stream in zip(variants, streams, strict=True):
         counted = {seed: _counted(variant, stream, seed, config.token_count, cache) for seed in config.all_seeds}
         sized.append(replace(variant, steps={seed: steps for seed, (steps, _) in counted.items()}))
-        counts = " and ".join(f"{steps:,} steps of {tokens:,} tokens" for steps, tokens in counted.values())
+        counts = " and ".join(f"{steps:,} steps ({tokens:,} tokens in all)" for steps, tokens in counted.values())
         report(f"{variant.label}: {counts}")
     return sized
 
@@ -64,7 +64,7 @@ def with_time_budget(variants: Sequence[Variant], config: Ablate, train: Train, 
         seconds = summary["training_seconds"] / summary["steps"]
         steps = max(1, round(60 * config.minutes / seconds))
         sized.append(replace(variant, steps=dict.fromkeys(config.all_seeds, steps)))
-        report(f"{variant.label}: {steps:,} steps, by {1_000 * seconds:.1f} ms per step in a short run")
+        report(f"{variant.label}: {steps:,} steps, because a step of a short run took {1_000 * seconds:.1f} ms")
     return sized
 
 

@@ -24,7 +24,8 @@ def read_ablate(arguments: Sequence[str], about: str) -> Ablate:
     given = {word.option.path: word for word in words if word.option is not None}
     if "steps" in given:
         raise ConfigError(
-            "steps follow from tokens or minutes, which all variants have in equal amount: leave steps out"
+            "steps cannot be set: all variants get the same tokens or minutes, which determine the steps; "
+            "leave steps out"
         )
     if "ablation" in given:
         raise ConfigError(

@@ -107,8 +107,8 @@ def notes(result: Result) -> list[str]:
     lines = [f"Equal for all variants: {result.budget}. {spread}"]
     if result.anecdote:
         lines.append(
-            f"Below: mean difference to {first!r}. {seeds} seed{several} per variant: an anecdote. Intervals "
-            f"need --seeds {INTERVAL_SEEDS} or more."
+            f"Below: mean difference to {first!r}. {seeds} seed{several} per variant prove nothing: "
+            f"intervals need --seeds {INTERVAL_SEEDS} or more."
         )
     else:
         lines.append(
@@ -134,21 +134,21 @@ def _cautions(result: Result) -> list[str]:
     ]
     if LOSS in uncompared:
         lines.append(
-            f"{LOSS}: each variant's own pairs, masks and length, so only variants that share these are compared."
+            f"{LOSS}: compared only between variants with the same pairs, masks and length, because it depends on them."
         )
     if BITS in uncompared:
         lines.append(f"{BITS}: compared only at the same maximum length and case of the vocabulary.")
     if any(row.untrained for row in result.rows):
         lines.append(
             "not trained: the held-out loss is less than 0.3 nats below that of unigrams. Such a run has learnt little "
-            "but frequencies; give more tokens."
+            "more than word frequencies; give more tokens."
         )
     for row in result.rows:
         copies, epochs = row.variant.config.sampling.copies, max(outcome.epochs for outcome in row.outcomes)
         if copies is not None and epochs <= copies:
             lines.append(
-                f"{row.variant.label}: epochs read: {epochs}. No copy was shown twice, so the rows are those without "
-                "fixed copies."
+                f"{row.variant.label}: epochs read: {epochs}. No copy was shown twice, so the rows are the same "
+                "as without fixed copies."
             )
     return lines
 

@@ -46,7 +46,7 @@ class Variant:
         try:
             config = replace(self.config, seed=seed, steps=steps)
         except ConfigError as error:
-            raise ConfigError(f"variant {self.label!r} of {steps:,} steps: {error}") from error
+            raise ConfigError(f"variant {self.label!r} with {steps:,} steps: {error}") from error
         return replace(config, name=default_name(self.preset, config))
 
 
@@ -60,15 +60,15 @@ def variants_of(config: Ablate) -> tuple[Variant, ...]:
     rows = ABLATIONS[config.ablation].rows if config.ablation is not None else _rows_over(config.over)
     if len(rows) < 2:
         raise ConfigError(
-            f"over ({', '.join(config.over)}) gives one variant, and a comparison needs two: give more values, as in "
-            "NAME=VALUE,VALUE"
+            f"over ({', '.join(config.over)}) gives one variant, but a comparison needs at least two: give more "
+            "values, as in NAME=VALUE,VALUE"
         )
     variants = tuple(Variant(label=row.label, config=_config_of(base, row), preset=config.preset) for row in rows)
     for number, variant in enumerate(variants):
         for other in variants[:number]:
             if variant.config == other.config:
                 raise ConfigError(
-                    f"variants {other.label!r} and {variant.label!r} have the same settings: leave one of them out"
+                    f"variants {other.label!r} and {variant.label!r} have the same settings: leave one variant out"
                 )
     return variants
 
@@ -105,7 +105,7 @@ def _rows_over(over: tuple[str, ...]) -> tuple[Row, ...]:
         if not equals or not all(values.split(",")):
             raise ConfigError(f"over ({entry}) must be NAME=VALUE,VALUE, such as sampling.masking.share=0.15,0.3")
         if name in entries:
-            raise ConfigError(f"over names {name} twice: give all its values in one --over {name}=VALUE,VALUE")
+            raise ConfigError(f"over ({name}) is given twice: give all values in one --over {name}=VALUE,VALUE")
         entries[name] = values.split(",")
     first: dict[str, Value] = {name: values[0] for name, values in entries.items()}
     own = ", ".join(f"{name}={value}" for name, value in first.items())
@@ -136,7 +136,7 @@ def _text(base: Pretrain, name: str, value: Value) -> str:
     if isinstance(flatten(base)[value.setting], int):
         if known != int(known):
             raise ConfigError(
-                f"{name} would be {value.times:g} × {value.setting} ({flatten(base)[value.setting]}), which is no "
+                f"{name} would be {value.times:g} × {value.setting} ({flatten(base)[value.setting]}), which is not a "
                 f"whole number: set another {value.setting}"
             )
         return str(int(known))
@@ -150,7 +150,9 @@ def _refuse_shared(name: str) -> None:
     if name not in known:
         raise ConfigError(f"over ({name}): no setting of pretraining has this name{did_you_mean(nearest(name, known))}")
     if name == "steps":
-        raise ConfigError("over (steps): steps follow from tokens or minutes, which all variants have in equal amount")
+        raise ConfigError(
+            "over (steps) cannot be set: all variants get the same tokens or minutes, which determine the steps"
+        )
     if name.split(".")[0] in SHARED:
         raise ConfigError(
             f"over ({name}): all variants must have the same {name}; set it for all of them with {flag(name)}"
@@ -198,7 +200,9 @@ def _with_value(settings: Any, path: str, value: Any) -> Any:
     first, _, rest = path.partition(".")
     values = {each.name: getattr(settings, each.name) for each in dataclasses.fields(settings)}
     if first not in values:
-        raise ConfigError(f"{first} is no setting of the kind {flag_of(type(settings))}: choose its kind as well")
+        raise ConfigError(
+            f"{first} is not a setting of {flag_of(type(settings))}: choose a kind that has {first} as well"
+        )
     return unchecked(type(settings), values | {first: _with_value(values[first], rest, value) if rest else value})
 
 

@@ -119,7 +119,8 @@ def _run_job(config: settings.Job, report: Report) -> int:
         turns = job.rates(words, folder, steps=steps, compiled=compiled, threads=threads)
     if not turns:
         raise ConfigError(
-            f"steps ({steps}) ended before both sides had logged in a turn of {job.TURN:g} seconds: give more steps"
+            f"steps ({steps}) are too few: a run ended before both sides had logged in a turn of {job.TURN:g} seconds; "
+            "give more steps"
         )
     print(f"{'tokens/s':<10}{'alone':>10}{'under Ray':>12}{'ratio':>8}")
     for number, turn in enumerate(turns, 1):

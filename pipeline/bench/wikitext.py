@@ -40,8 +40,8 @@ def measure(dump: str, extracted: str | None = None) -> dict[str, float]:
     stored = list(islice(_until_cut_off(dump), MOST_BYTES // BLOCK_BYTES))
     if not is_dump(head := b"".join(stored[:1])):
         raise DataError(
-            f"{dump} is no MediaWiki dump: it begins with {head[:40]!r}, a dump begins with <mediawiki …>; "
-            "give a file …-pages-articles….xml, compressed or not"
+            f"{dump} is not a MediaWiki dump: it begins with {head[:40]!r}, but a dump begins with <mediawiki; "
+            "give a file such as enwiki-latest-pages-articles.xml, compressed or not"
         )
     start = time.process_time()
     items = list(read_dump(stored, dump))
@@ -60,7 +60,7 @@ def _until_cut_off(location: str) -> Iterator[bytes]:
     except CutOff:
         pass
     except (Damaged, ExpandsTooFar) as error:
-        problem = "is damaged" if isinstance(error, Damaged) else "expands too far for a dump"
+        problem = "is damaged" if isinstance(error, Damaged) else "decompresses to too much data for a dump"
         raise DataError(f"{location} {problem}; download it again") from error
 
 
@@ -83,7 +83,7 @@ def _compared(articles: dict[str, str], extracted: str) -> dict[str, float]:
             ours, theirs = ours + our_words.total(), theirs + their_words.total()
     if not pages:
         raise DataError(
-            f"{extracted} has no page with the title of one of the dump's {len(articles)} articles; "
+            f"no page in {extracted} has the title of any of the dump's {len(articles)} articles; "
             "give WikiExtractor's output of the same wiki"
         )
     return {"pages in both": pages, "recall": both / max(1, theirs), "length": ours / max(1, theirs)}

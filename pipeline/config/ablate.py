@@ -68,7 +68,8 @@ class Ablate(Pretrain):
         _require_budget(self.tokens, self.minutes)
         require(
             self.name is None,
-            f"name ({self.name}) is for one run: leave name out, each run of an ablation is named after its settings",
+            f"name ({self.name}) is for one run: leave name out, "
+            "because each run of an ablation is named after its settings",
         )
         require_at_least("seeds", self.seeds, 1)
         require_at_least("tuning_seeds", self.tuning_seeds, 1)

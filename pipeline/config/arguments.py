@@ -144,7 +144,7 @@ class Known:
             return f"option {name} does not exist{did_you_mean(map(flag, near)) or '; --help all lists every option'}"
         kinds = [f"{shown(path)}:{kind}" for path, known in self.choices.items() for kind in known]
         near = nearest(word, kinds) if ":" in word else [flag(name) for name in nearest(word.replace("-", "_"), names)]
-        return f"word {word} is no option{f' or kind such as {kinds[-1]}' if kinds else ''}{did_you_mean(near)}"
+        return f"word {word} is not an option{f' or kind such as {kinds[-1]}' if kinds else ''}{did_you_mean(near)}"
 
 
 def _refuse_value(word: str, option: Option, following: Sequence[str]) -> None:

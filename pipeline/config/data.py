@@ -75,7 +75,10 @@ class Preparation:
 
     def __post_init__(self) -> None:
         require_share("prepare.heldout_share", self.heldout_share)
-        require(self.heldout_share < 1, f"prepare.heldout_share ({self.heldout_share}) leaves nothing to train on")
+        require(
+            self.heldout_share < 1,
+            f"prepare.heldout_share ({self.heldout_share}) must be below 1: otherwise no text is left for training",
+        )
         require_at_least("prepare.window_characters", self.window_characters, 1_000)
         require_at_least("prepare.windows_per_shard", self.windows_per_shard, 1)
         require_at_least("prepare.piece_characters", self.piece_characters, 100)
@@ -153,7 +156,7 @@ class VocabularySettings:
         require(
             self.kind == "wordpiece" or self.chinese_characters,
             f"vocabulary.chinese_characters (False) is for vocabulary.kind wordpiece: leave the option out, because "
-            f"{self.kind} never makes every Chinese character a word",
+            f"{self.kind} never makes each Chinese character a word of its own",
         )
         if self.training_characters is not None:
             require_at_least("vocabulary.training_characters", self.training_characters, 1_000)

@@ -282,13 +282,16 @@ class Finetune:
         if self.search.folds is not None:
             folds = f"search.folds ({self.search.folds})"
             require(self.train is not None, f"{folds} splits your own file: give the file with --train")
-            require(self.dev is None, f"{folds} splits train, but dev ({self.dev}) is given: leave one of them out")
             require(
-                self.test is None, f"{folds} keeps no model, but test ({self.test}) needs one: leave one of them out"
+                self.dev is None, f"{folds} splits train, but dev ({self.dev}) is given: leave search.folds or dev out"
+            )
+            require(
+                self.test is None,
+                f"{folds} keeps no model, but test ({self.test}) needs one: leave search.folds or test out",
             )
             require(
                 self.register is None,
-                f"{folds} keeps no model, but register ({self.register}) needs one: leave one of them out",
+                f"{folds} keeps no model, but register ({self.register}) needs one: leave search.folds or register out",
             )
         require(self.minutes is None or self.minutes > 0, f"minutes ({self.minutes}) must be above 0")
         require(
@@ -298,7 +301,7 @@ class Finetune:
         )
         require(
             self.placement.device != "cuda" or self.trials.gpus != 0,
-            "placement.device cuda and trials.gpus (0) contradict each other: leave one of them out",
+            "placement.device cuda needs a GPU, but trials.gpus is 0: leave placement.device or trials.gpus out",
         )
         require(
             not self.placement.autoscaled or self.trials.at_once is not None,
@@ -310,8 +313,8 @@ class Finetune:
         if self.teacher is None:
             require(
                 not self.unlabelled,
-                f"unlabelled ({', '.join(self.unlabelled)}) needs a teacher, whose answers these texts get: name a "
-                "fine-tuned model with --teacher",
+                f"unlabelled ({', '.join(self.unlabelled)}) needs a teacher, whose answers serve as their labels: "
+                "name a fine-tuned model with --teacher",
             )
             for name in DISTILLED:
                 key = name.removeprefix("recipe.")
@@ -323,7 +326,7 @@ class Finetune:
         require(
             not self.unlabelled or self.recipe.teacher_weight > 0,
             f"recipe.teacher_weight ({self.recipe.teacher_weight:g}) leaves the texts of unlabelled "
-            f"({', '.join(self.unlabelled)}) without a loss: raise it, or leave --unlabelled out",
+            f"({', '.join(self.unlabelled)}) without a loss: raise the weight, or leave --unlabelled out",
         )
 
     def for_workers(self) -> "Finetune":
@@ -345,8 +348,8 @@ class Finetune:
         rows = recipe.rows_per_slot or most
         require(
             rows * (workers - 1) < recipe.rows_per_step,
-            f"recipe.rows_per_slot ({rows}) leaves a worker without rows: with trials.workers ({workers}) and "
-            f"recipe.rows_per_step ({recipe.rows_per_step}) it must be at most {most}",
+            f"recipe.rows_per_slot ({rows}) must be at most {most} with trials.workers ({workers}) and "
+            f"recipe.rows_per_step ({recipe.rows_per_step}): otherwise a worker gets no rows",
         )
         return replace(self, recipe=replace(recipe, rows_per_slot=rows))
 

@@ -111,7 +111,7 @@ class Pretrain(Sources):
         require(
             self.init is None or self.word_embeddings == "random",
             f"word_embeddings ({self.word_embeddings}) cannot be set together with init ({self.init}), which has "
-            "word embeddings of its own: leave one of them out",
+            "word embeddings of its own: leave word_embeddings or init out",
         )
         require(
             self.name is None

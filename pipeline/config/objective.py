@@ -45,7 +45,8 @@ class Replaced:
         require(
             width >= heads and width % heads == 0,
             f"objective.generator_share ({share}) gives a generator of width {width} with {heads} heads, but the width "
-            f"must be a multiple of the heads: model.width is {model.width}, model.heads {model.heads}",
+            f"must be a multiple of the heads: model.width is {model.width}, model.heads {model.heads}; "
+            "choose another share",
         )
         return replace(
             model,

@@ -66,8 +66,8 @@ def split(phases: OnePhase | TwoPhases, steps: int, sampling: Sampling, batch: B
     second = round(phases.share * steps)
     require(
         0 < second < steps,
-        f"phases.share ({phases.share}) of steps ({steps}) is {second}, but each phase needs a step: give more "
-        "steps, or phases:one-phase",
+        f"phases.share ({phases.share}) of steps ({steps}) gives the second phase {second} of the steps, but each "
+        "phase needs at least one: set more steps, or choose phases:one-phase",
     )
     share = sampling.masking.share if phases.masking_share is None else phases.masking_share
     masking = replace(sampling.masking, share=share)

@@ -41,7 +41,8 @@ class ModelPlacement(DevicePlacement):
         super().__post_init__()
         require(
             not self.autoscaled or self.device != "auto",
-            "placement.autoscaled needs placement.device cuda or cpu: auto would look at nodes that are not up yet",
+            "placement.autoscaled needs placement.device cuda or cpu: "
+            "auto cannot count the GPUs of nodes that have not started",
         )
 
 

@@ -62,7 +62,7 @@ class Predict:
         require(self.actors is None or self.actors >= 1, f"actors ({self.actors}) must be at least 1")
         require(
             self.placement.device != "cuda" or self.gpus != 0,
-            "placement.device cuda and gpus (0) contradict each other: leave one of them out",
+            "placement.device cuda needs a GPU, but gpus is 0: leave placement.device or gpus out",
         )
         require(
             not self.placement.autoscaled or self.actors is not None,
@@ -138,7 +138,7 @@ class Score:
         )
         require(
             self.blimp is not None or (self.corpus is None and self.pairs == "all"),
-            f"corpus ({self.corpus}) and pairs ({self.pairs}) are for blimp: leave them out, or give blimp",
+            f"corpus ({self.corpus}) and pairs ({self.pairs}) are for blimp: leave corpus and pairs out, or give blimp",
         )
         require(
             (self.task is None) == (self.data is None),
@@ -177,7 +177,7 @@ class Compare(Finetune):
         require_at_least("seeds", self.seeds, 2)
         require(
             self.minutes is None,
-            f"minutes ({self.minutes}) would give the two encoders unequal trials: leave minutes out, and lower "
+            f"minutes ({self.minutes}) could give the two encoders different trials: leave minutes out, and lower "
             "--seeds or --recipe.training-rows",
         )
         require(

@@ -81,7 +81,7 @@ def spdx_identifier(given: str) -> str:
     if (identifier := known.get(given.lower())) is None:
         near = difflib.get_close_matches(given.lower(), known, n=MOST_NEAR)
         raise ConfigError(
-            f"license ({given}) is no SPDX identifier (spdx.org/licenses), such as apache-2.0 or cc-by-4.0"
+            f"license ({given}) is not an SPDX identifier (spdx.org/licenses), such as apache-2.0 or cc-by-4.0"
             f"{did_you_mean(known[name].lower() for name in near)}"
         )
     return identifier

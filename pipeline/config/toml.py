@@ -91,10 +91,10 @@ def read_config(name: str, settings: type) -> ConfigFile:
         text = Path(name).read_text("utf-8")
         return ConfigFile(name=name, text=text, values=tomllib.loads(text), settings=settings)
     except OSError as error:
-        problem = f"cannot be read ({error.strerror}): name a file such as --show prints"
+        problem = f"cannot be read ({error.strerror}): name a TOML file, as printed by --show"
         raise ConfigError(f"config ({name}) {problem}") from error
     except UnicodeDecodeError as error:
-        problem = f"is not UTF-8 (byte {error.start}): name a file such as --show prints"
+        problem = f"is not UTF-8 (byte {error.start}): name a TOML file, as printed by --show"
         raise ConfigError(f"config ({name}) {problem}") from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"config ({name}) is not valid TOML: {error}") from error

@@ -27,7 +27,5 @@ def worker_range(workers: int | str) -> WorkerRange:
     least = int(match[1]) if match else 0
     most = int(match[2] or match[1]) if match else 0
     if not 1 <= least <= most:
-        raise ConfigError(
-            f"workers ({workers}) must be a whole number of at least 1, or a range of such numbers as in 2..8"
-        )
+        raise ConfigError(f"workers ({workers}) must be a whole number of at least 1, or a range such as 2..8")
     return WorkerRange(least=least, most=most)

@@ -50,15 +50,13 @@ def counted_embeddings(corpus: Corpus, tokenizer: CachedTokenizer, width: int, o
             )
             (summary,) = run_tasks(work, [[astuple(window) for window in windows]])
             if not storage.exists(storage.join(folder, storage.MANIFEST)):
-                raise unshared_output(output, f"this one does not have the word embeddings {folder}")
+                raise unshared_output(output, f"this machine does not have the word embeddings {folder}")
             report(
                 f"word embeddings: {summary['seen']:,} of {vocabulary.size:,} entries "
                 f"in {time.monotonic() - started:.0f} s, in {folder}"
             )
     if problem := storage.damage(folder):
-        raise DataError(
-            f"word embeddings {folder} are damaged ({problem}); delete that folder and they are counted again"
-        )
+        raise DataError(f"word embeddings {folder} are damaged ({problem}); delete this folder to compute them again")
     return folder
 
 

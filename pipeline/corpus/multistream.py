@@ -49,7 +49,7 @@ def indexed_starts(index: str, location: str, size: int, target: int) -> list[in
             match = OFFSET.match(line)
             if match is None or not offset <= int(match[1]) < size:
                 raise DataError(
-                    f"{index}, line {number}: {line[:80]!r} does not fit {location} of {size:,} bytes; {REMEDY}"
+                    f"{index}, line {number}: {line[:80]!r} is not an entry for {location} of {size:,} bytes; {REMEDY}"
                 )
             offset = int(match[1])
             if offset - (starts[-1] if starts else 0) >= target:

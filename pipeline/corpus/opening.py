@@ -157,7 +157,8 @@ def refuse_expansion(size: int, stored: int, limit: int) -> None:
     """Raise ExpandsTooFar if `size` decompressed bytes exceed both 64 MiB and `limit` times the `stored` bytes."""
     if size > HARMLESS_BYTES and size > limit * stored:
         raise ExpandsTooFar(
-            f"{stored:,} bytes were decompressed to {size:,}: more than prepare.expansion_limit ({limit}) times as many"
+            f"{stored:,} bytes were decompressed to {size:,} bytes: the factor is above "
+            f"prepare.expansion_limit ({limit})"
         )
 
 

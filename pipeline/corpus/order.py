@@ -194,6 +194,6 @@ def check_chain(cursor: Cursor | None, slots: Sequence[tuple[Cursor, Cursor]]) -
     """
     for number, (first, last) in enumerate(slots):
         if not can_follow(cursor, first):
-            return f"slot {number} starts at {first}, after {cursor or 'the start of the stream'}"
+            return f"slot {number} starts at {first}, which does not follow {cursor or 'the start of the stream'}"
         cursor = last
     return None

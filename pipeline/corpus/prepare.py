@@ -175,13 +175,12 @@ def _matches_plan(folder: str, plan: Plan) -> bool:
     for name in [*plan.settings, *settings]:
         if settings.get(name) != plan.settings.get(name):
             raise ConfigError(
-                f"{folder} was prepared with {name} {settings.get(name)}, but now the setting is "
-                f"{plan.settings.get(name)}: "
-                "choose another folder, or delete this one to prepare it again"
+                f"{folder} was prepared with {name} {settings.get(name)}, but {name} is now {plan.settings.get(name)}: "
+                "choose another folder, or delete this folder to prepare it again"
             )
     if gone := [location for location in sources if location not in plan.sources]:
         raise ConfigError(
-            f"{folder} was also prepared from corpus {gone[0]}, which is missing now: "
+            f"{folder} was also prepared from corpus {gone[0]}, which is not given now: "
             "name this corpus as well, or choose another folder"
         )
     return stored_options == plan.sources and inputs == plan.inputs

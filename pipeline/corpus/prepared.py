@@ -73,8 +73,8 @@ def load_corpus(folder: str) -> Corpus:
         return Corpus(folder=folder, **about, **windows)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise DataError(
-            f"{folder} holds no prepared corpus ({storage.MANIFEST} is missing): "
-            "prepare one there, or name another folder"
+            f"{folder} does not hold a prepared corpus ({storage.MANIFEST} is missing): "
+            "prepare a corpus in this folder, or name another folder"
         ) from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise unreadable_manifest(folder, error) from error

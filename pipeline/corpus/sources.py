@@ -42,21 +42,22 @@ def parse(spec: str) -> Source:
     values = _parse_options(spec, options)
     format = values.get("format", BUILTIN if location == BUILTIN else None)
     if format is not None and format not in FORMATS:
-        raise ConfigError(f"corpus {spec}: no format {format!r}; the formats are {', '.join(FORMATS)}")
+        raise ConfigError(f"corpus {spec}: format ({format}) must be one of {', '.join(FORMATS)}")
     if location == BUILTIN and format != BUILTIN:
         raise ConfigError(
-            f"corpus {spec}: the built-in corpus has no format {format}; for a folder of that name, write ./{BUILTIN}"
+            f"corpus {spec}: format ({format}) cannot be set for the built-in corpus: leave format out; "
+            f"for a folder of this name, write ./{BUILTIN}"
         )
     if values.get("column") and format is not None and not FORMATS[format].columns:
         tables = ", ".join(name for name, row in FORMATS.items() if row.columns)
         raise ConfigError(
-            f"corpus {spec}: column ({values['column']}) is for the formats {tables}, and the format is {format}: "
-            "leave one of them out"
+            f"corpus {spec}: column ({values['column']}) is for the formats {tables}, but format is {format}: "
+            "leave column or format out"
         )
     if not is_language_code(values.get("language", "en")):
         raise ConfigError(
             f"corpus {spec}: language ({values['language']}) is not a language code: "
-            "give a code of ISO 639, as in PATH::language=de"
+            "give an ISO 639 code, as in PATH::language=de"
         )
     return Source(
         spec=spec,
@@ -85,10 +86,10 @@ def _parse_options(spec: str, options: list[str]) -> dict[str, str]:
     for option in options:
         key, _, value = option.partition("=")
         if key not in KEYS:
-            raise ConfigError(f"corpus {spec}: no key {key!r}; the keys are {', '.join(KEYS)}, as in PATH::format=text")
+            raise ConfigError(f"corpus {spec}: key ({key}) must be one of {', '.join(KEYS)}, as in PATH::format=text")
         if not value:
-            raise ConfigError(f"corpus {spec}: {key} has no value, as in PATH::{key}=…")
+            raise ConfigError(f"corpus {spec}: {key} needs a value, as in PATH::{key}=VALUE")
         if key in values:
-            raise ConfigError(f"corpus {spec}: {key} is given twice ({values[key]} and {value})")
+            raise ConfigError(f"corpus {spec}: {key} is given twice ({values[key]} and {value}): give one value")
         values[key] = value
     return values

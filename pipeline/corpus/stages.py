@@ -181,7 +181,7 @@ def _require_text(tallies: Tallies) -> None:
     total = total_tally(tallies)
     if not total.pieces:
         reasons = ", ".join(f"{reason}: {count}" for reason, count in sorted(total.dropped.items())) or "no records"
-        raise DataError(f"corpus {listed(sorted(tallies))}: no text is left of {total.files} files ({reasons})")
+        raise DataError(f"corpus {listed(sorted(tallies))}: no text of the {total.files} files was kept ({reasons})")
 
 
 def _refuse_broken(things: str, reasons: frozenset[Reason], count: int, limit: float, tallies: Tallies) -> None:

@@ -127,7 +127,7 @@ UNSUPPORTED: dict[Reason, UnsupportedKind] = {
     "XML not text": UnsupportedKind(
         recognises=_is_xml,
         advice="this is XML: extract the text from its elements, or read it as it is with ::format=text; "
-        "a part of a MediaWiki dump is ::format=wikipedia-dump",
+        "read a part of a MediaWiki dump with ::format=wikipedia-dump",
     ),
     "RTF not text": UnsupportedKind(
         recognises=_is_rtf,

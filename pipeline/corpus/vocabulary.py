@@ -38,7 +38,7 @@ def trained_vocabulary(settings: VocabularySettings, corpus: Corpus, output: str
         if not storage.exists(storage.join(folder, storage.MANIFEST)):
             _train(settings, splitting, corpus, folder, {"corpus": corpus.fingerprint, "settings": about}, report)
     if problem := storage.damage(folder):
-        raise DataError(f"vocabulary {folder} is damaged ({problem}); delete that folder and it is trained again")
+        raise DataError(f"vocabulary {folder} is damaged ({problem}); delete this folder to train it again")
     return load_vocabulary(folder, splitting.lowercase)
 
 
@@ -53,8 +53,8 @@ def extended_vocabulary(
     """
     if base.kind != "wordpiece":
         raise ConfigError(
-            f"vocabulary.extend ({settings.extend}) is for WordPiece vocabularies: "
-            f"this vocabulary is {base.kind}, leave the setting out"
+            f"vocabulary.extend ({settings.extend}) is for WordPiece vocabularies, "
+            f"but this vocabulary is {base.kind}: leave vocabulary.extend out"
         )
     about = {"base": base.fingerprint, "extend": settings.extend, "training_characters": settings.training_characters}
     digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:8]
@@ -65,7 +65,7 @@ def extended_vocabulary(
                 base, settings, corpus, folder, {"corpus": corpus.fingerprint, "settings": about}, report
             )
     if problem := storage.damage(folder):
-        raise DataError(f"vocabulary {folder} is damaged ({problem}); delete that folder and it is made again")
+        raise DataError(f"vocabulary {folder} is damaged ({problem}); delete this folder to make it again")
     words = storage.read_json(storage.join(folder, NEW_WORDS))
     longer = extension.extend_vocabulary(base, words)
     shown = f": {', '.join(words[:SHOWN])}{', …' * (len(words) > SHOWN)}" if words else ""

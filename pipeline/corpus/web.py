@@ -78,8 +78,8 @@ class Silence:
                 told = since
                 limit = f"{self.patience.seconds:g} s (prepare.web_timeout)"
                 self.patience.report(
-                    f"{self.url}: no byte for {NOTICE_SECONDS:g} s{self.standing}; "
-                    f"connections are retried until no byte has come for {limit}"
+                    f"{self.url}: no data for {NOTICE_SECONDS:g} s{self.standing}; "
+                    f"trying again, until no data has come for {limit}"
                 )
 
     def begin(self) -> None:
@@ -101,7 +101,7 @@ class Silence:
     def given_up(self) -> str:
         """Return the words with which an error message says that the time limit has passed."""
         return (
-            f"no byte came for {self.patience.seconds:g} s; raise prepare.web_timeout ({self.patience.seconds:g}) "
+            f"no data came for {self.patience.seconds:g} s; raise prepare.web_timeout ({self.patience.seconds:g}) "
             "to wait longer"
         )
 
@@ -217,8 +217,8 @@ class WebStream(io.RawIOBase):
         ):
             broke = f"the connection broke{self.standing()}, and " if self.had > self.start else ""
             raise OSError(
-                f"{broke}the server cannot continue {'there' if broke else f'at byte {self.had:,}'}: "
-                "it does not support Range, or the file has changed"
+                f"{broke}the server cannot continue at byte {self.had:,}: "
+                "it does not support Range requests, or the file has changed"
             )
         if self.had == self.start:
             self.validator = validator
@@ -245,7 +245,8 @@ class WebStream(io.RawIOBase):
         """
         if self.had > self.start and not self.validator:
             return OSError(
-                f"the connection broke{self.standing()}, and the server gives no ETag or date by which to continue"
+                f"the connection broke{self.standing()}, and the download cannot continue: "
+                "the server sends no ETag or date, so the file may have changed"
             )
         return Broken("the connection broke")
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 LOGIN = "set HF_TOKEN to a token with write access (huggingface.co/settings/tokens), or run: hf auth login"
 REFUSALS = {
     401: f"the hub does not know the token: {LOGIN}",
-    403: f"the token has no write access there: use another token, or a repository name of your own; {LOGIN}",
+    403: f"the token has no write access to this repository: use another token, or a repository of your own; {LOGIN}",
 }
 """HTTP status -> message."""
 

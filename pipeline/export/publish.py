@@ -21,7 +21,7 @@ from pipeline.train.tracking import tracking_uri
 def require_languages(codes: Sequence[str]) -> None:
     """Raise ConfigError if a code is no language code."""
     if wrong := [code for code in codes if not is_language_code(code)]:
-        raise ConfigError(f"language ({wrong[0]}) is no code of a language: give one of ISO 639, such as en")
+        raise ConfigError(f"language ({wrong[0]}) is not a language code: give an ISO 639 code, such as en")
 
 
 def mlflow_uri(config: Export, folder: str, lineage: Lineage) -> str:
@@ -43,7 +43,7 @@ def require_free(target: str, replace: bool) -> None:
         content = f"an export of {manifest['checkpoint']}"
     except (OSError, ValueError, KeyError, TypeError):
         raise ConfigError(
-            f"{target} holds files that are no export ({listed(names, 3)}): delete them, or choose another --folder"
+            f"{target} holds files that are not an export ({listed(names, 3)}): delete them, or choose another --folder"
         ) from None
     if not replace:
         raise ConfigError(f"{target} holds {content}: give --replace, or choose another --folder")

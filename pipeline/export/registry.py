@@ -58,7 +58,7 @@ def require_run(uri: str, run_id: str) -> None:
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     hint = "name the run's MLflow with mlflow_uri"
     if uri.startswith(SQLITE) and not os.path.exists(uri.removeprefix(SQLITE)):  # MLflow would make a new file
-        raise ConfigError(f"mlflow_uri ({uri}): there is no such file; {hint}")
+        raise ConfigError(f"mlflow_uri ({uri}) names a file that does not exist; {hint}")
     try:
         known = has_run(MlflowClient(tracking_uri=uri), run_id)
     except Exception as error:  # MLflow raises SQLAlchemy's, requests' and its own errors; all concern this URI

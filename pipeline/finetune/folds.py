@@ -27,7 +27,7 @@ def fold_numbers(task: Task, items: Any, folds: int) -> np.ndarray:
         groups.setdefault(text, []).append(index)
     if len(groups) < folds:
         raise DataError(
-            f"search.folds ({folds}) is more than the {len(groups):,} different texts of train: "
+            f"search.folds ({folds}) must be at most {len(groups):,}, the number of different texts in train: "
             "give more rows, or fewer folds"
         )
     unshuffled = list(groups.values())

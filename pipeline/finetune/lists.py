@@ -105,8 +105,8 @@ def _require_usable(kind: str, encoder: Encoder, checkpoint: str) -> None:
         raise ConfigError(f"kind ({kind}) must be classification, multilabel or regression")
     if any(parameter.requires_grad for name, parameter in encoder.named_parameters() if "_adapter." in name):
         raise ConfigError(
-            f"{checkpoint} has bottleneck adapters, from which fine-tuning cannot continue: fit the encoder of the "
-            f"checkpoint that {checkpoint} was tuned from"
+            f"{checkpoint} has bottleneck adapters, which cannot be fine-tuned again: "
+            f"fit the checkpoint from which {checkpoint} was fine-tuned"
         )
 
 

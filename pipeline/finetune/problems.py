@@ -302,9 +302,9 @@ def with_dev(task: Task, items: dict[str, Any], report: Report) -> tuple[Any, di
     with_known_labels = aside & np.array([own <= learnt for own in labels])
     if aside.any() and not with_known_labels.any():
         raise DataError(
-            f"train has {len(train):,} rows of {len(set().union(*labels)):,} labels, and each row that would be set "
-            "aside has a label that no remaining row has: name the right column with --label, or a development file "
-            "with --dev"
+            f"train has {len(train):,} rows with {len(set().union(*labels)):,} different labels. No row can be set "
+            "aside as dev, because each chosen row has a label that the other rows lack: name the right column with "
+            "--label, or a development file with --dev"
         )
     aside = with_known_labels
     if aside.all() or not aside.any():

@@ -209,7 +209,7 @@ def warnings(config: Finetune, settings: list[dict[str, Any]], model: Model) -> 
     ):
         lines.append(
             "warning: dropout is 0, as in the checkpoint: published recipes have 0.1 (--recipe.dropout 0.1), and "
-            "small tasks overfit without it"
+            "small tasks overfit without dropout"
         )
     share = config.schedule.warmup_share
     return lines + [

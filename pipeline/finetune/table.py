@@ -310,6 +310,6 @@ def glue_line(rows: Sequence[Reported], names: Sequence[str]) -> str | None:
     averaged = {name: values for name, values in by_task.items() if values and name not in NOT_AVERAGED}
     if len(averaged) < 2:
         return None
-    with_wnli = " (with WNLI as its trials score it; Devlin et al. 2019 left it out)" if "wnli" in averaged else ""
+    with_wnli = " (with the score of the WNLI trials; Devlin et al. 2019 left WNLI out)" if "wnli" in averaged else ""
     mean = f"{100 * glue_mean(averaged):.1f}{with_wnli}"
     return f"mean of {len(averaged)} of GLUE's 9 tasks on the development sets: {mean}"

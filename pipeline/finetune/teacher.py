@@ -64,17 +64,17 @@ def _order_of(location: str, problem: Problem, teacher: Task) -> tuple[int, ...]
     of_teacher = f"teacher ({location})"
     if task.kind not in TAUGHT:
         raise ConfigError(
-            f"{of_teacher} is for {listed(TAUGHT)}, and {name} is of kind {task.kind}: leave --teacher out"
+            f"{of_teacher} is for {listed(TAUGHT)}, but {name} is of kind {task.kind}: leave --teacher out"
         )
     if teacher.kind != task.kind:
         raise ConfigError(
-            f"{of_teacher} is of kind {teacher.kind}, and {name} is of kind {task.kind}: give a model of that kind"
+            f"{of_teacher} is of kind {teacher.kind}, but {name} is of kind {task.kind}: give a model of that kind"
         )
     teacher = with_number_labels(teacher, set(task.labels))
     if set(teacher.labels) != set(task.labels):
         raise ConfigError(
-            f"{of_teacher} has the labels {listed(teacher.labels)}, and {name} has {listed(task.labels)}: give a model "
-            "of the same labels"
+            f"{of_teacher} has the labels {listed(teacher.labels)}, but {name} has {listed(task.labels)}: give a model "
+            "with the same labels"
         )
     if name != teacher.name and {name, teacher.name} <= TASKS.keys():
         raise ConfigError(
@@ -82,7 +82,7 @@ def _order_of(location: str, problem: Problem, teacher: Task) -> tuple[int, ...]
         )
     if teacher.paired and not task.paired:
         raise ConfigError(
-            f"{of_teacher} was fine-tuned on pairs of texts, and {name} has single texts: give a model of single texts"
+            f"{of_teacher} was fine-tuned on pairs of texts, but {name} has single texts: give a model of single texts"
         )
     return tuple(map(teacher.labels.index, task.labels)) or (0,)
 

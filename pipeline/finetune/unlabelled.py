@@ -74,7 +74,7 @@ def for_problem(config: Finetune, problem: Problem, texts: pa.Table, report: Rep
     task = problem.task
     if task.paired and config.pair is None:
         raise ConfigError(
-            f"{SETTING} ({', '.join(config.unlabelled)}) has single texts, and {task.name} is on pairs: name the "
+            f"{SETTING} ({', '.join(config.unlabelled)}) has single texts, but {task.name} is on pairs: name the "
             "column of the second text with --pair"
         )
     if not task.paired and config.pair is not None:
@@ -85,7 +85,9 @@ def for_problem(config: Finetune, problem: Problem, texts: pa.Table, report: Rep
     held_out = _held_out_texts(config, problem)
     kept = [text not in held_out for text in texts_of(texts)]
     if dropped := kept.count(False):
-        report(f"{task.name} {SETTING}: {dropped:,} of {len(kept):,} rows left out: dev or test has their text")
+        report(
+            f"{task.name} {SETTING}: {dropped:,} of {len(kept):,} rows left out, because dev or test has the same text"
+        )
     if not any(kept):
         raise DataError(
             f"{SETTING} ({', '.join(config.unlabelled)}): dev or test of {task.name} has the texts of all "

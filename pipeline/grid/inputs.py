@@ -96,12 +96,12 @@ def _require_fitting(
         odd = [name for name, problem in problems.items() if problem.task.kind not in WEIGHTED]
         if tried_config.recipe.balance_classes and odd:
             raise ConfigError(
-                f"recipe.balance_classes (True) is for {' and '.join(WEIGHTED)}, and {', '.join(odd)} is "
-                f"{problems[odd[0]].task.kind}: leave it out"
+                f"recipe.balance_classes (True) is for {' and '.join(WEIGHTED)}, but {', '.join(odd)} is "
+                f"{problems[odd[0]].task.kind}: leave the setting out"
             )
     if storage.exists(storage.join(config.checkpoint, ADAPTERS)):
         raise ConfigError(
-            f"checkpoint ({config.checkpoint}) has bottleneck adapters, from which fine-tuning cannot continue: "
+            f"checkpoint ({config.checkpoint}) has bottleneck adapters, which cannot be fine-tuned again: "
             "choose another checkpoint"
         )
 
@@ -111,6 +111,6 @@ def _require_start(config: Finetune, problems: Mapping[str, Problem]) -> None:
     start = config.start_from
     if start is not None and (start not in problems or start in STARTED):
         raise ConfigError(
-            f"start_from ({start}) must be one of the tasks asked for ({', '.join(problems)}), but none of "
-            f"{', '.join(STARTED)}, which start from it"
+            f"start_from ({start}) must be one of the tasks ({', '.join(problems)}), except {', '.join(STARTED)}: "
+            "those tasks start from its model"
         )

@@ -102,8 +102,8 @@ def record_run(parent: GridRun, location: str, report: Report) -> None:
     before = storage.read_object(location)
     if before is not None and before.keys() == now.keys() and before != now:
         report(
-            f"MLflow ({parent.uri}) does not have the run {before['run_id']} that this search had at {before['uri']}: "
-            "all trials are logged to a new run, also those that are done"
+            f"MLflow ({parent.uri}) does not have the run {before['run_id']}, to which this search was logged at "
+            f"{before['uri']}: all trials, including finished ones, are logged to a new run"
         )
     storage.write_json(location, now)
 
@@ -155,8 +155,8 @@ def end_run_with_status(parent: GridRun, live: Any) -> Generator[None]:
         _send_waiting(parent)
         if parent.waiting:
             parent.say(
-                f"MLflow is away ({parent.problem}): {len(parent.waiting)} trials are not logged; the same command "
-                "logs them"
+                f"MLflow is unavailable ({parent.problem}): {len(parent.waiting)} trials are not logged; "
+                "run the same command again to log them"
             )
         with _report_failure(parent, "the grid's end"):
             MlflowClient(tracking_uri=parent.uri).set_terminated(parent.run_id, status)
@@ -164,11 +164,11 @@ def end_run_with_status(parent: GridRun, live: Any) -> Generator[None]:
 
 @contextmanager
 def _report_failure(parent: GridRun, what: str) -> Generator[None]:
-    """Report an MLflow error in one line instead of raising it; `what` names what MLflow did not take."""
+    """Report an MLflow error in one line instead of raising it; `what` names what was to be logged."""
     try:
         yield
     except Exception as error:  # a failing tracker must not end a grid
-        parent.say(f"MLflow did not take {what}: {storage.first_line(error)}")
+        parent.say(f"{what} could not be logged to MLflow: {storage.first_line(error)}")
 
 
 def log_trial(parent: GridRun, trial: Trial, result: dict[str, Any]) -> None:
@@ -376,8 +376,8 @@ def log_best(
         raise
     except Exception as error:  # not raised, because the model's folder is complete without MLflow
         report(
-            f"{task_name}: MLflow did not take the model {name}: {storage.first_line(error)}; the model is in "
-            f"{folder}, and the same command registers it"
+            f"{task_name}: the model {name} could not be registered in MLflow: {storage.first_line(error)}; "
+            f"it is in {folder}; run the same command again to register it"
         )
         return
     report(

@@ -78,7 +78,7 @@ def fit(config: Finetune, total: Mapping[str, float]) -> dict[str, float]:
     """
     gpus = gpus_of_process("trials.gpus", config.trials.gpus, config.placement.device, total.get("GPU", 0.0))
     if gpus > 1 and gpus != int(gpus):
-        raise ConfigError(f"trials.gpus ({gpus:g}) must be at most 1 or a whole number: a trial uses one")
+        raise ConfigError(f"trials.gpus ({gpus:g}) must be at most 1 or a whole number: a worker uses one GPU")
     if config.trials.workers > 1 and 0 < gpus < 1:
         raise ConfigError(
             f"trials.gpus ({gpus:g}) with trials.workers ({config.trials.workers}): workers of a trial cannot "
@@ -86,8 +86,8 @@ def fit(config: Finetune, total: Mapping[str, float]) -> dict[str, float]:
         )
     if config.trials.cpus > total.get("CPU", 0.0):
         raise ConfigError(
-            f"trials.cpus ({config.trials.cpus:g}) is more than there is: the cluster has {total.get('CPU', 0.0):g} "
-            "CPUs"
+            f"trials.cpus ({config.trials.cpus:g}) must be at most {total.get('CPU', 0.0):g}, the number of CPUs in "
+            "the cluster"
         )
     return {"CPU": config.trials.cpus} | ({"GPU": gpus} if gpus else {})
 
@@ -111,8 +111,8 @@ def _refuse_crowded(config: Finetune) -> None:
     if config.trials.workers > most:
         each = " and ".join(f"{share:g} {name}s" for name, share in asked.items())
         raise ConfigError(
-            f"trials.workers ({config.trials.workers}) of {each} each are more than one machine has room for, "
-            f"which is {most}; lower trials.workers or trials.cpus"
+            f"trials.workers ({config.trials.workers}) must be at most {most}: no machine has room for more workers "
+            f"with {each} each; lower trials.workers or trials.cpus"
         )
 
 
@@ -220,8 +220,8 @@ def run_trials(
     if results.errors:
         raise cause(
             results.errors,
-            f"{len(results.errors)} trials failed, the first with: {{}}; the others have their results, and the same "
-            "command tries the failed trials again",
+            f"{len(results.errors)} trials failed, the first with: {{}}; the other trials have their results; "
+            "run the same command again to repeat the failed trials",
         )
     return published(trials, {result.config["number"]: result.metrics or {} for result in results}, may_stop=may_stop)
 
@@ -234,8 +234,8 @@ def published(trials: Sequence[Trial], last: Mapping[int, dict[str, Any]], *, ma
     results = {trial.name: trial_work.result_of(trial) for trial in trials}
     if lost := [trial for trial in trials if results[trial.name] is None and not may_stop]:
         raise DataError(
-            f"{len(lost)} trials wrote their results where this machine does not see them, the first at "
-            f"{lost[0].folder}: give an output that all machines see, or a URL"
+            f"this machine does not see the results of {len(lost)} trials, the first of them in {lost[0].folder}: "
+            "set output to a folder that all machines share, or to a URL"
         )
     return {trial.name: results[trial.name] or _stopped(trial, last[number]) for number, trial in enumerate(trials)}
 

@@ -164,7 +164,7 @@ def _download(session: requests.Session, url: str, setting: str) -> bytes:
         response.raise_for_status()
     except requests.RequestException as error:
         raise DataError(
-            f"{url} cannot be downloaded ({storage.first_line(error)}): copy BLiMP's files into a folder and name it "
-            f"with --{setting}"
+            f"{url} cannot be downloaded ({storage.first_line(error)}): copy BLiMP's files into a folder and name the "
+            f"folder with --{setting}"
         ) from error
     return response.content

@@ -65,7 +65,7 @@ def encode(texts: Sequence[str], vocabulary: Vocabulary, maximum_positions: int,
     for text, encoding in zip(texts, encodings, strict=True):
         if not 0 < len(encoding.ids) <= most:
             raise DataError(
-                f"the sentence {shown(text)} has {len(encoding.ids)} pieces, and the model takes 1 to {most}: {remedy}"
+                f"the sentence {shown(text)} has {len(encoding.ids)} pieces, but the model takes 1 to {most}: {remedy}"
             )
     lengths = np.array([len(encoding.ids) for encoding in encodings], np.int64)
     return Sentences(

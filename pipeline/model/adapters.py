@@ -204,12 +204,12 @@ def load_adapter_state(module: nn.Module, tensors: dict[str, Tensor]) -> None:
     if odd := sorted(wanted.keys() ^ tensors.keys()):
         raise CheckpointError(
             f"adapter tensor {odd[0]} is {'missing' if odd[0] in wanted else 'unexpected'}: "
-            "load it with the adapter's settings from training"
+            "load the adapter with its settings from training"
         )
     for name, tensor in wanted.items():
         if tensors[name].shape != tensor.shape:
             raise CheckpointError(
-                f"adapter tensor {name} has shape {list(tensors[name].shape)}, the adapter's settings give "
+                f"adapter tensor {name} has shape {list(tensors[name].shape)}, but the adapter's settings give "
                 f"{list(tensor.shape)}"
             )
         tensor.copy_(tensors[name])

@@ -145,7 +145,7 @@ def _shards(location: str, index: str, names: list[str]) -> list[str]:
         )
     except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise CheckpointError(
-            f"{location}/{index} is no index of weights: weight_map cannot be read ({storage.first_line(error)})"
+            f"{location}/{index} is not an index of weights: weight_map cannot be read ({storage.first_line(error)})"
         ) from error
     if absent := [name for name in shards if name not in names]:
         raise CheckpointError(
@@ -239,7 +239,7 @@ def _require_uncompressed(file: Path) -> None:
     """Raise ValueError if an archive has compressed files, whose true size is unknown. torch.save never compresses."""
     with zipfile.ZipFile(file) as archive:
         if packed := [member.filename for member in archive.infolist() if member.compress_type != zipfile.ZIP_STORED]:
-            raise ValueError(f"{packed[0]} in it is compressed")
+            raise ValueError(f"its member {packed[0]} is compressed")
 
 
 def _require_held(file: Path, tensors: Mapping[str, Tensor]) -> None:
@@ -255,6 +255,6 @@ def _require_held(file: Path, tensors: Mapping[str, Tensor]) -> None:
     held, wanted = file.stat().st_size, sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
     if wanted > COPIES * held:
         raise CheckpointError(
-            f"{file.name} has {held:,} bytes, but its tensors would have {wanted:,}: "
+            f"{file.name} has {held:,} bytes, but its tensors would need {wanted:,} bytes: "
             "save each tensor with its own memory"
         )

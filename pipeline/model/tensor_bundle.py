@@ -52,7 +52,7 @@ def read_bundle(prefix: Path) -> dict[str, Tensor]:
         entries = dict(_table(index.read_bytes()))
         header = _fields(entries.pop(b""))
         if _number(header, 2):
-            raise ValueError("it is big-endian")
+            raise ValueError("it is big-endian, but only little-endian can be read")
         named = {key.decode(): _fields(value) for key, value in entries.items()}
         files = [
             np.memmap(prefix.with_name(f"{prefix.name}.data-{n:05d}-of-{_number(header, 1):05d}"), np.uint8, "r")
@@ -60,7 +60,7 @@ def read_bundle(prefix: Path) -> dict[str, Tensor]:
         ]
         kept = {name: _array_of(name, entry, files) for name, entry in named.items() if not OPTIMIZER.search(name)}
         if (wanted := sum(array.nbytes for array in kept.values())) > (held := sum(len(file) for file in files)):
-            raise ValueError(f"its tensors have {wanted} bytes, but its files have {held}")
+            raise ValueError(f"its tensors need {wanted} bytes, but its data files have {held} bytes")
         return dict(_to_published_name(name, array) for name, array in kept.items())
     except (IndexError, KeyError, ValueError, TypeError, AttributeError, OverflowError, OSError) as error:
         raise CheckpointError(f"{index.name} cannot be read as a TensorFlow checkpoint: {error}") from error
@@ -82,12 +82,17 @@ def _array_of(name: str, entry: Fields, files: Sequence[np.ndarray]) -> np.ndarr
     if 7 in entry:
         raise ValueError(f"tensor {name} is sliced: export the checkpoint with whole tensors")
     if _number(entry, 1) not in DTYPES:
-        raise ValueError(f"tensor {name} is of data type {_number(entry, 1)}, not one of {', '.join(map(str, DTYPES))}")
+        raise ValueError(
+            f"tensor {name} has data type {_number(entry, 1)}, but only {', '.join(map(str, DTYPES))} can be read"
+        )
     sizes = [_number(_fields(size), 1) for size in _fields(entry[2][-1]).get(2, [])] if 2 in entry else []
     offset, length, dtype = _number(entry, 4), _number(entry, 5), np.dtype(DTYPES[_number(entry, 1)])
     file = files[_number(entry, 3)]
     if length != math.prod(sizes) * dtype.itemsize or offset + length > len(file):
-        raise ValueError(f"tensor {name} of shape {sizes} has {length} bytes at {offset} of a file of {len(file)}")
+        raise ValueError(
+            f"tensor {name} of shape {sizes} does not fit: it has {length} bytes from byte {offset} on, in a data "
+            f"file of {len(file)} bytes"
+        )
     return file[offset : offset + length].view(dtype).reshape(sizes)
 
 
@@ -129,7 +134,7 @@ def block(content: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes
         length, position = varint(whole, position)
         key = key[:shared] + whole[position : position + rest]
         if len(key) > LONGEST_NAME:
-            raise ValueError(f"a name has more than {LONGEST_NAME} characters")
+            raise ValueError(f"a tensor's name has more than {LONGEST_NAME} bytes")
         yield key, whole[position + rest : position + rest + length]
         position += rest + length
 

@@ -107,11 +107,11 @@ def take_all(tensors: dict[str, Tensor], like: Mapping[str, Tensor], settings: M
     taken = take(tensors, like, family)
     if taken.surplus:
         raise CheckpointError(
-            f"unexpected tensor {taken.surplus[0]}: a model with model.layers {settings.layers} has no tensor of this "
-            "name"
+            f"tensor {taken.surplus[0]} is unexpected: a model with model.layers {settings.layers} has no tensor of "
+            "this name"
         )
     if taken.missing:
-        raise CheckpointError(f"tensor {taken.missing[0]} is missing: only whole checkpoints can be loaded")
+        raise CheckpointError(f"tensor {taken.missing[0]} is missing: only complete checkpoints can be loaded")
     return taken.state
 
 
@@ -155,14 +155,18 @@ def require_sizes(settings: Model, tensors: dict[str, Tensor]) -> None:
     """
     if settings.layers > max(FEW_LAYERS, len(tensors)):
         raise CheckpointError(
-            f"config.json: num_hidden_layers is {settings.layers}, and the weights are {len(tensors)} tensors"
+            f"config.json: num_hidden_layers is {settings.layers}, but the weights have only {len(tensors)} tensors: "
+            "use config.json and weights of the same model"
         )
     per_layer = 4 * settings.width**2 + 2 * settings.width * settings.feed_forward
     rows = settings.positions.first + settings.maximum_positions + settings.segments
     wanted = settings.layers * per_layer + rows * settings.embedded_width
     held = sum(tensor.numel() for tensor in tensors.values())
     if wanted > SLACK * max(FEW_WEIGHTS, held):
-        raise CheckpointError(f"config.json: a model of these sizes has {wanted:,} weights, the files have {held:,}")
+        raise CheckpointError(
+            f"config.json: a model of these sizes has at least {wanted:,} weights, but the files have {held:,}: "
+            "use config.json and weights of the same model"
+        )
 
 
 def vocabulary_size(tensors: dict[str, Tensor], family: Family) -> int:
@@ -204,11 +208,11 @@ def model_settings(config: dict[str, Any]) -> Model:
     family = _family_in(config)
     for field, value in (family.fixed | family.assumed).items():
         if config.get(field, value) != value:
-            raise CheckpointError(f"config.json: {field} is {config[field]!r}, only {value!r} can be loaded")
+            raise CheckpointError(f"config.json: {field} is {config[field]!r}, but only {value!r} can be loaded")
     missing = next((field for field in family.size_fields if field not in config), None)
     if missing is not None:
         raise CheckpointError(
-            f"config.json: {missing} is missing: {family.title} names {', '.join(family.size_fields)}"
+            f"config.json: {missing} is missing: {family.title} needs {', '.join(family.size_fields)}"
         )
     values: dict[str, Any] = {name: config[field] for name, field in family.config.items() if field in config}
     _require_numbers(values, family)
@@ -231,13 +235,14 @@ def _family_in(config: dict[str, Any]) -> Family:
     """
     kind = config.get("model_type", "bert")
     if not isinstance(kind, str) or kind not in FAMILIES:
-        raise CheckpointError(f"config.json: model_type is {kind!r}, only {listed(map(repr, FAMILIES))} can be loaded")
+        raise CheckpointError(
+            f"config.json: model_type is {kind!r}, but only {listed(map(repr, FAMILIES))} can be loaded"
+        )
     family, named = FAMILIES[kind], config.get("architectures") or []
     for name in named if isinstance(named, list) else [named]:
         if not str(name).startswith(family.class_prefix):
             raise CheckpointError(
-                f"config.json: architectures is {name!r}, only those of {family.title} can be loaded for model_type "
-                f"{kind!r}"
+                f"config.json: architectures is {name!r}, but model_type {kind!r} needs one of {family.title}"
             )
     return family
 
@@ -246,7 +251,7 @@ def _padding_entry(config: dict[str, Any]) -> int:
     """Return the id of the padding entry. Raises CheckpointError if it is not a whole number from 0 on."""
     entry = config.get("pad_token_id", PADDING_ENTRY)
     if not isinstance(entry, int) or isinstance(entry, bool) or entry < 0:
-        raise CheckpointError(f"config.json: pad_token_id is {entry!r}, which is not a whole number from 0 on")
+        raise CheckpointError(f"config.json: pad_token_id is {entry!r}, but must be a whole number of at least 0")
     return entry
 
 
@@ -293,6 +298,6 @@ def _assemble(names: tuple[str, ...], shape: torch.Size, tensors: dict[str, Tens
     for name in names:
         if list(tensors[name].shape) != expected:
             raise CheckpointError(
-                f"tensor {name} has shape {list(tensors[name].shape)}, the model's settings give {expected}"
+                f"tensor {name} has shape {list(tensors[name].shape)}, but the model's settings give {expected}"
             )
     return tensors[names[0]] if len(names) == 1 else torch.cat([tensors[name] for name in names])

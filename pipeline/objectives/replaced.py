@@ -225,7 +225,7 @@ def require_generator(objective: Replaced, model: Model, generator: Model, locat
         mine, theirs = getattr(wanted, name), getattr(generator, name)
         if mine != theirs:
             raise ConfigError(
-                f"objective.generator_share ({objective.generator_share}) gives a generator with {name} {mine}, and "
+                f"objective.generator_share ({objective.generator_share}) gives a generator with {name} {mine}, but "
                 f"the generator of init {location} has {theirs}: "
                 f"set objective.generator_share {generator.width / model.width:.4g}"
             )

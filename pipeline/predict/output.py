@@ -28,8 +28,8 @@ def require_form(output: str, kind: str) -> None:
     """Raise ConfigError if the format of `output` cannot hold answers of this kind."""
     if output.endswith(".json") and kind != "spans":
         raise ConfigError(
-            f"output ({output}): .json is for answers to questions, and the model's are {kind}: end the name in "
-            ".jsonl, .csv or .parquet"
+            f"output ({output}): .json is for answers to questions, but the model's answers are {kind}: end the name "
+            "in .jsonl, .csv or .parquet"
         )
 
 

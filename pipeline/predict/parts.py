@@ -69,8 +69,8 @@ class Parts:
         for name in about:
             if before.get(name) != about[name]:
                 raise ConfigError(
-                    f"{self.folder} holds answers of the {name} {before.get(name)} and not of {about[name]}: give "
-                    f"the same {name} again, delete the folder, or choose another --output"
+                    f"{self.folder} holds answers for {name} {before.get(name)}, not for {name} {about[name]}: "
+                    f"give the same {name} again, delete the folder, or choose another --output"
                 )
 
     def publish(self, file: int, part: int, rows: pa.Table, answers: pa.Table, empty: int, precision: str) -> None:

@@ -67,7 +67,7 @@ def score_model(config: Score, report: Report) -> dict[str, float]:
     for line in table(scores, baseline, words):
         report(line)
     if tuned.about.tuned:
-        report("with thresholds that were tuned on the model's development set: scores on that set are too high")
+        report("scores use thresholds that were tuned on the model's development set: scores on that set are too high")
     for line in detail_lines(task, handlers.details(task, prepared, answers, tuned.about.tuned)):
         report(line)
     if handlers.collapsed(task, prepared, answers):
@@ -90,18 +90,18 @@ def _of_task(config: Score, task: Task) -> Labelled:
     where = asked.split(config.split)
     if asked.kind != task.kind:
         raise ConfigError(
-            f"task ({config.task}) is of kind {asked.kind}, and the model's task of kind {task.kind}: choose a model "
-            f"of kind {asked.kind}"
+            f"task ({config.task}) is of kind {asked.kind}, but the model's task is of kind {task.kind}: choose a "
+            f"model of kind {asked.kind}"
         )
     if where.label is None and task.kind != "spans":
         raise ConfigError(
             f"split ({config.split}) of {config.task} has no public labels: choose another split, such as dev, or "
-            "answer this one with jobs/predict.py"
+            "answer the split with jobs/predict.py"
         )
     task = with_number_labels(task, set(asked.labels))
     if set(asked.labels) - set(task.labels):
         raise ConfigError(
-            f"task ({config.task}) has the labels {listed(asked.labels)}, and the model's ({task.name}) are "
+            f"task ({config.task}) has the labels {listed(asked.labels)}, but the model's ({task.name}) are "
             f"{listed(task.labels)}: choose a model of that task"
         )
     items, lost = known.read_items(asked, config.data, config.split, skip=config.on_bad_rows == "skip")
@@ -130,7 +130,7 @@ def of_file(config: Score, task: Task) -> Labelled:
     bad = own.bad_rows(columns)
     if form == "squad" and task.kind != "spans" or form == "conll" and task.kind != "tags":
         raise DataError(
-            f"input {config.input} is of the form {form}, and the model's task ({task.name}) is of kind {task.kind}: "
+            f"input {config.input} is of the form {form}, but the model's task ({task.name}) is of kind {task.kind}: "
             "give a file for that kind"
         )
     if task.kind == "spans":
@@ -269,7 +269,7 @@ def _read_answers(location: str) -> dict[str, str]:
         ) from error
     if isinstance(whole, dict) and isinstance(whole.get("data"), list):
         raise DataError(
-            f"predictions {location} is a file of questions: is it swapped with input? Give {{id: answer}} as "
+            f"predictions {location} is a file of questions: are predictions and input swapped? Give {{id: answer}} as "
             "predictions, and the questions as input"
         )
     if not are_answers(whole):

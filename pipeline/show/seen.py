@@ -77,7 +77,7 @@ def _require_trained(folder: str, planned: int, step: int) -> int:
     most = max(known, planned)  # a run may be ahead of its newest checkpoint
     if not 1 <= step <= most:
         last = (
-            "the last step that the run trained"
+            f"the run trained {ended} steps"
             if ended >= known
             else f"the run is not finished, and its newest checkpoint is of step {known}"
         )

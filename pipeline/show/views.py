@@ -135,7 +135,7 @@ def _seen_rows(folder: str, step: int, row: int, number: int) -> None:
         CONSOLE.print(
             Text(
                 f"the run's newest checkpoint is of step {rows[0].known:,}: "
-                f"these are the rows of step {step:,}, which it may not have trained yet"
+                f"these are the rows of step {step:,}, which the run may not have trained yet"
             )
         )
     for index, seen in enumerate(rows, start=row):

@@ -49,8 +49,8 @@ def fetch_glue(folder: str, tasks: Sequence[str], report: Report, base: str = BA
     """
     if is_url(folder):
         raise ConfigError(
-            f"data ({folder}) must be a local folder to fetch archives into: name one, or copy the unpacked "
-            "archives there"
+            f"data ({folder}) must be a local folder, into which GLUE is downloaded: name a local folder, or copy "
+            "the unpacked archives to the URL"
         )
     if unknown := [name for name in tasks if name not in ARCHIVES]:
         raise ConfigError(f"task ({', '.join(unknown)}) is not in GLUE: choose from {', '.join(ARCHIVES)}")
@@ -61,8 +61,8 @@ def fetch_glue(folder: str, tasks: Sequence[str], report: Report, base: str = BA
                 _fetch_task(root, name, report, base)
             except OSError as error:
                 raise DataError(
-                    f"{root / ARCHIVES[name].folder} cannot be written ({storage.first_line(error)}): free space "
-                    "there or name another folder"
+                    f"{root / ARCHIVES[name].folder} cannot be written ({storage.first_line(error)}): free "
+                    "space on its disk, or name another folder"
                 ) from error
 
 
@@ -134,13 +134,13 @@ def _unzip(fetched: list[Path], folder: Path) -> None:
                 _require_inside(location.name, entry)
             if (unpacked := sum(entry.file_size for entry in archive.infolist())) > MOST_UNPACKED:
                 raise DataError(
-                    f"{location.name} is refused: it says that it unpacks to {unpacked:,} bytes, more than "
+                    f"{location.name} is refused: unpacked, it would have {unpacked:,} bytes, more than the limit of "
                     f"{MOST_UNPACKED:,}"
                 )
             archive.extractall(folder.parent)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise DataError(
-            f"{location.name} is not a valid zip file ({storage.first_line(error)}): fetch it again"
+            f"{location.name} is not a valid zip file ({storage.first_line(error)}): download it again"
         ) from error
 
 
@@ -148,7 +148,7 @@ def _require_inside(archive: str, entry: zipfile.ZipInfo) -> None:
     """Raise DataError for an entry that is a link, or would be written outside of the archive's folder."""
     if storage.escapes_folder(entry.filename) or stat.S_ISLNK(entry.external_attr >> 16):
         raise DataError(
-            f"{archive} is refused: its entry {entry.filename!r} leads out of the folder that it is unpacked in"
+            f"{archive} is refused: its entry {entry.filename!r} is a link, or would be written outside of its folder"
         )
 
 
@@ -187,7 +187,7 @@ def _table(location: str) -> list[list[str]]:
     for number, row in rows:
         if len(row) != len(rows[0][1]):
             raise DataError(
-                f"{Path(location).name}:{number}: {len(row)} columns instead of {len(rows[0][1])}: fetch it again"
+                f"{Path(location).name}:{number}: {len(row)} columns instead of {len(rows[0][1])}: download it again"
             )
     return [row for _, row in rows]
 

@@ -44,8 +44,8 @@ class Columns:
     def __post_init__(self) -> None:
         if self.label is not None and self.labels:
             raise ConfigError(
-                f"columns.label ({self.label}) and columns.labels ({listed(self.labels)}) are both given: leave one "
-                "of them out"
+                f"columns.label ({self.label}) and columns.labels ({listed(self.labels)}) are both given: leave "
+                "columns.label or columns.labels out"
             )
 
     @property
@@ -72,8 +72,8 @@ def read_file(location: str, columns: Columns, kind: Kind | None = None, bad: Ba
     reader, bad = reader_of(location), bad or BadRows()
     if columns.labels and kind not in (None, "multilabel"):
         raise ConfigError(
-            f"columns.labels ({listed(columns.labels)}) make a multilabel task, and kind is {kind}: leave one of them "
-            "out"
+            f"columns.labels ({listed(columns.labels)}) make a multilabel task, but kind is {kind}: leave kind "
+            "out, or name a single label"
         )
     values = list(reader(location, content_of(location), columns.names, bad))
     column_index = {name: index for index, name in enumerate(columns.names)}
@@ -154,8 +154,8 @@ def _infer_kind(location: str, texts: pa.Table, skip: bool = False) -> Kind:
     if not_numbers and not skip:
         line, label = texts["id"][not_numbers[0]].as_py(), labels[not_numbers[0]]
         raise DataError(
-            f"{location}:{line}: label {shown(label)} is not a number, and {len(labels) - len(not_numbers):,} others "
-            "are; correct it, or pass --kind classification if each of them is a class"
+            f"{location}:{line}: label {shown(label)} is not a number, but {len(labels) - len(not_numbers):,} other "
+            "labels are; correct it, or pass --kind classification if each label is a class"
         )
     return "regression"
 
@@ -170,7 +170,7 @@ def _require_plain_numbers(location: str, labels: set[str]) -> None:
         raise DataError(
             f"{location}: labels such as {shown(not_plain[0])} are not written as numbers; write "
             f"{values[not_plain[0]]:g} for a regression, "
-            "or pass --kind classification if each of them is a class"
+            "or pass --kind classification if each label is a class"
         )
 
 
@@ -217,7 +217,7 @@ def require_labels(task: Task, location: str, texts: pa.Table, bad: BadRows | No
     )
     if task.labels and len(labels) > 1 and not any(_is_valid_label(parse, label) for label in labels):
         raise DataError(
-            f"{location}: not one of its {len(labels):,} rows has a label of {task.name} ({listed(task.labels)}); the "
+            f"{location}: none of its {len(labels):,} rows has a label of {task.name} ({listed(task.labels)}); the "
             f"first is {shown(labels[0])}: "
             "is it another task's file, or are the columns of text and label swapped?"
         )

@@ -96,7 +96,7 @@ def read_items(task: Task, folder: str, split: str, *, skip: bool = False) -> tu
     if location is None:
         raise DataError(
             f"{storage.join(folder, split_file.file)} (split {split} of {task.name}) does not exist, nor does a "
-            f"compressed one; {folder} has {listed(storage.children(folder))}"
+            f"compressed copy; {folder} has {listed(storage.children(folder))}"
         )
     if task.kind == "tags":
         bad = BadRows(skip=skip)

@@ -157,7 +157,7 @@ def with_known_tags(task: Task, location: str, items: Sequence[Sentence], bad: B
             bad.take(
                 BadRow(
                     f"{location}, sentence {number}: tag {shown(unknown[0])} is not among the {len(known)} tags of "
-                    f"{task.name} ({listed(task.labels)}); correct the file or train with that tag",
+                    f"{task.name} ({listed(task.labels)}); correct the file, or train on a file with that tag",
                     "unknown-tag",
                 )
             )
@@ -174,8 +174,8 @@ def sentences(config: Finetune, location: str, bad: BadRows) -> list[Sentence]:
     column = _first_label(config)
     if column != "label" and not column.lstrip("-").isdigit():
         raise DataError(
-            f"{location} has columns without names: pass --label a number, 1 for the second column or -1 for the "
-            f"last, not {column}"
+            f"label ({column}) must be a number, because the columns of {location} have no names: "
+            "pass --label 1 for the second column, or --label -1 for the last one"
         )
     return read_sentences(location, -1 if column == "label" else int(column), bad)
 

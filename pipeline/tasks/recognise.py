@@ -25,10 +25,10 @@ def kind_of(location: str) -> ExampleKind:
     kind = infer_file_kind(location, lambda: content_of(location))
     if kind is None:
         raise DataError(
-            f"{location}: neither its name nor its content tells its format; known formats are tables "
-            f"({', '.join(TABLES)}, or .json with one object per line or a list of objects), "
-            f'SQuAD (.json, one object with a list "data") and CoNLL ({", ".join(TAGGED)}, or a word and its tags on '
-            "each line and blank lines between sentences)"
+            f"the format of {location} cannot be recognised by its name or its content. Give one of these: a table "
+            f"({', '.join(TABLES)}, or .json with one object per line or a list of objects); "
+            f'SQuAD (.json, one object with a list "data"); or CoNLL ({", ".join(TAGGED)}, or any other file with a '
+            "word and its tags on each line and blank lines between sentences)"
         )
     return kind
 

@@ -40,8 +40,8 @@ def read_questions(location: str) -> list[Question]:
         raise DataError(f"{location} is not valid JSON ({storage.first_line(error)}): give a SQuAD file") from error
     if whole and are_answers(whole):
         raise DataError(
-            f"{location} has {len(whole):,} ids with answers and no questions: is it swapped with the file of "
-            "questions? Give the SQuAD file here, and the answers to score as --predictions"
+            f"{location} has {len(whole):,} ids with answers, but no questions: are the two files swapped? Give "
+            "the SQuAD file in its place, and this file as --predictions"
         )
     questions = list(_questions_of(whole, location))
     doubled = next((id for id, times in Counter(question.id for question in questions).items() if times > 1), None)

@@ -270,7 +270,7 @@ def _require_known(sentences: Sequence[Sentence], names: Sequence[str]) -> None:
         tag, times = unknown.most_common(1)[0]
         raise DataError(
             f"tag {shown(tag)} ({times} words) is not among the {len(names)} tags learnt: {listed(names)}; correct the "
-            "file or train with that tag"
+            "file, or train on a file with that tag"
         )
 
 

@@ -150,7 +150,7 @@ def require_few_classes(location: str, labels: Sequence[str]) -> None:
         raise DataError(
             f"{location}: {len(classes):,} different labels in {len(labels):,} rows, the first {shown(labels[0])}: "
             f"fewer than {ROWS_PER_CLASS} rows for each; "
-            "name the column of the label with --label, or pass --kind classification if each of them is a class"
+            "name the column of the label with --label, or pass --kind classification if each label is a class"
         )
 
 

@@ -89,7 +89,8 @@ def _merge_setting(name: str, wanted: bool | None, configured: bool | None, sour
     """
     if wanted is not None and configured is not None and wanted != configured:
         raise ConfigError(
-            f"vocabulary.{name} ({wanted}) differs from {source} ({configured}): leave it out, or pass {configured}"
+            f"vocabulary.{name} ({wanted}) differs from {source} ({configured}): leave vocabulary.{name} out, or set "
+            f"it to {configured}"
         )
     return configured if wanted is None else wanted
 
@@ -105,11 +106,11 @@ def require_fitting_case(tokens: tuple[str, ...], lowercase: bool, setting: str,
     if lowercase and len(upper) > ODD_SHARE * len(words):
         raise ConfigError(
             f"{setting} does not fit {file}: {len(upper)} of {len(tokens)} entries have upper-case letters, "
-            f"such as {upper[0]!r}; make it False for this cased vocabulary"
+            f"such as {upper[0]!r}; set {setting.rpartition(' (')[0]} to False, because this vocabulary is cased"
         )
     if not lowercase and lower and not upper:
         raise ConfigError(
             f"{setting} does not fit {file}: 0 of {len(tokens)} entries have upper-case letters "
             f"and {len(lower)} have lower-case ones, "
-            f"such as {lower[0]!r}; make it True for this uncased vocabulary"
+            f"such as {lower[0]!r}; set {setting.rpartition(' (')[0]} to True, because this vocabulary is uncased"
         )

@@ -197,7 +197,8 @@ def roll_back_to(run_folder: str, step: int) -> None:
     folder = folder_of(run_folder, step)
     if problem := storage.damage(folder):
         raise CheckpointError(
-            f"{folder}, from which the run would go on with more steps, is damaged ({problem}): choose another --name"
+            f"checkpoint {folder} is damaged ({problem}), but the run must continue from it to train more steps: "
+            "choose another --name"
         )
     for later in reversed([saved for saved in steps_saved(run_folder) if saved > step]):
         storage.delete_folder(folder_of(run_folder, later))
@@ -219,10 +220,10 @@ def newest_sound(run_folder: str, report: Report) -> str | None:
         if problem == f"{storage.MANIFEST} is missing":  # not published: a stop interrupted its writing or deletion
             continue
         first_problem = first_problem or f"{folder}: {problem}"
-        report(f"checkpoint {folder} is damaged ({problem}); trying the one before it")
+        report(f"checkpoint {folder} is damaged ({problem}); trying the checkpoint before it")
     if first_problem:
         raise CheckpointError(
-            f"no intact checkpoint is left ({first_problem}); start again under another --name, "
+            f"all checkpoints are damaged (the newest: {first_problem}); start again under another --name, "
             f"or delete {storage.join(run_folder, 'checkpoints')}"
         )
     return None
@@ -265,7 +266,9 @@ def load_models(folder: str, module: Pretraining) -> None:
         first = shared.setdefault(tensor.data_ptr(), name) if tensor.numel() else name
         if not torch.equal(state[first], state[name]):
             own_name = name.removeprefix(f"{GENERATOR}.")
-            raise CheckpointError(f"the {GENERATOR}'s {own_name} differs from the model's own")
+            raise CheckpointError(
+                f"tensor {own_name} of the {GENERATOR} differs from the model's, but both must be equal"
+            )
     module.load_state_dict(state)
 
 

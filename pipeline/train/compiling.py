@@ -37,19 +37,19 @@ def compiles(
     if choice == "auto":
         saved = COMPILE_GAIN[device.type] * _eager_seconds(config, vocabulary_size, device, phase)
         reason = None if compiler else "no C++ compiler"
-        reason = reason or ("placement.recompute is on, on a CPU" if _redraws(config, device) else None)
+        reason = reason or ("placement.recompute is on and the device is a CPU" if _redraws(config, device) else None)
         reason = reason or ("the run is too short to save time" if saved < COMPILE_SECONDS else None)
     else:
         reason = None if choice == "on" else "placement.compile is off"
         if choice == "on" and not compiler:
             raise ConfigError(
-                "placement.compile is on and there is no C++ compiler (c++, g++, clang++): "
+                "placement.compile is on, but there is no C++ compiler (c++, g++, clang++): "
                 "install one, or set placement.compile to auto"
             )
         if choice == "on" and _redraws(config, device):
             raise ConfigError(
                 "placement.compile (on) with placement.recompute (True) would recompute layers with another dropout "
-                "mask on a CPU: leave one of them out"
+                "mask on a CPU: leave placement.compile or placement.recompute out"
             )
     say(f"torch.compile is off ({reason})" if reason else "torch.compile is on: the first steps are slow")
     return reason is None

@@ -58,7 +58,11 @@ class Failures:
         """
         again, told = phase == self.phase, self.told
         self.before, self.now, self.phase, self.told = self.now or self.before, {}, phase, ""
-        return "the workers start again: one was lost, or nodes came or went" if again and not told else None
+        return (
+            "the workers start again, because a worker was lost or the number of nodes changed"
+            if again and not told
+            else None
+        )
 
     def add(self, failure: Failure, step: int) -> str | None:
         """Record a worker's error, with the last logged step; return a message for the user, or None if nothing is new.
@@ -76,7 +80,7 @@ class Failures:
         if failure.kind == "unknown" and stuck:
             self.error = self.error or PipelineError(
                 f"{failure.worker} failed twice with the same error and no step in between: {failure.text}; "
-                f"{failure.remedy}the full error is in Ray's logs, "
+                f"{failure.remedy}the full error is in Ray's logs; "
                 "the same command continues from the newest checkpoint"
             )
             return None
@@ -93,7 +97,7 @@ def failure_of(error: BaseException, worker: str) -> Failure:
     if known and not isinstance(known, StorageUnavailable):
         return Failure(worker=worker, text=str(known), kind="final", known=known)
     inner = _unwrapped(error)
-    remedy = "placement.compile off runs without the compiler, " if type(inner).__module__.startswith(COMPILER) else ""
+    remedy = "placement.compile off runs without the compiler; " if type(inner).__module__.startswith(COMPILER) else ""
     kind = "transient" if known else _kind_of(inner)
     return Failure(worker=worker, text=str(known or error_line(error)), kind=kind, remedy=remedy)
 

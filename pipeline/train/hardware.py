@@ -60,11 +60,11 @@ def autocast_of(precision: str, device: torch.device) -> torch.autocast:
     device does not support the format.
     """
     if device.type == "cpu" and precision == "tf32":
-        raise ConfigError("placement.precision (tf32) needs a GPU, this is a CPU: use float32, or auto")
+        raise ConfigError("placement.precision (tf32) needs a GPU, but this is a CPU: use float32, or auto")
     if device.type == "cuda" and precision != "float8" and not supports_matmul(gpu := gpu_of(device), precision):
         raise ConfigError(
             f"placement.precision ({precision}) needs a GPU of compute capability {'.'.join(map(str, AMPERE))} "
-            f"(Ampere) or later, this is {gpu.name}: use float32, or auto"
+            f"(Ampere) or later, but this is {gpu.name}: use float32, or auto"
         )
     if device.type == "cuda":
         torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")

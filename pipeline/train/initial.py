@@ -198,7 +198,9 @@ def _require_shared_embeddings(taken: Taken, generator: Taken) -> None:
     """Raise CheckpointError if the generator's embeddings differ from the model's, because training shares them."""
     for name in (name for name in taken.state if name.startswith("encoder.embeddings.")):
         if name not in generator.state or not torch.equal(taken.state[name], generator.state[name]):
-            raise CheckpointError(f"the {GENERATOR}'s {name} differs from the model's own, and training shares them")
+            raise CheckpointError(
+                f"tensor {name} of the {GENERATOR} differs from the model's, but training shares it between both"
+            )
 
 
 def load_usable(model: Model, entries: int, folder: Path, files: Files) -> tuple[Taken, int, int]:
@@ -269,8 +271,8 @@ def require_fitting_vocabulary(location: str, path: str, rows: int, vocabulary: 
     """Raise CheckpointError unless the vocabulary at `path` has as many entries as the model has word embeddings."""
     if rows != vocabulary.size:
         raise CheckpointError(
-            f"{location}: the weights have {rows} word embeddings and the vocabulary in {path} has {vocabulary.size} "
-            "entries: set vocabulary.path to the vocabulary that the model was trained with"
+            f"{location}: the weights have {rows} word embeddings, but the vocabulary in {path} has "
+            f"{vocabulary.size} entries: set vocabulary.path to the vocabulary that the model was trained with"
         )
 
 
@@ -278,8 +280,8 @@ def _require_fitting_padding(location: str, path: str, model: Model, vocabulary:
     """Raise CheckpointError if the index of the model's first position does not fit the vocabulary's padding id."""
     if model.for_padding(vocabulary.pad_id) != model:
         raise CheckpointError(
-            f"{location}: config.json: pad_token_id is {model.positions.first - 1}, after which positions start, and "
-            f"{vocabulary.specials[0]} in the vocabulary in {path} is entry {vocabulary.pad_id}: set vocabulary.path "
+            f"{location}: config.json: pad_token_id is {model.positions.first - 1} (positions start after it), but "
+            f"{vocabulary.specials[0]} is entry {vocabulary.pad_id} of the vocabulary in {path}: set vocabulary.path "
             "to the vocabulary that the model was trained with"
         )
 
@@ -299,7 +301,7 @@ def _description(location: str, about: dict[str, Any], initial: Initial, used: t
         missing.append(GENERATOR)
     generator = " and its generator" if initial.generator else ""
     parts = [f"weights of {location}{generator}, {about['vocabulary_size']:,} word embeddings"]
-    parts += [f"{' and '.join(missing)} not in it and initialised at random"] * bool(missing)
+    parts += [f"{' and '.join(missing)} not in the model, so initialised at random"] * bool(missing)
     parts += [f"{about['padding']} padding rows of the word embeddings left out"] * bool(about["padding"])
     return "; ".join(parts + [f"{', '.join(about['left_out'])} left out"] * bool(about["left_out"]))
 
@@ -320,7 +322,7 @@ def agreed_model(chosen: Model, initial: Initial, location: str) -> Model:
         if is_set and mine != theirs and name not in FREE:
             raise ConfigError(
                 f"model.{name} ({mine}) differs from {field} ({theirs}) in the config.json of init {location}: "
-                "leave it out (preset continue sets none), or choose another init"
+                f"leave model.{name} out (preset continue sets no model settings), or choose another init"
             )
         values[name] = mine if is_set else theirs
     return replace(chosen, **values)

@@ -252,7 +252,7 @@ def watch(
     show: Callable[[int, dict[str, float]], None],
 ) -> None:
     """Forward the tracker's lines and new training metrics until `stop` is set, and once more after that."""
-    reason = "if nodes are missing, ray status names them, and the run goes on when they have joined"
+    reason = "if nodes are missing, ray status lists them; the run continues when they have joined"
     if is_loopback(ray.util.get_node_ip_address()):  # no other machine can join
         reason = "the machine is busy, or a step, a compilation or an evaluation takes long"
     shown_step, last = None, False
@@ -292,11 +292,11 @@ def _plain_error(error: TrainingFailedError, job: Job) -> PipelineError:
     restarts = job.config.placement.restarts
     if isinstance(error, ControllerError):
         return PipelineError(
-            f"the workers could not be started: {text}; ray status says what the cluster lacks, "
+            f"the workers could not be started: {text}; ray status says what the cluster lacks; "
             "the same command continues from the last checkpoint"
         )
     logs = keep_logs(storage.join(job.folder, "ray-logs"))
     return PipelineError(
         f"training failed more often than placement.restarts ({restarts}) allows: {text}; "
-        f"the full error is {logs}, the same command continues from the last checkpoint"
+        f"the full error is {logs}; the same command continues from the last checkpoint"
     )

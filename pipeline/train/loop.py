@@ -196,7 +196,7 @@ def check_order(state: State, records: Sequence[Record], step: int) -> None:
     problem = check_chain(state.cursor, [(record.first, record.last) for record in records])
     if problem:
         raise DataError(
-            f"step {step} got rows out of order ({problem}); nothing is trained on them. Start the same command again"
+            f"step {step} got rows out of order ({problem}) and was not trained. Run the same command again"
         )
 
 
@@ -255,7 +255,7 @@ def _refuse_nonfinite(work: Work, meter: Meter) -> None:
     problem = (
         f"{meter.nonfinite_in_a_row} steps in a row, up to step {number}, have no finite gradient"
         if skips
-        else f"the gradient of step {number} is not finite; nothing was learned from it"
+        else f"the gradient of step {number} is not finite, so this step did not change the weights"
     )
     otherwise = "" if skips else ", or skip such steps with on_nonfinite skip"
     raise ConfigError(

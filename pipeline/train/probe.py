@@ -29,8 +29,9 @@ def gpus_of_process(setting: str, asked: float | None, device: str, there: float
     gpus = min(1.0, there) if asked is None else asked
     if gpus > there:
         raise ConfigError(
-            f"{setting} ({gpus:g}) is more than there is: the cluster has {there:g} GPUs; ask for at most that, or "
-            "for 0"
+            f"{setting} ({gpus:g}) must be at most {there:g}, "
+            f"{'because placement.device is cpu' if device == 'cpu' else 'the number of GPUs in the cluster'}: "
+            f"lower {setting}, or leave it out"
         )
     if device == "cuda" and not gpus:
         raise ConfigError("placement.device cuda needs GPUs, and the cluster has none")

@@ -146,7 +146,7 @@ def _require_entries(rows: int, vocabulary: Vocabulary) -> None:
     """Raise CheckpointError unless the vocabulary has one entry per word embedding, not counting padding rows."""
     if rows != vocabulary.size and not padding_rows(rows, vocabulary.size):
         raise CheckpointError(
-            f"the weights have {rows:,} word embeddings and the vocabulary has {vocabulary.size:,} entries: "
+            f"the weights have {rows:,} word embeddings, but the vocabulary has {vocabulary.size:,} entries: "
             "put the vocabulary that the model was trained with into its folder"
         )
 
@@ -157,8 +157,8 @@ def _require_known_head(config: dict[str, Any]) -> str:
     if head is None or not is_task_head(head):
         named = f"architectures is {shown(head)}" if head else "architectures is missing"
         raise CheckpointError(
-            f"{CONFIG}: {named}, a head that answers no task: give a model with one of {listed(_task_heads())}, "
-            "or fine-tune this one first (jobs/finetune.py)"
+            f"{CONFIG}: {named}, so the model has no head for a task: give a model with one of "
+            f"{listed(_task_heads())}, or fine-tune this one first (jobs/finetune.py)"
         )
     return head
 
@@ -175,7 +175,7 @@ def _task_of(location: str, head: str, config: dict[str, Any], tensors: dict[str
     kind = _kind_of(head, config, outputs, model)
     labels = _labels_of(config, outputs) if kind not in ("spans", "regression") else ()
     if (wanted := {"spans": 2, "regression": 1}.get(kind, outputs)) != outputs:
-        raise CheckpointError(f"tensor {name} has {outputs} outputs, and a model for {kind} has {wanted}")
+        raise CheckpointError(f"tensor {name} has {outputs} outputs, but a model for {kind} has {wanted}")
     length = min(QUESTION_LENGTH, model.maximum_positions) if kind == "spans" else model.maximum_positions
     return Task(
         name=location.rsplit("/", 1)[-1], kind=kind, labels=labels, metrics=METRICS[kind], maximum_length=length
@@ -228,7 +228,7 @@ def _labels_of(config: dict[str, Any], outputs: int) -> tuple[str, ...]:
     if sorted(by_number) != list(range(outputs)):
         raise CheckpointError(
             f"{CONFIG}: id2label names {len(by_number)} labels, {listed(sorted(by_number))}, "
-            f"and the head gives {outputs}, from 0 to {outputs - 1}"
+            f"but the head has {outputs} outputs, from 0 to {outputs - 1}"
         )
     labels = tuple(by_number[number] for number in range(outputs))
     label, times = Counter(labels).most_common(1)[0]

@@ -74,8 +74,8 @@ def refuse_other_versions(folder: str, recorded: dict[str, Any]) -> None:
         before = recorded.get(name)
         if before != value:
             raise DataError(
-                f"{folder} was trained with {name} {before!r} and here it is {value!r}, which may give other rows: "
-                "look at this run with the versions that trained it"
+                f"{folder} was trained with {name} {before!r}, but this environment has {value!r}, which may give "
+                "other rows: use the versions that trained the run"
             )
 
 
@@ -85,7 +85,7 @@ def refuse_differences(config: Pretrain, recorded: dict[str, Any], wanted: dict[
     if not differing:
         return
     named = ", ".join(
-        f"{key} {recorded.get(key)!r} there and {wanted.get(key)!r} here" for key in differing[:MOST_NAMED]
+        f"{key} was {recorded.get(key)!r} and is now {wanted.get(key)!r}" for key in differing[:MOST_NAMED]
     )
     more = f" and {len(differing) - MOST_NAMED} more" if len(differing) > MOST_NAMED else ""
     hint = (
@@ -111,9 +111,9 @@ def rollback_step(config: Pretrain, recorded: dict[str, Any], done: int) -> int 
         return None
     if config.steps < recorded["steps"]:
         raise ConfigError(
-            f"steps ({config.steps}) is less than the {recorded['steps']} requested before for run {config.name}, "
-            "which may have passed the start of a decay already: "
-            "request more steps, or choose another --name"
+            f"steps ({config.steps}) must be at least {recorded['steps']}, as requested before for run {config.name}, "
+            "whose learning rate may have begun to decay already: "
+            "set more steps, or choose another --name"
         )
     return start if done >= start else None
 

@@ -79,7 +79,7 @@ def prepared_corpus(config: Pretrain, corpus_or_listing: Corpus | Listing, repor
     corpus = corpus_or_listing if isinstance(corpus_or_listing, Corpus) else prepare_listed(corpus_or_listing, report)
     if isinstance(config.sampling.pairs, NextSentence) and corpus.counts["documents"] == 1:
         report(
-            "note: the corpus is one document, so no segment B can come from another (NotNext) "
+            "note: the corpus is one document, so no segment B can come from another document (NotNext) "
             "and nothing is held out; "
             "give one file per document, or ::format=sentences with a blank line between documents"
         )

@@ -67,13 +67,13 @@ def report_lost_points(config: Pretrain, tracker: ActorHandle, mlflow: MlflowRun
     """Report if MLflow no longer has the run, or has no loss for some of its logged steps."""
     if start.mlflow_run_id and mlflow.run_id != start.mlflow_run_id:
         report(
-            f"MLflow ({mlflow.uri}) does not have the run {start.mlflow_run_id} that run {config.name} had: "
-            f"a new one begins here, after step {start.done:,}"
+            f"MLflow ({mlflow.uri}) does not have the MLflow run {start.mlflow_run_id} of run {config.name}: "
+            f"a new MLflow run begins after step {start.done:,}"
         )
     elif start.mlflow_run_id and (gone := ray.get(tracker.missing_losses.remote(start.done, config.tracking.every))):
         report(
             f"MLflow has no loss for {gone:,} of the logged steps up to {start.done:,}: "
-            "the driver ended before it sent them, or the server was unavailable until the driver's end"
+            "the driver process ended before it sent these losses, or MLflow was unavailable until the driver ended"
         )
 
 

@@ -105,7 +105,7 @@ class Saver:
                     raise CheckpointError(
                         f"the checkpoint of step {state.step} could not {action} below {self.folder} for {patience} s "
                         f"({reason}); "
-                        "make room or give access, and start the same command again: "
+                        "free space or give access, and start the same command again: "
                         "it continues from the newest intact checkpoint"
                     ) from error
                 self.failing.set()

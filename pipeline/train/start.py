@@ -54,8 +54,8 @@ def read_start(config: Pretrain, stream: StreamSettings, initial: Initial | None
     done = checkpoint.read_state(newest).step if newest else 0
     if done > config.steps:
         raise ConfigError(
-            f"steps ({config.steps}) is less than the {done} that run {config.name} has done: "
-            f"ask for {done} or more, or choose another --name"
+            f"steps ({config.steps}) must be at least {done}, the steps that run {config.name} has done: "
+            "set more steps, or choose another --name"
         )
     return Start(
         folder=folder,
@@ -78,7 +78,7 @@ def _newest_checkpoint(config: Pretrain, folder: str) -> str | None:
     except OSError as error:
         raise CheckpointError(
             f"the checkpoints of run {config.name} cannot be read: {storage.first_line(error)}; "
-            "the same command tries again"
+            "run the same command again"
         ) from error
 
 
@@ -92,7 +92,7 @@ def roll_back(config: Pretrain, start: Start, report: Report) -> Start:
     checkpoint.roll_back_to(start.folder, back)
     report(
         f"run {config.name}: going back from step {start.done} to {back}, where its learning rate began to decay; "
-        "from there it is tracked as a new MLflow run"
+        "from there the run is tracked as a new MLflow run"
     )
     return replace(start, mlflow_run_id=None, continues=f"{start.mlflow_run_id} from step {back}")
 

@@ -66,6 +66,6 @@ class Stragglers:
             if self.slow_for[rank] == INTERVALS:
                 line = (
                     f"{self.hosts[rank]} is slow: its forward passes take {own:,.0f} ms, "
-                    f"those of the others {others:,.0f} ms; every step waits for it"
+                    f"those of the other workers {others:,.0f} ms; every step waits for this worker"
                 )
         return line

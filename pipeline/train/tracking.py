@@ -306,7 +306,7 @@ class Tracker:
             for key, value in tags.items():
                 self.client.set_tag(self.run_id, key, value)
         except Exception as error:  # a lost tag must not end the run
-            self.say(f"MLflow did not take the tags {sorted(tags)}: {storage.first_line(error)}")
+            self.say(f"the tags {sorted(tags)} could not be logged to MLflow: {storage.first_line(error)}")
 
     def say(self, message: str) -> None:
         """Queue a line for the driver to print."""
@@ -371,7 +371,7 @@ class Tracker:
                 self.problem = storage.first_line(error)
         else:
             return f"MLflow is unavailable ({self.problem}): {len(self.pending)} points are lost"
-        return f"MLflow did not take the run's end: {self.problem}" if self.problem else None
+        return f"the run's end could not be logged to MLflow: {self.problem}" if self.problem else None
 
     def _send_forever(self) -> None:
         while not self.stopping.is_set():
@@ -393,7 +393,7 @@ class Tracker:
             self.drawing = None
         except Exception as error:  # training continues without pictures
             if self.drawing is None:
-                self.say(f"MLflow did not take the pictures: {storage.first_line(error)}")
+                self.say(f"the pictures could not be logged to MLflow: {storage.first_line(error)}")
             self.drawing = storage.first_line(error)
 
     def _send(self) -> bool:
@@ -410,7 +410,7 @@ class Tracker:
             self.client.log_batch(self.run_id, metrics=batch)
         except Exception as error:  # kept and retried: training continues meanwhile
             if self.problem is None:
-                self.say(f"MLflow does not answer, points are kept: {storage.first_line(error)}")
+                self.say(f"MLflow does not answer, so points are kept and sent later: {storage.first_line(error)}")
             self.problem = storage.first_line(error)
             return False
         with self.lock:

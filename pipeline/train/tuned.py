@@ -163,8 +163,8 @@ def load_tuned(location: str) -> TunedModel:
         adapters = read_tensors(storage.join(location, ADAPTERS))
         if bottleneck.width > max((size for tensor in adapters.values() for size in tensor.shape), default=0):
             raise CheckpointError(
-                f"checkpoint {location}: {TASK} says a bottleneck of {bottleneck.width}, "
-                f"and no tensor of {ADAPTERS} is so large"
+                f"checkpoint {location}: {TASK} has a bottleneck of width {bottleneck.width}, "
+                f"but no tensor of {ADAPTERS} is that large"
             )
         add_adapter(module, bottleneck, torch.Generator().manual_seed(0))
         load_adapter_state(module, adapters)

@@ -67,7 +67,7 @@ def run_worker(job: Job, device: torch.device) -> None:
     """Build or load the model, train one phase, and after the last phase send the summary to the tracker."""
     config, stream = job.config, job.stream
     if read_run(job.folder) is None:  # the driver wrote it, but this machine does not see it
-        raise unshared_output(config.output, f"run.json of this run is not there on {ray.util.get_node_ip_address()}")
+        raise unshared_output(config.output, f"run.json of this run is missing on {ray.util.get_node_ip_address()}")
     context = ray.train.get_context()
     rank, world = context.get_world_rank(), context.get_world_size()
     blocks = prefetch_first_block(
@@ -163,7 +163,7 @@ def _initial_state(job: Job, work: Work, module: Pretraining, tokenizer: CachedT
     if job.config.word_embeddings == "cooccurrence":
         if job.words is None:
             raise CheckpointError(
-                "the checkpoints that this run continued from are gone: the same command starts the run anew"
+                "the checkpoints from which this run continued are gone: the same command starts the run at step 0"
             )
         set_word_embeddings(module, read_tensors(storage.join(job.words, WORDS))["words"])
     if job.initial is None:

@@ -45,13 +45,15 @@ def _write(config: Predict, files: int, parts: Parts, whole: PartsSummary, targe
     columns.
     """
     if not whole.rows:
-        raise DataError(f"input ({config.input}) has no rows" + (f" in {files} files" if files > 1 else ""))
+        raise DataError(
+            f"input ({config.input}) has {files} file{'s' * (files > 1)} without any row: give a file with rows"
+        )
     schema = unified(whole.schemas)
     try:
         output.write(parts.tables(schema), parts.final(schema), target, parts.folder)
         output.write_manifest(target, asked, whole)
     except pa.ArrowException as error:
         raise DataError(
-            f"output ({config.output}) cannot hold these columns: {storage.first_line(error)}; the answers are in "
-            f"{parts.folder}, and the same command with --output .jsonl may write them"
+            f"output ({config.output}) cannot hold these columns: {storage.first_line(error)}; the answers are "
+            f"kept in {parts.folder}; run the same command with an --output name that ends in .jsonl"
         ) from error

@@ -98,7 +98,7 @@ def _export(job: Job, start: Start, summary: dict[str, Any]) -> dict[str, Any]:
     """Export the last checkpoint; return the summary's entries about the export and the initial model."""
     config, corpus = job.config, job.stream.corpus
     if not storage.exists(storage.join(summary["checkpoint"], storage.MANIFEST)):
-        raise unshared_output(config.output, f"checkpoint {summary['checkpoint']} is not there")
+        raise unshared_output(config.output, f"checkpoint {summary['checkpoint']} is missing on the driver's machine")
     entries = {"export": storage.join(start.folder, "export"), "init": config.init}
     recorded = run.record(start.identity, config.steps, summary["mlflow_run_id"], corpus.folder)
     lineage = Lineage(name=str(config.name), recorded=recorded, summary=summary | entries, corpus=corpus)

@@ -89,13 +89,12 @@ NO_MASK = "tokenizer.json has no {} among its {} entries: a vocabulary needs "
         (
             "roberta",
             lambda folder: set_in_config(folder, model_type="deberta-v2"),
-            "config.json: model_type is 'deberta-v2', only 'bert', 'roberta', 'electra' can be loaded",
+            "config.json: model_type is 'deberta-v2', but only 'bert', 'roberta', 'electra' can be loaded",
         ),
         (
             "roberta",
             lambda folder: set_in_config(folder, architectures=["BertForMaskedLM"]),
-            "config.json: architectures is 'BertForMaskedLM', only those of RoBERTa can be loaded for model_type "
-            "'roberta'",
+            "config.json: architectures is 'BertForMaskedLM', but model_type 'roberta' needs one of RoBERTa",
         ),
         (
             "roberta",
@@ -105,18 +104,19 @@ NO_MASK = "tokenizer.json has no {} among its {} entries: a vocabulary needs "
         (
             "roberta",
             lambda folder: set_in_config(folder, max_position_embeddings=40),
-            "tensor roberta.embeddings.position_embeddings.weight has shape [42, 32], the model's settings give "
+            "tensor roberta.embeddings.position_embeddings.weight has shape [42, 32], but the model's settings give "
             "[40, 32]",
         ),
         (
             "roberta",
             lambda folder: set_in_config(folder, pad_token_id=0),
-            "config.json: pad_token_id is 0, after which positions start, and <pad> in the vocabulary in ",
+            "config.json: pad_token_id is 0 (positions start after it), but <pad> is entry ",
         ),
         (
             "electra",
             lambda folder: set_in_config(folder, embedding_size=32),
-            "tensor electra.embeddings.word_embeddings.weight has shape [65, 24], the model's settings give [65, 32]",
+            "tensor electra.embeddings.word_embeddings.weight has shape [65, 24], but the model's settings give [65, "
+            "32]",
         ),
         (
             "electra",

@@ -35,11 +35,11 @@ CLASSES = {
 """Class -> row that starts from it."""
 MISSING = {
     "BertForMaskedLM": "",
-    "BertModel": "; cls.predictions and cls.seq_relationship not in it and initialised at random",
-    "RobertaModel": "; lm_head not in it and initialised at random; roberta.pooler.dense.bias, "
+    "BertModel": "; cls.predictions and cls.seq_relationship not in the model, so initialised at random",
+    "RobertaModel": "; lm_head not in the model, so initialised at random; roberta.pooler.dense.bias, "
     "roberta.pooler.dense.weight left out",
-    "ElectraForPreTraining": "; generator not in it and initialised at random",
-    "ElectraModel": "; discriminator_predictions and generator not in it and initialised at random",
+    "ElectraForPreTraining": "; generator not in the model, so initialised at random",
+    "ElectraModel": "; discriminator_predictions and generator not in the model, so initialised at random",
 }
 """Class -> what the report says after the number of word embeddings."""
 MASKED_TEXT = "The [MASK] house [MASK]."

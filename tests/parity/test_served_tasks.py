@@ -189,8 +189,8 @@ def test_a_registry_that_is_away_leaves_a_line(folder: Callable[[Kind], str], tm
     log_best(gone, CONFIG, problem("regression"), "regression", folder("regression"), False, lines.append)
     assert (
         len(lines) == 1
-        and lines[0].startswith("regression: MLflow did not take the model served: ")
-        and lines[0].endswith("/model, and the same command registers it")
+        and lines[0].startswith("regression: the model served could not be registered in MLflow: ")
+        and lines[0].endswith("/model; run the same command again to register it")
     )
 
 

@@ -102,8 +102,8 @@ def test_killed_and_resumed_it_writes_the_bytes_of_an_undisturbed_run(
     assert not killed.exists()
     assert main([*asked[:-4], "--output", str(killed), "--pair", "label"]) == 2
     assert (
-        "killed.parquet.parts holds answers of the settings text None, pair None, top 5, "
-        "rows_per_part 25 and not of text None, pair label" in capsys.readouterr().err
+        "killed.parquet.parts holds answers for settings text None, pair None, top 5, rows_per_part 25, not for "
+        "settings text None, pair label" in capsys.readouterr().err
     )
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "killed.parquet.parts").glob("*-*.parquet")}
     assert main([*asked, "--output", str(killed)]) == 0

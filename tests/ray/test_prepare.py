@@ -241,7 +241,7 @@ def test_an_interrupted_preparation_resumes_from_finished_tasks(corpus: Corpus, 
     for stage in ("files", "shards"):
         with pytest.raises(KeyboardInterrupt):
             prepare([str(books)], SETTINGS, str(folder), stop_after(stage))
-        with pytest.raises(DataError, match="holds no prepared corpus"):
+        with pytest.raises(DataError, match="does not hold a prepared corpus"):
             load_corpus(str(folder))
     for path in folder.glob("parts/*.json"):  # what was done is taken as it is
         report = json.loads(path.read_text())
@@ -287,14 +287,15 @@ def test_sources_are_listed_once_per_start(
 def test_a_corpus_of_other_settings_or_without_a_source_is_refused(own: Path, books: Path, tmp_path: Path):
     with pytest.raises(
         ConfigError,
-        match="was prepared with prepare.window_characters 1000, but now the setting is 2000: choose another folder",
+        match="was prepared with prepare.window_characters 1000, but prepare.window_characters is now 2000: choose "
+        "another folder",
     ):
         finished([str(books)], replace(SETTINGS, window_characters=2000), str(own))
     (tmp_path / "07.txt").write_text("text")
     with pytest.raises(
         ConfigError,
-        match=f"{own} was also prepared from corpus {books}, which is missing now: "
-        "name this corpus as well, or choose another folder",
+        match=f"{own} was also prepared from corpus {books}, which is not given now: name this corpus as well, or "
+        f"choose another folder",
     ):
         finished([str(tmp_path / "07.txt")], SETTINGS, str(own))
     (own / "manifest.json").write_text(
@@ -474,7 +475,7 @@ def test_broken_records_are_limited(tmp_path: Path):
 
 def test_a_corpus_without_text_is_refused_with_its_reasons(tmp_path: Path):
     (tmp_path / "a.bin").write_bytes(b"\0")
-    with pytest.raises(DataError, match=r"a.bin: no text is left of 1 files \(binary: 1\)"):
+    with pytest.raises(DataError, match=r"a.bin: no text of the 1 files was kept \(binary: 1\)"):
         quiet_prepare([tmp_path / "a.bin"], tmp_path / "out")
     (tmp_path / "b.txt").write_text("This is the only document there is.")
     with pytest.raises(DataError, match=r"prepare.heldout_share \(0.999\) leaves no training text"):
@@ -627,7 +628,7 @@ def test_a_range_that_cannot_be_fetched_is_an_error_of_one_line(
 
 
 def test_missing_and_damaged_corpora(own: Path, corpus: Corpus, tmp_path: Path):
-    with pytest.raises(DataError, match="holds no prepared corpus"):
+    with pytest.raises(DataError, match="does not hold a prepared corpus"):
         load_corpus(str(tmp_path / "nothing"))
     found = load_corpus(str(own))
     (own / found.train[0].shard).write_bytes(b"PAR1 but no more")
@@ -668,7 +669,8 @@ def test_the_job(books: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     )
     assert main([*arguments, "--prepare.piece-characters", "100"]) == 2
     assert capsys.readouterr().err.startswith(
-        f"error: {tmp_path}/out was prepared with prepare.piece_characters 32000, but now the setting is 100"
+        f"error: {tmp_path}/out was prepared with prepare.piece_characters 32000, but prepare.piece_characters is now "
+        f"100"
     )
     assert main(["--corpus", str(tmp_path / "none"), "--folder", str(tmp_path / "out2")]) == 2
     assert main(["--folder", str(tmp_path / "out2"), "--prepare.heldout-share", "2"]) == 2

@@ -206,12 +206,12 @@ def test_a_finished_run_is_only_summarised_again(config: Pretrain, undisturbed: 
 
 def test_a_run_with_other_settings_is_refused(config: Pretrain, undisturbed: tuple[dict, History]) -> None:
     with pytest.raises(
-        ConfigError, match="run world-1 was started with other settings: seed 0 there and 1 here; choose another --name"
+        ConfigError, match="run world-1 was started with other settings: seed was 0 and is now 1; choose another --name"
     ):
         pretrain(replace(config, name="world-1", seed=1), print)
     with pytest.raises(
         ConfigError,
-        match="steps 120 there and 240 here .steps may grow under schedule:constant-rate and "
+        match="steps was 120 and is now 240 .steps may grow under schedule:constant-rate and "
         "schedule:warmup-stable-decay only",
     ):
         pretrain(replace(config, name="world-1", steps=240), print)
@@ -256,7 +256,7 @@ def test_word_embeddings_are_counted_once_and_started_from(config: Pretrain) -> 
 
     with pytest.raises(
         ConfigError,
-        match="run counted was started with other settings: .*word_embeddings 'cooccurrence' there and 'random' here",
+        match="run counted was started with other settings: .*word_embeddings was 'cooccurrence' and is now 'random'",
     ):
         pretrain(replace(counted, word_embeddings="random"), print)
     stream = stream_settings(counted, find_corpus(counted, print), None, lines.append)
@@ -270,7 +270,7 @@ def test_word_embeddings_are_counted_once_and_started_from(config: Pretrain) -> 
     )
     (folder / "words.safetensors").write_bytes(b"cut")
     with pytest.raises(
-        DataError, match=r"word embeddings .* are damaged \(.*\); delete that folder and they are counted again"
+        DataError, match=r"word embeddings .* are damaged \(.*\); delete this folder to compute them again"
     ):
         pretrain(replace(counted, name="counted-damaged"), print)
     assert read_run(run_folder(replace(counted, name="counted-damaged"))) is None
@@ -317,8 +317,8 @@ def test_pretraining_continues_from_a_published_model(
     (other / "manifest.json").unlink()  # it has the sums of the files as they were
     with pytest.raises(
         ConfigError,
-        match="run continued was started with other settings: init.fingerprint '[0-9a-f]{64}' there and "
-        "'[0-9a-f]{64}' here",
+        match="run continued was started with other settings: init.fingerprint was '[0-9a-f]{64}' and is "
+        "now '[0-9a-f]{64}'",
     ):
         pretrain(replace(again, init=str(other)), print)
 
@@ -332,7 +332,7 @@ def test_a_constant_rate_may_go_on_but_not_back(config: Pretrain) -> None:
     assert "continuing after step 20" in lines
     Path(run_folder(short), "summary.json").unlink()  # as if it had been stopped at step 40
     with pytest.raises(
-        ConfigError, match="steps .30. is less than the 40 that run growing has done: ask for 40 or more"
+        ConfigError, match="steps .30. must be at least 40, the steps that run growing has done: set more steps"
     ):
         pretrain(replace(short, steps=30), print)
 
@@ -352,7 +352,7 @@ def test_a_run_that_has_decayed_grows_from_where_it_began_to(config: Pretrain) -
     grown = pretrain(longer, lines.append)
     assert (
         "run decaying: going back from step 20 to 15, where its learning rate began to decay; "
-        "from there it is tracked as a new MLflow run" in lines
+        "from there the run is tracked as a new MLflow run" in lines
     )
     rates = history(longer, grown)["train/learning_rate"]
     assert list(rates) == list(range(16, 31)) and [rates[step] for step in (16, 22, 23, 30)] == pytest.approx(

@@ -208,7 +208,7 @@ def test_a_damaged_vocabulary_is_refused(corpus: Corpus, tmp_path: Path) -> None
     next((tmp_path / "vocabularies").glob("*/vocab.txt")).write_text("other")
     with pytest.raises(
         DataError,
-        match=r"^vocabulary .* is damaged \(vocab.txt has 5 bytes.*delete that folder and it is trained again",
+        match=r"^vocabulary .* is damaged \(vocab.txt has 5 bytes.*delete this folder to train it again",
     ):
         trained_vocabulary(settings, corpus, str(tmp_path), silent)
 
@@ -227,7 +227,9 @@ def test_settings_complete_a_given_vocabulary(tmp_path: Path) -> None:
     assert given and (given.strip_accents, given.chinese_characters) == (False, False)
     (tmp_path / "tokenizer_config.json").write_text('{"strip_accents": true}')
     with pytest.raises(
-        ConfigError, match=r"^vocabulary.strip_accents \(False\) differs from .* \(True\): leave it out, or pass True"
+        ConfigError,
+        match=r"^vocabulary.strip_accents \(False\) differs from .* \(True\): leave "
+        r"vocabulary.strip_accents out, or set it to True",
     ):
         given_vocabulary(settings)
 
@@ -268,7 +270,7 @@ def test_a_vocabulary_is_extended_by_the_corpus_words_once(corpus: Corpus, tmp_p
     )
     next((tmp_path / "vocabularies").glob("*extended-3*/words.json")).write_text("[]")
     with pytest.raises(
-        DataError, match=r"^vocabulary .* is damaged \(words.json has 2 bytes.*delete that folder and it is made again"
+        DataError, match=r"^vocabulary .* is damaged \(words.json has 2 bytes.*delete this folder to make it again"
     ):
         extended_vocabulary(BY_LETTERS, settings, corpus, str(tmp_path), silent)
 
@@ -276,8 +278,8 @@ def test_a_vocabulary_is_extended_by_the_corpus_words_once(corpus: Corpus, tmp_p
 def test_other_kinds_are_not_extended(corpus: Corpus, tmp_path: Path) -> None:
     with pytest.raises(
         ConfigError,
-        match=r"^vocabulary.extend \(3\) is for WordPiece vocabularies: this vocabulary is unigram, "
-        "leave the setting out$",
+        match=r"^vocabulary.extend \(3\) is for WordPiece vocabularies, but this vocabulary is unigram: leave "
+        r"vocabulary.extend out$",
     ):
         extended_vocabulary(
             replace(BY_LETTERS, kind="unigram"), VocabularySettings(extend=3), corpus, str(tmp_path), silent

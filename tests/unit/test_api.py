@@ -76,7 +76,7 @@ def test_a_fitted_model_is_saved_and_loaded(classifier: api.LoadedModel, tmp_pat
     assert again.predict(rows) == classifier.predict(rows)
     with pytest.raises(ConfigError, match=r"model exists already: give a new folder$"):
         classifier.save(str(tmp_path / "model"))
-    with pytest.raises(CheckpointError, match=rf"^{tmp_path} is no model: {tmp_path}/model is one$"):
+    with pytest.raises(CheckpointError, match=rf"^{tmp_path} is not a model: give {tmp_path}/model$"):
         api.load(str(tmp_path))
 
 

@@ -100,14 +100,14 @@ def test_options_of_the_defaults_kinds_work_in_any_order(capsys: pytest.CaptureF
         ("optimizer:lam", "optimizer:lam does not exist: optimizer is adam-w or lamb; did you mean optimizer:lamb?"),
         (
             "--seed 1 optimiser:lamb",
-            "word optimiser:lamb is no option or kind such as schedule:warmup-stable-decay; "
+            "word optimiser:lamb is not an option or kind such as schedule:warmup-stable-decay; "
             "did you mean optimizer:lamb?",
         ),
         (
             "--seed 1 steps 3",
-            "word steps is no option or kind such as schedule:warmup-stable-decay; did you mean --steps?",
+            "word steps is not an option or kind such as schedule:warmup-stable-decay; did you mean --steps?",
         ),
-        ("bert-tiny bert-mini", "word bert-mini is no option or kind such as schedule:warmup-stable-decay"),
+        ("bert-tiny bert-mini", "word bert-mini is not an option or kind such as schedule:warmup-stable-decay"),
         ("optimizer:lamb optimizer:adam-w", "optimizer is chosen twice: leave out optimizer:lamb or optimizer:adam-w"),
         (
             "--schedule.warmup-steps 4",
@@ -178,7 +178,7 @@ def test_what_must_be_given_is_named_when_it_is_missing() -> None:
         EXPORT.read([])
     with pytest.raises(ConfigError, match=r"^--checkpoint is missing: Folder, URL or hf://"):
         Command(prog="finetune", about="", settings=Finetune).read(["--task", "cola"])
-    with pytest.raises(ConfigError, match="^word TWO is no option$"):
+    with pytest.raises(ConfigError, match="^word TWO is not an option$"):
         EXPORT.read(["ONE", "TWO"])
 
 

@@ -123,7 +123,7 @@ def test_cuda_without_gpus_is_refused() -> None:
         fit_workers(Placement(device="cuda"), worker_range(2), [node(8, 1)])
     assert (
         str(refused.value)
-        == "workers (2) with placement.device cuda need one GPU each, and the cluster has 1; use fewer workers, "
+        == "workers (2) with placement.device cuda need one GPU each, but the cluster has 1 GPUs; use fewer workers, "
         "placement.device cpu, or placement.autoscaled"
     )
 
@@ -164,7 +164,7 @@ def test_an_address_that_does_not_answer_is_refused_by_its_name(name: str, monke
     with pytest.raises(ConfigError) as refused:
         connect(address if name == "placement.address" else None)
     assert str(refused.value) == (
-        f"{name} ({address}) does not answer; start a head there (ray start --head), "
+        f"{name} ({address}) does not answer; start a head at this address (ray start --head), "
         "or leave the address out to run on this machine alone"
     )
 
@@ -193,7 +193,7 @@ def test_nodes_that_train_must_be_there_for_the_least_workers() -> None:
     with pytest.raises(ConfigError) as refused:
         fit_workers(Placement(worker_resource="trainer"), worker_range("2..4"), [node(8, trainer=1)])
     assert str(refused.value) == (
-        "workers (2..4) need one unit of placement.worker_resource (trainer) each, and the cluster has 1; "
+        "workers (2..4) need one unit of placement.worker_resource (trainer) each, but the cluster has 1 units; "
         "start nodes with --resources '{\"trainer\": 1}', or use placement.autoscaled"
     )
     assert WorkerResources(cpus=1.0, gpu=True, custom="trainer").to_ray() == {"CPU": 1.0, "GPU": 1, "trainer": 1}
@@ -228,7 +228,8 @@ def test_more_workers_than_a_cluster_may_start_are_refused() -> None:
         with pytest.raises(ConfigError) as refused:
             fit_workers(AUTOSCALED, worker_range(workers), [], GROUPS)
         assert str(refused.value) == (
-            f"workers ({workers}) do not fit: all nodes that the cluster may start hold 16 workers of 1 CPU, 1 GPU; "
+            f"workers ({workers}) do not fit: all nodes that the cluster may start have room for 16 workers of 1 CPU, "
+            f"1 GPU; "
             "use fewer workers, or raise max_workers (maxReplicas on Kubernetes) of a node type"
         )
     assert fit_workers(
@@ -292,7 +293,7 @@ def test_a_head_that_comes_back_is_not_lost(clock: SimpleNamespace) -> None:
 def test_what_ray_raises_when_it_dies_is_one_line(error: Exception) -> None:
     with pytest.raises(ClusterLost) as lost, ray_errors_as_cluster_lost():
         raise error
-    assert "\n" not in str(lost.value) and str(lost.value).startswith("Ray, or one of its processes, is gone (")
+    assert "\n" not in str(lost.value) and str(lost.value).startswith("Ray, or one of its processes, has died (")
     assert (
         str(lost.value).endswith("; start the same command again, and it continues from what is already done")
         and lost.value.exit_code == 1

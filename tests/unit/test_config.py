@@ -120,7 +120,8 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     ),
     (
         lambda: Pretrain(steps=4, phases=TwoPhases()),
-        "phases.share (0.1) of steps (4) is 0, but each phase needs a step: give more steps, or phases:one-phase",
+        "phases.share (0.1) of steps (4) gives the second phase 0 of the steps, but each phase needs at least one: "
+        "set more steps, or choose phases:one-phase",
     ),
     (
         lambda: Pretrain(model=Model(maximum_positions=128), phases=TwoPhases()),
@@ -166,7 +167,10 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: NgramMasking(longest=0), "sampling.masking.longest (0) must be at least 1"),
     (lambda: NgramMasking(random_share=1.5), "sampling.masking.random_share (1.5) must lie between 0 and 1"),
     (lambda: Sampling(maximum_length=7), "sampling.maximum_length (7) must be at least 8"),
-    (lambda: Preparation(heldout_share=1.0), "prepare.heldout_share (1.0) leaves nothing to train on"),
+    (
+        lambda: Preparation(heldout_share=1.0),
+        "prepare.heldout_share (1.0) must be below 1: otherwise no text is left for training",
+    ),
     (lambda: Preparation(heldout_share=-0.01), "prepare.heldout_share (-0.01) must lie between 0 and 1"),
     (lambda: Preparation(error_limit=5.0), "prepare.error_limit (5.0) must lie between 0 and 1"),
     (lambda: Preparation(window_characters=999), "prepare.window_characters (999) must be at least 1000"),
@@ -197,7 +201,8 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: ModelPlacement(threads=0), "placement.threads (0) must be at least 1"),
     (
         lambda: TrialPlacement(autoscaled=True),
-        "placement.autoscaled needs placement.device cuda or cpu: auto would look at nodes that are not up yet",
+        "placement.autoscaled needs placement.device cuda or cpu: auto cannot count the GPUs of nodes that have not "
+        "started",
     ),
     (
         lambda: Finetune(checkpoint="c", task=("sst2",), placement=TrialPlacement(autoscaled=True, device="cpu")),
@@ -207,7 +212,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
         lambda: Finetune(
             checkpoint="c", task=("sst2",), placement=TrialPlacement(device="cuda"), trials=Trials(gpus=0)
         ),
-        "placement.device cuda and trials.gpus (0) contradict each other: leave one of them out",
+        "placement.device cuda needs a GPU, but trials.gpus is 0: leave placement.device or trials.gpus out",
     ),
     (
         lambda: Predict(
@@ -217,28 +222,28 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     ),
     (
         lambda: Predict(checkpoint="c", input="a.csv", output="b.csv", placement=ModelPlacement(device="cuda"), gpus=0),
-        "placement.device cuda and gpus (0) contradict each other: leave one of them out",
+        "placement.device cuda needs a GPU, but gpus is 0: leave placement.device or gpus out",
     ),
     (lambda: Pretrain(steps=0), "steps (0) must be at least 1"),
     (
         lambda: Pretrain(workers=0),
-        "workers (0) must be a whole number of at least 1, or a range of such numbers as in 2..8",
+        "workers (0) must be a whole number of at least 1, or a range such as 2..8",
     ),
     (
         lambda: Pretrain(workers="3..2"),
-        "workers (3..2) must be a whole number of at least 1, or a range of such numbers as in 2..8",
+        "workers (3..2) must be a whole number of at least 1, or a range such as 2..8",
     ),
     (
         lambda: Pretrain(workers="2..."),
-        "workers (2...) must be a whole number of at least 1, or a range of such numbers as in 2..8",
+        "workers (2...) must be a whole number of at least 1, or a range such as 2..8",
     ),
     (
         lambda: Pretrain(workers="many"),
-        "workers (many) must be a whole number of at least 1, or a range of such numbers as in 2..8",
+        "workers (many) must be a whole number of at least 1, or a range such as 2..8",
     ),
     (
         lambda: Pretrain(workers=-1),
-        "workers (-1) must be a whole number of at least 1, or a range of such numbers as in 2..8",
+        "workers (-1) must be a whole number of at least 1, or a range such as 2..8",
     ),
     (
         lambda: Pretrain(workers="2..9", batch=Batch(rows_per_step=256, rows_per_slot=32)),
@@ -261,7 +266,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (
         lambda: Pretrain(init="a", word_embeddings="cooccurrence"),
         "word_embeddings (cooccurrence) cannot be set together with init (a), which has word embeddings of its own: "
-        "leave one of them out",
+        "leave word_embeddings or init out",
     ),
     (
         lambda: Pretrain(vocabulary=VocabularySettings(extend=200)),

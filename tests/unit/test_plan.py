@@ -177,18 +177,19 @@ def test_cost_is_machines_times_hours_times_price(tmp_path: Path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"chip": '"A1000"'}, r"box.chip \(A1000\) is not one of H100 SXM"),
+        ({"chip": '"A1000"'}, r"box.chip \(A1000\) must be one of H100 SXM"),
         ({"gpus": "1.5"}, r"box.gpus \(1.5\) must be a whole number above 0"),
         ({"spot": "0"}, r"box.spot \(0\) must be a number above 0"),
         ({"spot": '"1"'}, r"box.spot \('1'\) must be a number above 0"),
         ({"utilisation": "30.0"}, r"box.utilisation \(30.0\) must be at most 1: it is a share of the peak"),
         (
             {"cpus": None},
-            r"box must have .*, utilisation, network_gigabits, link_gigabytes, and has chip, gpus, on_demand, ",
+            r"box must have the keys .*, utilisation, network_gigabits, link_gigabytes, but has chip, gpus, "
+            r"on_demand, ",
         ),
-        ({"gpus": "1"}, "box must have .*, utilisation, network_gigabits, and has .*, link_gigabytes$"),
+        ({"gpus": "1"}, "box must have the keys .*, utilisation, network_gigabits, but has .*, link_gigabytes$"),
         ({"network_gigabits": "0"}, r"box.network_gigabits \(0\) must be a number above 0"),
-        ({"chip": "A100"}, "is not TOML"),
+        ({"chip": "A100"}, "is not valid TOML"),
     ],
 )
 def test_a_price_table_with_a_mistake_is_one_line(tmp_path: Path, changes: dict[str, str | None], message: str):

@@ -177,8 +177,8 @@ def test_unknown_names_and_values_of_another_type_are_one_line_with_the_line_of_
     [
         (b"steps = \n", "is not valid TOML: Invalid value (at line 1, column 9)"),
         (b"steps = 1\nsteps = 2\n", "is not valid TOML: Cannot overwrite a value (at line 2, column 10)"),
-        (b"name = '\xff'\n", "is not UTF-8 (byte 8): name a file such as --show prints"),
-        (None, "cannot be read (No such file or directory): name a file such as --show prints"),
+        (b"name = '\xff'\n", "is not UTF-8 (byte 8): name a TOML file, as printed by --show"),
+        (None, "cannot be read (No such file or directory): name a TOML file, as printed by --show"),
     ],
 )
 def test_files_that_are_no_settings_are_one_line(content: bytes | None, message: str, tmp_path: Path) -> None:
@@ -195,7 +195,8 @@ def test_a_file_and_a_command_name_one_preset(tmp_path: Path) -> None:
     assert starting_point("bert-mini", name) == starting_point(None, name)
     with pytest.raises(
         ConfigError,
-        match=r"line 1: preset \(bert-mini\) is not the preset of the command \(bert-base\): leave one of them out$",
+        match=r"line 1: preset \(bert-mini\) is not the preset of the command \(bert-base\): leave one of the two "
+        r"presets out$",
     ):
         starting_point("bert-base", name)
 

@@ -350,8 +350,7 @@ def test_the_advice_for_files_that_are_no_corpus():
     assert {reason: kind.advice for reason, kind in unsupported.UNSUPPORTED.items()} == {
         "HTML not text": "this is a web page: extract its text, or read it as it is with ::format=text",
         "XML not text": "this is XML: extract the text from its elements, or read it as it is with ::format=text; "
-        "a part of a "
-        "MediaWiki dump is ::format=wikipedia-dump",
+        "read a part of a MediaWiki dump with ::format=wikipedia-dump",
         "RTF not text": "this is Rich Text: save it as plain text in UTF-8, or read it as it is with ::format=text",
         "CSV not JSON lines": "this is a table: save it as JSON lines or Parquet, "
         "or read its lines as prose with ::format=text",

@@ -100,9 +100,13 @@ def test_a_chain_of_slots_is_checked_to_the_row() -> None:
     slots = [(at(0, 0, 0), at(0, 0, 3)), (at(0, 0, 4), at(0, 0, 7)), (at(0, 0, 8), at(0, 1, 1))]
     assert check_chain(None, slots) is None
     swapped = [slots[0], slots[2], slots[1]]
-    assert check_chain(None, swapped) == "slot 1 starts at epoch 0, window 0, row 8, after epoch 0, window 0, row 3"
     assert (
-        check_chain(at(0, 0, 1), slots) == "slot 0 starts at epoch 0, window 0, row 0, after epoch 0, window 0, row 1"
+        check_chain(None, swapped)
+        == "slot 1 starts at epoch 0, window 0, row 8, which does not follow epoch 0, window 0, row 3"
+    )
+    assert (
+        check_chain(at(0, 0, 1), slots)
+        == "slot 0 starts at epoch 0, window 0, row 0, which does not follow epoch 0, window 0, row 1"
     )
 
 

@@ -58,31 +58,35 @@ def test_specifications():
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ("a::format=xml", "no format 'xml'; the formats are wikipedia-dump, .*, text"),
-        ("a::wait=2", "no key 'wait'; the keys are format, column, language, weight"),
+        ("a::format=xml", "format (xml) must be one of wikipedia-dump, .*, text"),
+        ("a::wait=2", "key (wait) must be one of format, column, language, weight"),
         ("a::weight=0", "weight (0) must be a number above 0, as in PATH::weight=0.5"),
         ("a::weight=inf", "weight (inf) must be a number above 0"),
         ("a::weight=two", "weight (two) must be a number above 0"),
-        ("a::language=", "language has no value, as in PATH::language=…"),
+        ("a::language=", "language needs a value, as in PATH::language=VALUE"),
         ("a::format=text::format=sentences", "format is given twice"),
         ("::format=text", "names no file, folder or URL"),
         (
             "a::language=klingon",
-            "language (klingon) is not a language code: give a code of ISO 639, as in PATH::language=de",
+            "language (klingon) is not a language code: give an ISO 639 code, as in PATH::language=de",
         ),
         ("a::language=German", "language (German) is not a language code"),
         ("a::language=jp", "language (jp) is not a language code"),
         (
             "a::format=text::column=body",
-            "column (body) is for the formats parquet-sentences, parquet, jsonl, and the format is text: leave one "
-            "of them out",
+            "column (body) is for the formats parquet-sentences, parquet, jsonl, but format is text: leave column or "
+            "format out",
         ),
         (
             "builtin::column=body",
-            "column (body) is for the formats parquet-sentences, parquet, jsonl, and the format is builtin: leave "
-            "one of them out",
+            "column (body) is for the formats parquet-sentences, parquet, jsonl, but format is builtin: leave column "
+            "or format out",
         ),
-        ("builtin::format=text", "the built-in corpus has no format text; for a folder of that name, write ./builtin"),
+        (
+            "builtin::format=text",
+            "format (text) cannot be set for the built-in corpus: leave format out; "
+            "for a folder of this name, write ./builtin",
+        ),
     ],
 )
 def test_specifications_that_are_refused(spec: str, words: str):

@@ -134,20 +134,21 @@ def test_a_file_that_changed_meanwhile_is_not_mixed(server: str):
     Server.files["/a"], Server.plan["/a"], Server.tags["/a"] = DATA, ["break 1000"], ['"one"', '"two"']
     assert message(f"{server}/a") == (
         f"{server}/a cannot be read: the connection broke after 1,000 of 3,000,000 bytes, and the server cannot "
-        "continue there: it does not support Range, or the file has changed"
+        f"continue at byte 1,000: it does not support Range requests, or the file has changed"
     )
 
 
 def test_a_server_without_ranges_is_not_believed(server: str):
     Server.files["/a"], Server.plan["/a"], Server.ranges = DATA, ["break 1000"], False
-    assert "after 1,000 of 3,000,000 bytes, and the server cannot continue there" in message(f"{server}/a")
+    assert "after 1,000 of 3,000,000 bytes, and the server cannot continue at byte 1,000" in message(f"{server}/a")
 
 
 @pytest.mark.parametrize("tag", ["", 'W/"one"'])
 def test_without_a_strong_tag_nothing_is_continued(server: str, tag: str):
     Server.files["/a"], Server.plan["/a"], Server.tags["/a"] = DATA, ["break 1000"], [tag]
     assert message(f"{server}/a").endswith(
-        "the connection broke after 1,000 of 3,000,000 bytes, and the server gives no ETag or date by which to continue"
+        "the connection broke after 1,000 of 3,000,000 bytes, and the download cannot continue: the server sends no "
+        "ETag or date, so the file may have changed"
     )
 
 
@@ -206,11 +207,11 @@ def test_a_body_that_stalls_is_reported_and_given_up_with_what_had_come(server: 
         said = message(f"{server}/a")
     assert said.startswith(f"{server}/a cannot be read: ")
     assert said.endswith(
-        " after 2,000 of 3,000,000 bytes: no byte came for 0.9 s; raise prepare.web_timeout (0.9) to wait longer"
+        " after 2,000 of 3,000,000 bytes: no data came for 0.9 s; raise prepare.web_timeout (0.9) to wait longer"
     )
     assert lines == [
-        f"{server}/a: no byte for 0.2 s after 2,000 of 3,000,000 bytes; "
-        "connections are retried until no byte has come for 0.9 s (prepare.web_timeout)"
+        f"{server}/a: no data for 0.2 s after 2,000 of 3,000,000 bytes; "
+        "trying again, until no data has come for 0.9 s (prepare.web_timeout)"
     ]
     assert [asked for _, asked in Server.asked[:2]] == ["", "bytes=2000-"]
 
@@ -228,12 +229,11 @@ def test_a_server_without_an_answer_is_reported_and_given_up(server: str, monkey
     lines: list[str] = []
     with (
         web.patience(0.6, lines.append),
-        pytest.raises(DataError, match=r"no byte came for 0.6 s; raise prepare.web_timeout \(0.6\) to wait longer$"),
+        pytest.raises(DataError, match=r"no data came for 0.6 s; raise prepare.web_timeout \(0.6\) to wait longer$"),
     ):
         list_files(parse(f"{server}/a.txt"))
     assert lines == [
-        f"{server}/a.txt: no byte for 0.2 s; "
-        "connections are retried until no byte has come for 0.6 s (prepare.web_timeout)"
+        f"{server}/a.txt: no data for 0.2 s; trying again, until no data has come for 0.6 s (prepare.web_timeout)"
     ]
 
 

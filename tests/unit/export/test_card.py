@@ -73,8 +73,8 @@ def test_data_with_what_was_left_out(lineage: Lineage) -> None:
         "| made up | 1 | 30 | 31 | 12,345 | duplicate 4, too-short 2 |\n\nIn all: 30 documents; left out: duplicate "
         "4, too-short 2."
     )
-    gone = replace(lineage, corpus=DataError("/c/d holds no prepared corpus"), recorded={"corpus": "/c/d"})
-    assert data(gone) == "Not described: d holds no prepared corpus."
+    gone = replace(lineage, corpus=DataError("/c/d does not hold a prepared corpus"), recorded={"corpus": "/c/d"})
+    assert data(gone) == "Not described: d does not hold a prepared corpus."
 
 
 def test_a_corpus_that_is_another_now_is_not_described(lineage: Lineage) -> None:
@@ -84,7 +84,9 @@ def test_a_corpus_that_is_another_now_is_not_described(lineage: Lineage) -> None
         str(corpus_of(changed))
         == f"{folder} is no longer the corpus of this run: its fingerprint is 0123456789ab, the run's is ffffffffffff"
     )
-    assert str(corpus_of(lineage.recorded | {"corpus": "/nowhere"})).startswith("/nowhere holds no prepared corpus")
+    assert str(corpus_of(lineage.recorded | {"corpus": "/nowhere"})).startswith(
+        "/nowhere does not hold a prepared corpus"
+    )
 
 
 def test_metrics_are_those_of_the_step_or_none(lineage: Lineage) -> None:

@@ -157,7 +157,8 @@ def test_an_export_comes_over_byte_for_byte(tiny_run: Path, tmp_path: Path, hub:
     [
         (
             READ_ONLY,
-            "the token has no write access there: use another token, or a repository name of your own; set HF_TOKEN ",
+            "the token has no write access to this repository: use another token, or a repository of your own; set "
+            "HF_TOKEN ",
         ),
         (
             UNKNOWN,

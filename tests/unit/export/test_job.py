@@ -102,7 +102,10 @@ def test_files_that_are_no_export_are_never_deleted(
     mine.parent.mkdir()
     mine.write_text("words")
     said = refused(capsys, str(tiny_run), "--folder", str(tmp_path), "--replace")
-    assert said == f"{mine.parent} holds files that are no export (thesis.tex): delete them, or choose another --folder"
+    assert (
+        said
+        == f"{mine.parent} holds files that are not an export (thesis.tex): delete them, or choose another --folder"
+    )
     assert mine.read_text() == "words"
 
 
@@ -131,7 +134,7 @@ def test_an_mlflow_without_the_run_is_refused(
 ) -> None:
     nowhere = f"sqlite:///{tmp_path}/none.db"
     said = refused(capsys, str(tiny_run), "--kinds", "mlflow", "--mlflow_uri", nowhere)
-    assert said == f"mlflow_uri ({nowhere}): there is no such file; name the run's MLflow with mlflow_uri"
+    assert said == f"mlflow_uri ({nowhere}) names a file that does not exist; name the run's MLflow with mlflow_uri"
     assert list(tmp_path.iterdir()) == []
     said = refused(capsys, str(tiny_run), "--kinds", "mlflow", "--mlflow_uri", "http://127.0.0.1:9")
     assert said.startswith("mlflow_uri (http://127.0.0.1:9) does not work: ") and said.endswith(
@@ -150,9 +153,9 @@ def test_a_push_is_refused_before_anything_is_made(
     assert refused(capsys, *arguments, "me/tiny").startswith("push_to_hub (me/tiny) needs license: ")
     assert refused(capsys, *arguments, "tiny", "--license", "mit").startswith("push_to_hub (tiny) names no owner: ")
     said = refused(capsys, *arguments, "me/tiny", "--license", "apache")
-    assert said.startswith("license (apache) is no SPDX identifier") and "did you mean apache-2.0 or " in said
+    assert said.startswith("license (apache) is not an SPDX identifier") and "did you mean apache-2.0 or " in said
     said = refused(capsys, str(tiny_run), "--folder", str(tmp_path), "--language", "english")
-    assert said == "language (english) is no code of a language: give one of ISO 639, such as en"
+    assert said == "language (english) is not a language code: give an ISO 639 code, such as en"
     without("huggingface_hub")
     said = refused(capsys, *arguments, "me/tiny", "--license", "mit")
     assert said == "push_to_hub (me/tiny) needs huggingface_hub: pip install 'bertstream[hub]'"

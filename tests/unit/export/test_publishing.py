@@ -39,7 +39,7 @@ def test_a_license_is_known_in_any_case() -> None:
 )
 def test_what_is_no_license_is_refused_with_the_nearest(given: str, near: str) -> None:
     said = refusal(license=given)
-    words = f"license ({given}) is no SPDX identifier (spdx.org/licenses), such as apache-2.0 or cc-by-4.0{near}"
+    words = f"license ({given}) is not an SPDX identifier (spdx.org/licenses), such as apache-2.0 or cc-by-4.0{near}"
     assert said.startswith(words)
 
 

@@ -47,7 +47,8 @@ def test_a_damaged_checkpoint_is_refused_by_name_and_passed_over_otherwise(run: 
     lines: list[str] = []
     assert find_checkpoint(str(run), None, lines.append) == folder_of(str(run), 2)
     assert lines == [
-        f"checkpoint {newest} is damaged (model.safetensors does not match its SHA-256); trying the one before it"
+        f"checkpoint {newest} is damaged (model.safetensors does not match its SHA-256); trying the checkpoint before "
+        f"it"
     ]
     with pytest.raises(CheckpointError) as refused:
         find_checkpoint(str(run), 3, pytest.fail)

@@ -64,7 +64,8 @@ def test_equal_texts_and_contexts_stay_together() -> None:
     )
     with pytest.raises(
         DataError,
-        match=r"^search.folds \(5\) is more than the 2 different texts of train: give more rows, or fewer folds$",
+        match=r"^search.folds \(5\) must be at most 2, the number of different texts in train: give more rows, or "
+        r"fewer folds$",
     ):
         fold_numbers(CLASSES, rows(("x", "0"), ("y", "1"), ("x", "0")), 5)
 
@@ -174,15 +175,15 @@ def test_the_table_has_mean_and_spread_over_folds_and_seeds() -> None:
         ({"task": ("sst2",)}, "search.folds (5) splits your own file: give the file with --train"),
         (
             {"train": "a.csv", "dev": "b.csv"},
-            "search.folds (5) splits train, but dev (b.csv) is given: leave one of them out",
+            "search.folds (5) splits train, but dev (b.csv) is given: leave search.folds or dev out",
         ),
         (
             {"train": "a.csv", "test": "c.csv"},
-            "search.folds (5) keeps no model, but test (c.csv) needs one: leave one of them out",
+            "search.folds (5) keeps no model, but test (c.csv) needs one: leave search.folds or test out",
         ),
         (
             {"train": "a.csv", "register": "x"},
-            "search.folds (5) keeps no model, but register (x) needs one: leave one of them out",
+            "search.folds (5) keeps no model, but register (x) needs one: leave search.folds or register out",
         ),
     ],
 )

@@ -286,7 +286,7 @@ def test_glue_is_a_mean_of_tasks_each_averaged_first() -> None:
         row("builtin", "dev accuracy", 1.0),
     ]
     assert glue_line(rows, ("mrpc", "wnli", "ax")).startswith(
-        "mean of 2 of GLUE's 9 tasks on the development sets: 60.0 (with WNLI as its trials score it; "
+        "mean of 2 of GLUE's 9 tasks on the development sets: 60.0 (with the score of the WNLI trials; "
     )
     assert glue_line(rows[:2], ("mrpc", "wnli", "ax")) is None
     chosen = row("mrpc", "dev matthews", 0.0)

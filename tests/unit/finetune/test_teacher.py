@@ -117,17 +117,17 @@ def test_other_kinds_and_number_labels(
         (
             OWN,
             replace(OWN, labels=("no", "maybe")),
-            "teacher (M) has the labels no, maybe, and own has no, yes: give a model of the same labels",
+            "teacher (M) has the labels no, maybe, but own has no, yes: give a model with the same labels",
         ),
         (
             OWN,
             replace(OWN, kind="multilabel"),
-            "teacher (M) is of kind multilabel, and own is of kind classification: give a model of that kind",
+            "teacher (M) is of kind multilabel, but own is of kind classification: give a model of that kind",
         ),
         (
             replace(OWN, kind="tags"),
             replace(OWN, kind="tags"),
-            "teacher (M) is for classification, multilabel, regression, and own is of kind tags: leave --teacher out",
+            "teacher (M) is for classification, multilabel, regression, but own is of kind tags: leave --teacher out",
         ),
         (
             replace(OWN, name="rte"),
@@ -137,7 +137,7 @@ def test_other_kinds_and_number_labels(
         (
             OWN,
             replace(OWN, paired=True),
-            "teacher (M) was fine-tuned on pairs of texts, and own has single texts: give a model of single texts",
+            "teacher (M) was fine-tuned on pairs of texts, but own has single texts: give a model of single texts",
         ),
     ],
 )
@@ -155,7 +155,10 @@ def test_a_teacher_of_something_else_is_refused(
 def test_a_model_without_a_task_head_is_no_teacher(tmp_path: Path) -> None:
     save_file({"a": torch.zeros(1)}, tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert", "architectures": ["BertForMaskedLM"]}))
-    with pytest.raises(CheckpointError, match=r"^teacher: .*: config.json: architectures is 'BertForMaskedLM', a head"):
+    with pytest.raises(
+        CheckpointError,
+        match=r"^teacher: .*: config.json: architectures is 'BertForMaskedLM', so the model has no head",
+    ):
         load_teacher(str(tmp_path))
     with pytest.raises(CheckpointError, match=r"^teacher: .* has no task.json: give a folder that fine-tuning wrote"):
         load_teacher(str(tmp_path / "nothing"))

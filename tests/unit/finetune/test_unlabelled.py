@@ -49,7 +49,7 @@ def test_rows_of_dev_and_test_are_left_out(tmp_path: Path) -> None:
     said: list[str] = []
     kept = for_problem(config_of("u", test=test), problem_of(OWN, "in dev"), rows, said.append)
     assert kept["first"].to_pylist() == ["new"]
-    assert said == ["own unlabelled: 2 of 3 rows left out: dev or test has their text"]
+    assert said == ["own unlabelled: 2 of 3 rows left out, because dev or test has the same text"]
     with pytest.raises(
         DataError, match=r"^unlabelled \(u\): dev or test of own has the texts of all 1 rows: give other"
     ):
@@ -68,7 +68,7 @@ def test_single_texts_and_pairs_are_not_mixed(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refused:
         for_problem(config_of("u"), problem_of(replace(OWN, paired=True)), rows, print)
     assert str(refused.value) == (
-        "unlabelled (u) has single texts, and own is on pairs: name the column of the second text with --pair"
+        "unlabelled (u) has single texts, but own is on pairs: name the column of the second text with --pair"
     )
     with pytest.raises(
         ConfigError, match=r"^pair \(b\) names a second text for unlabelled \(u\), and own is on single"
@@ -96,7 +96,8 @@ def test_settings_without_a_teacher_are_refused() -> None:
     with pytest.raises(ConfigError) as refused:
         replace(plain, unlabelled=("a.txt",))
     assert str(refused.value) == (
-        "unlabelled (a.txt) needs a teacher, whose answers these texts get: name a fine-tuned model with --teacher"
+        "unlabelled (a.txt) needs a teacher, whose answers serve as their labels: "
+        "name a fine-tuned model with --teacher"
     )
     with pytest.raises(ConfigError, match=r"^recipe.temperature \(4.0\) needs a teacher, which is not given"):
         replace(plain, recipe=Recipe(temperature=4.0))

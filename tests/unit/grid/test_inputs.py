@@ -31,8 +31,8 @@ def test_an_encoder_and_tasks_are_read_once_per_cutting(tiny_run: Path, glue: Pa
     [
         (
             {"trials": Trials(workers=2), "recipe": Recipe(rows_per_step=16, rows_per_slot=16)},
-            "recipe.rows_per_slot (16) leaves a worker without rows: with trials.workers (2) and "
-            "recipe.rows_per_step (16) it must be at most 8",
+            "recipe.rows_per_slot (16) must be at most 8 with trials.workers (2) and "
+            "recipe.rows_per_step (16): otherwise a worker gets no rows",
         ),
         (
             {"trials": Trials(workers=9), "search": Search(over=("recipe.rows_per_step=16,8",))},

@@ -182,8 +182,8 @@ def test_a_grid_whose_run_is_gone_from_mlflow_says_so(uri: str, tmp_path: Path, 
     record_run(second, place, lines.append)
     record_run(second, place, lines.append)
     assert lines == [
-        f"MLflow ({uri}) does not have the run {'a' * 32} that this search had at {uri}: all trials are logged to a "
-        "new run, also those that are done"
+        f"MLflow ({uri}) does not have the run {'a' * 32}, to which this search was logged at {uri}: "
+        "all trials, including finished ones, are logged to a new run"
     ]
     for damaged in ("", "[]", '{"uri": "x"}'):
         Path(place).write_text(damaged)
@@ -313,10 +313,10 @@ def test_what_is_lost_is_said_at_the_end(grid: GridRun, lines: list[str], away: 
         log_table(grid, "| a |", ROWS)
     assert [line.partition(":")[0] for line in lines[:2]] == [
         "MLflow does not answer, so trials are queued",
-        "MLflow did not take the table",
+        "the table could not be logged to MLflow",
     ]
-    assert lines[2].startswith("MLflow is away (") and lines[2].endswith(
-        "): 1 trials are not logged; the same command logs them"
+    assert lines[2].startswith("MLflow is unavailable (") and lines[2].endswith(
+        "): 1 trials are not logged; run the same command again to log them"
     )
 
 

@@ -42,14 +42,15 @@ def test_a_trial_asks_for_what_is_there(settings: dict, total: dict[str, float],
     [
         (
             {"trials": Trials(gpus=0.5)},
-            "trials.gpus (0.5) is more than there is: the cluster has 0 GPUs; ask for at most that, or for 0",
+            "trials.gpus (0.5) must be at most 0, the number of GPUs in the cluster: lower trials.gpus, or leave it "
+            "out",
         ),
         (
             {"trials": Trials(gpus=0.5, workers=2), "total": {"CPU": 2, "GPU": 1}},
             "trials.gpus (0.5) with trials.workers (2): workers of a trial cannot share a GPU; give each "
             "worker 1, or use one worker",
         ),
-        ({"trials": Trials(cpus=3)}, "trials.cpus (3) is more than there is: the cluster has 2 CPUs"),
+        ({"trials": Trials(cpus=3)}, "trials.cpus (3) must be at most 2, the number of CPUs in the cluster"),
         ({"placement": TrialPlacement(device="cuda")}, "placement.device cuda needs GPUs, and the cluster has none"),
     ],
 )
@@ -72,8 +73,8 @@ def test_results_that_this_machine_does_not_see_are_an_error(tmp_path: Path) -> 
         published(ones, {}, may_stop=False)
     assert (
         str(lost.value)
-        == f"1 trials wrote their results where this machine does not see them, the first at {ones[1].folder}: give "
-        "an output that all machines see, or a URL"
+        == f"this machine does not see the results of 1 trials, the first of them in {ones[1].folder}: set output to "
+        f"a folder that all machines share, or to a URL"
     )
     assert not storage.exists(f"{ones[1].folder}/{STOPPED}")
     assert published(ones, {1: {"epoch": 2, "score": -0.5, "value": 0.5}}, may_stop=True)["b"] == {

@@ -88,7 +88,7 @@ def test_batches_hold_whole_rows_from_short_to_long_up_to_a_number_of_tokens() -
 
 @pytest.mark.parametrize(("text", "pieces"), [("", 0), ("a d a", 3)])
 def test_a_sentence_that_the_model_cannot_take_is_named(text: str, pieces: int) -> None:
-    message = rf"the sentence '{text}' has {pieces} pieces, and the model takes 1 to 2: score another$"
+    message = rf"the sentence '{text}' has {pieces} pieces, but the model takes 1 to 2: score another$"
     with pytest.raises(DataError, match=message):
         encode(["a", text], VOCABULARY, 4, "score another")
 

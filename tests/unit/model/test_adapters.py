@@ -244,16 +244,17 @@ def test_adapters_that_do_not_fit_are_refused() -> None:
     module, name = adapted(Bottleneck(width=4)), "encoder.layers.0.attention_adapter.down.weight"
     state = copied(adapter_state(module))
     with pytest.raises(
-        CheckpointError, match=rf"^adapter tensor {name} has shape \[5, 16\], the adapter's settings give \[4, 16\]$"
+        CheckpointError,
+        match=rf"^adapter tensor {name} has shape \[5, 16\], but the adapter's settings give \[4, 16\]$",
     ):
         load_adapter_state(module, state | {name: torch.zeros(5, 16)})
     with pytest.raises(
-        CheckpointError, match="^adapter tensor a is unexpected: load it with the adapter's settings from training$"
+        CheckpointError, match="^adapter tensor a is unexpected: load the adapter with its settings from training$"
     ):
         load_adapter_state(module, state | {"a": torch.zeros(1)})
     del state[name]
     with pytest.raises(
-        CheckpointError, match=f"^adapter tensor {name} is missing: load it with the adapter's settings from training$"
+        CheckpointError, match=f"^adapter tensor {name} is missing: load the adapter with its settings from training$"
     ):
         load_adapter_state(module, state)
 

@@ -46,11 +46,11 @@ def test_a_format_that_the_device_lacks_is_refused(monkeypatch: pytest.MonkeyPat
             autocast_of(chosen_precision(Placement(precision=name), CUDA), CUDA)
         assert (
             str(told.value)
-            == f"placement.precision ({name}) needs a GPU of compute capability 8.0 (Ampere) or later, this is "
+            == f"placement.precision ({name}) needs a GPU of compute capability 8.0 (Ampere) or later, but this is "
             f"Tesla T4: use float32, or auto"
         )
     with pytest.raises(
-        ConfigError, match=r"^placement.precision \(tf32\) needs a GPU, this is a CPU: use float32, or auto$"
+        ConfigError, match=r"^placement.precision \(tf32\) needs a GPU, but this is a CPU: use float32, or auto$"
     ):
         autocast_of("tf32", CPU)
 

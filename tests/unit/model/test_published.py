@@ -81,7 +81,7 @@ def test_a_checkpoint_in_several_files_is_one(folder: Path) -> None:
     (folder / "model.safetensors.index.json").write_text("[]")
     assert (
         refusal(folder)
-        == f"{folder}/model.safetensors.index.json is no index of weights: weight_map cannot be read (it must be "
+        == f"{folder}/model.safetensors.index.json is not an index of weights: weight_map cannot be read (it must be "
         f"a JSON object, not a list)"
     )
 
@@ -124,7 +124,8 @@ def test_a_pickle_whose_tensors_are_larger_than_the_file_is_refused(folder: Path
     size = (folder / "pytorch_model.bin").stat().st_size
     assert (
         refusal(folder)
-        == f"pytorch_model.bin has {size:,} bytes, but its tensors would have {4 << 40:,}: save each tensor with its "
+        == f"pytorch_model.bin has {size:,} bytes, but its tensors would need {4 << 40:,} bytes: save each tensor "
+        f"with its "
         "own memory"
     )
     torch.save({"a": torch.zeros(2, 2).to_sparse()}, folder / "pytorch_model.bin")
@@ -146,13 +147,13 @@ def test_a_compressed_archive_is_refused(folder: Path) -> None:
         for name in plain.namelist():
             packed.writestr(name, plain.read(name))
     (folder / "plain.bin").unlink()
-    assert re.fullmatch(r"pytorch_model.bin cannot be read: \S+ in it is compressed", refusal(folder))
+    assert re.fullmatch(r"pytorch_model.bin cannot be read: its member \S+ is compressed", refusal(folder))
 
 
 @pytest.mark.parametrize("content", ["[" * 100_000, '{"weight_map": {"a": ["x"]}}', '{"weight_map": [1]}'])
 def test_an_index_that_is_none_is_named(folder: Path, content: str) -> None:
     (folder / "model.safetensors.index.json").write_text(content)
-    assert refusal(folder).startswith(f"{folder}/model.safetensors.index.json is no index of weights: ")
+    assert refusal(folder).startswith(f"{folder}/model.safetensors.index.json is not an index of weights: ")
 
 
 def test_missing_files_are_named(folder: Path) -> None:

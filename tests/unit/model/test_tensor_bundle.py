@@ -169,8 +169,8 @@ def test_damage_is_said(tmp_path: Path) -> None:
     (tmp_path / "model.ckpt.data-00000-of-00001").write_bytes(data[:-12])
     assert (
         refusal(prefix)
-        == f"tensor cls/seq_relationship/output_weights of shape [2, 2] has 16 bytes at {len(data) - 24} of a "
-        f"file of {len(data) - 12}"
+        == f"tensor cls/seq_relationship/output_weights of shape [2, 2] does not fit: it has 16 bytes from byte "
+        f"{len(data) - 24} on, in a data file of {len(data) - 12} bytes"
     )
     for place in range(0, len(index) - FOOTER, 7):
         flipped = bytearray(index)
@@ -185,10 +185,10 @@ def test_damage_is_said(tmp_path: Path) -> None:
 
 
 def test_what_was_written_elsewhere_is_said(tmp_path: Path) -> None:
-    assert refusal(write(tmp_path, ARRAYS, endianness=1)) == "it is big-endian"
+    assert refusal(write(tmp_path, ARRAYS, endianness=1)) == "it is big-endian, but only little-endian can be read"
     assert (
         refusal(write(tmp_path, ARRAYS, dtypes=TYPES | {"float16": 7}))
-        == "tensor bert/pooler/dense/kernel is of data type 7, not one of 1, 2, 3, 9, 19"
+        == "tensor bert/pooler/dense/kernel has data type 7, but only 1, 2, 3, 9, 19 can be read"
     )
     assert len(read_bundle(write(tmp_path, ARRAYS, blocks=1))) == 9
 
@@ -196,8 +196,8 @@ def test_what_was_written_elsewhere_is_said(tmp_path: Path) -> None:
 def test_an_index_that_asks_for_more_than_its_files_hold_is_refused(tmp_path: Path) -> None:
     prefix = write(tmp_path, {f"bert/a{number}": np.ones(4, np.float32) for number in range(3)}, shared=True)
     os.truncate(tmp_path / "model.ckpt.data-00000-of-00001", 16)
-    assert refusal(prefix) == "its tensors have 48 bytes, but its files have 16"
-    assert refusal(write(tmp_path, {"x" * 1025: np.ones(1, np.float32)})) == "a name has more than 1024 characters"
+    assert refusal(prefix) == "its tensors need 48 bytes, but its data files have 16 bytes"
+    assert refusal(write(tmp_path, {"x" * 1025: np.ones(1, np.float32)})) == "a tensor's name has more than 1024 bytes"
     with pytest.raises(ValueError, match="^a number has too many bytes$"):
         read_varint(b"\xff" * 100, 0)
     with open(tmp_path / "model.ckpt.index", "wb") as sparse:

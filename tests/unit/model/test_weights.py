@@ -118,21 +118,23 @@ def test_a_missing_tensor_is_named():
     del published["bert.encoder.layer.3.attention.self.key.bias"]
     assert (
         refusal(published)
-        == "tensor bert.encoder.layer.3.attention.self.key.bias is missing: only whole checkpoints can be loaded"
+        == "tensor bert.encoder.layer.3.attention.self.key.bias is missing: only complete checkpoints can be loaded"
     )
     assert "bert.embeddings.word_embeddings.weight is missing" in refusal({})
 
 
 def test_an_unexpected_tensor_is_named():
     message = (
-        "unexpected tensor bert.encoder.layer.11.attention.self.query.weight: a model with model.layers 11 "
+        "tensor bert.encoder.layer.11.attention.self.query.weight is unexpected: a model with model.layers 11 "
         "has no tensor of this name"
     )
     assert refusal(make_published(), dataclasses.replace(SETTINGS, layers=11)) == message
 
 
 def test_a_tensor_of_another_shape_is_named_with_both_shapes():
-    message = "tensor bert.embeddings.position_embeddings.weight has shape [9, 4], the model's settings give [512, 4]"
+    message = (
+        "tensor bert.embeddings.position_embeddings.weight has shape [9, 4], but the model's settings give [512, 4]"
+    )
     assert refusal(make_published(), dataclasses.replace(SETTINGS, maximum_positions=512)) == message
 
 
@@ -177,7 +179,7 @@ def test_heads_of_other_tasks_are_told_apart():
         ("classifier.weight", "classifier.bias"),
     )
     with pytest.raises(
-        CheckpointError, match=r"^tensor classifier.weight has shape \[3, 4\], the model's settings give \[2, 4\]$"
+        CheckpointError, match=r"^tensor classifier.weight has shape \[3, 4\], but the model's settings give \[2, 4\]$"
     ):
         take(published, parts("classification_head", ClassificationHead(SETTINGS, 2)).state_dict(), BERT)
 
@@ -210,19 +212,19 @@ def test_config_there_and_back():
 def test_other_models_are_refused():
     config = published_config(SETTINGS, VOCABULARY_SIZE, 0)
     for change, message in (
-        ({"hidden_act": "relu"}, "config.json: hidden_act is 'relu', only 'gelu' can be loaded"),
+        ({"hidden_act": "relu"}, "config.json: hidden_act is 'relu', but only 'gelu' can be loaded"),
         (
             {"model_type": "gpt2"},
-            "config.json: model_type is 'gpt2', only 'bert', 'roberta', 'electra' can be loaded",
+            "config.json: model_type is 'gpt2', but only 'bert', 'roberta', 'electra' can be loaded",
         ),
         (
             {"position_embedding_type": "relative_key"},
-            "config.json: position_embedding_type is 'relative_key', only 'absolute' can be loaded",
+            "config.json: position_embedding_type is 'relative_key', but only 'absolute' can be loaded",
         ),
-        ({"is_decoder": True}, "config.json: is_decoder is True, only False can be loaded"),
+        ({"is_decoder": True}, "config.json: is_decoder is True, but only False can be loaded"),
         (
             {"architectures": ["ElectraModel"]},
-            "config.json: architectures is 'ElectraModel', only those of BERT can be loaded for model_type 'bert'",
+            "config.json: architectures is 'ElectraModel', but model_type 'bert' needs one of BERT",
         ),
     ):
         with pytest.raises(CheckpointError) as error:
@@ -230,7 +232,7 @@ def test_other_models_are_refused():
         assert str(error.value) == message
     del config["hidden_size"]
     with pytest.raises(
-        CheckpointError, match="^config.json: hidden_size is missing: BERT names num_hidden_layers, hidden_size, "
+        CheckpointError, match="^config.json: hidden_size is missing: BERT needs num_hidden_layers, hidden_size, "
     ):
         model_settings(config)
     with pytest.raises(ConfigError):

@@ -58,7 +58,7 @@ def test_processes_fit_the_cluster_beside_the_reader(
             {"gpus": 0.5},
             4,
             0,
-            "gpus (0.5) is more than there is: the cluster has 0 GPUs; ask for at most that, or for 0",
+            "gpus (0.5) must be at most 0, the number of GPUs in the cluster: lower gpus, or leave it out",
         ),
         (
             {"placement": ModelPlacement(device="cuda")},

@@ -74,7 +74,7 @@ def test_parts_of_something_else_are_refused_with_both_values(tmp_path: Path) ->
         made.begin({"input": "a.csv", "model": "m2"})
     assert (
         str(error.value)
-        == f"{made.folder} holds answers of the model m1 and not of m2: give the same model again, delete the "
+        == f"{made.folder} holds answers for model m1, not for model m2: give the same model again, delete the "
         "folder, or choose another --output"
     )
 
@@ -171,7 +171,8 @@ def test_an_output_is_not_replaced_unasked_and_its_form_suits_the_answers(tmp_pa
     output.require_free(str(tmp_path / "out.csv"), True)
     with pytest.raises(
         ConfigError,
-        match=r"output \(a.json\): .json is for answers to questions, and the model's are tags: end the name in "
+        match=r"output \(a.json\): .json is for answers to questions, but the model's answers are tags: end the name "
+        r"in "
         r".jsonl, .csv or .parquet",
     ):
         output.require_form("a.json", "tags")

@@ -142,7 +142,8 @@ def test_answers_by_somebody_else_are_scored_as_the_official_script_does(
         ),
         (
             ["--predictions", "{folder}/dev.json", "--input", "{folder}/answers.json"],
-            "predictions {folder}/dev.json is a file of questions: is it swapped with input? Give {{id: answer}} as "
+            "predictions {folder}/dev.json is a file of questions: are predictions and input swapped? Give {{id: "
+            "answer}} as "
             "predictions, and",
         ),
         (
@@ -151,17 +152,17 @@ def test_answers_by_somebody_else_are_scored_as_the_official_script_does(
         ),
         (
             ["--checkpoint", "{folder}/model", "--task", "stsb", "--data", "{folder}"],
-            "task (stsb) is of kind regression, and the model's task of kind classification: choose a model of kind "
+            "task (stsb) is of kind regression, but the model's task is of kind classification: choose a model of kind "
             "regression",
         ),
         (
             ["--checkpoint", "{folder}/model", "--task", "rte", "--data", "{folder}"],
-            "task (rte) has the labels entailment, not_entailment, and the model's (made-up) are 0, 1: choose a model "
+            "task (rte) has the labels entailment, not_entailment, but the model's (made-up) are 0, 1: choose a model "
             "of that task",
         ),
         (
             ["--checkpoint", "{folder}/model", "--task", "sst2", "--data", "{folder}", "--split", "test"],
-            "split (test) of sst2 has no public labels: choose another split, such as dev, or answer this one with "
+            "split (test) of sst2 has no public labels: choose another split, such as dev, or answer the split with "
             "jobs/predict.py",
         ),
         (
@@ -170,7 +171,7 @@ def test_answers_by_somebody_else_are_scored_as_the_official_script_does(
         ),
         (
             ["--checkpoint", "{folder}/model", "--input", "{folder}/dev.json"],
-            "is of the form squad, and the model's task (made-up) is of kind classification: give a file for that kind",
+            "is of the form squad, but the model's task (made-up) is of kind classification: give a file for that kind",
         ),
         (
             ["--checkpoint", "{folder}/model", "--input", "{folder}/a.csv"],
@@ -197,9 +198,7 @@ def test_answers_in_place_of_questions_are_a_short_line(tmp_path: Path, capsys: 
     assert main(["--predictions", str(tmp_path / "answers.json"), "--input", str(tmp_path / "answers.json")]) == 2
     error = capsys.readouterr().err
     assert (
-        f"{tmp_path}/answers.json has 10,570 ids with answers and no questions: is it swapped with the file of "
-        "questions?"
-        in error
+        f"{tmp_path}/answers.json has 10,570 ids with answers, but no questions: are the two files swapped?" in error
         and len(error) < 400
     )
     (tmp_path / "other.json").write_text(json.dumps({f"{number:024x}": number for number in range(10_570)}))
@@ -260,7 +259,7 @@ def test_figures_in_percent_or_their_unit() -> None:
         (lambda: Compare(checkpoint=("a", "b"), task=("mrpc",), seeds=1), "seeds (1) must be at least 2"),
         (
             lambda: Compare(checkpoint=("a", "b"), task=("mrpc",), minutes=5.0),
-            "minutes (5.0) would give the two encoders unequal trials: leave minutes out, and lower --seeds "
+            "minutes (5.0) could give the two encoders different trials: leave minutes out, and lower --seeds "
             "or --recipe.training-rows",
         ),
         (

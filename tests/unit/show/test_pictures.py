@@ -96,7 +96,7 @@ REFUSED = {
     ),
     "length": (["heads", "RUN", "--length", "33"], "length (33) must be at most 32: the model has no more positions"),
     "short": (["heads", "RUN", "--text", "HERE/s.txt", "--length", "32"], "s.txt has no text of at least 16 tokens"),
-    "no-corpus": (["corpus", "HERE"], "holds no prepared corpus (manifest.json is missing)"),
+    "no-corpus": (["corpus", "HERE"], "does not hold a prepared corpus (manifest.json is missing)"),
 }
 
 

@@ -174,7 +174,7 @@ def test_what_is_not_there_is_refused(trained: tuple[str, Pretrain], tmp_path: P
     Path(folder, run.RUN).write_text(
         json.dumps(recorded | {"identity": recorded["identity"] | {"version.sentencex": "0.1"}})
     )
-    with pytest.raises(DataError, match="was trained with version.sentencex '0.1' and here it is '1"):
+    with pytest.raises(DataError, match="was trained with version.sentencex '0.1', but this environment has '1"):
         recompute_rows(folder, 1, 0)
 
 
@@ -182,9 +182,7 @@ def test_steps_that_a_finished_run_never_trained_are_refused(trained: tuple[str,
     Path(trained[0], run.SUMMARY).write_text('{"steps": 12}')
     assert recompute_rows(trained[0], 12, 0)[0].known == 12
     for step in (0, 13, 100_000):
-        with pytest.raises(
-            ConfigError, match=rf"^step \({step}\) must be from 1 to 12: the last step that the run trained$"
-        ):
+        with pytest.raises(ConfigError, match=rf"^step \({step}\) must be from 1 to 12: the run trained 12 steps$"):
             recompute_rows(trained[0], step, 0)
 
 
@@ -197,8 +195,8 @@ def test_an_unfinished_run_may_be_ahead_of_its_newest_checkpoint(
     Path(folder, run.RUN).write_text(json.dumps(recorded))
     assert main(("seen", folder, "13")) == 0
     assert (
-        "the run's newest checkpoint is of step 12: these are the rows of step 13, which it may not have trained yet"
-        in capsys.readouterr().out
+        "the run's newest checkpoint is of step 12: these are the rows of step 13, which the run may not have trained "
+        "yet" in capsys.readouterr().out
     )
     unfinished = "the run is not finished, and its newest checkpoint is of step 12$"
     with pytest.raises(ConfigError, match=rf"^step \(15\) must be from 1 to 14: {unfinished}"):

@@ -197,4 +197,4 @@ def test_lines_stay_beside_their_margin() -> None:
 
 def test_a_folder_without_a_corpus_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(("statistics", str(tmp_path))) == 2
-    assert "holds no prepared corpus" in capsys.readouterr().err
+    assert "does not hold a prepared corpus" in capsys.readouterr().err

@@ -68,7 +68,7 @@ def test_a_file_of_bad_rows_alone_says_why(tmp_path: Path) -> None:
 
 def test_values_that_are_none_are_left_out(tmp_path: Path) -> None:
     train = written(tmp_path / "a.csv", "text,label", *(f"x,{n / 8}" for n in range(30)), "y,high")
-    with pytest.raises(DataError, match=r"a.csv:32: label 'high' is not a number, and 30 others are; correct it"):
+    with pytest.raises(DataError, match=r"a.csv:32: label 'high' is not a number, but 30 other labels are; correct it"):
         read(train)
     task, items, lost = read(train, on_bad_rows="skip")
     assert (
@@ -107,8 +107,8 @@ def test_sentences_and_questions_are_left_out(tmp_path: Path) -> None:
     )
     with pytest.raises(
         DataError,
-        match=r"sentence 2: tag 'B-PER' is not among the 3 tags of c \(O, B-ORG, I-ORG\); correct the file or train "
-        r"with that tag$",
+        match=r"sentence 2: tag 'B-PER' is not among the 3 tags of c \(O, B-ORG, I-ORG\); correct the file, or train "
+        r"on a file with that tag$",
     ):
         read(written(tmp_path / "c.conll", "EU B-ORG", "is O", ""), dev)
     table = written(

@@ -84,7 +84,7 @@ def test_mrpc_is_divided_by_the_listed_ids(served: tuple[Path, str], tmp_path: P
         "test.tsv": f"index\t{columns}0\t30\t31\tx\ty\n1\t40\t41\tz\tw\n",
     }
     (folder / "glue/data/mrpc_dev_ids.tsv").write_text("20\t21\n20\n")
-    with pytest.raises(DataError, match=r"^mrpc_dev_ids.tsv:2: 1 columns instead of 2: fetch it again$"):
+    with pytest.raises(DataError, match=r"^mrpc_dev_ids.tsv:2: 1 columns instead of 2: download it again$"):
         fetch_glue(str(tmp_path / "other"), ("mrpc",), lambda _: None, base)
 
 
@@ -114,18 +114,21 @@ def link() -> bytes:
     [
         (
             zipped(RTE | {"../out.tsv": ""}),
-            r"^RTE.zip is refused: its entry '../out.tsv' leads out of the folder that it is unpacked in$",
+            r"^RTE.zip is refused: its entry '../out.tsv' is a link, or would be written outside of its folder$",
         ),
-        (zipped(RTE | {"RTE/../../out.tsv": ""}), r"^RTE.zip is refused: its entry 'RTE/../../out.tsv' leads out .*"),
-        (zipped(RTE | {"/out.tsv": ""}), r"^RTE.zip is refused: its entry '/out.tsv' leads out .*"),
-        (zipped(RTE | {"c:\\out.tsv": ""}), r"^RTE.zip is refused: its entry .* leads out .*"),
-        (link(), r"^RTE.zip is refused: its entry 'RTE/link' leads out .*"),
-        (zipped(RTE)[:-9], r"^RTE.zip is not a valid zip file \(.*\): fetch it again$"),
+        (
+            zipped(RTE | {"RTE/../../out.tsv": ""}),
+            r"^RTE.zip is refused: its entry 'RTE/../../out.tsv' is a link, or would .*",
+        ),
+        (zipped(RTE | {"/out.tsv": ""}), r"^RTE.zip is refused: its entry '/out.tsv' is a link, or would .*"),
+        (zipped(RTE | {"c:\\out.tsv": ""}), r"^RTE.zip is refused: its entry .* is a link, or would .*"),
+        (link(), r"^RTE.zip is refused: its entry 'RTE/link' is a link, or would .*"),
+        (zipped(RTE)[:-9], r"^RTE.zip is not a valid zip file \(.*\): download it again$"),
         (
             zipped(RTE, zipfile.ZIP_DEFLATED).replace(b"RTE/train.tsv", b"RTE/train.tsv\xff", 1),
-            r"^RTE.zip is not a valid zip file \(.*\): fetch it again$",
+            r"^RTE.zip is not a valid zip file \(.*\): download it again$",
         ),
-        (b"<html>", r"^RTE.zip is not a valid zip file \(File is not a zip file\): fetch it again$"),
+        (b"<html>", r"^RTE.zip is not a valid zip file \(File is not a zip file\): download it again$"),
         (zipped({"RTE/train.tsv": ""}), r"RTE.zip has no RTE/dev.tsv: download GLUE by other means, .*"),
     ],
 )
@@ -147,7 +150,7 @@ def test_an_archive_that_unpacks_to_too_much_is_refused(
     monkeypatch.setattr(download, "MOST_UNPACKED", 1_000)
     (served[0] / "glue/data/RTE.zip").write_bytes(zipped({"RTE/train.tsv": "0" * 1_001}, zipfile.ZIP_DEFLATED))
     with pytest.raises(
-        DataError, match=r"^RTE.zip is refused: it says that it unpacks to 1,001 bytes, more than 1,000$"
+        DataError, match=r"^RTE.zip is refused: unpacked, it would have 1,001 bytes, more than the limit of 1,000$"
     ):
         fetch_glue(str(tmp_path / "glue"), ("rte",), lambda _: None, served[1])
     assert list((tmp_path / "glue").iterdir()) == []
@@ -167,7 +170,9 @@ def test_a_folder_that_lacks_files_and_is_somebody_s_is_left_alone(tmp_path: Pat
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(
-        DataError, match=r"file/RTE cannot be written \(.*File exists.*\): free space there or name another folder$"
+        DataError,
+        match=r"file/RTE cannot be written \(.*File exists.*\): free space on its disk, or name another "
+        r"folder$",
     ):
         fetch_glue(str(tmp_path / "file"), ("rte",), lambda _: None)
 
@@ -184,7 +189,7 @@ def test_every_task_has_its_archive_and_others_are_refused(tmp_path: Path) -> No
         fetch_glue(str(tmp_path), ("rte", "squad"), lambda _: None)
     with pytest.raises(
         ConfigError,
-        match=r"^data \(s3://x/glue\) must be a local folder to fetch archives into: name one, or copy the unpacked "
-        r"archives there$",
+        match=r"^data \(s3://x/glue\) must be a local folder, into which GLUE is downloaded: name a local folder, or "
+        r"copy the unpacked archives to the URL$",
     ):
         fetch_glue("s3://x/glue", ("rte",), lambda _: None)

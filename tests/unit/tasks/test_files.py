@@ -236,8 +236,9 @@ def test_a_slip_among_values_is_named_and_makes_no_classes(slip: str):
         own_task("x.csv", labelled("1.5", "2.5", *map(str, range(20)), slip))
     assert (
         str(found.value)
-        == f"x.csv:22: label {slip!r} is not a number, and 22 others are; correct it, or pass --kind classification "
-        "if each of them is a class"
+        == f"x.csv:22: label {slip!r} is not a number, but 22 other labels are; correct it, or pass --kind "
+        f"classification "
+        "if each label is a class"
     )
     assert (
         own_task("x.csv", labelled("1.5", "2.5", *map(str, range(20)), slip), "classification").kind == "classification"
@@ -337,12 +338,15 @@ def test_columns_of_0_and_1_are_labels(tmp_path: Path):
 
 def test_label_and_labels_do_not_go_together(tmp_path: Path):
     with pytest.raises(
-        ConfigError, match=r"columns.label \(c\) and columns.labels \(a, b\) are both given: leave one of them out$"
+        ConfigError,
+        match=r"columns.label \(c\) and columns.labels \(a, b\) are both given: leave columns.label or "
+        r"columns.labels out$",
     ):
         Columns(first="x", label="c", labels=("a", "b"))
     with pytest.raises(
         ConfigError,
-        match=r"columns.labels \(a, b\) make a multilabel task, and kind is regression: leave one of them out$",
+        match=r"columns.labels \(a, b\) make a multilabel task, but kind is regression: leave kind out, or name a "
+        r"single label$",
     ):
         read(tmp_path, "t.csv", "", Columns(first="x", labels=("a", "b")), "regression")
 
@@ -369,7 +373,7 @@ def test_labels_that_are_nearly_one_a_row_are_no_classes():
         own_task("x.csv", labelled(*texts))
     assert str(found.value) == (
         "x.csv: 300 different labels in 300 rows, the first 'text 0': fewer than 2 rows for each; name the column of "
-        "the label with --label, or pass --kind classification if each of them is a class"
+        "the label with --label, or pass --kind classification if each label is a class"
     )
     assert len(own_task("x.csv", labelled(*texts), "classification").labels) == 300
     assert len(own_task("x.csv", labelled(*texts, *texts)).labels) == 300
@@ -407,6 +411,6 @@ def test_a_file_of_another_task_is_told_so():
     with pytest.raises(DataError) as found:
         require_labels(own_task("train.csv", labelled("a", "b")), "dev.csv", labelled("some text", "more"))
     assert str(found.value) == (
-        "dev.csv: not one of its 2 rows has a label of train (a, b); the first is 'some text': is it another task's "
+        "dev.csv: none of its 2 rows has a label of train (a, b); the first is 'some text': is it another task's "
         "file, or are the columns of text and label swapped?"
     )

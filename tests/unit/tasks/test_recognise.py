@@ -62,10 +62,10 @@ def test_what_is_none_of_them_is_told_what_is_known(tmp_path: Path, name: str, c
     with pytest.raises(DataError) as error:
         kind_of(str(tmp_path / name))
     assert str(error.value) == (
-        f"{tmp_path / name}: neither its name nor its content tells its format; known formats are tables (.csv, .tsv, "
-        ".jsonl, .ndjson, .parquet, or .json with one object per line or a list of objects), "
-        'SQuAD (.json, one object with a list "data") and CoNLL (.conll, .iob, .bio, .iob2, '
-        ".bio2, or a word and its tags on each line and blank lines between sentences)"
+        f"the format of {tmp_path / name} cannot be recognised by its name or its content. Give one of these: a table "
+        "(.csv, .tsv, .jsonl, .ndjson, .parquet, or .json with one object per line or a list of objects); "
+        'SQuAD (.json, one object with a list "data"); or CoNLL (.conll, .iob, .bio, .iob2, .bio2, or any other file '
+        "with a word and its tags on each line and blank lines between sentences)"
     )
 
 

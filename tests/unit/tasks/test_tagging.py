@@ -237,7 +237,8 @@ def test_a_tag_that_was_not_learnt_is_named() -> None:
         one("a b c d", "B-X B-Z O B-Z")
     assert (
         str(error.value)
-        == "tag 'B-Z' (2 words) is not among the 3 tags learnt: O, B-X, I-X; correct the file or train with that tag"
+        == "tag 'B-Z' (2 words) is not among the 3 tags learnt: O, B-X, I-X; correct the file, or train on a file "
+        "with that tag"
     )
 
 

@@ -298,7 +298,8 @@ def test_a_published_albert_keeps_its_names_and_scores(tmp_path: Path) -> None:
     assert load_vocabulary(str(tmp_path / "again"), True) == loaded
     with pytest.raises(
         ConfigError,
-        match=r"^vocabulary.lowercase \(False\) differs from normalizer in .*json \(True\): leave it out, or pass True",
+        match=r"^vocabulary.lowercase \(False\) differs from normalizer in .*json \(True\): leave vocabulary.lowercase "
+        r"out, or set it to True",
     ):
         load_vocabulary(str(tmp_path), False)
 

@@ -106,7 +106,8 @@ def test_settings_at_odds_with_the_file(name: str, tmp_path: Path) -> None:
     save_vocabulary(UNCASED, tmp_path, 128)
     with pytest.raises(
         ConfigError,
-        match=rf"^vocabulary.{name} \(False\) differs from .*tokenizer.json \(True\): leave it out, or pass True",
+        match=rf"^vocabulary.{name} \(False\) differs from .*tokenizer.json \(True\): leave vocabulary.{name} out, or "
+        rf"set it to True",
     ):
         load_vocabulary(str(tmp_path), None, **{name: False})
 
@@ -158,15 +159,15 @@ def test_lower_casing_at_odds_with_the_entries(tmp_path: Path) -> None:
     file = write(tmp_path, (*CASED.tokens, "[CLS2]", "##ER"))
     with pytest.raises(
         ConfigError,
-        match=r"^vocabulary.lowercase \(True\) does not fit .*: 2 of 15 .* upper-case letters, such as 'The'; "
-        r"make it False",
+        match=r"^vocabulary.lowercase \(True\) does not fit .*: 2 of 15 .* upper-case letters, such as 'The'; set "
+        r"vocabulary.lowercase to False, because this vocabulary is cased",
     ):
         load_vocabulary(file, True)
     file = write(tmp_path, ENTRIES)
     with pytest.raises(
         ConfigError,
         match=r"^vocabulary.lowercase \(False\) does not fit .*: 0 of 12 .* 4 have lower-case ones, such as 'the'; "
-        r"make it True",
+        r"set vocabulary.lowercase to True, because this vocabulary is uncased",
     ):
         load_vocabulary(file, False)
     file = write(tmp_path, ENTRIES, {"do_lower_case": False})

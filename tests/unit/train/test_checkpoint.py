@@ -140,7 +140,8 @@ def test_a_generator_with_embeddings_of_its_own_is_refused(training, electra: Pa
     with pytest.raises(CheckpointError) as refused:
         load(str(electra), module, None)
     assert str(refused.value) == (
-        f"{electra}: the generator's encoder.embeddings.words.weight differs from the model's own"
+        f"{electra}: tensor encoder.embeddings.words.weight of the generator differs from the model's, but both must "
+        f"be equal"
     )
     assert_equal(before, module.state_dict())
 
@@ -176,7 +177,7 @@ def test_weights_of_another_model_are_refused_with_the_folder(training, save_at,
         load(str(folder), module, None)
     assert (
         str(refused.value)
-        == f"{folder}: tensor bert.encoder.layer.0.intermediate.dense.weight has shape [64, 32], the model's "
+        == f"{folder}: tensor bert.encoder.layer.0.intermediate.dense.weight has shape [64, 32], but the model's "
         f"settings give [80, 32]"
     )
 
@@ -191,7 +192,10 @@ def test_newest_sound_skips_damaged_checkpoints(save_at, tmp_path: Path) -> None
     (newest / "model.safetensors").write_bytes(weights)
     messages: list[str] = []
     assert newest_sound(str(tmp_path), messages.append) == str(newer)
-    damaged = f"checkpoint {newest} is damaged (model.safetensors does not match its SHA-256); trying the one before it"
+    damaged = (
+        f"checkpoint {newest} is damaged (model.safetensors does not match its SHA-256); "
+        "trying the checkpoint before it"
+    )
     assert messages == [damaged]
 
     (newer / "state.json").unlink()
@@ -207,7 +211,7 @@ def test_when_all_are_damaged_nothing_is_trained_over(save_at, tmp_path: Path) -
         newest_sound(str(tmp_path), lambda message: None)
     size = json.loads(Path(folder_of(str(tmp_path), 2), "manifest.json").read_text())["files"]["state.json"]["bytes"]
     assert str(refused.value) == (
-        f"no intact checkpoint is left ({tmp_path}/checkpoints/step-00000002: "
+        f"all checkpoints are damaged (the newest: {tmp_path}/checkpoints/step-00000002: "
         f"state.json has 2 bytes, the manifest says {size}); "
         f"start again under another --name, or delete {tmp_path}/checkpoints"
     )

@@ -58,17 +58,20 @@ def test_what_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     assert chosen("bert-mini", compile="off") == (False, "torch.compile is off (placement.compile is off)")
     monkeypatch.setattr(compiling.shutil, "which", lambda name: None)
     assert chosen("bert-mini") == (False, "torch.compile is off (no C++ compiler)")
-    with pytest.raises(ConfigError, match=r"^placement.compile is on and there is no C\+\+ compiler"):
+    with pytest.raises(ConfigError, match=r"^placement.compile is on, but there is no C\+\+ compiler"):
         chosen("bert-mini", compile="on")
 
 
 def test_dropout_that_would_be_drawn_anew_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiling.shutil, "which", lambda name: "/usr/bin/g++")
-    assert chosen("bert-mini", recompute=True) == (False, "torch.compile is off (placement.recompute is on, on a CPU)")
+    assert chosen("bert-mini", recompute=True) == (
+        False,
+        "torch.compile is off (placement.recompute is on and the device is a CPU)",
+    )
     with pytest.raises(
         ConfigError,
         match=r"^placement.compile \(on\) with placement.recompute \(True\) would recompute layers with another "
-        r"dropout mask on a CPU: leave one of them out$",
+        r"dropout mask on a CPU: leave placement.compile or placement.recompute out$",
     ):
         chosen("bert-mini", compile="on", recompute=True)
     config = replace(PRESETS["bert-mini"], placement=Placement(compile="on", recompute=True))
@@ -111,7 +114,7 @@ def test_an_error_of_the_compiler_says_that_it_can_be_left_out() -> None:
         failure.text
         == "BackendCompilerFailed: backend='compile_fn' raised: AttributeError: 'int' object has no attribute 'meta'"
     )
-    assert failure.remedy == "placement.compile off runs without the compiler, " and failure.kind == "unknown"
+    assert failure.remedy == "placement.compile off runs without the compiler; " and failure.kind == "unknown"
 
 
 def batch_of(rank: int, step: int) -> Batch:

@@ -36,7 +36,7 @@ def test_an_unknown_error_is_told_at_once_and_twice_ends_the_run() -> None:
     )
     assert ended == (
         f"{PLACE} failed twice with the same error and no step in between: RuntimeError: shapes differ at 0x8f34; "
-        "the full error is in Ray's logs, the same command continues from the newest checkpoint"
+        "the full error is in Ray's logs; the same command continues from the newest checkpoint"
     )
 
 
@@ -72,7 +72,7 @@ def test_what_another_start_may_mend_never_ends_the_run() -> None:
 
 
 def test_a_lost_worker_is_told_where_the_workers_start_again() -> None:
-    lost = "the workers start again: one was lost, or nodes came or went"
+    lost = "the workers start again, because a worker was lost or the number of nodes changed"
     assert starts((None, 0), (None, 0)) == ([lost], None)
     # The others' connections to it break; the same again without a step is no loss but their network.
     for echo in (
@@ -90,7 +90,7 @@ def test_the_next_phase_is_no_new_start() -> None:
     assert [failures.begin(phase) for phase in (0, 90, 90)] == [
         None,
         None,
-        "the workers start again: one was lost, or nodes came or went",
+        "the workers start again, because a worker was lost or the number of nodes changed",
     ]
 
 

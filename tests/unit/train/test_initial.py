@@ -140,7 +140,7 @@ def test_a_generator_beside_the_model_is_taken_with_it(training, with_generator:
     with pytest.raises(ConfigError) as refused:
         require_generator(Replaced(generator_share=0.5), with_generator.model, initial.generator, "MODEL")
     assert str(refused.value) == (
-        "objective.generator_share (0.5) gives a generator with width 16, and the generator of init MODEL has 8: "
+        "objective.generator_share (0.5) gives a generator with width 16, but the generator of init MODEL has 8: "
         "set objective.generator_share 0.25"
     )
 
@@ -151,7 +151,7 @@ def test_a_model_without_a_generator_starts_with_one_at_random(with_generator: P
     shutil.rmtree(Path(str(with_generator.init), "generator"))
     lines: list[str] = []
     initial = read(with_generator, lines.append, used=parts_of(with_generator))
-    assert lines[0].endswith("word embeddings; generator not in it and initialised at random")
+    assert lines[0].endswith("word embeddings; generator not in the model, so initialised at random")
     assert initial.generator is None and initial.folder != before.folder
     torch.manual_seed(5)
     found = loaded(initial, with_generator).state_dict()
@@ -177,8 +177,8 @@ def test_another_generator_has_another_fingerprint_and_one_that_does_not_fit_is_
     with pytest.raises(CheckpointError) as refused:
         read(with_generator, print, used=used)
     assert str(refused.value) == (
-        f"init {with_generator.init}: the generator's encoder.embeddings.words.weight differs from the model's own, "
-        "and training shares them"
+        f"init {with_generator.init}: tensor encoder.embeddings.words.weight of the generator differs from the "
+        f"model's, but training shares it between both"
     )
 
 
@@ -203,9 +203,9 @@ def test_a_damaged_copy_is_made_again(config: Pretrain) -> None:
     [
         (
             ("cls.seq_relationship.", "bert.pooler."),
-            "bert.pooler and cls.seq_relationship not in it and initialised at random",
+            "bert.pooler and cls.seq_relationship not in the model, so initialised at random",
         ),
-        (("cls.",), "cls.predictions and cls.seq_relationship not in it and initialised at random"),
+        (("cls.",), "cls.predictions and cls.seq_relationship not in the model, so initialised at random"),
     ],
 )
 def test_missing_heads_start_at_random_and_are_named(
@@ -239,7 +239,7 @@ def test_heads_of_other_tasks_are_left_out_and_named(config: Pretrain, published
     read(config, lines.append)
     assert lines[0].endswith("initialised at random; classifier.bias, classifier.weight left out")
     read(config, lines.append, used=(POOLER,))
-    assert "; bert.pooler not in it and initialised at random; " in lines[1], (
+    assert "; bert.pooler not in the model, so initialised at random; " in lines[1], (
         "heads that are not used are not spoken of"
     )
 
@@ -316,7 +316,10 @@ def test_weights_that_cannot_be_used_are_refused(config: Pretrain, published: Pa
         "there is no BERT to start from"
     )
     change(published, lambda _: whole | {"bert.pooler.dense.bias": torch.zeros(31)})
-    assert refusal(config) == "init MODEL: tensor bert.pooler.dense.bias has shape [31], the model's settings give [32]"
+    assert (
+        refusal(config)
+        == "init MODEL: tensor bert.pooler.dense.bias has shape [31], but the model's settings give [32]"
+    )
 
 
 @pytest.mark.parametrize(("value", "shown"), [(None, "None"), ("128", "'128'"), (True, "True")])
@@ -330,7 +333,7 @@ def test_a_size_that_is_no_number_is_refused(config: Pretrain, published: Path, 
 def test_another_architecture_is_refused(config: Pretrain, published: Path, architecture: str) -> None:
     (published / "config.json").write_text(json.dumps({"model_type": architecture}))
     message = (
-        f"init MODEL: config.json: model_type is '{architecture}', only 'bert', 'roberta', 'electra' can be loaded"
+        f"init MODEL: config.json: model_type is '{architecture}', but only 'bert', 'roberta', 'electra' can be loaded"
     )
     assert refusal(config) == message
 
@@ -343,7 +346,7 @@ def test_a_vocabulary_that_does_not_fit_is_refused_with_both_sizes(
     other = replace(config, vocabulary=VocabularySettings(path=str(tmp_path / "other")))
     size = tiny_vocabulary.size
     assert refusal(other) == (
-        f"init MODEL: the weights have {size} word embeddings and the vocabulary in {tmp_path}/other has {size + 2} "
+        f"init MODEL: the weights have {size} word embeddings, but the vocabulary in {tmp_path}/other has {size + 2} "
         "entries: "
         "set vocabulary.path to the vocabulary that the model was trained with"
     )
@@ -370,8 +373,8 @@ def test_sizes_are_the_checkpoints_and_dropout_is_the_users(config: Pretrain) ->
         agreed_model(Model(layers=12), initial, "MODEL")
     assert (
         str(refused.value)
-        == "model.layers (12) differs from num_hidden_layers (2) in the config.json of init MODEL: leave it "
-        "out (preset continue sets none), or choose another init"
+        == "model.layers (12) differs from num_hidden_layers (2) in the config.json of init MODEL: leave model.layers "
+        "out (preset continue sets no model settings), or choose another init"
     )
 
 
@@ -412,18 +415,26 @@ HUGE = [
     (
         "num_hidden_layers",
         1_000_000_000,
-        r"config.json: num_hidden_layers is 1000000000, and the weights are \d+ tensors",
+        r"config.json: num_hidden_layers is 1000000000, but the weights have only \d+ tensors: use .*",
     ),
-    ("hidden_size", 2_000_000_000, r"config.json: a model of these sizes has [\d,]+ weights, the files have [\d,]+"),
+    (
+        "hidden_size",
+        2_000_000_000,
+        r"config.json: a model of these sizes has at least [\d,]+ weights, but the files have [\d,]+: use .*",
+    ),
     (
         "max_position_embeddings",
         10**30,
-        r"config.json: a model of these sizes has [\d,]+ weights, the files have [\d,]+",
+        r"config.json: a model of these sizes has at least [\d,]+ weights, but the files have [\d,]+: use .*",
     ),
-    ("intermediate_size", 10**18, r"config.json: a model of these sizes has [\d,]+ weights, the files have [\d,]+"),
+    (
+        "intermediate_size",
+        10**18,
+        r"config.json: a model of these sizes has at least [\d,]+ weights, but the files have [\d,]+: use .*",
+    ),
     ("num_hidden_layers", 2.5, "config.json: num_hidden_layers is 2.5, which is not a whole number"),
     ("layer_norm_eps", float("inf"), "config.json: layer_norm_eps is inf, which is not a finite number"),
-    ("architectures", [7], "config.json: architectures is 7, only those of BERT can be loaded for model_type 'bert'"),
+    ("architectures", [7], "config.json: architectures is 7, but model_type 'bert' needs one of BERT"),
 ]
 
 

@@ -146,9 +146,9 @@ def test_a_run_is_evaluated_at_least_ten_times_where_nothing_is_set(
 @pytest.mark.parametrize(
     ("order", "problem"),
     [
-        ([1, 0, 2, 3], "slot 0 starts at epoch 0, window 0, row 4, after the start of the stream"),
-        ([0, 1, 3, 2], "slot 2 starts at epoch 0, window 0, row 12, after epoch 0, window 0, row 7"),
-        ([0, 0, 1, 2], "slot 1 starts at epoch 0, window 0, row 0, after epoch 0, window 0, row 3"),
+        ([1, 0, 2, 3], "slot 0 starts at epoch 0, window 0, row 4, which does not follow the start of the stream"),
+        ([0, 1, 3, 2], "slot 2 starts at epoch 0, window 0, row 12, which does not follow epoch 0, window 0, row 7"),
+        ([0, 0, 1, 2], "slot 1 starts at epoch 0, window 0, row 0, which does not follow epoch 0, window 0, row 3"),
     ],
 )
 def test_rows_out_of_order_are_refused(
@@ -160,7 +160,7 @@ def test_rows_out_of_order_are_refused(
         check_order(State(), records, 0)
     assert (
         str(refused.value)
-        == f"step 0 got rows out of order ({problem}); nothing is trained on them. Start the same command again"
+        == f"step 0 got rows out of order ({problem}) and was not trained. Run the same command again"
     )
     logged: Logged = {}
     with pytest.raises(DataError, match="^step 0 got rows out of order"):
@@ -197,7 +197,7 @@ def test_a_loss_that_is_no_number_ends_the_run(training, tiny_config: Pretrain, 
     with pytest.raises(ConfigError) as refused:
         train(work, iter(training.blocks(tiny_config)), module, build_optimizer(tiny_config.optimizer, module), State())
     assert str(refused.value) == (
-        "the gradient of step 1 is not finite; nothing was learned from it: "
+        "the gradient of step 1 is not finite, so this step did not change the weights: "
         "lower optimizer.learning_rate (0.002) and start under another --name, "
         f"or skip such steps with on_nonfinite skip; the rows of step 1 are shown by jobs/show.py seen {tmp_path} 1"
     )

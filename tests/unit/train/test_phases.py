@@ -137,8 +137,8 @@ def test_without_the_checkpoint_of_its_start_a_decay_stays(training, tiny_config
     training.run(replace(tiny_config, steps=2), tmp_path, {})
     with pytest.raises(
         CheckpointError,
-        match="step-00000001, from which the run would go on with more steps, is damaged .manifest.json is "
-        "missing.: choose another --name",
+        match="step-00000001 is damaged .manifest.json is missing., but the run must continue from it to train more "
+        "steps: choose another --name",
     ):
         roll_back_to(str(tmp_path), 1)
     assert steps_saved(str(tmp_path)) == [2]

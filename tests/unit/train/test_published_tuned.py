@@ -83,19 +83,24 @@ def changed(folder: Path, **tensors: torch.Tensor | None) -> None:
     [
         (
             {"architectures": ["BertForMultipleChoice"]},
-            "m: config.json: architectures is 'BertForMultipleChoice', a head that answers no task: "
+            "m: config.json: architectures is 'BertForMultipleChoice', so the model has no head for a task: "
             "give a model with one of "
             "BertForSequenceClassification, BertForTokenClassification, BertForQuestionAnswering, "
             "RobertaForSequenceClassification, ",
         ),
         (
             {"architectures": ["DistilBertForSequenceClassification"]},
-            "m: config.json: architectures is 'DistilBertForSequenceClassification', a head that answers no task: ",
+            "m: config.json: architectures is 'DistilBertForSequenceClassification', so the model has no head for a "
+            "task: ",
         ),
-        ({"architectures": None}, "m: config.json: architectures is missing, a head that answers no task: give "),
+        (
+            {"architectures": None},
+            "m: config.json: architectures is missing, so the model has no head for a task: give ",
+        ),
         (
             {"model_type": "roberta"},
-            "m: config.json: architectures is 'BertForSequenceClassification', only those of RoBERTa can be loaded for",
+            "m: config.json: architectures is 'BertForSequenceClassification', but model_type 'roberta' needs one of "
+            "RoBERTa",
         ),
         (
             {"problem_type": "ranking"},
@@ -104,9 +109,12 @@ def changed(folder: Path, **tensors: torch.Tensor | None) -> None:
         ),
         (
             {"problem_type": "regression"},
-            "m: tensor classifier.weight has 2 outputs, and a model for regression has 1",
+            "m: tensor classifier.weight has 2 outputs, but a model for regression has 1",
         ),
-        ({"id2label": {"0": "no"}}, "m: config.json: id2label names 1 labels, 0, and the head gives 2, from 0 to 1"),
+        (
+            {"id2label": {"0": "no"}},
+            "m: config.json: id2label names 1 labels, 0, but the head has 2 outputs, from 0 to 1",
+        ),
         (
             {"id2label": {"0": "no", "1": "no"}},
             "m: config.json: id2label names 'no' 2 times: give each label its own name",
@@ -116,7 +124,7 @@ def changed(folder: Path, **tensors: torch.Tensor | None) -> None:
             {"architectures": ["BertForQuestionAnswering"]},
             "m: tensor qa_outputs.weight is missing or is not a matrix: BertForQuestionAnswering needs it",
         ),
-        ({"num_hidden_layers": 10**9}, "m: config.json: num_hidden_layers is 1000000000, and the weights are "),
+        ({"num_hidden_layers": 10**9}, "m: config.json: num_hidden_layers is 1000000000, but the weights have only "),
     ],
 )
 def test_what_cannot_be_asked_is_named_in_one_line(
@@ -143,7 +151,7 @@ def test_what_cannot_be_asked_is_named_in_one_line(
         ),
         (
             {"bert.embeddings.word_embeddings.weight": torch.ones(9, 16)},
-            "the weights have 9 word embeddings and the vocabulary has ",
+            "the weights have 9 word embeddings, but the vocabulary has ",
         ),
     ],
 )

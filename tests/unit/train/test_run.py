@@ -137,7 +137,7 @@ def test_settings_that_earlier_runs_did_not_record_leave_their_names_and_identit
 
 def test_another_objective_is_refused(corpus: Corpus, tiny_vocabulary: Vocabulary) -> None:
     before, now = (replace(PRESETS["electra-tiny"], objective=Replaced(weight=weight)) for weight in (50.0, 10.0))
-    with pytest.raises(ConfigError, match="objective.weight None there and 10.0 here"):
+    with pytest.raises(ConfigError, match="objective.weight was None and is now 10.0"):
         refuse_differences(now, identity(before, corpus, tiny_vocabulary), identity(now, corpus, tiny_vocabulary))
 
 
@@ -168,8 +168,8 @@ def test_a_run_that_has_begun_to_decay_grows_from_there() -> None:
     with pytest.raises(ConfigError) as refused:
         rollback_step(replace(config, steps=99), recorded, 50)
     assert str(refused.value) == (
-        "steps (99) is less than the 100 requested before for run mine, "
-        "which may have passed the start of a decay already: request more steps, or choose another --name"
+        "steps (99) must be at least 100, as requested before for run mine, whose learning rate may have begun to "
+        "decay already: set more steps, or choose another --name"
     )
 
 
@@ -196,10 +196,11 @@ def test_the_same_settings_continue_a_run(corpus: Corpus, tiny_vocabulary: Vocab
 def test_a_run_with_sentences_of_an_older_version_is_not_continued(corpus: Corpus, tiny_vocabulary: Vocabulary) -> None:
     wanted = identity(CONFIG, corpus, tiny_vocabulary)
     older = wanted | {"version.sentences": 1}
-    with pytest.raises(ConfigError, match="version.sentences 1 there and 2 here; choose another --name"):
+    with pytest.raises(ConfigError, match="version.sentences was 1 and is now 2; choose another --name"):
         refuse_differences(CONFIG, older, wanted)
     with pytest.raises(
-        DataError, match="^/runs/mine was trained with version.sentences 1 and here it is 2, which may give other rows"
+        DataError,
+        match="^/runs/mine was trained with version.sentences 1, but this environment has 2, which may give other rows",
     ):
         refuse_other_versions("/runs/mine", older)
     refuse_other_versions("/runs/mine", wanted)
@@ -210,7 +211,7 @@ def test_only_what_was_recorded_is_named_of_an_older_run(corpus: Corpus, tiny_vo
         refuse_differences(
             CONFIG, identity(GROWING, corpus, tiny_vocabulary), identity(CONFIG, corpus, tiny_vocabulary)
         )
-    assert "steps None there and 100 here" in str(refused.value)
+    assert "steps was None and is now 100" in str(refused.value)
 
 
 def test_another_rate_is_refused_with_both_values(corpus: Corpus, tiny_vocabulary: Vocabulary) -> None:
@@ -218,7 +219,7 @@ def test_another_rate_is_refused_with_both_values(corpus: Corpus, tiny_vocabular
     with pytest.raises(ConfigError) as refused:
         refuse_differences(other, identity(CONFIG, corpus, tiny_vocabulary), identity(other, corpus, tiny_vocabulary))
     assert str(refused.value) == (
-        "run mine was started with other settings: optimizer.learning_rate 0.0001 there and 0.0002 here; "
+        "run mine was started with other settings: optimizer.learning_rate was 0.0001 and is now 0.0002; "
         "choose another --name, or use the settings of the run"
     )
 
@@ -228,7 +229,7 @@ def test_more_steps_of_a_decay_are_refused_with_the_way_out(corpus: Corpus, tiny
     with pytest.raises(ConfigError) as refused:
         refuse_differences(longer, identity(CONFIG, corpus, tiny_vocabulary), identity(longer, corpus, tiny_vocabulary))
     assert str(refused.value) == (
-        "run mine was started with other settings: steps 100 there and 500 here "
+        "run mine was started with other settings: steps was 100 and is now 500 "
         "(steps may grow under schedule:constant-rate and schedule:warmup-stable-decay only, in one phase: "
         "other rates and phases depend on the number of steps); "
         "choose another --name, or use the settings of the run"
@@ -240,8 +241,8 @@ def test_of_many_differences_four_are_named() -> None:
     with pytest.raises(ConfigError) as refused:
         refuse_differences(CONFIG, recorded, {"a": "x", "b": None, "c": 0, "d": 0, "f": 6, "same": 0})
     assert str(refused.value) == (
-        "run mine was started with other settings: a 1 there and 'x' here, b 2 there and None here, "
-        "c 3 there and 0 here, d 4 there and 0 here "
+        "run mine was started with other settings: a was 1 and is now 'x', b was 2 and is now None, "
+        "c was 3 and is now 0, d was 4 and is now 0 "
         "and 2 more; choose another --name, or use the settings of the run"
     )
 

@@ -93,7 +93,7 @@ def test_storage_that_refuses_for_too_long_ends_the_run_in_one_line(
     blocked(tmp_path)
     with pytest.raises(
         CheckpointError,
-        match=r"^the checkpoint of step 3 could not be written below .* for 0 s \(.*\); make room or give "
+        match=r"^the checkpoint of step 3 could not be written below .* for 0 s \(.*\); free space or give "
         r"access, and start the same command again",
     ):
         with saver(tmp_path, tiny_config, tiny_vocabulary, [], patience_seconds=0) as writer:

@@ -10,7 +10,8 @@ def test_a_worker_is_named_once_at_its_third_slow_interval():
     watch.slow_for, watch.hosts = [0, 0, 0], ["worker 0 on a", "worker 1 on b", "worker 2 on c"]
     lines = [watch.name_straggler([10.0, slow, 12.0]) for slow in (30.0, 30.0, 11.0, 30.0, 30.0, 30.0, 30.0)]
     assert lines == [None] * 5 + [
-        "worker 1 on b is slow: its forward passes take 30 ms, those of the others 11 ms; every step waits for it",
+        "worker 1 on b is slow: its forward passes take 30 ms, those of the other workers 11 ms; every step waits for "
+        "this worker",
         None,
     ]
 

@@ -243,7 +243,9 @@ def test_failed_pictures_are_reported_once_and_do_not_stop_training(new_run: New
         while tracker.pictures_due.is_set() and time.monotonic() < deadline:
             time.sleep(0.02)
     assert tracker.finish("FINISHED") is None
-    assert [message.split(":")[0] for message in tracker.take_messages()] == ["MLflow did not take the pictures"]
+    assert [message.split(":")[0] for message in tracker.take_messages()] == [
+        "the pictures could not be logged to MLflow"
+    ]
     assert points(run) == {"train/mlm_loss": [(10, 8.0)]} and status(run) == "FINISHED"
 
 
@@ -292,7 +294,7 @@ def test_points_logged_while_the_server_is_away_arrive_later(
     tracker.log(2, {"train/loss": 2.0})
     assert (
         len(messages) == 1
-        and messages[0].startswith("MLflow does not answer, points are kept: ")
+        and messages[0].startswith("MLflow does not answer, so points are kept and sent later: ")
         and "\n" not in messages[0]
     )
     away(False)
@@ -323,7 +325,7 @@ def test_tags_are_set_and_a_lost_one_stops_nothing(new_run: NewRun, quick: None,
     MlflowClient(tracking_uri=uri).delete_run(run.run_id)
     tracker.tag({"export": "/c", "a": "b"})
     assert [message.split(":")[0] for message in tracker.take_messages()] == [
-        "MLflow did not take the tags ['a', 'export']"
+        "the tags ['a', 'export'] could not be logged to MLflow"
     ]
     tracker.finish("KILLED")
 

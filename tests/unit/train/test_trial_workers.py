@@ -94,6 +94,6 @@ def test_a_worker_without_rows_is_refused() -> None:
     with pytest.raises(ConfigError) as refused:
         replace(shared, recipe=config_of(TASK, rows_per_step=16, rows_per_slot=8).recipe).for_workers()
     assert str(refused.value) == (
-        "recipe.rows_per_slot (8) leaves a worker without rows: with trials.workers (3) and recipe.rows_per_step (16) "
-        "it must be at most 6"
+        "recipe.rows_per_slot (8) must be at most 6 with trials.workers (3) and recipe.rows_per_step (16): "
+        "otherwise a worker gets no rows"
     )

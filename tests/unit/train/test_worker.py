@@ -31,7 +31,7 @@ def test_a_folder_that_only_the_driver_sees_is_refused_before_anything_is_traine
     )
     with pytest.raises(
         ConfigError,
-        match=r"^output \(output\) is not the same folder on all machines: run.json of this run is not there "
+        match=r"^output \(output\) is not the same folder on all machines: run.json of this run is missing "
         r"on .*; use a shared folder or a URL$",
     ):
         run_worker(job, CPU)

@@ -56,7 +56,7 @@ def test_one_document_is_no_corpus_of_pairs(prepared: str, tiny_config: Pretrain
     lines: list[str] = []
     corpus_of(replace(tiny_config, corpus=(prepared,)), lines.append)
     assert len(lines) == 1 and lines[0].startswith(
-        "note: the corpus is one document, so no segment B can come from another (NotNext)"
+        "note: the corpus is one document, so no segment B can come from another document (NotNext)"
     )
 
 
