@@ -99,9 +99,9 @@ class Distilled:
             if weight is not None:
                 require_at_least(f"objective.{name}_weight", weight, 0)
         require(
-            any(weight != 0 for weight in weights.values()),
-            "objective.soft_weight, objective.masked_weight and objective.cosine_weight are all 0: "
-            "at least one must be above 0",
+            self.soft_weight > 0 or self.masked_weight > 0,
+            "objective.soft_weight (0) and objective.masked_weight (0) would leave the masked-token head untrained: "
+            "set one of them above 0",
         )
 
     def for_widths(self, student: int, teacher: int) -> "Distilled":

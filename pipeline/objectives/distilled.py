@@ -60,7 +60,7 @@ class DistilledTokens(MaskedTokens):
 
     @property
     def teacher(self) -> MaskedTokens:
-        assert self._teacher, "a student needs a teacher: call learn_from first"
+        assert len(self._teacher) == 1, "a student needs a teacher: call learn_from first"
         return self._teacher[0]
 
     def counts(self, batch: Batch) -> dict[str, int]:
