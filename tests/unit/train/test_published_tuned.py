@@ -89,8 +89,8 @@ def changed(folder: Path, **tensors: torch.Tensor | None) -> None:
             "RobertaForSequenceClassification, ",
         ),
         (
-            {"architectures": ["DistilBertForSequenceClassification"]},
-            "m: config.json: architectures is 'DistilBertForSequenceClassification', a head that answers no task: ",
+            {"architectures": ["XLNetForSequenceClassification"]},
+            "m: config.json: architectures is 'XLNetForSequenceClassification', a head that answers no task: ",
         ),
         ({"architectures": None}, "m: config.json: architectures is missing, a head that answers no task: give "),
         (
