@@ -45,8 +45,7 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
     Raises PipelineError, with a one-line message, for everything that the user can fix. Writes only below config.output
     and to the tracking server.
     """
-    config, initial = _with_initial_model(with_absolute_locations(config), report)
-    config, teacher = with_teacher(config, initial, report)
+    config, initial, teacher = _with_models(with_absolute_locations(config), report)
     uri = tracking_uri(config.tracking.uri, config.output)
     paradigms = read_pairs(config.evaluation.blimp, report)
     corpus_or_listing = find_corpus(config, report)
@@ -116,6 +115,15 @@ def _driving(config: Pretrain) -> Generator[ActorHandle]:
     folder = run.run_folder(config)
     with locked_tracker(folder) as tracker, locked(folder), os_errors_as_checkpoint_error(config):
         yield tracker
+
+
+def _with_models(config: Pretrain, report: Report) -> tuple[Pretrain, Initial | None, Initial | None]:
+    """Return the settings, completed from the initial model and the teacher, and both models; None where the settings
+    name no model.
+    """
+    config, initial = _with_initial_model(config, report)
+    config, teacher = with_teacher(config, initial, report)
+    return config, initial, teacher
 
 
 def _with_initial_model(config: Pretrain, report: Report) -> tuple[Pretrain, Initial | None]:
