@@ -11,6 +11,7 @@ import torch
 
 from pipeline.columns import aligned
 from pipeline.config.jobs import Pretrain
+from pipeline.config.objective import Distilled
 from pipeline.config.phases import Phase
 from pipeline.config.workers import WorkerRange
 from pipeline.corpus.order import offset, slots_at, slots_of_block
@@ -271,6 +272,7 @@ def plan_text(config: Pretrain, machines: list[Machine]) -> str:
             "a row's length",
         ),
         ("operations", f"{flops:.2e} floating-point operations in matrix products, forward and backward"),
+        *[("teacher", "its operations and its memory are not counted")] * isinstance(config.objective, Distilled),
         ("gradients", _gradients_text(gradients, world)),
         (
             "storage",

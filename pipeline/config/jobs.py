@@ -7,7 +7,7 @@ from pipeline.config.checks import require, require_at_least
 from pipeline.config.data import NextSentence, Preparation, Sampling, SentenceOrder, Sources, VocabularySettings
 from pipeline.config.locations import Location
 from pipeline.config.model import EncoderPooler, Model
-from pipeline.config.objective import Masked, Objective, Replaced
+from pipeline.config.objective import Distilled, Masked, Objective, Replaced
 from pipeline.config.phases import OnePhase, Phase, TwoPhases, split
 from pipeline.config.placement import Placement
 from pipeline.config.training import (
@@ -109,6 +109,16 @@ class Pretrain(Sources):
             "extended: a vocabulary trained on the corpus has the corpus' words already",
         )
         require(
+            not isinstance(self.objective, Distilled) or not self.vocabulary.extend,
+            f"vocabulary.extend ({self.vocabulary.extend}) cannot be set together with objective distilled, because "
+            "the run must have the teacher's vocabulary: leave it out",
+        )
+        require(
+            not isinstance(self.objective, Distilled) or self.word_embeddings == "random",
+            f"word_embeddings ({self.word_embeddings}) cannot be set together with objective distilled, whose student "
+            "starts with the teacher's word embeddings: leave it out",
+        )
+        require(
             self.init is None or self.word_embeddings == "random",
             f"word_embeddings ({self.word_embeddings}) cannot be set together with init ({self.init}), which has "
             "word embeddings of its own: leave word_embeddings or init out",
@@ -184,11 +194,12 @@ def require_trained_parts(config: Pretrain) -> None:
         config.objective.generator_of(config.model)  # raises ConfigError if the width does not divide into heads
     if isinstance(config.sampling.pairs, NextSentence | SentenceOrder):
         kind = type(config.sampling.pairs).__name__
-        learns = not replaced and isinstance(config.model.pooler, EncoderPooler)
+        without = "objective replaced" if replaced else family
+        without = "objective distilled" if isinstance(config.objective, Distilled) else without
         require(
-            learns,
-            f"sampling.pairs ({kind}) makes pairs for a head that {'objective replaced' if replaced else family} does "
-            "not have: choose sampling.pairs:full-sentences or sampling.pairs:single-segment",
+            isinstance(config.objective, Masked) and isinstance(config.model.pooler, EncoderPooler),
+            f"sampling.pairs ({kind}) makes pairs for a head that {without} does not have: choose "
+            "sampling.pairs:full-sentences or sampling.pairs:single-segment",
         )
 
 

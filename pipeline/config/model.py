@@ -5,7 +5,7 @@ from typing import Literal
 
 from pipeline.config.checks import require, require_above_zero, require_at_least, require_share
 
-FamilyName = Literal["bert", "roberta", "electra"]
+FamilyName = Literal["bert", "roberta", "electra", "distilbert"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,9 @@ class ClassifierLayer:
     al. 2020).
     """
 
-    activation: Literal["tanh", "gelu"] = "tanh"
+    activation: Literal["tanh", "gelu", "relu"] = "tanh"
+    drops_input: bool = True
+    """Whether dropout also applies to the layer's input; it always applies to the layer's output."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +57,9 @@ class Model:
     maximum_positions: int = 512
     """Maximum tokens per sequence."""
     segments: int = 2
-    """Rows of the segment embeddings; with 1, the model does not distinguish segments."""
+    """Rows of the segment embeddings; with 1, the model does not distinguish segments; with 0, it has no such
+    embeddings.
+    """
     embedding_width: int | None = None
     """Width of the embeddings. If it is not model.width, a linear layer projects them to model.width. Default:
     model.width.
@@ -71,8 +75,9 @@ class Model:
     """Standard deviation of the truncated normal distribution from which weights are initialised."""
 
     def __post_init__(self) -> None:
-        for name in ("layers", "width", "heads", "feed_forward", "maximum_positions", "segments"):
+        for name in ("layers", "width", "heads", "feed_forward", "maximum_positions"):
             require_at_least(f"model.{name}", getattr(self, name), 1)
+        require_at_least("model.segments", self.segments, 0)
         if self.embedding_width is not None:
             require_at_least("model.embedding_width", self.embedding_width, 1)
         require(
@@ -109,7 +114,11 @@ class FamilyParts:
 
     pooler: EncoderPooler | ClassifierLayer
     tells_segments: bool = True
-    """Whether segment embeddings have two rows or more; if False, they have one."""
+    """Whether segment embeddings have two rows or more; if False, they have `segment_rows`."""
+    segment_rows: int = 1
+    """Rows of the segment embeddings if `tells_segments` is False: 1, or 0 for a model without such embeddings."""
+    layer_norm_epsilon: float | None = None
+    """The only value of model.layer_norm_epsilon, if config.json has no field for it."""
     positions_after_padding: bool = False
     """Whether the first position uses row (padding id + 1) of the position embeddings; if False, it uses row 0."""
     projects_embeddings: bool = False
@@ -121,8 +130,13 @@ class FamilyParts:
         """Raise ConfigError for a part that the family does not have."""
         family = f"for model.family {model.family}"
         require(
-            self.tells_segments == (model.segments > 1),
-            f"model.segments ({model.segments}) must be {'at least 2' if self.tells_segments else '1'} {family}",
+            model.segments > 1 if self.tells_segments else model.segments == self.segment_rows,
+            f"model.segments ({model.segments}) must be "
+            f"{'at least 2' if self.tells_segments else self.segment_rows} {family}",
+        )
+        require(
+            self.layer_norm_epsilon in (None, model.layer_norm_epsilon),
+            f"model.layer_norm_epsilon ({model.layer_norm_epsilon}) must be {self.layer_norm_epsilon} {family}",
         )
         require(
             self.projects_embeddings or model.embedding_width in (None, model.width),
@@ -141,4 +155,10 @@ FAMILY_PARTS: dict[str, FamilyParts] = {
     ),
     # Layer decay: Clark et al. 2020, table 7, small and base.
     "electra": FamilyParts(pooler=ClassifierLayer(activation="gelu"), projects_embeddings=True, tuned_layer_decay=0.8),
+    "distilbert": FamilyParts(
+        pooler=ClassifierLayer(activation="relu", drops_input=False),
+        tells_segments=False,
+        segment_rows=0,
+        layer_norm_epsilon=1e-12,
+    ),
 }

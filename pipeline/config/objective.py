@@ -1,8 +1,10 @@
 """Objective of pretraining: the loss that training minimises."""
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
-from pipeline.config.checks import require, require_above_zero
+from pipeline.config.checks import require, require_above_zero, require_at_least
+from pipeline.config.locations import Location
 from pipeline.config.model import Model
 
 
@@ -57,4 +59,78 @@ class Replaced:
         )
 
 
-Objective = Masked | Replaced
+@dataclass(frozen=True, kw_only=True)
+class Distilled:
+    """Learn from a larger pretrained model, the teacher (DistilBERT, Sanh et al. 2019).
+
+    The student learns the teacher's probabilities of all vocabulary entries, the masked tokens, and the direction of
+    the teacher's last hidden states.
+    """
+
+    teacher: Location | None = None
+    """Model to learn from, with a masked-token head, such as a run's export. It may be of any family.
+
+    A folder, an s3:// or gs:// URL, or hf://OWNER/NAME. The run uses the teacher's vocabulary.
+    """
+    temperature: float = 2.0
+    """Divisor of both models' logits before the softmax of the soft targets (Hinton et al. 2015)."""
+    soft_weight: float = 5.0
+    """Weight of the loss on soft targets: temperature^2 x KL(teacher || student), the mean per token."""
+    masked_weight: float = 2.0
+    """Weight of the loss on masked tokens, the mean per masked token."""
+    cosine_weight: float | None = None
+    """Weight of 1 - cosine of the two models' last hidden states, the mean per token. Default: 1 if both models have
+    the same width, else 0.
+    """
+    soft_targets: Literal["all", "masked"] = "all"
+    """Tokens with soft targets. all: all tokens, as published; masked: only masked positions.
+
+    masked saves the logits of all other tokens in both models: a quarter of a step's operations for distilbert-base
+    with the teacher bert-base (estimated). With both, memory is bounded, because logits are computed in parts.
+    """
+    start: Literal["teacher", "random"] = "teacher"
+    """Initial weights. teacher: evenly spaced layers of the teacher (0, 2, 4, 7, 9 and 11 of 12, as published), its
+    embeddings and its head, where shapes agree; random: random weights. With init, the run starts from init instead.
+    """
+
+    def __post_init__(self) -> None:
+        require_above_zero("objective.temperature", self.temperature)
+        weights = {"soft": self.soft_weight, "masked": self.masked_weight, "cosine": self.cosine_weight}
+        for name, weight in weights.items():
+            if weight is not None:
+                require_at_least(f"objective.{name}_weight", weight, 0)
+        require(
+            self.soft_weight > 0 or self.masked_weight > 0,
+            "objective.soft_weight (0) and objective.masked_weight (0) would leave the masked-token head untrained: "
+            "set one of them above 0",
+        )
+
+    def for_widths(self, student: int, teacher: int) -> "Distilled":
+        """Return the settings with `cosine_weight` set, for models of these widths.
+
+        Raises ConfigError if the weight is above 0 and the widths differ.
+        """
+        weight = float(student == teacher) if self.cosine_weight is None else self.cosine_weight
+        require(
+            weight == 0 or student == teacher,
+            f"objective.cosine_weight ({weight}) compares hidden states of one width, but model.width is {student} and "
+            f"the teacher's width is {teacher}: leave objective.cosine_weight out, or set it to 0",
+        )
+        return replace(self, cosine_weight=weight)
+
+
+def chosen_layers(student: int, teacher: int) -> tuple[int, ...]:
+    """Return the numbers of the teacher's layers that a student with `student` layers starts from, evenly spaced.
+
+    The first and the last layer are among them, if the student has two layers or more. Raises ConfigError if the
+    student has more layers than the teacher.
+    """
+    require(
+        student <= teacher,
+        f"model.layers ({student}) is more than the {teacher} layers of the teacher, from which the student starts: "
+        "lower model.layers, or set objective.start to random",
+    )
+    return tuple(round(layer * (teacher - 1) / max(1, student - 1)) for layer in range(student))
+
+
+Objective = Masked | Replaced | Distilled

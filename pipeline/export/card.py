@@ -8,6 +8,7 @@ from typing import Any
 from pipeline import storage
 from pipeline.config.jobs import Pretrain
 from pipeline.config.locations import BUILTIN
+from pipeline.config.objective import Distilled
 from pipeline.corpus.prepared import Corpus, load_corpus
 from pipeline.corpus.shards import COUNTED
 from pipeline.errors import DataError, listed
@@ -32,6 +33,8 @@ from pipeline.train.checkpoint import WEIGHTS, read_state
 from pipeline.train.run import settings_of
 from pipeline.train.summary import figures
 
+TEACHER = "teacher.fingerprint"
+"""Name of the teacher's fingerprint in the identity of a run."""
 PUBLISHED_TOKENS = 1_000_000 * 256 * 512
 """Most tokens that a published BERT was trained on (Devlin et al. 2019, A.2: 1 M steps of 256 sequences of 512)."""
 FORMS = {
@@ -177,8 +180,7 @@ def _measured(summary: dict[str, Any] | None, step: int) -> dict[str, float]:
 
 def _introduction(trained: Trained, lineage: Lineage, settings: Pretrain, step: int) -> str:
     """Return two sentences: what the model is, and how it was pretrained."""
-    initial = public_model_location(_initial_model(lineage)) or "another model"
-    started = f"the weights of {initial}" if "init.fingerprint" in lineage.recorded["identity"] else "random weights"
+    started = _started_from(lineage, settings)
     family = family_of(trained.model)
     state = read_state(trained.checkpoint)
     return (
@@ -190,6 +192,20 @@ def _introduction(trained: Trained, lineage: Lineage, settings: Pretrain, step: 
         f"{step:,} steps, {state.tokens:,} tokens, sequences of at most {trained_length(settings)} tokens, "
         f"seed {settings.seed}."
     )
+
+
+def _started_from(lineage: Lineage, settings: Pretrain) -> str:
+    """Return what the run started from, and for a distillation its teacher, for the introduction."""
+    identity, objective = lineage.recorded["identity"], settings.objective
+    initial = public_model_location(_initial_model(lineage)) or "another model"
+    started = f"the weights of {initial}" if "init.fingerprint" in identity else "random weights"
+    if not isinstance(objective, Distilled):
+        return started
+    teacher = public_model_location(str((lineage.summary or {}).get("teacher") or "")) or "another model"
+    started = (
+        "layers of its teacher" if objective.start == "teacher" and "init.fingerprint" not in identity else started
+    )
+    return f"{started} (the teacher is {teacher})"
 
 
 def _texts(lineage: Lineage) -> str:
@@ -291,5 +307,6 @@ def _lineage_rows(trained: Trained, lineage: Lineage, step: int) -> list[tuple[s
         ("checkpoint", f"step {step:,}, SHA-256 of its weights {weights['sha256']}"),
         ("corpus", f"fingerprint {identity['corpus.fingerprint']}"),
         ("vocabulary", f"fingerprint {identity['vocabulary.fingerprint']}"),
+        *[("teacher", f"fingerprint {identity[TEACHER]}")] * (TEACHER in identity),
         ("MLflow run", str(lineage.recorded["mlflow_run_id"])),
     ]

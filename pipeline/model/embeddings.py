@@ -8,21 +8,22 @@ from pipeline.model.dropout import dropout
 
 
 class Embeddings(nn.Module):
-    """Map flat ids, positions and segments to states (T, embedded width)."""
+    """Map flat ids, positions and, if the settings have segments, segments to states (T, embedded width)."""
 
     def __init__(self, settings: Model, vocabulary_size: int) -> None:
         super().__init__()
         width, self.first = settings.embedded_width, settings.positions.first
         self.words = nn.Embedding(vocabulary_size, width)
         self.positions = nn.Embedding(self.first + settings.maximum_positions, width)
-        self.segments = nn.Embedding(settings.segments, width)
+        self.segments = nn.Embedding(settings.segments, width) if settings.segments else None
         self.norm = nn.LayerNorm(width, eps=settings.layer_norm_epsilon)
         self.dropout = settings.hidden_dropout
 
     def forward(self, batch: Batch) -> Tensor:
         positions_T = batch.positions_T + self.first if self.first else batch.positions_T
-        # A model with one segment embedding uses it for all tokens; the batch may still have segments 0 and 1.
-        single = self.segments.num_embeddings == 1
-        segments = self.segments.weight[0] if single else self.segments(batch.segments_T)
-        summed = self.words(batch.ids_T) + self.positions(positions_T) + segments
+        summed = self.words(batch.ids_T) + self.positions(positions_T)
+        if self.segments is not None:
+            # A model with one segment embedding uses it for all tokens; the batch may still have segments 0 and 1.
+            single = self.segments.num_embeddings == 1
+            summed = summed + (self.segments.weight[0] if single else self.segments(batch.segments_T))
         return dropout(self.norm(summed), self.dropout if self.training else 0.0)

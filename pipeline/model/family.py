@@ -24,7 +24,9 @@ class Family:
     bare: tuple[str, ...]
     """Prefixes of tensors in a checkpoint of the encoder alone."""
     fused: tuple[str, tuple[str, ...]]
-    """Infix and parts. In published names, one of the parts follows the infix; our qkv stacks the parts in order."""
+    """Infix and parts. In the published names of a qkv, one of the parts follows the infix; our qkv stacks the parts in
+    order.
+    """
     tied: dict[str, str]
     """Copy of a tied tensor in some checkpoints -> the tensor that it repeats."""
     heads: tuple[str, ...]

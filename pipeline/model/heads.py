@@ -108,7 +108,7 @@ class ClassificationHead(nn.Linear):
         return super().forward(dropout(states, self.dropout if self.training else 0.0)).float()
 
 
-ACTIVATIONS = {"tanh": torch.tanh, "gelu": F.gelu}
+ACTIVATIONS = {"tanh": torch.tanh, "gelu": F.gelu, "relu": F.relu}
 
 
 class FirstTokenLayer(nn.Linear):
@@ -116,7 +116,8 @@ class FirstTokenLayer(nn.Linear):
 
     def __init__(self, settings: Model, layer: ClassifierLayer) -> None:
         super().__init__(settings.width, settings.width)
-        self.dropout, self.activation = settings.hidden_dropout, ACTIVATIONS[layer.activation]
+        self.dropout = settings.hidden_dropout if layer.drops_input else 0.0
+        self.activation = ACTIVATIONS[layer.activation]
 
     def forward(self, states: Tensor) -> Tensor:  # ty: ignore[lost-keyword-for-regular-parameter]
         return self.activation(super().forward(dropout(states, self.dropout if self.training else 0.0)))

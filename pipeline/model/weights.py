@@ -31,8 +31,8 @@ many layers as its files have tensors, and at most SLACK times the weights in it
 def _published_name(name: str, family: Family) -> str:
     """Return the published name of one of our parameters.
 
-    For a qkv, the returned name is not complete: the caller inserts query, key or value after the infix of
-    `family.fused`.
+    For a qkv, the returned name is not complete: the caller inserts the names of query, key or value after the infix
+    of `family.fused`.
     """
     module, leaf = name.rsplit(".", 1)
     number = re.search(r"\.layers\.(\d+)\.", name)
@@ -46,7 +46,7 @@ def published_names(name: str, family: Family) -> tuple[str, ...]:
     """Return the published names of one of our parameters: three for a qkv, in stacking order, else one."""
     published = _published_name(name, family)
     infix, parts = family.fused
-    if infix not in published:
+    if ".qkv." not in name:
         return (published,)
     return tuple(published.replace(infix, f"{infix}{part}.") for part in parts)
 
@@ -222,7 +222,7 @@ def model_settings(config: dict[str, Any]) -> Model:
         values["maximum_positions"] = values.get("maximum_positions", Model.maximum_positions) - first
         values["positions"] = LearnedPositions(first=first)
     if not parts.tells_segments:
-        values.setdefault("segments", 1)
+        values.setdefault("segments", parts.segment_rows)
     if values.get("embedding_width") == values["width"]:
         values["embedding_width"] = None
     return Model(family=family.name, **values)

@@ -35,7 +35,7 @@ def save_vocabulary(vocabulary: Vocabulary, folder: Path, maximum_length: int, s
             "add_prefix_space": whole["pre_tokenizer"]["add_prefix_space"],
             "trim_offsets": True,
         }
-    if segments == 1:
+    if segments < 2:
         config |= {"model_input_names": ["input_ids", "attention_mask"]}
     config |= {f"{special.strip('[]').lower()}_token": name for special, name in zip(SPECIALS, vocabulary.specials)}
     for name, content in _files_of_kind(vocabulary, whole["model"]).items():

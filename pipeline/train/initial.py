@@ -301,7 +301,8 @@ def _description(location: str, about: dict[str, Any], initial: Initial, used: t
         missing.append(GENERATOR)
     generator = " and its generator" if initial.generator else ""
     parts = [f"weights of {location}{generator}, {about['vocabulary_size']:,} word embeddings"]
-    parts += [f"{' and '.join(missing)} not in the model, so initialised at random"] * bool(missing)
+    heads = " and ".join(filter(None, (", ".join(missing[:-1]), *missing[-1:])))
+    parts += [f"{heads} not in the model, so initialised at random"] * bool(missing)
     parts += [f"{about['padding']} padding rows of the word embeddings left out"] * bool(about["padding"])
     return "; ".join(parts + [f"{', '.join(about['left_out'])} left out"] * bool(about["left_out"]))
 

@@ -17,6 +17,10 @@ DATA = ("init", "corpus", "prepare", "vocabulary")
 """Settings, and groups of settings, of a run's data and initial model."""
 ADDED: dict[str, Any] = {"sampling.copies": None, "phases.masking_share": None}
 """Settings that runs of earlier versions did not record -> the value that those runs had."""
+FINGERPRINTED: dict[str, Any] = {"objective.teacher": None}
+"""Locations in the groups of IDENTITY -> value in settings that are read from a run. A fingerprint of the files
+identifies the run instead.
+"""
 
 
 def identifying_settings(config: Pretrain) -> dict[str, Any]:
@@ -29,7 +33,7 @@ def identifying_settings(config: Pretrain) -> dict[str, Any]:
     return {
         key: value
         for key, value in flatten(config).items()
-        if key.split(".")[0] in IDENTITY and not (key in implied and implied[key] == value)
+        if key.split(".")[0] in IDENTITY and key not in FINGERPRINTED and not (key in implied and implied[key] == value)
     }
 
 
@@ -46,7 +50,9 @@ def default_name(preset: str, config: Pretrain) -> str:
     number of steps.
     """
     shaping = identifying_settings(config) | {
-        key: value for key, value in flatten(config).items() if key.split(".")[0] in DATA and key not in PASSING
+        key: value
+        for key, value in flatten(config).items()
+        if (key.split(".")[0] in DATA or key in FINGERPRINTED) and key not in PASSING
     }
     if not grows(config):
         shaping["steps"] = config.steps

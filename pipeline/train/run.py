@@ -11,8 +11,9 @@ OUTPUT/runs/NAME/
 """
 
 import importlib.metadata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from pipeline import storage
@@ -23,7 +24,7 @@ from pipeline.local_files import scratch_folder
 from pipeline.text import sentences
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_saving import save_vocabulary
-from pipeline.train.naming import ADDED, identifying_settings, implied_objective
+from pipeline.train.naming import ADDED, FINGERPRINTED, identifying_settings, implied_objective
 from pipeline.train.schedule import decay_start, grows
 
 if TYPE_CHECKING:  # imports Ray, which a finished run's reader does not need
@@ -44,20 +45,21 @@ def run_folder(config: Pretrain) -> str:
 
 
 def identity(
-    config: Pretrain, corpus: "Corpus", vocabulary: Vocabulary, init_fingerprint: str | None = None
+    config: Pretrain, corpus: "Corpus", vocabulary: Vocabulary, models: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, Any]:
     """Return dotted name -> value of all settings, versions and fingerprints that must match to continue a run.
 
-    `steps` is left out if the schedule allows more steps later.
+    `models` has the fingerprints of the published models that the run uses, by name: init, teacher. `steps` is left out
+    if the schedule allows more steps later.
     """
     settings = identifying_settings(config)
     if not grows(config):
         settings["steps"] = config.steps
-    initial = {"init.fingerprint": init_fingerprint} if init_fingerprint else {}
+    used = {f"{name}.fingerprint": fingerprint for name, fingerprint in models.items()}
     return (
         settings
         | _versions()
-        | initial
+        | used
         | {"corpus.fingerprint": corpus.fingerprint, "vocabulary.fingerprint": vocabulary.fingerprint}
     )
 
@@ -150,7 +152,7 @@ def settings_of(recorded: dict[str, Any]) -> Pretrain:
     `implied_objective`), else its default.
     """
     identity = recorded["identity"]
-    unrecorded = flatten(Pretrain()) | ADDED | implied_objective(identity["model.family"])
+    unrecorded = flatten(Pretrain()) | ADDED | FINGERPRINTED | implied_objective(identity["model.family"])
     return unflatten(Pretrain, unrecorded | identity | {"steps": recorded["steps"]})
 
 

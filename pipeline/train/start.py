@@ -37,13 +37,16 @@ class Start:
     """After a rollback, the value of the MLflow tag `continues`: the earlier MLflow run's id and the step."""
 
 
-def read_start(config: Pretrain, stream: StreamSettings, initial: Initial | None) -> Start:
+def read_start(
+    config: Pretrain, stream: StreamSettings, initial: Initial | None, teacher: Initial | None = None
+) -> Start:
     """Read the run's folder, and save the vocabulary in it.
 
     Raises ConfigError if settings differ from those of the run, and CheckpointError if the run's files are damaged.
     """
     folder = run.run_folder(config)
-    identity = run.identity(config, stream.corpus, stream.vocabulary, initial.fingerprint if initial else None)
+    models = {name: model.fingerprint for name, model in (("init", initial), ("teacher", teacher)) if model}
+    identity = run.identity(config, stream.corpus, stream.vocabulary, models)
     recorded = run.read_run(folder)
     if recorded is not None:
         run.refuse_differences(config, recorded["identity"], identity)

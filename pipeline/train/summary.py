@@ -10,6 +10,7 @@ from pipeline.durations import duration
 from pipeline.errors import listed
 from pipeline.locations import without_login
 from pipeline.minimal_pairs.figures import blimp_rows
+from pipeline.objectives.distilled import distilled_rows
 from pipeline.objectives.masked import masked_rows, pair_rows
 from pipeline.objectives.replaced import replaced_rows
 from pipeline.presets import PRESETS
@@ -86,7 +87,7 @@ def figures(summary: dict[str, Any]) -> list[tuple[str, str]]:
                     f"{before[BITS]:.3f} and {before[NATS]:.3f}; comparable across vocabularies)",
                 )
             )
-        rows += pair_rows(summary) + replaced_rows(summary)
+        rows += pair_rows(summary) + replaced_rows(summary) + distilled_rows(summary)
     else:
         rows.append(("held-out loss", "none: the corpus is too small for a held-out part (prepare.heldout_share)"))
     rows += blimp_rows(summary)

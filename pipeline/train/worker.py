@@ -14,11 +14,13 @@ import torch
 from ray.train.torch import get_device
 
 from pipeline import storage
+from pipeline.config.objective import Distilled
 from pipeline.corpus.embeddings import WORDS
 from pipeline.corpus.stream import slots_of_blocks
 from pipeline.errors import CheckpointError
 from pipeline.model.encoder import encoders_in
 from pipeline.model.float8 import to_float8
+from pipeline.objectives.distilled import DistilledTokens
 from pipeline.objectives.table import Pretraining, build_objective
 from pipeline.shared_output import unshared_output
 from pipeline.text.cached_tokenizer import CachedTokenizer
@@ -41,6 +43,7 @@ from pipeline.train.loop import Work, train
 from pipeline.train.optim import build_optimizer
 from pipeline.train.points import Points
 from pipeline.train.run import read_run
+from pipeline.train.teacher import load_teacher, start_from_teacher
 from pipeline.train.worker_summary import heldout_baselines, measure_words, summarise
 
 STREAM = "train"  # key of the stream in the Ray Train trainer's `datasets`
@@ -80,6 +83,9 @@ def run_worker(job: Job, device: torch.device) -> None:
     if line := slower_precision(config.placement, device):
         say(line)
     module = build_objective(config.objective, config.sampling, config.model, len(stream.vocabulary.tokens)).to(device)
+    if isinstance(module, DistilledTokens):
+        assert job.teacher is not None
+        module.learn_from(load_teacher(job.teacher, device))
     for encoder in encoders_in(module):
         if precision == "float8":
             to_float8(encoder.layers)
@@ -167,6 +173,9 @@ def _initial_state(job: Job, work: Work, module: Pretraining, tokenizer: CachedT
             )
         set_word_embeddings(module, read_tensors(storage.join(job.words, WORDS))["words"])
     if job.initial is None:
+        if isinstance(job.config.objective, Distilled) and job.config.objective.start == "teacher":
+            assert isinstance(module, DistilledTokens)
+            start_from_teacher(module, work.say)
         return State(heldout_before=measure_words(job, work, module, tokenizer, 0))
     config, size = job.config, job.initial.vocabulary.size
     published = build_objective(config.objective, config.sampling, config.model, size)

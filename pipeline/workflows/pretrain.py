@@ -11,7 +11,7 @@ from ray.actor import ActorHandle
 from pipeline import cluster, storage
 from pipeline.config.jobs import Pretrain, require_trained_parts, with_words_rate
 from pipeline.config.locations import with_absolute_locations
-from pipeline.config.objective import Replaced
+from pipeline.config.objective import Distilled, Replaced
 from pipeline.errors import ConfigError
 from pipeline.export.card import Lineage
 from pipeline.export.huggingface import export
@@ -31,6 +31,7 @@ from pipeline.train.run_data import find_corpus, stream_settings
 from pipeline.train.run_tracking import log_summary, open_mlflow_run, report_lost_points
 from pipeline.train.start import Start, os_errors_as_checkpoint_error, read_start, roll_back, word_embeddings
 from pipeline.train.summary import progress_reporter
+from pipeline.train.teacher import with_teacher
 from pipeline.train.tracking import tracking_uri
 
 CPU = torch.device("cpu")
@@ -44,7 +45,7 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
     Raises PipelineError, with a one-line message, for everything that the user can fix. Writes only below config.output
     and to the tracking server.
     """
-    config, initial = _with_initial_model(with_absolute_locations(config), report)
+    config, initial, teacher = _with_models(with_absolute_locations(config), report)
     uri = tracking_uri(config.tracking.uri, config.output)
     paradigms = read_pairs(config.evaluation.blimp, report)
     corpus_or_listing = find_corpus(config, report)
@@ -52,7 +53,7 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
     stream = stream_settings(config, corpus_or_listing, initial, report)
     config = replace(config, model=config.model.for_padding(stream.vocabulary.pad_id))
     with _driving(config) as tracker:
-        start = read_start(config, stream, initial)
+        start = read_start(config, stream, initial, teacher)
         if start.summary is not None:
             report(f"run {config.name} is finished; another --name, --seed or setting starts another run")
             return start.summary
@@ -64,6 +65,7 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
             stream=stream,
             initial=initial,
             words=words,
+            teacher=teacher,
             blimp=prepare_pairs(paradigms, stream.corpus, stream.vocabulary, config.model.maximum_positions),
             tracker=tracker,
         )
@@ -100,6 +102,8 @@ def _export(job: Job, start: Start, summary: dict[str, Any]) -> dict[str, Any]:
     if not storage.exists(storage.join(summary["checkpoint"], storage.MANIFEST)):
         raise unshared_output(config.output, f"checkpoint {summary['checkpoint']} is missing on the driver's machine")
     entries = {"export": storage.join(start.folder, "export"), "init": config.init}
+    if isinstance(config.objective, Distilled):
+        entries["teacher"] = config.objective.teacher
     recorded = run.record(start.identity, config.steps, summary["mlflow_run_id"], corpus.folder)
     lineage = Lineage(name=str(config.name), recorded=recorded, summary=summary | entries, corpus=corpus)
     return entries | {"export_check": export(summary["checkpoint"], entries["export"], lineage)}
@@ -111,6 +115,15 @@ def _driving(config: Pretrain) -> Generator[ActorHandle]:
     folder = run.run_folder(config)
     with locked_tracker(folder) as tracker, locked(folder), os_errors_as_checkpoint_error(config):
         yield tracker
+
+
+def _with_models(config: Pretrain, report: Report) -> tuple[Pretrain, Initial | None, Initial | None]:
+    """Return the settings, completed from the initial model and the teacher, and both models; None where the settings
+    name no model.
+    """
+    config, initial = _with_initial_model(config, report)
+    config, teacher = with_teacher(config, initial, report)
+    return config, initial, teacher
 
 
 def _with_initial_model(config: Pretrain, report: Report) -> tuple[Pretrain, Initial | None]:

@@ -70,6 +70,7 @@ SMALL = Model(
 )
 ROBERTA = replace(SMALL, family="roberta", segments=1, positions=LearnedPositions(first=2), layer_norm_epsilon=1e-5)
 ELECTRA = replace(SMALL, family="electra", embedding_width=24)
+DISTILBERT = replace(SMALL, family="distilbert", segments=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,8 +130,11 @@ ROWS: dict[str, Row] = {
         objective=Replaced(generator_share=0.5),
     ),
     "electra-masked": Row(settings=ELECTRA, vocabulary=uncased, prefix="Electra", classes={"": "ElectraForMaskedLM"}),
+    "distilbert": Row(
+        settings=DISTILBERT, vocabulary=uncased, prefix="DistilBert", classes={"": "DistilBertForMaskedLM"}
+    ),
 }
-FAMILIES = ("bert", "roberta", "electra")
+FAMILIES = ("bert", "roberta", "electra", "distilbert")
 """Rows that stand for a family where vocabulary and objective make no difference."""
 
 

@@ -243,7 +243,7 @@ def _their_logits(row: Row, kind: str, output, batch: Batch) -> Tensor:
     return output.logits[real] if kind == "tags" else output.logits
 
 
-@pytest.mark.parametrize("name", ["bert-unpaired", "roberta", "electra"])
+@pytest.mark.parametrize("name", ["bert-unpaired", "roberta", "electra", "distilbert"])
 @pytest.mark.parametrize("bare", [False, True])
 def test_config_goes_both_ways(name: str, bare: bool) -> None:
     row = ROWS[name]

@@ -27,7 +27,7 @@ from tests.parity.families import ROWS, TEXTS, Row
 
 transformers = pytest.importorskip("transformers")
 
-VOCABULARIES = ("bert", "bert-cased", "bert-multilingual", "roberta", "roberta-wordpiece")
+VOCABULARIES = ("bert", "bert-cased", "bert-multilingual", "roberta", "roberta-wordpiece", "distilbert")
 CLOSE = {"rtol": 0.0, "atol": 1e-5}
 
 
@@ -52,7 +52,7 @@ def test_our_tokenizer_files_say_the_same_to_both(row: Row, tmp_path: Path) -> N
     assert (theirs.pad_token_id, theirs.mask_token_id) == (vocabulary.pad_id, vocabulary.mask_id)
     pair = theirs(TEXTS[0], TEXTS[3], return_token_type_ids=True)
     assert pair["input_ids"] == encoded(vocabulary, TEXTS[0], TEXTS[3])
-    assert set(pair["token_type_ids"]) == set(range(row.settings.segments))
+    assert set(pair["token_type_ids"]) == set(range(max(1, row.settings.segments)))
     assert ("token_type_ids" in theirs(TEXTS[0])) == (row.settings.segments > 1)
     assert load_vocabulary(str(tmp_path), None) == vocabulary
 
@@ -86,6 +86,7 @@ def test_what_their_tokenizer_saved_gives_their_ids_here(name: str, tmp_path: Pa
         ("electra-small", 30_522, 13_483_008, 13_549_057, 4_620_026),
         ("electra-base", 30_522, 108_891_648, 109_483_009, 33_740_602),
         ("bert-base", 30_522, 109_482_240, 110_106_428, None),
+        ("distilbert-base", 30_522, 66_362_880, 66_985_530, None),
     ],
 )
 def test_parameters_are_those_of_published_models(
@@ -116,6 +117,8 @@ def test_their_default_configs() -> None:
         model_settings(transformers.RobertaConfig().to_dict())  # two rows, which no published RoBERTa has
     electra = {"layers": 12, "heads": 4, "width": 256, "feed_forward": 1024, "embedding_width": 128}
     assert model_settings(transformers.ElectraConfig().to_dict()) == Model(family="electra", **electra)
+    distilbert = model_settings(transformers.DistilBertConfig().to_dict())
+    assert distilbert == Model(family="distilbert", **large | {"layers": 6}, segments=0)
 
 
 # A token of RoBERTa costs 6 * 12 * 12 * 768^2 in layers, 12 * 12 * 768 * 471 in attention, and 0.15 * 6 * (768^2 +
@@ -137,7 +140,7 @@ def test_plans_of_published_sizes(
     assert f"  operations  {arithmetic} floating-point operations in matrix products, forward and backward" in lines
 
 
-@pytest.mark.parametrize("name", ["bert-unpaired", "roberta", "electra"])
+@pytest.mark.parametrize("name", ["bert-unpaired", "roberta", "electra", "distilbert"])
 def test_operations_equal_what_torch_counts_of_a_step(name: str) -> None:
     # Four sequences of one length, so that nothing is padded. The training loss of masked tokens is an operator that
     # torch does not look into.

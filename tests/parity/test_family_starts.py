@@ -31,6 +31,8 @@ CLASSES = {
     "ElectraForPreTraining": "electra",
     "ElectraForMaskedLM": "electra-masked",
     "ElectraModel": "electra",
+    "DistilBertForMaskedLM": "distilbert",
+    "DistilBertModel": "distilbert",
 }
 """Class -> row that starts from it."""
 MISSING = {
@@ -39,6 +41,8 @@ MISSING = {
     "RobertaModel": "; lm_head not in the model, so initialised at random; roberta.pooler.dense.bias, "
     "roberta.pooler.dense.weight left out",
     "ElectraForPreTraining": "; generator not in the model, so initialised at random",
+    "DistilBertModel": "; vocab_transform, vocab_layer_norm and vocab_projector not in the model, so initialised at "
+    "random",
     "ElectraModel": "; discriminator_predictions and generator not in the model, so initialised at random",
 }
 """Class -> what the report says after the number of word embeddings."""

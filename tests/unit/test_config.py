@@ -48,10 +48,12 @@ from pipeline.presets import PRESETS, split_preset, starting_point
 ROOT = Path(__file__).parents[2]
 PRESET_NAMES = (
     "bert-tiny, bert-mini, bert-small, bert-medium, bert-base, bert-large, roberta-tiny, roberta-mini, "
-    "roberta-base, roberta-large, electra-tiny, electra-mini, electra-small, electra-base, continue, "
+    "roberta-base, roberta-large, electra-tiny, electra-mini, electra-small, electra-base, "
+    "distilbert-tiny, distilbert-mini, distilbert-base, continue, "
     "continue-small, bert-tiny-fast, bert-mini-fast, bert-small-fast, bert-medium-fast, bert-base-fast, "
     "bert-large-fast, roberta-tiny-fast, roberta-mini-fast, roberta-base-fast, roberta-large-fast, "
-    "electra-tiny-fast, electra-mini-fast, electra-small-fast, electra-base-fast, continue-fast, "
+    "electra-tiny-fast, electra-mini-fast, electra-small-fast, electra-base-fast, "
+    "distilbert-tiny-fast, distilbert-mini-fast, distilbert-base-fast, continue-fast, "
     "continue-small-fast"
 )
 WRONG_NAME = "may hold letters, digits, '-', '_' and '.' only and must not start with '.'"
@@ -351,7 +353,11 @@ PUBLISHED_SIZES = {
     "electra-mini": (4, 256, 4, 1024),
     "electra-small": (12, 256, 4, 1024),
     "electra-base": (12, 768, 12, 3072),
+    "distilbert-tiny": (1, 128, 2, 512),
+    "distilbert-mini": (2, 256, 4, 1024),
+    "distilbert-base": (6, 768, 12, 3072),
 }
+SEGMENTS = {"bert": 2, "roberta": 1, "electra": 2, "distilbert": 0}
 
 
 def test_there_is_no_preset_without_a_published_size() -> None:
@@ -367,7 +373,7 @@ def test_presets_have_their_published_sizes(name: str) -> None:
         assert (model.layers, model.width, model.heads, model.feed_forward) == PUBLISHED_SIZES[name]
         assert (model.maximum_positions, model.segments, model.hidden_dropout, model.attention_dropout) == (
             512,
-            1 if name.startswith("roberta") else 2,
+            SEGMENTS[name.split("-")[0]],
             0.1,
             attention_dropout,
         )

@@ -112,7 +112,9 @@ def test_the_surest_right_answers_are_chosen_once_each() -> None:
     ]
     wrong = [blank("e", "bag", "the", 0.9), blank("f", "old", "new", 0.1)]
     found = chosen([wrong[0], *right, wrong[1]])
-    assert found == Blanks(random=[wrong[0], right[0], right[1]], surest=[right[2], right[1], right[3]], candidates=6, right=4)
+    assert found == Blanks(
+        random=[wrong[0], right[0], right[1]], surest=[right[2], right[1], right[3]], candidates=6, right=4
+    )
     assert chosen(wrong) == Blanks(random=wrong, surest=[], candidates=2, right=0)
 
 

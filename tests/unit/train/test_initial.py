@@ -329,11 +329,12 @@ def test_a_size_that_is_no_number_is_refused(config: Pretrain, published: Path, 
     assert refusal(config) == f"init MODEL: config.json: hidden_size is {shown}, which is not a number"
 
 
-@pytest.mark.parametrize("architecture", ["distilbert", "gpt2"])
+@pytest.mark.parametrize("architecture", ["deberta-v2", "gpt2"])
 def test_another_architecture_is_refused(config: Pretrain, published: Path, architecture: str) -> None:
     (published / "config.json").write_text(json.dumps({"model_type": architecture}))
     message = (
-        f"init MODEL: config.json: model_type is '{architecture}', but only 'bert', 'roberta', 'electra' can be loaded"
+        f"init MODEL: config.json: model_type is '{architecture}', but only 'bert', 'roberta', 'electra', 'distilbert' "
+        "can be loaded"
     )
     assert refusal(config) == message
 

@@ -89,9 +89,8 @@ def changed(folder: Path, **tensors: torch.Tensor | None) -> None:
             "RobertaForSequenceClassification, ",
         ),
         (
-            {"architectures": ["DistilBertForSequenceClassification"]},
-            "m: config.json: architectures is 'DistilBertForSequenceClassification', so the model has no head for a "
-            "task: ",
+            {"architectures": ["XLNetForSequenceClassification"]},
+            "m: config.json: architectures is 'XLNetForSequenceClassification', so the model has no head for a task: ",
         ),
         (
             {"architectures": None},

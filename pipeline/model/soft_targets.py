@@ -1,0 +1,135 @@
+"""Compute the loss on a teacher's probabilities of all vocabulary entries, without holding all logits in memory.
+
+Shapes: T tokens, V vocabulary entries, H width of the student's embeddings, G of the teacher's.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from pipeline.model.vocabulary_loss import LOGIT_BYTES, ROWS_AT_ONCE, pad_vocabulary
+
+GPU_LOGIT_BYTES = 1 << 28
+"""Bytes of one model's logits at a time on an accelerator; few large products are faster there than many small ones."""
+
+
+class Output(NamedTuple):
+    """Inputs of a model's logits."""
+
+    hidden_T: Tensor
+    """States from `MaskedTokenHead.transform`, (T, embedded width)."""
+    words: Tensor
+    """Word embeddings, (V, embedded width)."""
+    bias: Tensor
+    """Bias of each vocabulary entry, (V,)."""
+
+    def to(self, dtype: torch.dtype) -> "Output":
+        """Return the tensors in a number format, with words and bias padded to a size that has fast kernels."""
+        words, bias = pad_vocabulary(self.words.to(dtype), self.bias.to(dtype))
+        return Output(self.hidden_T.to(dtype), words, bias)
+
+
+def soft_target_loss(student: Output, teacher: Output, temperature: float) -> Tensor:
+    """Return temperature^2 x KL(teacher || student), summed over the tokens, as a float32 scalar.
+
+    Both models' logits are divided by the temperature (Hinton et al. 2015, 2). Matrix products use the format of
+    autocast, the softmax uses float32. Only the student gets gradients.
+    """
+    device = student.hidden_T.device.type
+    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else student.words.dtype
+    if not torch.is_grad_enabled():
+        losses = [loss for _, loss, _ in _parts(student.to(dtype), teacher.to(dtype), temperature, len(student.words))]
+        return torch.stack(losses).sum()
+    return _loss_and_gradients(*student, *(tensor.detach() for tensor in teacher), temperature, dtype)[0]
+
+
+def _parts(
+    student: Output, teacher: Output, temperature: float, entries: int
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Yield for consecutive tokens the student's states, the summed loss, and the gradients of the student's logits.
+
+    The next part overwrites the gradients. `entries` is the number of vocabulary entries without padding.
+    """
+    T, dtype = len(student.hidden_T), student.words.dtype
+    on_cpu = student.words.device.type == "cpu"
+    most = max(1, (LOGIT_BYTES if on_cpu else GPU_LOGIT_BYTES) // (len(student.words) * dtype.itemsize))
+    size = -(-T // -(-T // most)) if T else 1  # parts of equal size
+    memory = [student.words.new_empty(size, len(student.words)) for _ in range(2)]
+    for states, taught in zip(student.hidden_T.split(size), teacher.hidden_T.split(size), strict=True):
+        logits = torch.addmm(student.bias, states, student.words.T, out=memory[0][: len(states)])
+        wanted = torch.addmm(teacher.bias, taught, teacher.words.T, out=memory[1][: len(states)])
+        rows = ROWS_AT_ONCE if on_cpu else size
+        losses = [
+            _to_gradients(own[:, :entries], theirs[:, :entries], temperature)
+            for own, theirs in zip(logits.split(rows), wanted.split(rows), strict=True)
+        ]
+        logits[:, entries:] = 0
+        yield states, torch.stack(losses).sum(), logits
+
+
+def _to_gradients(logits: Tensor, wanted: Tensor, temperature: float) -> Tensor:
+    """Replace the student's logits in place by the gradients of the summed loss, and return this loss."""
+    own = (logits.float() / temperature).log_softmax(1)
+    theirs = (wanted.float() / temperature).log_softmax(1)
+    shares = theirs.exp()
+    loss = temperature**2 * (shares * (theirs - own)).sum()
+    logits.copy_(temperature * (own.exp() - shares))
+    return loss
+
+
+# A custom operator, for the reasons given in pipeline.model.vocabulary_loss.
+@torch.library.custom_op("pipeline::soft_target_loss", mutates_args=())
+def _loss_and_gradients(
+    hidden_T: Tensor,
+    words: Tensor,
+    bias: Tensor,
+    taught_T: Tensor,
+    taught_words: Tensor,
+    taught_bias: Tensor,
+    temperature: float,
+    dtype: torch.dtype,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the summed loss, float32, and its gradients for the student's states (T, H), words (V, H) and bias (V,).
+
+    `taught_T` (T, G), `taught_words` (V, G) and `taught_bias` (V,) are the teacher's.
+    """
+    student = Output(hidden_T, words, bias).to(dtype)
+    teacher = Output(taught_T, taught_words, taught_bias).to(dtype)
+    V = len(words)
+    losses, by_hidden = [], []
+    by_words, by_bias = torch.zeros_like(words), torch.zeros_like(bias)
+    for states, loss, gradients in _parts(student, teacher, temperature, V):
+        losses.append(loss)
+        by_hidden.append(gradients @ student.words)
+        by_words += (gradients.T @ states)[:V]
+        by_bias += (gradients.new_ones(1, len(gradients)) @ gradients)[0, :V]
+    return torch.stack(losses).sum(), torch.cat(by_hidden).to(hidden_T.dtype), by_words, by_bias
+
+
+@_loss_and_gradients.register_fake
+def _(
+    hidden_T: Tensor,
+    words: Tensor,
+    bias: Tensor,
+    taught_T: Tensor,
+    taught_words: Tensor,
+    taught_bias: Tensor,
+    temperature: float,
+    dtype: torch.dtype,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    loss = words.new_empty((), dtype=torch.float32)
+    return loss, torch.empty_like(hidden_T), torch.empty_like(words), torch.empty_like(bias)
+
+
+def _keep(ctx: torch.autograd.function.FunctionCtx, inputs: tuple, output: tuple[Tensor, ...]) -> None:
+    ctx.mark_non_differentiable(*output[1:])
+    ctx.save_for_backward(*output[1:])
+
+
+def _backward(ctx: Any, by_loss: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+    return *(by_loss * saved for saved in ctx.saved_tensors), None, None, None, None, None
+
+
+_loss_and_gradients.register_autograd(_backward, setup_context=_keep)

@@ -1,0 +1,243 @@
+"""Distillation (Sanh et al. 2019): a student learns a teacher's probabilities of all vocabulary entries, the masked
+tokens, and the direction of the teacher's last hidden states.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from pipeline.batch import Batch
+from pipeline.config.data import Sampling
+from pipeline.config.model import Model
+from pipeline.config.objective import Distilled, chosen_layers
+from pipeline.model.flops import TokenCounts, encoder_flops, masked_head_flops
+from pipeline.model.soft_targets import Output, soft_target_loss
+from pipeline.objectives.masked import ACCURACY, MLM, MaskedTokens, unigram_baselines, unigram_sums
+from pipeline.objectives.terms import Sums, Terms
+
+SOFT, COSINE = "soft", "cosine"
+MLM_ACCURACY = ACCURACY.format(MLM)
+TEACHER_SCORES = {MLM: f"teacher_{MLM}", MLM_ACCURACY: f"teacher_{MLM_ACCURACY}"}
+"""Score of the student -> name of the same score of the teacher."""
+TEACHER_LOSS, TEACHER_ACCURACY = f"baseline/teacher_{MLM}_loss", f"baseline/teacher_{MLM_ACCURACY}"
+DESCRIPTIONS = {
+    f"heldout/{SOFT}_loss": ("loss", "temperature^2 x Kullback-Leibler divergence from the teacher, nats per token"),
+    f"heldout/{COSINE}_loss": ("loss", "1 - cosine of the hidden states of student and teacher"),
+}
+"""Held-out metric -> (its type on the Hugging Face Hub, its name on a model card)."""
+WHOLE, LAYERS = ("encoder.embeddings.", "encoder.projection.", "masked_token_head."), "encoder.layers."
+"""Prefixes of the names of the parameters that a student may take from its teacher: outside of layers, and in them."""
+
+
+class DistilledTokens(MaskedTokens):
+    """Student with a masked-token head; training and evaluation also need a teacher, which `learn_from` sets.
+
+    Training minimises the weighted sum of the terms' means. A term of weight 0 is left out. The student sees the masks,
+    and the teacher sees the same batch in evaluation mode (Sanh et al. 2019, section 2).
+    """
+
+    def __init__(
+        self, settings: Model, vocabulary_size: int, objective: Distilled, generator: torch.Generator | None = None
+    ) -> None:
+        """Initialise weights from `generator`; None: from torch's global generator."""
+        super().__init__(settings, vocabulary_size, generator, pairs=False)
+        cosine = 1.0 if objective.cosine_weight is None else objective.cosine_weight
+        weights = {SOFT: objective.soft_weight, MLM: objective.masked_weight, COSINE: cosine}
+        self.weights = {term: weight for term, weight in weights.items() if weight}
+        self.terms = tuple(self.weights)
+        self.temperature, self.only_masked = objective.temperature, objective.soft_targets == "masked"
+        # In a tuple, so that the teacher is no submodule: it is neither trained, saved nor sent to other workers.
+        self._teacher: tuple[MaskedTokens, ...] = ()
+
+    def learn_from(self, teacher: MaskedTokens) -> None:
+        """Set the teacher, which must be on the device of the student and have the same vocabulary."""
+        self._teacher = (teacher.eval().requires_grad_(False),)
+
+    @property
+    def teacher(self) -> MaskedTokens:
+        assert len(self._teacher) == 1, "a student needs a teacher: call learn_from first"
+        return self._teacher[0]
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        """Return {term: count} without a forward pass: masked positions for MLM, else all tokens.
+
+        The soft term counts masked positions too, if only these have soft targets.
+        """
+        counts = {SOFT: batch.masked if self.only_masked else batch.tokens, MLM: batch.masked, COSINE: batch.tokens}
+        return {term: counts[term] for term in self.terms}
+
+    def forward(self, batch: Batch) -> Terms:
+        """Return {term: (summed loss, count)}; losses are float32 scalars."""
+        hidden_T = self.encoder(batch)
+        losses = self._imitation(hidden_T, batch)
+        if MLM in self.weights:
+            hidden_M = hidden_T[batch.masked_positions_M]
+            losses[MLM] = self.masked_token_head.loss(hidden_M, self.words, batch.masked_labels_M)
+        return {term: (losses[term], count) for term, count in self.counts(batch).items()}
+
+    def _imitation(self, hidden_T: Tensor, batch: Batch) -> dict[str, Tensor]:
+        """Return the summed losses of the terms that compare the student's states (T, width) with the teacher."""
+        losses: dict[str, Tensor] = {}
+        if self.weights.keys() <= {MLM}:
+            return losses
+        teacher = self.teacher
+        with torch.no_grad():
+            taught_T = teacher.encoder(batch)
+        if SOFT in self.weights:
+            chosen = batch.masked_positions_M if self.only_masked else slice(None)
+            with torch.no_grad():
+                wanted = _output(teacher, taught_T[chosen])
+            losses[SOFT] = soft_target_loss(_output(self, hidden_T[chosen]), wanted, self.temperature)
+        if COSINE in self.weights:
+            losses[COSINE] = (1 - F.cosine_similarity(hidden_T.float(), taught_T.float(), dim=1)).sum()
+        return losses
+
+    @property
+    def score_names(self) -> tuple[str, ...]:
+        """All keys that `scores` returns."""
+        return (MLM, MLM_ACCURACY, *(term for term in self.terms if term != MLM))
+
+    @torch.no_grad()
+    def scores(self, batch: Batch) -> Terms:
+        """Return the sums of an evaluation, each as (sum, count): loss and accuracy of masked tokens, and the terms of
+        `forward`.
+        """
+        hidden_T, counts = self.encoder(batch), self.counts(batch)
+        imitation = {term: (loss, counts[term]) for term, loss in self._imitation(hidden_T, batch).items()}
+        return _masked_scores(self.masked_logits(hidden_T, batch), batch) | imitation
+
+    def heldout(self, sums: Sums) -> dict[str, float]:
+        """Return {metric: mean over all held-out batches}."""
+        names = {name: name if name == MLM_ACCURACY else f"{name}_loss" for name in self.score_names}
+        return {names[name]: total / count for name, (total, count) in sums.items() if count > 0}
+
+    @torch.no_grad()
+    def baseline_sums(self, batches: Sequence[Batch], counts: np.ndarray) -> dict[str, tuple[float, float]]:
+        """Return the sums of the unigram baseline, as `unigram_sums` does, and those of the teacher."""
+        sums = dict.fromkeys(TEACHER_SCORES.values(), (0.0, 0.0))
+        for batch in batches:
+            on_device = batch.to(self.words.device)
+            for name, (total, count) in _masked_scores(self.teacher.predict_masked(on_device), on_device).items():
+                before = sums[TEACHER_SCORES[name]]
+                sums[TEACHER_SCORES[name]] = before[0] + float(total), before[1] + float(count)
+        return unigram_sums(batches, counts) | sums
+
+    def baselines(self, sums: Sums) -> dict[str, float]:
+        """Return {metric: baseline}: those of the unigram distribution and of the teacher."""
+        names = {TEACHER_SCORES[MLM]: TEACHER_LOSS, TEACHER_SCORES[MLM_ACCURACY]: TEACHER_ACCURACY}
+        return unigram_baselines(sums) | {
+            metric: sums[name][0] / sums[name][1] for name, metric in names.items() if sums[name][1]
+        }
+
+
+def _output(model: MaskedTokens, hidden_T: Tensor) -> Output:
+    """Return the inputs of a model's logits from its hidden states (T, width)."""
+    head = model.masked_token_head
+    return Output(head.transform(hidden_T), model.words, head.bias)
+
+
+def _masked_scores(logits: Tensor, batch: Batch) -> Terms:
+    """Return loss and correct answers at the masked positions, each as (sum, count); `logits` are (M, V)."""
+    labels = batch.masked_labels_M
+    return {
+        MLM: (F.cross_entropy(logits, labels, reduction="sum"), batch.masked),
+        MLM_ACCURACY: ((logits.argmax(-1) == labels).sum(), batch.masked),
+    }
+
+
+def taken_from_teacher(student: MaskedTokens, teacher: MaskedTokens) -> dict[str, Tensor]:
+    """Return the teacher's tensors that a student starts with, under the student's names.
+
+    Layers are taken if width, heads and feed-forward width agree, and all other tensors if their shapes agree. Raises
+    ConfigError if the student has more layers than the teacher.
+    """
+    mine, theirs = student.encoder.settings, teacher.encoder.settings
+    names = {name: name for name in student.state_dict() if name.startswith(WHOLE)}
+    layers = chosen_layers(mine.layers, theirs.layers)
+    if all(getattr(mine, size) == getattr(theirs, size) for size in ("width", "heads", "feed_forward")):
+        for name in (name for name in student.state_dict() if name.startswith(LAYERS)):
+            number, rest = name.removeprefix(LAYERS).split(".", 1)
+            names[name] = f"{LAYERS}{layers[int(number)]}.{rest}"
+    given, own = teacher.state_dict(), student.state_dict()
+    return {
+        name: given[source]
+        for name, source in names.items()
+        if source in given and given[source].shape == own[name].shape
+    }
+
+
+def start_text(student: MaskedTokens, teacher: MaskedTokens, taken: Mapping[str, Tensor]) -> str:
+    """Return one line about the student's initial weights; `taken` is the result of `taken_from_teacher`."""
+    mine, theirs = student.encoder.settings, teacher.encoder.settings
+    layers = chosen_layers(mine.layers, theirs.layers)
+    at_random = sorted({_part_of(name) for name in student.state_dict() if name not in taken})
+    rest = f"; at random: {', '.join(at_random)}, whose sizes differ" if at_random else ""
+    from_layers = any(name.startswith(LAYERS) for name in taken)
+    whole = ", ".join(sorted({_part_of(name) for name in taken if not name.startswith(LAYERS)}))
+    numbers = f"layers {', '.join(map(str, layers))} of {theirs.layers}, " if from_layers else ""
+    return f"the student starts with these parts of its teacher: {numbers}{whole}{rest}"
+
+
+def _part_of(name: str) -> str:
+    """Return the part of the model that a parameter belongs to, for messages."""
+    words = name.split(".")
+    return {"layers": "layers", "projection": "projection of the embeddings"}.get(
+        words[1], f"{words[2]} of the embeddings" if words[0] == "encoder" else "masked-token head"
+    )
+
+
+def build(
+    objective: Distilled, sampling: Sampling, model: Model, vocabulary_size: int, generator: torch.Generator | None
+) -> DistilledTokens:
+    """Return the student, without a teacher."""
+    return DistilledTokens(model, vocabulary_size, objective, generator)
+
+
+def trained_parts(objective: Distilled, sampling: Sampling) -> tuple[str, ...]:
+    """Return the name prefixes of the parameters that the objective trains, without those of the encoder."""
+    return ("masked_token_head.",)
+
+
+def described(objective: Distilled, sampling: Sampling) -> str:
+    """Return the objective in words, for a model card."""
+    weights = {
+        f"soft targets at temperature {objective.temperature:g}": objective.soft_weight,
+        "masked-language modelling": objective.masked_weight,
+        "cosine of the hidden states": objective.cosine_weight,
+    }
+    terms = ", ".join(f"{name} (weight {weight:g})" for name, weight in weights.items() if weight)
+    return f"distillation from a teacher: {terms}"
+
+
+def flops_per_token(objective: Distilled, model: Model, vocabulary_size: int, counted: TokenCounts) -> float:
+    """Return the floating-point operations of the student per token (no padding), matrix products only.
+
+    The teacher's operations are not counted: its sizes are not among the settings.
+    """
+    soft = counted if objective.soft_targets == "masked" else replace(counted, masked=counted.tokens)
+    heads = [masked_head_flops(model, vocabulary_size, counted)] * bool(objective.masked_weight)
+    heads += [masked_head_flops(model, vocabulary_size, soft)] * bool(objective.soft_weight)
+    return encoder_flops(model, counted) + sum(heads)
+
+
+def distilled_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the summary's rows about distillation, as (name, text); empty for other objectives."""
+    after, baselines = summary["heldout_after"], summary["baselines"]
+    if TEACHER_LOSS not in baselines:
+        return []
+    rows = [
+        (
+            "teacher on these rows",
+            f"MLM loss {baselines[TEACHER_LOSS]:.3f} nats, accuracy {baselines[TEACHER_ACCURACY]:.1%}",
+        )
+    ]
+    if (soft := after.get(f"heldout/{SOFT}_loss")) is not None:
+        rows.append(("held-out soft-target loss", f"{soft:.4f} nats per token, times temperature^2"))
+    if (cosine := after.get(f"heldout/{COSINE}_loss")) is not None:
+        rows.append(("held-out cosine loss", f"{cosine:.4f} (0: hidden states have the teacher's direction)"))
+    return rows

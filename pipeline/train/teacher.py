@@ -1,0 +1,111 @@
+"""The teacher of a distillation: read and check it once, load it in every worker, and start the student from it."""
+
+from dataclasses import replace
+
+import torch
+
+from pipeline import storage
+from pipeline.config.data import VocabularySettings
+from pipeline.config.jobs import Pretrain
+from pipeline.config.objective import Distilled, chosen_layers
+from pipeline.corpus.given_vocabulary import given_vocabulary
+from pipeline.errors import CheckpointError, ConfigError
+from pipeline.model.families.table import family_of
+from pipeline.model.weights import pretrained_parts, published_names
+from pipeline.objectives.distilled import DistilledTokens, start_text, taken_from_teacher
+from pipeline.objectives.masked import MaskedTokens
+from pipeline.objectives.replaced import GENERATOR
+from pipeline.reporting import Report
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.train.initial import Initial, load_initial, read_initial
+
+SETTING, HEAD = "objective.teacher", "masked_token_head."
+
+
+def with_teacher(config: Pretrain, initial: Initial | None, report: Report) -> tuple[Pretrain, Initial | None]:
+    """Return the settings, completed from the teacher, and the teacher; None for another objective.
+
+    Sets objective.cosine_weight and, if neither init nor vocabulary.path is set, vocabulary.path. `initial` is the
+    model at config.init. Raises ConfigError for a teacher that does not fit the run, and CheckpointError for one that
+    cannot be used.
+    """
+    objective = config.objective
+    if not isinstance(objective, Distilled):
+        return config, None
+    if not objective.teacher:
+        raise ConfigError(
+            f"{SETTING} is not set: give the model to learn from, such as a run's export or "
+            "hf://google-bert/bert-base-uncased"
+        )
+    teacher = _read_teacher(objective.teacher, config.vocabulary, config.output, report)
+    _require_positions(config, objective.teacher, teacher)
+    objective = objective.for_widths(config.model.width, teacher.model.width)
+    if objective.start == "teacher" and initial is None:
+        chosen_layers(config.model.layers, teacher.model.layers)  # raises ConfigError for too few layers
+    own = initial.vocabulary if initial else given_vocabulary(config.vocabulary)
+    if own is None:
+        config = replace(config, vocabulary=replace(config.vocabulary, path=objective.teacher))
+    elif own.fingerprint != teacher.vocabulary.fingerprint:
+        raise ConfigError(
+            f"{SETTING} {objective.teacher} has a {_about(teacher.vocabulary)}, and "
+            f"{config.vocabulary.path or config.init} has a {_about(own)}: teacher and student need the same "
+            "vocabulary; leave vocabulary.path and init out to use the teacher's"
+        )
+    return replace(config, objective=objective), teacher
+
+
+def _read_teacher(location: str, vocabulary: VocabularySettings, output: str, report: Report) -> Initial:
+    """Read the model at `location`, and copy it into the output folder unless an intact copy exists.
+
+    `vocabulary` holds the run's settings of the vocabulary. Raises CheckpointError if the model cannot be used, or has
+    no masked-token head.
+    """
+    lines: list[str] = []
+    teacher = read_initial(
+        location, replace(vocabulary, path=None), output, lines.append, setting=SETTING, used=(HEAD,)
+    )
+    missing = set(storage.read_json(storage.join(teacher.folder, storage.MANIFEST))["missing"])
+    family = family_of(teacher.model)
+    head = [name for name in pretrained_parts(teacher.model, 1).state_dict() if name.startswith(HEAD)]
+    if lacking := [name for part in head for name in published_names(part, family) if name in missing]:
+        generator = GENERATOR in storage.children(location)
+        instead = (
+            f"{storage.join(location, GENERATOR)} has one" if generator else "give a pretrained model that has one"
+        )
+        raise CheckpointError(
+            f"{SETTING} {location} has no masked-token head ({lacking[0]} is missing), so it predicts no tokens: "
+            f"{instead}"
+        )
+    for line in lines:
+        report(line)
+    return teacher
+
+
+def _require_positions(config: Pretrain, location: str, teacher: Initial) -> None:
+    """Raise ConfigError if sequences of the run are longer than the teacher's learned positions."""
+    for prefix, phase in zip(("sampling", "phases"), config.all_phases):
+        if phase.sampling.maximum_length > teacher.model.maximum_positions:
+            raise ConfigError(
+                f"{prefix}.maximum_length ({phase.sampling.maximum_length}) must be at most the "
+                f"{teacher.model.maximum_positions} positions of {SETTING} {location}"
+            )
+
+
+def _about(vocabulary: Vocabulary) -> str:
+    """Return a vocabulary in words, for messages."""
+    case = "uncased" if vocabulary.lowercase else "cased"
+    return f"vocabulary of {vocabulary.size:,} entries ({vocabulary.kind}, {case}, {vocabulary.fingerprint[:8]})"
+
+
+def load_teacher(teacher: Initial, device: torch.device) -> MaskedTokens:
+    """Return a teacher on a device, in evaluation mode and without gradients."""
+    module = MaskedTokens(teacher.model, teacher.vocabulary.size, torch.Generator().manual_seed(0), pairs=False)
+    load_initial(teacher, module)
+    return module.to(device).eval().requires_grad_(False)
+
+
+def start_from_teacher(student: DistilledTokens, report: Report) -> None:
+    """Load those weights of its teacher into a student that fit, and report them."""
+    taken = taken_from_teacher(student, student.teacher)
+    student.load_state_dict(student.state_dict() | taken)
+    report(start_text(student, student.teacher, taken))
