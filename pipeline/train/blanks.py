@@ -175,7 +175,7 @@ def fill_in_the_blanks(
     maximum_length: int,
     device: torch.device,
 ) -> Blanks:
-    """Let the model guess a hidden word in each of up to CANDIDATES held-out sentences, and return the sentences to show.
+    """Let the model guess a hidden word in each of up to CANDIDATES held-out sentences, and select sentences to show.
 
     Sentences that do not fit in `maximum_length` tokens, with [CLS] and [SEP], are skipped.
     """

@@ -44,7 +44,7 @@ def refusal(arguments: list[str], capsys: pytest.CaptureFixture[str], output: Pa
         (
             ["electra-base", "objective:replaced", "--objective.generator-share", "0.4"],
             "objective.generator_share (0.4) gives a generator of width 307 with 5 heads, but the width must be a "
-            "multiple of the heads: model.width is 768, model.heads 12",
+            "multiple of the heads: model.width is 768, model.heads 12; choose another share",
         ),
         (
             ["roberta-tiny", "sampling.pairs:next-sentence"],
@@ -89,7 +89,8 @@ NO_MASK = "tokenizer.json has no {} among its {} entries: a vocabulary needs "
         (
             "roberta",
             lambda folder: set_in_config(folder, model_type="deberta-v2"),
-            "config.json: model_type is 'deberta-v2', but only 'bert', 'roberta', 'electra', 'distilbert' can be loaded",
+            "config.json: model_type is 'deberta-v2', but only 'bert', 'roberta', 'electra', 'distilbert' "
+            "can be loaded",
         ),
         (
             "roberta",
