@@ -5,6 +5,7 @@
     python jobs/score.py --checkpoint output/finetune/NAME/model --task sst2 --data FOLDER --split dev
     python jobs/score.py --predictions answers.json --input dev-v1.1.json
     python jobs/score.py --checkpoint output/runs/NAME --blimp BLIMP --pairs fifth
+    python jobs/score.py --checkpoint output/finetune/TRIAL/model --heldout output/runs/NAME
 
 The labelled examples are your own file (--input) or a split of a known task (--task).
 """

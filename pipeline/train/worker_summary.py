@@ -17,6 +17,7 @@ from pipeline.train.heldout_words import heldout_words, word_metrics
 from pipeline.train.job import Job
 from pipeline.train.loop import Work
 from pipeline.train.meter import percentile_milliseconds
+from pipeline.train.run import EVALUATED_ROWS
 
 
 def measure_words(job: Job, work: Work, module: Pretraining, tokenizer: CachedTokenizer, step: int) -> dict[str, float]:
@@ -71,6 +72,7 @@ def summarise(
         "data_wait_percent": 100 * state.wait_seconds / max(state.seconds, 1e-9),
         "training_seconds": state.seconds,
         "maximum_length": phase.sampling.maximum_length,
+        EVALUATED_ROWS: config.evaluation.rows,
         "step_milliseconds_95th": percentile_milliseconds(state.step_times, 0.95),
         "peak_memory_gigabytes": peak_memory_bytes(work.device) / 1e9,
         "model_flops_utilisation_percent": _overall_utilisation(work, state),
