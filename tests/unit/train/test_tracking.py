@@ -15,6 +15,7 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 from mlflow.tracking import MlflowClient
 
 from pipeline.corpus.prepared import Corpus, Window
@@ -326,6 +327,21 @@ def test_tags_are_set_and_a_lost_one_stops_nothing(new_run: NewRun, quick: None,
         "MLflow did not take the tags ['a', 'export']"
     ]
     tracker.finish("KILLED")
+
+
+def test_pictures_of_the_driver_are_logged_and_a_lost_one_stops_nothing(new_run: NewRun, quick: None) -> None:
+    run, tracker = new_run("added"), Tracker("job 1")
+    tracker.start(run)
+    figure = Figure(figsize=(2, 1))
+    tracker.add_pictures({"pictures/a.png": figure})
+    figure.savefig(wanted := BytesIO(), dpi=DPI)
+    assert (artifacts(run) / "pictures/a.png").read_bytes() == wanted.getvalue()
+    (artifacts(run) / "other").write_text("in the way of a folder")
+    tracker.add_pictures({"other/b.png": figure, "pictures/a.png": figure})
+    assert [message.split(":")[0] for message in tracker.take_messages()] == [
+        "MLflow did not take the pictures ['other/b.png', 'pictures/a.png']"
+    ]
+    assert tracker.finish("FINISHED") is None and status(run) == "FINISHED"
 
 
 def test_what_the_driver_asks_for() -> None:
