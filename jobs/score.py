@@ -1,4 +1,4 @@
-"""Score a fine-tuned model on labelled examples or by what it forgot, or a pretrained model on BLiMP, next to baselines.
+"""Score a fine-tuned model on labelled examples or what it forgot, or a pretrained model on BLiMP, next to baselines.
 
     python jobs/score.py --checkpoint output/finetune/NAME/model --input labelled.csv --text body --label stars
     python jobs/score.py --checkpoint hf://OWNER/NAME --input labelled.csv --text body --label stars

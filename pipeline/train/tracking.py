@@ -5,7 +5,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -19,14 +19,13 @@ from mlflow.tracking import MlflowClient
 
 from pipeline import storage
 from pipeline.errors import ConfigError, PipelineError
+from pipeline.local_files import scratch_folder
 from pipeline.locations import absolute, is_url, without_login
 from pipeline.train.drivers import is_gone, this_driver
 from pipeline.train.failures import Failure, Failures
 from pipeline.train.origin import origin
 
-if TYPE_CHECKING:  # Corpus imports Ray, which the tracker does not need
-    from matplotlib.figure import Figure
-
+if TYPE_CHECKING:  # imports Ray, which the tracker does not need
     from pipeline.corpus.prepared import Corpus
 
 FLUSH_SECONDS = 2.0
@@ -310,12 +309,17 @@ class Tracker:
         except Exception as error:  # a lost tag must not end the run
             self.say(f"MLflow did not take the tags {sorted(tags)}: {storage.first_line(error)}")
 
-    def add_pictures(self, figures: dict[str, "Figure"]) -> None:
-        """Log figures by artifact path; if the server is unavailable, they are lost, and a message says so."""
+    def add_pictures(self, pictures: dict[str, bytes]) -> None:
+        """Log files by artifact path; if the server is unavailable, they are lost, and a message says so."""
         try:
-            self._log_figures(figures)
+            with scratch_folder("pictures") as folder:
+                for path, content in pictures.items():
+                    file = folder / path
+                    file.parent.mkdir(parents=True, exist_ok=True)
+                    file.write_bytes(content)
+                    self.client.log_artifact(self.run_id, str(file), os.path.dirname(path))
         except Exception as error:  # a lost picture must not end the run
-            self.say(f"MLflow did not take the pictures {sorted(figures)}: {storage.first_line(error)}")
+            self.say(f"MLflow did not take the pictures {sorted(pictures)}: {storage.first_line(error)}")
 
     def say(self, message: str) -> None:
         """Queue a line for the driver to print."""
@@ -392,23 +396,18 @@ class Tracker:
 
     def _draw(self) -> None:
         """Draw pictures of all points so far and log them in place of earlier ones; report only the first failure."""
-        from pipeline.train.pictures import pictures  # not before: a run should start without matplotlib
+        from pipeline.train.pictures import DPI, pictures  # not before: a run should start without matplotlib
 
         with self.lock:
             points = {key: dict(values) for key, values in self.points.items()}
         try:
-            self._log_figures(pictures(self.run_name, points))
+            for path, figure in pictures(self.run_name, points).items():
+                self.client.log_figure(self.run_id, figure, path, save_kwargs={"dpi": DPI})
             self.drawing = None
         except Exception as error:  # training continues without pictures
             if self.drawing is None:
                 self.say(f"MLflow did not take the pictures: {storage.first_line(error)}")
             self.drawing = storage.first_line(error)
-
-    def _log_figures(self, figures: Mapping[str, "Figure"]) -> None:
-        from pipeline.train.pictures import DPI  # not before: a run should start without matplotlib
-
-        for path, figure in figures.items():
-            self.client.log_figure(self.run_id, figure, path, save_kwargs={"dpi": DPI})
 
     def _send(self) -> bool:
         """Send buffered metrics; if the server does not accept them, keep them and return False."""

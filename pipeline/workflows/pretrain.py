@@ -101,10 +101,11 @@ def _log_pictures(job: Job, summary: dict[str, Any], report: Report) -> None:
 
     The tracker itself draws the learning curve and the throughput.
     """
-    from pipeline.pictures.run_end import end_pictures  # not before: a run should start without matplotlib
+    from pipeline.pictures.run_end import as_png, end_pictures  # not before: a run should start without matplotlib
 
     try:
-        ray.get(job.tracker.add_pictures.remote(end_pictures(summary, job.stream.corpus)))
+        figures = end_pictures(summary, job.stream.corpus)
+        ray.get(job.tracker.add_pictures.remote({path: as_png(figure) for path, figure in figures.items()}))
     except Exception as error:  # the run and its summary are complete
         report(f"no pictures of the finished run: {storage.first_line(error)}")
 

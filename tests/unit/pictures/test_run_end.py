@@ -8,7 +8,7 @@ import pytest
 from pipeline.config.jobs import Pretrain
 from pipeline.corpus.prepared import Corpus
 from pipeline.corpus.stream import StreamSettings
-from pipeline.pictures.run_end import CORPUS, LOSS, end_pictures
+from pipeline.pictures.run_end import CORPUS, LOSS, as_png, end_pictures
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.train.worker_summary import BY_FREQUENCY, measure_by_frequency
 from tests.conftest import Training
@@ -50,4 +50,5 @@ def test_the_corpus_of_a_run_without_held_out_rows(tiny_corpus: Corpus) -> None:
     sources, dropped = pictures[CORPUS].axes
     assert [bar.get_width() for bar in sources.patches] == [75, 25]
     assert [bar.get_width() for bar in dropped.patches] == pytest.approx([0.2, 0.0])
+    assert as_png(pictures[CORPUS]).startswith(b"\x89PNG")
     assert pictures[CORPUS].get_suptitle() == "Corpus of a-run: 100 characters"
