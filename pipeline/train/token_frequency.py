@@ -52,14 +52,14 @@ def heldout_loss_by_frequency(
     was_training = module.training
     module.eval()
     with autocast:
-        sums = torch.from_numpy(group_sums(*position_losses(module, [batch.to(device) for batch in batches]), counts))
+        sums = torch.from_numpy(group_sums(*_position_losses(module, [batch.to(device) for batch in batches]), counts))
     module.train(was_training)
     if world > 1:
         dist.all_reduce(sums)
     return of_sums(sums.numpy())
 
 
-def position_losses(module: Pretraining, batches: Sequence[Batch]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _position_losses(module: Pretraining, batches: Sequence[Batch]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the loss float64 (M,), the correctness bool (M,) and the label int64 (M,) of every masked position.
 
     For replaced tokens (ELECTRA), the losses are the generator's.
