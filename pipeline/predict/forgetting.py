@@ -18,7 +18,7 @@ from pipeline.config.training import Evaluation
 from pipeline.corpus.prepared import load_corpus
 from pipeline.errors import CheckpointError, DataError
 from pipeline.export.trained import find_checkpoint, load_trained, recorded_run
-from pipeline.objectives.masked import HELDOUT_LOSS, UNIGRAM_LOSS, MaskedTokens
+from pipeline.objectives.masked import HELDOUT_ACCURACY, HELDOUT_LOSS, UNIGRAM_ACCURACY, UNIGRAM_LOSS, MaskedTokens
 from pipeline.reporting import Report
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.vocabulary import Vocabulary
@@ -30,8 +30,6 @@ from pipeline.train.published_tuned import load_tuned_or_published
 from pipeline.train.run_stream import vocabulary_of_run
 from pipeline.train.tuned import TASK, TunedModel
 
-ACCURACY = "heldout/mlm_accuracy"
-UNIGRAM_ACCURACY = "baseline/unigram_mlm_accuracy"
 BEFORE, AFTER = "heldout_loss_before", "heldout_loss_after"
 """Names in the result of `score_forgetting`."""
 
@@ -145,8 +143,8 @@ def _lines(
 ) -> list[str]:
     """Return the table of losses and accuracies, and the scores of the fine-tuned model on its own task."""
     rows = [
-        ("before fine-tuning", before[HELDOUT_LOSS], before[ACCURACY]),
-        ("after fine-tuning", after[HELDOUT_LOSS], after[ACCURACY]),
+        ("before fine-tuning", before[HELDOUT_LOSS], before[HELDOUT_ACCURACY]),
+        ("after fine-tuning", after[HELDOUT_LOSS], after[HELDOUT_ACCURACY]),
         ("unigram baseline", guesses[UNIGRAM_LOSS], guesses[UNIGRAM_ACCURACY]),
     ]
     lines = aligned(
