@@ -1,10 +1,11 @@
-"""Score a fine-tuned model on labelled examples, or a pretrained model on BLiMP, next to simple baselines.
+"""Score a fine-tuned model on labelled examples or what it forgot, or a pretrained model on BLiMP, next to baselines.
 
     python jobs/score.py --checkpoint output/finetune/NAME/model --input labelled.csv --text body --label stars
     python jobs/score.py --checkpoint hf://OWNER/NAME --input labelled.csv --text body --label stars
     python jobs/score.py --checkpoint output/finetune/NAME/model --task sst2 --data FOLDER --split dev
     python jobs/score.py --predictions answers.json --input dev-v1.1.json
     python jobs/score.py --checkpoint output/runs/NAME --blimp BLIMP --pairs fifth
+    python jobs/score.py --checkpoint output/finetune/TRIAL/model --heldout output/runs/NAME
 
 The labelled examples are your own file (--input) or a split of a known task (--task).
 """

@@ -1,22 +1,25 @@
 """Write an ablation's table and picture into its folder."""
 
 from io import BytesIO
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING
 
 from pipeline import storage
 from pipeline.ablation.results import Result
 from pipeline.ablation.table import as_json, markdown
-from pipeline.train.pictures import DPI
+
+if TYPE_CHECKING:  # an ablation should start without matplotlib
+    from matplotlib.figure import Figure
 
 TABLE, PICTURE, VALUES = "table.md", "differences", "ablation.json"
 
 
-def publish(result: Result, figure: Figure, folder: str) -> list[str]:
+def publish(result: Result, figure: "Figure", folder: str) -> list[str]:
     """Write the picture as PNG and SVG, the table as Markdown and, last, all values as JSON.
 
     Return lines that name the folder and the files.
     """
+    from pipeline.train.pictures import DPI
+
     for kind in ("png", "svg"):
         content = BytesIO()
         figure.savefig(content, format=kind, dpi=DPI)

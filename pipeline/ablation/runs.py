@@ -3,8 +3,8 @@
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from matplotlib.figure import Figure
 from mlflow.tracking import MlflowClient
 
 from pipeline import storage
@@ -13,6 +13,9 @@ from pipeline.ablation.table import as_json, markdown
 from pipeline.config.ablate import Ablate
 from pipeline.config.flat import flatten
 from pipeline.train.tracking import DESCRIPTION, MlflowRun, open_run
+
+if TYPE_CHECKING:  # an ablation should start without matplotlib
+    from matplotlib.figure import Figure
 
 EXPERIMENT, PARENT, RUNS = "ablation", "mlflow.parentRunId", "pretraining_runs"
 """RUNS: tag of each child run; its value is the ids of the MLflow runs of the variant's pretrainings."""
@@ -68,7 +71,7 @@ def _record(run: AblationRun) -> None:
     storage.write_json(storage.join(run.folder, RECORD), ids)
 
 
-def log_result(run: AblationRun, result: Result, figure: Figure) -> None:
+def log_result(run: AblationRun, result: Result, figure: "Figure") -> None:
     """Log the table and the picture to the ablation's run, and the scores of each variant to its child run."""
     text, client = markdown(result), run.client
     client.log_text(run.mlflow.run_id, text, "table.md")

@@ -11,6 +11,8 @@ from pipeline.config.placement import ModelPlacement
 OUTPUTS = (".parquet", ".csv", ".jsonl", ".ndjson", ".json")
 COMMON_OF_COMPARE = ("random_weights", *(name for name in COMMON if name != "minutes"))
 """Settings that the comparison's --help shows first."""
+MEASURED = ("input", "task", "blimp", "heldout")
+"""Settings of `Score` of which exactly one says what is measured."""
 Format = Literal["auto", "table", "squad", "words", "text"]
 
 
@@ -75,7 +77,9 @@ class Predict:
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """Score a fine-tuned model, or a file of answers, on labelled examples; or a pretrained model on BLiMP."""
+    """Score a fine-tuned model, or a file of answers, on labelled examples; or a pretrained model on BLiMP; or measure
+    what a model forgot in fine-tuning.
+    """
 
     checkpoint: Location | None = None
     """Folder, URL or hf://OWNER/NAME of a fine-tuned model that jobs/finetune.py or transformers wrote; for blimp, the
@@ -116,9 +120,13 @@ class Score:
     """Pairs of blimp to score, by their numbers. fifth: a fifth of each paradigm, with odd numbers only. Choose
     settings by their score on odd pairs, and report the score on even pairs.
     """
+    heldout: Location | None = None
+    """Instead of labelled examples: the folder of the pretraining run whose model was fine-tuned. This measures
+    forgetting: the loss on masked tokens before and after fine-tuning, with the run's held-out rows, masks and head.
+    """
     corpus: Location | None = None
     """For blimp: the prepared corpus from which the baselines (unigrams and 5-grams) are counted, and which is searched
-    for BLiMP's sentences. Default: the run's corpus.
+    for BLiMP's sentences. For heldout: the prepared corpus with the held-out rows. Default: the run's corpus.
     """
     placement: ModelPlacement = ModelPlacement()
 
@@ -127,18 +135,21 @@ class Score:
             (self.checkpoint is None) != (self.predictions is None),
             f"checkpoint ({self.checkpoint}) or predictions ({self.predictions}): give exactly one",
         )
-        names = [name for name in ("input", "task", "blimp") if getattr(self, name) is not None]
+        chosen = [name for name in MEASURED if getattr(self, name) is not None]
+        *first, last = (f"{name} ({getattr(self, name)})" for name in MEASURED)
+        require(len(chosen) == 1, f"{', '.join(first)} or {last}: give exactly one")
+        (name,) = chosen
         require(
-            len(names) == 1,
-            f"input ({self.input}), task ({self.task}) or blimp ({self.blimp}): give exactly one",
+            name not in ("blimp", "heldout") or self.checkpoint is not None,
+            f"{name} ({getattr(self, name)}) scores a model, not predictions: give checkpoint",
         )
         require(
-            self.blimp is None or self.checkpoint is not None,
-            f"blimp ({self.blimp}) scores a model, not predictions: give checkpoint",
+            name == "blimp" or self.pairs == "all",
+            f"pairs ({self.pairs}) is for blimp: leave it out, or give blimp",
         )
         require(
-            self.blimp is not None or (self.corpus is None and self.pairs == "all"),
-            f"corpus ({self.corpus}) and pairs ({self.pairs}) are for blimp: leave corpus and pairs out, or give blimp",
+            name in ("blimp", "heldout") or self.corpus is None,
+            f"corpus ({self.corpus}) is for blimp and heldout: leave corpus out, or give blimp or heldout",
         )
         require(
             (self.task is None) == (self.data is None),

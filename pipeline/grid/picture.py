@@ -1,9 +1,12 @@
-"""Draw a confusion matrix."""
+"""Draw a confusion matrix, and the scores of all seeds of a grid."""
 
 from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
+
+from pipeline.finetune.table import Reported, is_share
+from pipeline.train.pictures import BLUE, GREY
 
 WRITTEN = 20
 """Maximum number of classes for which counts are written into the cells."""
@@ -58,3 +61,30 @@ def short(label: str) -> str:
     line = " ".join(label.split())
     cut = line if len(line) <= LONGEST_NAME else f"{line[: LONGEST_NAME // 2]}…{line[-(LONGEST_NAME // 2 - 1) :]}"
     return cut.replace("$", r"\$")
+
+
+def draw_scores(rows: Sequence[Reported]) -> Figure | None:
+    """Draw one line per row of the result table: a dot per seed, a bar at the median, and a cross at the baseline.
+
+    Scores are in percent. Rows with values in other units, such as mean absolute errors, are left out; None if no row
+    is left.
+    """
+    shares = [row for row in rows if is_share(row.name)]
+    if not shares:
+        return None
+    figure = Figure(figsize=(7.5, 1.5 + 0.4 * len(shares)), layout="constrained", facecolor="white")
+    axes = figure.subplots()
+    for number, row in enumerate(shares):
+        values = [100 * value for value in row.values]
+        axes.plot(values, [number] * len(values), "o", color=BLUE, alpha=0.6, markersize=6)
+        axes.plot(100 * row.median, number, "|", color=BLUE, markersize=18, markeredgewidth=2)
+        if row.baseline is not None:
+            axes.plot(100 * row.baseline, number, "x", color=GREY, markersize=6)
+    names = [short(f"{row.task}, {row.name}") for row in shares]
+    axes.set_yticks(range(len(names)), names, fontsize="small")
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.grid(color="#dddddd", linewidth=0.6, axis="x")
+    axes.set_axisbelow(True)
+    axes.set_xlabel("score, percent")
+    axes.set_title("dots: seeds; bar: median; cross: baseline without a model", fontsize="small", color=GREY)
+    return figure

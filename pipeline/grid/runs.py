@@ -25,7 +25,6 @@ from pipeline.finetune.problems import Problem
 from pipeline.finetune.table import Reported
 from pipeline.finetune.trials import Trial
 from pipeline.grid.lineage import lineage
-from pipeline.grid.picture import draw_confusion
 from pipeline.locations import without_login
 from pipeline.reporting import Report
 from pipeline.train.drivers import this_driver
@@ -39,6 +38,8 @@ GRID, TRIAL = "grid", "trial"
 PARENT = "mlflow.parentRunId"
 TABLES = "mlflow.loggedArtifacts"
 """Tag that tells MLflow's UI which artifacts are tables."""
+SCORES = "scores.png"
+"""Artifact: the picture of all scores."""
 RETRY_SECONDS = 30.0
 RUNS_A_CALL = 1_000
 """Maximum number of runs per page of a search."""
@@ -278,6 +279,8 @@ def _write_artifacts(client: MlflowClient, run_id: str, trial: Trial, result: di
     """Log per-class scores, confusion matrix and thresholds, if the result has them."""
     if details := result.get("details"):
         if "confusion" in details:
+            from pipeline.grid.picture import draw_confusion  # not before: a grid should start without matplotlib
+
             title = f"{trial.problem}, {next(iter(result['scores']))}, seed {trial.seed}"
             client.log_figure(run_id, draw_confusion(details["confusion"], details["labels"], title), "confusion.png")
         client.log_dict(run_id, details["per_class"], "per_class.json")
@@ -286,7 +289,9 @@ def _write_artifacts(client: MlflowClient, run_id: str, trial: Trial, result: di
 
 
 def log_table(parent: GridRun, text: str, rows: Sequence[Reported]) -> None:
-    """Log the result table as Markdown and as an MLflow table, and its values as metrics of the grid's run."""
+    """Log the result table as Markdown, as an MLflow table and as a picture, and its values as metrics of the grid's
+    run.
+    """
     with _report_failure(parent, "the table"):
         client = MlflowClient(tracking_uri=parent.uri)
         client.log_text(parent.run_id, f"{text}\n", "table.md")
@@ -325,6 +330,15 @@ def log_table(parent: GridRun, text: str, rows: Sequence[Reported]) -> None:
         ]
         for start in range(0, len(fresh), METRICS_A_CALL):
             client.log_batch(parent.run_id, metrics=fresh[start : start + METRICS_A_CALL])
+        _log_picture(client, parent, rows)
+
+
+def _log_picture(client: MlflowClient, parent: GridRun, rows: Sequence[Reported]) -> None:
+    """Log the picture of all scores, unless no score is a share."""
+    from pipeline.grid.picture import draw_scores  # not before: a grid should start without matplotlib
+
+    if (figure := draw_scores(rows)) is not None:
+        client.log_figure(parent.run_id, figure, SCORES)
 
 
 def log_scores(parent: GridRun, task: str, split: str, scores: dict[str, float]) -> None:

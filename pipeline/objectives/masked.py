@@ -21,14 +21,15 @@ from pipeline.objectives.published import PublishedModel
 from pipeline.objectives.terms import Curve, Sums, Terms
 
 MLM, NSP, SOP = "mlm", "nsp", "sop"
-HELDOUT_LOSS, UNIGRAM_LOSS = "heldout/mlm_loss", "baseline/unigram_mlm_loss"
+HELDOUT_LOSS, UNIGRAM_LOSS = f"heldout/{MLM}_loss", f"baseline/unigram_{MLM}_loss"
 """Names in a run's summary: the held-out loss on masked tokens, and the loss of unigrams on the same tokens."""
+HELDOUT_ACCURACY, UNIGRAM_ACCURACY = f"heldout/{MLM}_accuracy", f"baseline/unigram_{MLM}_accuracy"
+"""Names in a run's summary: the accuracy on masked tokens, and the accuracy of unigrams on the same tokens."""
 PAIRS = (NSP, SOP)
 ACCURACY = "{}_accuracy"
 ONES = "{}_ones"
 """Name of the score whose sum is the number of pairs with label 1."""
 PAIR_NAMES = {NSP: "next-sentence prediction", SOP: "sentence-order prediction"}
-HELDOUT_LOSS, UNIGRAM_LOSS = f"heldout/{MLM}_loss", f"baseline/unigram_{MLM}_loss"
 PAIR_TERMS: dict[type, str | None] = {NextSentence: NSP, SentenceOrder: SOP, FullSentences: None, SingleSegment: None}
 """Type of sampling.pairs -> loss term of its pair task; None: its examples have no pair label."""
 CURVES = (

@@ -218,5 +218,5 @@ def _matrix(axes: Axes, contexts: Sequence[Context], trained: Contexts) -> None:
     axes.set_title("Cosine of all pairs, last layer; nearest words of other sentences", fontsize="medium")
     for index, nearest in enumerate(trained.neighbours):
         axes.text(len(contexts) - 0.3, index, plain(", ".join(nearest)), va="center", fontsize="x-small")
-    bar = axes.figure.colorbar(image, ax=axes, orientation="horizontal", shrink=0.6, pad=0.03)
+    bar = axes.figure.colorbar(image, cax=axes.inset_axes((0.2, -0.12, 0.6, 0.05)), orientation="horizontal")
     bar.ax.tick_params(labelsize="x-small")

@@ -11,7 +11,7 @@ from pipeline.config.data import Sampling, VocabularySettings
 from pipeline.config.pictures import Attention, Corpus, Curve, Heads, Loss, Map, Picture, Resumed, Store, Word
 from pipeline.corpus.given_vocabulary import given_vocabulary
 from pipeline.corpus.prepared import load_corpus
-from pipeline.errors import CheckpointError, ConfigError
+from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.export.trained import recorded_run
 from pipeline.pictures import (
     corpus_sources,
@@ -27,8 +27,10 @@ from pipeline.pictures.run_points import name_of, newest_losses, read_points
 from pipeline.pictures.style import require_picture, write_picture
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.train.evaluate import heldout_batches, unigram_counts
+from pipeline.train.hardware import autocast_of
 from pipeline.train.pictures import learning_curve
 from pipeline.train.run_stream import stream_of_run
+from pipeline.train.token_frequency import heldout_loss_by_frequency
 
 CONSOLE = Console(highlight=False, soft_wrap=True)
 ROWS_AT_ONCE = 32
@@ -123,10 +125,16 @@ def _loss(run: str, rows: int, picture: str) -> None:
         batches = heldout_batches(
             corpus, tokenizer, settings.sampling, rows=rows, rows_per_batch=ROWS_AT_ONCE, rank=0, world=1
         )
-        on_device = [batch.to(model.device) for batch in batches]
-        positions = loss_by_frequency.position_losses(model.pretrained.module, on_device)
-        counts = unigram_counts(corpus, tokenizer, settings.vocabulary.size)
-    measured = loss_by_frequency.loss_by_frequency(*positions, counts)
+        if not batches:
+            raise DataError("the corpus has no held-out part: prepare it with prepare.heldout_share above 0")
+        measured = heldout_loss_by_frequency(
+            model.pretrained.module,
+            batches,
+            unigram_counts(corpus, tokenizer, settings.vocabulary.size),
+            world=1,
+            device=model.device,
+            autocast=autocast_of("float32", model.device),
+        )
     title = f"Held-out masked loss of {name_of(run)} by frequency"
     _show(loss_by_frequency.lines(measured), loss_by_frequency.draw(measured, title), picture)
 

@@ -33,6 +33,8 @@ if TYPE_CHECKING:  # imports Ray, which a finished run's reader does not need
 VERSIONED = ("numpy", "sentencex", "tokenizers")
 """Libraries whose outputs, and so the rows of a run, may differ between versions."""
 SUMMARY, RUN, VOCABULARY = "summary.json", "run.json", "vocabulary"
+EVALUATED_ROWS = "evaluation_rows"
+"""Entry of summary.json: the maximum number of held-out rows per evaluation. Older summaries lack the entry."""
 RECORDED = ("identity", "steps", "mlflow_run_id", "corpus")
 """Keys of run.json."""
 MOST_NAMED = 4

@@ -25,11 +25,15 @@ def stream_of_run(folder: str, recorded: dict[str, Any]) -> StreamSettings:
         )
     config = run.settings_of(recorded)
     return StreamSettings(
-        corpus=corpus, vocabulary=_vocabulary_of(folder), sampling=config.sampling, batch=config.batch, seed=config.seed
+        corpus=corpus,
+        vocabulary=vocabulary_of_run(folder),
+        sampling=config.sampling,
+        batch=config.batch,
+        seed=config.seed,
     )
 
 
-def _vocabulary_of(folder: str) -> Vocabulary:
+def vocabulary_of_run(folder: str) -> Vocabulary:
     """Load the vocabulary in a run's folder. Raises DataError if it is damaged."""
     location = storage.join(folder, run.VOCABULARY)
     if problem := storage.damage(location):

@@ -19,6 +19,7 @@ from mlflow.tracking import MlflowClient
 
 from pipeline import storage
 from pipeline.errors import ConfigError, PipelineError
+from pipeline.local_files import scratch_folder
 from pipeline.locations import absolute, is_url, without_login
 from pipeline.train.drivers import is_gone, this_driver
 from pipeline.train.failures import Failure, Failures
@@ -308,6 +309,18 @@ class Tracker:
         except Exception as error:  # a lost tag must not end the run
             self.say(f"the tags {sorted(tags)} could not be logged to MLflow: {storage.first_line(error)}")
 
+    def add_pictures(self, pictures: dict[str, bytes]) -> None:
+        """Log files by artifact path; if the server is unavailable, they are lost, and a message says so."""
+        try:
+            with scratch_folder("pictures") as folder:
+                for path, content in pictures.items():
+                    file = folder / path
+                    file.parent.mkdir(parents=True, exist_ok=True)
+                    file.write_bytes(content)
+                    self.client.log_artifact(self.run_id, str(file), os.path.dirname(path))
+        except Exception as error:  # a lost picture must not end the run
+            self.say(f"MLflow did not take the pictures {sorted(pictures)}: {storage.first_line(error)}")
+
     def say(self, message: str) -> None:
         """Queue a line for the driver to print."""
         with self.lock:
@@ -383,7 +396,7 @@ class Tracker:
 
     def _draw(self) -> None:
         """Draw pictures of all points so far and log them in place of earlier ones; report only the first failure."""
-        from pipeline.train.pictures import DPI, pictures  # here: no other process of a run needs matplotlib
+        from pipeline.train.pictures import DPI, pictures  # not before: a run should start without matplotlib
 
         with self.lock:
             points = {key: dict(values) for key, values in self.points.items()}

@@ -17,6 +17,11 @@ from pipeline.train.heldout_words import heldout_words, word_metrics
 from pipeline.train.job import Job
 from pipeline.train.loop import Work
 from pipeline.train.meter import percentile_milliseconds
+from pipeline.train.run import EVALUATED_ROWS
+from pipeline.train.token_frequency import as_records, heldout_loss_by_frequency
+
+BY_FREQUENCY = "loss_by_frequency"
+"""Entry of summary.json: the held-out masked losses by frequency of the token."""
 
 
 def measure_words(job: Job, work: Work, module: Pretraining, tokenizer: CachedTokenizer, step: int) -> dict[str, float]:
@@ -50,6 +55,7 @@ def summarise(
         after |= measure_words(job, work, module, tokenizer, state.step)
         work.flush()
     baseline_values = heldout_baselines(stream, work, module, tokenizer)
+    by_frequency = measure_by_frequency(stream, work, module, tokenizer)
     blanks = None
     if work.rank == 0:
         blanks = fill_in_the_blanks(
@@ -71,12 +77,14 @@ def summarise(
         "data_wait_percent": 100 * state.wait_seconds / max(state.seconds, 1e-9),
         "training_seconds": state.seconds,
         "maximum_length": phase.sampling.maximum_length,
+        EVALUATED_ROWS: config.evaluation.rows,
         "step_milliseconds_95th": percentile_milliseconds(state.step_times, 0.95),
         "peak_memory_gigabytes": peak_memory_bytes(work.device) / 1e9,
         "model_flops_utilisation_percent": _overall_utilisation(work, state),
         "heldout_before": state.heldout_before,
         "heldout_after": after,
         "baselines": baseline_values,
+        BY_FREQUENCY: by_frequency,
         "blimp": state.blimp if work.blimp else {},
         "blanks": blanks and asdict(blanks),
         "checkpoint": checkpoint.folder_of(job.folder, state.step),
@@ -96,6 +104,22 @@ def heldout_baselines(
         return pairs
     counts = unigram_counts(stream.corpus, tokenizer, len(stream.vocabulary.tokens))
     return baselines(module, work.heldout, counts, work.world) | pairs
+
+
+def measure_by_frequency(
+    stream: StreamSettings, work: Work, module: Pretraining, tokenizer: CachedTokenizer
+) -> list[dict[str, Any]]:
+    """Return the held-out masked losses by frequency of the token, one dictionary per group; every rank must call it.
+
+    Empty if the corpus has no held-out rows.
+    """
+    if not stream.corpus.heldout:
+        return []
+    counts = unigram_counts(stream.corpus, tokenizer, len(stream.vocabulary.tokens))
+    measured = heldout_loss_by_frequency(
+        module, work.heldout, counts, world=work.world, device=work.device, autocast=work.autocast
+    )
+    return as_records(measured)
 
 
 def _overall_utilisation(work: Work, state: State) -> float | None:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from pipeline import cluster, storage
 from pipeline.ablation.budget import streams_of, with_time_budget, with_token_budget
 from pipeline.ablation.outcomes import FOLDER, Outcome, outcome_of
-from pipeline.ablation.picture import draw
 from pipeline.ablation.publishing import publish
 from pipeline.ablation.results import result_of
 from pipeline.ablation.runs import log_result, tracked_ablation
@@ -32,6 +31,8 @@ def ablate(config: Ablate, report: Report) -> list[str]:
     sized = _with_budget(config, variants, report)
     with tracked_ablation(config, name, folder, uri) as run:
         result = result_of(name, config.budget, sized, _run_all(config, sized, report))
+        from pipeline.ablation.picture import draw  # not before: the runs should start without matplotlib
+
         figure = draw(result)
         written = publish(result, figure, folder)
         log_result(run, result, figure)

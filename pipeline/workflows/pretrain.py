@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+import ray
 import torch
 from ray.actor import ActorHandle
 
@@ -93,7 +94,22 @@ def _train_and_export(
         summary |= _export(job, start, summary)
         storage.write_json(storage.join(start.folder, run.SUMMARY), summary)
         log_summary(config, job.tracker, stream, start, summary)
+        _log_pictures(job, summary, report)
     return summary
+
+
+def _log_pictures(job: Job, summary: dict[str, Any], report: Report) -> None:
+    """Draw the pictures of the finished run and send them to the tracker; report a failure, which does not end the job.
+
+    The tracker itself draws the learning curve and the throughput.
+    """
+    from pipeline.pictures.run_end import as_png, end_pictures  # not before: a run should start without matplotlib
+
+    try:
+        figures = end_pictures(summary, job.stream.corpus)
+        ray.get(job.tracker.add_pictures.remote({path: as_png(figure) for path, figure in figures.items()}))
+    except Exception as error:  # the run and its summary are complete
+        report(f"no pictures of the finished run: {storage.first_line(error)}")
 
 
 def _export(job: Job, start: Start, summary: dict[str, Any]) -> dict[str, Any]:

@@ -24,6 +24,7 @@ import torch
 from mlflow.tracking import MlflowClient
 from safetensors.torch import load_file, save_file
 
+from pipeline import storage
 from pipeline.config.data import Preparation, Sampling, VocabularySettings
 from pipeline.config.jobs import Pretrain, with_words_rate
 from pipeline.config.model import Model
@@ -41,8 +42,10 @@ from pipeline.config.training import (
 )
 from pipeline.corpus.embeddings import counted_embeddings
 from pipeline.corpus.order import cursor_for_phase, offset
+from pipeline.corpus.prepared import load_corpus
 from pipeline.corpus.stream import settings_for_phase
 from pipeline.errors import ConfigError, DataError
+from pipeline.pictures.run_end import CORPUS, LOSS, as_png, end_pictures
 from pipeline.show.seen import recompute_rows, rows_after
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.train.checkpoint import State
@@ -114,6 +117,22 @@ def assert_pictures_show(logged: History, summary: dict) -> None:
         assert (folder / path).read_bytes() == written.getvalue(), path
 
 
+def assert_end_pictures_show(summary: dict) -> None:
+    """Assert that the artifacts have the pictures of the summary and the corpus, and that the groups of the loss by
+    frequency add up to the held-out loss.
+    """
+    run = MlflowClient(tracking_uri=summary["mlflow_uri"]).get_run(summary["mlflow_run_id"])
+    folder = Path(run.info.artifact_uri.removeprefix("file://"))
+    corpus = load_corpus(storage.read_json(str(Path(summary["export"]).parent / "run.json"))["corpus"])
+    drawn = end_pictures(summary, corpus)
+    assert drawn.keys() == {LOSS, CORPUS}
+    assert all((folder / path).read_bytes() == as_png(figure) for path, figure in drawn.items())
+    tokens, nats = (
+        sum(group["counts"] * group.get(name, 1) for group in summary["loss_by_frequency"]) for name in ("", "model")
+    )
+    assert nats / tokens == pytest.approx(summary["heldout_after"]["heldout/mlm_loss"], rel=1e-4)
+
+
 @pytest.fixture(scope="module")
 def refused() -> list[str]:
     """Errors of a second driver of the undisturbed run."""
@@ -154,6 +173,7 @@ def test_it_learns_and_summarises_what_it_learnt(undisturbed: tuple[dict, Histor
 def test_mlflow_has_pictures_and_a_description_of_the_run(config: Pretrain, undisturbed: tuple[dict, History]) -> None:
     summary, logged = undisturbed
     assert_pictures_show(logged, summary)
+    assert_end_pictures_show(summary)
     mlm, nsp = pictures("world-1", logged)[LEARNING_CURVE].axes
     (training, heldout, untrained, unigram), before = mlm.get_lines(), summary["heldout_before"]
     assert (

@@ -66,7 +66,7 @@ MAY_IMPORT = {
     "shared_output": GROUND,
     "bench": (ABOVE - {"show"}) | {"bench"},
     "ablation": ABOVE | {"ablation"},
-    "workflows": ABOVE | {"ablation", "bench", "workflows"},
+    "workflows": ABOVE | {"ablation", "bench", "pictures", "workflows"},
 }
 """Part of the package -> the parts it may import; a new part needs a place here."""
 
@@ -303,6 +303,11 @@ def test_a_run_starts_without_what_most_runs_do_not_use() -> None:
         ["pipeline.train.worker", "pipeline.workflows.pretrain"],
         ["torch._dynamo", "smart_open", "boto3", "transformers", "matplotlib", "torch"],
     ) == ["torch"]
+
+
+def test_fine_tuning_and_ablations_draw_only_at_their_end() -> None:
+    modules = ["pipeline.grid.tune", "pipeline.workflows.finetune", "pipeline.workflows.ablate"]
+    assert loaded_after(modules, ["matplotlib", "torch"]) == ["torch"]
 
 
 def test_ray_s_processes_of_a_run_load_torch_or_mlflow_only_where_they_use_it() -> None:

@@ -350,6 +350,7 @@ def test_the_table_is_text_rows_and_metrics(grid: GridRun, uri: str) -> None:
     client, there = MlflowClient(tracking_uri=uri), artifacts(grid, grid.run_id)
     run = client.get_run(grid.run_id)
     assert there["table.md"].read_text() == "| a |\n"
+    assert there["scores.png"].read_bytes().startswith(b"\x89PNG")
     assert run.data.metrics == {
         "mrpc/dev f1/median": 0.8, "mrpc/dev f1/lowest": 2 / 3, "mrpc/dev f1/highest": 0.9, "mrpc/dev f1/baseline": 0.6,
         "mrpc/dev exact/median": 0.5, "mrpc/dev exact/lowest": 0.5, "mrpc/dev exact/highest": 0.5,

@@ -1,14 +1,16 @@
 """Losses in groups of frequency, on numbers made by hand and read from the figure."""
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from pipeline.config.jobs import Pretrain
-from pipeline.errors import DataError
-from pipeline.pictures.loss_by_frequency import draw, lines, loss_by_frequency, position_losses
-from tests.conftest import Training
+from pipeline.pictures.loss_by_frequency import draw, lines
+from pipeline.train.token_frequency import as_records, group_sums, heldout_loss_by_frequency, of_records, of_sums
+from tests.conftest import CPU, Training
 
 COUNTS = np.array([0, 5, 50, 999_945])  # occurrences of four entries in a million tokens
 LABELS = np.array([0, 1, 1, 2, 3])
@@ -17,7 +19,7 @@ RIGHT = np.array([False, True, False, False, True])
 
 
 def test_losses_are_means_of_their_group() -> None:
-    found = loss_by_frequency(LOSSES, RIGHT, LABELS, COUNTS)
+    found = of_sums(group_sums(LOSSES, RIGHT, LABELS, COUNTS))
     assert found.groups == ("below 1", "1 to 10", "10 to 100", "above 10,000")
     assert found.counts.tolist() == [1, 2, 1, 1] and found.model.tolist() == [9, 7, 5, 0.5]
     assert found.accuracy.tolist() == [0, 0.5, 0, 1]
@@ -25,7 +27,7 @@ def test_losses_are_means_of_their_group() -> None:
 
 
 def test_the_figure_shows_the_numbers() -> None:
-    found = loss_by_frequency(LOSSES, RIGHT, LABELS, COUNTS)
+    found = of_sums(group_sums(LOSSES, RIGHT, LABELS, COUNTS))
     (axes,) = draw(found, "a run").axes
     unigram, model = axes.containers[:2]
     assert [bar.get_height() for bar in model] == [9, 7, 5, 0.5]
@@ -39,12 +41,31 @@ def test_the_groups_add_up_to_the_held_out_loss(training: Training, family_confi
     """For every family, the mean over positions is the loss that training logs; for ELECTRA, the generator's."""
     module = training.module(family_config).eval()
     batches = training.work(family_config, Path("/none"), {}).heldout
-    losses, right, labels = position_losses(module, batches)
+    counts = np.ones(training.vocabulary.size, dtype=np.int64)
+    autocast = torch.autocast("cpu", enabled=False)
+    measured = heldout_loss_by_frequency(module, batches, counts, world=1, device=CPU, autocast=autocast)
     scores = [module.scores(batch) for batch in batches]
     total, count = (sum(float(score["mlm"][index]) for score in scores) for index in (0, 1))
-    assert len(losses) == len(right) == len(labels) == count and losses.mean() == pytest.approx(total / count, rel=1e-5)
+    assert measured.counts.sum() == count
+    assert float(measured.model @ measured.counts) == pytest.approx(total, rel=1e-5)
 
 
-def test_no_held_out_part_is_one_line(training: Training, tiny_config: Pretrain) -> None:
-    with pytest.raises(DataError, match=r"^the corpus has no held-out part: prepare it with prepare\.heldout_share"):
-        position_losses(training.module(tiny_config), [])
+def test_sums_of_two_ranks_add_up_to_the_sums_of_all_positions() -> None:
+    both = [group_sums(LOSSES[part], RIGHT[part], LABELS[part], COUNTS) for part in (slice(0, 2), slice(2, 5))]
+    assert sum(both) == pytest.approx(group_sums(LOSSES, RIGHT, LABELS, COUNTS))
+    none = np.zeros(0, dtype=np.int64)
+    assert not group_sums(none, none, none, COUNTS).any(), "a rank without held-out rows adds nothing"
+
+
+def test_records_keep_the_numbers() -> None:
+    measured = of_sums(group_sums(LOSSES, RIGHT, LABELS, COUNTS))
+    kept = of_records(json.loads(json.dumps(as_records(measured))))
+    assert kept.groups == measured.groups
+    assert all((getattr(kept, name) == getattr(measured, name)).all() for name in ("counts", "model", "unigram"))
+    assert as_records(measured)[1] == {
+        "groups": "1 to 10",
+        "counts": 2,
+        "model": 7.0,
+        "unigram": pytest.approx(-np.log(6 / 1_000_004)),
+        "accuracy": 0.5,
+    }

@@ -71,10 +71,10 @@ def test_a_model_without_a_masked_token_head_is_refused_in_one_line(
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"checkpoint": "x"}, r"input \(None\), task \(None\) or blimp \(None\): give exactly one"),
-        ({"checkpoint": "x", "blimp": "b", "input": "i"}, r"blimp \(b\): give exactly one$"),
+        ({"checkpoint": "x"}, r"task \(None\), blimp \(None\) or heldout \(None\): give exactly one"),
+        ({"checkpoint": "x", "blimp": "b", "input": "i"}, r"blimp \(b\) or heldout \(None\): give exactly one$"),
         ({"predictions": "p", "blimp": "b"}, r"blimp \(b\) scores a model, not predictions: give checkpoint"),
-        ({"checkpoint": "x", "input": "i", "pairs": "odd"}, r"corpus \(None\) and pairs \(odd\) are for blimp: leave"),
+        ({"checkpoint": "x", "input": "i", "pairs": "odd"}, r"pairs \(odd\) is for blimp: leave it out"),
     ],
 )
 def test_settings_that_contradict_each_other(wrong: dict[str, str], message: str) -> None:

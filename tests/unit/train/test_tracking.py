@@ -330,6 +330,22 @@ def test_tags_are_set_and_a_lost_one_stops_nothing(new_run: NewRun, quick: None,
     tracker.finish("KILLED")
 
 
+def test_pictures_of_the_driver_are_logged_and_a_lost_one_stops_nothing(new_run: NewRun, quick: None) -> None:
+    run, tracker = new_run("added"), Tracker("job 1")
+    tracker.start(run)
+    tracker.add_pictures({"pictures/a.png": b"PNG a", "pictures/b.png": b"PNG b"})
+    assert {file.name: file.read_bytes() for file in (artifacts(run) / "pictures").iterdir()} == {
+        "a.png": b"PNG a",
+        "b.png": b"PNG b",
+    }
+    (artifacts(run) / "other").write_text("in the way of a folder")
+    tracker.add_pictures({"other/b.png": b"PNG b", "pictures/a.png": b"PNG a"})
+    assert [message.split(":")[0] for message in tracker.take_messages()] == [
+        "MLflow did not take the pictures ['other/b.png', 'pictures/a.png']"
+    ]
+    assert tracker.finish("FINISHED") is None and status(run) == "FINISHED"
+
+
 def test_what_the_driver_asks_for() -> None:
     tracker = Tracker("job 1, process 2")
     assert (tracker.owner(), tracker.progress(), tracker.failure(), tracker.summary()) == (

@@ -1,0 +1,40 @@
+"""Pictures of a finished training run that its workers' summary and its corpus suffice for."""
+
+from collections.abc import Mapping
+from io import BytesIO
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from pipeline.corpus.prepared import Corpus
+from pipeline.pictures import corpus_sources, loss_by_frequency
+from pipeline.train.pictures import DPI
+from pipeline.train.token_frequency import of_records
+from pipeline.train.worker_summary import BY_FREQUENCY
+
+LOSS, CORPUS = "pictures/loss-by-frequency.png", "pictures/corpus.png"
+"""Artifacts in MLflow."""
+
+
+def end_pictures(summary: Mapping[str, Any], corpus: Corpus) -> dict[str, Figure]:
+    """Return artifact path -> figure: the held-out loss by frequency, and the sources of the corpus.
+
+    Without held-out rows there is no picture of the loss.
+    """
+    figures = {}
+    if records := summary[BY_FREQUENCY]:
+        title = f"Held-out masked loss of {summary['name']} by frequency"
+        figures[LOSS] = loss_by_frequency.draw(of_records(records), title)
+    if corpus.sources:
+        title = f"Corpus of {summary['name']}: {corpus.counts['characters']:,} characters"
+        figures[CORPUS] = corpus_sources.draw(corpus, None, title)
+    return figures
+
+
+def as_png(figure: Figure) -> bytes:
+    """Return a figure as a PNG file.
+
+    Figures cannot be drawn after Ray sent them to another process, because their arrays are read-only there.
+    """
+    figure.savefig(content := BytesIO(), format="png", dpi=DPI)
+    return content.getvalue()
