@@ -262,14 +262,17 @@ def count_nodes() -> int:
     return len({node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]})
 
 
+def live_nodes() -> list[dict[str, float]]:
+    """Return the resources of each live node."""
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+
+
 def worker_resources(placement: Placement, workers: WorkerRange) -> WorkerResources:
     """Return the resources that each worker requests in this cluster; one whole CPU is left for the data stream.
 
     Raises ConfigError as `fit_workers` does.
     """
-    return fit_workers(
-        placement, workers, [node["Resources"] for node in ray.nodes() if node["Alive"]], node_groups(placement)
-    )
+    return fit_workers(placement, workers, live_nodes(), node_groups(placement))
 
 
 def node_groups(placement: Placement) -> list[NodeGroup]:

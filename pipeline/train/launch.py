@@ -1,5 +1,6 @@
 """Run TorchTrainer around worker.py: the run's lock, the stream at every (re)start, restarts, and one-line errors."""
 
+import math
 import os
 import signal
 import threading
@@ -182,7 +183,8 @@ def _trainer(job: Job, resources: WorkerResources) -> TorchTrainer:
     config = job.config
     DataContext.get_current().enable_progress_bars = False
     DataContext.get_current().execution_no_progress_timeout_s = -1  # no timeout: an evaluation pauses the stream
-    cpus = stream_cpus(resources, config.worker_range, node_groups(config.placement))
+    own_cpus = config.placement.data_cpus or math.inf
+    cpus = min(own_cpus, stream_cpus(resources, config.worker_range, node_groups(config.placement)))
     options = ExecutionOptions(
         preserve_order=True,
         resource_limits=ExecutionResources.for_limits(cpu=cpus, object_store_memory=stream_bytes(config)),
@@ -201,7 +203,10 @@ def _trainer(job: Job, resources: WorkerResources) -> TorchTrainer:
             + most_of_round(config, phase)
         )
         return build_stream(
-            settings_for_phase(job.stream, phase), cursor_for_phase(state.cursor, phase, state.step), rows
+            settings_for_phase(job.stream, phase),
+            cursor_for_phase(state.cursor, phase, state.step),
+            rows,
+            min(1.0, own_cpus),
         )
 
     workers = config.worker_range
