@@ -19,6 +19,7 @@ from pipeline.reporting import Report
 from pipeline.shared_output import unshared_output
 from pipeline.stopping import interrupts_deferred
 from pipeline.train.failures import error_line
+from pipeline.train.launch import wait_until_unlocked
 from pipeline.train.run import SUMMARY, run_folder
 
 LINE, ERROR, DONE = "line", "error", "done"
@@ -63,8 +64,8 @@ class Watch(tune.Callback):
 class Stop(tune.Stopper):
     """Stop all trials when a run fails with an error that no retry fixes, or when the user stops the command."""
 
-    def __init__(self, stopped: threading.Event) -> None:
-        self.stopped = stopped
+    def __init__(self, stopped: threading.Event, report: Report) -> None:
+        self.stopped, self.report, self.told = stopped, report, False
         self.error: PipelineError | None = None
         """The first error of a run; None while no run failed."""
 
@@ -77,6 +78,9 @@ class Stop(tune.Stopper):
         return ERROR in result
 
     def stop_all(self) -> bool:
+        if self.stopped.is_set() and not self.told:
+            self.told = True
+            self.report("stopping all runs, which takes a few seconds")
         return self.error is not None or self.stopped.is_set()
 
 
@@ -89,7 +93,7 @@ def train_runs(runs: Mapping[str, Pretrain], at_once: int, train: Train, report:
     """
     labels, each = list(runs), list(runs.values())
     with scratch_folder("tune") as folder, interrupts_deferred() as stopped:
-        stop = Stop(stopped)
+        stop = Stop(stopped, report)
         results = tune.Tuner(
             tune.with_resources(
                 tune.with_parameters(_train, runs=each, train=train, command=sys.argv),
@@ -110,6 +114,8 @@ def train_runs(runs: Mapping[str, Pretrain], at_once: int, train: Train, report:
                 failure_config=tune.FailureConfig(max_failures=each[0].placement.restarts),
             ),
         ).fit()
+        for run in each:
+            wait_until_unlocked(run_folder(run))
         if stopped.is_set():
             raise KeyboardInterrupt
     if stop.error is not None:

@@ -45,6 +45,7 @@ START_ATTEMPTS = 60
 ELASTIC_START_SECONDS = 5
 RESERVATION = "reservation.json"  # file in the run's folder
 COORDINATOR_SECONDS = 5.0  # to wait for an answer of Ray's autoscaling coordinator
+UNLOCK_SECONDS = 10.0  # until Ray has ended the actors of a killed driver
 RESIZE_SECONDS = 5.0  # between checks for new nodes
 
 
@@ -56,7 +57,7 @@ def locked_tracker(folder: str) -> Generator[ActorHandle]:
     """
     from pipeline.train.tracking import Tracker  # here: Ray Train's controller needs this module, not MLflow
 
-    name = f"run:{folder}"
+    name = _lock_name(folder)
     context = ray.get_runtime_context()
     owner = f"job {context.get_job_id()}, process {os.getpid()}"
     here = NodeAffinitySchedulingStrategy(context.get_node_id(), soft=False)
@@ -77,6 +78,20 @@ def locked_tracker(folder: str) -> Generator[ActorHandle]:
         yield tracker
     finally:
         ray.kill(tracker)
+
+
+def _lock_name(folder: str) -> str:
+    """Return the name of a run's tracker."""
+    return f"run:{folder}"
+
+
+def wait_until_unlocked(folder: str) -> None:
+    """Return when the tracker of a run whose driver was killed has ended too, or after UNLOCK_SECONDS."""
+    deadline = time.monotonic() + UNLOCK_SECONDS
+    with suppress(ValueError, ray.exceptions.RayError):  # ValueError: there is no such actor
+        while time.monotonic() < deadline:
+            ray.get_actor(_lock_name(folder), namespace=NAMESPACE)
+            time.sleep(UNLOCK_SECONDS / 100)
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from pipeline.config.locations import with_absolute_locations
 from pipeline.grid import tune
 from pipeline.reporting import Report
 from pipeline.train.run import SUMMARY, run_folder
-from pipeline.train.tracking import tracking_uri
+from pipeline.train.tracking import end_killed, tracking_uri
 from pipeline.workflows.finetune import finetune
 from pipeline.workflows.pretrain import pretrain
 from pipeline.workflows.score import score
@@ -52,6 +52,7 @@ def _with_budget(config: Ablate, variants: Sequence[Variant], report: Report) ->
     for a time budget.
     """
     tune.connect(config.placement.address)
+    room_for(config, config.seeds * len(variants), cluster.live_nodes())  # an error here saves the time of the counts
     if config.token_count is None:
         return with_time_budget(variants, config, pretrain, report)
     cache = storage.join(config.output, FOLDER, "steps")
@@ -65,7 +66,15 @@ def _run_all(config: Ablate, variants: Sequence[Variant], uri: str, report: Repo
         for seed in config.all_seeds
         for variant in variants
     }
-    summaries = _train_all(config, runs, uri, report)
+    summaries = _finished(runs, report)
+    first_of_name = {str(run.name): label for label, run in reversed(runs.items())}  # variants may share a run
+    missing = {
+        label: run
+        for label, run in runs.items()
+        if str(run.name) not in summaries and first_of_name[str(run.name)] == label
+    }
+    if missing:
+        summaries |= _train_missing(config, missing, uri, report)
     outcomes: list[list[Outcome]] = [[] for _ in variants]
     for seed in config.all_seeds:
         for variant, mine in zip(variants, outcomes, strict=True):
@@ -75,27 +84,30 @@ def _run_all(config: Ablate, variants: Sequence[Variant], uri: str, report: Repo
     return outcomes
 
 
-def _train_all(config: Ablate, runs: Mapping[str, Pretrain], uri: str, report: Report) -> dict[str, dict[str, Any]]:
-    """Train the runs that are not finished; return name of a run -> its summary.
+def _finished(runs: Mapping[str, Pretrain], report: Report) -> dict[str, dict[str, Any]]:
+    """Return name of a run -> its summary, for those of the runs {label: run} that are finished.
 
-    `runs`: label -> run. Runs of the same name are one run, which is trained once. The order of the runs is that of
-    `runs`: all variants with the first seed, then all with the next seed, and so on.
+    Raises ConfigError if a finished run has other settings, which `pretrain` checks.
     """
     summaries: dict[str, dict[str, Any]] = {}
-    missing: dict[str, Pretrain] = {}
     for label, run in runs.items():
-        if str(run.name) in summaries or any(run.name == other.name for other in missing.values()):
-            continue
-        if storage.exists(storage.join(run_folder(run), SUMMARY)):
+        if str(run.name) not in summaries and storage.exists(storage.join(run_folder(run), SUMMARY)):
             report(f"{label}: run {run.name}")
-            summaries[str(run.name)] = pretrain(run, report)  # checks that the finished run has these settings
-        else:
-            missing[label] = run
-    if not missing:
-        return summaries
+            summaries[str(run.name)] = pretrain(run, report)
+    return summaries
+
+
+def _train_missing(
+    config: Ablate, missing: Mapping[str, Pretrain], uri: str, report: Report
+) -> dict[str, dict[str, Any]]:
+    """Train the runs {label: run} in this order, several at the same time; return name of a run -> its summary."""
     room = room_for(config, len(missing), cluster.live_nodes())
     report(f"{len(missing)} runs to train, {room.at_once} at a time")
     tracking = replace(config.tracking, uri=uri)  # trials may run on a machine without MLFLOW_TRACKING_URI
     placed = {label: replace(run, placement=room.placement, tracking=tracking) for label, run in missing.items()}
-    trained = train_runs(placed, room.at_once, pretrain, report)
-    return summaries | {str(run.name): summary for run, summary in zip(missing.values(), trained, strict=True)}
+    try:
+        trained = train_runs(placed, room.at_once, pretrain, report)
+    except BaseException:
+        end_killed(uri, config.tracking.experiment)
+        raise
+    return {str(run.name): summary for run, summary in zip(missing.values(), trained, strict=True)}

@@ -125,6 +125,23 @@ def test_the_next_start_ends_the_runs_of_drivers_that_are_gone(uri: str) -> None
     assert status(killed) == "RUNNING"
 
 
+def test_two_starts_may_create_an_experiment_at_the_same_time(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second start creates the experiment after the first start has looked for it."""
+    find, unseen = MlflowClient.get_experiment_by_name, ["both"]
+
+    def find_first_time(client: MlflowClient, name: str) -> object:
+        if name in unseen:
+            unseen.remove(name)
+            open_run(uri, name, "second", None, {}, {})
+            return None
+        return find(client, name)
+
+    monkeypatch.setattr(MlflowClient, "get_experiment_by_name", find_first_time)
+    first = open_run(uri, "both", "first", None, {}, {})
+    runs = MlflowClient(tracking_uri=uri).search_runs([str(first.experiment_id)])
+    assert {run.info.run_name for run in runs} == {"first", "second"}
+
+
 def test_a_run_says_from_its_start_what_it_is_and_what_started_it(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["jobs/pretrain.py", "bert-tiny", "--corpus", "s3://key:word@bucket/x"])
     opened = open_run(uri, "experiment", "described", None, {}, {DESCRIPTION: "what it is"})
