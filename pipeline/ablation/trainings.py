@@ -3,7 +3,7 @@
 import sys
 import threading
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ray import tune
@@ -18,12 +18,14 @@ from pipeline.local_files import scratch_folder
 from pipeline.reporting import Report
 from pipeline.shared_output import unshared_output
 from pipeline.stopping import interrupts_deferred
+from pipeline.train.drivers import this_driver
 from pipeline.train.failures import error_line
 from pipeline.train.launch import wait_until_unlocked
 from pipeline.train.run import SUMMARY, run_folder
+from pipeline.train.tracking import end_killed
 
-LINE, ERROR, DONE = "line", "error", "done"
-"""Keys of a trial's reports to Tune. line: a progress line; error: the PipelineError that ended the run; done: the run
+DRIVER, LINE, ERROR, DONE = "driver", "line", "error", "done"
+"""Keys of a trial's reports to Tune. driver: the process that drives the run (`this_driver`); line: a progress line; error: the PipelineError that ended the run; done: the run
 has its summary.
 """
 
@@ -40,6 +42,8 @@ class Watch(tune.Callback):
 
     def __init__(self, labels: Sequence[str], names: Sequence[str], report: Report) -> None:
         self.labels, self.names, self.report = labels, names, report
+        self.drivers: set[str] = set()
+        """Processes that drive or drove runs."""
 
     def __getstate__(self) -> dict[str, Any]:
         """Return an empty state: Tune pickles callbacks to restore an experiment, which is never done here."""
@@ -51,6 +55,8 @@ class Watch(tune.Callback):
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
     ) -> None:
+        if DRIVER in result:
+            self.drivers.add(result[DRIVER])
         if LINE in result:
             self._say(trial, result[LINE])
 
@@ -91,40 +97,53 @@ def train_runs(runs: Mapping[str, Pretrain], at_once: int, train: Train, report:
     and is raised. A run whose process is lost is tried again, placement.restarts times. Raises KeyboardInterrupt after
     Ctrl-C or SIGTERM, when all runs are stopped.
     """
-    labels, each = list(runs), list(runs.values())
+    each = list(runs.values())
+    watch = Watch(list(runs), [str(run.name) for run in each], report)
     with scratch_folder("tune") as folder, interrupts_deferred() as stopped:
         stop = Stop(stopped, report)
-        results = tune.Tuner(
-            tune.with_resources(
-                tune.with_parameters(_train, runs=each, train=train, command=sys.argv),
-                RESERVED,
-            ),
-            param_space={"number": tune.grid_search(list(range(len(each))))},
-            tune_config=tune.TuneConfig(
-                max_concurrent_trials=at_once,
-                reuse_actors=True,
-                trial_name_creator=lambda trial: str(each[trial.config["number"]].name),
-            ),
-            run_config=tune.RunConfig(
-                name="runs",
-                storage_path=str(folder),
-                verbose=0,
-                stop=stop,
-                callbacks=[Watch(labels, [str(run.name) for run in each], report)],
-                failure_config=tune.FailureConfig(max_failures=each[0].placement.restarts),
-            ),
-        ).fit()
-        for run in each:
-            wait_until_unlocked(run_folder(run))
-        if stopped.is_set():
-            raise KeyboardInterrupt
-    if stop.error is not None:
-        raise stop.error
+        try:
+            results = _tuner(each, at_once, train, str(folder), stop, watch).fit()
+            for run in each:
+                wait_until_unlocked(run_folder(run))
+            if stopped.is_set():
+                raise KeyboardInterrupt
+            if stop.error is not None:
+                raise stop.error
+        except BaseException:
+            _end_mlflow_runs(each[0], watch.drivers)
+            raise
     if results.errors:
         raise cause(
             results.errors, f"{len(results.errors)} runs failed, the first with: {{}}; the same command continues"
         )
     return [_summary(run) for run in each]
+
+
+def _tuner(runs: list[Pretrain], at_once: int, train: Train, folder: str, stop: Stop, watch: Watch) -> tune.Tuner:
+    """Return the Tuner with a trial per run; `folder` is a temporary folder for the files of Tune."""
+    return tune.Tuner(
+        tune.with_resources(tune.with_parameters(_train, runs=runs, train=train, command=sys.argv), RESERVED),
+        param_space={"number": tune.grid_search(list(range(len(runs))))},
+        tune_config=tune.TuneConfig(
+            max_concurrent_trials=at_once,
+            reuse_actors=True,
+            trial_name_creator=lambda trial: str(runs[trial.config["number"]].name),
+        ),
+        run_config=tune.RunConfig(
+            name="runs",
+            storage_path=folder,
+            verbose=0,
+            stop=stop,
+            callbacks=[watch],
+            failure_config=tune.FailureConfig(max_failures=runs[0].placement.restarts),
+        ),
+    )
+
+
+def _end_mlflow_runs(run: Pretrain, drivers: Collection[str]) -> None:
+    """Give the status KILLED to the MLflow runs that these processes left running in the experiment of `run`."""
+    if run.tracking.uri is not None:
+        end_killed(run.tracking.uri, run.tracking.experiment, drivers)
 
 
 def _summary(run: Pretrain) -> dict[str, Any]:
@@ -143,6 +162,7 @@ def _train(settings: dict[str, int], runs: list[Pretrain], train: Train, command
     set_ray_defaults()
     sys.argv = command  # MLflow's tags name the command of a run
     run = runs[settings["number"]]
+    tune.report({DRIVER: this_driver()})
     try:
         train(run, lambda line: tune.report({LINE: line}))
     except ClusterLost:

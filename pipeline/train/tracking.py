@@ -5,7 +5,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -156,24 +156,28 @@ def corpus_inputs(corpus: "Corpus") -> list[DatasetInput]:
     ]
 
 
-def _end_killed(client: MlflowClient, experiment_id: str) -> None:
-    """Give the status KILLED to the experiment's RUNNING runs whose driver no longer exists.
+def _end_killed(client: MlflowClient, experiment_id: str, stopped: Collection[str] = ()) -> None:
+    """Give the status KILLED to the experiment's RUNNING runs whose driver no longer exists or is one of `stopped`.
 
     The end time of such a run is the time of the last point of one of its metrics.
     """
     for run in client.search_runs([experiment_id], "attributes.status = 'RUNNING'"):
-        if is_gone(run.data.tags.get(DRIVER, "")):
+        driver = run.data.tags.get(DRIVER, "")
+        if driver in stopped or is_gone(driver):
             metric = next(iter(run.data.metrics), None)
             points = client.get_metric_history(run.info.run_id, metric) if metric else []
             client.set_terminated(run.info.run_id, "KILLED", max((point.timestamp for point in points), default=None))
 
 
-def end_killed(uri: str, experiment: str) -> None:
-    """Give the status KILLED to the experiment's running runs whose driver no longer exists; ignore an MLflow error."""
+def end_killed(uri: str, experiment: str, stopped: Collection[str]) -> None:
+    """Give the status KILLED to the experiment's running runs whose driver no longer exists or is one of `stopped`.
+
+    Ignore an error of MLflow.
+    """
     with suppress(Exception):  # of MLflow, SQLAlchemy or requests; the next start of a run tries again
         client = MlflowClient(tracking_uri=uri)
         if known := client.get_experiment_by_name(experiment):
-            _end_killed(client, known.experiment_id)
+            _end_killed(client, known.experiment_id, stopped)
 
 
 def has_run(client: MlflowClient, run_id: str) -> bool:

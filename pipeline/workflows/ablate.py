@@ -21,7 +21,7 @@ from pipeline.config.locations import with_absolute_locations
 from pipeline.grid import tune
 from pipeline.reporting import Report
 from pipeline.train.run import SUMMARY, run_folder
-from pipeline.train.tracking import end_killed, tracking_uri
+from pipeline.train.tracking import tracking_uri
 from pipeline.workflows.finetune import finetune
 from pipeline.workflows.pretrain import pretrain
 from pipeline.workflows.score import score
@@ -105,9 +105,5 @@ def _train_missing(
     report(f"{len(missing)} runs to train, {room.at_once} at a time")
     tracking = replace(config.tracking, uri=uri)  # trials may run on a machine without MLFLOW_TRACKING_URI
     placed = {label: replace(run, placement=room.placement, tracking=tracking) for label, run in missing.items()}
-    try:
-        trained = train_runs(placed, room.at_once, pretrain, report)
-    except BaseException:
-        end_killed(uri, config.tracking.experiment)
-        raise
+    trained = train_runs(placed, room.at_once, pretrain, report)
     return {str(run.name): summary for run, summary in zip(missing.values(), trained, strict=True)}
