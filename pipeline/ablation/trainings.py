@@ -25,10 +25,11 @@ from pipeline.train.run import SUMMARY, run_folder
 from pipeline.train.tracking import end_killed
 
 DRIVER, LINE, ERROR, DONE = "driver", "line", "error", "done"
-"""Keys of a trial's reports to Tune. driver: the process that drives the run (`this_driver`); line: a progress line; error: the PipelineError that ended the run; done: the run
-has its summary.
-"""
+"""Keys of a trial's reports to Tune.
 
+driver: the process that drives the run (`this_driver`); line: a progress line; error: the PipelineError that ended the
+run; done: the run has its summary.
+"""
 RESERVED = {"memory": 1}
 """Resources that Tune reserves for a trial: one byte of memory, because Tune must reserve something.
 

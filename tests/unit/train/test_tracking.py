@@ -29,6 +29,7 @@ from pipeline.train.tracking import (
     MlflowRun,
     Tracker,
     corpus_inputs,
+    end_killed,
     experiments,
     open_run,
     tracking_uri,
@@ -123,6 +124,9 @@ def test_the_next_start_ends_the_runs_of_drivers_that_are_gone(uri: str) -> None
     opened("killed", killed.run_id)  # goes on, driven by this process
     opened("after that")
     assert status(killed) == "RUNNING"
+    end_killed(uri, "killed", {"another - 99999999 1"})
+    assert [status(run) for run in runs] == ["RUNNING", "KILLED", "RUNNING", "KILLED", "FINISHED", "RUNNING"]
+    end_killed(uri, "missing", {"another - 99999999 1"})
 
 
 def test_two_starts_may_create_an_experiment_at_the_same_time(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
