@@ -1,4 +1,4 @@
-"""How many runs of an ablation are trained at the same time, and the CPUs of each run."""
+"""Choose how many runs of an ablation are trained at the same time, and the CPUs of each run."""
 
 import math
 from collections.abc import Mapping, Sequence

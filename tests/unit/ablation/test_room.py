@@ -1,4 +1,4 @@
-"""How many runs of an ablation fit into a cluster at the same time."""
+"""Number of runs of an ablation that fit into a cluster at the same time, and their CPUs."""
 
 from typing import Any
 
