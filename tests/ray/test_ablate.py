@@ -40,6 +40,7 @@ def statuses(output: Path) -> dict[str, int]:
     return {status: found.count(status) for status in found}
 
 
+@pytest.mark.long
 def test_two_variants_are_trained_at_the_same_time_and_compared(small_corpus: Path, tmp_path: Path) -> None:
     config = read_ablate(
         [*TINY.split(), "--corpus", str(small_corpus), "--output", str(tmp_path), "--tokens", "10k"], ""
@@ -121,6 +122,7 @@ def tune_settings() -> None:
     connect(None)
 
 
+@pytest.mark.long
 def test_a_run_whose_process_is_lost_is_tried_again(tmp_path: Path, tune_settings: None) -> None:
     lines: list[str] = []
     found = train_runs(runs_of(tmp_path, 2), 2, lose_process_once, lines.append)
