@@ -6,8 +6,10 @@
     python jobs/ablate.py --over sampling.pairs=next-sentence,single-segment --corpus CORPUS --tokens 10M
 
 Run the same command again to continue: finished runs are not trained again, and a stopped run continues where it
-stopped. A larger --seeds trains only the added seeds. Every option of jobs/pretrain.py sets the base run. Runs are
-trained one after another; with --minutes, nothing else should run on the machine.
+stopped. A larger --seeds trains only the added seeds. Every option of jobs/pretrain.py sets the base run.
+
+As many runs are trained at the same time as fit, at most --at-once. On CPUs, several runs fit only with
+--placement.threads. With --minutes, nothing else should run on the machine.
 """
 
 import sys

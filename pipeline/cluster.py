@@ -24,7 +24,7 @@ from pipeline import ray_private, storage
 from pipeline.config.placement import Placement
 from pipeline.config.workers import WorkerRange
 from pipeline.errors import ClusterLost, ConfigError
-from pipeline.local_files import scratch_folder
+from pipeline.local_files import SCRATCH, scratch_folder
 from pipeline.locations import is_url
 from pipeline.stopping import interrupt_on_sigterm
 
@@ -47,6 +47,8 @@ HEAD_SHARE, LOOKS = 0.75, 10
 times whether the head answers.
 """
 AGAIN = "start the same command again, and it continues from what is already done"
+PRIVATE = f"/{SCRATCH}ray-"
+"""Part of the paths of a Ray that `start` started for one process; its folder is deleted when that process ends."""
 LONGEST_TEMPORARY = 103 - len(
     "/bertstream-ray-01234567/files/session_2026-01-01_00-00-00_000000_1234567/sockets/plasma_store"
 )
@@ -189,12 +191,12 @@ def start(**options: Any) -> None:
 
 
 def keep_logs(folder: str) -> str:
-    """Copy Ray's logs to a local folder if this process started Ray; return where the logs are, for a message."""
-    node = ray_private.connection()
-    if not node.ray_init_cluster or is_url(folder):
+    """Copy Ray's logs to a local folder if they are deleted when Ray ends; return where they are, for a message."""
+    logs = ray_private.connection().get_logs_dir_path()
+    if PRIVATE not in logs or is_url(folder):
         return "in Ray's logs"
     with suppress(shutil.Error):  # files may change during the copy
-        shutil.copytree(node.get_logs_dir_path(), folder, symlinks=True, dirs_exist_ok=True)
+        shutil.copytree(logs, folder, symlinks=True, dirs_exist_ok=True)
     return f"below {folder}"
 
 
@@ -262,14 +264,17 @@ def count_nodes() -> int:
     return len({node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]})
 
 
+def live_nodes() -> list[dict[str, float]]:
+    """Return the resources of each live node."""
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+
+
 def worker_resources(placement: Placement, workers: WorkerRange) -> WorkerResources:
     """Return the resources that each worker requests in this cluster; one whole CPU is left for the data stream.
 
     Raises ConfigError as `fit_workers` does.
     """
-    return fit_workers(
-        placement, workers, [node["Resources"] for node in ray.nodes() if node["Alive"]], node_groups(placement)
-    )
+    return fit_workers(placement, workers, live_nodes(), node_groups(placement))
 
 
 def node_groups(placement: Placement) -> list[NodeGroup]:

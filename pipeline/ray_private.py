@@ -17,8 +17,8 @@ LIGHT_SETUP = "ray_worker.py"
 def connection() -> Any:
     """Return this process's connection to a cluster, or None without one; each `ray.init` makes a new object.
 
-    Ray has no public way to get the address of its GCS (`gcs_address`), to ask whether this process started the cluster
-    (`ray_init_cluster`), or to get the folder of its logs (`get_logs_dir_path()`).
+    Ray has no public way to get the address of its GCS (`gcs_address`) or the folder of its logs
+    (`get_logs_dir_path()`).
     """
     return ray._private.worker._global_node
 

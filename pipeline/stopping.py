@@ -2,6 +2,8 @@
 
 import signal
 import threading
+from collections.abc import Generator
+from contextlib import contextmanager
 from types import FrameType
 
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
@@ -23,6 +25,32 @@ def interrupt(number: int, frame: FrameType | None) -> None:
     if not terminated.is_set():
         terminated.set()
         raise KeyboardInterrupt
+
+
+@contextmanager
+def interrupts_deferred() -> Generator[threading.Event]:
+    """Set the yielded event at Ctrl-C and SIGTERM, instead of raising KeyboardInterrupt; for calls that must clean up.
+
+    A second Ctrl-C raises KeyboardInterrupt. Outside the main thread, which gets no signals, this is a no-op.
+    """
+    stop = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGTERM:
+            terminated.set()
+        elif stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def exit_code() -> int:

@@ -12,7 +12,7 @@ from pipeline.config.options import did_you_mean, nearest
 from pipeline.errors import ConfigError
 
 COMMON = (
-    *("over", "tokens", "minutes", "seeds", "preset", "corpus", "vocabulary.path", "output"),
+    *("over", "tokens", "minutes", "seeds", "at_once", "preset", "corpus", "vocabulary.path", "output"),
     *("blimp", "blimp_pairs", "task", "data", "tuning_seeds", "recipe.epochs", "placement.threads"),
 )
 """Settings that --help shows first."""
@@ -47,6 +47,10 @@ class Ablate(Pretrain):
     """Pretraining runs per variant, with the seeds `seed`, `seed` + 1, and so on. Variants are compared
     by pairs of runs with the same seed.
     """
+    at_once: int | None = None
+    """Maximum number of runs that are trained at the same time; default: as many as fit. Runs on CPUs fit together only
+    if placement.threads is set, because a run otherwise uses every core.
+    """
     blimp: Location | None = None
     """Folder of BLiMP's files, on which every run is scored. If the folder does not exist, the files are downloaded
     into it (20 MB).
@@ -72,6 +76,7 @@ class Ablate(Pretrain):
             "because each run of an ablation is named after its settings",
         )
         require_at_least("seeds", self.seeds, 1)
+        require(self.at_once is None or self.at_once >= 1, f"at_once ({self.at_once}) must be at least 1")
         require_at_least("tuning_seeds", self.tuning_seeds, 1)
         require(
             bool(self.task) == (self.data is not None) or self.task == ("builtin",),

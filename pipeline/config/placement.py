@@ -89,6 +89,10 @@ class Placement(DevicePlacement):
     """CPUs that each worker requests from Ray; default: the largest share, at most 1, that leaves one whole CPU for
     data (1 with placement.autoscaled).
     """
+    data_cpus: float | None = None
+    """CPUs that all tasks of the data stream request from Ray together; default: every CPU that is free. Set it if
+    several runs share a cluster. Below 1, each task requests a smaller share of a CPU.
+    """
     worker_resource: str | None = None
     """Name of a custom Ray resource of which each worker takes 1. Workers run only on nodes that have it (ray start
     --resources '{"NAME": 4}'); the other nodes process data.
@@ -102,5 +106,9 @@ class Placement(DevicePlacement):
         require(
             self.worker_cpus is None or self.worker_cpus > 0,
             f"placement.worker_cpus ({self.worker_cpus}) must be above 0",
+        )
+        require(
+            self.data_cpus is None or self.data_cpus > 0,
+            f"placement.data_cpus ({self.data_cpus}) must be above 0",
         )
         require(self.worker_resource != "", "placement.worker_resource ('') must be the name of a resource")

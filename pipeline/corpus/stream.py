@@ -63,6 +63,8 @@ class Stream:
     dataset: ray.data.Dataset
     batch: Batch
     maximum_length: int
+    cpus: float = 1.0
+    """CPUs that a task that makes rows and a task that orders a round request together, at most 1."""
 
 
 def settings_for_phase(settings: StreamSettings, phase: Phase) -> StreamSettings:
@@ -179,10 +181,11 @@ class StreamLoop(ray_private.execution_callback()):
                 return
 
 
-def build_stream(settings: StreamSettings, cursor: Cursor | None, rows: int) -> Stream:
+def build_stream(settings: StreamSettings, cursor: Cursor | None, rows: int, cpus: float = 1.0) -> Stream:
     """Return a stream of at least `rows` rows (schema ROW) after `cursor` (None: from the beginning), in global order.
 
-    Pass the stream to `blocks_for_ranks`. The order holds only under ExecutionOptions(preserve_order=True).
+    `cpus`: see `Stream`. Pass the stream to `blocks_for_ranks`. The order holds only under
+    ExecutionOptions(preserve_order=True).
     """
     tokenizer = CachedTokenizer(settings.vocabulary, settings.table_chunks)
     ranges = list(window_ranges(cursor, len(settings.corpus.train), windows_for(settings, rows), INPUT_BLOCKS))
@@ -192,22 +195,26 @@ def build_stream(settings: StreamSettings, cursor: Cursor | None, rows: int) -> 
         for item in block.to_pylist():
             yield from rows_of_range(settings, tokenizer, WindowRange(**item))
 
-    return stream_from_items(settings, items, rows_of_block)
+    return stream_from_items(settings, items, rows_of_block, cpus)
 
 
 def stream_from_items(
     settings: StreamSettings,
     items: Sequence[Mapping[str, int]],
     rows_of_block: Callable[[pa.Table], Iterator[pa.Table]],
+    cpus: float = 1.0,
 ) -> Stream:
-    """Return a stream of the rows that `rows_of_block` makes of each block of items, for `blocks_for_ranks`."""
+    """Return a stream of the rows that `rows_of_block` makes of each block of items, for `blocks_for_ranks`.
+
+    `cpus`: see `Stream`.
+    """
     dataset = ray.data.from_items(items, override_num_blocks=min(len(items), INPUT_BLOCKS)).map_batches(
-        rows_of_block, batch_size=None, batch_format="pyarrow", num_cpus=ROWS_CPUS
+        rows_of_block, batch_size=None, batch_format="pyarrow", num_cpus=ROWS_CPUS * cpus
     )
     dataset.context.target_max_block_size = BLOCK_BYTES
     dataset.context.custom_execution_callback_classes = [StreamLoop]
     dataset.context.raise_original_map_exception = True  # so that a DataError stays a DataError
-    return Stream(dataset=dataset, batch=settings.batch, maximum_length=settings.sampling.maximum_length)
+    return Stream(dataset=dataset, batch=settings.batch, maximum_length=settings.sampling.maximum_length, cpus=cpus)
 
 
 def bytes_ahead(one_round: int, maximum_length: int) -> int:
@@ -238,10 +245,11 @@ def blocks_for_ranks(stream: Stream, world: int) -> ray.data.Dataset:
 
     # Both operators must request the same CPUs: then Ray Data fuses them, with whole rounds as input.
     at_once = one_round if ordered else rows
-    blocks = dataset.map_batches(by_rank, batch_size=at_once, batch_format="pyarrow", num_cpus=ORDER_CPUS).repartition(
+    cpus = ORDER_CPUS * stream.cpus
+    blocks = dataset.map_batches(by_rank, batch_size=at_once, batch_format="pyarrow", num_cpus=cpus).repartition(
         target_num_rows_per_block=rows, strict=True
     )
-    ray_private.set_cpus_of_last_step(blocks, ORDER_CPUS)
+    ray_private.set_cpus_of_last_step(blocks, cpus)
     return blocks
 
 

@@ -126,8 +126,11 @@ def at_once(config: Finetune) -> int:
     return max(1, min(fitting, config.trials.at_once or fitting))
 
 
-def connect(config: Finetune) -> None:
-    """Join or start Ray. Raises ConfigError if an address does not answer."""
+def connect(address: str | None) -> None:
+    """Join or start Ray, as `cluster.connect`, with settings for Tune.
+
+    Raises ConfigError if the address does not answer.
+    """
     # With its own handler, Tune would treat Ctrl-C as the end of the experiment and return.
     os.environ.setdefault("TUNE_DISABLE_SIGINT_HANDLER", "1")
     os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
@@ -135,7 +138,7 @@ def connect(config: Finetune) -> None:
     # Tune would pass these variables to its trials in a runtime environment, which Ray writes to its logs. The trials
     # use the credentials of their nodes instead, as all other jobs do.
     ray_private.keep_from_trials(LOGINS)
-    cluster.connect(config.placement.address)
+    cluster.connect(address)
 
 
 def seconds_per_step(

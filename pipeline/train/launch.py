@@ -1,5 +1,6 @@
 """Run TorchTrainer around worker.py: the run's lock, the stream at every (re)start, restarts, and one-line errors."""
 
+import math
 import os
 import signal
 import threading
@@ -44,6 +45,7 @@ START_ATTEMPTS = 60
 ELASTIC_START_SECONDS = 5
 RESERVATION = "reservation.json"  # file in the run's folder
 COORDINATOR_SECONDS = 5.0  # to wait for an answer of Ray's autoscaling coordinator
+UNLOCK_SECONDS = 10.0  # until Ray has ended the actors of a killed driver
 RESIZE_SECONDS = 5.0  # between checks for new nodes
 
 
@@ -55,7 +57,7 @@ def locked_tracker(folder: str) -> Generator[ActorHandle]:
     """
     from pipeline.train.tracking import Tracker  # here: Ray Train's controller needs this module, not MLflow
 
-    name = f"run:{folder}"
+    name = _lock_name(folder)
     context = ray.get_runtime_context()
     owner = f"job {context.get_job_id()}, process {os.getpid()}"
     here = NodeAffinitySchedulingStrategy(context.get_node_id(), soft=False)
@@ -76,6 +78,20 @@ def locked_tracker(folder: str) -> Generator[ActorHandle]:
         yield tracker
     finally:
         ray.kill(tracker)
+
+
+def _lock_name(folder: str) -> str:
+    """Return the name of a run's tracker."""
+    return f"run:{folder}"
+
+
+def wait_until_unlocked(folder: str) -> None:
+    """Return when the tracker of a run whose driver was killed has ended too, or after UNLOCK_SECONDS."""
+    deadline = time.monotonic() + UNLOCK_SECONDS
+    with suppress(ValueError, ray.exceptions.RayError):  # ValueError: there is no such actor
+        while time.monotonic() < deadline:
+            ray.get_actor(_lock_name(folder), namespace=NAMESPACE)
+            time.sleep(UNLOCK_SECONDS / 100)
 
 
 @contextmanager
@@ -182,7 +198,8 @@ def _trainer(job: Job, resources: WorkerResources) -> TorchTrainer:
     config = job.config
     DataContext.get_current().enable_progress_bars = False
     DataContext.get_current().execution_no_progress_timeout_s = -1  # no timeout: an evaluation pauses the stream
-    cpus = stream_cpus(resources, config.worker_range, node_groups(config.placement))
+    own_cpus = config.placement.data_cpus or math.inf
+    cpus = min(own_cpus, stream_cpus(resources, config.worker_range, node_groups(config.placement)))
     options = ExecutionOptions(
         preserve_order=True,
         resource_limits=ExecutionResources.for_limits(cpu=cpus, object_store_memory=stream_bytes(config)),
@@ -201,7 +218,10 @@ def _trainer(job: Job, resources: WorkerResources) -> TorchTrainer:
             + most_of_round(config, phase)
         )
         return build_stream(
-            settings_for_phase(job.stream, phase), cursor_for_phase(state.cursor, phase, state.step), rows
+            settings_for_phase(job.stream, phase),
+            cursor_for_phase(state.cursor, phase, state.step),
+            rows,
+            min(1.0, own_cpus),
         )
 
     workers = config.worker_range

@@ -5,7 +5,8 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -108,11 +109,7 @@ def open_run(
             client.set_tag(run_id, DRIVER, this_driver())  # first, or another start may end the run
             client.update_run(run_id, status="RUNNING")
             return MlflowRun(uri=uri, run_id=run_id, experiment_id=client.get_run(run_id).info.experiment_id)
-        experiment_id = (
-            known.experiment_id
-            if known
-            else client.create_experiment(experiment, artifact_location=_artifact_location(uri), tags=KIND)
-        )
+        experiment_id = known.experiment_id if known else _create_experiment(client, uri, experiment)
         run = client.create_run(experiment_id, run_name=name, tags=origin() | tags | {DRIVER: this_driver()})
         entries = [Param(key, str(value)) for key, value in parameters.items()]
         for start in range(0, len(entries), PARAMETERS_A_CALL):
@@ -122,6 +119,17 @@ def open_run(
     except Exception as error:  # of MLflow, SQLAlchemy or requests, but always about this URI
         raise ConfigError(f"{setting} ({uri}) does not work: {storage.first_line(error)}") from error
     return MlflowRun(uri=uri, run_id=run.info.run_id, experiment_id=experiment_id)
+
+
+def _create_experiment(client: MlflowClient, uri: str, experiment: str) -> str:
+    """Create an experiment, unless another process has just created it, and return its id."""
+    try:
+        return client.create_experiment(experiment, artifact_location=_artifact_location(uri), tags=KIND)
+    except MlflowException as error:
+        known = client.get_experiment_by_name(experiment)
+        if error.error_code != "RESOURCE_ALREADY_EXISTS" or known is None:
+            raise
+        return known.experiment_id
 
 
 def corpus_inputs(corpus: "Corpus") -> list[DatasetInput]:
@@ -149,16 +157,28 @@ def corpus_inputs(corpus: "Corpus") -> list[DatasetInput]:
     ]
 
 
-def _end_killed(client: MlflowClient, experiment_id: str) -> None:
-    """Give the status KILLED to the experiment's RUNNING runs whose driver no longer exists.
+def _end_killed(client: MlflowClient, experiment_id: str, stopped: Collection[str] = ()) -> None:
+    """Give the status KILLED to the experiment's RUNNING runs whose driver no longer exists or is one of `stopped`.
 
     The end time of such a run is the time of the last point of one of its metrics.
     """
     for run in client.search_runs([experiment_id], "attributes.status = 'RUNNING'"):
-        if is_gone(run.data.tags.get(DRIVER, "")):
+        driver = run.data.tags.get(DRIVER, "")
+        if driver in stopped or is_gone(driver):
             metric = next(iter(run.data.metrics), None)
             points = client.get_metric_history(run.info.run_id, metric) if metric else []
             client.set_terminated(run.info.run_id, "KILLED", max((point.timestamp for point in points), default=None))
+
+
+def end_killed(uri: str, experiment: str, stopped: Collection[str]) -> None:
+    """Give the status KILLED to the experiment's running runs whose driver no longer exists or is one of `stopped`.
+
+    Ignore an error of MLflow.
+    """
+    with suppress(Exception):  # of MLflow, SQLAlchemy or requests; the next start of a run tries again
+        client = MlflowClient(tracking_uri=uri)
+        if known := client.get_experiment_by_name(experiment):
+            _end_killed(client, known.experiment_id, stopped)
 
 
 def has_run(client: MlflowClient, run_id: str) -> bool:

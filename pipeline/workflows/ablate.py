@@ -1,18 +1,25 @@
 """Compare variants of one pretraining: train each with the same seeds, score the runs, and pair them by seed."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from pipeline import cluster, storage
 from pipeline.ablation.budget import streams_of, with_time_budget, with_token_budget
 from pipeline.ablation.outcomes import FOLDER, Outcome, outcome_of
 from pipeline.ablation.publishing import publish
 from pipeline.ablation.results import result_of
+from pipeline.ablation.room import room_for
 from pipeline.ablation.runs import log_result, tracked_ablation
 from pipeline.ablation.table import table_lines
+from pipeline.ablation.trainings import train_runs
 from pipeline.ablation.variants import Variant, ablation_name, variants_of
 from pipeline.config.ablate import Ablate
+from pipeline.config.jobs import Pretrain
 from pipeline.config.locations import with_absolute_locations
+from pipeline.grid import tune
 from pipeline.reporting import Report
+from pipeline.train.run import SUMMARY, run_folder
 from pipeline.train.tracking import tracking_uri
 from pipeline.workflows.finetune import finetune
 from pipeline.workflows.pretrain import pretrain
@@ -30,7 +37,7 @@ def ablate(config: Ablate, report: Report) -> list[str]:
     folder, uri = storage.join(config.output, FOLDER, name), tracking_uri(config.tracking.uri, config.output)
     sized = _with_budget(config, variants, report)
     with tracked_ablation(config, name, folder, uri) as run:
-        result = result_of(name, config.budget, sized, _run_all(config, sized, report))
+        result = result_of(name, config.budget, sized, _run_all(config, sized, uri, report))
         from pipeline.ablation.picture import draw  # not before: the runs should start without matplotlib
 
         figure = draw(result)
@@ -45,23 +52,59 @@ def _with_budget(config: Ablate, variants: Sequence[Variant], report: Report) ->
     Raises ConfigError if a variant's settings cannot meet a token budget, or do not allow the short run that is timed
     for a time budget.
     """
-    cluster.connect(config.placement.address)
+    tune.connect(config.placement.address)
+    room_for(config, config.seeds * len(variants), cluster.live_nodes())  # an error here saves the time of the counts
     if config.token_count is None:
         return with_time_budget(variants, config, pretrain, report)
     cache = storage.join(config.output, FOLDER, "steps")
     return with_token_budget(config, variants, streams_of(variants, report), cache, report)
 
 
-def _run_all(config: Ablate, variants: Sequence[Variant], report: Report) -> list[list[Outcome]]:
-    """Train and score the runs one by one: all variants with the first seed, then all with the next seed, and so on.
-
-    Return each variant's outcomes, in the order of the seeds.
-    """
+def _run_all(config: Ablate, variants: Sequence[Variant], uri: str, report: Report) -> list[list[Outcome]]:
+    """Train all runs, then score them one by one; return each variant's outcomes, in the order of the seeds."""
+    runs = {
+        f"{variant.label}, seed {seed}": with_absolute_locations(variant.run(seed))
+        for seed in config.all_seeds
+        for variant in variants
+    }
+    summaries = _finished(runs, report)
+    first_of_name = {str(run.name): label for label, run in reversed(runs.items())}  # variants may share a run
+    missing = {
+        label: run
+        for label, run in runs.items()
+        if str(run.name) not in summaries and first_of_name[str(run.name)] == label
+    }
+    if missing:
+        summaries |= _train_missing(config, missing, uri, report)
     outcomes: list[list[Outcome]] = [[] for _ in variants]
     for seed in config.all_seeds:
         for variant, mine in zip(variants, outcomes, strict=True):
-            run = variant.run(seed)
-            report(f"{variant.label}, seed {seed}: run {run.name}")
-            summary = pretrain(run, report)
+            run = runs[f"{variant.label}, seed {seed}"]
+            summary = summaries[str(run.name)]
             mine.append(outcome_of(config, run, summary, score, lambda wanted, say: finetune(wanted, say).rows, report))
     return outcomes
+
+
+def _finished(runs: Mapping[str, Pretrain], report: Report) -> dict[str, dict[str, Any]]:
+    """Return name of a run -> its summary, for those of the runs {label: run} that are finished.
+
+    Raises ConfigError if a finished run has other settings, which `pretrain` checks.
+    """
+    summaries: dict[str, dict[str, Any]] = {}
+    for label, run in runs.items():
+        if str(run.name) not in summaries and storage.exists(storage.join(run_folder(run), SUMMARY)):
+            report(f"{label}: run {run.name}")
+            summaries[str(run.name)] = pretrain(run, report)
+    return summaries
+
+
+def _train_missing(
+    config: Ablate, missing: Mapping[str, Pretrain], uri: str, report: Report
+) -> dict[str, dict[str, Any]]:
+    """Train the runs {label: run} in this order, several at the same time; return name of a run -> its summary."""
+    room = room_for(config, len(missing), cluster.live_nodes())
+    report(f"{len(missing)} runs to train, {room.at_once} at a time")
+    tracking = replace(config.tracking, uri=uri)  # trials may run on a machine without MLFLOW_TRACKING_URI
+    placed = {label: replace(run, placement=room.placement, tracking=tracking) for label, run in missing.items()}
+    trained = train_runs(placed, room.at_once, pretrain, report)
+    return {str(run.name): summary for run, summary in zip(missing.values(), trained, strict=True)}

@@ -70,7 +70,7 @@ def _join_cluster(inputs: GridInputs, report: Report) -> Finetune:
     Raises ConfigError if the trials do not fit into the cluster.
     """
     config, width = inputs.config, inputs.initial.model.width
-    tune.connect(config)
+    tune.connect(config.placement.address)
     report_shared_output(config.output, cluster.count_nodes() > 1 or config.placement.autoscaled, report)
     for line in warnings(config, inputs.settings, inputs.initial.model):
         report(line)

@@ -5,6 +5,7 @@ import socket
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -30,7 +31,7 @@ from pipeline.cluster import (
 from pipeline.config.placement import Placement
 from pipeline.config.workers import worker_range
 from pipeline.errors import ClusterLost, ConfigError, DataError
-from pipeline.stopping import interrupt
+from pipeline.stopping import interrupt, interrupts_deferred
 
 
 def node(cpus: float, gpus: float = 0, **custom: float) -> dict[str, float]:
@@ -430,3 +431,26 @@ def test_a_head_that_listens_on_all_addresses_is_joined_at_the_machines_own(monk
         assert listens_only_on_loopback(f"127.0.0.1:{alone.getsockname()[1]}")
         assert not listens_only_on_loopback(f"127.0.0.1:{everywhere.getsockname()[1]}")
     assert not listens_only_on_loopback("auto") and not listens_only_on_loopback("10.0.0.1:6379")
+
+
+def test_a_deferred_interrupt_sets_the_event_and_a_second_one_raises() -> None:
+    handler = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt), interrupts_deferred() as stopped:
+        assert not stopped.is_set()
+        signal.raise_signal(signal.SIGINT)
+        assert stopped.is_set()
+        signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is handler
+
+
+def test_deferred_interrupts_in_another_thread_leave_the_handlers() -> None:
+    handler, found = signal.getsignal(signal.SIGINT), []
+
+    def work() -> None:
+        with interrupts_deferred():
+            found.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert found == [handler]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from pipeline.config.ablate import Ablate
 from pipeline.config.data import (
     NextSentence,
     NgramMasking,
@@ -195,6 +196,8 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: Checkpoints(keep=0), "checkpoint.keep (0) must be at least 1"),
     (lambda: Tracking(every=0), "tracking.every (0) must be at least 1"),
     (lambda: Placement(threads=0), "placement.threads (0) must be at least 1"),
+    (lambda: Placement(data_cpus=0.0), "placement.data_cpus (0.0) must be above 0"),
+    (lambda: Ablate(ablation="pairs", tokens="1M", at_once=0), "at_once (0) must be at least 1"),
     (lambda: Placement(restarts=-1), "placement.restarts (-1) must be at least 0"),
     (
         lambda: Finetune(checkpoint="c", task=("sst2",), vocabulary=VocabularySettings(extend=100)),

@@ -81,6 +81,7 @@ MAY_RAY = (
         "train.run_tracking",
         "train.job",
         "train.points",
+        "ablation.trainings",
     ),
 )
 MAY_MLFLOW = ("train.tracking", "grid", "ablation.runs", "export.registry", "export.served", "export.served_task")

@@ -29,6 +29,7 @@ from pipeline.train.tracking import (
     MlflowRun,
     Tracker,
     corpus_inputs,
+    end_killed,
     experiments,
     open_run,
     tracking_uri,
@@ -123,6 +124,26 @@ def test_the_next_start_ends_the_runs_of_drivers_that_are_gone(uri: str) -> None
     opened("killed", killed.run_id)  # goes on, driven by this process
     opened("after that")
     assert status(killed) == "RUNNING"
+    end_killed(uri, "killed", {"another - 99999999 1"})
+    assert [status(run) for run in runs] == ["RUNNING", "KILLED", "RUNNING", "KILLED", "FINISHED", "RUNNING"]
+    end_killed(uri, "missing", {"another - 99999999 1"})
+
+
+def test_two_starts_may_create_an_experiment_at_the_same_time(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second start creates the experiment after the first start has looked for it."""
+    find, unseen = MlflowClient.get_experiment_by_name, ["both"]
+
+    def find_first_time(client: MlflowClient, name: str) -> object:
+        if name in unseen:
+            unseen.remove(name)
+            open_run(uri, name, "second", None, {}, {})
+            return None
+        return find(client, name)
+
+    monkeypatch.setattr(MlflowClient, "get_experiment_by_name", find_first_time)
+    first = open_run(uri, "both", "first", None, {}, {})
+    runs = MlflowClient(tracking_uri=uri).search_runs([str(first.experiment_id)])
+    assert {run.info.run_name for run in runs} == {"first", "second"}
 
 
 def test_a_run_says_from_its_start_what_it_is_and_what_started_it(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
