@@ -307,6 +307,6 @@ def _lineage_rows(trained: Trained, lineage: Lineage, step: int) -> list[tuple[s
         ("checkpoint", f"step {step:,}, SHA-256 of its weights {weights['sha256']}"),
         ("corpus", f"fingerprint {identity['corpus.fingerprint']}"),
         ("vocabulary", f"fingerprint {identity['vocabulary.fingerprint']}"),
-        *[("teacher", f"fingerprint {identity[TEACHER]}")] * (TEACHER in identity),
+        *[("teacher", f"fingerprint {identity[key]}") for key in (TEACHER,) if key in identity],
         ("MLflow run", str(lineage.recorded["mlflow_run_id"])),
     ]
