@@ -54,7 +54,7 @@ class Model:
     feed_forward: int = 512
     """Inner width of the feed-forward block."""
     activation: Activation = "gelu"
-    """Activation of the feed-forward block and of the masked-token head: gelu is exact (erf), gelu_new its approximation
+    """Activation of the feed-forward block and of the masked-token head: gelu is exact (erf); gelu_new approximates it
     with tanh, as in google-research/albert.
     """
     maximum_positions: int = 512
@@ -121,6 +121,15 @@ class Model:
     def distinct_layers(self) -> int:
         """Number of layers with weights of their own."""
         return 1 if self.shares_layers else self.layers
+
+
+def require_one_rate(layer_decay: float | None, model: Model) -> None:
+    """Raise ConfigError for a learning rate that falls from layer to layer, if the layers share their weights."""
+    require(
+        layer_decay in (None, 1) or not model.shares_layers,
+        f"optimizer.layer_decay ({layer_decay}) must be 1 for model.family {model.family}: its layers share their "
+        "weights, so they have one learning rate",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

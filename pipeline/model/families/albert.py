@@ -1,4 +1,4 @@
-"""ALBERT (Lan et al. 2020), as transformers publishes it: one layer, applied several times, and a sentence-order head."""
+"""ALBERT (Lan et al. 2020), as transformers publishes it: one layer, applied several times; a sentence-order head."""
 
 from pipeline.model.families.bert import ASSUMED, BARE, CONFIG, EMBEDDINGS, TASK_HEADS, buffers
 from pipeline.model.family import Family
