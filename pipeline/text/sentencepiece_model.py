@@ -77,7 +77,7 @@ def _score(text: str, score: float) -> float:
 
 
 def tokenizer_of(model: SentencePieceModel, *, lowercase: bool, strip_accents: bool) -> Tokenizer:
-    """Return the tokenizer with ALBERT's normalisation: as transformers' AlbertTokenizer, and with the same ids.
+    """Return the tokenizer with ALBERT's normalisation, as in its published tokenizer.json.
 
     Quotes in TeX's form become double quotes, accents are removed, text is lower-cased, characters are replaced by the
     model's table, and runs of spaces become one space.

@@ -31,6 +31,9 @@ CLASSES = {
     "ElectraForPreTraining": "electra",
     "ElectraForMaskedLM": "electra-masked",
     "ElectraModel": "electra",
+    "AlbertForPreTraining": "albert",
+    "AlbertForMaskedLM": "albert-v1",
+    "AlbertModel": "albert",
 }
 """Class -> row that starts from it."""
 MISSING = {
@@ -39,6 +42,8 @@ MISSING = {
     "RobertaModel": "; lm_head not in it and initialised at random; roberta.pooler.dense.bias, "
     "roberta.pooler.dense.weight left out",
     "ElectraForPreTraining": "; generator not in it and initialised at random",
+    "AlbertForMaskedLM": "",
+    "AlbertModel": "; predictions and sop_classifier not in it and initialised at random",
     "ElectraModel": "; discriminator_predictions and generator not in it and initialised at random",
 }
 """Class -> what the report says after the number of word embeddings."""
