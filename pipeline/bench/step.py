@@ -270,7 +270,7 @@ def line(case: Case, seconds: dict[tuple[str, str], float], device: torch.device
         for name, value in fastest.items()
         if name != "ours"
     ]
-    peak = peak_flops(torch.cuda.getdevice_name(device), precision) if device.type == "cuda" else None
+    peak = peak_flops(torch.cuda.get_device_name(device), precision) if device.type == "cuda" else None
     if peak and fastest["ours"]:
         flops = float(
             np.mean(
@@ -333,7 +333,7 @@ def run(
 
 
 def device_name(device: torch.device) -> str:
-    return torch.cuda.getdevice_name(device) if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
 
 
 def verdict(ratios: dict[str, float], device: torch.device) -> int:

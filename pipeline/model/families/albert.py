@@ -44,6 +44,7 @@ ALBERT = Family(
     config=CONFIG | {"embedding_width": "embedding_size", "activation": "hidden_act"},
     fixed={"model_type": "albert", "num_hidden_groups": 1, "inner_group_num": 1},
     assumed=ASSUMED,
+    pair_logits="sop_logits",
     class_prefix="Albert",
     architectures={
         # As in published checkpoints. AutoModelForPreTraining chooses its class by model_type, so it loads both heads.
