@@ -9,12 +9,13 @@ A ratio is our speed divided by an alternative's; its floor is the smallest valu
     python jobs/bench.py wikitext --dump simplewiki-pages-articles.xml.bz2
     python jobs/bench.py step tiny mini --lengths full
     python jobs/bench.py step mini --family electra
+    python jobs/bench.py shape mini --family albert
     python jobs/bench.py job
     python jobs/bench.py scale
     python jobs/bench.py checkpoint --preset bert-base
     python jobs/bench.py finetune --checkpoint EXPORT --data GLUE
 
-step and finetune have their own help: python jobs/bench.py step --help.
+step, shape and finetune have their own help: python jobs/bench.py step --help.
 """
 
 import os
@@ -28,12 +29,16 @@ from pipeline.exit_codes import job_main
 @job_main(stopped="stopped")
 def main(arguments: Sequence[str]) -> int:
     """Parse, measure and print; return 0 if every ratio reaches its floor, 1 if one does not, 2 for user errors."""
-    # step and finetune come before the limit to one thread, because they use all cores. step does not import Ray,
-    # because a GPU machine may lack it.
+    # step, shape and finetune come before the limit to one thread, because they use all cores. step and shape do not
+    # import Ray, because a GPU machine may lack it.
     if list(arguments[:1]) == ["step"]:
         from pipeline.bench import step
 
         return step.main(arguments[1:])
+    if list(arguments[:1]) == ["shape"]:
+        from pipeline.bench import shape
+
+        return shape.main(arguments[1:])
     if list(arguments[:1]) == ["finetune"]:
         from pipeline.environment import set_ray_defaults
 

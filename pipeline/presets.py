@@ -5,14 +5,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pipeline.config.data import FullSentences, Sampling, TokenMasking, VocabularySettings
+from pipeline.config.data import (
+    FullSentences,
+    NgramMasking,
+    Sampling,
+    SentenceOrder,
+    TokenMasking,
+    VocabularySettings,
+)
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model import LearnedPositions, Model
 from pipeline.config.objective import Replaced
 from pipeline.config.options import did_you_mean, nearest
 from pipeline.config.phases import TwoPhases
 from pipeline.config.toml import read_config, settings_of, to_toml, toml_value
-from pipeline.config.training import AdamW, Batch, LinearDecay
+from pipeline.config.training import AdamW, Batch, Lamb, LinearDecay
 from pipeline.errors import ConfigError
 
 # Devlin et al. 2019, A.2: 256 rows per step, learning rate 1e-4, warm-up in 10,000 of 1,000,000 steps. Small models and
@@ -177,6 +184,44 @@ PRESETS |= {
     "distilbert-tiny": _small_distilbert(PRESETS["bert-tiny"]),
     "distilbert-mini": _small_distilbert(PRESETS["bert-mini"]),
     "distilbert-base": distilbert(PRESETS["bert-base"], DISTILBERT),
+}
+
+# Lan et al. 2020, 4.1: LAMB, 4,096 rows of at most 512 tokens, 125,000 steps, 30,000 unigram pieces. Warm-up: 3,125
+# steps (google-research/albert).
+ALBERT = replace(
+    PUBLISHED,
+    steps=125_000,
+    sampling=Sampling(maximum_length=512),
+    batch=Batch(rows_per_step=4_096, rows_per_slot=32),
+    optimizer=Lamb(learning_rate=1.76e-3),
+    schedule=LinearDecay(warmup_share=0.025),
+)
+
+
+def albert(preset: Pretrain, *, size: int = 30_000, **parts: Any) -> Pretrain:
+    """Return an ALBERT of the size of a BERT preset, with the model settings `parts` replaced.
+
+    The vocabulary has `size` unigram pieces. Batch, steps, optimizer and schedule are those of the preset.
+    """
+    model = replace(preset.model, **{"family": "albert", "embedding_width": 128, "activation": "gelu_new"} | parts)
+    sampling = replace(preset.sampling, pairs=SentenceOrder(), masking=NgramMasking())
+    vocabulary = replace(preset.vocabulary, kind="unigram", size=size, lowercase=True)
+    return replace(preset, model=model, sampling=sampling, vocabulary=vocabulary)
+
+
+# The released models of version 2 have no dropout above base size (google-research/albert; in Lan et al. 2020, 4.8,
+# xxlarge only).
+UNDROPPED: dict[str, Any] = {"hidden_dropout": 0.0, "attention_dropout": 0.0}
+PRESETS |= {
+    # Steps and batches are those of the small BERTs, and so is the optimizer. The embeddings of tiny have half of its
+    # width: 128 would be the whole width.
+    "albert-tiny": albert(PRESETS["bert-tiny"], size=8_192, embedding_width=64),
+    "albert-mini": albert(PRESETS["bert-mini"]),
+    "albert-base": albert(bert(12, 768, 12, ALBERT)),
+    "albert-large": albert(bert(24, 1024, 16, ALBERT), **UNDROPPED),
+    # As released; with the paper's one head per 64 of the width, it would have 32 heads.
+    "albert-xlarge": albert(bert(24, 2048, 16, ALBERT), **UNDROPPED),
+    "albert-xxlarge": albert(bert(12, 4096, 64, ALBERT), **UNDROPPED),
 }
 # Training continues from a published model (--init), which determines the sizes and the vocabulary. For additional
 # steps, google-research/bert's README advises learning rate 2e-5, a fifth of the original 1e-4; `continue-small` has a

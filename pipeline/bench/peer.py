@@ -19,6 +19,8 @@ from pipeline.objectives.published import PublishedModel
 
 IGNORED = -100  # label of positions that transformers leaves out of the loss
 CLIP_NORM = AdamW().clip_norm
+PAIR_LABELS = ("next_sentence_label", "sentence_order_label")
+"""Names of the labels of pairs in transformers."""
 
 
 def peer_model(models: Sequence[PublishedModel], vocabulary_size: int, weights: Mapping[str, float]) -> nn.Module:
@@ -64,7 +66,8 @@ def padded(batch: Batch, settings: Model) -> dict[str, Any]:
     input_ids, labels, token_type_ids, attention_mask: padded rows (N, S). token_type_ids is left out if the family has
     no segments. attention_mask is left out if all rows have the same length.
     masked_places, masked_labels: masked positions as indices into the flattened rows, and their labels (M,).
-    next_sentence_label: 1 if B does not follow A (N,); left out without a pair task.
+    next_sentence_label: 1 if B does not follow A (N,). sentence_order_label: 1 if A and B are swapped (N,). Both are
+    left out without labels of that pair task.
     """
     N, S = batch.sequences, batch.maximum_length
     rows_T = torch.repeat_interleave(torch.arange(N), batch.offsets.diff())
@@ -83,6 +86,8 @@ def padded(batch: Batch, settings: Model) -> dict[str, Any]:
         inputs["token_type_ids"] = spread(batch.segments_T, indices_T, 0)
     if batch.not_next_N is not None:
         inputs["next_sentence_label"] = batch.not_next_N
+    if batch.swapped_N is not None:
+        inputs["sentence_order_label"] = batch.swapped_N
     full = batch.tokens == N * S
     return inputs if full else inputs | {"attention_mask": spread(torch.ones_like(batch.ids_T), indices_T, 0)}
 
@@ -95,7 +100,7 @@ def _model_inputs(inputs: dict[str, Tensor], *more: str) -> dict[str, Tensor]:
 def shipped_loss(model: Any, inputs: dict[str, Tensor]) -> Tensor:
     """Return the sum of the mean losses (a scalar) as transformers computes it: with logits at all positions."""
     if not isinstance(model, ReplacedPeer):
-        return model(**_model_inputs(inputs, "labels", "next_sentence_label")).loss
+        return model(**_model_inputs(inputs, "labels", *PAIR_LABELS)).loss
     output = model.generator(**_model_inputs(inputs, "labels"))
     return output.loss + _discriminator_loss(model, inputs, output.logits.flatten(0, 1)[inputs["masked_places"]])
 
@@ -110,10 +115,11 @@ def masked_only_loss(model: Any, inputs: dict[str, Tensor]) -> Tensor:
     loss = F.cross_entropy(logits_M.float(), inputs["masked_labels"])
     if replaced:
         return loss + _discriminator_loss(model, inputs, logits_M)
-    if "next_sentence_label" not in inputs:
+    pair_labels = next((inputs[name] for name in PAIR_LABELS if name in inputs), None)
+    if pair_labels is None:
         return loss
     pair_logits = masked.get_submodule(names["next_sentence_head"])(output.pooler_output)
-    return loss + F.cross_entropy(pair_logits.float(), inputs["next_sentence_label"])
+    return loss + F.cross_entropy(pair_logits.float(), pair_labels)
 
 
 def _masked_logits(model: Any, names: dict[str, str], hidden_M: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ from torch import nn
 from pipeline.batch import Batch
 from pipeline.bench.peer import masked_only_loss, padded, peer_model, peer_optimizer, peer_step, shipped_loss
 from pipeline.config.called import as_called
-from pipeline.config.data import NextSentence
+from pipeline.config.data import NextSentence, SentenceOrder
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model import FamilyName, Model
 from pipeline.config.training import AdamW
@@ -136,13 +136,15 @@ def make_batch(case: Case, seed: int) -> Batch:
         maximum_length=int(lengths_N.max()),
         masked_positions_M=torch.from_numpy(masked_positions_M),
         masked_labels_M=torch.from_numpy(rng.integers(1, VOCABULARY_SIZE, len(masked_positions_M))),
-        not_next_N=torch.from_numpy(rng.integers(0, 2, case.rows)) if _has_pairs(case) else None,
+        **_pair_labels(case, rng),
     )
 
 
-def _has_pairs(case: Case) -> bool:
-    """Return whether the preset trains on pairs with a next-sentence label."""
-    return isinstance(case.preset.sampling.pairs, NextSentence)
+def _pair_labels(case: Case, rng: np.random.Generator) -> dict[str, torch.Tensor]:
+    """Return random labels (N,) of the preset's pair task; empty if its examples are not labelled pairs."""
+    names = {NextSentence: "not_next_N", SentenceOrder: "swapped_N"}
+    name = names.get(type(case.preset.sampling.pairs))
+    return {name: torch.from_numpy(rng.integers(0, 2, case.rows))} if name else {}
 
 
 def counted(batch: Batch) -> TokenCounts:
@@ -152,7 +154,7 @@ def counted(batch: Batch) -> TokenCounts:
     )
 
 
-def _our_step(
+def our_step(
     objective: nn.Module, module: Pretraining, optimizer: torch.optim.Optimizer, autocast: torch.autocast, batch: Batch
 ) -> None:
     """Take one step as the training loop does. `objective` is `module`, compiled or not."""
@@ -180,7 +182,7 @@ def _our_step_functions(
     optimizer, batches = build_optimizer(AdamW(), module), [make_batch(case, seed) for seed in range(BATCHES)]
     objectives = {mode: torch.compile(module, dynamic=True) if mode == "compiled" else module for mode in modes}
     return {
-        ("ours", mode): partial(_in_turn, partial(_our_step, objective, module, optimizer, autocast), batches)
+        ("ours", mode): partial(_in_turn, partial(our_step, objective, module, optimizer, autocast), batches)
         for mode, objective in objectives.items()
     }
 
@@ -234,15 +236,15 @@ def measure(
     seconds: dict[tuple[str, str], list[float]] = {name: [] for name in functions}
     for number in range(repetitions):
         for name, take_step in functions.items():
-            _synchronise(device)
+            synchronise(device)
             start = time.perf_counter()
             take_step(number)
-            _synchronise(device)
+            synchronise(device)
             seconds[name].append(time.perf_counter() - start)
     return {name: float(np.median(timings)) for name, timings in seconds.items()}
 
 
-def _synchronise(device: torch.device) -> None:
+def synchronise(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
@@ -301,7 +303,7 @@ def run(
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     autocast = torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision != "float32")
     print(
-        f"{family}, {_device_name(device)}, {precision}, dropout 0.1, "
+        f"{family}, {device_name(device)}, {precision}, dropout 0.1, "
         f"attention dropout {0.1 if attention_dropout else 0}, torch {torch.__version__}; tokens/s without padding"
     )
     print(
@@ -330,7 +332,7 @@ def run(
     return verdict(ratios, device)
 
 
-def _device_name(device: torch.device) -> str:
+def device_name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
 
 
@@ -353,7 +355,7 @@ def verdict(ratios: dict[str, float], device: torch.device) -> int:
     return 1 if low else 0
 
 
-def _at_least_one(word: str) -> int:
+def at_least_one(word: str) -> int:
     """Parse an integer of at least 1. Raises ArgumentTypeError, whose message argparse prints, for other words."""
     if not word.isdecimal() or int(word) < 1:
         raise argparse.ArgumentTypeError(f"{word!r} is not a whole number of at least 1")
@@ -373,7 +375,7 @@ def main(arguments: Sequence[str]) -> int:
         "family has them",
     )
     parser.add_argument("--family", choices=get_args(FamilyName), default="bert", help="default: bert")
-    parser.add_argument("--length", type=_at_least_one, default=128, help="maximum tokens of a row; default: 128")
+    parser.add_argument("--length", type=at_least_one, default=128, help="maximum tokens of a row; default: 128")
     parser.add_argument(
         "--lengths",
         nargs="+",
@@ -381,8 +383,8 @@ def main(arguments: Sequence[str]) -> int:
         default=["full", "ragged"],
         help="rows of the maximum length, or of lengths as in real text; default: both, one after the other",
     )
-    parser.add_argument("--rows", type=_at_least_one, help="rows per batch; default: by size and device")
-    parser.add_argument("--repetitions", type=_at_least_one, default=7, help="timed steps; default: 7")
+    parser.add_argument("--rows", type=at_least_one, help="rows per batch; default: by size and device")
+    parser.add_argument("--repetitions", type=at_least_one, default=7, help="timed steps; default: 7")
     parser.add_argument(
         "--no-attention-dropout", action="store_true", help="set attention dropout to 0, which fast GPU kernels need"
     )

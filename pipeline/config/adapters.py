@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from pipeline.config.checks import require, require_above_zero, require_at_least
+from pipeline.config.model import Model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +59,18 @@ class Freeze:
     embeddings: bool = False
     """Freeze the embeddings of words, positions and segments, and their LayerNorm."""
     layers: int = 0
-    """Number of frozen layers, counted from the lowest; their adapters are frozen too."""
+    """Number of frozen layers, counted from the lowest; their adapters are frozen too. In ALBERT, whose layers share
+    their weights, 0 or all.
+    """
 
     def __post_init__(self) -> None:
         require_at_least("freeze.layers", self.layers, 0)
+
+
+def require_freezable(layers: int, model: Model) -> None:
+    """Raise ConfigError for a part of the layers of a model whose layers share their weights."""
+    require(
+        layers in (0, model.layers) or not model.shares_layers,
+        f"freeze.layers ({layers}) must be 0 or {model.layers} for model.family {model.family}: its {model.layers} "
+        "layers share their weights",
+    )

@@ -8,8 +8,8 @@ from pipeline.config.locations import Location, SourceText
 
 PASSING = frozenset({"prepare.web_timeout"})
 """Settings that do not affect the content of a prepared corpus."""
-PRESET_KINDS = ("wordpiece", "byte-bpe")
-PRESET_SIZES = (30_522, 8_192, 50_265)
+PRESET_KINDS = ("wordpiece", "byte-bpe", "unigram")
+PRESET_SIZES = (30_522, 8_192, 50_265, 30_000)
 """Kinds and sizes that presets set for a trained vocabulary. With vocabulary.path, a kind or size from these lists is
 ignored, because a preset may have set it; another kind or size is refused.
 """
@@ -108,7 +108,8 @@ class VocabularySettings:
     """The vocabulary: a given one, or one trained on the prepared corpus."""
 
     path: Location | None = None
-    """A given vocabulary: vocab.txt, tokenizer.json, vocab.json with its merges.txt, or a folder with one of these.
+    """A given vocabulary: vocab.txt, tokenizer.json, vocab.json with its merges.txt, spiece.model, or a folder with one
+    of these.
     Default: train a vocabulary on the prepared corpus.
     """
     kind: Literal["wordpiece", "byte-bpe", "unigram"] = "wordpiece"

@@ -3,11 +3,11 @@
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from pipeline.config.adapters import Adapter, Freeze, NoAdapter
+from pipeline.config.adapters import Adapter, Freeze, NoAdapter, require_freezable
 from pipeline.config.checks import require, require_above_zero, require_at_least, require_share
 from pipeline.config.data import VocabularySettings
 from pipeline.config.locations import Location
-from pipeline.config.model import FAMILY_PARTS, Model
+from pipeline.config.model import FAMILY_PARTS, Model, require_one_rate
 from pipeline.config.placement import TrialPlacement
 from pipeline.config.training import AdamW, LinearDecay
 
@@ -354,7 +354,12 @@ class Finetune:
         return replace(self, recipe=replace(recipe, rows_per_slot=rows))
 
     def for_model(self, model: Model) -> "Finetune":
-        """Return the settings with unset learning rate and layer decay replaced by the defaults for this model."""
+        """Return the settings with unset learning rate and layer decay replaced by the defaults for this model.
+
+        Raises ConfigError for settings that treat layers differently if this model's layers share their weights.
+        """
+        require_freezable(self.freeze.layers, model)
+        require_one_rate(self.optimizer.layer_decay, model)
         usual = {
             "learning_rate": usual_rate(model.width),
             "layer_decay": FAMILY_PARTS[model.family].tuned_layer_decay,

@@ -6,7 +6,7 @@ from typing import Literal
 from pipeline.config.checks import require, require_at_least
 from pipeline.config.data import NextSentence, Preparation, Sampling, SentenceOrder, Sources, VocabularySettings
 from pipeline.config.locations import Location
-from pipeline.config.model import EncoderPooler, Model
+from pipeline.config.model import EncoderPooler, Model, require_one_rate
 from pipeline.config.objective import Distilled, Masked, Objective, Replaced
 from pipeline.config.phases import OnePhase, Phase, TwoPhases, split
 from pipeline.config.placement import Placement
@@ -181,9 +181,10 @@ def _refuse_long_warmups(config: Pretrain) -> None:
 
 
 def require_trained_parts(config: Pretrain) -> None:
-    """Raise ConfigError if the family does not support the objective, or if rows are labelled sentence pairs and the
-    model has no head that learns from the labels.
+    """Raise ConfigError if the family does not support the objective or optimizer.layer_decay, or if rows are labelled
+    sentence pairs and the model has no head that learns from the labels.
     """
+    require_one_rate(config.optimizer.layer_decay, config.model)
     replaced, family = isinstance(config.objective, Replaced), config.model.family
     require(
         not replaced or family == "electra",

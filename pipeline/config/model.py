@@ -5,7 +5,8 @@ from typing import Literal
 
 from pipeline.config.checks import require, require_above_zero, require_at_least, require_share
 
-FamilyName = Literal["bert", "roberta", "electra", "distilbert"]
+FamilyName = Literal["bert", "roberta", "electra", "distilbert", "albert"]
+Activation = Literal["gelu", "gelu_new"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,8 +42,8 @@ class ClassifierLayer:
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """An encoder: embeddings of words, positions and segments, then layers of attention and feed-forward (erf GELU)
-    with post-LayerNorm.
+    """An encoder: embeddings of words, positions and segments, then layers of attention and feed-forward (GELU) with
+    post-LayerNorm.
     """
 
     family: FamilyName = "bert"
@@ -54,6 +55,10 @@ class Model:
     heads: int = 2
     feed_forward: int = 512
     """Inner width of the feed-forward block."""
+    activation: Activation = "gelu"
+    """Activation of the feed-forward block and of the masked-token head: gelu is exact (erf); gelu_new approximates it
+    with tanh, as in google-research/albert.
+    """
     maximum_positions: int = 512
     """Maximum tokens per sequence."""
     segments: int = 2
@@ -107,6 +112,30 @@ class Model:
         """Width of the embeddings, before any projection."""
         return self.width if self.embedding_width is None else self.embedding_width
 
+    @property
+    def projects(self) -> bool:
+        """Whether a linear layer maps the embeddings to the model's width."""
+        return self.embedded_width != self.width or FAMILY_PARTS[self.family].always_projects
+
+    @property
+    def shares_layers(self) -> bool:
+        """Whether all layers are one layer, applied `layers` times (Lan et al. 2020)."""
+        return FAMILY_PARTS[self.family].shares_layers
+
+    @property
+    def distinct_layers(self) -> int:
+        """Number of layers with weights of their own."""
+        return 1 if self.shares_layers else self.layers
+
+
+def require_one_rate(layer_decay: float | None, model: Model) -> None:
+    """Raise ConfigError for a learning rate that falls from layer to layer, if the layers share their weights."""
+    require(
+        layer_decay in (None, 1) or not model.shares_layers,
+        f"optimizer.layer_decay ({layer_decay}) must be 1 for model.family {model.family}: its layers share their "
+        "weights, so they have one learning rate",
+    )
+
 
 @dataclass(frozen=True, kw_only=True)
 class FamilyParts:
@@ -123,6 +152,12 @@ class FamilyParts:
     """Whether the first position uses row (padding id + 1) of the position embeddings; if False, it uses row 0."""
     projects_embeddings: bool = False
     """Whether embeddings may have another width than the model."""
+    always_projects: bool = False
+    """Whether a linear layer follows the embeddings even if they have the model's width."""
+    shares_layers: bool = False
+    """Whether all layers are one layer, applied `model.layers` times."""
+    activations: tuple[Activation, ...] = ("gelu",)
+    """Values of model.activation in published models."""
     tuned_layer_decay: float = 1.0
     """Default of optimizer.layer_decay in fine-tuning."""
 
@@ -146,6 +181,10 @@ class FamilyParts:
             self.positions_after_padding or model.positions.first == 0,
             f"model.positions.first ({model.positions.first}) must be 0 {family}",
         )
+        require(
+            model.activation in self.activations,
+            f"model.activation ({model.activation}) must be {' or '.join(self.activations)} {family}",
+        )
 
 
 FAMILY_PARTS: dict[str, FamilyParts] = {
@@ -160,5 +199,12 @@ FAMILY_PARTS: dict[str, FamilyParts] = {
         tells_segments=False,
         segment_rows=0,
         layer_norm_epsilon=1e-12,
+    ),
+    "albert": FamilyParts(
+        pooler=EncoderPooler(),
+        projects_embeddings=True,
+        always_projects=True,
+        shares_layers=True,
+        activations=("gelu", "gelu_new"),
     ),
 }

@@ -17,6 +17,7 @@ from pipeline.export.probe import TOLERANCE, difference, padded, probes
 from pipeline.export.sentence_files import sentence_files
 from pipeline.export.trained import Trained, load_module, load_trained
 from pipeline.local_files import scratch_folder
+from pipeline.model.families.table import family_of
 from pipeline.train.checkpoint import TRAINING_ONLY
 from pipeline.train.run import settings_of
 
@@ -134,6 +135,7 @@ def published_logits(folder: Path, trained: Trained) -> Logits:
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     folders = {model.use: folder / model.folder for model in trained.module.models()}
+    pair_logits = family_of(trained.model).pair_logits
     masked = AutoModelForMaskedLM.from_pretrained(folders["masked"]).eval()
     whole = AutoModelForPreTraining.from_pretrained(folder).eval()
 
@@ -142,8 +144,8 @@ def published_logits(folder: Path, trained: Trained) -> Logits:
         real = inputs["attention_mask"].bool()
         output = whole(**inputs)
         outputs = {"masked": masked(**inputs).logits[real]}
-        if "seq_relationship_logits" in output:
-            outputs["pairs"] = output.seq_relationship_logits
+        if pair_logits:
+            outputs["pairs"] = output[pair_logits]
         if "replaced" in folders:
             outputs["replaced"] = output.logits[real]
         return outputs

@@ -155,8 +155,9 @@ def add_adapter(module: nn.Module, adapter: settings.Adapter, generator: torch.G
     """Add adapters to `module.encoder` and freeze its embeddings and layers; NoAdapter changes nothing.
 
     The adapters, the pooler and the heads are trained, and with bottlenecks the LayerNorms too. In contrast,
-    google-research/adapter-bert does not train the pooler. The original weights stay the same tensors under the same
-    names. Adapters are initialised from `generator`, which must be on the weights' device; None: torch's global one.
+    google-research/adapter-bert does not train the pooler. Layers that share their weights share their adapters too.
+    The original weights stay the same tensors under the same names. Adapters are initialised from `generator`, which
+    must be on the weights' device; None: torch's global one.
     """
     ADAPTERS[type(adapter)](module.encoder, adapter, generator)
 
@@ -165,10 +166,11 @@ def freeze(module: nn.Module, layers: int, embeddings: bool) -> None:
     """Freeze the lowest `layers` layers of `module.encoder`; if `embeddings` is True, freeze the embeddings too.
 
     Adapters that were added to these layers earlier are frozen too. Raises ConfigError for more layers than the encoder
-    has.
+    has, and for a part of layers that share their weights.
     """
-    count = len(module.encoder.layers)
+    count = module.encoder.settings.layers
     require(layers <= count, f"freeze.layers ({layers}) must be at most the model's layers ({count})")
+    settings.require_freezable(layers, module.encoder.settings)
     module.encoder.layers[:layers].requires_grad_(False)
     if embeddings:
         module.encoder.embeddings.requires_grad_(False)

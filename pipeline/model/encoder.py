@@ -5,12 +5,12 @@ Shapes: T tokens of the batch, N sequences, H heads, D width of a head.
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from pipeline.batch import Batch
 from pipeline.config.model import EncoderPooler, Model
 from pipeline.errors import DataError
+from pipeline.model.activations import ACTIVATIONS
 from pipeline.model.attention import Layout, attention, layout
 from pipeline.model.dropout import dropout
 from pipeline.model.embeddings import Embeddings
@@ -34,15 +34,16 @@ class SelfAttention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """Apply a two-layer network to every token (T, width), with exact GELU (erf)."""
+    """Apply a two-layer network to every token (T, width)."""
 
     def __init__(self, settings: Model) -> None:
         super().__init__()
+        self.activation = ACTIVATIONS[settings.activation]
         self.inner = nn.Linear(settings.width, settings.feed_forward)
         self.outer = nn.Linear(settings.feed_forward, settings.width)
 
     def forward(self, hidden_T: Tensor) -> Tensor:
-        return self.outer(F.gelu(self.inner(hidden_T)))
+        return self.outer(self.activation(self.inner(hidden_T)))
 
 
 class Layer(nn.Module):
@@ -80,9 +81,9 @@ class Encoder(nn.Module):
         super().__init__()
         self.settings = settings
         self.embeddings = embeddings or Embeddings(settings, vocabulary_size)
-        same = settings.embedded_width == settings.width
-        self.projection = nn.Identity() if same else nn.Linear(settings.embedded_width, settings.width)
-        self.layers = nn.ModuleList(Layer(settings) for _ in range(settings.layers))
+        self.projection = nn.Linear(settings.embedded_width, settings.width) if settings.projects else nn.Identity()
+        self.layers = nn.ModuleList(Layer(settings) for _ in range(settings.distinct_layers))
+        """The layers with weights of their own: all, or the only one if the layers share their weights."""
         pooled = isinstance(settings.pooler, EncoderPooler)
         self.pooler: nn.Linear | None = nn.Linear(settings.width, settings.width) if pooled else None
         self.recompute = False
@@ -101,13 +102,18 @@ class Encoder(nn.Module):
             )
         hidden_T = self.embed(batch)
         where = layout(batch)
-        for layer in self.layers:
+        for layer in self.applied_layers:
             hidden_T = (
                 checkpoint(layer, hidden_T, where, use_reentrant=False)
                 if self.recompute and self.training
                 else layer(hidden_T, where)
             )
         return hidden_T
+
+    @property
+    def applied_layers(self) -> list[nn.Module]:
+        """The layers in the order in which they are applied; a shared layer occurs several times."""
+        return [*self.layers] * (self.settings.layers if self.settings.shares_layers else 1)
 
     def embed(self, batch: Batch) -> Tensor:
         """Return the first layer's input (T, width)."""

@@ -105,12 +105,12 @@ def encoder_flops(model: Model, counted: TokenCounts) -> float:
     """Return floating-point operations of an encoder's forward and backward per real token, matrix products only.
 
     With L layers of width H and feed-forwards of width 4 H: 6 * 12 * L * H^2 for the layers' linear maps (8 of the 12
-    for the feed-forward) and 12 * L * H * (sum of s^2) / (sum of s) for attention scores and values. Embeddings of
-    another width E add 6 * E * H for their projection.
+    for the feed-forward) and 12 * L * H * (sum of s^2) / (sum of s) for attention scores and values. A projection of
+    embeddings of width E adds 6 * E * H. A layer that is applied L times counts L times, as L layers do.
     """
     L, H = model.layers, model.width
     layer = 4 * H * H + 2 * H * model.feed_forward
-    projection = 0 if model.embedded_width == H else model.embedded_width * H
+    projection = model.embedded_width * H if model.projects else 0
     return BACKWARD * (2 * L * layer + 2 * projection + 4 * L * H * counted.squares / counted.tokens)
 
 

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pipeline.config.model import ClassifierLayer, Model
+from pipeline.model.activations import ACTIVATIONS
 from pipeline.model.dropout import dropout
 from pipeline.model.sampling import drawn, entries_at
 from pipeline.model.vocabulary_loss import pad_vocabulary, vocabulary_loss
@@ -24,6 +25,7 @@ class MaskedTokenHead(nn.Module):
         self.dense = nn.Linear(settings.width, settings.embedded_width)
         self.norm = nn.LayerNorm(settings.embedded_width, eps=settings.layer_norm_epsilon)
         self.bias = nn.Parameter(torch.zeros(vocabulary_size))
+        self.activation = ACTIVATIONS[settings.activation]
 
     def forward(self, hidden_M: Tensor, words: Tensor) -> Tensor:
         """Return float32 logits (M, V); `words` (V, embedded width) are the word embeddings."""
@@ -31,7 +33,7 @@ class MaskedTokenHead(nn.Module):
 
     def transform(self, hidden_M: Tensor) -> Tensor:
         """Return the input of `logits` (M, embedded width)."""
-        activated = F.gelu(self.dense(hidden_M))
+        activated = self.activation(self.dense(hidden_M))
         return self.norm(activated.to(self.norm.weight.dtype))  # float32 under autocast
 
     def logits(self, transformed_M: Tensor, words: Tensor) -> Tensor:
@@ -106,9 +108,6 @@ class ClassificationHead(nn.Linear):
 
     def forward(self, states: Tensor) -> Tensor:  # ty: ignore[lost-keyword-for-regular-parameter]
         return super().forward(dropout(states, self.dropout if self.training else 0.0)).float()
-
-
-ACTIVATIONS = {"tanh": torch.tanh, "gelu": F.gelu, "relu": F.relu}
 
 
 class FirstTokenLayer(nn.Linear):

@@ -20,7 +20,7 @@ def layer_states(encoder: Encoder, batch: Batch) -> list[Tensor]:
     The encoder must be in evaluation mode.
     """
     where, states = layout(batch), [encoder.embed(batch)]
-    for layer in encoder.layers:
+    for layer in encoder.applied_layers:
         states.append(layer(states[-1], where))
     return states
 
@@ -33,7 +33,7 @@ def attention_weights(encoder: Encoder, batch: Batch) -> Tensor:
     """
     states = layer_states(encoder, batch)[:-1]
     return torch.stack(
-        [_weights(layer.attention, hidden_T) for layer, hidden_T in zip(encoder.layers, states, strict=True)]
+        [_weights(layer.attention, hidden_T) for layer, hidden_T in zip(encoder.applied_layers, states, strict=True)]
     )
 
 

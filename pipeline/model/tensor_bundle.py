@@ -12,31 +12,28 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from pipeline.errors import CheckpointError
+from pipeline.wire_format import Fields, fields, varint
 
 MAGIC = 0xDB4775248B80FB57
 FOOTER, TRAILER = 48, 5
 """Bytes of the footer (two block handles, padding, magic number) and of a block's trailer (compression, checksum)."""
 DTYPES = {1: "<f4", 2: "<f8", 3: "<i4", 9: "<i8", 19: "<f2"}
 """tensorflow/core/framework/types.proto: DT_FLOAT, DT_DOUBLE, DT_INT32, DT_INT64, DT_HALF."""
-MOST_INDEX, LONGEST_NAME, LONGEST_NUMBER = 1 << 24, 1 << 10, 63
-"""Limits: bytes of an index, bytes of a name in it, and bits by which a varint's last byte is shifted.
+MOST_INDEX, LONGEST_NAME = 1 << 24, 1 << 10
+"""Limits: bytes of an index, and bytes of a name in it.
 
 The index of bert-large has 50,000 bytes.
 """
-VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # wire types of protocol buffers
 OPTIMIZER = re.compile(r"(^|/)(adam_[mv]|lamb_[mv]|Adam(_1)?|beta[12]_power|global_step)$")
 """Names of a checkpoint's optimiser state, which is not loaded."""
 LEAVES = {"kernel": "weight", "gamma": "weight", "beta": "bias", "output_weights": "weight", "output_bias": "bias"}
 """Last part of a name in TensorFlow -> in Hugging Face's checkpoints."""
-
-Fields = dict[int, list[Any]]
 
 
 def read_bundle(prefix: Path) -> dict[str, Tensor]:
@@ -50,10 +47,10 @@ def read_bundle(prefix: Path) -> dict[str, Tensor]:
         if index.stat().st_size > MOST_INDEX:
             raise ValueError(f"it has more than {MOST_INDEX:,} bytes")
         entries = dict(_table(index.read_bytes()))
-        header = _fields(entries.pop(b""))
+        header = fields(entries.pop(b""))
         if _number(header, 2):
             raise ValueError("it is big-endian, but only little-endian can be read")
-        named = {key.decode(): _fields(value) for key, value in entries.items()}
+        named = {key.decode(): fields(value) for key, value in entries.items()}
         files = [
             np.memmap(prefix.with_name(f"{prefix.name}.data-{n:05d}-of-{_number(header, 1):05d}"), np.uint8, "r")
             for n in range(_number(header, 1))
@@ -85,7 +82,7 @@ def _array_of(name: str, entry: Fields, files: Sequence[np.ndarray]) -> np.ndarr
         raise ValueError(
             f"tensor {name} has data type {_number(entry, 1)}, but only {', '.join(map(str, DTYPES))} can be read"
         )
-    sizes = [_number(_fields(size), 1) for size in _fields(entry[2][-1]).get(2, [])] if 2 in entry else []
+    sizes = [_number(fields(size), 1) for size in fields(entry[2][-1]).get(2, [])] if 2 in entry else []
     offset, length, dtype = _number(entry, 4), _number(entry, 5), np.dtype(DTYPES[_number(entry, 1)])
     file = files[_number(entry, 3)]
     if length != math.prod(sizes) * dtype.itemsize or offset + length > len(file):
@@ -137,35 +134,6 @@ def block(content: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes
             raise ValueError(f"a tensor's name has more than {LONGEST_NAME} bytes")
         yield key, whole[position + rest : position + rest + length]
         position += rest + length
-
-
-def varint(content: bytes, position: int) -> tuple[int, int]:
-    """Return the variable-length integer at `position` (7 bits per byte, lowest first), and the position after it."""
-    value = shift = 0
-    while True:
-        byte = content[position]
-        if shift > LONGEST_NUMBER:
-            raise ValueError("a number has too many bytes")
-        value |= (byte & 127) << shift
-        position, shift = position + 1, shift + 7
-        if byte < 128:
-            return value, position
-
-
-def _fields(message: bytes) -> Fields:
-    """Return {field number: values} of a protocol buffer message."""
-    fields: Fields = {}
-    position = 0
-    while position < len(message):
-        key, position = varint(message, position)
-        if key & 7 == VARINT:
-            value, position = varint(message, position)
-        else:
-            sizes = {FIXED64: 8, FIXED32: 4}
-            size, position = varint(message, position) if key & 7 == BYTES else (sizes[key & 7], position)
-            value, position = message[position : position + size], position + size
-        fields.setdefault(key >> 3, []).append(value)
-    return fields
 
 
 def _number(message: Fields, field: int) -> int:

@@ -45,9 +45,9 @@ def _published_name(name: str, family: Family) -> str:
 def published_names(name: str, family: Family) -> tuple[str, ...]:
     """Return the published names of one of our parameters: three for a qkv, in stacking order, else one."""
     published = _published_name(name, family)
-    infix, parts = family.fused
     if ".qkv." not in name:
         return (published,)
+    infix, parts = family.fused
     return tuple(published.replace(infix, f"{infix}{part}.") for part in parts)
 
 
@@ -160,7 +160,7 @@ def require_sizes(settings: Model, tensors: dict[str, Tensor]) -> None:
         )
     per_layer = 4 * settings.width**2 + 2 * settings.width * settings.feed_forward
     rows = settings.positions.first + settings.maximum_positions + settings.segments
-    wanted = settings.layers * per_layer + rows * settings.embedded_width
+    wanted = settings.distinct_layers * per_layer + rows * settings.embedded_width
     held = sum(tensor.numel() for tensor in tensors.values())
     if wanted > SLACK * max(FEW_WEIGHTS, held):
         raise CheckpointError(
@@ -215,8 +215,13 @@ def model_settings(config: dict[str, Any]) -> Model:
             f"config.json: {missing} is missing: {family.title} needs {', '.join(family.size_fields)}"
         )
     values: dict[str, Any] = {name: config[field] for name, field in family.config.items() if field in config}
-    _require_numbers(values, family)
     parts = FAMILY_PARTS[family.name]
+    if values.get("activation", Model.activation) not in parts.activations:
+        raise CheckpointError(
+            f"config.json: {family.config['activation']} is {values['activation']!r}, only "
+            f"{' and '.join(map(repr, parts.activations))} can be loaded"
+        )
+    _require_numbers({name: value for name, value in values.items() if name != "activation"}, family)
     if parts.positions_after_padding:
         first = _padding_entry(config) + 1
         values["maximum_positions"] = values.get("maximum_positions", Model.maximum_positions) - first

@@ -1,4 +1,4 @@
-"""Read published vocabulary files: vocab.txt, tokenizer.json, vocab.json with merges.txt."""
+"""Read published vocabulary files: vocab.txt, tokenizer.json, vocab.json with merges.txt, spiece.model."""
 
 import json
 from dataclasses import dataclass
@@ -13,9 +13,13 @@ from tokenizers.pre_tokenizers import BertPreTokenizer, ByteLevel
 
 from pipeline import storage
 from pipeline.errors import ConfigError, DataError, listed, shown
+from pipeline.text import sentencepiece_model
+from pipeline.text.letter_case import has_capitals
 from pipeline.text.splitting import CONTINUATION, LONGEST_WORD, SPECIALS, SPECIALS_OF_BYTES, parts_of
 
-NAMES = ("tokenizer.json", "vocab.txt", "vocab.json")
+NAMES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model")
+SENTENCEPIECE = ".model"
+"""End of the name of a SentencePiece model."""
 BYTE_ORDER_MARK = "\ufeff"
 MOST_VOCABULARY, MOST_CONFIG = 1 << 28, 1 << 24
 """Maximum bytes of a vocabulary file and of a tokenizer_config.json; the largest published vocabulary has a tenth."""
@@ -51,6 +55,8 @@ def read_file(path: str) -> tuple[str, VocabularyFile]:
     vocabulary.
     """
     file = _vocabulary_file(path)
+    if file.endswith(SENTENCEPIECE):
+        return file, _sentencepiece(file, _read_bytes(path, file))
     content = _read_setting(path, file)
     if not content.strip():
         raise DataError(f"{file} is empty: give a vocabulary with its entries")
@@ -68,39 +74,42 @@ def _vocabulary_file(path: str) -> str:
         return path
     if kind == fs.FileType.NotFound:
         raise ConfigError(
-            f"vocabulary.path ({path}) does not exist: give a vocab.txt, a tokenizer.json or a folder with one"
+            f"vocabulary.path ({path}) does not exist: give a vocab.txt, a tokenizer.json, a spiece.model or a folder "
+            "with one"
         )
     names = storage.children(path)
     for name in NAMES:
         if name in names:
             return storage.join(path, name)
     raise ConfigError(
-        f"vocabulary.path ({path}) has no vocab.txt, tokenizer.json or vocab.json: give a folder with one, or the file"
+        f"vocabulary.path ({path}) has no vocab.txt, tokenizer.json, vocab.json or spiece.model: give a folder with "
+        "one, or the file"
     )
 
 
 def _read_setting(path: str, file: str) -> str:
     """Return the text of a vocabulary file without a byte-order mark; `path` is vocabulary.path, for the message."""
     try:
-        return storage.read_at_most(file, MOST_VOCABULARY).decode("utf-8").removeprefix(BYTE_ORDER_MARK)
+        return _read_bytes(path, file).decode("utf-8").removeprefix(BYTE_ORDER_MARK)
+    except UnicodeDecodeError as error:
+        raise DataError(f"{file} is not UTF-8 at byte {error.start}: save it as UTF-8") from error
+
+
+def _read_bytes(path: str, file: str) -> bytes:
+    """Return the content of a vocabulary file; `path` is vocabulary.path, for the message."""
+    try:
+        return storage.read_at_most(file, MOST_VOCABULARY)
     except OSError as error:
         raise ConfigError(
             f"vocabulary.path ({path}) cannot be read ({storage.first_line(error)}): give a readable file"
         ) from error
-    except UnicodeDecodeError as error:
-        raise DataError(f"{file} is not UTF-8 at byte {error.start}: save it as UTF-8") from error
 
 
 def _vocab_txt(file: str, content: str) -> VocabularyFile:
     """Read a WordPiece vocab.txt, one entry per line, and the tokenizer_config.json next to it."""
     lines = content.removesuffix("\n").split("\n")
-    config = storage.join(file.rsplit("/", 1)[0], "tokenizer_config.json")
-    settings = tokenizer_config(config)
-    names = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")
-    for name in names:
-        if settings.get(name) not in (None, True, False):
-            raise DataError(f"{config}: {name} ({settings[name]!r}) must be true or false")
-    lowercase, strip_accents, chinese_characters = (settings.get(name) for name in names)
+    config, settings = _switches(file, "do_lower_case", "strip_accents", "tokenize_chinese_chars")
+    lowercase, strip_accents, chinese_characters = settings
     return VocabularyFile(
         tokens=tuple(line.removesuffix("\r") for line in lines),
         source=f"do_lower_case in {config}",
@@ -108,6 +117,38 @@ def _vocab_txt(file: str, content: str) -> VocabularyFile:
         strip_accents=strip_accents,
         chinese_characters=chinese_characters,
     )
+
+
+def _switches(file: str, *names: str) -> tuple[str, list[bool | None]]:
+    """Return the location of the tokenizer_config.json next to a file, and its values of the settings `names`; None if
+    it does not state one. Raises DataError for a value that is neither true nor false.
+    """
+    config = storage.join(file.rsplit("/", 1)[0], "tokenizer_config.json")
+    settings = tokenizer_config(config)
+    for name in names:
+        if settings.get(name) not in (None, True, False):
+            raise DataError(f"{config}: {name} ({settings[name]!r}) must be true or false")
+    return config, [settings.get(name) for name in names]
+
+
+def _sentencepiece(file: str, content: bytes) -> VocabularyFile:
+    """Read a SentencePiece model, and the tokenizer_config.json next to it.
+
+    If the config does not state do_lower_case, text is lower-cased unless many entries have capitals.
+    """
+    _, (lowercase, keep_accents) = _switches(file, "do_lower_case", "keep_accents")
+    try:
+        model = sentencepiece_model.parse(content)
+        if lowercase is None:
+            lowercase = not has_capitals(tuple(text for text, _ in model.pieces))
+        tokenizer = sentencepiece_model.tokenizer_of(model, lowercase=lowercase, strip_accents=not keep_accents)
+    except Exception as error:  # tokenizers has no narrower class of errors
+        raise DataError(
+            f"{file} cannot be read as a unigram SentencePiece model ({storage.first_line(error)}): use a "
+            "tokenizer.json"
+        ) from error
+    tokenizer.add_special_tokens(list(model.special))
+    return _split_tokenizer(file, tokenizer)
 
 
 def tokenizer_config(location: str) -> dict[str, Any]:

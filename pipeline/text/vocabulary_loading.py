@@ -1,24 +1,18 @@
 """Load a vocabulary from its published files, and check the settings that say how text is normalised for it."""
 
-import re
-
 from pipeline.errors import ConfigError
+from pipeline.text.letter_case import BRACKETED, ODD_SHARE, has_capitals, upper_case
 from pipeline.text.splitting import SPECIALS_OF_BYTES
 from pipeline.text.template import Template
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_files import read_file, specials_of
 
-ODD_SHARE = 0.01
-"""Maximum share of entries with upper-case letters in an uncased vocabulary; published uncased vocabularies have a few
-such entries.
-"""
-BRACKETED = re.compile(r"\[.+\]", re.DOTALL)
-
 
 def load_vocabulary(
     path: str, lowercase: bool | None, *, strip_accents: bool | None = None, chinese_characters: bool = True
 ) -> Vocabulary:
-    """Load a vocabulary from a vocab.txt, tokenizer.json, vocab.json, or a folder with one (tokenizer.json first).
+    """Load a vocabulary from a vocab.txt, tokenizer.json, vocab.json, spiece.model, or a folder with one
+    (tokenizer.json first).
 
     `path` is a local path or URL. If `lowercase` or `strip_accents` is None, the tokenizer's own config decides. A
     published tokenizer other than WordPiece is used as it is; for example, RoBERTa's tokenizer puts no space before a
@@ -72,16 +66,6 @@ def load_vocabulary_as_published(path: str) -> Vocabulary:
     return load_vocabulary(path, None if published.lowercase is not None else not has_capitals(published.tokens))
 
 
-def has_capitals(tokens: tuple[str, ...]) -> bool:
-    """Whether the share of entries with upper-case letters is too high for an uncased vocabulary."""
-    return len(_upper_case(tokens)) > ODD_SHARE * len(tokens)
-
-
-def _upper_case(tokens: tuple[str, ...]) -> list[str]:
-    """Return the entries that lower-casing changes, except names in brackets such as [CLS]."""
-    return [token for token in tokens if not BRACKETED.fullmatch(token) and token != token.lower()]
-
-
 def _merge_setting(name: str, wanted: bool | None, configured: bool | None, source: str) -> bool | None:
     """Return the value of a setting: `wanted`, or `configured` if `wanted` is None.
 
@@ -101,7 +85,7 @@ def require_fitting_case(tokens: tuple[str, ...], lowercase: bool, setting: str,
     `setting` (name and value) and `file` are for the message.
     """
     words = [token for token in tokens if not BRACKETED.fullmatch(token)]
-    upper = _upper_case(tokens)
+    upper = upper_case(tokens)
     lower = [word for word in words if word != word.upper()]
     if lowercase and len(upper) > ODD_SHARE * len(words):
         raise ConfigError(

@@ -15,7 +15,7 @@ IDENTITY = ("seed", "word_embeddings", "sampling", "model", "batch", "phases", "
 """Settings, and groups of settings, that identify a run together with its data."""
 DATA = ("init", "corpus", "prepare", "vocabulary")
 """Settings, and groups of settings, of a run's data and initial model."""
-ADDED: dict[str, Any] = {"sampling.copies": None, "phases.masking_share": None}
+ADDED: dict[str, Any] = {"sampling.copies": None, "phases.masking_share": None, "model.activation": "gelu"}
 """Settings that runs of earlier versions did not record -> the value that those runs had."""
 FINGERPRINTED: dict[str, Any] = {"objective.teacher": None}
 """Locations in the groups of IDENTITY -> value in settings that are read from a run. A fingerprint of the files

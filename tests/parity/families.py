@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from pipeline.batch import Batch
-from pipeline.config.data import FullSentences, NextSentence, Sampling
+from pipeline.config.data import FullSentences, NextSentence, Sampling, SentenceOrder
 from pipeline.config.model import LearnedPositions, Model
 from pipeline.config.objective import Masked, Objective, Replaced
 from pipeline.config.training import AdamW
@@ -54,6 +54,11 @@ def multilingual() -> Vocabulary:
     return Vocabulary(tokens=(*SPECIALS, *MARKS, *LETTERS, *CONTINUED, "H", "T", *others), lowercase=False)
 
 
+def unigram() -> Vocabulary:
+    """Pieces of a unigram model, uncased as ALBERT's."""
+    return train_vocabulary([*TEXTS, "The house. The houses"] * 3, size=120, lowercase=True, kind="unigram")
+
+
 def byte_bpe() -> Vocabulary:
     """<s> <pad> </s> <unk> first and <mask> last, as RoBERTa's."""
     return train_vocabulary([*TEXTS, "The house. The houses"] * 3, size=300, lowercase=False, kind="byte-bpe")
@@ -71,6 +76,7 @@ SMALL = Model(
 ROBERTA = replace(SMALL, family="roberta", segments=1, positions=LearnedPositions(first=2), layer_norm_epsilon=1e-5)
 ELECTRA = replace(SMALL, family="electra", embedding_width=24)
 DISTILBERT = replace(SMALL, family="distilbert", segments=0)
+ALBERT = replace(SMALL, family="albert", layers=3, embedding_width=24, activation="gelu_new")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +90,7 @@ class Row:
     classes: dict[str, str]
     """Folder of a published model -> class."""
     objective: Objective = field(default_factory=Masked)
-    pairs: FullSentences | NextSentence = field(default_factory=FullSentences)
+    pairs: FullSentences | NextSentence | SentenceOrder = field(default_factory=FullSentences)
 
     @property
     def sampling(self) -> Sampling:
@@ -133,8 +139,21 @@ ROWS: dict[str, Row] = {
     "distilbert": Row(
         settings=DISTILBERT, vocabulary=uncased, prefix="DistilBert", classes={"": "DistilBertForMaskedLM"}
     ),
+    "albert": Row(
+        settings=ALBERT,
+        vocabulary=unigram,
+        prefix="Albert",
+        classes={"": "AlbertForPreTraining"},
+        pairs=SentenceOrder(),
+    ),
+    "albert-v1": Row(  # embeddings as wide as the model are projected too
+        settings=replace(ALBERT, activation="gelu", embedding_width=None),
+        vocabulary=unigram,
+        prefix="Albert",
+        classes={"": "AlbertForMaskedLM"},
+    ),
 }
-FAMILIES = ("bert", "roberta", "electra", "distilbert")
+FAMILIES = ("bert", "roberta", "electra", "distilbert", "albert")
 """Rows that stand for a family where vocabulary and objective make no difference."""
 
 
@@ -163,6 +182,7 @@ def pretraining_batch(row: Row, size: int) -> Batch:
         masked_positions_M=masked,
         masked_labels_M=_text_ids(row, size, len(masked), generator),
         not_next_N=torch.tensor([0, 1, 1, 0, 1]) if isinstance(row.pairs, NextSentence) else None,
+        swapped_N=torch.tensor([0, 1, 1, 0, 1]) if isinstance(row.pairs, SentenceOrder) else None,
     )
 
 

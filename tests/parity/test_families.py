@@ -31,6 +31,7 @@ PROBLEMS = {
     "multilabel": "multi_label_classification",
     "regression": "regression",
 }
+PAIR_LOGITS = {"seq_relationship_logits", "sop_logits"}
 BOTH_HEADS = {"bert", "bert-cased", "bert-multilingual"}
 
 
@@ -79,8 +80,8 @@ def test_logits_equal_theirs(row: Row, ours: Pretraining, theirs: dict[str, nn.M
         output = masked_model(theirs)(**inputs)
         expected = {"masked": output["prediction_logits" if "prediction_logits" in output else "logits"]}
         expected = {"masked": expected["masked"][real][batch.masked_positions_M]}
-        if "seq_relationship_logits" in output:
-            expected["pairs"] = output.seq_relationship_logits
+        for logits in PAIR_LOGITS & output.keys():
+            expected["pairs"] = output[logits]
         if "generator" in theirs:
             expected["replaced"] = theirs[""](**inputs).logits[real]
     assert found.keys() == expected.keys()
@@ -107,6 +108,8 @@ def test_losses_and_gradients_equal_theirs(
     asked = inputs_of(row, batch) | {"labels": pad(labels, batch, -100)}
     if batch.not_next_N is not None:
         asked["next_sentence_label"] = batch.not_next_N
+    if batch.swapped_N is not None:
+        asked["sentence_order_label"] = batch.swapped_N
     expected = masked_model(theirs)(**asked).loss
     if isinstance(ours, ReplacedTokens):
         terms, seen_T = seen_by_discriminator(ours, batch)
@@ -243,7 +246,7 @@ def _their_logits(row: Row, kind: str, output, batch: Batch) -> Tensor:
     return output.logits[real] if kind == "tags" else output.logits
 
 
-@pytest.mark.parametrize("name", ["bert-unpaired", "roberta", "electra", "distilbert"])
+@pytest.mark.parametrize("name", ["bert-unpaired", "roberta", "electra", "distilbert", "albert"])
 @pytest.mark.parametrize("bare", [False, True])
 def test_config_goes_both_ways(name: str, bare: bool) -> None:
     row = ROWS[name]

@@ -27,7 +27,7 @@ from tests.parity.families import ROWS, TEXTS, Row
 
 transformers = pytest.importorskip("transformers")
 
-VOCABULARIES = ("bert", "bert-cased", "bert-multilingual", "roberta", "roberta-wordpiece", "distilbert")
+VOCABULARIES = ("bert", "bert-cased", "bert-multilingual", "roberta", "roberta-wordpiece", "distilbert", "albert")
 CLOSE = {"rtol": 0.0, "atol": 1e-5}
 
 
@@ -123,12 +123,14 @@ def test_their_default_configs() -> None:
 
 # A token of RoBERTa costs 6 * 12 * 12 * 768^2 in layers, 12 * 12 * 768 * 471 in attention, and 0.15 * 6 * (768^2 +
 # 50,265 * 768) in the head: 597 M in all. One of ELECTRA costs 565 M in the discriminator, with 6 * (768^2 + 768) in
-# its head, and 96.4 M in a generator of width 256, with 6 * 768 * 256 in its projection.
+# its head, and 96.4 M in a generator of width 256, with 6 * 768 * 256 in its projection. One of ALBERT costs as much in
+# layers and attention as one of BERT, and 4 M in the projection and the head.
 @pytest.mark.parametrize(
     ("preset", "parameters", "arithmetic"),
     [
         ("roberta-base", "124.7 M (vocabulary of 50,265)", "1.15e+21"),
         ("electra-base", "119.4 M (vocabulary of 30,522)", "6.11e+19"),
+        ("albert-base", "11.8 M (vocabulary of 30,000)", "1.36e+20"),
     ],
 )
 def test_plans_of_published_sizes(
@@ -140,7 +142,7 @@ def test_plans_of_published_sizes(
     assert f"  operations  {arithmetic} floating-point operations in matrix products, forward and backward" in lines
 
 
-@pytest.mark.parametrize("name", ["bert-unpaired", "roberta", "electra", "distilbert"])
+@pytest.mark.parametrize("name", ["bert-unpaired", "roberta", "electra", "distilbert", "albert-v1"])
 def test_operations_equal_what_torch_counts_of_a_step(name: str) -> None:
     # Four sequences of one length, so that nothing is padded. The training loss of masked tokens is an operator that
     # torch does not look into.

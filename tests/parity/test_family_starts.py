@@ -33,6 +33,9 @@ CLASSES = {
     "ElectraModel": "electra",
     "DistilBertForMaskedLM": "distilbert",
     "DistilBertModel": "distilbert",
+    "AlbertForPreTraining": "albert",
+    "AlbertForMaskedLM": "albert-v1",
+    "AlbertModel": "albert",
 }
 """Class -> row that starts from it."""
 MISSING = {
@@ -43,6 +46,8 @@ MISSING = {
     "ElectraForPreTraining": "; generator not in the model, so initialised at random",
     "DistilBertModel": "; vocab_transform, vocab_layer_norm and vocab_projector not in the model, so initialised at "
     "random",
+    "AlbertForMaskedLM": "",
+    "AlbertModel": "; predictions and sop_classifier not in the model, so initialised at random",
     "ElectraModel": "; discriminator_predictions and generator not in the model, so initialised at random",
 }
 """Class -> what the report says after the number of word embeddings."""

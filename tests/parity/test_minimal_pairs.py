@@ -38,7 +38,9 @@ def score(folder: Path, model: torch.nn.Module, sentence: str, *, rest_of_word: 
     return total
 
 
-@pytest.mark.parametrize("name", ["bert", "bert-cased", "bert-unpaired", "roberta", "roberta-wordpiece", "electra"])
+@pytest.mark.parametrize(
+    "name", ["bert", "bert-cased", "bert-unpaired", "roberta", "roberta-wordpiece", "electra", "albert"]
+)
 def test_scores_equal_those_of_transformers(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scoring, "TOKENS", 60)  # several batches
     row = ROWS[name]

@@ -46,6 +46,7 @@ def tiny(preset: str, corpus: Path, output: Path) -> Pretrain:
     [
         ("roberta-tiny", "RobertaForSequenceClassification", {"held-out MLM loss"}),
         ("electra-tiny", "ElectraForSequenceClassification", {"held-out MLM loss", "held-out replaced tokens"}),
+        ("albert-tiny", "AlbertForSequenceClassification", {"held-out MLM loss", "held-out SOP accuracy"}),
     ],
 )
 def test_a_family_is_pretrained_exported_fine_tuned_and_asked(

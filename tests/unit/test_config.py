@@ -50,11 +50,13 @@ ROOT = Path(__file__).parents[2]
 PRESET_NAMES = (
     "bert-tiny, bert-mini, bert-small, bert-medium, bert-base, bert-large, roberta-tiny, roberta-mini, "
     "roberta-base, roberta-large, electra-tiny, electra-mini, electra-small, electra-base, "
-    "distilbert-tiny, distilbert-mini, distilbert-base, continue, "
+    "distilbert-tiny, distilbert-mini, distilbert-base, "
+    "albert-tiny, albert-mini, albert-base, albert-large, albert-xlarge, albert-xxlarge, continue, "
     "continue-small, bert-tiny-fast, bert-mini-fast, bert-small-fast, bert-medium-fast, bert-base-fast, "
     "bert-large-fast, roberta-tiny-fast, roberta-mini-fast, roberta-base-fast, roberta-large-fast, "
     "electra-tiny-fast, electra-mini-fast, electra-small-fast, electra-base-fast, "
-    "distilbert-tiny-fast, distilbert-mini-fast, distilbert-base-fast, continue-fast, "
+    "distilbert-tiny-fast, distilbert-mini-fast, distilbert-base-fast, albert-tiny-fast, "
+    "albert-mini-fast, albert-base-fast, albert-large-fast, albert-xlarge-fast, albert-xxlarge-fast, continue-fast, "
     "continue-small-fast"
 )
 WRONG_NAME = "may hold letters, digits, '-', '_' and '.' only and must not start with '.'"
@@ -359,8 +361,15 @@ PUBLISHED_SIZES = {
     "distilbert-tiny": (1, 128, 2, 512),
     "distilbert-mini": (2, 256, 4, 1024),
     "distilbert-base": (6, 768, 12, 3072),
+    "albert-tiny": (2, 128, 2, 512),
+    "albert-mini": (4, 256, 4, 1024),
+    "albert-base": (12, 768, 12, 3072),
+    "albert-large": (24, 1024, 16, 4096),
+    "albert-xlarge": (24, 2048, 16, 8192),
+    "albert-xxlarge": (12, 4096, 64, 16384),
 }
-SEGMENTS = {"bert": 2, "roberta": 1, "electra": 2, "distilbert": 0}
+SEGMENTS = {"bert": 2, "roberta": 1, "electra": 2, "distilbert": 0, "albert": 2}
+WITHOUT_DROPOUT = ("albert-large", "albert-xlarge", "albert-xxlarge")
 
 
 def test_there_is_no_preset_without_a_published_size() -> None:
@@ -371,17 +380,18 @@ def test_there_is_no_preset_without_a_published_size() -> None:
 
 @pytest.mark.parametrize("name", PUBLISHED_SIZES)
 def test_presets_have_their_published_sizes(name: str) -> None:
-    for preset, attention_dropout in ((PRESETS[name], 0.1), (PRESETS[f"{name}-fast"], 0.0)):
+    usual = 0.0 if name in WITHOUT_DROPOUT else 0.1
+    for preset, attention_dropout in ((PRESETS[name], usual), (PRESETS[f"{name}-fast"], 0.0)):
         model = preset.model
         assert (model.layers, model.width, model.heads, model.feed_forward) == PUBLISHED_SIZES[name]
         assert (model.maximum_positions, model.segments, model.hidden_dropout, model.attention_dropout) == (
             512,
             SEGMENTS[name.split("-")[0]],
-            0.1,
+            usual,
             attention_dropout,
         )
         different = {key for key, value in flatten(preset).items() if value != flatten(PRESETS[name])[key]}
-        assert different == ({"model.attention_dropout"} if attention_dropout == 0 else set())
+        assert different == ({"model.attention_dropout"} if attention_dropout < usual else set())
 
 
 @pytest.mark.parametrize("name", ["bert-base", "bert-large-fast"])

@@ -21,7 +21,7 @@ JOBS = sorted((ROOT / "jobs").glob("*.py"))
 
 GROUND = {
     *("columns", "durations", "errors", "config", "environment", "local_files", "locations", "locks"),
-    *("presets", "reporting", "retries", "stopping", "storage"),
+    *("presets", "reporting", "retries", "stopping", "storage", "wire_format"),
 }
 MODEL_SIDE = GROUND | {"batch", "text.schema", "model"}
 TRAIN_SIDE = MODEL_SIDE | {
@@ -38,6 +38,7 @@ MAY_IMPORT = {
     "ray_private": set(),
     "ray_worker": set(),
     "local_files": set(),
+    "wire_format": set(),
     "locations": {"errors", "local_files"},
     "stopping": set(),
     "retries": {"errors"},

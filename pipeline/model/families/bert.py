@@ -75,6 +75,7 @@ BERT = Family(
     config=CONFIG,
     fixed={"model_type": "bert", "hidden_act": "gelu"},
     assumed=ASSUMED,
+    pair_logits="seq_relationship_logits",
     class_prefix="Bert",
     architectures={
         # As in published checkpoints. AutoModelForPreTraining chooses its class by model_type, so it loads both heads.

@@ -1,13 +1,14 @@
 """Table of families: the published architectures by name."""
 
 from pipeline.config.model import Model
+from pipeline.model.families.albert import ALBERT
 from pipeline.model.families.bert import BERT
 from pipeline.model.families.distilbert import DISTILBERT
 from pipeline.model.families.electra import ELECTRA
 from pipeline.model.families.roberta import ROBERTA
 from pipeline.model.family import Family
 
-FAMILIES: dict[str, Family] = {family.name: family for family in (BERT, ROBERTA, ELECTRA, DISTILBERT)}
+FAMILIES: dict[str, Family] = {family.name: family for family in (BERT, ROBERTA, ELECTRA, DISTILBERT, ALBERT)}
 
 
 def family_of(settings: Model) -> Family:

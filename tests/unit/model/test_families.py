@@ -15,10 +15,11 @@ ROOT = Path(__file__).parents[3]
 SOURCES = {str(path.relative_to(ROOT)): path.read_text() for path in sorted((ROOT / "pipeline").rglob("*.py"))}
 FAMILY_FILES, OBJECTIVE_FILES = "pipeline/model/families/", "pipeline/objectives/"
 PUBLISHED = re.compile(
-    r"\b(bert|roberta|electra|distilbert)\.(embeddings|encoder|pooler|transformer)|\bcls\.(predictions|seq)|\blm_head\b|\bqa_outputs\b"
+    r"\b(bert|roberta|electra|distilbert|albert)\.(embeddings|encoder|pooler|transformer)|\bcls\.(predictions|seq)"
+    r"|\blm_head\b|\bqa_outputs\b"
     r"|\bclassifier\.(dense|out_proj|weight|bias)|\b(generator|discriminator)_predictions\b|\bgenerator_lm_head\b"
     r"|\bembeddings_project\b|\b(vocab_(transform|layer_norm|projector)|pre_classifier)\b"
-    r"|\b(Bert|Roberta|Electra|DistilBert)(For|Model|Config|Tokenizer)\w*"
+    r"|\bsop_classifier\b|\balbert_layer|\b(Bert|Roberta|Electra|DistilBert|Albert)(For|Model|Config|Tokenizer)\w*"
 )
 """Names of tensors and classes in published files."""
 MAY_PUBLISHED = {
@@ -54,7 +55,7 @@ def test_terms_stand_in_the_files_of_objectives_alone() -> None:
 @pytest.mark.parametrize("file", ["encoder", "embeddings", "attention", "heads", "sampling"])
 def test_parts_of_the_model_name_no_family(file: str) -> None:
     code = SOURCES[f"pipeline/model/{file}.py"]
-    assert not re.search(r"family|[\"'](bert|roberta|electra|distilbert)[\"']", code)
+    assert not re.search(r"family|[\"'](bert|roberta|electra|distilbert|albert)[\"']", code)
 
 
 def test_tables_have_a_row_for_each_family_and_objective() -> None:

@@ -1,0 +1,221 @@
+"""Compare a family's model with a BERT of the same shape: parameters, peak memory, and speed of training and answering.
+
+The shape is layers, width, heads and feed-forward width. Both models read the same batches of random ids, have the same
+dropout and vocabulary, and are trained with AdamW in eager mode. Answering is classification of whole rows.
+
+    python jobs/bench.py shape mini --family albert
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import torch
+
+from pipeline.batch import Batch
+from pipeline.bench.step import (
+    BATCHES,
+    ROWS,
+    ROWS_OTHERWISE,
+    SIZES,
+    VOCABULARY_SIZE,
+    WARM_UP,
+    Case,
+    at_least_one,
+    device_name,
+    make_batch,
+    our_step,
+    synchronise,
+)
+from pipeline.config.called import as_called
+from pipeline.config.data import NextSentence
+from pipeline.config.model import FamilyName, LearnedPositions, Model
+from pipeline.config.objective import Masked
+from pipeline.config.training import AdamW
+from pipeline.objectives.table import Pretraining, build_objective
+from pipeline.objectives.tasks import OBJECTIVES
+from pipeline.presets import PRESETS
+from pipeline.train.optim import build_optimizer
+
+USES = ("training", "answering")
+STEPS = 3
+"""Steps whose peak memory is measured; the first one allocates the optimiser's state."""
+CLASSES = 2
+COLUMNS = ("parameters, M", "training, MB", "answering, MB", "training, tokens/s", "answering, tokens/s")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What is measured: a family at a size, on batches of equal rows."""
+
+    family: FamilyName
+    size: str
+    rows: int
+    length: int
+    precision: str
+
+    @property
+    def model(self) -> Model:
+        """Settings of the family's preset."""
+        return PRESETS[f"{self.family}-{self.size}"].model
+
+    @property
+    def beside(self) -> "dict[str, Model]":
+        """Name -> settings of both models: a BERT with the family's shape and dropout, and the family's own."""
+        own = self.model
+        bert = replace(
+            own, family="bert", segments=2, embedding_width=None, activation="gelu", positions=LearnedPositions()
+        )
+        return {"bert": bert, self.family: own}
+
+    def batches(self, device: torch.device) -> list[Batch]:
+        """Return the batches that both models read."""
+        case = Case(size="tiny", rows=self.rows, length=self.length, ragged=False, attention_dropout=True)
+        return [make_batch(case, seed).to(device) for seed in range(BATCHES)]
+
+
+def _pretraining(setting: Setting, name: str) -> Pretraining:
+    """Return the module that pretraining trains: a BERT's, or that of the family's preset."""
+    model = setting.beside[name]
+    if name == "bert":
+        sampling = replace(PRESETS[f"{setting.family}-{setting.size}"].sampling, pairs=NextSentence())
+        return build_objective(Masked(), sampling, model, VOCABULARY_SIZE)
+    preset = PRESETS[f"{setting.family}-{setting.size}"]
+    return build_objective(preset.objective, preset.sampling, model, VOCABULARY_SIZE)
+
+
+def _use(setting: Setting, name: str, use: str, device: torch.device) -> Callable[[int], None]:
+    """Return a function that gets a step's number and takes that step of training, or answers a batch."""
+    batches = setting.batches(device)
+    autocast = torch.autocast(device.type, dtype=torch.bfloat16, enabled=setting.precision == "bfloat16")
+    if use == "training":
+        module = _pretraining(setting, name).to(device)
+        optimizer = build_optimizer(AdamW(), module)
+        return lambda number: our_step(module, module, optimizer, autocast, batches[number % BATCHES])
+    task = OBJECTIVES["classification"](
+        setting.beside[name], VOCABULARY_SIZE, CLASSES, torch.Generator().manual_seed(0), "cls", None
+    )
+    return partial(_answer, task.to(device).eval(), autocast, batches)
+
+
+@torch.inference_mode()
+def _answer(task: torch.nn.Module, autocast: torch.autocast, batches: Sequence[Batch], number: int) -> None:
+    with autocast:
+        task.logits(batches[number % len(batches)])
+
+
+def parameters(setting: Setting, name: str) -> int:
+    """Return the number of parameters that pretraining trains."""
+    with torch.device("meta"):
+        return sum(parameter.numel() for parameter in _pretraining(setting, name).parameters())
+
+
+def peak_bytes(setting: Setting, name: str, use: str) -> int:
+    """Return the peak memory of a model in use, in a process of its own; the libraries' own memory does not count."""
+    words = [setting.family, setting.size, str(setting.rows), str(setting.length), setting.precision, name, use]
+    command = [sys.executable, "-m", "pipeline.bench.shape", *words]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return json.loads(done.stdout)
+
+
+def _own_peak(setting: Setting, name: str, use: str) -> int:
+    """Return the peak memory of this process, minus its memory before the model was built."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    _answer_once(device)
+    before = 0 if device.type == "cuda" else _status("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak
+    take = _use(setting, name, use, device)
+    for number in range(STEPS):
+        take(number)
+    return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else _status("VmHWM") - before
+
+
+def _answer_once(device: torch.device) -> None:
+    """Take a step of a tiny model, so that libraries are loaded before memory is measured."""
+    _use(Setting(family="bert", size="tiny", rows=2, length=8, precision="bfloat16"), "bert", "training", device)(0)
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+
+
+def _status(field: str) -> int:
+    """Return a field of Linux' status of this process, in bytes."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:"))
+
+
+def speeds(setting: Setting, use: str, device: torch.device, repetitions: int) -> dict[str, float]:
+    """Return model name -> tokens per second (median); the models take turns, so that noise affects both alike."""
+    functions = {name: _use(setting, name, use, device) for name in setting.beside}
+    seconds: dict[str, list[float]] = {name: [] for name in functions}
+    for number in range(WARM_UP + repetitions):
+        for name, take in functions.items():
+            synchronise(device)
+            start = time.perf_counter()
+            take(number)
+            synchronise(device)
+            seconds[name].append(time.perf_counter() - start)
+    tokens = setting.rows * setting.length
+    return {name: tokens / float(np.median(timings[WARM_UP:])) for name, timings in seconds.items()}
+
+
+def table(figures: dict[str, list[float]]) -> str:
+    """Return the figures of both models, and the second model's divided by the first's."""
+    (_, first), (name, second) = figures.items()
+    lines = [f"{'':<16}" + "".join(f"{column:>22}" for column in COLUMNS)]
+    lines += [f"{row:<16}" + "".join(f"{value:>22,.1f}" for value in values) for row, values in figures.items()]
+    ratios = [own / other for own, other in zip(second, first, strict=True)]
+    return "\n".join([*lines, f"{f'{name} / bert':<16}" + "".join(f"{ratio:>22.2f}" for ratio in ratios)])
+
+
+def measure(setting: Setting, repetitions: int) -> dict[str, list[float]]:
+    """Return model name -> its figures, in the order of COLUMNS."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    memory = {name: [peak_bytes(setting, name, use) / 1e6 for use in USES] for name in setting.beside}
+    rates = {use: speeds(setting, use, device, repetitions) for use in USES}
+    return {
+        name: [parameters(setting, name) / 1e6, *memory[name], *(rates[use][name] for use in USES)]
+        for name in setting.beside
+    }
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog=as_called("python jobs/bench.py shape"),
+        description=as_called(str(__doc__)),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    families = [family for family in get_args(FamilyName) if family != "bert"]
+    parser.add_argument("size", choices=SIZES)
+    parser.add_argument("--family", choices=families, default="albert", help="default: albert")
+    parser.add_argument("--rows", type=at_least_one, help="rows per batch; default: by size and device")
+    parser.add_argument("--length", type=at_least_one, default=128, help="tokens of a row; default: 128")
+    parser.add_argument("--repetitions", type=at_least_one, default=7, help="timed steps; default: 7")
+    parser.add_argument("--precision", choices=("float32", "bfloat16"), default="bfloat16")
+    options = parser.parse_args(arguments)
+    if f"{options.family}-{options.size}" not in PRESETS:
+        parser.error(f"size ({options.size}) has no preset {options.family}-{options.size}")
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    rows = options.rows or ROWS[device.type].get(options.size, ROWS_OTHERWISE[device.type])
+    setting = Setting(
+        family=options.family, size=options.size, rows=rows, length=options.length, precision=options.precision
+    )
+    print(
+        f"{options.family}-{options.size} and a BERT of its shape, {rows} rows of {options.length} tokens, "
+        f"{device_name(device)}, {options.precision}, eager, torch {torch.__version__}"
+    )
+    print(table(measure(setting, options.repetitions)))
+    return 0
+
+
+if __name__ == "__main__":
+    family, size, rows, length, precision, name, use = sys.argv[1:]
+    setting = Setting(family=family, size=size, rows=int(rows), length=int(length), precision=precision)  # ty: ignore[invalid-argument-type]
+    print(_own_peak(setting, name, use))
