@@ -14,7 +14,7 @@ from pipeline.local_files import scratch_folder
 from pipeline.locks import locked_name
 from pipeline.reporting import Report
 from pipeline.text import extension
-from pipeline.text.splitting import SPECIALS_OF_BYTES, Splitting
+from pipeline.text.splitting import SPECIALS, SPECIALS_OF_BYTES, Splitting
 from pipeline.text.training import vocabulary_of_counts
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_loading import load_vocabulary
@@ -24,26 +24,41 @@ NEW_WORDS = "words.json"
 SHOWN = 8  # added words named in the report
 
 
-def trained_vocabulary(settings: VocabularySettings, corpus: Corpus, output: str, report: Report) -> Vocabulary:
+def trained_vocabulary(
+    settings: VocabularySettings, corpus: Corpus, output: str, report: Report, language_exponent: float = 1.0
+) -> Vocabulary:
     """Return the vocabulary trained on the corpus; train it on the running Ray if `output` does not have it.
+
+    With a `language_exponent` other than 1, documents count as often as the first epoch of training shows them.
 
     If another process of this machine is training the same vocabulary, wait for it. Raises DataError if the stored
     vocabulary is damaged.
     """
     splitting = splitting_of(settings)
-    about = settings_of_training(settings, splitting)
+    about = settings_of_training(settings, splitting) | _of_languages(language_exponent)
     digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:8]
     folder = storage.join(output, "vocabularies", f"{corpus.fingerprint[:12]}-{settings.kind}-{settings.size}-{digest}")
     with locked_name(folder, wait=True):  # two runs may need the same vocabulary at once
         if not storage.exists(storage.join(folder, storage.MANIFEST)):
-            _train(settings, splitting, corpus, folder, {"corpus": corpus.fingerprint, "settings": about}, report)
+            made_from = {"corpus": corpus.fingerprint, "settings": about}
+            _train(settings, splitting, corpus, folder, made_from, report, language_exponent)
     if problem := storage.damage(folder):
         raise DataError(f"vocabulary {folder} is damaged ({problem}); delete that folder and it is trained again")
     return load_vocabulary(folder, splitting.lowercase)
 
 
+def _of_languages(exponent: float) -> dict[str, float]:
+    """Return the exponent as a setting of a vocabulary; empty for 1, so that folders of earlier versions are found."""
+    return {} if exponent == 1 else {"language_exponent": exponent}
+
+
 def extended_vocabulary(
-    base: Vocabulary, settings: VocabularySettings, corpus: Corpus, output: str, report: Report
+    base: Vocabulary,
+    settings: VocabularySettings,
+    corpus: Corpus,
+    output: str,
+    report: Report,
+    language_exponent: float = 1.0,
 ) -> Vocabulary:
     """Return `base` extended by settings.extend words of the corpus, or by all new words if the corpus has fewer.
 
@@ -57,13 +72,13 @@ def extended_vocabulary(
             f"this vocabulary is {base.kind}, leave the setting out"
         )
     about = {"base": base.fingerprint, "extend": settings.extend, "training_characters": settings.training_characters}
+    about |= _of_languages(language_exponent)
     digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:8]
     folder = storage.join(output, "vocabularies", f"{corpus.fingerprint[:12]}-extended-{settings.extend}-{digest}")
     with locked_name(folder, wait=True):
         if not storage.exists(storage.join(folder, storage.MANIFEST)):
-            _publish_new_words(
-                base, settings, corpus, folder, {"corpus": corpus.fingerprint, "settings": about}, report
-            )
+            made_from = {"corpus": corpus.fingerprint, "settings": about}
+            _publish_new_words(base, settings, corpus, folder, made_from, report, language_exponent)
     if problem := storage.damage(folder):
         raise DataError(f"vocabulary {folder} is damaged ({problem}); delete that folder and it is made again")
     words = storage.read_json(storage.join(folder, NEW_WORDS))
@@ -83,11 +98,13 @@ def _publish_new_words(
     folder: str,
     about: dict[str, Any],
     report: Report,
+    language_exponent: float,
 ) -> None:
     """Count the words of the corpus and publish those to add to the vocabulary, most frequent first."""
     partial = f"{folder}.counts"
     windows = first_windows(corpus, settings.training_characters)
-    counts = count_words(corpus, windows, extension.splitting_of(base), partial, report)
+    splitting = extension.splitting_of(base)
+    counts = count_words(corpus, windows, splitting, partial, report, language_exponent=language_exponent)
     words = extension.new_words(counts.table, base, settings.extend)
     with scratch_folder("vocabulary") as temporary:
         (temporary / NEW_WORDS).write_text(json.dumps(words, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
@@ -113,7 +130,12 @@ def settings_of_training(settings: VocabularySettings, splitting: Splitting) -> 
         "training_characters": settings.training_characters,
     } | asdict(splitting)
     # Earlier byte-level BPE vocabularies had BERT's special tokens; this entry keeps their folders from being used.
-    return about | ({"specials": SPECIALS_OF_BYTES} if splitting.kind == "byte-bpe" else {})
+    return about | ({"specials": SPECIALS_OF_BYTES} if _has_roberta_specials(settings) else {})
+
+
+def _has_roberta_specials(settings: VocabularySettings) -> bool:
+    """Return whether a trained vocabulary has RoBERTa's special tokens."""
+    return settings.kind == "byte-bpe" or settings.special_tokens == "roberta"
 
 
 def _train(
@@ -123,6 +145,7 @@ def _train(
     folder: str,
     about: dict[str, Any],
     report: Report,
+    language_exponent: float,
 ) -> None:
     """Count the words of the corpus, train the vocabulary and publish it; its manifest has `about` and the counts."""
     report(
@@ -132,12 +155,17 @@ def _train(
     partial = f"{folder}.counts"
     most = MOST_UNIGRAM_WORDS if settings.kind == "unigram" else MOST_WORDS
     windows = first_windows(corpus, settings.training_characters)
-    counts = count_words(corpus, windows, splitting, partial, report, most_words=most)
+    counts = count_words(
+        corpus, windows, splitting, partial, report, most_words=most, language_exponent=language_exponent
+    )
     report(
         f"vocabulary: learning from {counts.words:,} words, {counts.distinct:,} distinct, "
         f"{counts.dropped:,} of those dropped as too rare"
     )
-    vocabulary = vocabulary_of_counts(counts.table, splitting, size=settings.size, unused=settings.unused)
+    specials = SPECIALS_OF_BYTES if _has_roberta_specials(settings) else SPECIALS
+    vocabulary = vocabulary_of_counts(
+        counts.table, splitting, size=settings.size, unused=settings.unused, specials=specials
+    )
     figures = {
         "characters": counts.characters,
         "words": counts.words,

@@ -15,7 +15,13 @@ IDENTITY = ("seed", "word_embeddings", "sampling", "model", "batch", "phases", "
 """Settings, and groups of settings, that identify a run together with its data."""
 DATA = ("init", "corpus", "prepare", "vocabulary")
 """Settings, and groups of settings, of a run's data and initial model."""
-ADDED: dict[str, Any] = {"sampling.copies": None, "phases.masking_share": None}
+ADDED: dict[str, Any] = {
+    "sampling.copies": None,
+    "sampling.language_exponent": 1.0,
+    "sampling.mix_languages": True,
+    "phases.masking_share": None,
+    "vocabulary.special_tokens": None,
+}
 """Settings that runs of earlier versions did not record -> the value that those runs had."""
 
 
@@ -46,7 +52,9 @@ def default_name(preset: str, config: Pretrain) -> str:
     number of steps.
     """
     shaping = identifying_settings(config) | {
-        key: value for key, value in flatten(config).items() if key.split(".")[0] in DATA and key not in PASSING
+        key: value
+        for key, value in flatten(config).items()
+        if key.split(".")[0] in DATA and key not in PASSING and not (key in ADDED and ADDED[key] == value)
     }
     if not grows(config):
         shaping["steps"] = config.steps
