@@ -16,6 +16,7 @@ from pipeline.config.training import AdamW
 from pipeline.objectives.replaced import ReplacedTokens
 from pipeline.objectives.table import Pretraining, build_objective
 from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
+from pipeline.text.splitting import SPECIALS_OF_BYTES
 from pipeline.text.training import train_vocabulary
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.checkpoint import State, save
@@ -59,6 +60,12 @@ def byte_bpe() -> Vocabulary:
     return train_vocabulary([*TEXTS, "The house. The houses"] * 3, size=300, lowercase=False, kind="byte-bpe")
 
 
+def unigram() -> Vocabulary:
+    """<s> <pad> </s> <unk> first and <mask> last, as XLM-R's."""
+    texts = [*TEXTS, "The house. The houses"] * 3
+    return train_vocabulary(texts, size=200, lowercase=False, kind="unigram", specials=SPECIALS_OF_BYTES)
+
+
 SMALL = Model(
     layers=2,
     width=32,
@@ -69,6 +76,7 @@ SMALL = Model(
     attention_dropout=0.0,
 )
 ROBERTA = replace(SMALL, family="roberta", segments=1, positions=LearnedPositions(first=2), layer_norm_epsilon=1e-5)
+XLM_ROBERTA = replace(ROBERTA, family="xlm-roberta")
 ELECTRA = replace(SMALL, family="electra", embedding_width=24)
 
 
@@ -121,6 +129,9 @@ ROWS: dict[str, Row] = {
     "roberta-wordpiece": Row(
         settings=ROBERTA.for_padding(0), vocabulary=cased, prefix="Roberta", classes={"": "RobertaForMaskedLM"}
     ),
+    "xlm-roberta": Row(
+        settings=XLM_ROBERTA, vocabulary=unigram, prefix="XLMRoberta", classes={"": "XLMRobertaForMaskedLM"}
+    ),
     "electra": Row(
         settings=ELECTRA,
         vocabulary=uncased,
@@ -130,7 +141,7 @@ ROWS: dict[str, Row] = {
     ),
     "electra-masked": Row(settings=ELECTRA, vocabulary=uncased, prefix="Electra", classes={"": "ElectraForMaskedLM"}),
 }
-FAMILIES = ("bert", "roberta", "electra")
+FAMILIES = ("bert", "roberta", "electra", "xlm-roberta")
 """Rows that stand for a family where vocabulary and objective make no difference."""
 
 

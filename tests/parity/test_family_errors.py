@@ -89,7 +89,7 @@ NO_MASK = "tokenizer.json has no {} among its {} entries: a vocabulary needs "
         (
             "roberta",
             lambda folder: set_in_config(folder, model_type="deberta-v2"),
-            "config.json: model_type is 'deberta-v2', only 'bert', 'roberta', 'electra' can be loaded",
+            "config.json: model_type is 'deberta-v2', only 'bert', 'roberta', 'electra', 'xlm-roberta' can be loaded",
         ),
         (
             "roberta",

@@ -28,6 +28,8 @@ CLASSES = {
     "BertModel": "bert",
     "RobertaForMaskedLM": "roberta",
     "RobertaModel": "roberta",
+    "XLMRobertaForMaskedLM": "xlm-roberta",
+    "XLMRobertaModel": "xlm-roberta",
     "ElectraForPreTraining": "electra",
     "ElectraForMaskedLM": "electra-masked",
     "ElectraModel": "electra",
@@ -37,6 +39,8 @@ MISSING = {
     "BertForMaskedLM": "",
     "BertModel": "; cls.predictions and cls.seq_relationship not in it and initialised at random",
     "RobertaModel": "; lm_head not in it and initialised at random; roberta.pooler.dense.bias, "
+    "roberta.pooler.dense.weight left out",
+    "XLMRobertaModel": "; lm_head not in it and initialised at random; roberta.pooler.dense.bias, "
     "roberta.pooler.dense.weight left out",
     "ElectraForPreTraining": "; generator not in it and initialised at random",
     "ElectraModel": "; discriminator_predictions and generator not in it and initialised at random",

@@ -48,9 +48,11 @@ from pipeline.presets import PRESETS, split_preset, starting_point
 ROOT = Path(__file__).parents[2]
 PRESET_NAMES = (
     "bert-tiny, bert-mini, bert-small, bert-medium, bert-base, bert-large, roberta-tiny, roberta-mini, "
-    "roberta-base, roberta-large, electra-tiny, electra-mini, electra-small, electra-base, continue, "
+    "roberta-base, roberta-large, mbert-tiny, mbert-base, xlm-roberta-tiny, xlm-roberta-base, "
+    "electra-tiny, electra-mini, electra-small, electra-base, continue, "
     "continue-small, bert-tiny-fast, bert-mini-fast, bert-small-fast, bert-medium-fast, bert-base-fast, "
     "bert-large-fast, roberta-tiny-fast, roberta-mini-fast, roberta-base-fast, roberta-large-fast, "
+    "mbert-tiny-fast, mbert-base-fast, xlm-roberta-tiny-fast, xlm-roberta-base-fast, "
     "electra-tiny-fast, electra-mini-fast, electra-small-fast, electra-base-fast, continue-fast, "
     "continue-small-fast"
 )
@@ -342,6 +344,10 @@ PUBLISHED_SIZES = {
     "roberta-mini": (4, 256, 4, 1024),
     "roberta-base": (12, 768, 12, 3072),
     "roberta-large": (24, 1024, 16, 4096),
+    "mbert-tiny": (2, 128, 2, 512),
+    "mbert-base": (12, 768, 12, 3072),
+    "xlm-roberta-tiny": (2, 128, 2, 512),
+    "xlm-roberta-base": (12, 768, 12, 3072),
     "electra-tiny": (2, 128, 2, 512),
     "electra-mini": (4, 256, 4, 1024),
     "electra-small": (12, 256, 4, 1024),
@@ -362,7 +368,7 @@ def test_presets_have_their_published_sizes(name: str) -> None:
         assert (model.layers, model.width, model.heads, model.feed_forward) == PUBLISHED_SIZES[name]
         assert (model.maximum_positions, model.segments, model.hidden_dropout, model.attention_dropout) == (
             512,
-            1 if name.startswith("roberta") else 2,
+            1 if "roberta" in name else 2,
             0.1,
             attention_dropout,
         )

@@ -213,7 +213,7 @@ def test_other_models_are_refused():
         ({"hidden_act": "relu"}, "config.json: hidden_act is 'relu', only 'gelu' can be loaded"),
         (
             {"model_type": "gpt2"},
-            "config.json: model_type is 'gpt2', only 'bert', 'roberta', 'electra' can be loaded",
+            "config.json: model_type is 'gpt2', only 'bert', 'roberta', 'electra', 'xlm-roberta' can be loaded",
         ),
         (
             {"position_embedding_type": "relative_key"},
