@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ from pipeline.config.phases import Phase
 from pipeline.config.training import Batch
 from pipeline.corpus.order import Cursor, WindowRange, permutation, rows_of_round, slots_by_rank, window_ranges
 from pipeline.corpus.prepared import Corpus, Window
-from pipeline.corpus.weights import documents_of_epoch
+from pipeline.corpus.weights import NO_FACTORS, documents_of_epoch, language_factors, tokens_by_language
 from pipeline.errors import DataError
 from pipeline.text.cached_tokenizer import TABLE_CHUNKS, CachedTokenizer
 from pipeline.text.examples import make_examples
@@ -54,6 +55,17 @@ class StreamSettings:
     seed: int
     table_chunks: int = TABLE_CHUNKS
 
+    @cached_property
+    def language_factors(self) -> Mapping[str, float]:
+        """Factor of the weights of each language's documents; empty for sampling.language_exponent 1.
+
+        Computed once in the process that builds the stream, and sent to its tasks with the settings.
+        """
+        if self.sampling.language_exponent == 1:
+            return NO_FACTORS
+        tokenizer = CachedTokenizer(self.vocabulary, self.table_chunks)
+        return language_factors(tokens_by_language(self.corpus, tokenizer), self.sampling.language_exponent)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Stream:
@@ -88,8 +100,8 @@ def window_rows(
 
 def documents_of_window(settings: StreamSettings, window: Window, epoch: int) -> pa.Table:
     """Return the documents of a window as an epoch shows them, repeated by weight (schema DOCUMENT)."""
-    sampling = settings.sampling
-    return documents_of_epoch(settings.corpus, window, sampling.language_exponent, sampling.copy_of_epoch(epoch))
+    copy = settings.sampling.copy_of_epoch(epoch)
+    return documents_of_epoch(settings.corpus, window, settings.language_factors, copy)
 
 
 def rows_of_range(settings: StreamSettings, tokenizer: CachedTokenizer, windows: WindowRange) -> Iterator[pa.Table]:

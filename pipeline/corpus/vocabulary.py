@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -9,6 +10,7 @@ from pipeline import storage
 from pipeline.config.data import VocabularySettings
 from pipeline.corpus.counts import MOST_UNIGRAM_WORDS, MOST_WORDS, count_words
 from pipeline.corpus.prepared import Corpus, Window
+from pipeline.corpus.weights import NO_FACTORS, language_factors, text_by_language
 from pipeline.errors import ConfigError, DataError
 from pipeline.local_files import scratch_folder
 from pipeline.locks import locked_name
@@ -29,7 +31,8 @@ def trained_vocabulary(
 ) -> Vocabulary:
     """Return the vocabulary trained on the corpus; train it on the running Ray if `output` does not have it.
 
-    With a `language_exponent` other than 1, documents count as often as the first epoch of training shows them.
+    With a `language_exponent` other than 1, documents are repeated so that
+    languages have the shares of an epoch, measured in the length of their text.
 
     If another process of this machine is training the same vocabulary, wait for it. Raises DataError if the stored
     vocabulary is damaged.
@@ -50,6 +53,11 @@ def trained_vocabulary(
 def _of_languages(exponent: float) -> dict[str, float]:
     """Return the exponent as a setting of a vocabulary; empty for 1, so that folders of earlier versions are found."""
     return {} if exponent == 1 else {"language_exponent": exponent}
+
+
+def _factors(corpus: Corpus, exponent: float) -> Mapping[str, float]:
+    """Return the factors of languages by the length of their text, since there is no vocabulary to count tokens."""
+    return NO_FACTORS if exponent == 1 else language_factors(text_by_language(corpus), exponent)
 
 
 def extended_vocabulary(
@@ -104,7 +112,8 @@ def _publish_new_words(
     partial = f"{folder}.counts"
     windows = first_windows(corpus, settings.training_characters)
     splitting = extension.splitting_of(base)
-    counts = count_words(corpus, windows, splitting, partial, report, language_exponent=language_exponent)
+    factors = _factors(corpus, language_exponent)
+    counts = count_words(corpus, windows, splitting, partial, report, factors=factors)
     words = extension.new_words(counts.table, base, settings.extend)
     with scratch_folder("vocabulary") as temporary:
         (temporary / NEW_WORDS).write_text(json.dumps(words, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
@@ -155,9 +164,8 @@ def _train(
     partial = f"{folder}.counts"
     most = MOST_UNIGRAM_WORDS if settings.kind == "unigram" else MOST_WORDS
     windows = first_windows(corpus, settings.training_characters)
-    counts = count_words(
-        corpus, windows, splitting, partial, report, most_words=most, language_exponent=language_exponent
-    )
+    factors = _factors(corpus, language_exponent)
+    counts = count_words(corpus, windows, splitting, partial, report, most_words=most, factors=factors)
     report(
         f"vocabulary: learning from {counts.words:,} words, {counts.distinct:,} distinct, "
         f"{counts.dropped:,} of those dropped as too rare"

@@ -15,7 +15,13 @@ from pipeline.corpus.order import WindowRange, permutation
 from pipeline.corpus.prepared import Corpus, Window, read_window
 from pipeline.corpus.shards import text_by_language as lengths_of_table
 from pipeline.corpus.stream import StreamSettings, documents_of_window, rows_of_range
-from pipeline.corpus.weights import documents_of_epoch, language_factors, text_by_language
+from pipeline.corpus.weights import (
+    documents_of_epoch,
+    language_factors,
+    repeat_by_language,
+    text_by_language,
+    tokens_by_language,
+)
 from pipeline.errors import DataError
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.schema import DOCUMENT
@@ -91,15 +97,13 @@ def corpus_of(sources: dict[str, tuple[float, dict[str, int]]]) -> Corpus:
 
 def test_factors_by_hand() -> None:
     """Shares 0.64, 0.32 and 0.04 have the square roots 0.8, 0.5657 and 0.2, which add up to 1.5657."""
-    corpus = corpus_of({"a": (1.0, {"de": 32, "en": 24}), "b": (2.0, {"en": 20, "uk": 2})})
-    assert text_by_language(corpus) == {"de": 32, "en": 64, "uk": 4}
-    factors = language_factors(corpus, 0.5)
+    text = text_by_language(corpus_of({"a": (1.0, {"de": 32, "en": 24}), "b": (2.0, {"en": 20, "uk": 2})}))
+    assert text == {"de": 32, "en": 64, "uk": 4}
+    factors = language_factors(text, 0.5)
     assert factors == pytest.approx({"de": 1.76777 / 1.56569, "en": 1.25 / 1.56569, "uk": 5 / 1.56569}, rel=1e-5)
     assert sum(share * factors[code] for code, share in (("de", 0.32), ("en", 0.64), ("uk", 0.04))) == pytest.approx(1)
-    assert language_factors(corpus, 0.0) == pytest.approx({"de": 1 / 0.96, "en": 1 / 1.92, "uk": 1 / 0.12})
-    assert language_factors(corpus, 1.0) == {} and language_factors(corpus_of({"a": (3.0, {"en": 9})}), 0.3) == {
-        "en": 1
-    }
+    assert language_factors(text, 0.0) == pytest.approx({"de": 1 / 0.96, "en": 1 / 1.92, "uk": 1 / 0.12})
+    assert language_factors({"en": 9.0}, 0.3) == {"en": 1}
 
 
 def test_a_chinese_character_counts_as_three_letters() -> None:
@@ -109,13 +113,12 @@ def test_a_chinese_character_counts_as_three_letters() -> None:
 
 def test_a_corpus_without_lengths_is_refused() -> None:
     earlier = replace(corpus_of({}), sources={"books": {"weight": 1.0}})
-    assert language_factors(earlier, 1.0) == {}
     with pytest.raises(
         DataError,
         match=r"^/f does not state how much text of books each language has, because an earlier version prepared the "
         r"corpus: prepare it again in another folder, or leave out sampling.language_exponent$",
     ):
-        language_factors(earlier, 0.7)
+        text_by_language(earlier)
 
 
 @pytest.mark.parametrize("exponent", [0.7, 0.3])
@@ -130,21 +133,62 @@ def test_shares_of_100_000_rows_are_those_of_the_text_to_a_power(
         assert abs(counted[code] / 100_000 - power / sum(powers.values())) < 0.01, (code, counted)
 
 
-def test_an_exponent_of_1_shows_every_document_once(corpus: Corpus) -> None:
+def test_an_exponent_of_1_shows_every_document_once(corpus: Corpus, vocabulary: Vocabulary) -> None:
     window = corpus.train[0]
-    assert documents_of_epoch(corpus, window, 1.0, 0) == read_window(corpus, window)
-    once, often = (
-        Counter(documents_of_epoch(corpus, window, power, 0)["language"].to_pylist()) for power in (1.0, 0.0)
-    )
-    assert once == PARTS and max(often.values()) - min(often.values()) <= 4
+    once = documents_of_window(settings_of(corpus, vocabulary), window, 0)
+    assert once == read_window(corpus, window) == documents_of_epoch(corpus, window, {}, 0)
+    even = documents_of_window(settings_of(corpus, vocabulary, language_exponent=0.0), window, 0)
+    counted = Counter(even["language"].to_pylist())
+    assert counted.keys() == PARTS.keys() and max(counted.values()) - min(counted.values()) <= 2, counted
+
+
+def test_documents_are_shown_as_often_as_their_weight_says(corpus: Corpus) -> None:
+    documents = read_window(corpus, corpus.train[0])
+    factors, weights = {"en": 0.3, "de": 2.0, "uk": 4.5}, {"en": 2.0, "de": 1.0, "uk": 1.0}
+    shown = [repeat_by_language(documents, weights, factors, epoch) for epoch in range(400)]
+    times: dict[str, list[int]] = {id: [] for id in documents["id"].to_pylist()}
+    for table in shown:
+        counted = Counter(table["id"].to_pylist())
+        for id, counts in times.items():
+            counts.append(counted[id])
+    for id, counts in times.items():
+        low, high, mean = {"en": (0, 1, 0.6), "de": (2, 2, 2.0), "uk": (4, 5, 4.5)}[id[:2]]
+        assert (min(counts), max(counts)) == (low, high) and abs(sum(counts) / 400 - mean) < 0.1, id
+    english = {Counter(table["language"].to_pylist())["en"] for table in shown}
+    assert english <= {20, 21, 22}  # 21 of 35 documents; drawn one by one, it would be 21 +- 3
+    assert shown[3] == repeat_by_language(documents, weights, factors, 3) != shown[4]
+    ids = shown[0]["id"].to_pylist()
+    assert all(first != second for first, second in zip(ids, ids[1:])), "no document is next to its copy"
+
+
+def test_tokens_of_languages_are_estimated_from_the_first_windows(
+    corpus: Corpus, vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenizer, exact = CachedTokenizer(vocabulary), Counter()
+    for window in corpus.train:
+        for code, text in zip(*(read_window(corpus, window)[name].to_pylist() for name in ("language", "text"))):
+            exact[code] += len(tokenizer.encode([text])[0])
+    assert tokens_by_language(corpus, tokenizer) == pytest.approx(exact)
+    monkeypatch.setattr("pipeline.corpus.weights.SAMPLED", 1)
+    sampled = tokens_by_language(corpus, tokenizer)
+    assert sampled == pytest.approx(exact, rel=0.05) and sampled != pytest.approx(exact)
+    more = replace(corpus, sources=corpus.sources | {"x": {"weight": 1.0, "languages": {"th": 1_000}}})
+    overall = sum(sampled.values()) / sum(text_by_language(corpus).values())
+    assert tokens_by_language(more, tokenizer)["th"] == pytest.approx(1_000 * overall, rel=0.05)
 
 
 def test_words_of_a_vocabulary_are_counted_in_the_same_shares(corpus: Corpus) -> None:
-    for exponent in (1.0, 0.3):
-        shown = [documents_of_epoch(corpus, window, exponent, 0) for window in corpus.train]
-        expected = [text for table in shown for text in table["text"].to_pylist()]
-        assert list(texts_of(corpus, corpus.train, exponent)) == expected
-    assert len(expected) != WINDOWS * sum(PARTS.values())
+    assert list(texts_of(corpus, corpus.train)) == [
+        text for window in corpus.train for text in read_window(corpus, window)["text"].to_pylist()
+    ]
+    factors = language_factors(text_by_language(corpus), 0.0)
+    texts = list(texts_of(corpus, corpus.train, factors))
+    sizes = Counter({code: sum(len(text) for text in texts if is_in(code, text)) for code in PARTS})
+    assert all(abs(size / sizes.total() - 1 / 3) < 0.01 for size in sizes.values()), sizes
+
+
+def is_in(language: str, text: str) -> bool:
+    return text.split()[1].strip(".").lower() in WORDS[language].split() and (" in " in text) == (language == "en")
 
 
 @pytest.mark.parametrize("pairs", [FullSentences(), NextSentence()], ids=["full sentences", "next sentence"])
