@@ -289,9 +289,9 @@ class Sampling:
     each time (google-research/bert: 10). Default: new pairs and masks in every epoch.
     """
     language_exponent: float = 1.0
-    """A language's share of an epoch is its share of the text to this power, divided by the sum over all languages. So
-    a value below 1 shows small languages more often (google-research/bert: 0.7; Conneau et al. 2020: 0.3). The same
-    shares hold for the text on which a vocabulary is trained.
+    """A language's share of an epoch is its share of the text, in tokens, to this power, divided by the sum over all
+    languages. So a value below 1 shows small languages more often (google-research/bert: 0.7; Conneau et al. 2020:
+    0.3). Languages have about the same shares of the text on which a vocabulary is trained.
     """
     mix_languages: bool = True
     """Let a sequence hold text of several languages. False: each sequence, and both segments of a pair, have one
