@@ -102,8 +102,9 @@ PRESETS |= {
 }
 
 # google-research/bert, multilingual.md: one cased vocabulary for 104 languages, whose shares are smoothed with exponent
-# 0.7; the size of the vocabulary is that of bert-base-multilingual-cased. Sequences of one language are ours.
-MBERT_VOCABULARY = VocabularySettings(size=119_547, lowercase=False)
+# 0.7; the size of the vocabulary is that of bert-base-multilingual-cased. The size of the alphabet and sequences of one
+# language are ours.
+MBERT_VOCABULARY = VocabularySettings(size=119_547, lowercase=False, characters=10_000)
 
 
 def multilingual(preset: Pretrain, exponent: float, vocabulary: VocabularySettings) -> Pretrain:

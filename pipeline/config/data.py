@@ -130,6 +130,10 @@ class VocabularySettings:
     """Special tokens of a trained unigram vocabulary: [PAD] [UNK] [CLS] [SEP] [MASK], or RoBERTa's <s> <pad> </s> <unk>
     <mask>, as in XLM-R. Default: bert. Other kinds always have their own: WordPiece BERT's, byte-bpe RoBERTa's.
     """
+    characters: int = 1_000
+    """Maximum characters in the alphabet of a trained WordPiece vocabulary; it never has more than a quarter of the
+    entries. Rarer characters are [UNK]. Chinese and Japanese text needs several thousand.
+    """
     unused: int = 0
     """Number of entries [unused0], [unused1], … of a trained vocabulary, kept free for words of a later task. Their ids
     follow those of the special tokens.
@@ -148,6 +152,7 @@ class VocabularySettings:
         require_at_least("vocabulary.size", self.size, 100)
         require_at_least("vocabulary.unused", self.unused, 0)
         require_at_least("vocabulary.extend", self.extend, 0)
+        require_at_least("vocabulary.characters", self.characters, 1)
         least = 5 + (256 if self.kind == "byte-bpe" else 50)
         require(
             self.size - self.unused >= least,

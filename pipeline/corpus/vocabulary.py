@@ -17,7 +17,7 @@ from pipeline.locks import locked_name
 from pipeline.reporting import Report
 from pipeline.text import extension
 from pipeline.text.splitting import SPECIALS, SPECIALS_OF_BYTES, Splitting
-from pipeline.text.training import vocabulary_of_counts
+from pipeline.text.training import ALPHABET, vocabulary_of_counts
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_loading import load_vocabulary
 from pipeline.text.vocabulary_saving import save_vocabulary
@@ -138,6 +138,8 @@ def settings_of_training(settings: VocabularySettings, splitting: Splitting) -> 
         "unused": settings.unused,
         "training_characters": settings.training_characters,
     } | asdict(splitting)
+    if settings.characters != ALPHABET:  # left out otherwise, so that folders of earlier versions are found
+        about["characters"] = settings.characters
     # Earlier byte-level BPE vocabularies had BERT's special tokens; this entry keeps their folders from being used.
     return about | ({"specials": SPECIALS_OF_BYTES} if _has_roberta_specials(settings) else {})
 
@@ -172,7 +174,12 @@ def _train(
     )
     specials = SPECIALS_OF_BYTES if _has_roberta_specials(settings) else SPECIALS
     vocabulary = vocabulary_of_counts(
-        counts.table, splitting, size=settings.size, unused=settings.unused, specials=specials
+        counts.table,
+        splitting,
+        size=settings.size,
+        unused=settings.unused,
+        specials=specials,
+        most_characters=settings.characters,
     )
     figures = {
         "characters": counts.characters,

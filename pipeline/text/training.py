@@ -20,7 +20,7 @@ from pipeline.text.vocabulary_loading import require_fitting_case
 
 COUNTS = pa.schema([pa.field("word", pa.string(), nullable=False), pa.field("count", pa.int64(), nullable=False)])
 ALPHABET = 1_000
-"""Maximum number of characters in the alphabet of a trained WordPiece, as in Hugging Face's BertWordPieceTokenizer."""
+"""Default maximum of characters in the alphabet of a trained WordPiece, as in Hugging Face's BertWordPieceTokenizer."""
 REPLAYED = 50_000_000
 """Maximum number of words fed to a trainer of `tokenizers`; such a trainer takes text, not counts."""
 SCORE_DIGITS = 6
@@ -54,7 +54,13 @@ def iterate_counts(counts: pa.Table) -> Iterator[tuple[str, int]]:
 
 
 def learn(
-    counts: pa.Table, splitting: Splitting, *, size: int, unused: int, specials: tuple[str, ...]
+    counts: pa.Table,
+    splitting: Splitting,
+    *,
+    size: int,
+    unused: int,
+    specials: tuple[str, ...],
+    most_characters: int = ALPHABET,
 ) -> tuple[tuple[str, ...], str | None]:
     """Learn at most `size` entries from word counts (schema COUNTS); return the entries and the tokenizer's JSON.
 
@@ -71,7 +77,7 @@ def learn(
     """
     free = [f"[unused{number}]" for number in range(unused)]
     if splitting.kind == "wordpiece":
-        return _wordpiece_entries(counts, size, [*specials, *free]), None
+        return _wordpiece_entries(counts, size, [*specials, *free], most_characters), None
     pad, unknown, first, separator, masked = specials
     before, after = (
         ([*specials, *free], []) if specials == SPECIALS else ([first, pad, separator, unknown, *free], [masked])
@@ -87,13 +93,13 @@ def learn(
     return _tokens_by_id(tokenizer), json.dumps(json.loads(tokenizer.to_str()), ensure_ascii=False)
 
 
-def _wordpiece_entries(counts: pa.Table, size: int, reserved: list[str]) -> tuple[str, ...]:
+def _wordpiece_entries(counts: pa.Table, size: int, reserved: list[str], most_characters: int) -> tuple[str, ...]:
     """Train a WordPiece vocabulary and return its entries.
 
-    The alphabet is the most frequent characters: at most 1,000, and at most a quarter of the entries that are not
-    [unused]. Words with other characters, and words of more than 100 characters, are left out.
+    The alphabet is the most frequent characters: at most `most_characters`, and at most a quarter of the entries that
+    are not [unused]. Words with other characters, and words of more than 100 characters, are left out.
     """
-    characters = alphabet(counts, min(ALPHABET, (size - len(reserved) + len(SPECIALS)) // 4))
+    characters = alphabet(counts, min(most_characters, (size - len(reserved) + len(SPECIALS)) // 4))
 
     def fits(word: str) -> bool:
         return len(word) <= LONGEST_WORD and characters.issuperset(word)
@@ -221,6 +227,7 @@ def train_vocabulary(
     chinese_characters: bool = True,
     unused: int = 0,
     specials: tuple[str, ...] | None = None,
+    most_characters: int = ALPHABET,
 ) -> Vocabulary:
     """Train a vocabulary of at most `size` entries on `texts`, which are read once.
 
@@ -230,21 +237,32 @@ def train_vocabulary(
         kind=kind, lowercase=lowercase, strip_accents=strip_accents, chinese_characters=chinese_characters
     )
     counts = counts_table(word_counts(texts, splitting))
-    return vocabulary_of_counts(counts, splitting, size=size, unused=unused, specials=specials)
+    return vocabulary_of_counts(
+        counts, splitting, size=size, unused=unused, specials=specials, most_characters=most_characters
+    )
 
 
 def vocabulary_of_counts(
-    counts: pa.Table, splitting: Splitting, *, size: int, unused: int, specials: tuple[str, ...] | None = None
+    counts: pa.Table,
+    splitting: Splitting,
+    *,
+    size: int,
+    unused: int,
+    specials: tuple[str, ...] | None = None,
+    most_characters: int = ALPHABET,
 ) -> Vocabulary:
     """Train a vocabulary of at most `size` entries on word counts (schema COUNTS); few words give fewer entries.
 
     `specials` are SPECIALS or SPECIALS_OF_BYTES; None: the latter for byte-bpe, the former for other kinds.
+    `most_characters` limits the alphabet of WordPiece.
 
     Raises ConfigError if a cased WordPiece vocabulary is requested and no word has an upper-case letter.
     """
     if specials is None:
         specials = SPECIALS_OF_BYTES if splitting.kind == "byte-bpe" else SPECIALS
-    tokens, model = learn(counts, splitting, size=size, unused=unused, specials=specials)
+    tokens, model = learn(
+        counts, splitting, size=size, unused=unused, specials=specials, most_characters=most_characters
+    )
     if splitting.kind == "wordpiece":
         require_fitting_case(
             tokens, splitting.lowercase, f"vocabulary.lowercase ({splitting.lowercase})", "the training texts"

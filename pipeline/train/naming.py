@@ -21,6 +21,7 @@ ADDED: dict[str, Any] = {
     "sampling.mix_languages": True,
     "phases.masking_share": None,
     "vocabulary.special_tokens": None,
+    "vocabulary.characters": 1_000,
 }
 """Settings that runs of earlier versions did not record -> the value that those runs had."""
 
