@@ -79,8 +79,11 @@ def extended_vocabulary(
             f"vocabulary.extend ({settings.extend}) is for WordPiece vocabularies: "
             f"this vocabulary is {base.kind}, leave the setting out"
         )
-    about = {"base": base.fingerprint, "extend": settings.extend, "training_characters": settings.training_characters}
-    about |= _of_languages(language_exponent)
+    about: dict[str, Any] = {
+        "base": base.fingerprint,
+        "extend": settings.extend,
+        "training_characters": settings.training_characters,
+    } | _of_languages(language_exponent)
     digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:8]
     folder = storage.join(output, "vocabularies", f"{corpus.fingerprint[:12]}-extended-{settings.extend}-{digest}")
     with locked_name(folder, wait=True):

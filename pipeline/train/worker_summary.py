@@ -61,11 +61,11 @@ def measure_languages(
         metrics = evaluate(module, batches, world=work.world, device=work.device, autocast=work.autocast)
         if module.selecting in metrics:  # a language with little text may have no rows
             losses[language] = metrics[module.selecting]
-        work.log(step, {language_metric(name, language): value for name, value in metrics.items()})
+        work.log(step, {_language_metric(name, language): value for name, value in metrics.items()})
     return losses
 
 
-def language_metric(name: str, language: str) -> str:
+def _language_metric(name: str, language: str) -> str:
     """Return the name of a held-out metric for one language: heldout/NAME becomes heldout_language/NAME_LANGUAGE."""
     return f"{name.replace('heldout/', 'heldout_language/')}_{language}"
 
