@@ -197,7 +197,7 @@ def test_their_tensors_have_our_names_and_shapes(row: Row, ours: Pretraining, th
 
 
 @pytest.mark.parametrize("kind", list(OBJECTIVES))
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", [*FAMILIES, "xlm-roberta"])
 def test_heads_of_tasks_equal_theirs(name: str, kind: str) -> None:
     row, module = ROWS[name], ROWS[name].task(kind)
     size, family = row.vocabulary().size, family_of(row.settings)

@@ -165,7 +165,7 @@ def test_rates_fall_from_layer_to_layer_for_electra_where_nothing_else_is_asked(
     assert decays == {"bert": 1.0, "roberta": 1.0, "electra": 0.8, "xlm-roberta": 1.0}
     for decay in (1.0, 0.9):
         asked = replace(plain, optimizer=replace(plain.optimizer, layer_decay=decay))
-        assert [asked.for_model(model).optimizer.layer_decay for model in models] == [decay] * 3
+        assert [asked.for_model(model).optimizer.layer_decay for model in models] == [decay] * 4
     with pytest.raises(ConfigError, match=r"optimizer\.layer_decay \(1.5\) must be above 0 and at most 1"):
         replace(plain.optimizer, layer_decay=1.5)
 
