@@ -9,7 +9,7 @@ from pipeline.config.locations import Location, SourceText
 PASSING = frozenset({"prepare.web_timeout"})
 """Settings that do not affect the content of a prepared corpus."""
 PRESET_KINDS = ("wordpiece", "byte-bpe", "unigram")
-PRESET_SIZES = (30_522, 8_192, 50_265, 30_000)
+PRESET_SIZES = (30_522, 8_192, 50_265, 30_000, 119_547, 250_002)
 """Kinds and sizes that presets set for a trained vocabulary. With vocabulary.path, a kind or size from these lists is
 ignored, because a preset may have set it; another kind or size is refused.
 """
@@ -130,6 +130,14 @@ class VocabularySettings:
     """
     chinese_characters: bool = True
     """Make every Chinese character a word of its own. For WordPiece only: the other kinds never do this."""
+    special_tokens: Literal["bert", "roberta"] | None = None
+    """Special tokens of a trained unigram vocabulary: [PAD] [UNK] [CLS] [SEP] [MASK], or RoBERTa's <s> <pad> </s> <unk>
+    <mask>, as in XLM-R. Default: bert. Other kinds always have their own: WordPiece BERT's, byte-bpe RoBERTa's.
+    """
+    characters: int = 1_000
+    """Maximum characters in the alphabet of a trained WordPiece vocabulary; it never has more than a quarter of the
+    entries. Rarer characters are [UNK]. Chinese and Japanese text needs several thousand.
+    """
     unused: int = 0
     """Number of entries [unused0], [unused1], … of a trained vocabulary, kept free for words of a later task. Their ids
     follow those of the special tokens.
@@ -148,6 +156,7 @@ class VocabularySettings:
         require_at_least("vocabulary.size", self.size, 100)
         require_at_least("vocabulary.unused", self.unused, 0)
         require_at_least("vocabulary.extend", self.extend, 0)
+        require_at_least("vocabulary.characters", self.characters, 1)
         least = 5 + (256 if self.kind == "byte-bpe" else 50)
         require(
             self.size - self.unused >= least,
@@ -158,6 +167,11 @@ class VocabularySettings:
             self.kind == "wordpiece" or self.chinese_characters,
             f"vocabulary.chinese_characters (False) is for vocabulary.kind wordpiece: leave the option out, because "
             f"{self.kind} never makes each Chinese character a word of its own",
+        )
+        require(
+            self.kind == "unigram" or self.special_tokens is None,
+            f"vocabulary.special_tokens ({self.special_tokens}) is for vocabulary.kind unigram: pass None, because "
+            f"{self.kind} has one set of special tokens",
         )
         if self.training_characters is not None:
             require_at_least("vocabulary.training_characters", self.training_characters, 1_000)
@@ -283,11 +297,21 @@ class Sampling:
     """Number of fixed copies of the examples: epoch e (from 0) shows copy e mod copies, with the same pairs and masks
     each time (google-research/bert: 10). Default: new pairs and masks in every epoch.
     """
+    language_exponent: float = 1.0
+    """A language's share of an epoch is its share of the text, in tokens, to this power, divided by the sum over all
+    languages. So a value below 1 shows small languages more often (google-research/bert: 0.7; Conneau et al. 2020:
+    0.3). Languages have about the same shares of the text on which a vocabulary is trained.
+    """
+    mix_languages: bool = True
+    """Let a sequence hold text of several languages. False: each sequence, and both segments of a pair, have one
+    language.
+    """
 
     def __post_init__(self) -> None:
         require_at_least("sampling.maximum_length", self.maximum_length, 8)
         if self.copies is not None:
             require_at_least("sampling.copies", self.copies, 1)
+        require_share("sampling.language_exponent", self.language_exponent)
 
     def copy_of_epoch(self, epoch: int) -> int:
         """Return the number of the copy of the examples that an epoch shows; without copies, the epoch's own number."""

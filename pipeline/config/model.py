@@ -5,7 +5,7 @@ from typing import Literal
 
 from pipeline.config.checks import require, require_above_zero, require_at_least, require_share
 
-FamilyName = Literal["bert", "roberta", "electra", "distilbert", "albert"]
+FamilyName = Literal["bert", "roberta", "electra", "distilbert", "albert", "xlm-roberta"]
 Activation = Literal["gelu", "gelu_new"]
 
 
@@ -187,11 +187,11 @@ class FamilyParts:
         )
 
 
+OF_ROBERTA = FamilyParts(pooler=ClassifierLayer(activation="tanh"), tells_segments=False, positions_after_padding=True)
 FAMILY_PARTS: dict[str, FamilyParts] = {
     "bert": FamilyParts(pooler=EncoderPooler()),
-    "roberta": FamilyParts(
-        pooler=ClassifierLayer(activation="tanh"), tells_segments=False, positions_after_padding=True
-    ),
+    "roberta": OF_ROBERTA,
+    "xlm-roberta": OF_ROBERTA,
     # Layer decay: Clark et al. 2020, table 7, small and base.
     "electra": FamilyParts(pooler=ClassifierLayer(activation="gelu"), projects_embeddings=True, tuned_layer_decay=0.8),
     "distilbert": FamilyParts(

@@ -1,7 +1,7 @@
 """Count the words of a corpus on a Ray cluster: tasks count windows, then one task per partition adds up the counts."""
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from functools import partial
 from typing import Any
@@ -13,6 +13,7 @@ from pipeline import storage
 from pipeline.corpus.prepared import Corpus, Window, read_window
 from pipeline.corpus.progress import Progress
 from pipeline.corpus.tasks import MOST_BLOCKS, run_tasks
+from pipeline.corpus.weights import NO_FACTORS, documents_of_epoch
 from pipeline.reporting import Report
 from pipeline.retries import retrying
 from pipeline.text.splitting import Splitting
@@ -62,10 +63,12 @@ def count_words(
     *,
     task_characters: int = TASK_CHARACTERS,
     most_words: int = MOST_WORDS,
+    factors: Mapping[str, float] = NO_FACTORS,
 ) -> Counts:
     """Count all words in windows of a corpus; the result does not depend on tasks, CPUs or order.
 
-    Partial counts are written to files in `folder`.
+    Partial counts are written to files in `folder`. With `factors`, as of `language_factors`, documents are repeated
+    as in the first epoch of training with these factors.
 
     Memory is bounded: a counting task holds the distinct words of about `task_characters` characters (more if the
     corpus is so large that there would be over 2,000 tasks), a summing task holds one partition, and this process
@@ -74,7 +77,13 @@ def count_words(
     """
     tasks = counting_tasks(windows, max(task_characters, sum(window.characters for window in windows) // MOST_BLOCKS))
     characters, files = 0, []
-    first = partial(write_counts, corpus=replace(corpus, train=(), heldout=()), splitting=splitting, folder=folder)
+    first = partial(
+        write_counts,
+        corpus=replace(corpus, train=(), heldout=()),
+        splitting=splitting,
+        folder=folder,
+        factors=factors,
+    )
     with Progress(report, "counting words", "windows", len(windows), task="vocabulary") as progress:
         for result in run_tasks(first, tasks):
             files.append(result["file"])
@@ -106,13 +115,15 @@ def counting_tasks(windows: Sequence[Window], characters: int) -> list[dict[str,
     return tasks
 
 
-def write_counts(task: dict[str, Any], corpus: Corpus, splitting: Splitting, folder: str) -> dict[str, Any]:
+def write_counts(
+    task: dict[str, Any], corpus: Corpus, splitting: Splitting, folder: str, factors: Mapping[str, float] = NO_FACTORS
+) -> dict[str, Any]:
     """Ray task: count the words of some windows, and write an Arrow file with one batch per partition.
 
     Returns the file's name and the numbers of windows and characters.
     """
     windows = [Window(shard=s, row_group=g, documents=d, characters=c) for s, g, d, c in task["windows"]]
-    counts = word_counts(texts_of(corpus, windows), splitting)
+    counts = word_counts(texts_of(corpus, windows, factors), splitting)
     partitions: list[dict[str, int]] = [{} for _ in range(PARTITIONS)]
     for word, count in counts.items():
         partitions[zlib.crc32(word.encode()) % PARTITIONS][word] = count
@@ -121,10 +132,11 @@ def write_counts(task: dict[str, Any], corpus: Corpus, splitting: Splitting, fol
     return {"file": name, "windows": len(windows), "characters": sum(window.characters for window in windows)}
 
 
-def texts_of(corpus: Corpus, windows: Sequence[Window]) -> Iterator[str]:
-    """Yield the text of each document in the windows."""
+def texts_of(corpus: Corpus, windows: Sequence[Window], factors: Mapping[str, float] = NO_FACTORS) -> Iterator[str]:
+    """Yield the text of each document in the windows: once, or with `factors` as often as the first epoch shows it."""
     for window in windows:
-        yield from read_window(corpus, window).column("text").to_pylist()
+        documents = documents_of_epoch(corpus, window, factors, 0) if factors else read_window(corpus, window)
+        yield from documents.column("text").to_pylist()
 
 
 def sum_partition(partition: int, files: list[str], folder: str, most: int) -> dict[str, Any]:

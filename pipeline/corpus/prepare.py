@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache, cached_property
@@ -247,14 +248,22 @@ def _members_of(location: str, shards: list[dict[str, Any]]) -> list[list[str]]:
 
 
 def _source_counts(location: str, shards: list[dict[str, Any]], tally: Tally) -> dict[str, Any]:
-    """Return the counts and drops of a source."""
+    """Return the counts and drops of a source, and the length of its training text by language."""
     none = dict.fromkeys(COUNTED, 0)
     counts_of = {split: [shard[split]["sources"].get(location, none) for shard in shards] for split in SPLITS}
     sums = {name: sum(counts[name] for split in SPLITS for counts in counts_of[split]) for name in COUNTED}
     heldout = {
         f"heldout_{name}": sum(counts[name] for counts in counts_of["heldout"]) for name in ("pieces", "characters")
     }
-    return {"files": tally.files} | sums | heldout | {"dropped": tally.dropped}
+    languages: Counter[str] = Counter()
+    for shard in shards:
+        languages.update(shard["train"]["languages"].get(location, {}))
+    return (
+        {"files": tally.files}
+        | sums
+        | heldout
+        | {"dropped": tally.dropped, "languages": dict(sorted(languages.items()))}
+    )
 
 
 def _shards_in_use(folder: str) -> set[str]:

@@ -40,7 +40,9 @@ class Corpus:
     counts: dict[str, int]
     dropped: dict[str, int]
     sources: dict[str, dict[str, Any]]
-    """For the location of each source: the source's options, weight and counts, and the numbers of drops by reason."""
+    """For the location of each source: the source's options, weight and counts, the numbers of drops by reason, and the
+    length of its training text by language.
+    """
 
     @property
     def weights(self) -> dict[str, float]:

@@ -1,6 +1,7 @@
 """Third stage of preparation: turn one range of keys from all parts into one training and one held-out shard."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -16,7 +17,7 @@ from pipeline.corpus.overlaps import OVERLAP, is_heldout, overlap_name
 from pipeline.corpus.part_tables import PART, sort_part
 from pipeline.corpus.parts import SAMPLES, Tally
 from pipeline.corpus.ranges import key_bytes, key_edges, numbers, sorted_range
-from pipeline.text.documents import Reason, dropped
+from pipeline.text.documents import Reason, dropped, length
 from pipeline.text.schema import DOCUMENT
 
 COUNTED = ("documents", "pieces", "characters")
@@ -76,7 +77,7 @@ def write_shard(
 def _finished_shard(folder: str, report_file: str) -> dict[str, Any] | None:
     """Return the report of a shard if the report and the shard's files exist, else None."""
     report = storage.read_object(report_file)
-    if report is None:
+    if report is None or "languages" not in report["train"]:  # reports of earlier versions have no languages
         return None
     files = [report[split]["file"] for split in ("train", "heldout") if report[split]["windows"]]
     return report if all(storage.exists(storage.join(folder, file)) for file in files) else None
@@ -142,8 +143,8 @@ def window_edges(lengths: Sequence[int], limit: int) -> list[tuple[int, int]]:
     """
     edges: list[tuple[int, int]] = []
     start = size = 0
-    for stop, length in enumerate(lengths, start=1):
-        size += length
+    for stop, characters in enumerate(lengths, start=1):
+        size += characters
         if size >= limit:
             edges.append((start, stop))
             start, size = stop, 0
@@ -159,7 +160,7 @@ def write_windows(folder: str, split: str, number: int, table: pa.Table, limit: 
 
     The file's name has a digest of its contents, so that the shards of an older corpus are not overwritten. Returns
     {"file", "windows": [[documents, characters], ...], "sources": {source: counts}, "digest", "members": {source:
-    digest of the ids of its documents}}.
+    digest of the ids of its documents}, "languages": {source: {language: length of its text}}}.
     """
     lengths = pc.utf8_length(table["text"]).to_pylist()
     edges = window_edges(lengths, limit)
@@ -178,7 +179,17 @@ def write_windows(folder: str, split: str, number: int, table: pa.Table, limit: 
         "sources": counts_by_source(table),
         "digest": digest,
         "members": _members(table),
+        "languages": text_by_language(table),
     }
+
+
+def text_by_language(table: pa.Table) -> dict[str, dict[str, int]]:
+    """Return {source: {language: length of its text}}, with the lengths of `documents.length`."""
+    lengths: dict[str, Counter[str]] = {}
+    columns = (table[name].to_pylist() for name in ("source", "language", "text"))
+    for source, language, text in zip(*columns, strict=True):
+        lengths.setdefault(source, Counter())[language] += length(text)
+    return {source: dict(sorted(languages.items())) for source, languages in sorted(lengths.items())}
 
 
 def counts_by_source(table: pa.Table) -> dict[str, dict[str, int]]:

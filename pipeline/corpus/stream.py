@@ -1,13 +1,12 @@
 """Ray Data graph that makes masked rows from shards, from any cursor on, and deals them to ranks in global order."""
 
-import hashlib
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import ray
 
@@ -16,7 +15,8 @@ from pipeline.config.data import Sampling
 from pipeline.config.phases import Phase
 from pipeline.config.training import Batch
 from pipeline.corpus.order import Cursor, WindowRange, permutation, rows_of_round, slots_by_rank, window_ranges
-from pipeline.corpus.prepared import Corpus, Window, read_window
+from pipeline.corpus.prepared import Corpus, Window
+from pipeline.corpus.weights import NO_FACTORS, documents_of_epoch, language_factors, tokens_by_language
 from pipeline.errors import DataError
 from pipeline.text.cached_tokenizer import TABLE_CHUNKS, CachedTokenizer
 from pipeline.text.examples import make_examples
@@ -55,6 +55,17 @@ class StreamSettings:
     seed: int
     table_chunks: int = TABLE_CHUNKS
 
+    @cached_property
+    def language_factors(self) -> Mapping[str, float]:
+        """Factor of the weights of each language's documents; empty for sampling.language_exponent 1.
+
+        Computed once in the process that builds the stream, and sent to its tasks with the settings.
+        """
+        if self.sampling.language_exponent == 1:
+            return NO_FACTORS
+        tokenizer = CachedTokenizer(self.vocabulary, self.table_chunks)
+        return language_factors(tokens_by_language(self.corpus, tokenizer), self.sampling.language_exponent)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Stream:
@@ -92,26 +103,7 @@ def window_rows(
 def documents_of_window(settings: StreamSettings, window: Window, epoch: int) -> pa.Table:
     """Return the documents of a window as an epoch shows them, repeated by weight (schema DOCUMENT)."""
     copy = settings.sampling.copy_of_epoch(epoch)
-    return repeat_by_weight(read_window(settings.corpus, window), settings.corpus.weights, copy)
-
-
-def repeat_by_weight(documents: pa.Table, weights: dict[str, float], epoch: int) -> pa.Table:
-    """Repeat each document as often as the weight of its source says; the copies follow after all documents.
-
-    The fraction of a weight is the probability of one more copy, decided by a hash of the document and the epoch.
-    """
-    if all(weight == 1 for weight in weights.values()):
-        return documents
-    identities = zip(documents["source"].to_pylist(), documents["id"].to_pylist())
-    times = np.array([int(weights[source] + uniform(id, epoch)) for source, id in identities], np.int64)
-    # Copies must not be next to each other: in one sequence, a copy would show the tokens that are masked in the other.
-    rounds = [np.flatnonzero(times > copies) for copies in range(times.max(initial=0))]
-    return documents.take(np.concatenate([np.zeros(0, np.int64), *rounds]))
-
-
-def uniform(id: str, epoch: int) -> float:
-    """Return a hash of a document and an epoch as a number in [0, 1)."""
-    return int.from_bytes(hashlib.blake2b(f"{epoch}:{id}".encode(), digest_size=6).digest(), "big") / 2**48
+    return documents_of_epoch(settings.corpus, window, settings.language_factors, copy)
 
 
 def rows_of_range(settings: StreamSettings, tokenizer: CachedTokenizer, windows: WindowRange) -> Iterator[pa.Table]:

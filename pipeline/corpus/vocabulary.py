@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -9,13 +10,14 @@ from pipeline import storage
 from pipeline.config.data import VocabularySettings
 from pipeline.corpus.counts import MOST_UNIGRAM_WORDS, MOST_WORDS, count_words
 from pipeline.corpus.prepared import Corpus, Window
+from pipeline.corpus.weights import NO_FACTORS, language_factors, text_by_language
 from pipeline.errors import ConfigError, DataError
 from pipeline.local_files import scratch_folder
 from pipeline.locks import locked_name
 from pipeline.reporting import Report
 from pipeline.text import extension
-from pipeline.text.splitting import SPECIALS_OF_BYTES, Splitting
-from pipeline.text.training import vocabulary_of_counts
+from pipeline.text.splitting import SPECIALS, SPECIALS_OF_BYTES, Splitting
+from pipeline.text.training import ALPHABET, vocabulary_of_counts
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_loading import load_vocabulary
 from pipeline.text.vocabulary_saving import save_vocabulary
@@ -24,26 +26,47 @@ NEW_WORDS = "words.json"
 SHOWN = 8  # added words named in the report
 
 
-def trained_vocabulary(settings: VocabularySettings, corpus: Corpus, output: str, report: Report) -> Vocabulary:
+def trained_vocabulary(
+    settings: VocabularySettings, corpus: Corpus, output: str, report: Report, language_exponent: float = 1.0
+) -> Vocabulary:
     """Return the vocabulary trained on the corpus; train it on the running Ray if `output` does not have it.
+
+    With a `language_exponent` other than 1, documents are repeated so that
+    languages have the shares of an epoch, measured in the length of their text.
 
     If another process of this machine is training the same vocabulary, wait for it. Raises DataError if the stored
     vocabulary is damaged.
     """
     splitting = splitting_of(settings)
-    about = settings_of_training(settings, splitting)
+    about = settings_of_training(settings, splitting) | _of_languages(language_exponent)
     digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:8]
     folder = storage.join(output, "vocabularies", f"{corpus.fingerprint[:12]}-{settings.kind}-{settings.size}-{digest}")
     with locked_name(folder, wait=True):  # two runs may need the same vocabulary at once
         if not storage.exists(storage.join(folder, storage.MANIFEST)):
-            _train(settings, splitting, corpus, folder, {"corpus": corpus.fingerprint, "settings": about}, report)
+            made_from = {"corpus": corpus.fingerprint, "settings": about}
+            _train(settings, splitting, corpus, folder, made_from, report, language_exponent)
     if problem := storage.damage(folder):
         raise DataError(f"vocabulary {folder} is damaged ({problem}); delete this folder to train it again")
     return load_vocabulary(folder, splitting.lowercase)
 
 
+def _of_languages(exponent: float) -> dict[str, float]:
+    """Return the exponent as a setting of a vocabulary; empty for 1, so that folders of earlier versions are found."""
+    return {} if exponent == 1 else {"language_exponent": exponent}
+
+
+def _factors(corpus: Corpus, exponent: float) -> Mapping[str, float]:
+    """Return the factors of languages by the length of their text, since there is no vocabulary to count tokens."""
+    return NO_FACTORS if exponent == 1 else language_factors(text_by_language(corpus), exponent)
+
+
 def extended_vocabulary(
-    base: Vocabulary, settings: VocabularySettings, corpus: Corpus, output: str, report: Report
+    base: Vocabulary,
+    settings: VocabularySettings,
+    corpus: Corpus,
+    output: str,
+    report: Report,
+    language_exponent: float = 1.0,
 ) -> Vocabulary:
     """Return `base` extended by settings.extend words of the corpus, or by all new words if the corpus has fewer.
 
@@ -56,14 +79,17 @@ def extended_vocabulary(
             f"vocabulary.extend ({settings.extend}) is for WordPiece vocabularies, "
             f"but this vocabulary is {base.kind}: leave vocabulary.extend out"
         )
-    about = {"base": base.fingerprint, "extend": settings.extend, "training_characters": settings.training_characters}
+    about: dict[str, Any] = {
+        "base": base.fingerprint,
+        "extend": settings.extend,
+        "training_characters": settings.training_characters,
+    } | _of_languages(language_exponent)
     digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:8]
     folder = storage.join(output, "vocabularies", f"{corpus.fingerprint[:12]}-extended-{settings.extend}-{digest}")
     with locked_name(folder, wait=True):
         if not storage.exists(storage.join(folder, storage.MANIFEST)):
-            _publish_new_words(
-                base, settings, corpus, folder, {"corpus": corpus.fingerprint, "settings": about}, report
-            )
+            made_from = {"corpus": corpus.fingerprint, "settings": about}
+            _publish_new_words(base, settings, corpus, folder, made_from, report, language_exponent)
     if problem := storage.damage(folder):
         raise DataError(f"vocabulary {folder} is damaged ({problem}); delete this folder to make it again")
     words = storage.read_json(storage.join(folder, NEW_WORDS))
@@ -83,11 +109,14 @@ def _publish_new_words(
     folder: str,
     about: dict[str, Any],
     report: Report,
+    language_exponent: float,
 ) -> None:
     """Count the words of the corpus and publish those to add to the vocabulary, most frequent first."""
     partial = f"{folder}.counts"
     windows = first_windows(corpus, settings.training_characters)
-    counts = count_words(corpus, windows, extension.splitting_of(base), partial, report)
+    splitting = extension.splitting_of(base)
+    factors = _factors(corpus, language_exponent)
+    counts = count_words(corpus, windows, splitting, partial, report, factors=factors)
     words = extension.new_words(counts.table, base, settings.extend)
     with scratch_folder("vocabulary") as temporary:
         (temporary / NEW_WORDS).write_text(json.dumps(words, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
@@ -112,8 +141,15 @@ def settings_of_training(settings: VocabularySettings, splitting: Splitting) -> 
         "unused": settings.unused,
         "training_characters": settings.training_characters,
     } | asdict(splitting)
+    if settings.characters != ALPHABET:  # left out otherwise, so that folders of earlier versions are found
+        about["characters"] = settings.characters
     # Earlier byte-level BPE vocabularies had BERT's special tokens; this entry keeps their folders from being used.
-    return about | ({"specials": SPECIALS_OF_BYTES} if splitting.kind == "byte-bpe" else {})
+    return about | ({"specials": SPECIALS_OF_BYTES} if _has_roberta_specials(settings) else {})
+
+
+def _has_roberta_specials(settings: VocabularySettings) -> bool:
+    """Return whether a trained vocabulary has RoBERTa's special tokens."""
+    return settings.kind == "byte-bpe" or settings.special_tokens == "roberta"
 
 
 def _train(
@@ -123,6 +159,7 @@ def _train(
     folder: str,
     about: dict[str, Any],
     report: Report,
+    language_exponent: float,
 ) -> None:
     """Count the words of the corpus, train the vocabulary and publish it; its manifest has `about` and the counts."""
     report(
@@ -132,12 +169,21 @@ def _train(
     partial = f"{folder}.counts"
     most = MOST_UNIGRAM_WORDS if settings.kind == "unigram" else MOST_WORDS
     windows = first_windows(corpus, settings.training_characters)
-    counts = count_words(corpus, windows, splitting, partial, report, most_words=most)
+    factors = _factors(corpus, language_exponent)
+    counts = count_words(corpus, windows, splitting, partial, report, most_words=most, factors=factors)
     report(
         f"vocabulary: learning from {counts.words:,} words, {counts.distinct:,} distinct, "
         f"{counts.dropped:,} of those dropped as too rare"
     )
-    vocabulary = vocabulary_of_counts(counts.table, splitting, size=settings.size, unused=settings.unused)
+    specials = SPECIALS_OF_BYTES if _has_roberta_specials(settings) else SPECIALS
+    vocabulary = vocabulary_of_counts(
+        counts.table,
+        splitting,
+        size=settings.size,
+        unused=settings.unused,
+        specials=specials,
+        most_characters=settings.characters,
+    )
     figures = {
         "characters": counts.characters,
         "words": counts.words,

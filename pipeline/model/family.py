@@ -53,7 +53,7 @@ class Family:
     @property
     def article(self) -> str:
         """Indefinite article before the title."""
-        return "an" if self.title[0] in "AEIOU" else "a"
+        return "an" if self.title[0] in "AEIOUX" else "a"
 
     @property
     def pooler(self) -> str:

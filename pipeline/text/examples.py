@@ -2,6 +2,7 @@
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline.config.data import Sampling
 from pipeline.text.cached_tokenizer import CachedTokenizer
@@ -23,7 +24,33 @@ def make_examples(
     The same arguments give the same bytes in every process. The table may be empty. With sampling.copies, all epochs
     that show the same copy have the same examples.
     """
-    copy, vocabulary = sampling.copy_of_epoch(epoch), tokenizer.vocabulary
+    copy = sampling.copy_of_epoch(epoch)
+    languages = [] if sampling.mix_languages else sorted(set(documents["language"].to_pylist()))
+    if len(languages) < 2:
+        return _examples_of(documents, tokenizer, sampling, seed, copy, window)
+    tables = []
+    for language in languages:
+        of_language = pc.indices_nonzero(pc.equal(documents["language"], language))
+        table = _examples_of(documents.take(of_language), tokenizer, sampling, seed, copy, window, f" {language}")
+        for name in ("document_a", "document_b"):
+            in_window = of_language.take(table[name]).cast(pa.int32())
+            table = table.set_column(table.schema.get_field_index(name), EXAMPLE.field(name), in_window)
+        tables.append(table)
+    examples = pa.concat_tables(tables)
+    return examples.take(generator(seed, copy, window, "languages").permutation(examples.num_rows)).combine_chunks()
+
+
+def _examples_of(
+    documents: pa.Table,
+    tokenizer: CachedTokenizer,
+    sampling: Sampling,
+    seed: int,
+    copy: int,
+    window: int,
+    purpose: str = "",
+) -> pa.Table:
+    """Make the examples of documents whose texts may be mixed; `purpose` names their own random numbers."""
+    vocabulary = tokenizer.vocabulary
     sentences, document_offsets = window_sentences(documents, keep_spaces=vocabulary.keeps_spaces)
     tokens, sentence_offsets = tokenizer.encode(sentences)
     parents = documents["parent"].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
@@ -33,13 +60,14 @@ def make_examples(
         document_offsets,
         parents,
         sampling.maximum_length,
-        generator(seed, copy, window, "pairs"),
+        generator(seed, copy, window, f"pairs{purpose}"),
         vocabulary.template,
     )
-    sequences = sequences.take(generator(seed, copy, window, "rows").permutation(len(sequences)))
+    sequences = sequences.take(generator(seed, copy, window, f"rows{purpose}").permutation(len(sequences)))
     ids, offsets = assemble(tokens, sequences, vocabulary)
     begins = sentence_begins(sentence_offsets, sequences, vocabulary)
-    masked = mask(sampling.masking, ids, offsets, vocabulary, generator(seed, copy, window, "masks"), begins)
+    random = generator(seed, copy, window, f"masks{purpose}")
+    masked = mask(sampling.masking, ids, offsets, vocabulary, random, begins)
     return example_table(sequences, offsets, masked, vocabulary.template)
 
 

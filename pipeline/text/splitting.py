@@ -7,7 +7,7 @@ from tokenizers import Regex, decoders, normalizers, pre_tokenizers
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 SPECIALS_OF_BYTES = ("<pad>", "<unk>", "<s>", "</s>", "<mask>")
-"""Names of the same tokens in byte-level BPE, as in RoBERTa."""
+"""Names of the same tokens in RoBERTa (byte-level BPE) and XLM-R (unigram)."""
 LONGEST_WORD = 100
 """Maximum characters; longer words are [UNK], as in Hugging Face's published tokenizers (google-research/bert: 200)."""
 CONTINUATION = "##"

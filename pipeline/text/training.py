@@ -20,7 +20,7 @@ from pipeline.text.vocabulary_loading import require_fitting_case
 
 COUNTS = pa.schema([pa.field("word", pa.string(), nullable=False), pa.field("count", pa.int64(), nullable=False)])
 ALPHABET = 1_000
-"""Maximum number of characters in the alphabet of a trained WordPiece, as in Hugging Face's BertWordPieceTokenizer."""
+"""Default maximum of characters in the alphabet of a trained WordPiece, as in Hugging Face's BertWordPieceTokenizer."""
 REPLAYED = 50_000_000
 """Maximum number of words fed to a trainer of `tokenizers`; such a trainer takes text, not counts."""
 SCORE_DIGITS = 6
@@ -53,24 +53,39 @@ def iterate_counts(counts: pa.Table) -> Iterator[tuple[str, int]]:
         yield from zip(batch["word"].to_pylist(), batch["count"].to_pylist(), strict=True)
 
 
-def learn(counts: pa.Table, splitting: Splitting, *, size: int, unused: int) -> tuple[tuple[str, ...], str | None]:
+def learn(
+    counts: pa.Table,
+    splitting: Splitting,
+    *,
+    size: int,
+    unused: int,
+    specials: tuple[str, ...],
+    most_characters: int = ALPHABET,
+) -> tuple[tuple[str, ...], str | None]:
     """Learn at most `size` entries from word counts (schema COUNTS); return the entries and the tokenizer's JSON.
 
     The JSON is None for WordPiece. The same counts give the same entries in the same order, in every process and for
     any order of the words.
 
     [PAD] [UNK] [CLS] [SEP] [MASK] come first, then [unused0] and so on, then the alphabet (not in unigram), and then
-    the learnt entries. In byte-bpe, <s> <pad> </s> <unk> come first and <mask> comes last, as in RoBERTa.
+    the learnt entries. If `specials` are RoBERTa's, <s> <pad> </s> <unk> come first and <mask> comes last, as in
+    RoBERTa and XLM-R.
 
     If the counts add up to more than 50 million words, they are scaled down to that sum, and remainders are rounded up
     or down by a hash of the word. Frequent words keep their share. Rare words are sampled, so pieces that occur in many
     rare words keep their share too.
     """
-    reserved = [*SPECIALS, *(f"[unused{number}]" for number in range(unused))]
+    free = [f"[unused{number}]" for number in range(unused)]
     if splitting.kind == "wordpiece":
-        return _wordpiece_entries(counts, size, reserved), None
-    learn_model = _learn_bytes if splitting.kind == "byte-bpe" else _learn_unigram
-    tokenizer = Tokenizer(learn_model(counts, size, reserved))
+        return _wordpiece_entries(counts, size, [*specials, *free], most_characters), None
+    pad, unknown, first, separator, masked = specials
+    before, after = (
+        ([*specials, *free], []) if specials == SPECIALS else ([first, pad, separator, unknown, *free], [masked])
+    )
+    if splitting.kind == "byte-bpe":
+        tokenizer = Tokenizer(_learn_bytes(counts, size, before, masked))
+    else:
+        tokenizer = Tokenizer(_learn_unigram(counts, size, before, after, unknown))
     if normalizer := splitting.normalizer():
         tokenizer.normalizer = normalizer
     tokenizer.pre_tokenizer = splitting.pre_tokenizer()
@@ -78,13 +93,13 @@ def learn(counts: pa.Table, splitting: Splitting, *, size: int, unused: int) -> 
     return _tokens_by_id(tokenizer), json.dumps(json.loads(tokenizer.to_str()), ensure_ascii=False)
 
 
-def _wordpiece_entries(counts: pa.Table, size: int, reserved: list[str]) -> tuple[str, ...]:
+def _wordpiece_entries(counts: pa.Table, size: int, reserved: list[str], most_characters: int) -> tuple[str, ...]:
     """Train a WordPiece vocabulary and return its entries.
 
-    The alphabet is the most frequent characters: at most 1,000, and at most a quarter of the entries that are not
-    [unused]. Words with other characters, and words of more than 100 characters, are left out.
+    The alphabet is the most frequent characters: at most `most_characters`, and at most a quarter of the entries that
+    are not [unused]. Words with other characters, and words of more than 100 characters, are left out.
     """
-    characters = alphabet(counts, min(ALPHABET, (size - len(reserved) + len(SPECIALS)) // 4))
+    characters = alphabet(counts, min(most_characters, (size - len(reserved) + len(SPECIALS)) // 4))
 
     def fits(word: str) -> bool:
         return len(word) <= LONGEST_WORD and characters.issuperset(word)
@@ -104,13 +119,12 @@ def _wordpiece_entries(counts: pa.Table, size: int, reserved: list[str]) -> tupl
     return _tokens_by_id(_train_tokenizer(WordPiece(unk_token="[UNK]"), trainer, words))
 
 
-def _learn_bytes(counts: pa.Table, size: int, reserved: list[str]) -> BPE:
-    """Train byte-level BPE; all 256 bytes are entries, so no text is unknown."""
-    pad, unknown, first, separator, masked = SPECIALS_OF_BYTES
+def _learn_bytes(counts: pa.Table, size: int, reserved: list[str], masked: str) -> BPE:
+    """Train byte-level BPE; all 256 bytes are entries, so no text is unknown. `masked` is the last entry."""
     trainer = BpeTrainer(
         vocab_size=size - 1,
         min_frequency=2,
-        special_tokens=[first, pad, separator, unknown, *reserved[len(SPECIALS) :]],
+        special_tokens=reserved,
         initial_alphabet=ByteLevel.alphabet(),
         show_progress=False,
     )
@@ -119,21 +133,23 @@ def _learn_bytes(counts: pa.Table, size: int, reserved: list[str]) -> BPE:
     return BPE(model["vocab"] | {masked: len(model["vocab"])}, merges)
 
 
-def _learn_unigram(counts: pa.Table, size: int, reserved: list[str]) -> Unigram:
-    """Train a unigram model (Kudo 2018).
+def _learn_unigram(counts: pa.Table, size: int, before: list[str], after: list[str], unknown: str) -> Unigram:
+    """Train a unigram model (Kudo 2018) with the reserved entries `before` and `after` the learnt entries.
 
     The alphabet is the most frequent characters, at most a quarter of the entries that are not reserved; words are
-    split at other characters. After the reserved entries, entries are sorted by score and then by code points, because
+    split at other characters. The learnt entries are sorted by score and then by code points, because
     the trainer puts entries of equal score in the order of a hash table. If two segmentations of a word are equally
     likely, the last digit of a sum may still decide which pieces are dropped; this has not been observed yet.
     """
+    reserved = [*before, *after]
     characters = alphabet(counts, (size - len(reserved)) // 4)
     words = ((part, count) for word, count in scale_counts(counts) for part in split_at_unknown(word, characters))
-    trainer = UnigramTrainer(vocab_size=size, special_tokens=reserved, unk_token="[UNK]", show_progress=False)
+    trainer = UnigramTrainer(vocab_size=size, special_tokens=reserved, unk_token=unknown, show_progress=False)
     scored = json.loads(_train_tokenizer(Unigram(), trainer, words).to_str())["model"]["vocab"]
     pieces = sort_rarest_scores({piece: round(score, SCORE_DIGITS) for piece, score in scored[len(reserved) :]})
     ordered = sorted(pieces.items(), key=lambda entry: (-entry[1], entry[0]))
-    return Unigram([*((name, 0.0) for name in reserved), *ordered], unk_id=SPECIALS.index("[UNK]"))
+    named = [[(name, 0.0) for name in names] for names in (before, after)]
+    return Unigram([*named[0], *ordered, *named[1]], unk_id=before.index(unknown))
 
 
 def sort_rarest_scores(pieces: dict[str, float]) -> dict[str, float]:
@@ -210,6 +226,8 @@ def train_vocabulary(
     strip_accents: bool | None = None,
     chinese_characters: bool = True,
     unused: int = 0,
+    specials: tuple[str, ...] | None = None,
+    most_characters: int = ALPHABET,
 ) -> Vocabulary:
     """Train a vocabulary of at most `size` entries on `texts`, which are read once.
 
@@ -218,15 +236,33 @@ def train_vocabulary(
     splitting = Splitting(
         kind=kind, lowercase=lowercase, strip_accents=strip_accents, chinese_characters=chinese_characters
     )
-    return vocabulary_of_counts(counts_table(word_counts(texts, splitting)), splitting, size=size, unused=unused)
+    counts = counts_table(word_counts(texts, splitting))
+    return vocabulary_of_counts(
+        counts, splitting, size=size, unused=unused, specials=specials, most_characters=most_characters
+    )
 
 
-def vocabulary_of_counts(counts: pa.Table, splitting: Splitting, *, size: int, unused: int) -> Vocabulary:
+def vocabulary_of_counts(
+    counts: pa.Table,
+    splitting: Splitting,
+    *,
+    size: int,
+    unused: int,
+    specials: tuple[str, ...] | None = None,
+    most_characters: int = ALPHABET,
+) -> Vocabulary:
     """Train a vocabulary of at most `size` entries on word counts (schema COUNTS); few words give fewer entries.
+
+    `specials` are SPECIALS or SPECIALS_OF_BYTES; None: the latter for byte-bpe, the former for other kinds.
+    `most_characters` limits the alphabet of WordPiece.
 
     Raises ConfigError if a cased WordPiece vocabulary is requested and no word has an upper-case letter.
     """
-    tokens, model = learn(counts, splitting, size=size, unused=unused)
+    if specials is None:
+        specials = SPECIALS_OF_BYTES if splitting.kind == "byte-bpe" else SPECIALS
+    tokens, model = learn(
+        counts, splitting, size=size, unused=unused, specials=specials, most_characters=most_characters
+    )
     if splitting.kind == "wordpiece":
         require_fitting_case(
             tokens, splitting.lowercase, f"vocabulary.lowercase ({splitting.lowercase})", "the training texts"
@@ -237,7 +273,7 @@ def vocabulary_of_counts(counts: pa.Table, splitting: Splitting, *, size: int, u
         kind=splitting.kind,
         strip_accents=None if splitting.strip_accents == splitting.lowercase else splitting.strip_accents,
         chinese_characters=splitting.kind == "wordpiece" and splitting.chinese_characters,
-        specials=SPECIALS_OF_BYTES if splitting.kind == "byte-bpe" else SPECIALS,
-        template=TWO_SEPARATORS if splitting.kind == "byte-bpe" else ONE_SEPARATOR,
+        specials=specials,
+        template=TWO_SEPARATORS if specials == SPECIALS_OF_BYTES else ONE_SEPARATOR,
         model=model,
     )

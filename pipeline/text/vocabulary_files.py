@@ -20,6 +20,7 @@ from pipeline.text.splitting import CONTINUATION, LONGEST_WORD, SPECIALS, SPECIA
 NAMES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model")
 SENTENCEPIECE = ".model"
 """End of the name of a SentencePiece model."""
+XLM_ROBERTA = "sentencepiece.bpe.model"
 BYTE_ORDER_MARK = "\ufeff"
 MOST_VOCABULARY, MOST_CONFIG = 1 << 28, 1 << 24
 """Maximum bytes of a vocabulary file and of a tokenizer_config.json; the largest published vocabulary has a tenth."""
@@ -71,6 +72,8 @@ def _vocabulary_file(path: str) -> str:
     system, internal_path = storage.filesystem(path)
     kind = system.get_file_info(internal_path).type
     if kind in (fs.FileType.File, fs.FileType.Unknown):  # unknown: a pipe or device, which is refused when read
+        if path.rsplit("/", 1)[-1] == XLM_ROBERTA:
+            raise _sentencepiece_of_xlm_roberta(path)
         return path
     if kind == fs.FileType.NotFound:
         raise ConfigError(
@@ -81,9 +84,19 @@ def _vocabulary_file(path: str) -> str:
     for name in NAMES:
         if name in names:
             return storage.join(path, name)
+    if XLM_ROBERTA in names:
+        raise _sentencepiece_of_xlm_roberta(storage.join(path, XLM_ROBERTA))
     raise ConfigError(
         f"vocabulary.path ({path}) has no vocab.txt, tokenizer.json, vocab.json or spiece.model: give a folder with "
         "one, or the file"
+    )
+
+
+def _sentencepiece_of_xlm_roberta(file: str) -> ConfigError:
+    """Return the error for XLM-R's SentencePiece file, whose ids are not those of the model's embeddings."""
+    return ConfigError(
+        f"vocabulary.path ({file}) has other ids than the XLM-R model: give the model's tokenizer.json, which "
+        'transformers writes with AutoTokenizer.from_pretrained("FOLDER").save_pretrained("FOLDER")'
     )
 
 

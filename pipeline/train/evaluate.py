@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import pyarrow.compute as pc
 import torch
 import torch.distributed as dist
 
@@ -27,11 +28,12 @@ def heldout_batches(
     rows_per_batch: int,
     rank: int,
     world: int,
+    language: str | None = None,
 ) -> list[Batch]:
     """Return this rank's share of about `rows` held-out examples, in batches of at most `rows_per_batch`.
 
     The share is windows rank::world, so all ranks together have the same examples for any number of ranks (`world`).
-    Empty if the corpus has no held-out part.
+    Only text in `language` is used; None: all text. Empty if the corpus has no held-out part.
     """
     windows = corpus.heldout[: min(rows, HELDOUT_WINDOWS)]
     if not windows:
@@ -39,13 +41,21 @@ def heldout_batches(
     rows_per_window = -(-rows // len(windows))
     batches = []
     for index in range(rank, len(windows), world):
-        examples = make_examples(
-            read_window(corpus, windows[index]), tokenizer, sampling, seed=SEED, epoch=0, window=index
-        ).slice(0, rows_per_window)
+        documents = read_window(corpus, windows[index])
+        if language is not None:
+            documents = documents.filter(pc.equal(documents["language"], language))
+        examples = make_examples(documents, tokenizer, sampling, seed=SEED, epoch=0, window=index)
+        examples = examples.slice(0, rows_per_window)
         batches += [
             collate(examples.slice(start, rows_per_batch)) for start in range(0, examples.num_rows, rows_per_batch)
         ]
     return batches
+
+
+def heldout_languages(corpus: Corpus, rows: int) -> list[str]:
+    """Return the languages of the held-out text that evaluation reads, sorted; the same on every rank."""
+    windows = corpus.heldout[: min(rows, HELDOUT_WINDOWS)]
+    return sorted({code for window in windows for code in read_window(corpus, window)["language"].to_pylist()})
 
 
 def evaluate(

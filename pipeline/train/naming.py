@@ -15,7 +15,15 @@ IDENTITY = ("seed", "word_embeddings", "sampling", "model", "batch", "phases", "
 """Settings, and groups of settings, that identify a run together with its data."""
 DATA = ("init", "corpus", "prepare", "vocabulary")
 """Settings, and groups of settings, of a run's data and initial model."""
-ADDED: dict[str, Any] = {"sampling.copies": None, "phases.masking_share": None, "model.activation": "gelu"}
+ADDED: dict[str, Any] = {
+    "sampling.copies": None,
+    "sampling.language_exponent": 1.0,
+    "sampling.mix_languages": True,
+    "phases.masking_share": None,
+    "model.activation": "gelu",
+    "vocabulary.special_tokens": None,
+    "vocabulary.characters": 1_000,
+}
 """Settings that runs of earlier versions did not record -> the value that those runs had."""
 FINGERPRINTED: dict[str, Any] = {"objective.teacher": None}
 """Locations in the groups of IDENTITY -> value in settings that are read from a run. A fingerprint of the files
@@ -52,7 +60,9 @@ def default_name(preset: str, config: Pretrain) -> str:
     shaping = identifying_settings(config) | {
         key: value
         for key, value in flatten(config).items()
-        if (key.split(".")[0] in DATA or key in FINGERPRINTED) and key not in PASSING
+        if (key.split(".")[0] in DATA or key in FINGERPRINTED)
+        and key not in PASSING
+        and not (key in ADDED and ADDED[key] == value)
     }
     if not grows(config):
         shaping["steps"] = config.steps

@@ -44,9 +44,10 @@ def stream_settings(
     # Load the vocabulary first: if it is refused, the user should not have to wait for the corpus.
     existing = initial.vocabulary if initial else given_vocabulary(config.vocabulary)
     corpus = prepared_corpus(config, corpus_or_listing, report)
-    vocabulary = existing or trained_vocabulary(config.vocabulary, corpus, config.output, report)
+    exponent = config.sampling.language_exponent
+    vocabulary = existing or trained_vocabulary(config.vocabulary, corpus, config.output, report, exponent)
     if config.vocabulary.extend:
-        vocabulary = extended_vocabulary(vocabulary, config.vocabulary, corpus, config.output, report)
+        vocabulary = extended_vocabulary(vocabulary, config.vocabulary, corpus, config.output, report, exponent)
     settings = StreamSettings(
         corpus=corpus,
         vocabulary=vocabulary,

@@ -87,7 +87,7 @@ def figures(summary: dict[str, Any]) -> list[tuple[str, str]]:
                     f"{before[BITS]:.3f} and {before[NATS]:.3f}; comparable across vocabularies)",
                 )
             )
-        rows += pair_rows(summary) + replaced_rows(summary) + distilled_rows(summary)
+        rows += pair_rows(summary) + replaced_rows(summary) + distilled_rows(summary) + _language_rows(summary)
     else:
         rows.append(("held-out loss", "none: the corpus is too small for a held-out part (prepare.heldout_share)"))
     rows += blimp_rows(summary)
@@ -107,6 +107,13 @@ def figures(summary: dict[str, Any]) -> list[tuple[str, str]]:
         ("memory", f"{summary['peak_memory_gigabytes']:.2f} GB at most"),
         ("model FLOPs utilisation", _utilisation_text(summary["model_flops_utilisation_percent"])),
     ]
+
+
+def _language_rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the row with the held-out loss of each language; none with one language, or in a summary without it."""
+    losses = summary.get("heldout_by_language") or {}
+    text = ", ".join(f"{language} {loss:.3f}" for language, loss in losses.items())
+    return [("held-out loss by language", f"{text} nats")] if losses else []
 
 
 def _other_length(summary: dict[str, Any]) -> str:

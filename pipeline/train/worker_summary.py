@@ -11,7 +11,7 @@ from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.train import checkpoint
 from pipeline.train.blanks import fill_in_the_blanks
 from pipeline.train.checkpoint import State
-from pipeline.train.evaluate import baselines, evaluate, unigram_counts
+from pipeline.train.evaluate import baselines, evaluate, heldout_batches, heldout_languages, unigram_counts
 from pipeline.train.hardware import chosen_precision, peak_memory_bytes, utilisation_percent
 from pipeline.train.heldout_words import heldout_words, word_metrics
 from pipeline.train.job import Job
@@ -41,6 +41,40 @@ def measure_words(job: Job, work: Work, module: Pretraining, tokenizer: CachedTo
     return metrics
 
 
+def measure_languages(
+    job: Job, work: Work, module: Pretraining, phase: Phase, tokenizer: CachedTokenizer, step: int
+) -> dict[str, float]:
+    """Log the held-out metrics of each language, and return {language: held-out loss}; every rank must call it.
+
+    Each language has about as many rows as an evaluation, if it has enough text. Empty if all held-out text has one
+    language.
+    """
+    config, corpus = job.config, job.stream.corpus
+    languages = heldout_languages(corpus, config.evaluation.rows)
+    losses = {}
+    for language in languages if len(languages) > 1 else []:
+        batches = heldout_batches(
+            corpus,
+            tokenizer,
+            phase.sampling,
+            rows=config.evaluation.rows,
+            rows_per_batch=phase.batch.rows_per_slot,
+            rank=work.rank,
+            world=work.world,
+            language=language,
+        )
+        metrics = evaluate(module, batches, world=work.world, device=work.device, autocast=work.autocast)
+        if module.selecting in metrics:  # a language with little text may have no rows
+            losses[language] = metrics[module.selecting]
+        work.log(step, {_language_metric(name, language): value for name, value in metrics.items()})
+    return losses
+
+
+def _language_metric(name: str, language: str) -> str:
+    """Return the name of a held-out metric for one language: heldout/NAME becomes heldout_language/NAME_LANGUAGE."""
+    return f"{name.replace('heldout/', 'heldout_language/')}_{language}"
+
+
 def summarise(
     job: Job, work: Work, module: Pretraining, state: State, phase: Phase, tokenizer: CachedTokenizer
 ) -> dict[str, Any]:
@@ -50,9 +84,11 @@ def summarise(
     is None on ranks other than 0.
     """
     config, stream = job.config, job.stream
+    by_language: dict[str, float] = {}
     after = evaluate(module, work.heldout, world=work.world, device=work.device, autocast=work.autocast)
     if after:
         after |= measure_words(job, work, module, tokenizer, state.step)
+        by_language = measure_languages(job, work, module, phase, tokenizer, state.step)
         work.flush()
     baseline_values = heldout_baselines(stream, work, module, tokenizer)
     by_frequency = measure_by_frequency(stream, work, module, tokenizer)
@@ -83,6 +119,7 @@ def summarise(
         "model_flops_utilisation_percent": _overall_utilisation(work, state),
         "heldout_before": state.heldout_before,
         "heldout_after": after,
+        "heldout_by_language": by_language,
         "baselines": baseline_values,
         BY_FREQUENCY: by_frequency,
         "blimp": state.blimp if work.blimp else {},

@@ -16,6 +16,7 @@ from pipeline.config.training import AdamW
 from pipeline.objectives.replaced import ReplacedTokens
 from pipeline.objectives.table import Pretraining, build_objective
 from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
+from pipeline.text.splitting import SPECIALS_OF_BYTES
 from pipeline.text.training import train_vocabulary
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.checkpoint import State, save
@@ -64,6 +65,12 @@ def byte_bpe() -> Vocabulary:
     return train_vocabulary([*TEXTS, "The house. The houses"] * 3, size=300, lowercase=False, kind="byte-bpe")
 
 
+def unigram() -> Vocabulary:
+    """<s> <pad> </s> <unk> first and <mask> last, as XLM-R's."""
+    texts = [*TEXTS, "The house. The houses"] * 3
+    return train_vocabulary(texts, size=200, lowercase=False, kind="unigram", specials=SPECIALS_OF_BYTES)
+
+
 SMALL = Model(
     layers=2,
     width=32,
@@ -74,6 +81,7 @@ SMALL = Model(
     attention_dropout=0.0,
 )
 ROBERTA = replace(SMALL, family="roberta", segments=1, positions=LearnedPositions(first=2), layer_norm_epsilon=1e-5)
+XLM_ROBERTA = replace(ROBERTA, family="xlm-roberta")
 ELECTRA = replace(SMALL, family="electra", embedding_width=24)
 DISTILBERT = replace(SMALL, family="distilbert", segments=0)
 ALBERT = replace(SMALL, family="albert", layers=3, embedding_width=24, activation="gelu_new")
@@ -128,6 +136,9 @@ ROWS: dict[str, Row] = {
     "roberta-wordpiece": Row(
         settings=ROBERTA.for_padding(0), vocabulary=cased, prefix="Roberta", classes={"": "RobertaForMaskedLM"}
     ),
+    "xlm-roberta": Row(
+        settings=XLM_ROBERTA, vocabulary=unigram, prefix="XLMRoberta", classes={"": "XLMRobertaForMaskedLM"}
+    ),
     "electra": Row(
         settings=ELECTRA,
         vocabulary=uncased,
@@ -154,7 +165,7 @@ ROWS: dict[str, Row] = {
     ),
 }
 FAMILIES = ("bert", "roberta", "electra", "distilbert", "albert")
-"""Rows that stand for a family where vocabulary and objective make no difference."""
+"""Rows that stand for a family where vocabulary and objective make no difference; xlm-roberta has roberta's modules."""
 
 
 def shaken(module: Module, seed: int) -> Module:

@@ -27,7 +27,10 @@ from tests.parity.families import ROWS, TEXTS, Row
 
 transformers = pytest.importorskip("transformers")
 
-VOCABULARIES = ("bert", "bert-cased", "bert-multilingual", "roberta", "roberta-wordpiece", "distilbert", "albert")
+VOCABULARIES = (
+    *("bert", "bert-cased", "bert-multilingual", "roberta", "roberta-wordpiece"),
+    *("distilbert", "albert", "xlm-roberta"),
+)
 CLOSE = {"rtol": 0.0, "atol": 1e-5}
 
 
@@ -87,6 +90,8 @@ def test_what_their_tokenizer_saved_gives_their_ids_here(name: str, tmp_path: Pa
         ("electra-base", 30_522, 108_891_648, 109_483_009, 33_740_602),
         ("bert-base", 30_522, 109_482_240, 110_106_428, None),
         ("distilbert-base", 30_522, 66_362_880, 66_985_530, None),
+        ("mbert-base", 119_547, 177_853_440, 178_566_653, None),
+        ("xlm-roberta-base", 250_002, 278_043_648, 278_295_186, None),
     ],
 )
 def test_parameters_are_those_of_published_models(
@@ -95,8 +100,9 @@ def test_parameters_are_those_of_published_models(
     config = PRESETS[preset]
     with torch.device("meta"):
         module = build_objective(config.objective, config.sampling, config.model, vocabulary)
-    width = config.model.width
-    pooler = width * width + width if config.model.family == "roberta" else 0  # transformers' class has one
+    assert config.vocabulary.size == vocabulary
+    width, roberta = config.model.width, "roberta" in config.model.family
+    pooler = width * width + width if roberta else 0  # transformers' class has one
     assert _count(module.encoder) + pooler == encoder
     made = module.generator if isinstance(module, ReplacedTokens) else None
     own = _count(module) - (_count(made) - _count(made.encoder.embeddings) if made else 0)

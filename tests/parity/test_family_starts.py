@@ -28,6 +28,8 @@ CLASSES = {
     "BertModel": "bert",
     "RobertaForMaskedLM": "roberta",
     "RobertaModel": "roberta",
+    "XLMRobertaForMaskedLM": "xlm-roberta",
+    "XLMRobertaModel": "xlm-roberta",
     "ElectraForPreTraining": "electra",
     "ElectraForMaskedLM": "electra-masked",
     "ElectraModel": "electra",
@@ -42,6 +44,8 @@ MISSING = {
     "BertForMaskedLM": "",
     "BertModel": "; cls.predictions and cls.seq_relationship not in the model, so initialised at random",
     "RobertaModel": "; lm_head not in the model, so initialised at random; roberta.pooler.dense.bias, "
+    "roberta.pooler.dense.weight left out",
+    "XLMRobertaModel": "; lm_head not in the model, so initialised at random; roberta.pooler.dense.bias, "
     "roberta.pooler.dense.weight left out",
     "ElectraForPreTraining": "; generator not in the model, so initialised at random",
     "DistilBertModel": "; vocab_transform, vocab_layer_norm and vocab_projector not in the model, so initialised at "

@@ -49,11 +49,13 @@ from pipeline.presets import PRESETS, split_preset, starting_point
 ROOT = Path(__file__).parents[2]
 PRESET_NAMES = (
     "bert-tiny, bert-mini, bert-small, bert-medium, bert-base, bert-large, roberta-tiny, roberta-mini, "
-    "roberta-base, roberta-large, electra-tiny, electra-mini, electra-small, electra-base, "
+    "roberta-base, roberta-large, mbert-tiny, mbert-base, xlm-roberta-tiny, xlm-roberta-base, "
+    "electra-tiny, electra-mini, electra-small, electra-base, "
     "distilbert-tiny, distilbert-mini, distilbert-base, "
     "albert-tiny, albert-mini, albert-base, albert-large, albert-xlarge, albert-xxlarge, continue, "
     "continue-small, bert-tiny-fast, bert-mini-fast, bert-small-fast, bert-medium-fast, bert-base-fast, "
     "bert-large-fast, roberta-tiny-fast, roberta-mini-fast, roberta-base-fast, roberta-large-fast, "
+    "mbert-tiny-fast, mbert-base-fast, xlm-roberta-tiny-fast, xlm-roberta-base-fast, "
     "electra-tiny-fast, electra-mini-fast, electra-small-fast, electra-base-fast, "
     "distilbert-tiny-fast, distilbert-mini-fast, distilbert-base-fast, albert-tiny-fast, "
     "albert-mini-fast, albert-base-fast, albert-large-fast, albert-xlarge-fast, albert-xxlarge-fast, continue-fast, "
@@ -354,6 +356,10 @@ PUBLISHED_SIZES = {
     "roberta-mini": (4, 256, 4, 1024),
     "roberta-base": (12, 768, 12, 3072),
     "roberta-large": (24, 1024, 16, 4096),
+    "mbert-tiny": (2, 128, 2, 512),
+    "mbert-base": (12, 768, 12, 3072),
+    "xlm-roberta-tiny": (2, 128, 2, 512),
+    "xlm-roberta-base": (12, 768, 12, 3072),
     "electra-tiny": (2, 128, 2, 512),
     "electra-mini": (4, 256, 4, 1024),
     "electra-small": (12, 256, 4, 1024),
@@ -368,7 +374,7 @@ PUBLISHED_SIZES = {
     "albert-xlarge": (24, 2048, 16, 8192),
     "albert-xxlarge": (12, 4096, 64, 16384),
 }
-SEGMENTS = {"bert": 2, "roberta": 1, "electra": 2, "distilbert": 0, "albert": 2}
+SEGMENTS = {"bert": 2, "mbert": 2, "roberta": 1, "xlm": 1, "electra": 2, "distilbert": 0, "albert": 2}
 WITHOUT_DROPOUT = ("albert-large", "albert-xlarge", "albert-xxlarge")
 
 

@@ -6,9 +6,12 @@ from pipeline.model.families.bert import BERT
 from pipeline.model.families.distilbert import DISTILBERT
 from pipeline.model.families.electra import ELECTRA
 from pipeline.model.families.roberta import ROBERTA
+from pipeline.model.families.xlm_roberta import XLM_ROBERTA
 from pipeline.model.family import Family
 
-FAMILIES: dict[str, Family] = {family.name: family for family in (BERT, ROBERTA, ELECTRA, DISTILBERT, ALBERT)}
+FAMILIES: dict[str, Family] = {
+    family.name: family for family in (BERT, ROBERTA, ELECTRA, DISTILBERT, ALBERT, XLM_ROBERTA)
+}
 
 
 def family_of(settings: Model) -> Family:

@@ -15,13 +15,12 @@ from pipeline.corpus.stream import (
     StreamLoop,
     StreamSettings,
     documents_of_window,
-    repeat_by_weight,
     rows_by_rank,
     rows_of_range,
     slots_of_blocks,
-    uniform,
     window_rows,
 )
+from pipeline.corpus.weights import repeat_by_weight, uniform
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.vocabulary import Vocabulary
 

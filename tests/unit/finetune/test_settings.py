@@ -162,10 +162,11 @@ def test_rates_fall_from_layer_to_layer_for_electra_where_nothing_else_is_asked(
     plain = Finetune(checkpoint="a", task=("sst2",))
     models = [PRESETS[f"{family}-tiny"].model for family in get_args(FamilyName)]
     decays = {model.family: plain.for_model(model).optimizer.layer_decay for model in models}
-    assert decays == {"bert": 1.0, "roberta": 1.0, "electra": 0.8, "distilbert": 1.0}
+    fallen = {"electra": 0.8}
+    assert decays == {family: fallen.get(family, 1.0) for family in get_args(FamilyName)}
     for decay in (1.0, 0.9):
         asked = replace(plain, optimizer=replace(plain.optimizer, layer_decay=decay))
-        assert [asked.for_model(model).optimizer.layer_decay for model in models] == [decay] * 3
+        assert [asked.for_model(model).optimizer.layer_decay for model in models] == [decay] * len(models)
     with pytest.raises(ConfigError, match=r"optimizer\.layer_decay \(1.5\) must be above 0 and at most 1"):
         replace(plain.optimizer, layer_decay=1.5)
 

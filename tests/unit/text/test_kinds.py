@@ -12,7 +12,7 @@ from tokenizers.models import BPE, Unigram
 
 from pipeline.config.data import VocabularySettings
 from pipeline.errors import ConfigError, DataError
-from pipeline.text.splitting import SPECIALS, Splitting
+from pipeline.text.splitting import SPECIALS, SPECIALS_OF_BYTES, Splitting
 from pipeline.text.template import TWO_SEPARATORS
 from pipeline.text.training import (
     REPLAYED,
@@ -107,6 +107,24 @@ def test_specials_come_first_then_the_unused_and_then_what_was_learnt(vocabulary
 
 def test_the_ids_of_a_trained_byte_level_vocabulary_are_those_of_roberta() -> None:
     assert (BYTES.cls_id, BYTES.pad_id, BYTES.sep_id, BYTES.unk_id) == (0, 1, 2, 3) and BYTES.size == 300
+
+
+def test_the_alphabet_of_wordpiece_has_at_most_the_characters_asked_for() -> None:
+    ideographs = "".join(chr(0x4E00 + number) for number in range(1_500))
+    texts = [ideographs, *TEXTS]
+    few, many = (train_vocabulary(texts, size=8_000, lowercase=True, most_characters=most) for most in (1_000, 2_000))
+    known = [sum(character in vocabulary.ids for character in ideographs) for vocabulary in (few, many)]
+    assert known[0] < 1_000 < known[1] == 1_500
+
+
+def test_xlm_roberta_has_a_unigram_vocabulary_with_the_ids_of_roberta() -> None:
+    named = train_vocabulary(TEXTS, size=200, lowercase=False, kind="unigram", unused=2, specials=SPECIALS_OF_BYTES)
+    assert named.tokens[:6] == ("<s>", "<pad>", "</s>", "<unk>", "[unused0]", "[unused1]")
+    assert (named.tokens[-1], named.template) == ("<mask>", TWO_SEPARATORS)
+    assert sorted(named.tokens[6:-1]) == sorted(UNIGRAM.tokens[7:])
+    assert named.tokenizer().encode("the cats ☃").tokens == [
+        token.replace("[UNK]", "<unk>") for token in UNIGRAM.tokenizer().encode("the cats ☃").tokens
+    ]
 
 
 def test_unused_entries_of_wordpiece_count_in_its_size() -> None:

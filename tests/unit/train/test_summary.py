@@ -134,6 +134,15 @@ fill in the blank (held-out sentences; of 64 sentences the model's first guess i
 """
 
 
+def test_the_loss_of_each_language_has_its_line() -> None:
+    languages = SUMMARY | {"heldout_by_language": {"de": 3.21, "zh": 4.5678}}
+    lines = summary_text(languages).splitlines()
+    assert [" ".join(line.split()) for line in lines if "by language" in line] == [
+        "held-out loss by language de 3.210, zh 4.568 nats"
+    ]
+    assert "by language" not in summary_text(SUMMARY | {"heldout_by_language": {}})
+
+
 def test_a_line_of_progress() -> None:
     metrics = {
         "train/loss": 7.5,
