@@ -15,6 +15,7 @@ from pipeline.export.inference import TEXTS_AT_ONCE, batch_of, fill_masks
 from pipeline.export.trained import Trained, load_trained
 from pipeline.finetune.trials import answer_precision
 from pipeline.predict.answers import CUT, answer_items, answer_schema, items_of
+from pipeline.text.splitting import BYTE_SPACE, META_SPACE
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_loading import load_vocabulary
 from pipeline.train.hardware import autocast_of, chosen_precision, required_device
@@ -154,12 +155,12 @@ def fill(
 def with_words(text: str, blank: str, words: list[str]) -> str:
     """Replace the first blanks of a text by words, in order.
 
-    A continuation such as ##ing is joined to the word before it; the symbol of a space in byte-level vocabularies is
-    removed.
+    A continuation such as ##ing is joined to the word before it; the symbol of a space in byte-level and unigram
+    vocabularies is removed.
     """
     for word in words:
         before, _, after = text.partition(blank)
-        word = word.removeprefix("\u0120")
+        word = word.removeprefix(BYTE_SPACE).removeprefix(META_SPACE)
         text = (
             f"{before.rstrip()}{word.removeprefix('##')}{after}" if word.startswith("##") else f"{before}{word}{after}"
         )

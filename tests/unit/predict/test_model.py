@@ -218,6 +218,7 @@ def test_blanks_of_texts_that_are_cut_are_counted(pretrained: Path, monkeypatch:
 def test_words_go_into_their_blanks() -> None:
     assert with_words("a [MASK] [MASK] b [MASK]", "[MASK]", ["run", "##ning"]) == "a running b [MASK]"
     assert with_words("a [MASK].", "[MASK]", ["\u0120b"]) == "a b."
+    assert with_words("a [MASK].", "[MASK]", ["\u2581b"]) == "a b."
 
 
 def test_a_folder_that_is_no_model_is_named_and_another_model_has_another_fingerprint(
