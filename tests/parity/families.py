@@ -65,7 +65,7 @@ def byte_bpe() -> Vocabulary:
     return train_vocabulary([*TEXTS, "The house. The houses"] * 3, size=300, lowercase=False, kind="byte-bpe")
 
 
-def unigram() -> Vocabulary:
+def unigram_of_xlm_roberta() -> Vocabulary:
     """<s> <pad> </s> <unk> first and <mask> last, as XLM-R's."""
     texts = [*TEXTS, "The house. The houses"] * 3
     return train_vocabulary(texts, size=200, lowercase=False, kind="unigram", specials=SPECIALS_OF_BYTES)
@@ -137,7 +137,10 @@ ROWS: dict[str, Row] = {
         settings=ROBERTA.for_padding(0), vocabulary=cased, prefix="Roberta", classes={"": "RobertaForMaskedLM"}
     ),
     "xlm-roberta": Row(
-        settings=XLM_ROBERTA, vocabulary=unigram, prefix="XLMRoberta", classes={"": "XLMRobertaForMaskedLM"}
+        settings=XLM_ROBERTA,
+        vocabulary=unigram_of_xlm_roberta,
+        prefix="XLMRoberta",
+        classes={"": "XLMRobertaForMaskedLM"},
     ),
     "electra": Row(
         settings=ELECTRA,

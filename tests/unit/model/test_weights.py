@@ -215,8 +215,8 @@ def test_other_models_are_refused():
         ({"hidden_act": "relu"}, "config.json: hidden_act is 'relu', but only 'gelu' can be loaded"),
         (
             {"model_type": "gpt2"},
-            "config.json: model_type is 'gpt2', but only 'bert', 'roberta', 'electra', 'distilbert', 'albert', 'xlm-roberta' can be "
-            "loaded",
+            "config.json: model_type is 'gpt2', but only 'bert', 'roberta', 'electra', 'distilbert', 'albert', "
+            "'xlm-roberta' can be loaded",
         ),
         (
             {"position_embedding_type": "relative_key"},

@@ -333,9 +333,8 @@ def test_a_size_that_is_no_number_is_refused(config: Pretrain, published: Path, 
 def test_another_architecture_is_refused(config: Pretrain, published: Path, architecture: str) -> None:
     (published / "config.json").write_text(json.dumps({"model_type": architecture}))
     message = (
-        f"init MODEL: config.json: model_type is '{architecture}', but only 'bert', 'roberta', 'electra', 'distilbert', "
-        "'albert', 'xlm-roberta' "
-        "can be loaded"
+        f"init MODEL: config.json: model_type is '{architecture}', but only 'bert', 'roberta', 'electra', "
+        "'distilbert', 'albert', 'xlm-roberta' can be loaded"
     )
     assert refusal(config) == message
 
