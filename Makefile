@@ -5,7 +5,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PRESET ?= bert-tiny
+PRESET ?= quickstart
 ARGS ?=
 GLUE ?=
 GRID ?= none
@@ -25,7 +25,7 @@ help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
 	@echo "  PRESET=$(PRESET)   ARGS='--steps 500 --seed 1'   OUTPUT=$(OUTPUT)   TORCH_INDEX=URL   PYTHON=$(PYTHON)"
 
-pretrain: $(VENV)/.installed ## train bert-tiny on the built-in corpus through a local Ray head, in minutes
+pretrain: $(VENV)/.installed ## train a small BERT on the built-in corpus through a local Ray head, in minutes
 	@cluster/head.sh start
 	@cluster/head.sh submit python jobs/pretrain.py $(PRESET) --output '$(OUTPUT)' $(ARGS)
 	@echo

@@ -59,7 +59,7 @@ PRESET_NAMES = (
     "electra-tiny-fast, electra-mini-fast, electra-small-fast, electra-base-fast, "
     "distilbert-tiny-fast, distilbert-mini-fast, distilbert-base-fast, albert-tiny-fast, "
     "albert-mini-fast, albert-base-fast, albert-large-fast, albert-xlarge-fast, albert-xxlarge-fast, continue-fast, "
-    "continue-small-fast"
+    "continue-small-fast, quickstart"
 )
 WRONG_NAME = "may hold letters, digits, '-', '_' and '.' only and must not start with '.'"
 
@@ -381,7 +381,17 @@ WITHOUT_DROPOUT = ("albert-large", "albert-xlarge", "albert-xxlarge")
 def test_there_is_no_preset_without_a_published_size() -> None:
     assert ", ".join(PRESETS) == PRESET_NAMES
     named = {*PUBLISHED_SIZES, "continue", "continue-small"}
-    assert set(PRESETS) == named | {f"{name}-fast" for name in named}
+    assert set(PRESETS) == named | {f"{name}-fast" for name in named} | {"quickstart"}
+
+
+def test_quickstart_is_a_bert_tiny_that_starts_from_counts() -> None:
+    different = {
+        key for key, value in flatten(PRESETS["quickstart"]).items() if value != flatten(PRESETS["bert-tiny"]).get(key)
+    }
+    assert different == {
+        *("steps", "word_embeddings", "sampling.maximum_length", "sampling.pairs", "sampling.pairs.across_documents"),
+        *("model.hidden_dropout", "model.attention_dropout", "optimizer.learning_rate"),
+    }
 
 
 @pytest.mark.parametrize("name", PUBLISHED_SIZES)
