@@ -17,7 +17,8 @@ TASKS = ("fill-mask", "embeddings")
 
 
 class Served(PythonModel):
-    """Answer texts in the column `text`. The parameter `task` chooses guesses for each [MASK], or a vector per text."""
+    """Return one answer for each text in the column `text`. The parameter `task` sets what an answer is: guesses for each
+    [MASK] (`fill-mask`, the default), or one vector (`embeddings`)."""
 
     def load_context(self, context: PythonModelContext) -> None:
         folder = context.artifacts["model"]

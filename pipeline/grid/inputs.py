@@ -112,6 +112,6 @@ def _require_start(config: Finetune, problems: Mapping[str, Problem]) -> None:
     start = config.start_from
     if start is not None and (start not in problems or start in STARTED):
         raise ConfigError(
-            f"start_from ({start}) must be one of the tasks ({', '.join(problems)}), except {', '.join(STARTED)}: "
-            "those tasks start from its model"
+            f"start_from ({start}) must be one of the tasks ({', '.join(problems)}), but not {', '.join(STARTED)}, "
+            "because these start from the model of the task start_from"
         )

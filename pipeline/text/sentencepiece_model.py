@@ -19,7 +19,8 @@ TEXT, SCORE, TYPE = 1, 2, 3
 NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6
 """Types of a piece; NORMAL is the default."""
 MODEL_TYPE, CHARACTERS = 3, 2
-"""Fields: kind of the model, in the trainer's settings; compiled table of characters, in the normaliser's."""
+"""MODEL_TYPE: field of the trainer's settings, the kind of the model. CHARACTERS: field of the normaliser's settings, the
+compiled table of replaced characters."""
 KINDS = {1: "unigram", 2: "BPE", 3: "word", 4: "character"}
 COMMA_PENALTY = 100.0
 """Subtracted from the scores of pieces that end with a digit and a comma, so that "9," is always two pieces, as in
@@ -79,8 +80,8 @@ def _score(text: str, score: float) -> float:
 def tokenizer_of(model: SentencePieceModel, *, lowercase: bool, strip_accents: bool) -> Tokenizer:
     """Return the tokenizer with ALBERT's normalisation, as in its published tokenizer.json.
 
-    Quotes in TeX's form become double quotes, accents are removed, text is lower-cased, characters are replaced by the
-    model's table, and runs of spaces become one space.
+    Quotes in TeX's form become double quotes. Accents are removed if `strip_accents`, and text is lower-cased if
+    `lowercase`. Characters are replaced as the model's table says, if it has one. Runs of spaces become one space.
     """
     steps: list[normalizers.Normalizer] = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
     steps += [normalizers.NFKD(), normalizers.StripAccents()] if strip_accents else []

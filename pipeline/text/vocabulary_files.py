@@ -23,7 +23,7 @@ SENTENCEPIECE = ".model"
 XLM_ROBERTA = "sentencepiece.bpe.model"
 BYTE_ORDER_MARK = "\ufeff"
 MOST_VOCABULARY, MOST_CONFIG = 1 << 28, 1 << 24
-"""Maximum bytes of a vocabulary file and of a tokenizer_config.json; the largest published vocabulary has a tenth."""
+"""Maximum bytes of a vocabulary file, and of a tokenizer_config.json."""
 ROLES = tuple(zip(SPECIALS, SPECIALS_OF_BYTES, strict=True))
 """Names of each special token, in the order of SPECIALS: (name in BERT, ALBERT and DeBERTa, name in RoBERTa)."""
 
@@ -133,8 +133,10 @@ def _vocab_txt(file: str, content: str) -> VocabularyFile:
 
 
 def _switches(file: str, *names: str) -> tuple[str, list[bool | None]]:
-    """Return the location of the tokenizer_config.json next to a file, and its values of the settings `names`; None if
-    it does not state one. Raises DataError for a value that is neither true nor false.
+    """Return the location of the tokenizer_config.json next to a file, and its value for each setting in `names`.
+
+    The value is None for a setting that the config does not state, or if there is no config. Raises DataError for a
+    value that is neither true nor false.
     """
     config = storage.join(file.rsplit("/", 1)[0], "tokenizer_config.json")
     settings = tokenizer_config(config)

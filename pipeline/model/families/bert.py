@@ -78,7 +78,8 @@ BERT = Family(
     pair_logits="seq_relationship_logits",
     class_prefix="Bert",
     architectures={
-        # As in published checkpoints. AutoModelForPreTraining chooses its class by model_type, so it loads both heads.
+        # Published checkpoints have this name too, although BertForMaskedLM has no next-sentence head.
+        # AutoModelForPreTraining ignores the name: it chooses the class by model_type and loads both heads.
         "masked": "BertForMaskedLM",
         "classification": "BertForSequenceClassification",
         "multilabel": "BertForSequenceClassification",
