@@ -17,8 +17,9 @@ TASKS = ("fill-mask", "embeddings")
 
 
 class Served(PythonModel):
-    """Return one answer for each text in the column `text`. The parameter `task` sets what an answer is: guesses for each
-    [MASK] (`fill-mask`, the default), or one vector (`embeddings`)."""
+    """Return one answer for each text in the column `text`. The parameter `task` sets what an answer is: guesses for
+    each [MASK] (`fill-mask`, the default), or one vector (`embeddings`).
+    """
 
     def load_context(self, context: PythonModelContext) -> None:
         folder = context.artifacts["model"]

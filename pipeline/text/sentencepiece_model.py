@@ -19,8 +19,9 @@ TEXT, SCORE, TYPE = 1, 2, 3
 NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6
 """Types of a piece; NORMAL is the default."""
 MODEL_TYPE, CHARACTERS = 3, 2
-"""MODEL_TYPE: field of the trainer's settings, the kind of the model. CHARACTERS: field of the normaliser's settings, the
-compiled table of replaced characters."""
+"""MODEL_TYPE: field of the trainer's settings, the kind of the model. CHARACTERS: field of the normaliser's settings,
+the compiled table of replaced characters.
+"""
 KINDS = {1: "unigram", 2: "BPE", 3: "word", 4: "character"}
 COMMA_PENALTY = 100.0
 """Subtracted from the scores of pieces that end with a digit and a comma, so that "9," is always two pieces, as in

@@ -245,8 +245,8 @@ def test_errors_before_training_are_one_line(
         (("--freeze.layers", "7"), "freeze.layers (7) must be at most the checkpoint's layers (2)"),
         (
             ("--start-from", "mnli"),
-            "start_from (mnli) must be one of the tasks (cola, stsb), except rte, mrpc, stsb: those tasks start from "
-            "its model",
+            "start_from (mnli) must be one of the tasks (cola, stsb), but not rte, mrpc, stsb, because "
+            "these start from the model of the task start_from",
         ),
         (
             ("--train", "my.csv"),
