@@ -24,6 +24,7 @@ from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.train.initial import read_initial
 from pipeline.train.naming import identifying_settings
 from pipeline.train.run_data import find_corpus, stream_settings
+from pipeline.train.teacher import with_teacher
 
 Train = Callable[[Pretrain, Report], dict[str, Any]]
 """Pretrains, and returns the run's summary."""
@@ -179,5 +180,6 @@ def streams_of(variants: Sequence[Variant], report: Report) -> list[StreamSettin
         if config.init:
             used = trained_parts(config.objective, config.sampling)
             initial = read_initial(config.init, config.vocabulary, config.output, report, used=used)
+        config, _ = with_teacher(config, initial, report)
         streams.append(stream_settings(config, found, initial, report))
     return streams

@@ -15,13 +15,15 @@ from pipeline.config.flat import flatten, unflatten
 from pipeline.config.jobs import Pretrain, with_words_rate
 from pipeline.config.options import choices, did_you_mean, flag, flag_of, nearest, options_of, types_of, wanted
 from pipeline.errors import ConfigError
-from pipeline.train.naming import DATA, IDENTITY, default_name
+from pipeline.train.naming import DATA, IDENTITY, default_name, is_unrecorded
 
 SHARED = (
     *("corpus", "prepare", "output", "name", "seed", "placement", "workers"),
     *("evaluation", "tracking", "checkpoint", "on_nonfinite"),
 )
 """Settings, and groups of settings, that all variants share."""
+RECORDED = ("sampling.copies", "phases.masking_share")
+"""Settings that runs of earlier versions did not record, but that the digests of all ablations contain."""
 BASE = "base"
 """Label of the first variant if several settings are varied."""
 
@@ -85,7 +87,11 @@ def ablation_name(config: Ablate, variants: tuple[Variant, ...]) -> str:
     """
     groups = set(IDENTITY) | set(DATA)
     settings = [
-        {key: value for key, value in flatten(variant.config).items() if key.split(".")[0] in groups - {"seed"}}
+        {
+            key: value
+            for key, value in flatten(variant.config).items()
+            if key.split(".")[0] in groups - {"seed"} and (key in RECORDED or not is_unrecorded(key, value))
+        }
         for variant in variants
     ]
     text = json.dumps([config.preset, config.budget, [variant.label for variant in variants], settings], sort_keys=True)

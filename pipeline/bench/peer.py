@@ -42,7 +42,10 @@ def _published(model: PublishedModel, vocabulary_size: int) -> Any:
     name = f"{family.class_prefix}ForPreTraining" if paired else family.architectures[model.use]
     config = published_config(settings, vocabulary_size, _padding_entry(settings), model.use)
     config_class = getattr(transformers, f"{family.class_prefix}Config")
-    return getattr(transformers, name)(config_class(**config, attn_implementation="sdpa"))
+    made = config_class(**config, attn_implementation="sdpa")
+    if hasattr(made, "classifier_dropout_prob"):  # ALBERT: our pair head has no dropout, as in google-research/albert
+        made.classifier_dropout_prob = 0.0
+    return getattr(transformers, name)(made)
 
 
 class ReplacedPeer(nn.Module):
@@ -123,10 +126,17 @@ def masked_only_loss(model: Any, inputs: dict[str, Tensor]) -> Tensor:
 
 
 def _masked_logits(model: Any, names: dict[str, str], hidden_M: Tensor) -> Tensor:
-    """Return vocabulary logits (M, V) of hidden states (M, width). The head is two modules in some families."""
-    head, dense = names["masked_token_head"], names["masked_token_head.dense"]
+    """Return vocabulary logits (M, V) of hidden states (M, width).
+
+    The head is one module in BERT, RoBERTa and ALBERT, two modules in ELECTRA, and three in DistilBERT.
+    """
+    head, dense, norm = (names[f"masked_token_head{part}"] for part in ("", ".dense", ".norm"))
     if not dense.startswith(f"{head}."):
-        hidden_M = model.get_submodule(dense.rpartition(".")[0])(hidden_M)
+        block = dense.rpartition(".")[0]
+        if block:
+            hidden_M = model.get_submodule(block)(hidden_M)
+        else:
+            hidden_M = model.get_submodule(norm)(F.gelu(model.get_submodule(dense)(hidden_M)))
     return model.get_submodule(head)(hidden_M)
 
 

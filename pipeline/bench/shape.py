@@ -54,7 +54,7 @@ COLUMNS = ("parameters, M", "training, MB", "answering, MB", "training, tokens/s
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What is measured: a family at a size, on batches of equal rows."""
+    """A measurement: a family at a size, on batches of equal rows."""
 
     family: FamilyName
     size: str

@@ -50,8 +50,8 @@ def text_by_language(corpus: Corpus) -> dict[str, float]:
         if "languages" not in about:
             raise DataError(
                 f"{corpus.folder} does not state how much text of {location} each language has, because an earlier "
-                "version prepared the corpus: prepare it again in another folder, or leave out "
-                "sampling.language_exponent"
+                "version prepared the corpus: prepare it again in another folder (or delete this "
+                "one), or set sampling.language_exponent to 1"
             )
         for language, amount in about["languages"].items():
             text[language] += amount * about["weight"]

@@ -36,6 +36,7 @@ from pipeline.tasks.task import Task
 from pipeline.train.checkpoint import steps_saved
 from pipeline.train.hardware import autocast_of, chosen_precision, cores, device_of
 from pipeline.train.initial import Initial, load_initial
+from pipeline.train.naming import is_unrecorded
 from pipeline.train.step import Compute
 from pipeline.train.trial import assist_trial, class_weights, label_mean_and_deviation, load_encoder, run_trial
 from pipeline.train.trial_state import Scores, TrialCheckpoints, delete_checkpoints
@@ -93,7 +94,9 @@ def identity_of(config: Finetune, problem: Problem, initial: Initial, seed: int)
     # Without recipe.metric: _task_identity has it already, as the first of the task's metrics.
     without = ("recipe.metric", *(DISTILLED if problem.teacher is None else ()))
     shaping = {
-        key: value for key, value in flatten(config).items() if key.split(".")[0] in SHAPING and key not in without
+        key: value
+        for key, value in flatten(config).items()
+        if key.split(".")[0] in SHAPING and key not in without and not is_unrecorded(key, value)
     }
     cutting = {f"cutting.{key}": value for key, value in vars(problem.cutting).items()}
     shaping |= {"standardised": True} if _standardises(config, problem.task) else {}

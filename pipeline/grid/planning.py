@@ -21,6 +21,7 @@ from pipeline.grid.trial_set import Grid, first_of_each
 from pipeline.reporting import Report
 from pipeline.tasks.kinds import KINDS
 from pipeline.train.initial import Initial
+from pipeline.train.naming import is_unrecorded
 
 UNNAMED = (
     *("placement", "trials", "output", "mlflow_uri", "register"),
@@ -97,7 +98,9 @@ def grid_name(config: Finetune, problems: Mapping[str, Problem], initial: Initia
     """Return the name of a grid: the tasks' names, and a digest of everything that defines the trials."""
     without = UNNAMED if config.teacher else (*UNNAMED, *DISTILLED)
     shaping = {
-        key: value for key, value in flatten(config).items() if key not in without and key.split(".")[0] not in without
+        key: value
+        for key, value in flatten(config).items()
+        if key not in without and key.split(".")[0] not in without and not is_unrecorded(key, value)
     }
     content = json.dumps(
         [shaping, initial.fingerprint, sorted((name, problem.digest) for name, problem in problems.items())],

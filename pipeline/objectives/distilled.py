@@ -153,16 +153,17 @@ def _masked_scores(logits: Tensor, batch: Batch) -> Terms:
 def taken_from_teacher(student: MaskedTokens, teacher: MaskedTokens) -> dict[str, Tensor]:
     """Return the teacher's tensors that a student starts with, under the student's names.
 
-    Layers are taken if width, heads and feed-forward width agree, and all other tensors if their shapes agree. Raises
-    ConfigError if the student has more layers than the teacher.
+    Layers are taken if width, heads, feed-forward width and activation agree, and all other tensors if their shapes
+    agree. Layers with shared weights count as one layer. Raises ConfigError if the student has more layers than the
+    teacher.
     """
     mine, theirs = student.encoder.settings, teacher.encoder.settings
     names = {name: name for name in student.state_dict() if name.startswith(WHOLE)}
     layers = chosen_layers(mine.layers, theirs.layers)
-    if all(getattr(mine, size) == getattr(theirs, size) for size in ("width", "heads", "feed_forward")):
+    if all(getattr(mine, part) == getattr(theirs, part) for part in ("width", "heads", "feed_forward", "activation")):
         for name in (name for name in student.state_dict() if name.startswith(LAYERS)):
             number, rest = name.removeprefix(LAYERS).split(".", 1)
-            names[name] = f"{LAYERS}{layers[int(number)]}.{rest}"
+            names[name] = f"{LAYERS}{min(layers[int(number)], theirs.distinct_layers - 1)}.{rest}"
     given, own = teacher.state_dict(), student.state_dict()
     return {
         name: given[source]
@@ -174,12 +175,13 @@ def taken_from_teacher(student: MaskedTokens, teacher: MaskedTokens) -> dict[str
 def start_text(student: MaskedTokens, teacher: MaskedTokens, taken: Mapping[str, Tensor]) -> str:
     """Return one line about the student's initial weights; `taken` is the result of `taken_from_teacher`."""
     mine, theirs = student.encoder.settings, teacher.encoder.settings
-    layers = chosen_layers(mine.layers, theirs.layers)
+    layers = chosen_layers(mine.layers, theirs.layers)[: mine.distinct_layers]
+    layers = tuple(dict.fromkeys(min(layer, theirs.distinct_layers - 1) for layer in layers))
     at_random = sorted({_part_of(name) for name in student.state_dict() if name not in taken})
     rest = f"; at random: {', '.join(at_random)}, whose sizes differ" if at_random else ""
     from_layers = any(name.startswith(LAYERS) for name in taken)
     whole = ", ".join(sorted({_part_of(name) for name in taken if not name.startswith(LAYERS)}))
-    numbers = f"layers {', '.join(map(str, layers))} of {theirs.layers}, " if from_layers else ""
+    numbers = f"layers {', '.join(map(str, layers))} of {theirs.distinct_layers}, " if from_layers else ""
     return f"the student starts with these parts of its teacher: {numbers}{whole}{rest}"
 
 

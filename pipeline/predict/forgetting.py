@@ -44,6 +44,7 @@ class _Pretrained:
     vocabulary: Vocabulary
     settings: Pretrain
     corpus_folder: str
+    corpus_fingerprint: str
     rows: int
     """Maximum held-out rows per evaluation."""
 
@@ -62,6 +63,11 @@ def score_forgetting(config: Score, report: Report) -> dict[str, float]:
     tuned = load_tuned_or_published(config.checkpoint)
     _require_same_encoder(config.checkpoint, tuned, pretrained)
     corpus = load_corpus(config.corpus or pretrained.corpus_folder)
+    if config.corpus is None and corpus.fingerprint != pretrained.corpus_fingerprint:
+        raise DataError(
+            f"corpus {corpus.folder} has changed since the run {config.heldout} was trained: name the corpus to measure "
+            "on with --corpus"
+        )
     tokenizer = CachedTokenizer(pretrained.vocabulary)
     phase = pretrained.settings.all_phases[-1]
     batches = heldout_batches(
@@ -110,6 +116,7 @@ def _load_run(folder: str, report: Report) -> _Pretrained:
         vocabulary=vocabulary_of_run(folder),
         settings=run.settings_of(recorded),
         corpus_folder=recorded["corpus"],
+        corpus_fingerprint=recorded["identity"]["corpus.fingerprint"],
         rows=summary.get(run.EVALUATED_ROWS, Evaluation().rows),
     )
 

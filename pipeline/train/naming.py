@@ -31,6 +31,11 @@ identifies the run instead.
 """
 
 
+def is_unrecorded(key: str, value: Any) -> bool:
+    """Return whether a setting has the value of earlier versions, which did not record it."""
+    return key in ADDED and ADDED[key] == value
+
+
 def identifying_settings(config: Pretrain) -> dict[str, Any]:
     """Return dotted name -> value of the settings that identify a run.
 
@@ -60,9 +65,7 @@ def default_name(preset: str, config: Pretrain) -> str:
     shaping = identifying_settings(config) | {
         key: value
         for key, value in flatten(config).items()
-        if (key.split(".")[0] in DATA or key in FINGERPRINTED)
-        and key not in PASSING
-        and not (key in ADDED and ADDED[key] == value)
+        if (key.split(".")[0] in DATA or key in FINGERPRINTED) and key not in PASSING and not is_unrecorded(key, value)
     }
     if not grows(config):
         shaping["steps"] = config.steps

@@ -53,6 +53,22 @@ ELECTRA = {
         0.624343, 0.614473, 0.606415, 0.600600, 0.592436, 0.585578, 0.583276, 0.574701, 0.575297, 0.571880,
     ],
 }
+DISTILBERT = {
+    "mlm": [
+        4.357606, 4.350646, 4.361192, 4.278937, 4.265158, 4.269640, 4.185421, 4.139354, 4.139079, 4.096924,
+        4.106295, 4.114379, 4.071428, 4.024062, 3.953438, 4.004789, 4.010363, 3.987703, 3.956154, 3.991879,
+    ],
+}
+ALBERT = {
+    "mlm": [
+        4.344107, 4.330336, 4.311266, 4.261796, 4.221544, 4.185374, 4.160714, 4.098387, 4.079933, 4.066046,
+        4.038112, 4.032917, 3.979507, 3.998174, 3.951210, 3.966192, 3.978380, 3.901098, 3.867537, 3.918222,
+    ],
+    "sop": [
+        0.691369, 0.689637, 0.690060, 0.699922, 0.699135, 0.694526, 0.700250, 0.688208, 0.698209, 0.692423,
+        0.692791, 0.691624, 0.696094, 0.692434, 0.693234, 0.690112, 0.690612, 0.697286, 0.691887, 0.695701,
+    ],
+}
 # fmt: on
 RECORDED = {
     "bert": Recorded(
@@ -109,6 +125,40 @@ RECORDED = {
         },
         rows_crc32=306350293,
         tokens=9131,
+    ),
+    "distilbert": Recorded(
+        losses=DISTILBERT,
+        gradient_norm={1: 1.378801, 10: 1.072172, 20: 0.994945},
+        heldout_before={
+            "heldout/mlm_loss": 4.360758,
+            "heldout/mlm_accuracy": 0.0,
+            "heldout/maximum_length": 32,
+        },
+        heldout_after={
+            "heldout/mlm_loss": 3.949149,
+            "heldout/mlm_accuracy": 18 / 139,
+        },
+        rows_crc32=841839782,
+        tokens=9131,
+    ),
+    "albert": Recorded(
+        losses=ALBERT,
+        gradient_norm={1: 1.617147, 10: 1.029294, 20: 0.877261},
+        heldout_before={
+            "heldout/mlm_loss": 4.351638,
+            "heldout/sop_loss": 0.690725,
+            "heldout/mlm_accuracy": 2 / 118,
+            "heldout/sop_accuracy": 24 / 39,
+            "heldout/maximum_length": 32,
+        },
+        heldout_after={
+            "heldout/mlm_loss": 3.941840,
+            "heldout/sop_loss": 0.697369,
+            "heldout/mlm_accuracy": 13 / 118,
+            "heldout/sop_accuracy": 15 / 39,
+        },
+        rows_crc32=739025688,
+        tokens=9776,
     ),
 }
 RECORDED["xlm-roberta"] = RECORDED["roberta"]  # the same modules

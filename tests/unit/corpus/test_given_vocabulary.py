@@ -17,7 +17,7 @@ def path(tmp_path: Path) -> str:
     return str(tmp_path / "vocab.txt")
 
 
-@pytest.mark.parametrize(("setting", "value"), [("size", 5000), ("kind", "unigram"), ("unused", 10)])
+@pytest.mark.parametrize(("setting", "value"), [("size", 5000), ("unused", 10)])
 def test_what_shapes_a_trained_vocabulary_is_refused_beside_a_given_one(path: str, setting: str, value: int | str):
     with pytest.raises(ConfigError) as refused:
         given_vocabulary(VocabularySettings(path=path, lowercase=True, **{setting: value}))

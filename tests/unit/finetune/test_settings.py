@@ -166,6 +166,7 @@ def test_rates_fall_from_layer_to_layer_for_electra_where_nothing_else_is_asked(
     assert decays == {family: fallen.get(family, 1.0) for family in get_args(FamilyName)}
     for decay in (1.0, 0.9):
         asked = replace(plain, optimizer=replace(plain.optimizer, layer_decay=decay))
+        models = [model for model in models if decay == 1.0 or model.family != "albert"]  # ALBERT refuses a decay
         assert [asked.for_model(model).optimizer.layer_decay for model in models] == [decay] * len(models)
     with pytest.raises(ConfigError, match=r"optimizer\.layer_decay \(1.5\) must be above 0 and at most 1"):
         replace(plain.optimizer, layer_decay=1.5)

@@ -29,8 +29,8 @@ MAY_PUBLISHED = {
 """File -> names that it may have: tokenizers are the vocabulary's, and text does not know the model."""
 TERMS = re.compile(r"(?<![a-z])(mlm|nsp|sop)(?![a-z])|(?<![a-z])replaced_(loss|accuracy|recall|share)\b")
 """Names of loss terms and of scores."""
-MAY_TERMS = {"pipeline/bench/text.py": {"mlm"}}
-"""File -> names that it may have: arguments of transformers' own collator."""
+MAY_TERMS = {"pipeline/bench/text.py": {"mlm"}, "pipeline/model/families/albert.py": {"sop"}}
+"""File -> names that it may have: arguments of transformers' own collator, and published names."""
 
 
 def found(pattern: re.Pattern[str], home: str, allowed: dict[str, set[str]]) -> dict[str, set[str]]:
@@ -45,7 +45,7 @@ def found(pattern: re.Pattern[str], home: str, allowed: dict[str, set[str]]) -> 
 
 def test_published_names_stand_in_the_files_of_families_alone() -> None:
     assert found(PUBLISHED, FAMILY_FILES, MAY_PUBLISHED) == {}
-    assert len([file for file in SOURCES if file.startswith(FAMILY_FILES) and PUBLISHED.search(SOURCES[file])]) == 4
+    assert len([file for file in SOURCES if file.startswith(FAMILY_FILES) and PUBLISHED.search(SOURCES[file])]) == 5
 
 
 def test_terms_stand_in_the_files_of_objectives_alone() -> None:

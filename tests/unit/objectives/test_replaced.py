@@ -172,7 +172,7 @@ def test_a_generator_of_another_kind_is_refused_in_one_line() -> None:
         make_model(objective=Replaced(generator_share=0.7))
     assert str(refused.value) == (
         "objective.generator_share (0.7) gives a generator of width 11 with 3 heads, but the width must be a multiple "
-        "of the heads: model.width is 16, model.heads 4"
+        "of the heads: model.width is 16, model.heads 4; choose another share"
     )
 
 

@@ -182,7 +182,7 @@ def without_heldout(run: Path, folder: Path) -> Path:
         ({"predictions": "p", "heldout": "r"}, r"^heldout \(r\) scores a model, not predictions: give checkpoint$"),
         ({"checkpoint": "x", "heldout": "r", "input": "i"}, r"heldout \(r\): give exactly one$"),
         ({"checkpoint": "x", "heldout": "r", "pairs": "odd"}, r"^pairs \(odd\) is for blimp: leave it out, or give"),
-        ({"checkpoint": "x", "input": "i", "corpus": "c"}, r"^corpus \(c\) is for blimp and heldout: leave it out"),
+        ({"checkpoint": "x", "input": "i", "corpus": "c"}, r"^corpus \(c\) is for blimp and heldout: leave corpus out"),
     ],
 )
 def test_settings_that_contradict_each_other(wrong: dict[str, str], message: str) -> None:

@@ -177,7 +177,10 @@ def test_answers_by_somebody_else_are_scored_as_the_official_script_does(
             ["--checkpoint", "{folder}/model", "--input", "{folder}/a.csv"],
             "a.csv:3: label '7' is not among the labels of made-up (0, 1)",
         ),
-        (["--checkpoint", "{folder}/model"], "input (None), task (None) or blimp (None): give exactly one"),
+        (
+            ["--checkpoint", "{folder}/model"],
+            "input (None), task (None), blimp (None) or heldout (None): give exactly one",
+        ),
     ],
 )
 def test_what_cannot_be_scored_is_one_line(

@@ -236,10 +236,13 @@ def test_a_config_that_cannot_be_followed(config: str, message: str, tmp_path: P
 
 def test_nothing_there(tmp_path: Path) -> None:
     with pytest.raises(
-        ConfigError, match=r"^vocabulary.path \(.*gone\) does not exist: give a vocab.txt, a tokenizer.json or a folder"
+        ConfigError,
+        match=r"^vocabulary.path \(.*gone\) does not exist: give a vocab.txt, a tokenizer.json, a spiece",
     ):
         load_vocabulary(str(tmp_path / "gone"), True)
-    with pytest.raises(ConfigError, match=r"^vocabulary.path \(.*\) has no vocab.txt, tokenizer.json or vocab.json"):
+    with pytest.raises(
+        ConfigError, match=r"^vocabulary.path \(.*\) has no vocab.txt, tokenizer.json, vocab.json or spiece.model"
+    ):
         load_vocabulary(str(tmp_path), True)
     (tmp_path / "vocab.txt").mkdir()
     with pytest.raises(ConfigError, match=r"^vocabulary.path \(.*\) cannot be read \(.*\): give a readable file"):

@@ -353,9 +353,9 @@ def test_a_vocabulary_that_does_not_fit_is_refused_with_both_sizes(
     )
     for name in ("tokenizer.json", "vocab.txt"):
         (published / name).unlink()
-    assert (
-        refusal(config, ConfigError)
-        == "vocabulary.path (MODEL) has no vocab.txt, tokenizer.json or vocab.json: give a folder with one, or the file"
+    assert refusal(config, ConfigError) == (
+        "vocabulary.path (MODEL) has no vocab.txt, tokenizer.json, vocab.json or spiece.model: give a folder with one, "
+        "or the file"
     )
     (published / "vocab.txt").write_text("one\ntwo\n")
     (published / "tokenizer_config.json").unlink()
