@@ -65,8 +65,8 @@ def score_forgetting(config: Score, report: Report) -> dict[str, float]:
     corpus = load_corpus(config.corpus or pretrained.corpus_folder)
     if config.corpus is None and corpus.fingerprint != pretrained.corpus_fingerprint:
         raise DataError(
-            f"corpus {corpus.folder} has changed since the run {config.heldout} was trained: name the corpus to measure "
-            "on with --corpus"
+            f"corpus {corpus.folder} has changed since the run {config.heldout} was trained: name the corpus to "
+            "measure on with --corpus"
         )
     tokenizer = CachedTokenizer(pretrained.vocabulary)
     phase = pretrained.settings.all_phases[-1]

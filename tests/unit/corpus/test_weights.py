@@ -117,7 +117,7 @@ def test_a_corpus_without_lengths_is_refused() -> None:
     with pytest.raises(
         DataError,
         match=r"^/f does not state how much text of books each language has, because an earlier version prepared the "
-        r"corpus: prepare it again in another folder, or leave out sampling.language_exponent$",
+        r"corpus: prepare it again in another folder \(or delete this one\), or set sampling.language_exponent to 1$",
     ):
         text_by_language(earlier)
 
