@@ -29,7 +29,6 @@ PUNCTUATED = re.compile(r"____ (?=[.,;:!?])")
 WORDS = range(8, 31)  # lengths in tokens of sentences that are easy to read
 CANDIDATES = 256  # maximum sentences in which the model guesses a word
 RANDOM, SUREST = 3, 4  # maximum sentences to show of each selection
-CONTENT_LETTERS = 5  # most shorter words are function words, such as "the" and "with"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,18 +103,15 @@ def _fitting_sentences(
 
 
 def _whole_words(ids: np.ndarray, vocabulary: Vocabulary) -> np.ndarray:
-    """Return the positions in `ids` (L,) of entries that are whole words worth guessing, int64.
+    """Return the positions in `ids` (L,) of entries that are whole words worth guessing, int64."""
+    letters = np.array([_is_worth_guessing(_word_of(vocabulary, i)) for i in ids])
+    continued = np.append(vocabulary.continuation[ids[1:]], False)
+    return np.flatnonzero(letters & ~continued)
 
-    Words of CONTENT_LETTERS letters or more, and words with an ideograph, kana or Hangul syllable, are worth guessing.
-    If a sentence has no such word, words of three letters or more are.
-    """
-    whole = ~np.append(vocabulary.continuation[ids[1:]], False)
-    words = [_word_of(vocabulary, i) for i in ids]
-    for least in (CONTENT_LETTERS, 3):
-        worth = np.array([len(word) >= least or WORDY.search(word) is not None for word in words])
-        if (worth & whole).any():
-            return np.flatnonzero(worth & whole)
-    return np.empty(0, np.int64)
+
+def _is_worth_guessing(word: str) -> bool:
+    """Return whether a word has three or more characters, or contains an ideograph, kana or Hangul syllable."""
+    return len(word) >= 3 or WORDY.search(word) is not None
 
 
 def _word_of(vocabulary: Vocabulary, entry: int) -> str:
