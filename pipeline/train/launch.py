@@ -55,7 +55,7 @@ def locked_tracker(folder: str) -> Generator[ActorHandle]:
 
     Raises ConfigError if another driver holds the lock.
     """
-    from pipeline.train.tracking import Tracker  # here: Ray Train's controller needs this module, not MLflow
+    from pipeline.train.tracker import Tracker  # here: Ray Train's controller needs this module, not MLflow
 
     name = _lock_name(folder)
     context = ray.get_runtime_context()

@@ -76,7 +76,7 @@ def parent(uri: str, tiny_vocabulary: Vocabulary) -> GridRun:
 
 
 def problem(kind: Kind) -> Problem:
-    """Of a task, so much as the logging of its model asks for."""
+    """A task's problem, with only the parts that the logging of the task's model reads."""
     rows = Prepared(items=ITEMS.get(kind, TEXT), rows=ENCODED.empty_table())
     return Problem(
         task=Task(name=kind, kind=kind, labels=LABELS.get(kind, ()), metrics=("f1",), unanswerable=kind == "spans"),

@@ -17,7 +17,7 @@ from pipeline.config.training import Batch
 from pipeline.errors import PipelineError
 from pipeline.train import launch
 from pipeline.train.launch import take_reservation, watch
-from pipeline.train.tracking import Tracker
+from pipeline.train.tracker import Tracker
 from pipeline.workflows.pretrain import pretrain
 
 pytestmark = pytest.mark.usefixtures("local_ray")

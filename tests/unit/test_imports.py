@@ -85,7 +85,15 @@ MAY_RAY = (
         "ablation.trainings",
     ),
 )
-MAY_MLFLOW = ("train.tracking", "grid", "ablation.runs", "export.registry", "export.served", "export.served_task")
+MAY_MLFLOW = (
+    "train.tracking",
+    "train.tracker",
+    "grid",
+    "ablation.runs",
+    "export.registry",
+    "export.served",
+    "export.served_task",
+)
 TORCH_FREE = (*GROUND, "text", "corpus", "tasks", "cluster")
 
 
@@ -207,7 +215,7 @@ def test_the_time_of_day_is_read_for_points_and_benchmarks_alone() -> None:
             for words in ("time.time(", "time.time_ns(", "datetime.now", "datetime.today", "utcnow")
         )
     ]
-    assert sorted(name for name in readers if not within(name, {"bench"})) == ["grid.runs", "train.tracking"]
+    assert sorted(name for name in readers if not within(name, {"bench"})) == ["grid.runs", "train.tracker"]
 
 
 NAMED_BY_TABLES = {
@@ -314,7 +322,7 @@ def test_fine_tuning_and_ablations_draw_only_at_their_end() -> None:
 
 def test_ray_s_processes_of_a_run_load_torch_or_mlflow_only_where_they_use_it() -> None:
     """Each takes more than a second to import: the tracker needs no torch, Ray Train's controller no MLflow."""
-    assert {"mlflow"} == packages_after("pipeline.train.tracking") & {"mlflow", "torch", "ray", "matplotlib"}
+    assert {"mlflow"} == packages_after("pipeline.train.tracker") & {"mlflow", "torch", "ray", "matplotlib"}
     assert {"torch", "ray"} == packages_after("pipeline.train.launch") & {"mlflow", "torch", "ray", "matplotlib"}
     assert {"ray"} == packages_after("pipeline.train.dealing") & {"mlflow", "torch", "ray", "matplotlib"}
 

@@ -83,6 +83,9 @@ def test_the_name_stands_for_variants_and_budget_but_not_for_seeds_and_scores() 
         config = read_ablate(["dropout", *words], "about")
         return ablation_name(config, variants_of(config))
 
+    # The name before languages, activations and special tokens were settings: such an ablation is continued.
+    default = read_ablate(["pairs", "--tokens", "10M"], "about")
+    assert ablation_name(default, variants_of(default)) == "pairs-6b6fb8d7"
     known = name(*TOKENS)
     assert re.fullmatch(r"dropout-[0-9a-f]{8}", known)
     assert name(*TOKENS, "--seeds", "5", "--blimp", "b", "--seed", "3") == known

@@ -38,6 +38,7 @@ from pipeline.tasks.schema import TEXTS
 from pipeline.tasks.task import Kind, Task
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.initial import Initial
+from pipeline.train.naming import ADDED
 from pipeline.train.tuned import About, TunedModel, save_tuned
 
 MODEL = Model(layers=1, width=16, heads=2, feed_forward=32, maximum_positions=32, initializer_deviation=0.3)
@@ -188,6 +189,8 @@ def test_trials_are_named_after_their_teacher_and_record_it(tmp_path: Path, tiny
     identity = identity_of(config, more, initial, 0)
     assert identity["teacher"] == teacher.fingerprint and identity["recipe.temperature"] == 2.0
     without = identity_of(config_of(None), plain, initial, 0)
+    assert not ADDED.keys() & without.keys(), "trials of earlier versions have the same names"
+    assert names(config_of(None), plain)[1] == "own-17f16aea", "and so have their grids"
     assert not {"teacher", "unlabelled", "recipe.temperature", "recipe.teacher_weight"} & without.keys()
     assert teacher_facts(hotter, more) == {
         "checkpoint": location, "name": "m", "fingerprint": teacher.fingerprint, "temperature": 4.0, "weight": 0.5,

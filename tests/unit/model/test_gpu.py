@@ -1,4 +1,4 @@
-"""What GPUs multiply, by their capability and torch's build, and what is refused on the others."""
+"""Number formats in which a GPU multiplies, by compute capability and torch build; other formats are refused."""
 
 import pytest
 import torch

@@ -217,6 +217,19 @@ def test_a_student_starts_with_what_fits() -> None:
     )
 
 
+def test_the_layer_of_a_teacher_with_shared_layers_starts_every_layer_of_the_student() -> None:
+    albert = replace(TEACHER, family="albert", layers=12, embedding_width=8)
+    student = make_student(settings=replace(STUDENT, layers=6), teacher=albert)
+    taken, theirs = taken_from_teacher(student, student.teacher), student.teacher.state_dict()
+    layers = {name: tensor for name, tensor in taken.items() if ".layers." in name}
+    assert layers.keys() == {name for name in student.state_dict() if ".layers." in name}
+    for name, tensor in layers.items():
+        assert torch.equal(tensor, theirs[re.sub(r"layers\.\d", "layers.0", name)]), name
+    assert "layers 0 of 1, " in start_text(student, student.teacher, taken)
+    other = make_student(settings=replace(STUDENT, layers=6), teacher=replace(albert, activation="gelu_new"))
+    assert not any(".layers." in name for name in taken_from_teacher(other, other.teacher))
+
+
 def test_operations_of_soft_targets() -> None:
     counted = TokenCounts(tokens=100, squares=1_000, masked=15)
     head = 6 * (16 * 16 + 50 * 16)  # per token with logits

@@ -168,6 +168,23 @@ def test_what_cannot_be_measured_is_one_line(
     assert "predicts masked tokens with its generator" in refused("--checkpoint", checkpoint, "--heldout", str(electra))
 
 
+def test_a_corpus_that_changed_since_the_run_is_refused_unless_it_is_named(
+    run: Path, training: Training, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkpoint = publish(
+        tmp_path / "m", fine_tuned(run, NoAdapter(), 0.0), training.vocabulary, NoAdapter(), "classification"
+    )
+    shutil.copytree(run, tmp_path / "run")
+    recorded = storage.read_json(f"{run}/run.json")
+    identity = recorded["identity"] | {"corpus.fingerprint": "earlier"}
+    storage.write_json(f"{tmp_path}/run/run.json", recorded | {"identity": identity})
+    asked = ["--checkpoint", checkpoint, "--heldout", f"{tmp_path}/run", *FLOAT32]
+    assert main(asked) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"corpus {recorded['corpus']} has changed since the run {tmp_path}/run was trained: " in line
+    assert main([*asked, "--corpus", recorded["corpus"]]) == 0
+
+
 def without_heldout(run: Path, folder: Path) -> Path:
     """The run's corpus without its held-out part."""
     shutil.copytree(storage.read_json(f"{run}/run.json")["corpus"], folder)

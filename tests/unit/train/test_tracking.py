@@ -19,15 +19,15 @@ from mlflow.tracking import MlflowClient
 
 from pipeline.corpus.prepared import Corpus, Window
 from pipeline.errors import ConfigError, DataError
-from pipeline.train import tracking
+from pipeline.train import tracker as tracker_module
 from pipeline.train.drivers import machine
 from pipeline.train.failures import failure_of
 from pipeline.train.pictures import DPI, LEARNING_CURVE, THROUGHPUT, pictures
+from pipeline.train.tracker import Tracker
 from pipeline.train.tracking import (
     DESCRIPTION,
     DRIVER,
     MlflowRun,
-    Tracker,
     corpus_inputs,
     end_killed,
     experiments,
@@ -54,7 +54,7 @@ def new_run(uri: str) -> NewRun:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("FLUSH_SECONDS", "RETRY_SECONDS"):
-        monkeypatch.setattr(tracking, name, 0.02)
+        monkeypatch.setattr(tracker_module, name, 0.02)
 
 
 @pytest.fixture
@@ -271,7 +271,7 @@ def test_failed_pictures_are_reported_once_and_do_not_stop_training(new_run: New
 
 
 def test_points_arrive_once(new_run: NewRun, quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracking, "METRICS_A_CALL", 3)
+    monkeypatch.setattr(tracker_module, "METRICS_A_CALL", 3)
     run, tracker = new_run("points"), Tracker("job 1")
     tracker.start(run)
     for step in range(1, 5):
@@ -327,7 +327,7 @@ def test_points_logged_while_the_server_is_away_arrive_later(
 def test_what_a_server_never_took_is_said_at_the_end(
     new_run: NewRun, quick: None, away: Callable[[bool], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tracking, "LAST_FLUSH_SECONDS", 0.0)
+    monkeypatch.setattr(tracker_module, "LAST_FLUSH_SECONDS", 0.0)
     run, tracker = new_run("lost"), Tracker("job 1")
     tracker.start(run)
     away(True)
@@ -362,7 +362,7 @@ def test_pictures_of_the_driver_are_logged_and_a_lost_one_stops_nothing(new_run:
     (artifacts(run) / "other").write_text("in the way of a folder")
     tracker.add_pictures({"other/b.png": b"PNG b", "pictures/a.png": b"PNG a"})
     assert [message.split(":")[0] for message in tracker.take_messages()] == [
-        "MLflow did not take the pictures ['other/b.png', 'pictures/a.png']"
+        "the pictures ['other/b.png', 'pictures/a.png'] could not be logged to MLflow"
     ]
     assert tracker.finish("FINISHED") is None and status(run) == "FINISHED"
 
