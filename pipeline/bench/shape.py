@@ -10,14 +10,12 @@ import argparse
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import get_args
 
-import numpy as np
 import torch
 
 from pipeline.batch import Batch
@@ -27,14 +25,13 @@ from pipeline.bench.step import (
     ROWS_OTHERWISE,
     SIZES,
     VOCABULARY_SIZE,
-    WARM_UP,
     Case,
     at_least_one,
     device_name,
     make_batch,
     our_step,
-    synchronise,
 )
+from pipeline.bench.turns import median_seconds
 from pipeline.config.called import as_called
 from pipeline.config.data import NextSentence
 from pipeline.config.model import FamilyName, LearnedPositions, Model
@@ -154,16 +151,8 @@ def _status(field: str) -> int:
 def speeds(setting: Setting, use: str, device: torch.device, repetitions: int) -> dict[str, float]:
     """Return model name -> tokens per second (median); the models take turns, so that noise affects both alike."""
     functions = {name: _use(setting, name, use, device) for name in setting.beside}
-    seconds: dict[str, list[float]] = {name: [] for name in functions}
-    for number in range(WARM_UP + repetitions):
-        for name, take in functions.items():
-            synchronise(device)
-            start = time.perf_counter()
-            take(number)
-            synchronise(device)
-            seconds[name].append(time.perf_counter() - start)
     tokens = setting.rows * setting.length
-    return {name: tokens / float(np.median(timings[WARM_UP:])) for name, timings in seconds.items()}
+    return {name: tokens / seconds for name, seconds in median_seconds(functions, device, repetitions).items()}
 
 
 def table(figures: dict[str, list[float]]) -> str:

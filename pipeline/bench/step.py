@@ -9,7 +9,6 @@ The bench needs only torch and numpy, so that it runs on any machine with a GPU.
 import argparse
 import gc
 import importlib.util
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,6 +20,7 @@ from torch import nn
 
 from pipeline.batch import Batch
 from pipeline.bench.peer import masked_only_loss, padded, peer_model, peer_optimizer, peer_step, shipped_loss
+from pipeline.bench.turns import median_seconds
 from pipeline.config.called import as_called
 from pipeline.config.data import NextSentence, SentenceOrder
 from pipeline.config.jobs import Pretrain
@@ -39,7 +39,6 @@ from pipeline.train.step import Compute, train_step
 VOCABULARY_SIZE = 30_522
 MASKED_SHARE = 0.15
 BATCHES = 4  # distinct batches, used in rotation
-WARM_UP = 2  # untimed steps per column and mode
 DECILES = {128: (9, 73, 114, *[128] * 8), 512: (10, 72, 189, 314, 494, *[512] * 6)}
 """Maximum length -> deciles, from 0% to 100%, of the lengths of next-sentence examples from English Wikipedia."""
 ROWS = {"cpu": {"base": 8, "large": 4}, "cuda": {}}
@@ -230,23 +229,7 @@ def measure(
     """
     functions = _our_step_functions(case, autocast, device, modes, float8=float8)
     functions |= _their_step_functions(case, autocast, device, modes)
-    for number in range(WARM_UP):
-        for take_step in functions.values():
-            take_step(number)
-    seconds: dict[tuple[str, str], list[float]] = {name: [] for name in functions}
-    for number in range(repetitions):
-        for name, take_step in functions.items():
-            synchronise(device)
-            start = time.perf_counter()
-            take_step(number)
-            synchronise(device)
-            seconds[name].append(time.perf_counter() - start)
-    return {name: float(np.median(timings)) for name, timings in seconds.items()}
-
-
-def synchronise(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+    return median_seconds(functions, device, repetitions)
 
 
 def best(seconds: dict[tuple[str, str], float], column: str) -> tuple[float, str] | None:

@@ -1,0 +1,34 @@
+"""Time functions in turns, so that noise of the machine affects all of them alike."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+import numpy as np
+import torch
+
+Name = TypeVar("Name")
+WARM_UP = 2  # untimed calls of each function
+
+
+def median_seconds(
+    functions: Mapping[Name, Callable[[int], None]], device: torch.device, repetitions: int
+) -> dict[Name, float]:
+    """Return name -> median seconds per call. Each repetition calls every function once, with its number from 0."""
+    for number in range(WARM_UP):
+        for function in functions.values():
+            function(number)
+    seconds: dict[Name, list[float]] = {name: [] for name in functions}
+    for number in range(repetitions):
+        for name, function in functions.items():
+            _synchronise(device)
+            start = time.perf_counter()
+            function(number)
+            _synchronise(device)
+            seconds[name].append(time.perf_counter() - start)
+    return {name: float(np.median(timings)) for name, timings in seconds.items()}
+
+
+def _synchronise(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
