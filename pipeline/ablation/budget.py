@@ -95,8 +95,9 @@ def _counted(variant: Variant, stream: StreamSettings, seed: int, tokens: int, c
 class RowLengths:
     """Number of tokens in each row of a stream, special tokens included; windows are read when they are needed.
 
-    Windows differ: in one corpus of articles, single segments have 86 to 122 tokens per row on average. Therefore, the
-    tokens of the rows that a run reads are counted. Only tokens after the first COUNTED_WINDOWS windows are estimated.
+    Windows differ: in one corpus of articles, with sampling.pairs:single-segment, the mean number of tokens per row was
+    86 in one window and 122 in another. Therefore, the tokens of the rows that a run reads are counted. Only tokens
+    after the first COUNTED_WINDOWS windows are estimated.
     """
 
     def __init__(self, stream: StreamSettings) -> None:
@@ -130,10 +131,10 @@ class RowLengths:
 
 
 def steps_for_tokens(config: Pretrain, tokens: int, rows: Mapping[Sampling, RowLengths]) -> int:
-    """Return the number of steps with which a run reads the number of tokens nearest to `tokens`, at least 1.
+    """Return the number of steps, at least 1, for which the tokens of a run are nearest to `tokens`.
 
-    `rows`: sampling of a phase -> lengths of the phase's rows. Raises ConfigError if the settings need more steps, for
-    instance for a long warm-up.
+    `rows`: sampling of a phase -> lengths of the phase's rows. Raises ConfigError if the settings allow only runs with
+    more tokens than `tokens`, for instance because of a long warm-up.
     """
     some = offset(1, config.batch)
     # The first guess reads the rows of one step only, so that few windows are made.

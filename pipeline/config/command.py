@@ -34,10 +34,10 @@ class Command(Described):
         return words_of(arguments, self.settings, self.extra, required, self.several)
 
     def parse(self, words: Sequence[Word], default: Any = None) -> Any:
-        """Return the settings. Settings that `words` does not set have their value in `default`; if `default` is None,
-        they have the class's default.
-        The values of `default` may be invalid if options replace them (see `unchecked`). Raises ConfigError for a
-        missing or invalid setting.
+        """Return the settings. A setting that `words` does not set keeps its value from `default`, or has
+        the default value of its class if `default` is None.
+        `default` may hold invalid values, because options in `words` may still replace them (see `unchecked`). Raises
+        ConfigError for a missing or invalid setting.
         """
         import tyro
 

@@ -118,7 +118,7 @@ def _lines_of_extra(command: Described) -> list[str]:
 
 
 def _default_of(option: Option) -> str:
-    """Return a setting's default for its help line; empty if the description contains the default."""
+    """Return a setting's default for its help line, without the value if the description contains it."""
     if option.required:
         return "required"
     several = "may be repeated, " if option.many else ""

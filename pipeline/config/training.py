@@ -67,12 +67,12 @@ class AdamW:
     clip_norm: float = 1.0
     """Maximum norm of a step's gradient; a gradient with a larger norm is scaled down to this norm."""
     layer_decay: float = 1.0
-    """Learning rate of a layer, divided by the learning rate of the next higher layer (as Clark et al. 2020 fine-tune).
+    """Ratio of a layer's learning rate to that of the next higher layer; Clark et al. 2020 fine-tune with such a ratio.
     Pooler and heads have the full rate, the top layer has layer_decay times the full rate, and the embeddings have
     layer_decay^(layers + 1) times the full rate.
     """
     word_embeddings_rate: float | None = None
-    """Share of the learning rate for word embeddings.
+    """Factor on the learning rate of the word embeddings, above 0 and at most 1.
 
     Default: 1. In pretraining with word_embeddings cooccurrence, the default is 0.1, because at the full rate the
     initial values are lost within a few hundred steps.
@@ -154,8 +154,8 @@ class PolynomialDecay:
 
 @dataclass(frozen=True, kw_only=True)
 class WarmupStableDecay:
-    """Linear warm-up, a constant rate, and a linear decay to zero in the last steps (Hu et al. 2024, 4; linear as in
-    Hägele et al. 2024).
+    """Linear warm-up, a constant rate, and a linear decay to zero in the last steps (Hu et al. 2024,
+    section 4; the decay is linear as in Hägele et al. 2024).
 
     A run of one phase can be continued with more --steps; if the decay has begun, the run goes back to the step at
     which the decay starts.

@@ -14,7 +14,7 @@ from pipeline.objectives.masked import MaskedTokens
 from pipeline.objectives.replaced import ReplacedTokens
 
 Pretraining = MaskedTokens | ReplacedTokens | DistilledTokens
-CURVES = (*masked.CURVES, *replaced.CURVES)
+CURVES = (*masked.CURVES, *replaced.CURVES, *distilled.CURVES)
 """Loss terms that have a panel in the figure of learning curves, in the order of the panels."""
 DESCRIPTIONS = masked.DESCRIPTIONS | replaced.DESCRIPTIONS | distilled.DESCRIPTIONS
 """Held-out metric -> (its type on the Hugging Face Hub, its name on a model card)."""

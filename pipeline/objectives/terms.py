@@ -21,9 +21,9 @@ class Curve:
     term: str
     label: str
     """Label of the axis."""
-    guess: str
-    """Name of the metric that is the baseline."""
-    guess_label: str
+    guess: str | None = None
+    """Name of the metric that is the baseline; None: the term has no baseline."""
+    guess_label: str = ""
     guess_is_share: bool = False
     """Whether the metric `guess` is the frequency p of one of two possible answers. If so, the baseline is the entropy
     of (p, 1 - p), which is the loss of guessing by frequency. Otherwise the baseline is the metric itself.

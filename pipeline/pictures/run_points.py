@@ -42,7 +42,8 @@ def newest_losses(points: Points) -> list[str]:
         parts = [f"{curve.term.upper()} loss at step {step:,}: training {training[step]:.3f}"]
         if heldout := points.get(f"heldout/{curve.term}_loss", {}):
             last = max(heldout)
-            parts.append(f"held-out {heldout[last]:.3f} nats after step {last:,}")
+            unit = " nats" if "nats" in curve.label else ""
+            parts.append(f"held-out {heldout[last]:.3f}{unit} after step {last:,}")
             if 0 in heldout:
                 parts.append(f"before training {heldout[0]:.3f}")
         guess = frequency_guess(curve, points)

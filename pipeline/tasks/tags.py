@@ -19,7 +19,10 @@ from pipeline.text.vocabulary import Vocabulary
 
 
 def prepare(task: Task, items: Sequence[Sentence], vocabulary: Vocabulary, cutting: Cutting) -> Prepared:
-    """Encode each sentence's windows, in order, with a label per token. Raises DataError for an unknown tag."""
+    """Encode each sentence as one or more parts of at most `maximum_length` tokens, in order, with a label per token.
+
+    Raises DataError for an unknown tag.
+    """
     assert cutting.maximum_length is not None and cutting.stride is not None
     settings = Tagging(
         maximum_length=cutting.maximum_length, stride=cutting.stride, label_all_pieces=cutting.label_all_pieces
@@ -113,8 +116,8 @@ def own_task(name: str, location: str, items: Sequence[Sentence]) -> Task:
     words = sum(len(item.tags) for item in items)
     if len(names) > FEW_CLASSES and ROWS_PER_CLASS * len(names) > words:
         raise DataError(
-            f"{location}: {len(names):,} different tags on {words:,} words, the first {shown(items[0].tags[0])}: "
-            f"fewer than {ROWS_PER_CLASS} words for each; name the column of the tags with --label"
+            f"{location}: {len(names):,} different tags (the first: {shown(items[0].tags[0])}) on {words:,} words are "
+            f"fewer than {ROWS_PER_CLASS} words per tag; name the column of the tags with --label"
         )
     metrics = (
         ("f1", "precision", "recall", "accuracy")

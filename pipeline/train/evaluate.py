@@ -15,7 +15,7 @@ from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.examples import make_examples, window_sentences
 
 SEED = 0  # seed of held-out examples in every run, so that runs are compared on the same pairs and masks
-HELDOUT_WINDOWS = 64  # maximum windows: each start of training splits and encodes all of their text
+HELDOUT_WINDOWS = 64  # maximum number of windows; whenever training (re)starts, all text of these windows is encoded
 UNIGRAM_CHARACTERS = 2_000_000  # approximate characters of training text in which the baseline counts entries
 
 
@@ -66,7 +66,8 @@ def evaluate(
     Each is a mean over the batches of all ranks; every rank must call this. Empty without held-out rows.
     """
     was_training = module.training
-    names = module.score_names  # the names in scores of batches would not do: a rank may have no held-out rows
+    # not the names that module.scores returns: a rank without held-out rows has none, and all ranks need the same names
+    names = module.score_names
     module.eval()
     totals = dict.fromkeys(names, torch.zeros((), dtype=torch.float64, device=device))
     counts = dict.fromkeys(names, torch.zeros((), dtype=torch.float64))

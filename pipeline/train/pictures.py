@@ -144,7 +144,7 @@ def frequency_guess(curve: Curve, points: Points) -> float | None:
     For masked tokens, the baseline is that loss (unigram). For a task with two answers, the baseline is the share of
     one answer, and the loss is the entropy of the two shares.
     """
-    logged = points.get(curve.guess, {})
+    logged = points.get(curve.guess, {}) if curve.guess else {}
     if not logged:
         return None
     newest = logged[max(logged)]

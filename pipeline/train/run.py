@@ -93,8 +93,8 @@ def refuse_differences(config: Pretrain, recorded: dict[str, Any], wanted: dict[
     )
     more = f" and {len(differing) - MOST_NAMED} more" if len(differing) > MOST_NAMED else ""
     hint = (
-        " (steps may grow under schedule:constant-rate and schedule:warmup-stable-decay only, in one phase: "
-        "other rates and phases depend on the number of steps)"
+        " (steps may grow only in a run of one phase with schedule:constant-rate or schedule:warmup-stable-decay: "
+        "other schedules, and several phases, depend on the number of steps)"
         if "steps" in differing
         else ""
     )
@@ -108,7 +108,7 @@ def rollback_step(config: Pretrain, recorded: dict[str, Any], done: int) -> int 
     """Return the step to which a run with `done` steps must roll back before it is extended: the start of its decay.
 
     None if no rollback is needed. Raises ConfigError if fewer steps than before are requested under a schedule with a
-    decay, because the run may already have passed the start of the earlier decay.
+    decay: the decay would then start at an earlier step, which the run may already have passed.
     """
     start = decay_start(replace(config, steps=recorded["steps"]))
     if start is None or config.steps == recorded["steps"]:

@@ -69,6 +69,20 @@ def test_the_learning_curve_shows_what_was_logged() -> None:
     assert tokens._functions[0](np.array([0, 10, 15, 30])).tolist() == [0, 1000, 1750, 4000]
 
 
+def test_a_distillation_has_panels_for_soft_targets_and_cosine_without_a_baseline() -> None:
+    points = {
+        "train/mlm_loss": {5: 6.0, 10: 5.0},
+        "train/soft_loss": {5: 3.0, 10: 2.5},
+        "train/cosine_loss": {5: 0.9, 10: 0.5},
+        "heldout/cosine_loss": {0: 1.0, 10: 0.4},
+    }
+    masked, soft, cosine = drawn(learning_curve("distilled", points)).axes
+    assert lines(soft) == {"training": ([5.0, 10.0], [3.0, 2.5])} or "training, mean of 5 steps" in lines(soft)
+    assert soft.get_ylabel() == "soft-target loss, nats per token"
+    assert cosine.get_ylabel() == "1 - cosine, mean per token"
+    assert "before training: 1.000" in lines(cosine)
+
+
 def test_throughput_shows_what_was_logged() -> None:
     figure = drawn(throughput("a-run", POINTS))
     speed, wait = figure.axes

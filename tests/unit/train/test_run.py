@@ -230,8 +230,8 @@ def test_more_steps_of_a_decay_are_refused_with_the_way_out(corpus: Corpus, tiny
         refuse_differences(longer, identity(CONFIG, corpus, tiny_vocabulary), identity(longer, corpus, tiny_vocabulary))
     assert str(refused.value) == (
         "run mine was started with other settings: steps was 100 and is now 500 "
-        "(steps may grow under schedule:constant-rate and schedule:warmup-stable-decay only, in one phase: "
-        "other rates and phases depend on the number of steps); "
+        "(steps may grow only in a run of one phase with schedule:constant-rate or schedule:warmup-stable-decay: "
+        "other schedules, and several phases, depend on the number of steps); "
         "choose another --name, or use the settings of the run"
     )
 
