@@ -8,8 +8,8 @@
 Run the same command again to continue: finished runs are not trained again, and a stopped run continues where it
 stopped. A larger --seeds trains only the added seeds. Every option of jobs/pretrain.py sets the base run.
 
-As many runs are trained at the same time as fit, at most --at-once. On CPUs, several runs fit only with
---placement.threads. With --minutes, nothing else should run on the machine.
+Several runs are trained at the same time: as many as the cluster has room for, but at most --at-once. On CPUs, several
+runs fit only with --placement.threads. With --minutes, nothing else should run on the machine.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Score a fine-tuned model on labelled examples or what it forgot, or a pretrained model on BLiMP, next to baselines.
+"""Score a fine-tuned model on labelled examples, or measure what it forgot; or score a pretrained model on BLiMP.
 
     python jobs/score.py --checkpoint output/finetune/NAME/model --input labelled.csv --text body --label stars
     python jobs/score.py --checkpoint hf://OWNER/NAME --input labelled.csv --text body --label stars
@@ -7,7 +7,8 @@
     python jobs/score.py --checkpoint output/runs/NAME --blimp BLIMP --pairs fifth
     python jobs/score.py --checkpoint output/finetune/TRIAL/model --heldout output/runs/NAME
 
-The labelled examples are your own file (--input) or a split of a known task (--task).
+The labelled examples are your own file (--input) or a split of a known task (--task). The scores are printed next to
+those of baselines.
 """
 
 import sys

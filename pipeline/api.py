@@ -47,7 +47,7 @@ Text = str | tuple[str, str]
 Layers = int | Sequence[int] | Literal["mean of last four"]
 Kind = Literal["classification", "multilabel", "regression"]
 LAST = 4
-"""Number of layers in "mean of last four" (Devlin et al. 2019, 5.3, sum these layers instead)."""
+"""Number of layers in "mean of last four" (Devlin et al. 2019, section 5.3, sum or concatenate these layers)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,7 +179,9 @@ class LoadedModel:
 
         - a text
         - a pair of texts; if the task is questions, the pair is (question, context)
-        - a dictionary with the keys text and second, the keys question and context, or the key words
+        - a dictionary with the keys "text" and "second"
+        - a dictionary with the keys "question" and "context"
+        - a dictionary with the key "words"
 
         If a text of a row is empty, all values of the row's answer are None. The keys of an answer depend on the kind
         of task:
@@ -192,7 +194,7 @@ class LoadedModel:
 
         Raises ConfigError for a model that was not fine-tuned, and DataError for invalid rows.
         """
-        # Imported here because it loads scikit-learn, which takes a second and which vectors do not need.
+        # Imported here because this import loads scikit-learn: that takes a second, and vectors do not need it.
         from pipeline.predict.rows import predict_rows
 
         if self.tuned is None:
@@ -215,7 +217,7 @@ class LoadedModel:
         seed: int = 0,
         report: Report = lambda line: None,
     ) -> "LoadedModel":
-        """Fine-tune a copy of the model on texts and labels, and return it; this model does not change.
+        """Fine-tune a copy of the model on texts and labels, and return the copy; this model does not change.
 
         A label is a text or a number; if `kind` is multilabel, each text has a list of labels. Predicted labels are
         texts. If `learning_rate` is None, the encoder's width determines it. `dev` is (texts, labels). The `scores` of

@@ -48,7 +48,10 @@ times whether the head answers.
 """
 AGAIN = "start the same command again, and it continues from what is already done"
 PRIVATE = f"/{SCRATCH}ray-"
-"""Part of the paths of a Ray that `start` started for one process; its folder is deleted when that process ends."""
+"""Part of the paths of a Ray instance that `start` started for one process.
+
+The folder of this instance is deleted when the process ends.
+"""
 LONGEST_TEMPORARY = 103 - len(
     "/bertstream-ray-01234567/files/session_2026-01-01_00-00-00_000000_1234567/sockets/plasma_store"
 )
@@ -392,10 +395,11 @@ def _fit_autoscaled_workers(placement: Placement, workers: WorkerRange, groups: 
 def stream_cpus(resources: WorkerResources, workers: WorkerRange, groups: Sequence[NodeGroup]) -> float:
     """Return the number of CPUs that a stream may request; infinite if `groups` is empty.
 
-    If no worker fits on some of the node types, these are the CPUs of those node types; otherwise, these are the CPUs
-    that the workers leave free. STAGES CPUs are subtracted, but the result is at least 1. Ray combines the requests of
-    the stream and of an elastic group, and Ray's autoscaler starts no node for a combined request that it cannot
-    satisfy in full.
+    If some node types have no room for a worker, the stream may request the CPUs of these node types. Otherwise, it may
+    request the CPUs that the workers leave free. STAGES CPUs are subtracted, but the result is at least 1.
+
+    A limit is needed because Ray combines the requests of the stream and of an elastic group: Ray's autoscaler starts
+    no node for a combined request that it cannot satisfy in full.
     """
     if not groups:
         return math.inf

@@ -14,7 +14,7 @@ Main = Callable[[Sequence[str]], int | None]
 def job_main(stopped: str) -> Callable[[Main], Callable[[Sequence[str]], int]]:
     """Decorate a job's main so that it prints errors in one line, without a traceback, and returns an exit code.
 
-    `stopped` is the line for Ctrl-C and SIGTERM. If main returns None, the exit code is 0.
+    `stopped` is the line to print after Ctrl-C or SIGTERM. If main returns None, the exit code is 0.
     """
 
     def decorate(main: Main) -> Callable[[Sequence[str]], int]:

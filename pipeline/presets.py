@@ -22,9 +22,10 @@ from pipeline.config.toml import read_config, settings_of, to_toml, toml_value
 from pipeline.config.training import AdamW, Batch, Lamb, LinearDecay
 from pipeline.errors import ConfigError
 
-# Devlin et al. 2019, A.2: 256 rows per step, learning rate 1e-4, warm-up in 10,000 of 1,000,000 steps. Small models and
-# short runs need a higher rate and a longer warm-up, so the rates and warm-ups of `bert-tiny` to `bert-medium` are
-# ours. These presets have one phase of length 128; the published recipe has length 512 in the last tenth of the steps.
+# Devlin et al. 2019, section A.2: 256 rows per step, learning rate 1e-4, warm-up in 10,000 of 1,000,000 steps. Small
+# models and short runs need a higher rate and a longer warm-up, so the rates and warm-ups of `bert-tiny` to
+# `bert-medium` are ours. These presets have one phase of length 128; the published recipe has length 512 in the last
+# tenth of the steps.
 PUBLISHED = Pretrain(steps=1_000_000)
 
 
@@ -77,7 +78,7 @@ ROBERTA = replace(
 def roberta(preset: Pretrain, base: Pretrain = ROBERTA) -> Pretrain:
     """Return `base` with a RoBERTa of the size of a BERT preset.
 
-    A RoBERTa has one segment. Its position indices start at 2, because index 1 is that of the padding entry.
+    A RoBERTa has one segment. Its position indices start at 2, because index 1 belongs to the padding entry.
     """
     model = replace(
         preset.model,
@@ -108,9 +109,9 @@ PRESETS |= {
     ),
 }
 
-# google-research/bert, multilingual.md: one cased vocabulary for 104 languages, whose shares are smoothed with exponent
-# 0.7; the size of the vocabulary is that of bert-base-multilingual-cased. The size of the alphabet and sequences of one
-# language are ours.
+# google-research/bert, multilingual.md: one cased vocabulary for 104 languages; the languages' shares are smoothed with
+# exponent 0.7. The size of the vocabulary is that of bert-base-multilingual-cased. Two choices are ours: the size of
+# the alphabet, and that each sequence has only one language.
 MBERT_VOCABULARY = VocabularySettings(size=119_547, lowercase=False, characters=10_000)
 
 
@@ -129,7 +130,7 @@ def xlm_roberta(preset: Pretrain, size: int) -> Pretrain:
 
 # Conneau et al. 2020, sections 3 and 4.1: RoBERTa's masks without pairs, 250,002 unigram entries, exponent 0.3,
 # 1,500,000 steps of 8,192 rows. The paper does not state the other settings: these are RoBERTa's. In the tiny presets,
-# all but the family and the exponent are ours.
+# all settings except the family and the exponent are ours.
 PRESETS |= {
     "mbert-tiny": multilingual(PRESETS["bert-tiny"], 0.7, replace(MBERT_VOCABULARY, size=8_192)),
     "mbert-base": multilingual(PRESETS["bert-base"], 0.7, MBERT_VOCABULARY),
@@ -155,11 +156,12 @@ def electra(preset: Pretrain, **parts: Any) -> Pretrain:
 
 
 PRESETS |= {
-    # Sizes, steps and batches are those of the small BERTs. The generator has a quarter of the width, as in the paper.
+    # Sizes, steps and batches are those of the small BERTs. The generator has a quarter of the discriminator's width,
+    # as in the paper.
     "electra-tiny": electra(PRESETS["bert-tiny"]),
     "electra-mini": electra(PRESETS["bert-mini"]),
-    # The generator has a quarter of the width, as in the paper; the generator of the released electra-small has the
-    # full width.
+    # The generator has a quarter of the discriminator's width, as in the paper; in the released electra-small, both
+    # have the same width.
     "electra-small": electra(
         replace(
             bert(12, 256, 4),
@@ -184,8 +186,9 @@ PRESETS |= {
 }
 # Sanh et al. 2019, sections 2 and 3: half the layers of a BERT, no segments, no pooler, no sentence pairs, 4,096 rows
 # per step. Learning rate, warm-up, epsilon, weight decay and clipping are the defaults of the authors' code
-# (huggingface/transformers, examples/research_projects/distillation). Steps are ours: three epochs, their default, of
-# 4.3 billion tokens of Wikipedia and BooksCorpus. They mask rare entries more often; we mask all entries alike.
+# (huggingface/transformers, examples/research_projects/distillation). Steps are ours: three epochs (the authors'
+# default) over the 4.3 billion tokens of Wikipedia and BooksCorpus. The authors mask rare entries more often; we mask
+# all entries alike.
 DISTILBERT = replace(
     PUBLISHED,
     steps=7_000,
@@ -203,8 +206,9 @@ def distilbert(preset: Pretrain, base: Pretrain) -> Pretrain:
 
 
 def _small_distilbert(preset: Pretrain) -> Pretrain:
-    """Return a DistilBERT with half the layers of a small BERT preset, and its steps, learning rate and batch; these
-    choices are ours.
+    """Return a DistilBERT with half the layers of a small BERT preset.
+
+    Steps, learning rate and batch are those of the BERT preset. These choices are ours.
     """
     return distilbert(preset, replace(preset, sampling=replace(preset.sampling, pairs=FullSentences())))
 
@@ -215,8 +219,8 @@ PRESETS |= {
     "distilbert-base": distilbert(PRESETS["bert-base"], DISTILBERT),
 }
 
-# Lan et al. 2020, 4.1: LAMB, 4,096 rows of at most 512 tokens, 125,000 steps, 30,000 unigram pieces. Warm-up: 3,125
-# steps (google-research/albert).
+# Lan et al. 2020, section 4.1: LAMB, 4,096 rows of at most 512 tokens, 125,000 steps, a vocabulary of 30,000 unigram
+# pieces. Warm-up: 3,125 steps (google-research/albert).
 ALBERT = replace(
     PUBLISHED,
     steps=125_000,
@@ -238,17 +242,17 @@ def albert(preset: Pretrain, *, size: int = 30_000, **parts: Any) -> Pretrain:
     return replace(preset, model=model, sampling=sampling, vocabulary=vocabulary)
 
 
-# The released models of version 2 have no dropout above base size (google-research/albert; in Lan et al. 2020, 4.8,
-# xxlarge only).
+# Of the released models of version 2, those above base size have no dropout (google-research/albert). In Lan et al.
+# 2020, section 4.8, only xxlarge has none.
 UNDROPPED: dict[str, Any] = {"hidden_dropout": 0.0, "attention_dropout": 0.0}
 PRESETS |= {
-    # Steps and batches are those of the small BERTs, and so is the optimizer. The embeddings of tiny have half of its
-    # width: 128 would be the whole width.
+    # Steps, batches and optimizer of the tiny and mini presets are those of the small BERTs. The embeddings of
+    # albert-tiny have half of the model's width; the usual 128 would be the whole width.
     "albert-tiny": albert(PRESETS["bert-tiny"], size=8_192, embedding_width=64),
     "albert-mini": albert(PRESETS["bert-mini"]),
     "albert-base": albert(bert(12, 768, 12, ALBERT)),
     "albert-large": albert(bert(24, 1024, 16, ALBERT), **UNDROPPED),
-    # As released; with the paper's one head per 64 of the width, it would have 32 heads.
+    # 16 heads, as in the released model. The paper's rule, one head per 64 dimensions, would give 32 heads.
     "albert-xlarge": albert(bert(24, 2048, 16, ALBERT), **UNDROPPED),
     "albert-xxlarge": albert(bert(12, 4096, 64, ALBERT), **UNDROPPED),
 }
@@ -265,8 +269,8 @@ PRESETS |= {
     ),
 }
 PRESETS |= {f"{name}-fast": _fast(preset) for name, preset in PRESETS.items()}
-# What `make pretrain` trains. The recipe is ours: a bert-tiny that learns much in few minutes, because its word
-# embeddings start from co-occurrence counts, and its rows are short and have neither dropout nor a pair task.
+# `make pretrain` trains this preset. The recipe is ours: a bert-tiny that learns much in few minutes. The reasons: its
+# word embeddings start from co-occurrence counts, its rows are short, and it has neither dropout nor a pair task.
 QUICKSTART = replace(
     PRESETS["bert-tiny-fast"],
     steps=1_500,

@@ -1,6 +1,6 @@
 """Start a Ray worker process like Ray's setup_worker.py, but without importing Ray first.
 
-Ray runs this file as a script if it was started inside `ray_private.light_worker_setup`. Ray's own script imports Ray
+Ray runs this file as a script if Ray was started inside `ray_private.light_worker_setup`. Ray's own script imports Ray
 (0.6 s of CPU), sets environment variables, and replaces itself with the worker, which imports Ray again. A run starts
 about a dozen workers.
 """

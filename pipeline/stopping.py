@@ -31,7 +31,8 @@ def interrupt(number: int, frame: FrameType | None) -> None:
 def interrupts_deferred() -> Generator[threading.Event]:
     """Set the yielded event at Ctrl-C and SIGTERM, instead of raising KeyboardInterrupt; for calls that must clean up.
 
-    A second Ctrl-C raises KeyboardInterrupt. Outside the main thread, which gets no signals, this is a no-op.
+    A second Ctrl-C raises KeyboardInterrupt. Only the main thread gets signals, so in other threads this is a
+    no-op.
     """
     stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():

@@ -111,7 +111,7 @@ def children(location: str) -> list[str]:
 
 @retrying
 def read_bytes(location: str) -> bytes:
-    """Return the contents of a file. Raises OSError, and for a missing file FileNotFoundError."""
+    """Return the contents of a file. Raises OSError (for a missing file, FileNotFoundError)."""
     with _opened(location) as stream:
         return stream.read()
 
@@ -136,7 +136,10 @@ def _opened(location: str) -> NativeFile:
 
 @retrying
 def write_bytes(location: str, content: bytes) -> None:
-    """Write a whole file, so that readers never see a part of it: locally under a temporary name, then moved."""
+    """Write a whole file, so that readers never see a part of it.
+
+    A local file is written under a temporary name and then renamed.
+    """
     system, path = filesystem(location)
     make_folder(location.rsplit("/", 1)[0])
     if is_url(location):  # needs no temporary name: an object store shows an object only when it is complete
@@ -216,7 +219,7 @@ def require_writable(name: str, location: str) -> None:
 
 
 def publish(folder: Path, target: str, about: dict[str, Any]) -> None:
-    """Replace `target` by a copy of a local folder, then write its manifest.
+    """Replace the folder `target` by a copy of a local folder, then write the manifest into `target`.
 
     The manifest has the fields of `about`, and `files`: {name: {"bytes": size, "sha256": digest}}.
     """
@@ -269,7 +272,9 @@ def damage(target: str) -> str | None:
 
 
 def mismatch(target: str) -> str | None:
-    """Return a text that describes the first difference between a published folder and its manifest; None if all match.
+    """Return a text that describes the first difference between a published folder and its manifest.
+
+    Return None if every file matches the manifest.
 
     A disk read error counts as a lost file. Raises OSError for other storage failures, which say nothing about the
     folder.

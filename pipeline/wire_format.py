@@ -25,8 +25,9 @@ def varint(content: bytes, position: int) -> tuple[int, int]:
 
 
 def fields(message: bytes) -> Fields:
-    """Return {field number: values} of a protocol buffer message. Raises ValueError, IndexError or KeyError for other
-    bytes.
+    """Return {field number: values} of a protocol buffer message.
+
+    Raises ValueError, IndexError or KeyError if the bytes are no such message.
     """
     values: Fields = {}
     position = 0

@@ -1,4 +1,4 @@
-"""Read the command line of an ablation: its name or its settings to vary, and the settings of the base run."""
+"""Read an ablation's command line: the ablation's name or the settings to vary, and the settings of the base run."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -39,12 +39,15 @@ def read_ablate(arguments: Sequence[str], about: str) -> Ablate:
 
 
 def _value(word: Any) -> str:
-    """Return the value of an option, which follows its name or an equals sign."""
+    """Return the value of an option: the word after the option's name, or the text after the equals sign."""
     return word.values[0] if word.values else word.text.partition("=")[2]
 
 
 def _defaults(preset: str, ablation: str | None) -> Ablate:
-    """Return the settings without options; they are not checked, because options are still to come."""
+    """Return the settings before options are applied.
+
+    These settings are not checked, because the options may still change them.
+    """
     own = {field.name: field.default for field in dataclasses.fields(Ablate)}
     base = {field.name: getattr(PRESETS[preset], field.name) for field in dataclasses.fields(Pretrain)}
     return unchecked(Ablate, own | base | {"preset": preset, "ablation": ablation})

@@ -135,7 +135,10 @@ def _tuned(config: Ablate, task: str, summary: dict[str, Any], tuning: Tuning, r
 def _stored(
     config: Ablate, summary: dict[str, Any], name: str, key: dict[str, Any], compute: Callable[[], dict[str, float]]
 ) -> dict[str, float]:
-    """Return a run's scores: stored ones if they have this key and are of this run; else compute and store them."""
+    """Return a run's scores.
+
+    If scores with this key are stored for this run, return the stored scores. Otherwise compute and store the scores.
+    """
     location = storage.join(config.output, FOLDER, "scores", summary["name"], f"{name}.json")
     key = key | {"mlflow_run_id": summary["mlflow_run_id"]}
     stored = storage.read_object(location)

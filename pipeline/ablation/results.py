@@ -46,7 +46,7 @@ class ResultRow:
 
     @property
     def untrained(self) -> int:
-        """Number of runs that did not leave the plateau of unigrams."""
+        """Number of runs that learnt little but token frequencies (`Outcome.trained` is False)."""
         return sum(not outcome.trained for outcome in self.outcomes)
 
 
@@ -127,12 +127,14 @@ def _without_interval(a: Sequence[float], b: Sequence[float]) -> Difference:
 
 
 def comparable(score: str, first: Variant, other: Variant) -> bool:
-    """Return whether a score of two variants measures the same.
+    """Return whether a score measures the same thing for both variants.
 
-    Held-out loss: each variant masks the held-out text with the sampling of its last phase, so this sampling and the
-    vocabulary must be equal. Copies may differ, because held-out rows are those of epoch 0.
+    Held-out loss: each variant masks the held-out text with the sampling settings of its last phase, so these
+    settings and the vocabulary must be the same in both variants. Only `copies` may differ, because held-out rows are
+    always those of epoch 0.
     Bits per byte: the same words are masked if the maximum lengths are equal. Both vocabularies must also treat case
-    and accents alike. A sentence is skipped if a vocabulary splits it into more tokens than the maximum length.
+    and accents alike. The sentences may still differ a little: a variant skips a sentence if its vocabulary splits
+    the sentence into more tokens than the maximum length.
     """
     a, b = first.config, other.config
     if score == LOSS:

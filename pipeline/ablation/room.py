@@ -18,14 +18,15 @@ class Room:
     at_once: int
     """Number of runs that are trained at the same time."""
     placement: Placement
-    """Placement of each run: its workers and its data stream take at most their share of the cluster's CPUs."""
+    """Placement of each run. A run's workers and data stream take at most the run's share of the cluster's CPUs."""
 
 
 def room_for(config: Ablate, runs: int, nodes: Sequence[Mapping[str, float]]) -> Room:
     """Return the room for `runs` runs of an ablation, where `nodes` are the resources of each live node.
 
-    With minutes, runs that share CPUs would slow each other down. Then several runs are trained at the same time only
-    on GPUs. Raises ConfigError if at_once asks for more, and if not even one run fits.
+    If the budget is in minutes, several runs are trained at the same time only on GPUs, because runs that share CPUs
+    slow each other down. Raises ConfigError if at_once asks for several runs on CPUs with such a budget, and if not
+    even one run fits.
     """
     if config.placement.autoscaled:
         gpu, most = config.placement.device == "cuda", config.at_once or 1
@@ -46,9 +47,11 @@ def room_for(config: Ablate, runs: int, nodes: Sequence[Mapping[str, float]]) ->
 
 
 def _most_runs(config: Ablate, resources: WorkerResources, nodes: Sequence[Mapping[str, float]]) -> int:
-    """Return how many runs have enough GPUs, custom resources, and cores for the threads of their workers; at least 1.
+    """Return how many runs fit at the same time; 1 if none fits.
 
-    Without placement.threads, the workers of one run use all cores.
+    A run fits if the nodes have enough GPUs and custom resources for its workers. Without GPUs, the nodes must also
+    have one core for each thread of the workers. If placement.threads is not set, the workers of one run use all
+    cores, so the result is 1.
     """
     workers = 0.0
     for node in nodes:

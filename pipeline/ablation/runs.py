@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # an ablation should start without matplotlib
     from matplotlib.figure import Figure
 
 EXPERIMENT, PARENT, RUNS = "ablation", "mlflow.parentRunId", "pretraining_runs"
-"""RUNS: tag of each child run; its value is the ids of the MLflow runs of the variant's pretrainings."""
+"""RUNS is a tag of each child run. The tag lists the MLflow run ids of the variant's pretraining runs."""
 RECORD = "mlflow.json"
 """File in the ablation's folder with the ids of its MLflow runs."""
 
@@ -40,8 +40,9 @@ class AblationRun:
 
 @contextmanager
 def tracked_ablation(config: Ablate, name: str, folder: str, uri: str) -> Generator[AblationRun]:
-    """Continue the ablation's MLflow run, or create it with the base run's settings as parameters; end it with its
-    status.
+    """Continue the ablation's MLflow run, or create it with the base run's settings as parameters.
+
+    At the end, set the MLflow run's status: FINISHED, FAILED or KILLED.
 
     Raises ConfigError if the server does not work.
     """

@@ -125,7 +125,7 @@ def notes(result: Result) -> list[str]:
 
 
 def _cautions(result: Result) -> list[str]:
-    """Return the notes about scores that are not compared, and about runs that say little."""
+    """Return notes about scores that are not compared, untrained runs, and copies that no run showed twice."""
     lines = []
     uncompared = [
         score

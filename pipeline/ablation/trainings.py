@@ -94,9 +94,9 @@ class Stop(tune.Stopper):
 def train_runs(runs: Mapping[str, Pretrain], at_once: int, train: Train, report: Report) -> list[dict[str, Any]]:
     """Train the runs, at most `at_once` at the same time, and return their summaries.
 
-    `runs`: label for progress lines -> run, with absolute locations. The first PipelineError of a run stops all runs
-    and is raised. A run whose process is lost is tried again, placement.restarts times. Raises KeyboardInterrupt after
-    Ctrl-C or SIGTERM, when all runs are stopped.
+    `runs` maps a label for progress lines to the settings of a run; locations in the settings are absolute. The first
+    PipelineError of a run stops all runs and is raised. If the process of a run is lost, the run is tried again,
+    at most placement.restarts times. Raises KeyboardInterrupt after Ctrl-C or SIGTERM, when all runs are stopped.
     """
     each = list(runs.values())
     watch = Watch(list(runs), [str(run.name) for run in each], report)

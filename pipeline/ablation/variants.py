@@ -1,4 +1,4 @@
-"""Expand an ablation into its variants: for each, the settings of its pretraining."""
+"""Expand an ablation into its variants, and return the pretraining settings of each variant."""
 
 import dataclasses
 import hashlib
@@ -23,7 +23,7 @@ SHARED = (
 )
 """Settings, and groups of settings, that all variants share."""
 RECORDED = ("sampling.copies", "phases.masking_share")
-"""Settings that runs of earlier versions did not record, but that the digests of all ablations contain."""
+"""Settings that are always part of an ablation's digest, although earlier versions did not record them in runs."""
 BASE = "base"
 """Label of the first variant if several settings are varied."""
 
@@ -55,8 +55,8 @@ class Variant:
 def variants_of(config: Ablate) -> tuple[Variant, ...]:
     """Return the variants. All others are compared with the first variant.
 
-    Raises ConfigError if a setting does not exist, if all variants must share it, if settings do not fit together, if
-    there are fewer than two variants, or if two variants are equal.
+    Raises ConfigError if a setting to vary does not exist or must be the same in all variants, if the settings of a
+    variant do not fit together, if there are fewer than two variants, or if two variants are equal.
     """
     base = _base_of(config)
     rows = ABLATIONS[config.ablation].rows if config.ablation is not None else _rows_over(config.over)

@@ -1,6 +1,7 @@
 """Training step of transformers' models, in the models' fastest settings, on our batches: baseline of `bench.py step`.
 
-Shapes: N sequences, S tokens in the longest, T tokens in all, M masked positions, V vocabulary entries.
+Shapes: N sequences, S tokens in the longest sequence, T tokens in all sequences, M masked positions, V vocabulary
+entries.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -59,7 +60,7 @@ class ReplacedPeer(nn.Module):
 
 
 def _padding_entry(settings: Model) -> int:
-    """Return the id of the padding entry: 0, or the id after which the family's position ids start (RoBERTa)."""
+    """Return the id of the padding entry: in RoBERTa `positions.first` - 1, otherwise 0."""
     return max(0, settings.positions.first - 1)
 
 
@@ -69,8 +70,8 @@ def padded(batch: Batch, settings: Model) -> dict[str, Any]:
     input_ids, labels, token_type_ids, attention_mask: padded rows (N, S). token_type_ids is left out if the family has
     no segments. attention_mask is left out if all rows have the same length.
     masked_places, masked_labels: masked positions as indices into the flattened rows, and their labels (M,).
-    next_sentence_label: 1 if B does not follow A (N,). sentence_order_label: 1 if A and B are swapped (N,). Both are
-    left out without labels of that pair task.
+    next_sentence_label: 1 if B does not follow A (N,). sentence_order_label: 1 if A and B are swapped (N,). Each of
+    these two is left out if the batch has no such labels.
     """
     N, S = batch.sequences, batch.maximum_length
     rows_T = torch.repeat_interleave(torch.arange(N), batch.offsets.diff())
@@ -96,7 +97,7 @@ def padded(batch: Batch, settings: Model) -> dict[str, Any]:
 
 
 def _model_inputs(inputs: dict[str, Tensor], *more: str) -> dict[str, Tensor]:
-    """Return the inputs of an encoder, and those named in `more`, as far as the batch has them."""
+    """Return an encoder's inputs, and the inputs named in `more`; inputs that the batch does not have are left out."""
     return {name: inputs[name] for name in ("input_ids", "token_type_ids", "attention_mask", *more) if name in inputs}
 
 

@@ -244,8 +244,9 @@ def table(paces: Sequence[Pace]) -> str:
 
 
 def estimate_for_many_gpus(blocks_per_second: float, tokens_per_row: float, maximum_length: int) -> str:
-    """Return a table of the blocks per second that many GPUs need, also divided by one stream's `blocks_per_second`.
+    """Return a table of the blocks per second that many GPUs need.
 
+    The table also has the ratio of this rate to the rate of one stream, `blocks_per_second`.
     The estimate assumes that a larger block takes a stream no more time than a smaller block.
     """
     rows = []

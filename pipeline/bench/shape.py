@@ -51,7 +51,7 @@ COLUMNS = ("parameters, M", "training, MB", "answering, MB", "training, tokens/s
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """A measurement: a family at a size, on batches of equal rows."""
+    """A measurement: a family at a size, on batches of rows of equal length."""
 
     family: FamilyName
     size: str
@@ -66,7 +66,7 @@ class Setting:
 
     @property
     def beside(self) -> "dict[str, Model]":
-        """Name -> settings of both models: a BERT with the family's shape and dropout, and the family's own."""
+        """Name -> settings of both models: a BERT with the family's shape and dropout, and the family's own model."""
         own = self.model
         bert = replace(
             own, family="bert", segments=2, embedding_width=None, activation="gelu", positions=LearnedPositions()
@@ -80,7 +80,7 @@ class Setting:
 
 
 def _pretraining(setting: Setting, name: str) -> Pretraining:
-    """Return the module that pretraining trains: a BERT's, or that of the family's preset."""
+    """Return the module that pretraining trains: a BERT if `name` is "bert", else the family's, as in its preset."""
     model = setting.beside[name]
     if name == "bert":
         sampling = replace(PRESETS[f"{setting.family}-{setting.size}"].sampling, pairs=NextSentence())
@@ -90,7 +90,7 @@ def _pretraining(setting: Setting, name: str) -> Pretraining:
 
 
 def _use(setting: Setting, name: str, use: str, device: torch.device) -> Callable[[int], None]:
-    """Return a function that gets a step's number and takes that step of training, or answers a batch."""
+    """Return a function of a step's number: it takes a training step or, if `use` is "answering", answers a batch."""
     batches = setting.batches(device)
     autocast = torch.autocast(device.type, dtype=torch.bfloat16, enabled=setting.precision == "bfloat16")
     if use == "training":
@@ -116,7 +116,10 @@ def parameters(setting: Setting, name: str) -> int:
 
 
 def peak_bytes(setting: Setting, name: str, use: str) -> int:
-    """Return the peak memory of a model in use, in a process of its own; the libraries' own memory does not count."""
+    """Return the peak memory of a model in use, in bytes, without the memory of the libraries themselves.
+
+    The memory is measured in a separate process.
+    """
     words = [setting.family, setting.size, str(setting.rows), str(setting.length), setting.precision, name, use]
     command = [sys.executable, "-m", "pipeline.bench.shape", *words]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
@@ -156,7 +159,7 @@ def speeds(setting: Setting, use: str, device: torch.device, repetitions: int) -
 
 
 def table(figures: dict[str, list[float]]) -> str:
-    """Return the figures of both models, and the second model's divided by the first's."""
+    """Return a table with a line of figures per model, and a last line with the ratios second model / first model."""
     (_, first), (name, second) = figures.items()
     lines = [f"{'':<16}" + "".join(f"{column:>22}" for column in COLUMNS)]
     lines += [f"{row:<16}" + "".join(f"{value:>22,.1f}" for value in values) for row, values in figures.items()]

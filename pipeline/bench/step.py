@@ -48,7 +48,7 @@ ROWS_OTHERWISE = {"cpu": 32, "cuda": 256}
 AIMS = {"tiny": 4.0, "mini": 2.5, "small": 2.0, "base": 1.3}
 """Size -> ratio to aim for: seconds of unmodified transformers divided by ours (BERT, full length, two CPU cores)."""
 AIM = 1.3
-"""The same for the size mini of the other families."""
+"""Ratio to aim for, as in AIMS, for the size mini of each family except BERT."""
 FLOORS = {
     "tiny full": 3.5,
     "tiny ragged": 3.7,
@@ -109,7 +109,10 @@ class Case:
 
 
 def _lengths_of(case: Case, rng: np.random.Generator) -> np.ndarray:
-    """Return the lengths (N,) of a batch's sequences: all the maximum, or random with the deciles of real lengths."""
+    """Return the lengths (N,) of a batch's sequences.
+
+    All lengths are the maximum, or the lengths are random with the deciles of real lengths.
+    """
     if not case.ragged:
         return np.full(case.rows, case.length)
     deciles = np.array(DECILES[128 if case.length < 512 else 512]) * case.length / (128 if case.length < 512 else 512)
@@ -241,7 +244,7 @@ def best(seconds: dict[tuple[str, str], float], column: str) -> tuple[float, str
 def line(case: Case, seconds: dict[tuple[str, str], float], device: torch.device, precision: str) -> str:
     """Return a line of the table: tokens per second of each column in its fastest mode, and the ratios.
 
-    If the peak FLOPs of the device are known, the line ends with our share of them.
+    If the peak FLOPs of the device are known, the line ends with the model FLOPs utilisation of our step.
     """
     batches = [make_batch(case, seed) for seed in range(BATCHES)]
     tokens = float(np.mean([batch.tokens for batch in batches]))

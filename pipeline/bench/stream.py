@@ -15,7 +15,8 @@ from pipeline.corpus.tasks import quiet_ray_data
 from pipeline.text.cached_tokenizer import CachedTokenizer
 
 WARM_SHARE = 0.25
-"""Share of the rows before the clock starts: meanwhile processes start and the tokenizers' tables fill."""
+"""Share of the rows that are read before timing starts. In this time, processes start and the tokenizers' tables fill.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)

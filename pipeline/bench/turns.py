@@ -14,7 +14,10 @@ WARM_UP = 2  # untimed calls of each function
 def median_seconds(
     functions: Mapping[Name, Callable[[int], None]], device: torch.device, repetitions: int
 ) -> dict[Name, float]:
-    """Return name -> median seconds per call. Each repetition calls every function once, with its number from 0."""
+    """Return name -> median seconds per call.
+
+    Each repetition calls every function once, with the number of the repetition (from 0) as the argument.
+    """
     for number in range(WARM_UP):
         for function in functions.values():
             function(number)

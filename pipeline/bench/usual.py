@@ -70,7 +70,10 @@ def _document_pairs(
 def _random_other_chunk(
     all_documents: list[list[list[int]]], document_index: int, wanted: int, rng: Random
 ) -> list[int]:
-    """Return ids of another document from a random sentence on: `wanted` ids or more, or up to the document's end."""
+    """Return ids of another document, starting at a random sentence.
+
+    Whole sentences are taken until there are at least `wanted` ids or the document ends.
+    """
     chosen = rng.randrange(len(all_documents) - 1)
     document = all_documents[chosen + (chosen >= document_index)]
     ids: list[int] = []

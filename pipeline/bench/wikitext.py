@@ -54,7 +54,7 @@ def measure(dump: str, extracted: str | None = None) -> dict[str, float]:
 
 
 def _until_cut_off(location: str) -> Iterator[bytes]:
-    """Yield a file's decompressed blocks; of a truncated file, those before the cut."""
+    """Yield a file's decompressed blocks; if the file is truncated, yield the blocks before the cut."""
     try:
         yield from blocks(location)
     except CutOff:

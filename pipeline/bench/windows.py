@@ -30,7 +30,7 @@ def split_corpora(specs: Sequence[str], folder: str, windows: int) -> tuple[Corp
 
 
 def _rows(files: Sequence) -> Iterator[dict]:
-    """Yield the documents of files as rows of the schema DOCUMENT, without dropped ones."""
+    """Yield the documents of files as rows of the schema DOCUMENT; dropped documents are left out."""
     for file in files:
         for item in file_documents(file, SETTINGS):
             if isinstance(item, Document):
@@ -40,7 +40,7 @@ def _rows(files: Sequence) -> Iterator[dict]:
 def _corpus(folder: str, documents: Iterator[dict], windows: int) -> Corpus:
     """Write documents in random order as a corpus of one shard with at most `windows` windows.
 
-    Raises DataError if they are too little text for one window.
+    Raises DataError if the documents have too little text for one window.
     """
     held, characters = [], 0
     for row in documents:

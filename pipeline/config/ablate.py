@@ -92,7 +92,7 @@ class Ablate(Pretrain):
 
     @property
     def budget(self) -> str:
-        """Training per run, which is equal for all variants, in words: a number of tokens or minutes."""
+        """Training budget per run, as a text: a number of tokens or minutes, which is equal for all variants."""
         return f"{self.tokens} tokens" if self.minutes is None else f"{self.minutes:g} minutes"
 
     @property

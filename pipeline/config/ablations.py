@@ -60,8 +60,8 @@ def _size(layers: int, width: int) -> dict[str, Value]:
 
 ABLATIONS: dict[str, Ablation] = {
     "pairs": Ablation(
-        examines="Next-sentence prediction helps (Devlin et al. 2019, 5.1), does not (Liu et al. 2019, 4.2), and "
-        "sentence order is the better pair task (Lan et al. 2020, 4.6)",
+        examines="Next-sentence prediction helps (Devlin et al. 2019, section 5.1), or does not help (Liu et al. 2019, "
+        "section 4.2); sentence order is the better pair task (Lan et al. 2020, section 4.6)",
         rows=_rows(
             {
                 "next sentence": {"sampling.pairs": "next-sentence"},
@@ -72,8 +72,8 @@ ABLATIONS: dict[str, Ablation] = {
         ),
     ),
     "masking": Ablation(
-        examines="New masks in every epoch are at least as good as fixed ones (Liu et al. 2019, 4.1); whole words "
-        "(google-research/bert, May 2019) and spans (Joshi et al. 2020) are better targets than tokens",
+        examines="New masks in every epoch are at least as good as fixed masks (Liu et al. 2019, section 4.1); whole "
+        "words (google-research/bert, May 2019) and spans (Joshi et al. 2020) are better targets than tokens",
         rows=_rows(
             {
                 "dynamic tokens": {"sampling.masking": "token-masking"},
@@ -106,7 +106,7 @@ ABLATIONS: dict[str, Ablation] = {
     ),
     "length": Ablation(
         examines="Short sequences for most steps, and long ones at the end, are as good as long ones throughout "
-        "(Devlin et al. 2019, A.2); rows per step change so that all steps have as many tokens",
+        "(Devlin et al. 2019, appendix A.2); rows per step change so that all steps have the same number of tokens",
         rows=_rows(
             {
                 "128": _length(128, 1),
@@ -123,8 +123,9 @@ ABLATIONS: dict[str, Ablation] = {
         ),
     ),
     "objective": Ablation(
-        examines="Detecting replaced tokens learns more per token than predicting masked ones (Clark et al. 2020, "
-        "3.4). ELECTRA's family and masks come with its objective; its generator makes a step slower",
+        examines="A model learns more per token from detecting replaced tokens than from predicting masked tokens "
+        "(Clark et al. 2020, section 3.4). The replaced variant also has ELECTRA's family and masks; its generator "
+        "makes a step slower",
         rows=_rows(
             {
                 "masked": {"sampling.pairs": "full-sentences", "objective": "masked"},
@@ -140,7 +141,7 @@ ABLATIONS: dict[str, Ablation] = {
     ),
     "optimizer": Ablation(
         examines="LAMB trains as well as AdamW (You et al. 2020, for batches of thousands of rows); each optimiser has "
-        "a best rate of its own, so LAMB has two rows",
+        "a best rate of its own, so there are two variants with LAMB",
         rows=_rows(
             {
                 "AdamW": {"optimizer": "adam-w"},
@@ -153,8 +154,8 @@ ABLATIONS: dict[str, Ablation] = {
         ),
     ),
     "size": Ablation(
-        examines="Larger encoders learn more per token, and deeper ones more than wider ones (Turc et al. 2019, 5; "
-        "Clark et al. 2020, figure 3)",
+        examines="Larger encoders learn more per token, and deeper ones more than wider ones (Turc et al. 2019, "
+        "section 5; Clark et al. 2020, figure 3)",
         rows=_rows(
             {
                 "2 × 128": _size(2, 128),
@@ -165,7 +166,8 @@ ABLATIONS: dict[str, Ablation] = {
         ),
     ),
     "dropout": Ablation(
-        examines="Dropout hurts pretraining that does not repeat its text (Lan et al. 2020, 4.8; Izsak et al. 2021)",
+        examines="Dropout hurts pretraining that does not repeat its text (Lan et al. 2020, section 4.8; Izsak et "
+        "al. 2021)",
         rows=_rows(
             {
                 "0.1": {"model.hidden_dropout": "0.1", "model.attention_dropout": "0.1"},

@@ -60,7 +60,7 @@ class Freeze:
     """Freeze the embeddings of words, positions and segments, and their LayerNorm."""
     layers: int = 0
     """Number of frozen layers, counted from the lowest; their adapters are frozen too. In ALBERT, whose layers share
-    their weights, 0 or all.
+    their weights, this must be 0 or the number of all layers.
     """
 
     def __post_init__(self) -> None:
@@ -68,7 +68,7 @@ class Freeze:
 
 
 def require_freezable(layers: int, model: Model) -> None:
-    """Raise ConfigError for a part of the layers of a model whose layers share their weights."""
+    """Raise ConfigError if some, but not all, layers are to be frozen in a model whose layers share their weights."""
     require(
         layers in (0, model.layers) or not model.shares_layers,
         f"freeze.layers ({layers}) must be 0 or {model.layers} for model.family {model.family}: its {model.layers} "

@@ -46,7 +46,9 @@ class Word:
     text: str
     values: tuple[str, ...] = ()
     option: Option | None = None
-    """The option that the word names, or None; if several kinds have an option of this name, that of the first kind."""
+    """The option that the word names, or None. If several kinds have an option of this name, it is the option of the
+    first kind.
+    """
     kind: tuple[str, str] | None = None
     """(setting, kind) if the word chooses a kind, such as ("optimizer", "lamb"); else None."""
     extra: Extra | None = None
@@ -231,7 +233,10 @@ def in_order(words: Sequence[Word], settings: type, default: Any = None) -> list
 
 
 def _of_choice(word: Word) -> str:
-    """Return the setting of several kinds to which a word's option belongs, such as optimizer; empty if none."""
+    """Return the setting whose kind a word's option belongs to, such as optimizer.
+
+    The result is empty if the word has no option, or if the option belongs to no kind.
+    """
     return word.option.choice if word.option is not None else ""
 
 

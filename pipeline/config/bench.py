@@ -25,8 +25,8 @@ class Text(BenchSources):
     vocabulary: VocabularySettings = VocabularySettings()
     sampling: Sampling = Sampling()
     windows: int = 6
-    """Number of windows to measure; a window has two million characters. Before the measurement, windows of other files
-    fill the tokenizer's table of known words; there are at most as many of them.
+    """Number of windows to measure; a window has two million characters. Before the measurement, at most
+    the same number of windows of other files fill the tokenizer's table of known words.
     """
 
 

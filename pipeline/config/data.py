@@ -23,10 +23,10 @@ class Sources:
     """A file, folder, glob or URL (https://, s3://, gs://, hf://); for pretraining also a folder prepared by
     jobs/prepare.py. Default: the built-in corpus.
 
-    Options may follow the location. ::format=NAME (wikipedia-dump, wikiextractor, gutenberg, bookscorpus, jsonl,
-    parquet and text are recognised; sentences and parquet-sentences must be named); ::column=NAME, the column of the
-    text in JSON lines and Parquet; ::language=CODE (default: what the files say, or en); ::weight=TIMES, how often a
-    document occurs per epoch (default: 1).
+    Options may follow the location. ::format=NAME names the format. It must be given for sentences and
+    parquet-sentences; wikipedia-dump, wikiextractor, gutenberg, bookscorpus, jsonl, parquet and text are recognised.
+    ::column=NAME names the column of the text in JSON lines and Parquet. ::language=CODE sets the language (default:
+    what the files say, or en). ::weight=TIMES sets how often a document occurs per epoch (default: 1).
     """
 
 
@@ -131,12 +131,13 @@ class VocabularySettings:
     chinese_characters: bool = True
     """Make every Chinese character a word of its own. For WordPiece only: the other kinds never do this."""
     special_tokens: Literal["bert", "roberta"] | None = None
-    """Special tokens of a trained unigram vocabulary: [PAD] [UNK] [CLS] [SEP] [MASK], or RoBERTa's <s> <pad> </s> <unk>
-    <mask>, as in XLM-R. Default: bert. Other kinds always have their own: WordPiece BERT's, byte-bpe RoBERTa's.
+    """Special tokens of a trained unigram vocabulary. bert: [PAD] [UNK] [CLS] [SEP] [MASK]; roberta: <s> <pad> </s>
+    <unk> <mask>, as in XLM-R. Default: bert. The other kinds have no choice: wordpiece has BERT's special tokens, and
+    byte-bpe has RoBERTa's.
     """
     characters: int = 1_000
-    """Maximum characters in the alphabet of a trained WordPiece vocabulary; it never has more than a quarter of the
-    entries. Rarer characters are [UNK]. Chinese and Japanese text needs several thousand.
+    """Maximum characters in the alphabet of a trained WordPiece vocabulary; the alphabet never has more than a quarter
+    of the entries. Rarer characters are [UNK]. Chinese and Japanese text needs several thousand.
     """
     unused: int = 0
     """Number of entries [unused0], [unused1], … of a trained vocabulary, kept free for words of a later task. Their ids
@@ -179,10 +180,12 @@ class VocabularySettings:
 
 @dataclass(frozen=True, kw_only=True)
 class NextSentence:
-    """Segment pairs for next-sentence prediction (Devlin et al. 2019, A.2; google-research/bert)."""
+    """Segment pairs for next-sentence prediction (Devlin et al. 2019, appendix A.2; google-research/bert)."""
 
     short_probability: float = 0.1
-    """Share of documents whose target length is drawn uniformly from 2 to the maximum; the others have the maximum."""
+    """Share of documents whose target length is drawn uniformly from 2 to the maximum. The target length of the other
+    documents is the maximum.
+    """
 
     def __post_init__(self) -> None:
         require_share("sampling.pairs.short_probability", self.short_probability)
@@ -191,11 +194,13 @@ class NextSentence:
 @dataclass(frozen=True, kw_only=True)
 class SentenceOrder:
     """Pairs of consecutive segments of one document, swapped with probability 1/2, for sentence-order prediction (Lan
-    et al. 2020, 3.1).
+    et al. 2020, section 3.1).
     """
 
     short_probability: float = 0.1
-    """Share of documents whose target length is drawn uniformly from 2 to the maximum; the others have the maximum."""
+    """Share of documents whose target length is drawn uniformly from 2 to the maximum. The target length of the other
+    documents is the maximum.
+    """
 
     def __post_init__(self) -> None:
         require_share("sampling.pairs.short_probability", self.short_probability)
@@ -203,7 +208,9 @@ class SentenceOrder:
 
 @dataclass(frozen=True, kw_only=True)
 class FullSentences:
-    """Sequences of full sentences in order, filled as far as possible, without a pair task (Liu et al. 2019, 4.2)."""
+    """Sequences of full sentences in order, filled as far as possible, without a pair task (Liu et al. 2019, section
+    4.2).
+    """
 
     across_documents: bool = True
     """Continue a sequence with the next document after a [SEP] (FULL-SENTENCES). False: a sequence ends with its
@@ -216,7 +223,9 @@ class SingleSegment:
     """Contiguous text of one document, cut at the target length, without a pair task."""
 
     short_probability: float = 0.1
-    """Share of documents whose target length is drawn uniformly from 2 to the maximum; the others have the maximum."""
+    """Share of documents whose target length is drawn uniformly from 2 to the maximum. The target length of the other
+    documents is the maximum.
+    """
 
     def __post_init__(self) -> None:
         require_share("sampling.pairs.short_probability", self.short_probability)
@@ -224,7 +233,7 @@ class SingleSegment:
 
 @dataclass(frozen=True, kw_only=True)
 class TokenMasking:
-    """Masked positions are drawn token by token (Devlin et al. 2019, 3.1)."""
+    """Masked positions are drawn token by token (Devlin et al. 2019, section 3.1)."""
 
     share: float = 0.15
     """Share of a sequence's tokens to mask: max(1, round(share * length)) positions."""
@@ -253,8 +262,8 @@ class WholeWordMasking(TokenMasking):
 
 @dataclass(frozen=True, kw_only=True)
 class SpanMasking(TokenMasking):
-    """Spans of whole words are masked, and all tokens of a span are replaced in the same way (Joshi et al. 2020, 3.1).
-    `share` limits the number of masked positions.
+    """Spans of whole words are masked, and all tokens of a span are replaced in the same way (Joshi et al. 2020,
+    section 3.1). `share` limits the number of masked positions.
     """
 
     stop_probability: float = 0.2
@@ -274,7 +283,7 @@ class SpanMasking(TokenMasking):
 @dataclass(frozen=True, kw_only=True)
 class NgramMasking(TokenMasking):
     """Runs of n whole words are masked; n is drawn from 1 to `longest` with probability proportional to 1/n (Lan et al.
-    2020, 4.2). `share` limits the number of masked positions.
+    2020, section 4.2). `share` limits the number of masked positions.
     """
 
     longest: int = 3
@@ -298,9 +307,10 @@ class Sampling:
     each time (google-research/bert: 10). Default: new pairs and masks in every epoch.
     """
     language_exponent: float = 1.0
-    """A language's share of an epoch is its share of the text, in tokens, to this power, divided by the sum over all
-    languages. So a value below 1 shows small languages more often (google-research/bert: 0.7; Conneau et al. 2020:
-    0.3). Languages have about the same shares of the text on which a vocabulary is trained.
+    """Exponent for the shares of languages. Each language's share of the text, in tokens, is raised to this power and
+    divided by the sum of all these powers; the result is the language's share of an epoch. So a value below 1 shows
+    small languages more often (google-research/bert: 0.7; Conneau et al. 2020: 0.3). A language's share of the text on
+    which a vocabulary is trained is about the same as its share of an epoch.
     """
     mix_languages: bool = True
     """Let a sequence hold text of several languages. False: each sequence, and both segments of a pair, have one

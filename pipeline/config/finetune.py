@@ -43,8 +43,8 @@ class Cutting:
     checkpoint's positions.
     """
     stride: int | None = None
-    """Tokens that a window or passage shares with the next one; default: 128 for questions and 32 otherwise, and at
-    most a third of the maximum length.
+    """Number of tokens that two consecutive parts of a split text share; default: 128 for questions and 32 otherwise,
+    and at most a third of the maximum length.
     """
     question_length: int = 64
     """Maximum tokens of a question; longer ones are truncated."""
@@ -55,7 +55,9 @@ class Cutting:
     prediction, the logits of a text are the mean of its passages' logits.
     """
     label_all_pieces: bool = False
-    """Give all pieces of a word its tag; otherwise only the first piece has the tag (Devlin et al. 2019, 5.3)."""
+    """Give every piece of a word the word's tag; otherwise only the first piece has the tag (Devlin et al. 2019,
+    section 5.3).
+    """
 
     def __post_init__(self) -> None:
         require(
@@ -100,15 +102,15 @@ class Recipe:
     metric: str | None = None
     """Metric that selects settings, the epoch (recipe.patience) and the best model, on the development set; default:
     the first metric of the task. Examples: accuracy, f1, macro_f1, matthews or mcc, auc, average_precision,
-    mean_absolute_error. With two classes, f1 is that of the second class.
+    mean_absolute_error. With two classes, f1 is the F1 score of the second class.
     """
     temperature: float = 2.0
     """Number that divides the logits of teacher and student in the teacher's loss term, except in regression. Hinton et
-    al. 2015, 4.1, tried 1, 2, 5 and 10, and 2 was best; Sanh et al. 2019 (DistilBERT) use 2 as well.
+    al. 2015, section 4.1, tried 1, 2, 5 and 10, and 2 was best; Sanh et al. 2019 (DistilBERT) use 2 as well.
     """
     teacher_weight: float = 0.5
     """Weight of the teacher's loss term; the labels' term has the weight 1 - teacher_weight. 0.5 is from Hinton et al.
-    2015, 4.1; with 1, trials learn from the teacher alone, as in Turc et al. 2019.
+    2015, section 4.1; with 1, trials learn from the teacher alone, as in Turc et al. 2019.
     """
 
     def __post_init__(self) -> None:
@@ -133,8 +135,8 @@ class Search:
 
     grid: Literal["none", "bert", "miniatures"] = "none"
     """Published grid to try, or "none" for your settings alone. bert: 16 or 32 rows per step, learning rates 5e-5, 3e-5
-    and 2e-5, 2 to 4 epochs (Devlin et al. 2019, A.3); miniatures: 8 to 128 rows per step, learning rates from 3e-4 to
-    3e-5, 4 epochs (google-research/bert).
+    and 2e-5, 2 to 4 epochs (Devlin et al. 2019, appendix A.3); miniatures: 8 to 128 rows per step, learning rates from
+    3e-4 to 3e-5, 4 epochs (google-research/bert).
     """
     over: tuple[str, ...] = ()
     """Settings to try. NAME=VALUE,VALUE tries every value; NAME=LOW..HIGH draws values log-uniformly. NAME is a setting
@@ -239,7 +241,7 @@ class Finetune:
     CSV, TSV, JSON lines or Parquet with the columns that text and pair name.
     """
     seeds: int = 3
-    """Runs per task and setting; the seed of each sets the head's initial weights, the order of rows and dropout."""
+    """Runs per task and setting; the seed of a run sets the head's initial weights, the order of rows and dropout."""
     minutes: float | None = None
     """Approximate minutes from the start to the result table. If the trials need longer, large tasks lose seeds, then
     epochs, then rows, and a line names the reductions.
@@ -247,8 +249,8 @@ class Finetune:
     random_weights: bool = False
     """Start from random weights with the checkpoint's sizes, to measure the gain from pretraining."""
     start_from: str | None = None
-    """Task whose fine-tuned encoder is the start of RTE, MRPC and STS-B. This task must be among the tasks. Liu et al.
-    2019 use mnli. Default: start from the pretrained encoder, as in Devlin et al. 2019.
+    """Task whose fine-tuned encoder is the starting point for RTE, MRPC and STS-B. This task must be among the tasks.
+    Liu et al. 2019 use mnli. Default: start from the pretrained encoder, as in Devlin et al. 2019.
     """
     register: str | None = None
     """Name under which the best model is registered in MLflow; with several tasks, the task's name is added, as in
@@ -356,7 +358,8 @@ class Finetune:
     def for_model(self, model: Model) -> "Finetune":
         """Return the settings with unset learning rate and layer decay replaced by the defaults for this model.
 
-        Raises ConfigError for settings that treat layers differently if this model's layers share their weights.
+        If this model's layers share their weights, raises ConfigError for settings that treat some layers differently
+        from others.
         """
         require_freezable(self.freeze.layers, model)
         require_one_rate(self.optimizer.layer_decay, model)

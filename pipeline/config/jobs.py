@@ -24,8 +24,8 @@ from pipeline.config.training import (
 from pipeline.config.workers import WorkerRange, worker_range
 
 COUNTED_RATE = 0.1
-"""Share of the learning rate that word embeddings get if they start from co-occurrence counts. At the full rate (1e-3),
-their initial values are lost after 500 steps; at a tenth of the rate, the initial values stay.
+"""Factor on the learning rate of word embeddings that start from co-occurrence counts. At the full rate (1e-3), their
+initial values are lost after 500 steps; at a tenth of the rate, the initial values stay.
 """
 COMMON = (
     *("corpus", "init", "steps", "workers", "name", "output", "seed"),
@@ -63,7 +63,8 @@ class Pretrain(Sources):
     steps: int = 1_000
     """Total optimiser updates."""
     workers: int | str = 1
-    """Number of Ray Train workers, at most the slots of the smallest step; global batches are the same for any number.
+    """Number of Ray Train workers; at most the number of slots in the smallest step. The global batches are the same
+    for any number of workers.
 
     LEAST..MOST, such as 2..8: as many workers as fit; the number falls when nodes leave and rises when nodes join.
     """

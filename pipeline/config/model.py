@@ -14,8 +14,8 @@ class LearnedPositions:
     """A learned embedding of each position, added to the word embedding (Devlin et al. 2019)."""
 
     first: int = 0
-    """Row of the position embeddings for the first position of a sequence. RoBERTa starts at the id of its padding
-    entry plus 1, and leaves the rows before it unused.
+    """Row of the position embeddings for the first position of a sequence. In RoBERTa, this is the id of the
+    padding entry plus 1, and the rows before this row are unused.
     """
 
     def __post_init__(self) -> None:
@@ -147,7 +147,9 @@ class FamilyParts:
     segment_rows: int = 1
     """Rows of the segment embeddings if `tells_segments` is False: 1, or 0 for a model without such embeddings."""
     layer_norm_epsilon: float | None = None
-    """The only value of model.layer_norm_epsilon, if config.json has no field for it."""
+    """The only valid value of model.layer_norm_epsilon, if the family's config.json has no field for the value; None if
+    every value is valid.
+    """
     positions_after_padding: bool = False
     """Whether the first position uses row (padding id + 1) of the position embeddings; if False, it uses row 0."""
     projects_embeddings: bool = False

@@ -26,7 +26,9 @@ class Replaced:
     weight: float = 50.0
     """Weight of the loss on replaced tokens; the generator's loss has weight 1 (Clark et al. 2020, table 6)."""
     generator_share: float = 0.25
-    """Width of the generator as a share of the model's width; its heads and feed-forward width have the same share."""
+    """Width of the generator as a share of the model's width. The generator's number of heads and feed-forward width
+    are the same share of the model's.
+    """
 
     def __post_init__(self) -> None:
         require_above_zero("objective.weight", self.weight)
@@ -63,8 +65,8 @@ class Replaced:
 class Distilled:
     """Learn from a larger pretrained model, the teacher (DistilBERT, Sanh et al. 2019).
 
-    The student learns the teacher's probabilities of all vocabulary entries, the masked tokens, and the direction of
-    the teacher's last hidden states.
+    The student learns to give all vocabulary entries the teacher's probabilities, to predict masked tokens, and to give
+    its last hidden states the direction of the teacher's.
     """
 
     teacher: Location | None = None
@@ -86,11 +88,13 @@ class Distilled:
     """Tokens with soft targets. all: all tokens, as published; masked: only masked positions.
 
     masked saves the logits of all other tokens in both models: a quarter of a step's operations for distilbert-base
-    with the teacher bert-base (estimated). With both, memory is bounded, because logits are computed in parts.
+    with the teacher bert-base (estimated). With either value, memory is bounded, because logits are computed in
+    parts.
     """
     start: Literal["teacher", "random"] = "teacher"
-    """Initial weights. teacher: evenly spaced layers of the teacher (0, 2, 4, 7, 9 and 11 of 12, as published), its
-    embeddings and its head, where shapes agree; random: random weights. With init, the run starts from init instead.
+    """Initial weights. teacher: the teacher's embeddings, head and evenly spaced layers, where shapes agree (6 layers
+    of 12 are the layers 0, 2, 4, 7, 9 and 11, as published); random: random weights. With init, the run starts from
+    init instead.
     """
 
     def __post_init__(self) -> None:

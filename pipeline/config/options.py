@@ -33,7 +33,9 @@ class Option:
     text: str
     """Description."""
     choice: str = ""
-    """Dotted name of the setting of several kinds to which the option belongs, such as "optimizer"; empty if none."""
+    """Dotted name of the setting whose kind the option belongs to, such as "optimizer"; empty if the option belongs to
+    no kind.
+    """
     kind: str = ""
     """Kind of the setting `choice` that has this option, as written on the command line, such as "lamb"; empty if
     `choice` is empty.
@@ -74,7 +76,8 @@ def options_of(
 ) -> Iterator[Option]:
     """Yield every option of a settings class, including the options of all kinds.
 
-    An option's default is its value in `default`; it is the class's default if `default` is None or has another kind.
+    The default of an option is the option's value in `default`. If `default` is None or of another kind, the default of
+    an option is that of the class.
     """
     hints, texts = get_type_hints(settings), field_texts(settings)
     for field in dataclasses.fields(settings):
@@ -174,8 +177,8 @@ def _texts_in(source: str) -> dict[str, dict[str, str]]:
 def nearest(word: str, known: Iterable[str]) -> list[str]:
     """Return at most three of the known dotted names that a misspelt name may mean.
 
-    They are the names with the same last part; if there are none, names of which the last part has these initials (lr
-    for learning_rate); otherwise the most similar name.
+    These are the names with the same last part as `word`. If there are none, they are the names whose last part has
+    the last part of `word` as its initials (lr for learning_rate). Otherwise, it is the most similar name.
     """
     names = list(known)
     last = word.rpartition(".")[2]

@@ -16,8 +16,9 @@ class OnePhase:
 class TwoPhases:
     """The last steps have longer sequences, another share of masked tokens, or both.
 
-    Devlin et al. 2019, A.2, use length 128 for 90% of the steps, then 512. The second phase never continues a window
-    that the first phase has begun, but starts at the next window: all examples of a window are made for one length.
+    Devlin et al. 2019, appendix A.2, use length 128 for 90% of the steps, then 512. The second phase never continues a
+    window that the first phase has begun, but starts at the next window: all examples of a window are made for one
+    length.
     """
 
     share: float = 0.1

@@ -51,7 +51,9 @@ class Word:
     """Model, run, or hf://OWNER/NAME."""
     word: str = "bank"
     sentences: tuple[Location, ...] = ()
-    """Text files with one sentence per line, or MEANING<TAB>SENTENCE; default: built-in sentences (bank, right)."""
+    """Text files with one sentence per line, or MEANING<TAB>SENTENCE; default: built-in sentences for
+    the words bank and right.
+    """
     before: bool = False
     """Also show a model of the same size with random weights."""
     picture: Location = "word.png"

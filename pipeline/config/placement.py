@@ -86,8 +86,8 @@ class Placement(DevicePlacement):
     hang_seconds: int = 120
     """Seconds after which a worker is replaced if its process exists but does not respond."""
     worker_cpus: float | None = None
-    """CPUs that each worker requests from Ray; default: the largest share, at most 1, that leaves one whole CPU for
-    data (1 with placement.autoscaled).
+    """CPUs that each worker requests from Ray; default: the largest share of a CPU, at most 1, that leaves one whole
+    CPU for the data stream. With placement.autoscaled, the default is 1.
     """
     data_cpus: float | None = None
     """CPUs that all tasks of the data stream request from Ray together; default: every CPU that is free. Set it if

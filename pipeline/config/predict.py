@@ -12,7 +12,7 @@ OUTPUTS = (".parquet", ".csv", ".jsonl", ".ndjson", ".json")
 COMMON_OF_COMPARE = ("random_weights", *(name for name in COMMON if name != "minutes"))
 """Settings that the comparison's --help shows first."""
 MEASURED = ("input", "task", "blimp", "heldout")
-"""Settings of `Score` of which exactly one says what is measured."""
+"""Settings of `Score` that say what is measured; exactly one of them must be given."""
 Format = Literal["auto", "table", "squad", "words", "text"]
 
 
@@ -98,15 +98,15 @@ class Score:
     split: str = "dev"
     """Split of the task to score."""
     text: str = "text"
-    """Column of the text. For tags, it holds the words (a list, or separated by spaces). For questions, it holds the
-    context, and its name is "context" unless you set another.
+    """Column of the text. For tags, this column holds the words (a list, or separated by spaces). For questions, this
+    column holds the context, and the default is "context".
     """
     pair: str | None = None
     """Column of the second text of a pair, or of the question (default: question)."""
     label: tuple[str, ...] = ()
     """Column of the label, value, tags or answers; default: label; for questions, answers or answer. Give several
-    columns if each one holds 0 or 1 for one label. In CoNLL's files, give the column's number from 0, or -1 for the
-    last column.
+    columns if each column holds 0 or 1 for a different label. In CoNLL's files, give the column's number from 0, or -1
+    for the last column.
     """
     on_bad_rows: OnBadRows = "refuse"
     """Treatment of rows with an empty text, no label, or a label that the model does not know. refuse: stop with an

@@ -23,7 +23,7 @@ LEAST_CHARACTERS = 200
 """Docstrings of at most this length are skipped: they say little more than the name."""
 WRAPPED_CHARACTERS = 60
 """A line is taken as wrapped if the line, a space and the next line's first word reach this width together. PEP 8 wraps
-at 72; this is lower, for lines wrapped earlier.
+at 72; this value is lower, because some docstrings are wrapped earlier.
 
 A shorter line was ended on purpose, so the next line is not joined to it.
 """

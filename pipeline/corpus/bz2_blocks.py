@@ -44,7 +44,7 @@ def find_marks(data: bytes | bytearray, start: int = 0) -> list[Mark]:
     marks = []
     for magic, block in ((BLOCK_MAGIC, True), (END_MAGIC, False)):
         for shift in range(8):
-            # Search for the 5 bytes that belong to the magic number alone, because bytes.find is fast.
+            # First search for the 5 bytes that hold only bits of the magic number, because bytes.find is fast.
             inner = (magic << 8 - shift).to_bytes(7)[1:6]
             index = data.find(inner, start + 1)
             while index >= 0:
@@ -143,7 +143,7 @@ class Blocks:
         return text or None
 
     def mark(self, first: int, stop: int) -> Mark | None:
-        """Return the first mark from bit `first` to before bit `stop`, or None; read as much data as needed."""
+        """Return the first mark at bit `first` or later and before bit `stop`, or None; read as much data as needed."""
         while not (next_mark := next((mark for mark in self.marks if mark.bit >= first), None)):
             if self.ended or 8 * (self.base + self.searched) >= stop:
                 return None

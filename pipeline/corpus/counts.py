@@ -22,7 +22,8 @@ from pipeline.text.training import COUNTS, counts_table, word_counts
 PARTITIONS = 64
 """Number of partitions into which a hash divides the words.
 
-Constant, because each partition keeps its own most frequent words: another number would keep other words.
+Constant, because each partition keeps its own most frequent words: with another number of partitions, other words would
+be kept.
 """
 MOST_WORDS = 5_000_000
 """Maximum distinct words kept, about 200 MB.
@@ -30,9 +31,9 @@ MOST_WORDS = 5_000_000
 In web text, rarer words are misspellings and numbers that occur once or twice.
 """
 MOST_UNIGRAM_WORDS = 1_000_000
-"""The same maximum for a unigram vocabulary.
+"""Maximum distinct words kept for a unigram vocabulary.
 
-Lower, because the unigram trainer reads all words in every round: 800,000 words took 7 minutes on 2 busy cores.
+It is lower, because the unigram trainer reads all words in every round: 800,000 words took 7 minutes on 2 busy cores.
 """
 TASK_CHARACTERS = 32_000_000
 COMBINED_ROWS = 2_000_000
@@ -67,8 +68,8 @@ def count_words(
 ) -> Counts:
     """Count all words in windows of a corpus; the result does not depend on tasks, CPUs or order.
 
-    Partial counts are written to files in `folder`. With `factors`, as of `language_factors`, documents are repeated
-    as in the first epoch of training with these factors.
+    Partial counts are written to files in `folder`. If `factors` are given (the result of `language_factors`),
+    documents are repeated as in the first epoch of training with these factors.
 
     Memory is bounded: a counting task holds the distinct words of about `task_characters` characters (more if the
     corpus is so large that there would be over 2,000 tasks), a summing task holds one partition, and this process

@@ -203,8 +203,8 @@ def tokens(blocks: Iterable[bytes]) -> Iterator[bytes]:
 def split_pages(blocks: Iterable[bytes]) -> Iterator[tuple[Kind, bytes]]:
     """Yield the parts of a stream as (kind, bytes).
 
-    A kind is "page", "head" (the bytes before the first page), or the drop reason of an invalid part, which may be cut
-    to its first bytes. Memory is bounded by LONGEST_PAGE.
+    A kind is "page", "head" (the bytes before the first page), or the drop reason of an invalid part. An invalid part
+    may be cut to its first bytes. Memory is bounded by LONGEST_PAGE.
     """
     kind: Kind = "outside"
     held = bytearray()
@@ -243,7 +243,9 @@ def _finish_piece(kind: Kind, content: bytes, closed: bool) -> Iterator[tuple[Ki
 
 
 def _parse(content: bytes) -> dict[str, str]:
-    """Return {path: text} of a page's elements (see ELEMENTS); of several revisions, return the last one's text.
+    """Return {path: text} of a page's elements (see ELEMENTS).
+
+    If the page has several revisions, the text is that of the last revision.
 
     Safe for untrusted input: the content begins with <page>, and after that XML allows no definition of entities that
     could expand. Raises ExpatError or TooDeep.

@@ -101,7 +101,7 @@ def stored_pieces(location: str, start: int, stop: int, stamp: str, fetched: byt
 
 def _stored_after(location: str, start: int, stamp: str) -> Iterator[bytes]:
     """Yield the stored bytes of a file from `start` on; `start` may be the file's end."""
-    # Read the byte before as well, because servers refuse an empty range.
+    # Also read the byte before `start`: at the file's end, the range from `start` on is empty, and servers refuse it.
     pieces = read_stored(location, start - 1, stamp=stamp)
     yield next(pieces)[1:]
     yield from pieces
@@ -111,8 +111,8 @@ def range_text(pieces: Iterator[bytes], start: int, stop: int, head: bytes, expa
     """Yield the head of a dump and then, in pieces, the decompressed pages that belong to a range.
 
     If no page belongs to the range, yield nothing, not even the head. `pieces` are the stored bytes from `start` on.
-    Damaged blocks are skipped; a page that a damaged block interrupts has no end. Raises CutOff or Damaged after
-    yielding all intact data, and ExpandsTooFar as soon as the data exceeds the limit.
+    Damaged blocks are skipped; a page that a damaged block interrupts is yielded without its end. Raises CutOff or
+    Damaged after yielding all intact data, and ExpandsTooFar as soon as the data exceeds the limit.
     """
     blocks = Blocks(pieces, start)
     wrong: list[Exception] = []
@@ -128,7 +128,8 @@ def range_text(pieces: Iterator[bytes], start: int, stop: int, head: bytes, expa
 def _texts_in_range(blocks: Blocks, stop: int, expansion_limit: int, wrong: list[Exception]) -> Iterator[bytes | None]:
     """Yield the texts of the blocks that start before byte `stop`, and None for a damaged block.
 
-    At the end, append a Damaged or CutOff error to `wrong` if there was damage. Raises ExpandsTooFar.
+    At the end, if blocks were damaged or the data was truncated, append a Damaged or CutOff error to `wrong`. Raises
+    ExpandsTooFar.
     """
     size, start = 0, blocks.at
     for text in blocks.texts(8 * stop):

@@ -23,7 +23,10 @@ from pipeline.text.cached_tokenizer import CachedTokenizer
 
 WORDS = "words.safetensors"
 CHARACTERS = 300_000_000
-"""Maximum characters of text to count; for all of them, a task needs two minutes and 2 GB on one core at width 256."""
+"""Maximum characters of text to count.
+
+To count this many, a task needs two minutes and 2 GB on one core at width 256.
+"""
 METHOD = 1
 """Version of the method; it is part of the folder's name, so that embeddings of other versions are not used."""
 
@@ -63,15 +66,18 @@ def counted_embeddings(corpus: Corpus, tokenizer: CachedTokenizer, width: int, o
 def publish(
     windows: Sequence[Sequence[Any]], corpus: Corpus, tokenizer: CachedTokenizer, width: int, folder: str
 ) -> dict[str, int]:
-    """Ray task: count the windows (lists of their fields) and publish the embeddings, float32 (entries, width).
+    """Ray task: count co-occurrences in the windows, and publish the embeddings, float32 (entries, width).
+
+    Each of `windows` is a list of the fields of a Window.
 
     Nothing is published if another driver's task was faster: folders at a URL have no lock, so two tasks may run.
     Returns {"seen": number of vocabulary entries that occur}.
     """
+    # Imported here because `cooccurrence` imports scikit-learn, which no other process of a run needs.
     from pipeline.text.cooccurrence import (
         cooccurrences,
         embeddings,
-    )  # imported here because this module imports scikit-learn, which no other process of a run needs
+    )
 
     parsed = [Window(shard=s, row_group=g, documents=d, characters=c) for s, g, d, c in windows]
     size = tokenizer.vocabulary.size

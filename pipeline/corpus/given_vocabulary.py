@@ -11,8 +11,7 @@ from pipeline.text.vocabulary_loading import load_vocabulary
 def given_vocabulary(settings: VocabularySettings) -> Vocabulary | None:
     """Return the vocabulary at settings.path, or None without a path.
 
-    Raises ConfigError if a setting for training a vocabulary is set too, and ConfigError and DataError as
-    `load_vocabulary` does.
+    Raises ConfigError if a setting for training a vocabulary is also set. Raises the errors of `load_vocabulary`.
     """
     if settings.path is None:
         return None

@@ -171,7 +171,7 @@ def _next_header(text: Iterator[str]) -> Header | None:
 
 
 def _parse_header(head: list[str], body: list[str]) -> Header:
-    """Parse the lines `head` of a header; `body` has the book's lines that were read with them."""
+    """Parse the lines `head` of a header; `body` has the first lines of the book, which were already read."""
     # Files with the older licence are not UTF-8, and few state their encoding.
     header = Header(body=body, latin=bool(head) and SMALL_PRINT_END.match(head[-1]) is not None)
     for index, line in enumerate(head):
@@ -266,7 +266,8 @@ def _is_licence(text: str) -> bool:
 def _after_bracket(text: str, depth: int) -> tuple[str, int]:
     """Return the text after the outermost closing bracket, and the number of brackets that are still open.
 
-    `depth` is the number of brackets that are open before the text. If they are not all closed, the text is empty.
+    `depth` is the number of brackets that are open before the text. If brackets are still open at the end of the text,
+    the returned text is empty.
     """
     for index, c in enumerate(text):
         depth += (c == "[") - (c == "]")
@@ -296,8 +297,8 @@ def _join_lines(block: list[str], full: float) -> Iterator[str]:
 def is_wrapped(last: str, line: str, full: float) -> bool:
     """Whether `line` continues `last`, the line before it.
 
-    It does if `last` would have at least `full` characters together with the first word of `line`, if neither is a row
-    of a table, and if `line` is not the indented start of a paragraph.
+    It does if all of these hold: `last`, a space and the first word of `line` together have at least `full` characters;
+    neither line is a row of a table; and `line` is not the indented start of a paragraph.
     """
     if COLUMNS in last.strip() or COLUMNS in line.strip():
         return False

@@ -49,7 +49,10 @@ class InputFile:
 
 
 def fingerprint(source: Source, files: Sequence[InputFile]) -> dict[str, list[int | str]]:
-    """Return values that change when a source changes: {file: [bytes, stamp]}; built-in: {distribution: [version]}."""
+    """Return values that change when a source changes.
+
+    The values are {file: [bytes, stamp]}; for the built-in source, they are {distribution: [version]}.
+    """
     if source.location == BUILTIN:
         return {f"{BUILTIN}:{name}": [distribution.version] for name, distribution in builtin.distributions().items()}
     return {file.location: [file.bytes, file.stamp] for file in files}
@@ -102,7 +105,7 @@ def location_of(base: str, path: str) -> str:
 
 
 def _stored_files(source: Source, setting: str, system: fs.FileSystem, path: str) -> list[tuple[str, fs.FileInfo]]:
-    """Return (path relative to the source, file info) of a file, of all files in a folder, or of a glob's matches."""
+    """Return (path relative to the source, file info) of each file of a source: a file, a folder or a glob."""
     try:
         info = system.get_file_info(path)
         if info.type == fs.FileType.File:
@@ -201,9 +204,10 @@ def _builtin_files(source: Source) -> list[InputFile]:
 
 
 def split_into_ranges(file: InputFile) -> tuple[list[InputFile], bytes]:
-    """Split a large bz2-compressed dump into ranges; return them as input files, and the bytes before its first page.
+    """Split a large bz2-compressed dump into ranges; return the ranges, and the bytes before the dump's first page.
 
-    Any other file is returned whole, with b"". Raises DataError if a dump's index does not match the dump.
+    The ranges are returned as input files. Any other file is returned whole, with b"". Raises DataError if a dump's
+    index does not match the dump.
     """
     text = _dump_head(file)
     if text is None:
@@ -236,7 +240,8 @@ def with_distinct_names(files: Sequence[InputFile]) -> list[InputFile]:
             continue
         if file.location in sources:
             raise ConfigError(
-                f"corpus {sources[file.location]} and corpus {file.source} both hold {file.location}: name it once"
+                f"corpus {sources[file.location]} and corpus {file.source} both hold {file.location}: "
+                "give sources that have no file in common"
             )
         sources[file.location] = file.source
         path = file.location.split("/")

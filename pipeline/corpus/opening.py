@@ -130,7 +130,8 @@ def blocks(location: str, expansion_limit: int = EXPANSION_LIMIT) -> Iterator[by
     The compression is taken from the file's name, else from its first bytes. Raises CutOff, Damaged or ExpandsTooFar
     after yielding all data before the error, and DataError if the file cannot be read.
     """
-    from smart_open.compression import compression_wrapper  # imports every installed cloud library
+    # Imported here because smart_open imports every installed cloud library.
+    from smart_open.compression import compression_wrapper
 
     raw = LocatedStream(location)
     with io.BufferedReader(raw, BLOCK_BYTES) as source:
@@ -181,7 +182,7 @@ def _compression_by_magic(head: bytes) -> str:
 
 
 def is_utf16(head: bytes) -> bool:
-    """Whether first bytes are UTF-16 with a byte order mark.
+    """Whether the first bytes of a file are UTF-16 with a byte order mark.
 
     Other data that begins with the same two bytes has many invalid characters: about one in thirty.
     """
@@ -214,7 +215,7 @@ def _decode_utf8(blocks: Iterator[bytes]) -> Iterator[str]:
 def lines(blocks: Iterator[bytes]) -> Iterator[str]:
     """Yield the lines of UTF-8 text without line ends (LF, CR or CR LF); undecodable bytes become lone surrogates.
 
-    A line of more than about a million characters is split, at a space if it has one.
+    A line of more than about a million characters is split: after a space, if its first million characters have one.
     """
     rest = ""
     for text in _decode_utf8(blocks):

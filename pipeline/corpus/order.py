@@ -28,7 +28,7 @@ MOST_SLOTS = 16
 SLOTS_PER_RANK = 8
 """With more than two ranks, a block has this many slots times the number of ranks, within the limits below.
 
-Blocks per second then do not grow with the ranks.
+Therefore the number of blocks per second does not grow with the number of ranks.
 """
 BLOCK_TOKENS = 2**20
 """Maximum tokens per block."""
@@ -67,9 +67,10 @@ def permutation(seed: int, epoch: int, windows: int) -> np.ndarray:
 
 
 def can_follow(previous: Cursor | None, following: Cursor) -> bool:
-    """Whether the row at `following` can come next after the row at `previous` (None: at the start of the stream).
+    """Whether the row at `following` can come next after the row at `previous`.
 
-    Windows without rows may lie between these two rows.
+    If `previous` is None, the row at `following` must be the first row of the stream. Windows without rows may lie
+    before `following`.
     """
     if previous is None:
         return following.epoch == 0 and following.row == 0
@@ -133,7 +134,7 @@ def slots_of_rank(step: int, start: int, batch: Batch, rank: int, world: int) ->
 def slots_of_block(batch: Batch, maximum_length: int, world: int) -> int:
     """Return the number of slots per block, the same for all ranks.
 
-    A block has many slots, because Ray Data's own work per block costs more than making a block's rows.
+    A block has many slots, because for a small block, Ray Data's own work costs more than making the rows.
     """
     slot_tokens = batch.rows_per_slot * maximum_length
     wanted = max(MOST_SLOTS, SLOTS_PER_RANK * world, -(-LEAST_BLOCK_TOKENS // slot_tokens))

@@ -64,7 +64,7 @@ def is_heldout(parent_hashes: np.ndarray, share: float) -> np.ndarray:
 
 
 def heldout_share(share: float, least_parents: np.ndarray) -> float:
-    """Return the share of hashes to hold out: `share`, or more to hold out at least a tenth of `least_parents`.
+    """Return the share of hashes to hold out: `share`, but enough to hold out at least a tenth of `least_parents`.
 
     `least_parents` are the smallest parent hashes of a corpus (at most forty, sorted, uint64). A share of 0 stays 0.
     """

@@ -33,9 +33,9 @@ VERSION = 8
 Increase it when the same input gives other parts, so that an unfinished preparation does not resume with old parts.
 """
 MUCH_LOST = 0.1
-"""If paragraphs that are not UTF-8 have more than this share of a file's characters, the file also counts as not UTF-8.
+"""Maximum share of a file's characters in paragraphs that are not UTF-8; above it, a drop "file not UTF-8" is counted.
 
-Its other paragraphs are kept.
+The file's other paragraphs are kept.
 """
 BATCH_BYTES = 8_000_000
 BATCH_FILES = 500
@@ -43,7 +43,10 @@ MOST_BATCHES = 2_000
 SAMPLES = 5
 WHOLE_FILE = RangeInput()
 MOST_PARENTS = 40
-"""Number of smallest parent hashes to keep. At least a tenth of these parents are held out, four of forty."""
+"""Number of smallest parent hashes to keep.
+
+If prepare.heldout_share is above 0, at least a tenth of these parents are held out: four of forty.
+"""
 
 
 @dataclass(kw_only=True)

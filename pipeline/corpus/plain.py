@@ -16,7 +16,7 @@ At 13 words per sentence (Zhu et al. 2015, table 2), 500 sentences have about 32
 prepare.piece_characters. Each such document counts as a separate book: its NotNext sentences come from other documents.
 """
 MUCH = 0.05
-"""Maximum share of undecodable bytes among the first bytes of a file that counts as UTF-8 text."""
+"""Maximum share of undecodable bytes in UTF-8 text; only a file's first bytes are counted."""
 
 
 def is_plain_text(name: str, head: bytes) -> bool:

@@ -144,7 +144,7 @@ def _summary(corpus: Corpus) -> str:
 
 
 def _parse_all(specs: Sequence[str]) -> list[Source]:
-    """Parse the sources of a corpus; without any, return the built-in source. Raises ConfigError for duplicates."""
+    """Parse the sources of a corpus; without sources, return the built-in one. Raises ConfigError for duplicates."""
     parsed = [parse(spec) for spec in specs or (BUILTIN,)]
     for index, source in enumerate(parsed):
         if any(source.location == other.location for other in parsed[:index]):

@@ -40,13 +40,14 @@ class Corpus:
     counts: dict[str, int]
     dropped: dict[str, int]
     sources: dict[str, dict[str, Any]]
-    """For the location of each source: the source's options, weight and counts, the numbers of drops by reason, and the
-    length of its training text by language.
+    """{location of a source: facts about this source}.
+
+    The facts are the source's options, counts, drops by reason, and length of training text by language.
     """
 
     @property
     def weights(self) -> dict[str, float]:
-        """Return {location of a source: mean occurrences of one of its documents per epoch}."""
+        """Return {location of a source: mean number of times that a document of this source occurs per epoch}."""
         return {location: about["weight"] for location, about in self.sources.items()}
 
 

@@ -79,6 +79,6 @@ class Progress:
         return ", ".join(part for part in parts if part)
 
     def rate(self, seconds: float) -> str:
-        """Return the text processed, in total and per second, as words; "" if there was none."""
+        """Return the text processed, in total and per second, as words; "" if no text was processed."""
         millions = self.characters / MILLION
         return f"{millions:,.0f} M characters, {millions / max(1e-3, seconds):,.1f} M/s" if self.characters else ""

@@ -20,8 +20,8 @@ def key_edges(number: int, count: int) -> tuple[int, int]:
 def sorted_range(location: str, schema: pa.Schema, column: str, low: int, high: int) -> pa.Table:
     """Return the rows of a Parquet file whose `column` is at least `low` and below `high`.
 
-    The file must be sorted by this column and have statistics of it. The column has unsigned 64-bit numbers, or bytes
-    whose first 8 are read as a big-endian number.
+    The file must be sorted by this column and have statistics of it. The column has unsigned 64-bit numbers, or
+    byte strings; the first 8 bytes of a byte string are read as a big-endian number.
     """
     system, path = storage.filesystem(location)
     slices = [schema.empty_table()]

@@ -13,7 +13,7 @@ TEXT = "text"
 ABOUT = ("id", "title", "url")
 """Columns that identify a record; such a column is taken as the text only if the user names it."""
 LONGEST_RECORD = 20_000_000
-"""Maximum characters of a line; a longer line counts as broken, because parsing may take fifty times its memory."""
+"""Maximum characters of a line; a longer line counts as broken: parsing may take fifty times the memory of the line."""
 SAMPLE_RECORDS, SAMPLE_CHARACTERS = 20, 4_000_000
 """Maximum records, and maximum characters, that are read to find the text column."""
 LONGEST_ID = 200

@@ -29,11 +29,14 @@ The loss on such a text would measure what a model has memorised from training t
 LEAST_SHARED = 3
 """A text is dropped only if other parents own at least this number of its sampled word sequences; fewer may be chance.
 
-Exception: a held-out text is also dropped if other parents own fewer sequences, but these are at least the share
-prepare.near_duplicates of the text's sequences whose hashes are below sketches.COMMON.
+Exception: a held-out text is also dropped, without this minimum, if other parents own at least the share
+prepare.near_duplicates of the text's sampled sequences with hashes below sketches.COMMON.
 """
 HELDOUT_WINDOWS = 8
-"""Factor by which held-out windows are smaller than training windows, so that a small held-out split has several."""
+"""Factor by which held-out windows are smaller than training windows.
+
+Therefore even a small held-out split has several windows.
+"""
 
 
 def shard_count(characters: int, settings: Preparation) -> int:
@@ -96,8 +99,9 @@ def without_near_duplicates(
 ) -> pa.Table:
     """Return the table without near-duplicates, which are counted in `tallies`.
 
-    A row is a near-duplicate if other parents own at least this share of its word sequences, as estimated by sketches:
-    settings.near_duplicates for a training row, HELDOUT_OVERLAP for a held-out row. `overlaps` has schema OVERLAP.
+    A row is a near-duplicate if other parents own too large a share of its word sequences, as estimated by sketches.
+    The limit is settings.near_duplicates for a training row, and HELDOUT_OVERLAP for a held-out row. `overlaps` has
+    schema OVERLAP.
     """
     sums = overlaps.group_by(["place", "parent_hash"]).aggregate([("shared", "sum"), ("common", "sum")])
     counts_of = {
@@ -184,7 +188,7 @@ def write_windows(folder: str, split: str, number: int, table: pa.Table, limit: 
 
 
 def text_by_language(table: pa.Table) -> dict[str, dict[str, int]]:
-    """Return {source: {language: length of its text}}, with the lengths of `documents.length`."""
+    """Return {source: {language: length of its text}}. Lengths are measured by `documents.length`."""
     lengths: dict[str, Counter[str]] = {}
     columns = (table[name].to_pylist() for name in ("source", "language", "text"))
     for source, language, text in zip(*columns, strict=True):
@@ -211,7 +215,10 @@ def counts_by_source(table: pa.Table) -> dict[str, dict[str, int]]:
 
 
 def _members(table: pa.Table) -> dict[str, str]:
-    """Return {source: digest of the ids of its documents in a table}; a digest does not depend on the location."""
+    """Return {source: digest of the ids of its documents in a table}.
+
+    A digest does not depend on the source's location.
+    """
     digests = {source: hashlib.sha256() for source in pc.unique(table["source"]).to_pylist()}
     for source, id in zip(table["source"].to_pylist(), table["id"].to_pylist()):
         digests[source].update(id.encode() + b"\n")

@@ -92,7 +92,7 @@ def _batch_items(files: Sequence[InputFile]) -> list[list[dict[str, Any]]]:
 
 
 def _fetch_task(batch: list[dict[str, Any]], seconds: float, report: Report) -> list[bytes]:
-    """Ray task of the first stage: download the ranges of a batch; `seconds` is the time limit without a byte."""
+    """Ray task of the first stage: download the ranges of a batch; `seconds` is the longest time to wait for a byte."""
     with patience(seconds, report):
         return [fetch_range(file["location"], file["start"], file["stop"], file["stamp"]) for file in batch]
 

@@ -24,7 +24,8 @@ from pipeline.text.schema import ROW
 from pipeline.text.vocabulary import Vocabulary
 
 INPUT_BLOCKS = 2_000  # with more, Ray Data's planning takes seconds at every start
-# About the rows of one window. Otherwise, Ray Data collects 128 MiB before it passes on a block.
+# Target size of a block: about the rows of one window. By default, Ray Data collects 128 MiB before it passes on a
+# block.
 BLOCK_BYTES = 4 * 2**20
 STREAM_BYTES = 256 * 2**20  # a stream may hold at least this size of finished blocks (see bytes_ahead)
 # Rounds of finished blocks that a stream may hold. With fewer, Ray Data gives an operator less memory than a round
@@ -36,7 +37,9 @@ PARTS_OF_ROUND = 16  # blocks per round from the tasks that make rows; few, as R
 # until the first hits back-pressure.
 ROWS_CPUS, ORDER_CPUS = 0.75, 0.25
 MEASURED_WINDOWS = 2  # windows that are read to estimate the rows per window
-REST_SECONDS = 0.01  # allows a hundred scheduling rounds per second; each round passes on all blocks that are ready
+# Allows a hundred iterations of Ray Data's scheduling loop per second; each iteration passes on all blocks that are
+# ready.
+REST_SECONDS = 0.01
 RESTS = 10  # maximum consecutive sleeps while blocks wait
 CHARACTERS_PER_TOKEN = 5  # English, for estimates only
 
@@ -75,7 +78,7 @@ class Stream:
     batch: Batch
     maximum_length: int
     cpus: float = 1.0
-    """CPUs that a task that makes rows and a task that orders a round request together, at most 1."""
+    """Sum of the CPUs requested by two tasks, one that makes rows and one that orders a round; at most 1."""
 
 
 def settings_for_phase(settings: StreamSettings, phase: Phase) -> StreamSettings:
@@ -157,11 +160,11 @@ def windows_for(settings: StreamSettings, rows: int) -> int:
 
 
 class StreamLoop(ray_private.execution_callback()):
-    """Callback that sleeps and drops statistics in each round of Ray Data's scheduling loop.
+    """Callback that sleeps and drops statistics in each iteration of Ray Data's scheduling loop.
 
-    - It sleeps for 10 ms, and up to ten times that long while blocks wait for the consumer. If the consumer is slower
-      than the stream, Ray may not read all finished results, and then the loop polls again at once (ray 2.60,
-      process_completed_tasks). Without sleep, this took a whole core from the training.
+    - It sleeps for 10 ms, or for up to 100 ms while blocks wait for the consumer. Reason: if the consumer is slower
+      than the stream, Ray Data may leave finished results unread, and then its loop polls again at once (ray 2.60,
+      process_completed_tasks). Without the sleep, this polling took a whole core from the training.
     - It drops the statistics that Ray Data keeps for every finished block, because they grow during the whole run.
     """
 
@@ -196,9 +199,9 @@ def stream_from_items(
     rows_of_block: Callable[[pa.Table], Iterator[pa.Table]],
     cpus: float = 1.0,
 ) -> Stream:
-    """Return a stream of the rows that `rows_of_block` makes of each block of items, for `blocks_for_ranks`.
+    """Return a stream of rows; `rows_of_block` makes the rows from each block of items.
 
-    `cpus`: see `Stream`.
+    `cpus`: see `Stream`. Pass the stream to `blocks_for_ranks`.
     """
     dataset = ray.data.from_items(items, override_num_blocks=min(len(items), INPUT_BLOCKS)).map_batches(
         rows_of_block, batch_size=None, batch_format="pyarrow", num_cpus=ROWS_CPUS * cpus
@@ -215,10 +218,10 @@ def bytes_ahead(one_round: int, maximum_length: int) -> int:
 
 
 def blocks_for_ranks(stream: Stream, world: int) -> ray.data.Dataset:
-    """Group a stream's rows into equal blocks; dealt in turn to `world` ranks, they give slot k to rank k mod `world`.
+    """Group a stream's rows into equal blocks, to be dealt in turn to the ranks; `world` is the number of ranks.
 
-    With several ranks and slots per block, slots are reordered, and rows at the end that do not fill a round are
-    dropped. Otherwise the last block may have fewer rows.
+    After dealing, slot k is at rank k mod `world`. With several ranks and several slots per block, slots are reordered,
+    and rows at the end that do not fill a round are dropped. Otherwise the last block may have fewer rows.
     """
     dataset, batch = stream.dataset, stream.batch
     one_round = rows_of_round(batch, stream.maximum_length, world)

@@ -111,8 +111,8 @@ def _block_count(most: int, items: Sequence[Any]) -> int:
 def _result_or_error(call: Callable[[], dict[str, Any]], failed: dict[str, Any]) -> dict[str, Any]:
     """Return the row that a call returns, or `failed` with the PipelineError that it raises.
 
-    Transient storage errors are retried. If the task raised its error, Ray would wrap it in an error of its own and
-    print a traceback.
+    Transient storage errors are retried. The PipelineError is returned and not raised, because Ray would wrap a raised
+    error in another error and print a traceback.
     """
     try:
         return with_retries(call) | {"error": "", "message": ""}

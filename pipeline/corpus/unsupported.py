@@ -49,9 +49,9 @@ def _is_xml(name: str, head: bytes) -> bool:
     """Whether a file is XML, or SGML with a document type, but neither a dump nor WikiExtractor's output.
 
     A file that begins with a tag is XML if it has an XML declaration, a document type or an XML file name. Otherwise
-    its first bytes must parse as XML: either the first element has ended, or the first element begins with another
-    element and an inner element has ended. This excludes texts that merely begin with "<", and texts that mention tags
-    or mark up some words.
+    its first bytes must parse as XML, and an element must end in them: the first element or, if the first element
+    begins with another element, any element. This excludes texts that merely begin with "<", and texts that mention
+    tags or mark up some words.
     """
     start = head.lstrip(BLANK)
     if not start.startswith(b"<") or is_dump(head) or is_wikiextractor(name, head):
@@ -114,7 +114,7 @@ def _is_json_document(name: str, head: bytes) -> bool:
 
 
 def _is_other_encoding(name: str, head: bytes) -> bool:
-    """Whether first bytes look like text but not like UTF-8: no NUL and almost no control characters."""
+    """Whether a file's first bytes are text, with no NUL and almost no control characters, but are not UTF-8."""
     controls = len(head) - len(head.translate(None, CONTROL))
     return b"\0" not in head and controls <= MOST_CONTROL_SHARE * len(head) and not is_plain_text(name, head)
 

@@ -31,8 +31,8 @@ def trained_vocabulary(
 ) -> Vocabulary:
     """Return the vocabulary trained on the corpus; train it on the running Ray if `output` does not have it.
 
-    With a `language_exponent` other than 1, documents are repeated so that
-    languages have the shares of an epoch, measured in the length of their text.
+    If `language_exponent` is not 1, documents are repeated as in an epoch of training, so that each language has the
+    share that the exponent gives it. Here the shares are measured in text length, not in tokens.
 
     If another process of this machine is training the same vocabulary, wait for it. Raises DataError if the stored
     vocabulary is damaged.
@@ -51,12 +51,12 @@ def trained_vocabulary(
 
 
 def _of_languages(exponent: float) -> dict[str, float]:
-    """Return the exponent as a setting of a vocabulary; empty for 1, so that folders of earlier versions are found."""
+    """Return {"language_exponent": exponent}, or {} for exponent 1, so that folders of earlier versions are found."""
     return {} if exponent == 1 else {"language_exponent": exponent}
 
 
 def _factors(corpus: Corpus, exponent: float) -> Mapping[str, float]:
-    """Return the factors of languages by the length of their text, since there is no vocabulary to count tokens."""
+    """Return the factors of languages, computed from text lengths: counting tokens would need the vocabulary."""
     return NO_FACTORS if exponent == 1 else language_factors(text_by_language(corpus), exponent)
 
 

@@ -33,7 +33,10 @@ WAITS = (1.0, 4.0, 15.0, 60.0)
 """Seconds to wait before each retry; after PROGRESS_BYTES of new data, the waits start again with the first one."""
 PROGRESS_BYTES = 1 << 20
 TRANSIENT = (408, 425, 429, 500, 502, 503, 504)
-"""Status codes worth a retry (RFC 9110, 15.5.9, 15.6; RFC 6585, 4; RFC 8470, 5.2)."""
+"""Status codes worth a retry.
+
+Sources: RFC 9110, sections 15.5.9 and 15.6; RFC 6585, section 4; RFC 8470, section 5.2.
+"""
 NO_HEAD = (403, 405, 501)
 """Status codes of servers that do not support HEAD."""
 
@@ -302,7 +305,10 @@ def _refuse_failure(answer: requests.Response, standing: str) -> None:
 
 
 def _strong_tag(tag: str) -> str:
-    """Return an ETag or date, but "" for a weak ETag, which does not guarantee identical bytes (RFC 9110, 8.8.1)."""
+    """Return an ETag or date, but "" for a weak ETag.
+
+    A weak ETag does not guarantee identical bytes (RFC 9110, section 8.8.1).
+    """
     return "" if tag.startswith("W/") else tag
 
 

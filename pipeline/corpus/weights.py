@@ -17,7 +17,7 @@ from pipeline.text.examples import window_sentences
 
 NO_FACTORS: Mapping[str, float] = {}
 SAMPLED = 6_000_000
-"""Length of the text in which the tokens per length of each language are counted."""
+"""Length of the sample of text, over all languages, in which each language's tokens per unit of length are counted."""
 
 
 def documents_of_epoch(corpus: Corpus, window: Window, factors: Mapping[str, float], epoch: int) -> pa.Table:
@@ -29,10 +29,11 @@ def documents_of_epoch(corpus: Corpus, window: Window, factors: Mapping[str, flo
 
 
 def language_factors(text: Mapping[str, float], exponent: float) -> dict[str, float]:
-    """Return {language: factor of the weights of its documents} for the amount of text of each language.
+    """Return {language: factor of the weights of its documents}. `text`: {language: amount of text}.
 
-    A language with the share p of the text gets the share p ** exponent / (sum over all languages) of an epoch. So its
-    factor is p ** (exponent - 1) / (that sum), and an epoch has as much text as before (Conneau & Lample 2019, 3.1).
+    Let p be the share of a language in the text, and S the sum of p ** exponent over all languages. The language gets
+    the share p ** exponent / S of an epoch. So its factor is p ** (exponent - 1) / S, and an epoch has as much text as
+    before (Conneau & Lample 2019, section 3.1).
     """
     shares = {language: amount / sum(text.values()) for language, amount in text.items() if amount}
     total = sum(share**exponent for share in shares.values())
@@ -40,10 +41,10 @@ def language_factors(text: Mapping[str, float], exponent: float) -> dict[str, fl
 
 
 def text_by_language(corpus: Corpus) -> dict[str, float]:
-    """Return {language: length of its training text}, in the order of the codes; a source counts by its weight.
+    """Return {language: length of its training text}, in the order of the language codes.
 
-    The length is in characters; a Chinese character, kana or Hangul syllable counts as three. Raises DataError for a
-    corpus without these lengths.
+    Each source's lengths are multiplied by the source's weight. The length is in characters; a Chinese character, kana
+    or Hangul syllable counts as three. Raises DataError for a corpus without these lengths.
     """
     text: Counter[str] = Counter()
     for location, about in corpus.sources.items():
@@ -59,10 +60,11 @@ def text_by_language(corpus: Corpus) -> dict[str, float]:
 
 
 def tokens_by_language(corpus: Corpus, tokenizer: CachedTokenizer) -> dict[str, float]:
-    """Return {language: estimated tokens of its training text}; a source counts by its weight.
+    """Return {language: estimated tokens of its training text}.
 
-    The tokens per length of each language are those of the first windows, which are a random sample. A language that
-    is not in the sample has the tokens per length of the whole sample.
+    Each source's tokens are multiplied by the source's weight. The tokens per unit of length of a language are those of
+    the first windows, which are a random sample. For a language that is not in the sample, they are those of the whole
+    sample.
     """
     text = text_by_language(corpus)
     tokens: Counter[str] = Counter()
@@ -100,11 +102,12 @@ def repeat_by_weight(documents: pa.Table, weights: dict[str, float], epoch: int)
 def repeat_by_language(
     documents: pa.Table, weights: dict[str, float], factors: Mapping[str, float], epoch: int
 ) -> pa.Table:
-    """Repeat each document by the weight of its source, times the factor of its language, rounded up or down.
+    """Repeat each document. Its number of occurrences is its source's weight multiplied by its language's factor.
 
-    The documents of a language are taken in the order of hashes of document and epoch. Each is rounded so that the
-    text shown so far comes closest to the text times the weights. Independent rounding would miss the shares of
-    languages by about a percentage point over 100,000 rows.
+    This number is rounded up or down. The documents of a language are taken in the order of hashes of document and
+    epoch. Each number is rounded so that the length of the text shown so far is as close as possible to the length that
+    unrounded numbers would give. If each number were rounded independently, the shares of languages would be wrong by
+    about a percentage point over 100,000 rows.
     """
     languages, sources, ids = (documents[name].to_pylist() for name in ("language", "source", "id"))
     lengths = pc.utf8_length(documents["text"]).to_pylist()
@@ -114,7 +117,8 @@ def repeat_by_language(
     ]
     times, missing, last = [0] * len(rows), 0.0, None
     for language, _, index, weight in sorted(rows):
-        if language != last:  # a random start, so that a lone document too is shown as often as its weight says
+        if language != last:
+            # A random start, so that even a lone document occurs, on average, as often as its weight says.
             missing, last = (uniform(f"start {ids[index]}", epoch) - 0.5) * lengths[index], language
         wanted = weight * lengths[index] + missing
         times[index] = min(max(math.floor(wanted / lengths[index] + 0.5), math.floor(weight)), math.ceil(weight))

@@ -195,7 +195,7 @@ def _introduction(trained: Trained, lineage: Lineage, settings: Pretrain, step: 
 
 
 def _started_from(lineage: Lineage, settings: Pretrain) -> str:
-    """Return what the run started from, and for a distillation its teacher, for the introduction."""
+    """Return words for the introduction: what the run started from and, for a distillation, what the teacher is."""
     identity, objective = lineage.recorded["identity"], settings.objective
     initial = public_model_location(_initial_model(lineage)) or "another model"
     started = f"the weights of {initial}" if "init.fingerprint" in identity else "random weights"

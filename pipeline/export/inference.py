@@ -52,7 +52,10 @@ def batch_of(encodings: Sequence[Encoding], mask_id: int) -> Batch:
 def fill_masks(
     trained: Trained, batch: Batch, vocabulary: Vocabulary, top: int
 ) -> list[list[list[dict[str, str | float]]]]:
-    """Return text -> mask token -> its `top` most likely entries with probabilities, the most likely first."""
+    """Return the `top` most likely entries, with probabilities, for each mask token of each text.
+
+    The most likely entry is first.
+    """
     best = trained.module.predict_masked(batch).softmax(-1).topk(min(top, trained.vocabulary_size))
     guesses: list[list[list[dict[str, str | float]]]] = [[] for _ in range(batch.sequences)]
     rows_M = torch.searchsorted(batch.offsets.long(), batch.masked_positions_M, right=True) - 1

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 WORST = 0.5
 """Largest allowed root-mean-square difference between int8's and float32's outputs, relative to the standard deviation
-of float32's. If the difference is larger, the graph is broken.
+of float32's outputs. If the difference is larger, the graph is broken.
 
 Unrelated outputs differ by 1.4, and outputs of sound graphs differ by a few hundredths.
 """

@@ -37,7 +37,7 @@ def license_text(license: str | None) -> str:
 
 
 def result(task: str, dataset: Mapping[str, Any], metrics: Sequence[tuple[str, str, float]]) -> dict[str, Any]:
-    """Return one of the `results` of a card's model-index. `metrics`: (the hub's name, readable name, value) each."""
+    """Return one of the `results` of a card's model-index. `metrics`: (hub name, readable name, value) of each."""
     measured = [{"type": hub_type, "value": round(value, 4), "name": name} for hub_type, name, value in metrics]
     marked = dict(dataset) | {"name": f"{dataset['name']}, {DEVELOPMENT}", "split": "validation"}
     return {"task": {"type": task}, "dataset": marked, "metrics": measured}

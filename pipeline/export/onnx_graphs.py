@@ -4,7 +4,9 @@ fill_mask.onnx    outputs logits (batch, length, V)
 embedding.onnx    outputs sentence_embedding (batch, width): mean of the last hidden states, [CLS] and [SEP] included
 
 The inputs of both are input_ids, attention_mask and, in families with segments, token_type_ids: int64 (batch, length).
-Any batch size will do, and any length up to the model's number of positions.
+The batch may have any size, and the length may be anything up to the model's number of positions.
+
+Shapes: N sequences, S tokens in the longest, T tokens in all, V vocabulary entries.
 """
 
 import importlib.util
@@ -113,7 +115,7 @@ def session(file: Path) -> "InferenceSession":
     from onnxruntime import InferenceSession, SessionOptions
 
     options = SessionOptions()
-    # Otherwise idle threads wait in a busy loop and take the cores from the next session.
+    # With spinning, idle threads wait in a busy loop and take the cores from the next session.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return InferenceSession(file, options, providers=["CPUExecutionProvider"])
 

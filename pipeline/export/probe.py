@@ -20,8 +20,8 @@ TOLERANCE = 1e-5
 
 
 def _padding_entry(model: Model) -> int:
-    """Return the id that published models pad with. RoBERTa's position ids start after it, and its models recognise
-    padding by this id.
+    """Return the id that published models pad with. RoBERTa models recognise padding by this id, and their position ids
+    start with the next number.
     """
     return max(0, model.positions.first - 1)
 

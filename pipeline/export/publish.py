@@ -25,7 +25,7 @@ def require_languages(codes: Sequence[str]) -> None:
 
 
 def mlflow_uri(config: Export, folder: str, lineage: Lineage) -> str:
-    """Return the URI of the MLflow that tracked the run; an empty string if no model is to go there.
+    """Return the URI of the MLflow that tracked the run; an empty string if config.kinds does not include "mlflow".
 
     Raises ConfigError if the URI is unknown.
     """

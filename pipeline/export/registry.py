@@ -108,8 +108,8 @@ def _log_code(
 def log_tuned(folder: str, asked: Mapping[str, Sequence[str | None]], uri: str, run_id: str, name: str) -> str:
     """Log a fine-tuned model's folder to a run, load it back, and return its models:/ URI.
 
-    `asked`: inputs to compare on, by column. If the loaded model answers them otherwise than the folder's model does,
-    the logged model is deleted and CheckpointError raised.
+    `asked`: test inputs, by column. If the loaded model's answers to these inputs differ from the answers of the
+    folder's model, the logged model is deleted and CheckpointError raised.
     """
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     tuned = load_tuned(folder)

@@ -1,7 +1,7 @@
 """Files that tell sentence-transformers and embedding servers how to turn an encoder's hidden states into a vector.
 
 modules.json                 the steps: encoder, mean of the last hidden states, scaling to length 1
-1_Pooling/config.json        the mean, in the format before sentence-transformers 5.4, which all versions read
+1_Pooling/config.json        the mean, in the format of sentence-transformers before 5.4; all versions read this format
 sentence_bert_config.json    the number of tokens to which texts are truncated
 """
 

@@ -40,7 +40,7 @@ def recorded_run(folder: str) -> dict[str, Any]:
 
 
 def find_checkpoint(folder: str, step: int | None, report: Report) -> str:
-    """Return the folder of the run's checkpoint after `step` steps (None: its newest undamaged one).
+    """Return the folder of the run's checkpoint after `step` steps (None: of the newest undamaged checkpoint).
 
     Raises ConfigError if the run has no such checkpoint, CheckpointError if the checkpoint is damaged.
     """

@@ -36,7 +36,10 @@ class AnswerProgress:
 
 
 def line(name: str, rows: int, total: int | None, timed: int, seconds: float) -> str:
-    """Return a progress line. Its rate is `timed` / `seconds`; if either is 0, it shows no rate and no time left."""
+    """Return a progress line with the rate `timed` / `seconds`.
+
+    If `timed` or `seconds` is 0, the line has no rate and no time left.
+    """
     of_total = f" of {total:,}" if total is not None else ""
     answered = f"{f'{name}: ' if name else ''}{rows:,}{of_total} rows answered"
     if not (timed and seconds):

@@ -12,8 +12,10 @@ from pipeline.tasks.prepared import Prepared
 from pipeline.tasks.task import Task, several
 
 Text = Hashable
-"""Texts of an item, to find equal items: (first, second), where second is empty for a single text; (question, context);
-or the words of a sentence. White space is collapsed, except within words.
+"""Texts of an item, by which equal items are found.
+
+They are, by the kind of task: (first, second), with an empty second for a single text; (question, context); or the
+words of a sentence. White space is collapsed, but not in the words of a sentence.
 """
 
 
@@ -23,8 +25,10 @@ def split_summary(task: Task, prepared: Prepared) -> str:
 
 
 def labels_in_words(task: Task, prepared: Prepared) -> str:
-    """Describe a split's labels: counts of classes, labels or tags, most frequent first; range and mean of values; or
-    the number of questions without an answer (empty if the task requires an answer to each).
+    """Describe a split's labels.
+
+    For classes, labels or tags: their counts, most frequent first. For regression: the range and mean of the values.
+    For questions: the number of questions without an answer; empty if the task requires an answer to each question.
     """
     if task.kind == "spans":
         without = sum(not item.answers for item in prepared.items)

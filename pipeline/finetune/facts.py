@@ -12,8 +12,8 @@ def training_facts(config: Finetune, problem: Problem, seed: int, result: Result
     """Return facts about a training as JSON values.
 
     The facts are: the encoder's checkpoint; the scores, the baselines and the number of rows, each per split; training
-    settings; and, if there is a teacher, `teacher_facts`. If a problem has no other splits, its training rows are the
-    only split.
+    settings; and, if there is a teacher, `teacher_facts`. If a problem has only training rows, these are the only
+    split.
     """
     splits = problem.splits or {"train": problem.train}
     kind = KINDS[problem.task.kind]
@@ -35,7 +35,7 @@ def training_facts(config: Finetune, problem: Problem, seed: int, result: Result
 
 
 def teacher_facts(config: Finetune, problem: Problem) -> dict[str, Any]:
-    """Return, as JSON values: a problem's teacher, the teacher's part in the loss, the number of unlabelled rows."""
+    """Return facts about a problem's teacher, the teacher's loss term, and the unlabelled rows, as JSON values."""
     assert problem.teacher is not None
     unlabelled = problem.unlabelled
     return {

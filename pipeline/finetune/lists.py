@@ -137,7 +137,7 @@ def _table(name: str, texts: Sequence[Any], labels: Sequence[Any], kind: str) ->
 
 
 def _label_cell(name: str, row: int, label: Any, kind: str) -> str:
-    """Return a label as text, for multilabel a JSON list. Raises DataError for invalid labels."""
+    """Return a label as text; for multilabel, return the labels as a JSON list. Raises DataError for invalid labels."""
     if kind == "multilabel":
         if isinstance(label, str) or not isinstance(label, Sequence | np.ndarray | set | frozenset):
             raise DataError(

@@ -29,7 +29,8 @@ def label(trial: Trial) -> str:
 def _scores_line(trial: Trial, result: Mapping[str, Any]) -> str:
     """Return a line with a trial's scores. In each split, the selecting metric is first.
 
-    For a trial that was stopped early: its last score and epoch. Empty if the result has neither.
+    For a trial that was stopped early, the line has its last score and epoch. If the result has no score at all, the
+    line is empty.
     """
     if "scores" not in result:
         return (

@@ -27,7 +27,10 @@ class Difference:
 
     @property
     def better(self) -> int:
-        """1 if B's score is significantly higher, -1 if A's is, else 0. If `exact`, 0: the spread is unknown."""
+        """1 if B's score is significantly higher, -1 if A's score is significantly higher, else 0.
+
+        If `exact`, the value is 0, because the spread is unknown.
+        """
         return 0 if self.exact else int(self.low > 0) - int(self.high < 0)
 
     @property
@@ -42,7 +45,7 @@ def over_seeds(a: Sequence[float], b: Sequence[float]) -> Difference:
     `a` and `b`: scores (n,) of the same seeds in the same order. Raises ValueError if their lengths differ or are 0.
     """
     if len(a) != len(b) or not a:
-        raise ValueError(f"A has {len(a)} seeds and B has {len(b)}: both need the same number, at least 1")
+        raise ValueError(f"A has {len(a)} seeds and B has {len(b)}: give both the same number of seeds, 1 or more")
     differences = np.asarray(b, np.float64) - np.asarray(a, np.float64)
     mean = float(differences.mean())
     if len(differences) == 1:

@@ -104,9 +104,10 @@ def _busiest_share(config: Finetune) -> float:
 
 
 def answering_seconds(config: Finetune, rows: Mapping[str, int], per_step: Mapping[str, float], at_once: int) -> float:
-    """Return the estimated seconds to answer rows (task -> number) in one process.
+    """Return the estimated seconds to answer the test rows of all tasks in one process.
 
-    The process has the cores of all `at_once` concurrent trials. `per_step`: task -> seconds per training step.
+    The process has the cores of all `at_once` concurrent trials. `rows`: task -> number of rows to answer. `per_step`:
+    task -> seconds per training step.
     """
     return (
         sum(EVALUATED * per_step[name] * count / config.recipe.rows_per_step for name, count in rows.items())

@@ -113,7 +113,7 @@ def _bounds(entry: str, text: str) -> tuple[float, float]:
 
 
 def _parse_value(hint: Any, entry: str, text: str) -> Any:
-    """Parse a value of a setting's type, `hint`. A kind is returned as the name of its class, as by `flatten`.
+    """Parse a value of a setting's type, `hint`. A kind is returned as the name of its class, as `flatten` does.
 
     Raises ConfigError for a value of another type.
     """

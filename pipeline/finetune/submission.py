@@ -75,7 +75,7 @@ def rows_to_answer(data: str, tasks: Collection[str]) -> dict[str, int]:
 
 
 def _predictions(config: Finetune, model: str, task: str, split: str, after: Callable[[int], None]) -> Predictions:
-    """Return the predictions of a model (a folder) on a test split; `after` gets the number of newly answered rows."""
+    """Return the predictions of a model (a folder) on a test split; `after` gets the number of new answers."""
     assert config.data is not None
     tuned, device = load_tuned(model), device_of(config.placement, config.trials.gpus)
     texts = read_split(TASKS[task], config.data, split)

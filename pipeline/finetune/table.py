@@ -231,7 +231,7 @@ def is_share(name: str) -> bool:
 
 
 def format_score(name: str, value: float | None, digits: int = 1) -> str:
-    """Format a share in percent with `digits` decimals, and another value with one decimal more; None becomes empty."""
+    """Format a share in percent with `digits` decimals, and any other value with `digits` + 1; None becomes empty."""
     return "" if value is None else f"{100 * value:.{digits}f}" if is_share(name) else f"{value:.{digits + 1}f}"
 
 
@@ -297,7 +297,7 @@ def table(rows: Sequence[Reported], model: Model) -> str:
 
 
 def glue_line(rows: Sequence[Reported], names: Sequence[str]) -> str | None:
-    """Return a line with the mean score of the reported GLUE tasks; None for fewer than two.
+    """Return a line with the mean score of the reported GLUE tasks; None if fewer than two are averaged.
 
     The score of a task is the mean of its metrics' medians over seeds. `names`: all GLUE tasks.
     """

@@ -43,7 +43,7 @@ def load_teacher(location: str) -> TunedModel:
 
 
 def teacher_of(config: Finetune, problem: Problem, tuned: TunedModel) -> Teacher:
-    """Return the teacher of a problem. Raises ConfigError if it has learnt another task."""
+    """Return the teacher of a problem. Raises ConfigError if `tuned` has learnt another task."""
     assert config.teacher is not None
     lineage = tuned.about.lineage
     return Teacher(

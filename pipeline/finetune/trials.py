@@ -207,7 +207,7 @@ def build(
 
 
 def _pretrained_encoder(initial: Initial, model: Model) -> Encoder:
-    """Return the encoder of `initial`; if it lacks a pooler, torch's global generator initialises one."""
+    """Return the encoder of `initial`; if `initial` lacks a pooler, torch's global generator initialises the pooler."""
     module = MaskedTokens(model, initial.vocabulary.size)
     load_initial(initial, module)
     return module.encoder

@@ -25,7 +25,7 @@ RowScorer = Callable[[np.ndarray], float]
 
 
 def names_of_sides(both: Sequence[Finetune]) -> list[str]:
-    """Return a line per encoder, with its letter, A or B, and its checkpoint."""
+    """Return one line per encoder: its letter (A or B) and its checkpoint."""
     return [
         f"{letter}: {'random weights of the sizes of ' * encoder.random_weights}{encoder.checkpoint}"
         for letter, encoder in zip("AB", both)
@@ -35,7 +35,7 @@ def names_of_sides(both: Sequence[Finetune]) -> list[str]:
 def comparison_lines(
     both: Sequence[Finetune], rows: Sequence[Sequence[Reported]], models: Sequence[Mapping[str, str]]
 ) -> list[str]:
-    """Return the lines of the comparison; each argument has an entry for A and one for B.
+    """Return the lines of the comparison; each argument has two entries, first A's, then B's.
 
     `rows`: rows of the result table. `models`: task -> folder of the best model.
     """
@@ -75,7 +75,7 @@ def first_of_each(rows: Sequence[Reported]) -> dict[str, Reported]:
 
 
 def seed_lines(a: Reported, b: Reported) -> list[str]:
-    """Return three lines: both medians, the mean difference over seeds, and what it shows."""
+    """Return three lines: both medians, the mean difference over seeds, and the verdict on this difference."""
     percent = is_share(a.name)
     seeds = over_seeds(a.values, b.values)
     collapsed = "".join(
@@ -118,7 +118,7 @@ def _discard(line: str) -> None:
 
 
 def _row_scorer(config: Finetune, problem: Problem, tuned: TunedModel) -> RowScorer:
-    """Return the function that scores a model on development items, by the selecting metric."""
+    """Return the function that computes a model's selecting metric on development items."""
     task, prepared = problem.task, next(iter(problem.splits.values()))
     device = device_of(config.placement, config.trials.gpus)
     precision = answer_precision(config.placement, tuned.about.lineage.get("precision"), device)
@@ -140,10 +140,10 @@ def _row_scorer(config: Finetune, problem: Problem, tuned: TunedModel) -> RowSco
 
 
 def answer_scorer(problem: Problem, prepared: Prepared, answers: np.ndarray) -> RowScorer:
-    """Return the function that scores `answers` to development items, by the selecting metric.
+    """Return the function that computes the selecting metric of `answers` on development items.
 
-    `answers`: predicted labels (items,), or for multilabel (items, classes); for a metric of RANKED, probabilities
-    (items, classes).
+    `answers` are predicted labels: (items,), or (items, classes) for multilabel. If the metric is in RANKED, they are
+    probabilities (items, classes).
     """
     true, name = sequences.true_labels(problem.task, prepared), problem.task.metrics[0]
     measure = (metrics.METRICS | metrics.RANKED)[name]

@@ -93,7 +93,7 @@ def _require_fitting(
                 f"freeze.layers ({tried_config.freeze.layers}) must be at most the checkpoint's layers "
                 f"({initial.model.layers})"
             )
-        tried_config.for_model(initial.model)  # raises ConfigError if shared layers would be treated differently
+        tried_config.for_model(initial.model)  # raises ConfigError for settings that treat shared layers unequally
         odd = [name for name, problem in problems.items() if problem.task.kind not in WEIGHTED]
         if tried_config.recipe.balance_classes and odd:
             raise ConfigError(

@@ -13,13 +13,13 @@ WRITTEN = 20
 LONGEST_NAME = 24
 """Maximum number of characters of a class name."""
 INK = 0.55
-"""Share of a row above which a cell is dark, so that its count is written in white."""
+"""Cells above this share of their row are dark, so their counts are written in white."""
 
 
 def draw_confusion(confusion: Sequence[Sequence[int]], labels: Sequence[str], title: str) -> Figure:
     """Draw a confusion matrix of counts (classes, classes): a row per true class, a column per answered class.
 
-    The colour of a cell is its share of the row. For at most WRITTEN classes, each cell also shows its count.
+    The colour of a cell shows the cell's share of its row. For at most WRITTEN classes, each cell also shows its count.
     """
     counts = np.asarray(confusion, np.int64)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)

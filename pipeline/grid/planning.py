@@ -1,5 +1,5 @@
-"""Plan a grid (all trials of a fine-tuning job): how much of each task to train in the time left, and how long it
-takes.
+"""Plan a grid (all trials of a fine-tuning job): how much of each task to train in the time left, and the time
+needed.
 """
 
 import hashlib

@@ -44,7 +44,7 @@ RETRY_SECONDS = 30.0
 RUNS_A_CALL = 1_000
 """Maximum number of runs per page of a search."""
 ASKED = 8
-"""Number of development items for which the model logged to MLflow must answer as the model in the trial's folder."""
+"""Number of development items on which the model logged to MLflow must agree with the model in the trial's folder."""
 Waiting = tuple[Trial, dict[str, Any]]
 """A trial and its result, to be logged."""
 
@@ -98,7 +98,7 @@ def _description(config: Finetune, name: str) -> str:
 
 
 def record_run(parent: GridRun, location: str, report: Report) -> None:
-    """Write a grid's MLflow run to a file. Report if the file had another run, which this MLflow server lacks."""
+    """Write a grid's MLflow run to a file. Report if the file named another run, which this MLflow server lacks."""
     now = {"uri": parent.uri, "run_id": parent.run_id}
     before = storage.read_object(location)
     if before is not None and before.keys() == now.keys() and before != now:
@@ -334,7 +334,7 @@ def log_table(parent: GridRun, text: str, rows: Sequence[Reported]) -> None:
 
 
 def _log_picture(client: MlflowClient, parent: GridRun, rows: Sequence[Reported]) -> None:
-    """Log the picture of all scores, unless no score is a share."""
+    """Log the picture of all scores that are shares; log nothing if no score is a share."""
     from pipeline.grid.picture import draw_scores  # not before: a grid should start without matplotlib
 
     if (figure := draw_scores(rows)) is not None:

@@ -1,4 +1,4 @@
-"""Check the test file before training, and make the settings that score and answer it with the selected model."""
+"""Check the test file before training, and make the settings for the selected model to score and answer this file."""
 
 from pipeline import storage
 from pipeline.config.finetune import Finetune

@@ -66,7 +66,8 @@ def trial_of(grid: Grid, name: str, seed: int, setting: dict[str, Any], stage: s
 def selection_trials(grid: Grid) -> list[Trial]:
     """Return the trials that select a setting; empty if there is only one setting.
 
-    The time limit may make settings equal, such as 3 and 4 epochs if at most 2 are trained: these share their trials.
+    The time limit may make settings equal, such as 3 and 4 epochs if at most 2 epochs are trained. Equal settings share
+    their trials.
     """
     if len(grid.settings) == 1:
         return []

@@ -37,7 +37,10 @@ Results = dict[str, dict[str, Any]]
 
 
 class Watch(tune.Callback):
-    """Call `tell` with a trial, its state and its news whenever a trial starts, finishes an epoch, ends or fails."""
+    """Call `tell` (trial, state, news) whenever a trial starts, finishes an epoch, ends or fails.
+
+    `news` holds an epoch and its score, or the result of a trial that is done; otherwise it is empty.
+    """
 
     def __init__(self, trials: Sequence[Trial], tell: Callable[[Trial, str, dict[str, Any]], None]) -> None:
         self.trials, self.tell = trials, tell
@@ -65,16 +68,16 @@ class Watch(tune.Callback):
 
 
 def resources(config: Finetune) -> dict[str, float]:
-    """Return CPUs and GPUs per worker of a trial, as `fit`. An autoscaling cluster is assumed to have enough."""
+    """Return CPUs and GPUs per worker of a trial, as `fit` does. An autoscaling cluster is assumed to have enough."""
     return fit(
         config, dict.fromkeys(("CPU", "GPU"), math.inf) if config.placement.autoscaled else ray.cluster_resources()
     )
 
 
 def fit(config: Finetune, total: Mapping[str, float]) -> dict[str, float]:
-    """Return CPUs and GPUs per worker of a trial, in a cluster with `total`.
+    """Return CPUs and GPUs per worker of a trial, in a cluster with the resources `total`.
 
-    Raises ConfigError if `total` is less, or if trials.gpus is a fraction that a worker cannot have.
+    Raises ConfigError if a worker needs more than `total`, or if trials.gpus is a fraction that a worker cannot have.
     """
     gpus = gpus_of_process("trials.gpus", config.trials.gpus, config.placement.device, total.get("GPU", 0.0))
     if gpus > 1 and gpus != int(gpus):
@@ -146,9 +149,9 @@ def seconds_per_step(
 ) -> dict[str, float]:
     """Return name of a problem -> seconds per step, measured on nodes that run the trials.
 
-    If a problem has several cuttings, the seconds are those of the first one, scaled so that an epoch takes as long as
-    the mean epoch of all cuttings. Several processes measure at the same time, as trials run, because cores that share
-    memory and caches slow each other down. Raises PipelineError if the steps fail.
+    If a problem has several cuttings, the result is the seconds per epoch, averaged over the cuttings, divided by the
+    steps per epoch of the first cutting. Several processes measure at the same time, just as trials run at the same
+    time, because cores that share memory and caches slow each other down. Raises PipelineError if the steps fail.
     """
     asked, references = (
         resources(config),
@@ -287,7 +290,8 @@ def _stopped(trial: Trial, last: dict[str, Any]) -> dict[str, Any]:
 def cause(errors: Sequence[BaseException], words: str) -> PipelineError:
     """Return the PipelineError that caused the first of Ray's errors.
 
-    If another error caused it, return a PipelineError: `words`, with {} replaced by the last line of Ray's error.
+    If no PipelineError was the cause, return a new PipelineError. Its message is `words`, with {} replaced by the last
+    line of Ray's error.
     """
     if known := pipeline_cause(errors[0]):
         return known

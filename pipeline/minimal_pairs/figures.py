@@ -1,4 +1,4 @@
-"""Accuracy on BLiMP among the figures of a run: metric names, and text for progress lines and summaries."""
+"""BLiMP accuracy of a run: names of its metrics, and text for progress lines and summaries."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from pipeline.minimal_pairs.scoring import PLL, WORD_L2R
 
 METRICS = {PLL: "heldout/blimp_pll_accuracy", WORD_L2R: "heldout/blimp_pll_word_l2r_accuracy"}
-"""Scoring -> metric: its accuracy, from 0 to 1, as the mean over paradigms."""
+"""Scoring -> name of the metric for this scoring's accuracy: mean over paradigms, from 0 to 1."""
 UNIGRAM_ACCURACY = "baseline/unigram_blimp_accuracy"
 
 

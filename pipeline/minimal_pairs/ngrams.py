@@ -19,7 +19,7 @@ UNIGRAM, NGRAM = "unigram", f"{ORDER}-gram"
 
 
 class NgramCounts:
-    """Counts, in the training text, of the n-grams of the sentences to score and of the contexts of these n-grams."""
+    """Occurrences, in the training text, of the scored sentences' n-grams and of the contexts of these n-grams."""
 
     def __init__(self, ids: np.ndarray, offsets: np.ndarray, vocabulary_size: int) -> None:
         """Take the S sentences to score. Sentence s is ids[offsets[s] : offsets[s + 1]].
@@ -28,7 +28,7 @@ class NgramCounts:
         beginning and the end of a sentence.
         """
         self.begin, self.end = vocabulary_size, vocabulary_size + 1
-        self.size = vocabulary_size + 1  # entries that can be predicted: the vocabulary's, and the end
+        self.size = vocabulary_size + 1  # can be predicted: vocabulary entries, and the end of a sentence
         self.ids, self.offsets = ids, offsets
         self.tokens, self.index = self._bounded(ids, offsets)
         self.unigrams = np.zeros(vocabulary_size + 2, np.int64)

@@ -25,7 +25,7 @@ def pair_scores(good: np.ndarray, bad: np.ndarray) -> np.ndarray:
 
 
 def mean_and_half_width(scores: Sequence[np.ndarray]) -> tuple[float, float]:
-    """Return the mean over paradigms of each paradigm's mean score, and half the width of that mean's 95% interval.
+    """Return the mean over the paradigms' mean scores, and half the width of the 95% interval of this mean.
 
     `scores` has one array (P,) per paradigm. The interval covers the random choice of pairs within each paradigm,
     but not the choice of paradigms or of the training seed.

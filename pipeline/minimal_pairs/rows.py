@@ -1,4 +1,4 @@
-"""Masked copies of sentences, over which a sentence's pseudo-log-likelihood is summed.
+"""Masked copies of sentences: a sentence's pseudo-log-likelihood is a sum over its copies.
 
 Shapes: S sentences with U pieces in all, R rows. A row is a whole sentence with some pieces masked. The model predicts
 only the first masked piece, which is called the asked piece.
@@ -24,7 +24,7 @@ class Sentences:
     ids: np.ndarray
     """int64 (U,): vocabulary entries."""
     word_ends: np.ndarray
-    """int64 (U,): for each piece, the index in its sentence that is one past the last piece of its word."""
+    """int64 (U,): for each piece, the end of its word: index in the sentence, one after the word's last piece."""
     offsets: np.ndarray
     """int64 (S + 1,): sentence s has the pieces from offsets[s] to offsets[s + 1] (exclusive)."""
 
@@ -48,11 +48,11 @@ class Rows:
     asked: np.ndarray
     """int64 (R,): index of the asked piece in the sentence."""
     end: np.ndarray
-    """int64 (R,): index in the sentence that is one past the last masked piece."""
+    """int64 (R,): end of the masked pieces: index in the sentence, one after the last masked piece."""
     in_pll: np.ndarray
     """bool (R,): whether the row counts in PLL, which masks the asked piece alone (Salazar et al. 2020)."""
     in_word_l2r: np.ndarray
-    """bool (R,): whether it counts in PLL-word-l2r, which also masks the rest of the word (Kauf and Ivanova 2023)."""
+    """bool (R,): whether the row counts in PLL-word-l2r, which also masks the word's rest (Kauf and Ivanova 2023)."""
 
 
 def encode(texts: Sequence[str], vocabulary: Vocabulary, maximum_positions: int, remedy: str) -> Sentences:
@@ -76,7 +76,7 @@ def encode(texts: Sequence[str], vocabulary: Vocabulary, maximum_positions: int,
 
 
 def _word_ends(word_ids: Sequence[int | None]) -> np.ndarray:
-    """Return, for each piece of a sentence, the index one past the last piece of its word, int64."""
+    """Return, for each piece of a sentence, the end of its word, int64: index one after the word's last piece."""
     words = np.asarray(word_ids, np.int64)
     ends = np.append(np.flatnonzero(np.diff(words)) + 1, len(words))
     return ends[np.searchsorted(ends, np.arange(len(words)), side="right")]
@@ -85,7 +85,7 @@ def _word_ends(word_ids: Sequence[int | None]) -> np.ndarray:
 def make_rows(sentences: Sentences) -> Rows:
     """Return one row per piece for PLL, and a further row for PLL-word-l2r for each piece that is not its word's last.
 
-    For the last piece of a word, both scorings mask the same and share the row.
+    For the last piece of a word, both scorings mask only this piece, so they share the row.
     """
     lengths = np.diff(sentences.offsets)
     sentence = np.repeat(np.arange(len(lengths)), lengths)

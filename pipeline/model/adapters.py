@@ -19,7 +19,7 @@ from pipeline.model.encoder import Encoder, initialize
 QKV = ("query", "key", "value")
 """Parts of the fused projection, in the order of its output."""
 CHANGED = ("query", "value")
-"""Parts of the fused projection that get a low-rank change by default (Hu et al. 2021, 4.2 and 7.1)."""
+"""Parts of the fused projection that get a low-rank change by default (Hu et al. 2021, sections 4.2 and 7.1)."""
 WHOLE = ("whole",)
 """The only part of a linear layer that is not fused."""
 BOTTLENECK_DEVIATION = 1e-3
@@ -53,8 +53,8 @@ class LowRankChange(nn.Module):
 class LowRankLinear(nn.Linear):
     """Linear layer plus low-rank changes of its output.
 
-    The output consists of `parts` of equal width, and those in `changed` get a LowRankChange. Weight and bias are those
-    of the layer `plain`, under the same names, and stay frozen if they were.
+    The output consists of `parts` of equal width, and the parts in `changed` get a LowRankChange. Weight and bias
+    are those of the layer `plain`, under the same names. If they were frozen in `plain`, they stay frozen.
     """
 
     def __init__(
@@ -165,8 +165,8 @@ def add_adapter(module: nn.Module, adapter: settings.Adapter, generator: torch.G
 def freeze(module: nn.Module, layers: int, embeddings: bool) -> None:
     """Freeze the lowest `layers` layers of `module.encoder`; if `embeddings` is True, freeze the embeddings too.
 
-    Adapters that were added to these layers earlier are frozen too. Raises ConfigError for more layers than the encoder
-    has, and for a part of layers that share their weights.
+    Adapters that were added to these layers earlier are frozen too. Raises ConfigError if the encoder has
+    fewer layers, or if only some of several layers with shared weights would be frozen.
     """
     count = module.encoder.settings.layers
     require(layers <= count, f"freeze.layers ({layers}) must be at most the model's layers ({count})")

@@ -56,8 +56,8 @@ def layout(batch: Batch) -> Layout:
     rows_T = torch.repeat_interleave(torch.arange(batch.sequences, device=device), lengths_N, output_size=batch.tokens)
     # Compiled code always masks, because a branch on this comparison would compile two graphs.
     full = not torch.compiler.is_compiling() and batch.tokens == batch.sequences * longest
-    # Several groups only in eager code on a CPU: reading lengths from a GPU would wait for it, and compiled code would
-    # need another graph for each number of groups.
+    # Make several groups only in eager code on a CPU. On a GPU, reading the lengths would wait for the GPU. Compiled
+    # code would need another graph for each number of groups.
     ends = (
         [longest] if full or torch.compiler.is_compiling() or device.type != "cpu" else group_lengths(lengths_N.numpy())
     )

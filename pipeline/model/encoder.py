@@ -83,7 +83,7 @@ class Encoder(nn.Module):
         self.embeddings = embeddings or Embeddings(settings, vocabulary_size)
         self.projection = nn.Linear(settings.embedded_width, settings.width) if settings.projects else nn.Identity()
         self.layers = nn.ModuleList(Layer(settings) for _ in range(settings.distinct_layers))
-        """The layers with weights of their own: all, or the only one if the layers share their weights."""
+        """The layers with weights of their own: all layers, or a single layer if all layers share their weights."""
         pooled = isinstance(settings.pooler, EncoderPooler)
         self.pooler: nn.Linear | None = nn.Linear(settings.width, settings.width) if pooled else None
         self.recompute = False

@@ -44,7 +44,7 @@ class Family:
     architectures: dict[str, str]
     """Use of a model (masked, replaced or a kind of task) -> its class name in config.json."""
     pair_logits: str | None = None
-    """Output of the pretraining class that holds the pair head's logits; None if the family has no pair head."""
+    """Name of the pair head's logits in the pretraining class's output; None if the family has no pair head."""
     class_prefix: str
     """Prefix of the architecture's class names."""
     inputs: tuple[str, ...]

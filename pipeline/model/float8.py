@@ -33,6 +33,6 @@ def to_float8(layers: nn.Module, *, emulated: bool = False) -> None:
     """
     from torchao.float8 import Float8LinearConfig, convert_to_float8_training
 
-    # Padding is needed because the product for a weight's gradient sums over tokens, and their number may not be a
-    # multiple of 16.
+    # Padding is needed because the product for a weight's gradient sums over tokens, and the number of tokens is
+    # often not a multiple of 16.
     convert_to_float8_training(layers, config=Float8LinearConfig(pad_inner_dim=True, emulate=emulated))

@@ -84,7 +84,7 @@ NAMES = (
     ("V100S PCIE", "V100S"),
     ("MI300X", "MI300X"),
 )
-"""Consecutive words in a device's name, as its driver reports it, and the device's row in PEAKS."""
+"""Pairs of (consecutive words in the device name that the driver reports, key of PEAKS)."""
 SMALLER = {"MIG", "Laptop", "Ti", "D"}
 """Words that mark devices not in PEAKS: slices of a GPU, and chips whose name is a row's name plus such a word."""
 
@@ -145,7 +145,7 @@ def peak_flops(device_name: str, precision: str) -> float | None:
 
 
 def _contains(words: Sequence[str], name: Sequence[str]) -> bool:
-    """Return whether `name` occurs among consecutive whole words: "A10" is in neither "A100" nor "A10G"."""
+    """Return whether `words` contain those of `name` in sequence: "A10" is in neither "A100" nor "A10G"."""
     return any(words[start : start + len(name)] == name for start in range(len(words)))
 
 

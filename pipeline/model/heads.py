@@ -14,7 +14,7 @@ from pipeline.model.sampling import drawn, entries_at
 from pipeline.model.vocabulary_loss import pad_vocabulary, vocabulary_loss
 
 ROWS_SCORED = 64
-"""Masked positions whose log-probabilities are computed at a time, so that their logits stay in the CPU's cache."""
+"""Number of masked positions that `log_probabilities` scores at a time. Their logits stay in the CPU's cache."""
 
 
 class MaskedTokenHead(nn.Module):

@@ -50,7 +50,7 @@ class Files:
     weights: str
     """The weight file, the index of a sharded checkpoint, or the index of a TensorFlow checkpoint."""
     parts: tuple[str, ...]
-    """`weights`, and if that is an index, all files that it names."""
+    """All weight files: `weights` itself and, if `weights` is an index, the files whose tensors it lists."""
 
 
 @contextmanager

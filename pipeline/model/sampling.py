@@ -31,12 +31,14 @@ def _(numbers_M: Tensor) -> None:
 
 
 def entries_at(shares: Tensor, drawn_M: Tensor) -> Tensor:
-    """Return one sampled entry per position, int64 (M,): the first whose cumulative share passes the position's number.
+    """Return one sampled entry per position, int64 (M,).
+
+    A position's entry is the first entry whose cumulative share is above the position's random number.
 
     `shares` are the entries' probabilities, float32 (M, V), and `drawn_M` the numbers (M,) from `drawn`. Gumbel noise
-    (the code of Clark et al. 2020) samples from the same distribution, but needs V random numbers and logarithms per
-    position instead of one. To be fast, cumulative sums of blocks find an entry's block first, and then cumulative sums
-    inside the block find the entry.
+    (the code of Clark et al. 2020) samples from the same distribution, but needs V random numbers and V logarithms
+    per position, instead of one random number. To be fast, cumulative sums of blocks find an entry's block first, and
+    then cumulative sums inside the block find the entry.
     """
     V = shares.shape[1]
     whole = V - V % BLOCK

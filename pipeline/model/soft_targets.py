@@ -1,6 +1,6 @@
 """Compute the loss on a teacher's probabilities of all vocabulary entries, without holding all logits in memory.
 
-Shapes: T tokens, V vocabulary entries, H width of the student's embeddings, G of the teacher's.
+Shapes: T tokens, V vocabulary entries, H width of the student's embeddings, G width of the teacher's.
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from torch import Tensor
 from pipeline.model.vocabulary_loss import LOGIT_BYTES, ROWS_AT_ONCE, pad_vocabulary
 
 GPU_LOGIT_BYTES = 1 << 28
-"""Bytes of one model's logits at a time on an accelerator; few large products are faster there than many small ones."""
+"""Bytes of a model's logits held at a time on an accelerator, where few large products beat many small ones."""
 
 
 class Output(NamedTuple):
@@ -34,8 +34,8 @@ class Output(NamedTuple):
 def soft_target_loss(student: Output, teacher: Output, temperature: float) -> Tensor:
     """Return temperature^2 x KL(teacher || student), summed over the tokens, as a float32 scalar.
 
-    Both models' logits are divided by the temperature (Hinton et al. 2015, 2). Matrix products use the format of
-    autocast, the softmax uses float32. Only the student gets gradients.
+    Both models' logits are divided by the temperature (Hinton et al. 2015, section 2). Matrix products use autocast's
+    format, the softmax uses float32. Only the student gets gradients.
     """
     device = student.hidden_T.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else student.words.dtype
@@ -48,7 +48,7 @@ def soft_target_loss(student: Output, teacher: Output, temperature: float) -> Te
 def _parts(
     student: Output, teacher: Output, temperature: float, entries: int
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Yield for consecutive tokens the student's states, the summed loss, and the gradients of the student's logits.
+    """Yield, per part of the tokens: the student's states, the summed loss, the gradients of the student's logits.
 
     The next part overwrites the gradients. `entries` is the number of vocabulary entries without padding.
     """
@@ -93,7 +93,7 @@ def _loss_and_gradients(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return the summed loss, float32, and its gradients for the student's states (T, H), words (V, H) and bias (V,).
 
-    `taught_T` (T, G), `taught_words` (V, G) and `taught_bias` (V,) are the teacher's.
+    The teacher's states, words and bias are `taught_T` (T, G), `taught_words` (V, G) and `taught_bias` (V,).
     """
     student = Output(hidden_T, words, bias).to(dtype)
     teacher = Output(taught_T, taught_words, taught_bias).to(dtype)

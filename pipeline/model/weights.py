@@ -66,7 +66,7 @@ class Taken:
 def to_published(state: dict[str, Tensor], family: Family) -> dict[str, Tensor]:
     """Return the tensors of an encoder, and of its heads if it has any, under their published names.
 
-    qkv is split into query, key and value, which share its memory if possible. Tied output weights are left out.
+    qkv is split into query, key and value, which share the memory of qkv if possible. Tied output weights are left out.
     """
     published = {}
     for name, tensor in state.items():
@@ -247,7 +247,7 @@ def _family_in(config: dict[str, Any]) -> Family:
     for name in named if isinstance(named, list) else [named]:
         if not str(name).startswith(family.class_prefix):
             raise CheckpointError(
-                f"config.json: architectures is {name!r}, but model_type {kind!r} needs one of {family.title}"
+                f"config.json: architectures is {name!r}, but model_type {kind!r} needs a class of {family.title}"
             )
     return family
 
@@ -261,7 +261,7 @@ def _padding_entry(config: dict[str, Any]) -> int:
 
 
 def _require_numbers(values: dict[str, Any], family: Family) -> None:
-    """Raise CheckpointError for a value that is not a finite number, or not whole where it must be whole."""
+    """Raise CheckpointError for a value that is not a finite number, and for a float in an integer setting."""
     whole = {field.name for field in fields(Model) if field.type in (int, int | None)}
     for name, value in values.items():
         kind = ""

@@ -35,7 +35,7 @@ DESCRIPTIONS = {
 }
 """Held-out metric -> (its type on the Hugging Face Hub, its name on a model card)."""
 WHOLE, LAYERS = ("encoder.embeddings.", "encoder.projection.", "masked_token_head."), "encoder.layers."
-"""Prefixes of the names of the parameters that a student may take from its teacher: outside of layers, and in them."""
+"""Name prefixes of the parameters that a student may take from its teacher. WHOLE: not in layers; LAYERS: in layers."""
 
 
 class DistilledTokens(MaskedTokens):
@@ -68,9 +68,10 @@ class DistilledTokens(MaskedTokens):
         return self._teacher[0]
 
     def counts(self, batch: Batch) -> dict[str, int]:
-        """Return {term: count} without a forward pass: masked positions for MLM, else all tokens.
+        """Return {term: count} without a forward pass.
 
-        The soft term counts masked positions too, if only these have soft targets.
+        MLM counts masked positions, COSINE counts all tokens. The soft term counts all tokens, or only masked positions
+        if no other positions have soft targets.
         """
         counts = {SOFT: batch.masked if self.only_masked else batch.tokens, MLM: batch.masked, COSINE: batch.tokens}
         return {term: counts[term] for term in self.terms}
@@ -132,7 +133,7 @@ class DistilledTokens(MaskedTokens):
         return unigram_sums(batches, counts) | sums
 
     def baselines(self, sums: Sums) -> dict[str, float]:
-        """Return {metric: baseline}: those of the unigram distribution and of the teacher."""
+        """Return {metric: baseline}. The baselines are the unigram distribution and the teacher."""
         names = {TEACHER_SCORES[MLM]: TEACHER_LOSS, TEACHER_SCORES[MLM_ACCURACY]: TEACHER_ACCURACY}
         return unigram_baselines(sums) | {
             metric: sums[name][0] / sums[name][1] for name, metric in names.items() if sums[name][1]
@@ -182,7 +183,7 @@ def start_text(student: MaskedTokens, teacher: MaskedTokens, taken: Mapping[str,
     layers = chosen_layers(mine.layers, theirs.layers)[: mine.distinct_layers]
     layers = tuple(dict.fromkeys(min(layer, theirs.distinct_layers - 1) for layer in layers))
     at_random = sorted({_part_of(name) for name in student.state_dict() if name not in taken})
-    rest = f"; at random: {', '.join(at_random)}, whose sizes differ" if at_random else ""
+    rest = f"; at random: {', '.join(at_random)}, because sizes or activations differ" if at_random else ""
     from_layers = any(name.startswith(LAYERS) for name in taken)
     whole = ", ".join(sorted({_part_of(name) for name in taken if not name.startswith(LAYERS)}))
     numbers = f"layers {', '.join(map(str, layers))} of {theirs.distinct_layers}, " if from_layers else ""

@@ -66,8 +66,8 @@ DESCRIPTIONS = {
 class MaskedTokens(nn.Module):
     """Encoder with a head for masked tokens, and optionally a head for pairs.
 
-    Training minimises the sum of the mean losses of both (Devlin et al. 2019, 3.1). The pair head learns the pair task
-    that the batch has labels for: next sentence, or sentence order (Lan et al. 2020, 3.1).
+    Training minimises the sum of both heads' mean losses (Devlin et al. 2019, section 3.1). The pair head learns the
+    pair task that the batch has labels for: next sentence, or sentence order (Lan et al. 2020, section 3.1).
     """
 
     weights: Mapping[str, float] = {}
@@ -109,7 +109,8 @@ class MaskedTokens(nn.Module):
     def forward(self, batch: Batch) -> Terms:
         """Return {term: (summed loss, count)}; losses are float32 scalars.
 
-        They are summed over M masked positions and, with a pair head and labelled pairs, over N pairs.
+        The masked-token loss is summed over M masked positions. With a pair head and labelled pairs, there is
+        also a pair loss, summed over N pairs.
         """
         hidden_T = self.encoder(batch)
         masked_loss = self.masked_token_head.loss(hidden_T[batch.masked_positions_M], self.words, batch.masked_labels_M)
@@ -132,8 +133,8 @@ class MaskedTokens(nn.Module):
     def scores(self, batch: Batch) -> Terms:
         """Return the sums of an evaluation, each as (sum, count).
 
-        They are the terms of `forward`, TERM_accuracy (the sum is the number of correct answers), and for pair tasks
-        TERM_ones (the sum is the number of pairs with label 1).
+        The keys are the terms of `forward`, TERM_accuracy (the sum is the number of correct answers), and for pair
+        tasks TERM_ones (the sum is the number of pairs with label 1).
         """
         hidden_T = self.encoder(batch)
         labels = self.pair_labels(batch)
@@ -170,13 +171,16 @@ class MaskedTokens(nn.Module):
     def baseline_sums(self, batches: Sequence[Batch], counts: np.ndarray) -> dict[str, tuple[float, float]]:
         """Return the sums that `baselines` takes, each as (sum, count).
 
-        They are those of `unigram_sums`, and for each pair task (number of pairs with label 1, number of pairs).
+        These are the sums from `unigram_sums` and, for each pair task, (number of pairs with label 1, number of pairs).
         """
         ones = {term: _ones_and_rows(batches, term) for term in self.terms[1:]}
         return unigram_sums(batches, counts) | ones
 
     def baselines(self, sums: Sums) -> dict[str, float]:
-        """Return {metric: baseline}: those of the unigram distribution, and the share of the commoner pair label."""
+        """Return {metric: baseline}.
+
+        The baselines are the unigram distribution and, for each pair task, the share of the commoner label.
+        """
         return unigram_baselines(sums) | {
             f"baseline/majority_{term}_accuracy": max(ones, rows - ones) / rows
             for term in self.terms[1:]
@@ -285,7 +289,8 @@ def flops_per_token(objective: Masked, model: Model, vocabulary_size: int, count
 def masked_rows(summary: Mapping[str, Any], other_length: str) -> list[tuple[str, str]]:
     """Return the summary's rows about masked tokens, as (name, text): loss and accuracy with their baselines.
 
-    `other_length` tells the length at which the loss before training was measured; empty if that is the final length.
+    `other_length` is text that follows the loss before training. It names the length at which this loss was measured,
+    and is empty if this length is the final length.
     """
     before, after, baselines = summary["heldout_before"], summary["heldout_after"], summary["baselines"]
     return [

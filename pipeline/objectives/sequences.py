@@ -1,7 +1,7 @@
 """One answer per sequence: a class (cross-entropy), several labels (one binary loss each) or a number (squared error).
 
-As in Devlin et al. 2019, 4.1; optionally also the logits of a teacher (Hinton et al. 2015). Shapes: N sequences with T
-tokens in all.
+Source: Devlin et al. 2019, section 4.1. Optionally, the model also learns from a teacher's logits (Hinton et al. 2015).
+Shapes: N sequences with T tokens in all.
 """
 
 import torch
@@ -23,7 +23,7 @@ class SequenceTask(nn.Module):
     """Encoder with a linear layer on one state per sequence, which `pooling` chooses.
 
     "cls": the state of the first token, through the encoder's pooler or a layer of the head. "mean": the mean of all
-    states. "attention": their mean weighted by learnt scores.
+    states. "attention": the mean of all states, weighted by learnt scores.
     """
 
     per_token = False
@@ -41,8 +41,8 @@ class SequenceTask(nn.Module):
     ) -> None:
         """Make the encoder, and a head with `outputs` logits: one per class or label, or 1 for a regression.
 
-        `class_weights` (classes,) scale each row's loss by its class; None: all are 1. Weights are initialised from
-        `generator`; None: from torch's global generator.
+        `class_weights` (classes,): factor on a sequence's loss, by the sequence's class; None: all factors are 1. The
+        model is initialised from `generator`; None: from torch's global generator.
         """
         super().__init__()
         assert kind in LOSSES and pooling in POOLINGS
@@ -60,9 +60,9 @@ class SequenceTask(nn.Module):
     def learn_from_teacher(self, temperature: float, weight: float) -> None:
         """Train also on a teacher's logits: (1 - weight) x the labels' mean loss + weight x the teacher's mean loss.
 
-        The teacher's loss of a row is temperature^2 x KL(teacher || student), both with their logits divided by the
-        temperature (Hinton et al. 2015, 2); for a regression, the squared error to the teacher's value. A term of
-        weight 0 is left out.
+        The teacher's loss of a sequence is temperature^2 x KL(teacher || student), where the logits of both are divided
+        by the temperature (Hinton et al. 2015, section 2). For a regression, it is the squared error to the teacher's
+        value. A term of weight 0 is left out.
         """
         self.temperature = temperature
         self.weights = {term: share for term, share in ((TASK, 1 - weight), (TEACHER, weight)) if share}
@@ -73,13 +73,13 @@ class SequenceTask(nn.Module):
         return {term: (losses[term](scores, batch), count) for term, count in self.counts(batch).items()}
 
     def _task_loss(self, scores: Tensor, batch: Batch) -> Tensor:
-        """Return the loss against the labels, summed over the sequences that have one; `scores`: (N, outputs)."""
+        """Return the loss against the labels, summed over the labelled sequences; `scores`: (N, outputs)."""
         if self.kind == "classification":
             classes_N, weights = self._labels(batch).nan_to_num(IGNORED).long(), self.class_weights
             return F.cross_entropy(scores, classes_N, weights, ignore_index=IGNORED, reduction="sum")
         wanted = self._labels(batch).view_as(scores)
-        # With a teacher, some sequences have no label: the labels' term must give them loss and gradient 0. Indexing
-        # with a mask would make the host wait: only the device knows how many sequences are labelled.
+        # With a teacher, some sequences have no label. In the labels' term, these sequences must have loss and gradient
+        # 0. Indexing with a mask would make the host wait: only the device knows how many sequences are labelled.
         labelled = ~wanted.isnan() if TEACHER in self.weights else None
         if self.kind == "regression":
             wanted = (wanted - self.mean) / self.deviation
@@ -102,7 +102,7 @@ class SequenceTask(nn.Module):
         return self.temperature**2 * F.kl_div(student, teacher, log_target=True, reduction="sum")
 
     def _labels(self, batch: Batch) -> Tensor:
-        """Return the labels of a batch, with NaN where there is none."""
+        """Return the labels of a batch; missing labels are NaN."""
         labels = batch.labels if self.kind == "multilabel" else batch.label_N
         assert labels is not None
         return labels
@@ -110,8 +110,9 @@ class SequenceTask(nn.Module):
     def counts(self, batch: Batch) -> dict[str, int | Tensor]:
         """Return {term: count that its summed loss is divided by}, without a forward pass.
 
-        A count is the number of sequences; for multilabel, times the task's number of classes. The labels' term counts
-        only sequences with a label; with class weights, its count is the sum of the weights of their classes.
+        The teacher's term counts all sequences. The labels' term counts only sequences with a label. For multilabel,
+        the number of sequences is multiplied by the task's number of classes. With class weights, the count of the
+        labels' term is the sum of the class weights of the labelled sequences.
         """
         counts: dict[str, int | Tensor] = {}
         if TASK in self.weights:

@@ -19,7 +19,7 @@ IGNORED = -100  # label of tokens without a loss: pipeline.tasks.tagging writes 
 
 
 class TagTask(nn.Module):
-    """Encoder with a linear layer that classifies each token (Devlin et al. 2019, 5.3)."""
+    """Encoder with a linear layer that classifies each token (Devlin et al. 2019, section 5.3)."""
 
     per_token = True
     weights: Mapping[str, float] = {}
@@ -35,7 +35,7 @@ class TagTask(nn.Module):
     ) -> None:
         """Make the encoder, and a head for `outputs` tags.
 
-        `class_weights` (tags,): factor of a labelled token's loss, by the token's tag; None: all are 1. The model is
+        `class_weights` (tags,): factor on a token's loss, by the token's tag; None: all factors are 1. The model is
         initialised from `generator`; None: from torch's global generator.
         """
         super().__init__()
@@ -72,7 +72,7 @@ class TagTask(nn.Module):
 
 
 class AnswerTask(nn.Module):
-    """Encoder with a linear layer that gives start and end logits of an answer (Devlin et al. 2019, 4.2)."""
+    """Encoder with a linear layer that gives start and end logits of an answer (Devlin et al. 2019, section 4.2)."""
 
     per_token = True
     weights: Mapping[str, float] = {}
@@ -88,7 +88,8 @@ class AnswerTask(nn.Module):
     def forward(self, batch: Batch) -> Terms:
         """Return {TASK: (loss summed over N sequences, N)}; the loss is a float32 scalar.
 
-        A sequence's loss is the mean of two cross-entropies over its tokens: that of the start and that of the end.
+        A sequence's loss is the mean of the start's and the end's cross-entropy, each with the sequence's tokens as
+        classes.
         """
         assert batch.labels is not None
         start_and_end = batch.labels.view(-1, 2).long()

@@ -61,8 +61,8 @@ def _dropped_shares(corpus: Corpus) -> dict[str, dict[str, float]]:
     """Return reason -> source -> share of the source's documents or pieces that were dropped for this reason.
 
     The denominator is the number of the source's kept pieces, plus the number of its documents and pieces dropped for
-    any reason. The reasons are ordered by their total, the
-    sources as in `characters`; sources without a bar are left out.
+    any reason. The reasons are ordered by their total, and the sources as in `characters`. Sources without a bar are
+    left out.
     """
     reasons = [reason for reason, _ in Counter(corpus.dropped).most_common()]
     sources = [name for name in characters(corpus) if name in corpus.sources]

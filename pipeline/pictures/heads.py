@@ -19,9 +19,9 @@ from pipeline.train.pictures import GREY
 TARGETS = ("previous", "next", "separator", "first", "itself")
 """Tokens that a head may attend to: the previous and the next one, every [SEP], [CLS], and the token itself."""
 FOCUSED = 0.5
-"""A head is named after a target that gets more than this share of its attention on average (Clark et al. 3.1)."""
+"""A head is named after a target that gets more than this share of its mean attention (Clark et al., section 3.1)."""
 BROAD = 0.1
-"""A head is broad if the token that it attends to most gets at most this share on average (Clark et al. 3.3)."""
+"""A head is broad if its most attended token gets at most this share on average (Clark et al., section 3.3)."""
 LEAST_TOKENS = 16
 """Minimum tokens of a text: with fewer than 10, no head could be broad."""
 CELL = 0.45
@@ -72,7 +72,7 @@ def head_shares(
 ) -> HeadShares:
     """Measure the attention of every head over texts, each given as (weights (L, H, T, T), ids (T,)).
 
-    Entry [..., i, j] of the weights is the attention of token i to token j. Raises DataError without any text.
+    Entry [..., i, j] of the weights is the attention of token i to token j. Raises DataError if there is no text.
     """
     sums, followers, tokens, count = np.zeros((7, 1, 1)), 0, 0, 0
     uniform = 0.0

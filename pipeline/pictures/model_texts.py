@@ -32,7 +32,7 @@ def random_weights(model: api.LoadedModel) -> api.LoadedModel:
 
 
 def cut_texts(model: api.LoadedModel, location: str | None, texts: int, length: int, least: int) -> list[str]:
-    """Return at most `texts` texts. Each is the beginning of a document, at most `length` tokens of the model long.
+    """Return at most `texts` texts. Each text is the beginning of a document and has at most `length` tokens.
 
     Texts of fewer than `least` tokens are left out. `length` includes [CLS] and [SEP], and must not be larger than the
     model's positions. Raises ConfigError for a larger `length`, and DataError if no text is left.
@@ -49,7 +49,10 @@ def cut_texts(model: api.LoadedModel, location: str | None, texts: int, length: 
 
 
 def cut_text(model: api.LoadedModel, text: str, length: int, least: int) -> str | None:
-    """Return the beginning of a text, of at most `length` tokens; None if it has fewer than `least`."""
+    """Return the beginning of a text, cut after at most `length` tokens.
+
+    Return None if the beginning, tokenised again, has fewer than `least` or more than `length` tokens.
+    """
     spans = model.tokenize(text).spans
     if len(spans) > length:
         text = text[: spans[length - 2, 1]]  # [SEP] follows the last token that is kept

@@ -41,7 +41,7 @@ class RunDifference:
 
     terms: tuple[TermDifference, ...]
     same_rows: int
-    """Number of steps after which both runs have read the same rows."""
+    """Number of compared steps with equal checksums: up to these steps, both runs have read the same rows."""
     compared_rows: int
     """Number of steps with a checksum of the rows in both runs."""
     alone: tuple[int, int]
@@ -90,7 +90,7 @@ def lines(measured: RunDifference, names: tuple[str, str]) -> list[str]:
 
 
 def draw(measured: RunDifference, names: tuple[str, str]) -> Figure:
-    """Draw for each loss term both runs in one panel, and their difference below."""
+    """Draw two panels per loss term: both runs, and below them their difference."""
     figure = white_figure(8.5, 1.0 + 3.9 * len(measured.terms))
     panels = figure.subplots(2 * len(measured.terms), 1, sharex=True, height_ratios=[2.0, 1.0] * len(measured.terms))
     for index, term in enumerate(measured.terms):

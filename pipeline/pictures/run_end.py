@@ -1,4 +1,4 @@
-"""Pictures of a finished training run that its workers' summary and its corpus suffice for."""
+"""Pictures of a finished training run, drawn only from its workers' summary and its corpus."""
 
 from collections.abc import Mapping
 from io import BytesIO

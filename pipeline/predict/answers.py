@@ -86,7 +86,7 @@ def answer_schema(task: Task) -> pa.Schema:
 
 
 def answer_items(tuned: TunedModel, items: Any, device: torch.device, autocast: torch.autocast) -> pa.Table:
-    """Return a table with schema `answer_schema`: one row per item, in order. If there are items, it has metadata CUT.
+    """Return a table with schema `answer_schema`: one row per item, in order. If it has rows, it has metadata CUT.
 
     Probabilities of labels come from a softmax, and for multilabel tasks from sigmoids. An answer to a question is the
     characters of the context from `start` up to `end`; its probability is relative to the n-best answers. "No answer"

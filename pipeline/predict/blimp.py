@@ -36,8 +36,8 @@ METRICS = {PLL: "pll", WORD_L2R: "pll_word_l2r", UNIGRAM: "unigram", NGRAM: "5gr
 def score_blimp(config: Score, report: Report) -> dict[str, float]:
     """Report accuracy by paradigm and phenomenon; return scorer -> mean accuracy over paradigms, as a share of 1.
 
-    Raises PipelineError if config.blimp is not BLiMP's folder, or config.checkpoint not a model that predicts masked
-    tokens.
+    Raises PipelineError if config.blimp is not BLiMP's folder, or if config.checkpoint is not a model that
+    predicts masked tokens.
     """
     assert config.blimp is not None and config.checkpoint is not None
     device = required_device(config.placement)
@@ -63,8 +63,9 @@ def score_blimp(config: Score, report: Report) -> dict[str, float]:
 
 
 def _find_model(config: Score, checkpoint: str, report: Report) -> tuple[str, Vocabulary, str | None]:
-    """Return the folder of the weights, the vocabulary, and the corpus: as set, else as the run recorded it, else None.
+    """Return the folder of the weights, the vocabulary, and the folder of the corpus.
 
+    The corpus is config.corpus. If that is not set, it is the corpus that the run recorded; None if there is no run.
     Raises CheckpointError for a fine-tuned model, ConfigError for a vocabulary without an entry for masks.
     """
     recorded = run.read_run(checkpoint)

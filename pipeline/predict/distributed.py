@@ -276,7 +276,8 @@ class Answering:
 def output_columns(table: pa.Table, file: InputFile) -> pa.Table:
     """Return the input columns that the output keeps.
 
-    SQuAD's contexts are left out because they are long, and words of CoNLL's files because the answers have them.
+    SQuAD's contexts are left out because they are long. The words of CoNLL's files are left out because the answers
+    contain the words.
     """
     dropped = {"squad": ["context"], "words": ["words"]}.get(file.form, [])
     return table.drop_columns(dropped)
@@ -315,5 +316,9 @@ def fit(config: Predict, *, cpus: float, gpus: float) -> ModelResources:
 
 
 def threads(config: Predict, use: ModelResources) -> int:
-    """Return the CPU threads per process: the setting; else, with a GPU, its CPUs; else its share of the cores."""
+    """Return the CPU threads per process: config.placement.threads, if that is set.
+
+    Otherwise, a process with a GPU gets one thread per CPU that is reserved for this process. Without GPUs, the cores
+    are divided evenly among the processes.
+    """
     return config.placement.threads or max(1, cores() // use.actors if not use.gpus else int(use.cpus))

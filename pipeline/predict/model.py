@@ -31,7 +31,7 @@ GUESSES = pa.schema(
         pa.field("filled", pa.string()),  # the text, with the most likely word in place of each [MASK]
         pa.field(
             "guesses", pa.list_(pa.list_(pa.struct([("token", pa.string()), ("probability", pa.float64())])))
-        ),  # for each [MASK], best first
+        ),  # for each [MASK]: the guesses, best first
     ]
 )
 
@@ -52,7 +52,7 @@ class Answerer:
 def identify(checkpoint: str) -> tuple[str, str]:
     """Return a model's kind, and a digest of its files.
 
-    A model published by others is loaded for this, so that its errors show before the job starts. Raises
+    To find both, a model published by others is loaded, so that errors in the model show before the job starts. Raises
     CheckpointError if there is no model.
     """
     if is_published(checkpoint):

@@ -1,4 +1,4 @@
-"""Write the answers in the format of the output's file ending; a local file is first written under a temporary name."""
+"""Write the answers in the format given by the file ending; a local file is first written under a temporary name."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from pipeline.locations import is_url
 from pipeline.predict.parts import PartsSummary, as_text
 
 JOINED = "joined"
-"""Name of a local output until it is complete, in the folder of its parts."""
+"""Name of a local output in the folder of its parts, until the output is complete."""
 
 
 def require_free(output: str, replace: bool) -> None:
@@ -34,7 +34,7 @@ def require_form(output: str, kind: str) -> None:
 
 
 def write(tables: Iterator[pa.Table], schema: pa.Schema, output: str, folder: str) -> None:
-    """Write tables into one output file, which appears only when it is complete; `folder`: that of the parts."""
+    """Write tables into one output file, which appears only when it is complete. `folder` holds the parts."""
     form = next(write for ending, write in FORMS.items() if output.endswith(ending))
     if is_url(output):  # an object store shows an object only when it is whole
         system, path = storage.filesystem(output)
@@ -55,7 +55,10 @@ def manifest_of(output: str) -> str:
 
 
 def write_manifest(output: str, asked: Mapping[str, Any], counted: PartsSummary) -> None:
-    """Write the manifest: inputs, model and settings (`asked`), and numbers of rows in all and per number format."""
+    """Write the manifest: inputs, model and settings (`asked`), and the numbers of rows.
+
+    The numbers are those of all rows, of empty rows, of truncated rows, and of rows per number format.
+    """
     figures = {"rows": counted.rows, "empty": counted.empty, "cut": counted.cut}
     storage.write_json(manifest_of(output), {**asked, "precision": counted.precisions, **figures})
 

@@ -26,11 +26,13 @@ ABOUT, FOLDER = "about.json", ".parts"
 INPUT, ANSWER = "input/", "answer/"
 """Prefixes of column names in a part."""
 EMPTY, WIDE, PRECISION = b"empty", b"wide", b"precision"
-"""Metadata keys: of a part, number of empty rows and precision; of a column, that it is wide (see `_is_wide`)."""
+"""Metadata keys. In a part, EMPTY holds the number of empty rows and PRECISION the precision. WIDE marks a wide column
+(see `_is_wide`).
+"""
 EXACT = 2**53
 """Bound up to which float64 represents every whole number."""
 PREFIX = "predicted_"
-"""Prefix of an answer column whose name is also an input column's."""
+"""Prefix that an answer column gets if an input column has the same name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,14 +51,17 @@ class Parts:
         return {(int(name[:6]), int(name[7:])) for name in names}
 
     def counts(self) -> dict[int, int]:
-        """Return file -> number of its parts, for the files where this is known."""
+        """Return {file: number of its parts} for the files whose number of parts is recorded."""
         names = [name for name in storage.children(self.folder) if name.endswith(".json") and name != ABOUT]
         records = {int(name[:6]): storage.read_object(storage.join(self.folder, name)) or {} for name in names}
-        # without damaged records, so that the parts of their files are counted again
+        # Damaged records are left out, so that the parts of their files are counted again.
         return {file: record["parts"] for file, record in records.items() if "parts" in record}
 
     def begin(self, about: dict[str, Any]) -> None:
-        """Record what the parts are answers to; raise ConfigError if the folder has parts for something else."""
+        """Record `about`: the input, model, settings and precision of the parts.
+
+        Raises ConfigError if the folder has parts for other values, or if its record of them is damaged.
+        """
         path = storage.join(self.folder, ABOUT)
         if not storage.exists(path):
             storage.write_json(path, about)
@@ -153,7 +158,7 @@ class PartsSummary:
 
 
 def _storable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column; if its type has a struct without fields, which Parquet cannot hold, convert it to JSON texts."""
+    """Return a column, as JSON texts if its type has a struct without fields, which Parquet cannot hold."""
     return _as_type(column, pa.string()) if _has_empty_struct(column.type) else column
 
 
@@ -174,7 +179,8 @@ def _is_wide(column: pa.ChunkedArray) -> bool:
 def renamed(names: Sequence[str]) -> dict[str, str]:
     """Return column of a part -> column of the output.
 
-    Input columns keep their names. Answer columns do too, but with the prefix PREFIX if an input column has the name.
+    Input columns keep their names. An answer column keeps its name too, unless an input column has the same name: then
+    the answer column gets the prefix PREFIX.
     """
     taken = {name.removeprefix(INPUT) for name in names if name.startswith(INPUT)}
     new_names = {name: name.removeprefix(INPUT) for name in names if name.startswith(INPUT)}
@@ -217,12 +223,12 @@ def widest(types: Sequence[pa.DataType]) -> pa.DataType:
 
 
 def _as_type(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
-    """Convert a column to a type; values are converted to text as JSON."""
+    """Convert a column to a type. If this type is text, the values become JSON (see `as_text`)."""
     if column.type == wanted or not pa.types.is_string(wanted) or pa.types.is_null(column.type):
         return column.cast(wanted)
     return pa.chunked_array([pa.array([as_text(value) for value in column.to_pylist()], pa.string())])
 
 
 def as_text(value: Any) -> str | None:
-    """Return a value as JSON; texts and None unchanged."""
+    """Return a value as JSON. Texts and None are returned unchanged."""
     return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

@@ -15,7 +15,7 @@ from pipeline.tasks.task import Task
 from pipeline.train.tuned import TunedModel
 
 IN_PAIRS = {"spans": ("question", "context")}
-"""Kind of task -> columns of the two texts, if a row is given as a tuple; other kinds have OF_TEXTS."""
+"""Kind of task -> names of the two columns of a row that is given as a tuple. For other kinds, they are OF_TEXTS."""
 OF_TEXTS = ("text", "second")
 
 

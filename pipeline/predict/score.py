@@ -33,11 +33,11 @@ from pipeline.train.tuned import TunedModel
 
 @dataclass(frozen=True, kw_only=True)
 class Labelled:
-    """Examples with labels; `items` as in Prepared, `name` for messages."""
+    """Examples with labels. `items` are as in Prepared; messages show `name`."""
 
     name: str
     task: Task
-    """Task of the model; its labels are named as in the examples."""
+    """The model's task, with the labels named as in the examples."""
     items: Any
     train: Any
     """Training items, to fit the baseline; None for a file, for questions, and without a training split."""
@@ -159,8 +159,8 @@ def _as_asked(labelled: Labelled) -> Task:
 def _baseline_of(tuned: TunedModel, labelled: Labelled, prepared: Prepared) -> tuple[dict[str, float], str]:
     """Return the baseline's scores and its description; both empty for tags without training items.
 
-    Without training items, the baseline is fitted on the examples themselves: it is their best constant answer. For
-    questions, the baseline is always "no answer".
+    Without training items, the baseline is fitted on the examples themselves. So the baseline is the best constant
+    answer to these examples. For questions, the baseline is always "no answer".
     """
     task = tuned.about.task
     answer = {

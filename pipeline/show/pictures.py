@@ -140,7 +140,7 @@ def _loss(run: str, rows: int, picture: str) -> None:
 
 
 def _short(location: str) -> str:
-    """Return the last two parts of a location: its name, and that of the folder around it."""
+    """Return the end of a location: the name of the folder around it, and its own name."""
     return "/".join(location.rstrip("/").rsplit("/", 2)[-2:])
 
 

@@ -51,11 +51,12 @@ def _masked_text(vocabulary: Vocabulary, id: int, label: int) -> tuple[str, str]
 
 
 def segments(row: dict[str, Any], vocabulary: Vocabulary) -> list[Text]:
-    """Render an example as texts that end at each [SEP]; special tokens are dim, masked positions show answers."""
+    """Render an example as texts, each up to a [SEP]; special tokens are dim, masked positions show answers."""
     ids, labels = row["ids"], dict(zip(row["masked_positions"], row["masked_labels"]))
     special = {vocabulary.cls_id, vocabulary.sep_id, vocabulary.pad_id}
     texts, after_special = [Text()], False
-    # Masked positions and special tokens are groups of their own, keyed by position; all others are grouped under None.
+    # Each masked position and each special token is a group of its own, keyed by its position. The key of all other
+    # tokens is None.
     for position, run in groupby(
         range(len(ids)), key=lambda index: index if index in labels or ids[index] in special else None
     ):
@@ -97,8 +98,8 @@ def _origin(document: dict[str, Any]) -> Text:
 def example_lines(row: dict[str, Any], documents: pa.Table, vocabulary: Vocabulary) -> Iterator[tuple[Text, Text]]:
     """Yield the lines of an example as (margin, text): its documents, and its segments.
 
-    The segments of a pair are marked A and B in the margin. If they come from two documents, each segment follows a
-    line that has the mark and the segment's document.
+    The segments of a pair are marked A and B in the margin. If they come from two documents, the marks are not next to
+    the segments: the line before each segment has the mark and the segment's document.
     """
     first, last = (_origin(documents.slice(row[name], 1).to_pylist()[0]) for name in ("document_a", "document_b"))
     texts, paired, same_document = segments(row, vocabulary), bool(label(row)), row["document_a"] == row["document_b"]

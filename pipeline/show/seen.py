@@ -86,7 +86,10 @@ def _require_trained(folder: str, planned: int, step: int) -> int:
 
 
 def _require_rows(step: int, rows: int, row: int, number: int) -> None:
-    """Raise ConfigError if the `number` rows from `row` on are not all among the `rows` rows of the step."""
+    """Raise ConfigError unless the step has the rows `row` to `row + number - 1`, and `number` is at least 1.
+
+    `rows` is the number of rows of the step.
+    """
     if not 0 <= row < rows:
         raise ConfigError(f"row ({row}) must be from 0 to {rows - 1}: step {step} has {rows} rows")
     if not 1 <= number <= rows - row:

@@ -30,7 +30,7 @@ class Statistics:
 
     @property
     def lengths(self) -> dict[str, np.ndarray]:
-        """Name of the lengths -> lengths, such as "words per sentence"."""
+        """Name of the lengths, such as "words per sentence" -> lengths."""
         tokens = {} if self.sentence_tokens is None else {"tokens per sentence": self.sentence_tokens}
         return {"characters per piece": self.piece_characters, "words per sentence": self.sentence_words} | tokens
 
@@ -92,7 +92,10 @@ def lines(sample: Statistics, corpus: Corpus) -> list[str]:
 
 
 def documents_line(counts: dict[str, int]) -> str:
-    """Return the number of documents, of their pieces, and the mean length of a document, from the corpus' counts."""
+    """Return a line with the numbers of documents and of pieces, and the mean length of a document.
+
+    `counts` are the counts of the corpus.
+    """
     documents, pieces = counts["documents"], counts["pieces"]
     if not documents:  # the first piece of every document was dropped
         return f"{pieces:,} pieces of documents whose first pieces were dropped"

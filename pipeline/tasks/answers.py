@@ -132,8 +132,9 @@ def _with_probabilities(spans: Sequence[Span]) -> tuple[Span, ...]:
 
 
 def best_threshold(answers: Mapping[str, Answer], questions: Sequence[Question]) -> dict[str, float]:
-    """Return "threshold_tuned_on_dev", the threshold of `Answer.text` with the highest F1 on these questions, and
-    "f1_tuned_on_dev", that F1 in percent.
+    """Return the threshold of `Answer.text` that gives the highest F1 on these questions, and this F1 in percent.
+
+    The keys of the result are "threshold_tuned_on_dev" and "f1_tuned_on_dev".
 
     The F1 is optimistic, since the threshold is chosen on the questions that it is measured on. If several thresholds
     have this F1, the lowest is returned, which answers the fewest questions. Raises DataError if there are no

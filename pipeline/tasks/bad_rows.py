@@ -11,7 +11,7 @@ class BadRows:
     """Policy for the bad rows of one file, with counts by reason."""
 
     skip: bool = False
-    """True: skip and count bad rows. False: raise the first one."""
+    """True: skip and count bad rows. False: raise the error of the first bad row."""
     reasons: Counter[str] = field(default_factory=Counter)
     first: dict[str, str] = field(default_factory=dict)
     """Reason -> error message of the first row that has it."""
@@ -24,7 +24,7 @@ class BadRows:
         self.first.setdefault(error.reason, str(error))
 
     def words(self) -> tuple[str, ...]:
-        """Return one line per reason: the number of rows left out, and the error message of the first."""
+        """Return one line per reason: the number of rows left out, and the first error message."""
         return tuple(
             f"{times:,} rows left out ({reason}, the first: {self.first[reason]})"
             for reason, times in self.reasons.most_common()

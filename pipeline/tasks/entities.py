@@ -61,9 +61,9 @@ def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
 def score_entities(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float]:
     """Return the accuracy of tags, and the precision, recall, f1 and number of entities; scores are in percent.
 
-    The number of entities counts the true entities. The values of entities are also returned for each type of entity,
-    as TYPE_precision, TYPE_recall, TYPE_f1 and TYPE_entities. An entity is correct if its type and both of its ends are
-    correct. Raises DataError if there are no words.
+    The number of entities counts the true entities. Precision, recall, f1 and number are also returned for each type of
+    entity, as TYPE_precision, TYPE_recall, TYPE_f1 and TYPE_entities. An entity is correct if its type and both of its
+    ends are correct. Raises DataError if there are no words.
     """
     wanted = Counter(kind for tags in true for kind, _, _ in entities(tags))
     predicted_counts = Counter(kind for tags in predicted for kind, _, _ in entities(tags))

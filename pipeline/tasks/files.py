@@ -133,12 +133,12 @@ def own_task(
 def _infer_kind(location: str, texts: pa.Table, skip: bool = False) -> Kind:
     """Infer the kind of task from its labels.
 
-    It is multilabel if all labels are lists. It is regression if the labels are numbers, and some are fractions or more
-    than MOST_NUMERIC_CLASSES are distinct. Otherwise it is classification.
+    The task is multilabel if all labels are lists. It is a regression if the labels are numbers, and if these include
+    fractions or more than MOST_NUMERIC_CLASSES different values. Otherwise the task is a classification.
 
-    If some labels of a regression are not numbers (at most a share of MOST_ODD), raises DataError at the first of them,
-    unless `skip` ignores them. Without this error, a single typo would turn the regression into a classification with
-    one class per value. Also raises DataError as `_require_plain_numbers` does.
+    In a regression, at most a share MOST_ODD of the labels may be something else than numbers. The first such label
+    raises DataError, unless `skip` ignores such labels. Without this error, a single typo would turn the regression
+    into a classification with one class per value. Also raises DataError as `_require_plain_numbers` does.
     """
     labels = texts["label"].to_pylist()
     if all(list_in(label) is not None for label in set(labels)):
@@ -218,7 +218,7 @@ def require_labels(task: Task, location: str, texts: pa.Table, bad: BadRows | No
     if task.labels and len(labels) > 1 and not any(_is_valid_label(parse, label) for label in labels):
         raise DataError(
             f"{location}: none of its {len(labels):,} rows has a label of {task.name} ({listed(task.labels)}); the "
-            f"first is {shown(labels[0])}: "
+            f"first label is {shown(labels[0])}: "
             "is it another task's file, or are the columns of text and label swapped?"
         )
     kept = []
@@ -320,7 +320,7 @@ def label_text(location: str, line: int, column: str, value: Any) -> str:
     ):
         raise BadRow(
             f"{location}:{line}: column {column} has no label ({shown('' if value is None else value)}); leave the "
-            "row out or give it one",
+            "row out or give it a label",
             "no-label",
         )
     if isinstance(value, bool | int | float):

@@ -29,7 +29,7 @@ def _squad(name: str, version: str, unanswerable: bool) -> Task:
 
 
 def _conll(name: str, column: int, metrics: tuple[str, ...]) -> Task:
-    """Return the task of predicting one tag column of the English files; its tags are those of the training file."""
+    """Return the task of predicting one tag column of CoNLL-2003's English files; `with_labels` adds the tags."""
     files = {"train": "eng.train", "dev": "eng.testa", "test": "eng.testb"}
     return Task(
         name=name,

@@ -24,7 +24,7 @@ def f1(predictions: np.ndarray, labels: np.ndarray) -> float:
 
 
 def macro_f1(predictions: np.ndarray, labels: np.ndarray) -> float:
-    """Return the mean F1 over classes that occur in predictions or labels; for a multilabel task over all labels."""
+    """Return the mean F1 over the classes in predictions or labels. For a multilabel task, these are all labels."""
     if labels.ndim == 2:
         return float(
             metrics.f1_score(

@@ -146,7 +146,7 @@ def _tagging_task(config: Finetune, train: str, dev: str | None) -> tuple[Task, 
 
 
 def with_known_tags(task: Task, location: str, items: Sequence[Sentence], bad: BadRows) -> list[Sentence]:
-    """Return the sentences of which the task knows all tags.
+    """Return the sentences that have only tags known to the task.
 
     Raises DataError at the first sentence with an unknown tag, unless `bad` skips such sentences. Also raises DataError
     if no sentence is left.

@@ -23,7 +23,7 @@ class Pieces:
     """The pieces of a text or of a list of words, without special tokens."""
 
     ids: np.ndarray  # int32 (T,)
-    starts: np.ndarray  # int32 (T,), index of the piece's first character in the text, or in the word for words
+    starts: np.ndarray  # int32 (T,), index of the piece's first character in the text; for a list of words, in the word
     ends: np.ndarray  # int32 (T,), one past the index of the piece's last character
     # int32 (T,), index of the piece's word in the list of words; for a text, in the list of pre-tokenized words
     words: np.ndarray
@@ -32,7 +32,7 @@ class Pieces:
 class Tokenization:
     """A vocabulary's tokenizer. Special tokens that a text spells out are plain text.
 
-    It can be pickled, since the tokenizer is built on first use and not pickled.
+    A Tokenization can be pickled: its `tokenizer` is built on first use, and is not part of the pickle.
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
@@ -55,7 +55,7 @@ class Tokenization:
         ]
 
     def of_words(self, sentences: Sequence[Sequence[str]]) -> list[Pieces]:
-        """Return the pieces of each sentence, a list of words; each word is encoded as if a space preceded it."""
+        """Return the pieces of each sentence. `sentences` are lists of words; words are encoded as if after a space."""
         spaced = [_words_after_spaces(words) for words in sentences] if self.vocabulary.keeps_spaces else sentences
         batches = (spaced[start : start + AT_ONCE] for start in range(0, len(spaced), AT_ONCE))
         encodings = chain.from_iterable(

@@ -85,7 +85,7 @@ def _first_row(location: str, names: Sequence[str], content: bytes) -> Sequence[
 
 
 def _question_of(where: str, id: str, names: Sequence[str], values: Sequence[Any]) -> Question:
-    """Convert a row to a question; `where` is file and line, for messages. Raises BadRow."""
+    """Convert a row to a question; `where` is file and line, for messages. Raises BadRow for an invalid row."""
     context, question = (_text_in(where, name, value) for name, value in zip(names[:2], values))
     answers = _answers_in(where, names[2], values[2], values[3] if len(values) > 3 else None, context)
     return Question(id=id, question=question, context=context, answers=answers, impossible=not answers)

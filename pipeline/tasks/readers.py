@@ -108,7 +108,7 @@ def _read_tsv(location: str, content: bytes, wanted: Sequence[str], bad: BadRows
 def _select_columns(
     location: str, rows: Iterator[tuple[int, Sequence[str]]], wanted: Sequence[str], bad: BadRows
 ) -> Values:
-    """Yield the selected columns of the rows after the header. A row with another number of columns is a bad row."""
+    """Yield the selected columns of the rows after the header. Rows with more or fewer columns are bad rows."""
     _, names = next(rows, (1, ()))
     _require_named(location, names, wanted, " (no header line? put one before the rows)")
     indices = [names.index(name) for name in wanted]

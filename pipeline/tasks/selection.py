@@ -62,6 +62,6 @@ def skewed(task: Task, labels: Sequence[str]) -> str | None:
     others = [name for name in ("macro_f1", "matthews", "auc") if name in choices(task)]
     return (
         f"warning: {task.name}: {100 * count / len(labels):.1f}% of the training rows have the label {shown(label)}, "
-        "and a model that always answers it has that accuracy: "
+        "and a model that gives this label to every row has the same accuracy: "
         f"select by another metric with --recipe.metric {' | '.join(others)}"
     )

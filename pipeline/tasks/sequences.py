@@ -80,7 +80,7 @@ def predicted_labels(task: Task, outputs: np.ndarray, tuned: Tuned) -> np.ndarra
 
 
 def tune(task: Task, prepared: Prepared, outputs: np.ndarray) -> Tuned:
-    """Return the threshold of each label with the highest F1 on these texts, and the scores at these thresholds.
+    """Return for each label the threshold with the highest F1 on these texts, and the scores at these thresholds.
 
     Empty for kinds other than multilabel.
     """

@@ -41,14 +41,14 @@ def read_questions(location: str) -> list[Question]:
     if whole and are_answers(whole):
         raise DataError(
             f"{location} has {len(whole):,} ids with answers, but no questions: are the two files swapped? Give "
-            "the SQuAD file in its place, and this file as --predictions"
+            "the SQuAD file instead of this file, and this file as --predictions"
         )
     questions = list(_questions_of(whole, location))
     doubled = next((id for id, times in Counter(question.id for question in questions).items() if times > 1), None)
     if doubled is not None:
         raise DataError(
             f"{location} has more than one question with the id {shown(doubled)}: predictions are stored by id, so "
-            "give each question its own"
+            "give each question an id of its own"
         )
     return questions
 
@@ -106,7 +106,7 @@ def _list_items(record: Any, key: str, where: str) -> Iterator[tuple[Any, str]]:
 
 
 def trainable(questions: Sequence[Question]) -> tuple[list[Question], dict[str, int]]:
-    """Return the questions that can be trained on, and {reason: number of questions} of the others.
+    """Return the questions that can be trained on, and {reason: number} for the other questions.
 
     A question can be trained on if it is impossible, or if the context has its first answer at the stated offset.
     """

@@ -47,8 +47,8 @@ class Tagging:
     stride: int = 32
     """Overlap of consecutive windows of a long sentence."""
     label_all_pieces: bool = False
-    """Whether the later pieces of a word have labels too, with I- instead of B-. If not, the loss ignores them (Devlin
-    et al. 2019, 5.3).
+    """Whether the later pieces of a word have labels too, with I- instead of B-. If not, the loss ignores these pieces
+    (Devlin et al. 2019, section 5.3).
     """
 
     def __post_init__(self) -> None:
@@ -80,9 +80,8 @@ def read_sentences(location: str, column: int = -1, bad: BadRows | None = None) 
     is the index of the column of tags (negative: from the end); column 0 has the words. If all tags are chunk tags
     (IOB1, IOB2, BIOES or BILOU), they are converted to IOB2.
 
-    Raises DataError for a file without sentences or without the column. It is also raised for a line
-    with another number of columns than the file's first line with a word, unless `bad` skips the sentences with such
-    lines.
+    Raises DataError for a file without sentences or without the column. Also raises DataError if a line with a word has
+    more or fewer columns than the first such line, unless `bad` skips the sentences with these lines.
     """
     bad = bad or BadRows()
     sentences = list(_sentences_of(location, column, bad))
@@ -214,14 +213,14 @@ def _texts_in(where: str, value: Any) -> tuple[str, ...]:
 def _require_column(where: str, column: int, cells: Sequence[str], columns: int) -> None:
     """Check the columns of a line, `cells`.
 
-    Raises BadRow if their number is not that of the first line, `columns`. Raises DataError if the tag column,
+    Raises BadRow unless their number is `columns`, the number of the first line. Raises DataError if the tag column,
     `column`, is missing or is the column of words.
     """
     own_columns = len(cells)
     if own_columns != columns:
         raise BadRow(
             f"{where} ({shown(' '.join(cells))}) has {own_columns} columns, and the file's first word has {columns}: "
-            "give each word the same number",
+            "give each word the same number of columns",
             "number-of-columns",
         )
     if not -columns <= column < columns or column % columns == 0:

@@ -70,7 +70,7 @@ class Task:
         return {label: float(number) for number, label in enumerate(self.labels)}
 
     def split(self, name: str) -> Split:
-        """Return the split of this name. Raises DataError that lists the task's splits."""
+        """Return the split of this name. If it does not exist, raises DataError that lists the task's splits."""
         for split in self.splits:
             if split.name == name:
                 return split
@@ -148,7 +148,7 @@ def require_few_classes(location: str, labels: Sequence[str]) -> None:
     classes = set(labels)
     if len(classes) > FEW_CLASSES and ROWS_PER_CLASS * len(classes) > len(labels):
         raise DataError(
-            f"{location}: {len(classes):,} different labels in {len(labels):,} rows, the first {shown(labels[0])}: "
+            f"{location}: {len(classes):,} different labels, such as {shown(labels[0])}, in {len(labels):,} rows: "
             f"fewer than {ROWS_PER_CLASS} rows for each; "
             "name the column of the label with --label, or pass --kind classification if each label is a class"
         )

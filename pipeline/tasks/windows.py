@@ -50,7 +50,7 @@ class Window:
 
     ids: np.ndarray  # int32 (L,)
     first_length: int  # length of [CLS], the question and its [SEP]: index at which the context begins
-    starts: np.ndarray  # int32 (C,), index in the whole context of each token's first character
+    starts: np.ndarray  # int32 (C,), index of each token's first character in the whole context
     ends: np.ndarray  # int32 (C,), one past the index of each token's last character
     most_context: np.ndarray  # bool (C,), whether a token has more context here than in the question's other windows
     start: int
@@ -62,7 +62,7 @@ class Window:
 
     @property
     def context(self) -> slice:
-        """Slice of the L tokens that are context."""
+        """Slice that selects the context's tokens from the window's L tokens."""
         return slice(self.first_length, len(self.ids) - 1)
 
 

@@ -125,7 +125,7 @@ class CachedTokenizer:
         if key not in _tables:
             tokenizer = self.vocabulary.tokenizer()
             if isinstance(tokenizer.pre_tokenizer, ByteLevel):
-                # CachedTokenizer.encode puts a space before a sentence; ByteLevel must not put one before each chunk.
+                # CachedTokenizer.encode puts a space before a sentence; ByteLevel must not put it before each chunk.
                 tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)
             _tables[key] = ChunkTable(tokenizer, self.table_chunks)
         return _tables[key]

@@ -14,8 +14,8 @@ from pipeline.text.sequences import target_lengths, without_empty_sentences
 class Chunks:
     """Candidate chunks: for each sentence, the chunk that would begin at this sentence.
 
-    In the end, only some sentences begin a chunk. A chunk is drawn for every sentence, because only the chain of chunks
-    shows later which sentences these are (follow_chain). Empty sentences and documents are left out.
+    A chunk is drawn for every sentence, although only some sentences begin a chunk in the end: the chain of chunks
+    (follow_chain) is known only later. Empty sentences and documents are left out.
     """
 
     places: np.ndarray  # int64 (S + 1,), token offsets of the sentences in the window's flat ids

@@ -27,9 +27,10 @@ KINDS_OF_BYTE = 5
 
 
 def _word_classes() -> np.ndarray:
-    """Return flags of each byte value, uint8 (256,): ENDS if a chunk ends after the byte, STARTS if one starts at it.
+    """Return flags of each byte value, uint8 (256,).
 
-    ASCII punctuation has both flags.
+    ENDS means that a chunk ends after the byte; STARTS means that a chunk starts at the byte. ASCII punctuation has
+    both flags.
     """
     classes = np.zeros(256, np.uint8)
     classes[[code for code in range(33, 127) if not chr(code).isalnum()]] = ENDS | STARTS
@@ -71,7 +72,7 @@ WORD_CLASSES, BYTE_KINDS, SEPARABLE = _word_classes(), _byte_kinds(), _separable
 def cuts_around_words(text: np.ndarray, bounds: np.ndarray, *, chinese_characters: bool) -> np.ndarray:
     """Cut after spaces and line feeds, and around punctuation and Chinese characters; return bool (B,), as a Cut.
 
-    WordPiece always splits there.
+    WordPiece always splits at these positions.
     """
     classes = WORD_CLASSES[text]
     cuts = classes >= STARTS

@@ -49,7 +49,7 @@ def _examples_of(
     window: int,
     purpose: str = "",
 ) -> pa.Table:
-    """Make the examples of documents whose texts may be mixed; `purpose` names their own random numbers."""
+    """Make the examples of documents whose texts may be mixed; each `purpose` has its own random numbers."""
     vocabulary = tokenizer.vocabulary
     sentences, document_offsets = window_sentences(documents, keep_spaces=vocabulary.keeps_spaces)
     tokens, sentence_offsets = tokenizer.encode(sentences)

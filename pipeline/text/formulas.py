@@ -243,7 +243,7 @@ def one_line(latex: str) -> str:
 def _parse_atoms(tokens: Iterator[str], depth: int) -> list[str]:
     """Read atoms (commands, characters, groups) up to the end of the current group.
 
-    A group inside becomes one atom: an open brace and the group's rendered text.
+    A group inside this group becomes one atom: an open brace and the group's rendered text.
     """
     if depth > DEEPEST:
         raise TwoDimensions
@@ -267,7 +267,7 @@ def _render_atoms(parts: Sequence[str]) -> str:
 
 
 def _render_character(part: str, rest: Iterator[str]) -> str:
-    """Render a group, a character, or a subscript or superscript, whose argument is taken from the atoms in `rest`."""
+    """Render a group, a character, or a sub- or superscript. The argument of a script is the next atom in `rest`."""
     if part == "_":
         lower = _next_argument(rest)
         return lower if SUBSCRIPT.match(lower) else f"_({lower})"
@@ -372,7 +372,7 @@ ARGUMENTS |= {
 def reaction(chemistry: str) -> str:
     """Render a chemical equation: "2H2 + O2 -> 2H2O" becomes "2H2 + O2 → 2H2O".
 
-    Return "" if it has commands or is too long.
+    Return "" if the equation has TeX commands or is too long.
     """
     text = re.sub(r"[_^{}]", "", chemistry.replace("<=>", "⇌").replace("->", "→"))
     return "" if "\\" in text or len(text) > LONGEST else " ".join(text.split())

@@ -28,7 +28,7 @@ class Selection:
     """Positions chosen for masking."""
 
     positions: np.ndarray  # int64 (M,), increasing indices into ids
-    spans: np.ndarray  # int64 (M,), number of each position's span: 0, 0, 1, …; one draw per span
+    spans: np.ndarray  # int64 (M,), index of each position's span: 0, 0, 1, …; one draw per span
 
 
 def mask(
@@ -45,9 +45,9 @@ def mask(
     begins with [CLS]. `begins`, bool (T,), marks tokens that begin a word even if their piece looks like a
     continuation. If `begins` is None, the pieces alone decide where words begin.
 
-    The number of masked positions is max(1, round(share * length)), as in google-research/bert, where the length counts
-    special tokens. It is smaller if too few candidates fit. [CLS], [SEP] and [PAD] are never masked. Source: Devlin et
-    al. 2019, 3.1 and A.1.
+    The number of masked positions is max(1, round(share * length)), as in google-research/bert. The length includes
+    special tokens. The number is smaller if too few candidates fit. [CLS], [SEP] and [PAD] are never masked. Source:
+    Devlin et al. 2019, sections 3.1 and A.1.
     """
     counts = np.maximum(1, np.rint(settings.share * np.diff(offsets))).astype(np.int64)
     drawn = MASKINGS[type(settings)](settings, ids, offsets, counts, vocabulary, rng, begins)
@@ -116,7 +116,7 @@ def _mask_ngrams(
     """Select disjoint runs of n whole words; n is drawn from 1 to `longest` with probability proportional to 1/n.
 
     A run with more pieces than the count still allows is truncated, as in google-research/albert. Unlike in
-    google-research/albert, a run never crosses a [SEP]. Source: Lan et al. 2020, 4.2.
+    google-research/albert, a run never crosses a [SEP]. Source: Lan et al. 2020, section 4.2.
     """
     words = whole_words(ids, offsets, vocabulary, begins)
     weights = 1 / np.arange(1, settings.longest + 1)
@@ -136,7 +136,7 @@ def _mask_spans(
 
     The number of words in a span follows a geometric distribution, restricted to 1 to `longest`. A span with more
     pieces than the count still allows loses whole words at its end. In facebookresearch/SpanBERT, such a span loses
-    pieces, so its last word may be masked in part. Source: Joshi et al. 2020, 3.1.
+    pieces, so its last word may be masked in part. Source: Joshi et al. 2020, section 3.1.
     """
     words = whole_words(ids, offsets, vocabulary, begins)
     weights = (1 - settings.stop_probability) ** np.arange(settings.longest)

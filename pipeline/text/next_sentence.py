@@ -43,7 +43,7 @@ def next_sentence_pairs(
 
     Unlike in google-research/bert, segment B of a NotNext pair never comes from A's own parent. So in a window with a
     single parent, all pairs are IsNext, and a chunk of a single sentence gives no pair. Source: Devlin et al. 2019,
-    A.2.
+    section A.2.
     """
     maximum = maximum_length - template.specials_of_pair
     chunks = draw_chunks(settings.short_probability, sentence_offsets, document_offsets, maximum, rng)

@@ -1,4 +1,4 @@
-"""Counter-based random generators, the only source of randomness for examples, their order, folds and draws."""
+"""Counter-based random generators, the only source of randomness for examples and for orders, folds and draws."""
 
 import hashlib
 
@@ -9,7 +9,7 @@ def generator(seed: int, epoch: int, window: int, purpose: str) -> np.random.Gen
     """Return NumPy's counter-based Philox generator, keyed by these arguments and nothing else.
 
     Seed, epoch and window must lie between 0 and 2^64 - 1. Each purpose has its own stream: if one purpose draws more
-    numbers, the numbers of the others stay the same.
+    numbers, the numbers of the other purposes stay the same.
     """
     number = int.from_bytes(hashlib.sha256(purpose.encode()).digest()[:8], "little")
     key, counter = np.array([seed, number], np.uint64), np.array([0, 0, window, epoch], np.uint64)
@@ -19,8 +19,8 @@ def generator(seed: int, epoch: int, window: int, purpose: str) -> np.random.Gen
 def numbered_generator(seed: int, stream: int) -> np.random.Generator:
     """Return a Philox generator keyed by two numbers, for the orders, folds and draws of fine-tuning.
 
-    The key is made in another way than in `generator`. It must not change, because the results of
-    fine-tuning depend on it.
+    `generator` makes its key in another way. The way used here must not change, because the results of fine-tuning
+    depend on the key.
     """
     return np.random.Generator(
         np.random.Philox(key=np.random.SeedSequence((seed, stream)).generate_state(2, np.uint64))

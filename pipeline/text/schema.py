@@ -10,7 +10,7 @@ DOCUMENT = pa.schema(
         pa.field("parent", pa.string(), nullable=False),
         pa.field("title", pa.string(), nullable=False),  # for display only; may be empty
         pa.field("text", pa.string(), nullable=False),  # paragraphs separated by line feeds
-        pa.field("source", pa.string(), nullable=False),  # the value of --corpus that it came from
+        pa.field("source", pa.string(), nullable=False),  # the value of --corpus that the document came from
         pa.field("lines_are_sentences", pa.bool_(), nullable=False),  # whether each line of the text is one sentence
         pa.field("language", pa.string(), nullable=False),  # a code that the sentence splitter knows, such as "de"
     ]

@@ -21,7 +21,7 @@ def sentence_order_pairs(
 
     Chunks and truncation are those of next-sentence prediction. A chunk of a single sentence gives no pair. (For such a
     chunk, google-research/albert takes B from another document and labels the pair as swapped.) Source: Lan et al.
-    2020, 3.1.
+    2020, section 3.1.
     """
     maximum = maximum_length - template.specials_of_pair
     chunks = draw_chunks(settings.short_probability, sentence_offsets, document_offsets, maximum, rng)

@@ -64,7 +64,7 @@ def parse(content: bytes) -> SentencePieceModel:
 
 
 def _require_unigram(trainer: Fields, types: list[int]) -> None:
-    """Raise ValueError for another kind of model, for byte pieces, and without an unknown entry."""
+    """Raise ValueError for another kind of model, for byte pieces, and if there is no unknown entry."""
     if (kind := trainer.get(MODEL_TYPE, [1])[-1]) != 1:
         raise ValueError(f"it is a {KINDS.get(kind, kind)} model, and only unigram models work")
     if BYTE in types:
@@ -82,7 +82,7 @@ def tokenizer_of(model: SentencePieceModel, *, lowercase: bool, strip_accents: b
     """Return the tokenizer with ALBERT's normalisation, as in its published tokenizer.json.
 
     Quotes in TeX's form become double quotes. Accents are removed if `strip_accents`, and text is lower-cased if
-    `lowercase`. Characters are replaced as the model's table says, if it has one. Runs of spaces become one space.
+    `lowercase`. If the model has a table of replaced characters, the table is applied. Runs of spaces become one space.
     """
     steps: list[normalizers.Normalizer] = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
     steps += [normalizers.NFKD(), normalizers.StripAccents()] if strip_accents else []

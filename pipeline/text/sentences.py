@@ -34,7 +34,10 @@ VERSION = 2
 ENOUGH = re.compile(rf"(?:[\W\d_]*[^\W\d_]){{4}}|.*{WORDY.pattern}.*{WORDY.pattern}")
 """Matches at least four letters, or two ideographs, kana or Hangul syllables; a piece with fewer is not a sentence."""
 SHORT = 12
-"""A piece with fewer characters may be too short for a sentence. No abbreviation (full stop included) is longer."""
+"""A piece with fewer characters than SHORT may be too short for a sentence.
+
+No abbreviation, with its full stop, has more characters than SHORT.
+"""
 NOT_CAPITAL = frozenset(sign for sign in map(chr, range(0x2000)) if sign.islower() or sign.isdigit() or sign.isspace())
 """A piece that begins with one of these characters may continue the piece before it."""
 OPENING = "([\"'“‘„«"
@@ -135,7 +138,9 @@ def _abbreviations(language: str) -> Abbreviations:
 
 
 def _join_suspicious_lines(pieces: list[str], ends: list[int], known: Abbreviations) -> list[str]:
-    """Join pieces in suspicious lines: a piece of the line is short, or begins with a character of NOT_CAPITAL.
+    """Join pieces in suspicious lines.
+
+    A line is suspicious if one of its pieces is short, or begins with a character of NOT_CAPITAL.
 
     `ends` holds, for each line, one past the index of its last piece.
     """

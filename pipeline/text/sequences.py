@@ -65,7 +65,7 @@ def pairs_of_segments(
     """Build sequences of two ranges each, from arrays (N,).
 
     `a` and `b` are (starts, ends) of the segments in the window's flat ids; `documents` are the document indices of
-    both.
+    `a` and of `b`.
     """
     return Sequences(
         starts=np.stack((a[0], b[0]), axis=1).ravel(),
@@ -88,7 +88,7 @@ def without_empty_sentences(
 
 
 def target_lengths(documents: int, short_probability: float, maximum: int, rng: np.random.Generator) -> np.ndarray:
-    """Draw the target length of each document in tokens, int64 (D,).
+    """Draw for each document a target length in tokens, int64 (D,).
 
     The target is `maximum`, except for a share `short_probability` of the documents: their targets are uniform from 2
     to `maximum`. Source: google-research/bert, create_instances_from_document.

@@ -22,7 +22,7 @@ If a text has at least eight times this many hashes, its sketch keeps about an e
 MOST_HALVINGS = 3
 """The bound of a sketch is halved at most three times, so at least an eighth of the hashes stays."""
 COMMON = 1 << (64 - MOST_HALVINGS)
-"""Hashes below this are in the sketch of every text that contains them."""
+"""Hashes below this bound are in the sketch of every text that contains them."""
 CASING_SAMPLE = 2_000
 """Approximate number of characters, spread over a text, that determine its casing."""
 LARGEST = 11
@@ -41,7 +41,7 @@ def shingle_hashes(text: str) -> np.ndarray:
 
 
 def sample_hashes(hashes: np.ndarray) -> np.ndarray:
-    """Return those hashes of a text that are in its sketch; `hashes` are as from shingle_hashes."""
+    """Return those hashes of a text that are in its sketch; `hashes` is a result of shingle_hashes."""
     halvings = min(MOST_HALVINGS, max(0, (len(hashes) // LEAST_HASHES).bit_length() - 1))
     return hashes[hashes <= np.uint64((1 << (64 - halvings)) - 1)]
 

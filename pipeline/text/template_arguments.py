@@ -15,7 +15,7 @@ ASIDE, ASIDE_END = "\ue001", "\ue002"
 """Marks around an aside: a pronunciation or coordinates.
 
 An aside after a bold name is removed later. An aside in parentheses is removed too, unless it follows words in
-lower case, such as "pronounced". Of any other aside, only the marks are removed.
+lower case, such as "pronounced". All other asides lose only their marks.
 """
 GLUED = "\u2064"
 """Mark before a fraction. After a number, as in 1{{frac|1|2}}, it becomes a space; elsewhere it is removed."""

@@ -112,7 +112,7 @@ def japanese(arguments: Arguments) -> str:
 
 
 def missing_article(arguments: Arguments) -> str:
-    """Render {{ill|Foo|de|Bar}}, and the older form {{ill|de|Foo|Bar}} -> Foo."""
+    """Render {{ill|Foo|de|Bar}} -> Foo, and the older form {{ill|de|Foo|Bar}} -> Foo."""
     is_language = re.fullmatch("[a-z]{2,3}", first("1")(arguments)) is not None
     return first("lt", "texte", "fr", "2" if is_language else "1")(arguments)
 

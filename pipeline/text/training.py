@@ -20,11 +20,14 @@ from pipeline.text.vocabulary_loading import require_fitting_case
 
 COUNTS = pa.schema([pa.field("word", pa.string(), nullable=False), pa.field("count", pa.int64(), nullable=False)])
 ALPHABET = 1_000
-"""Default maximum of characters in the alphabet of a trained WordPiece, as in Hugging Face's BertWordPieceTokenizer."""
+"""Default maximum number of characters in the alphabet of a trained WordPiece vocabulary.
+
+The value is that of Hugging Face's BertWordPieceTokenizer.
+"""
 REPLAYED = 50_000_000
 """Maximum number of words fed to a trainer of `tokenizers`; such a trainer takes text, not counts."""
 SCORE_DIGITS = 6
-"""Decimals of unigram scores; the trainer sums over threads in no fixed order, so digits from the 14th on differ."""
+"""Decimals of unigram scores; the trainer sums over threads in no fixed order, so digits from the 14th on vary."""
 SCORE_STEP = 1e-4
 """Distance between the scores that the trainer gives to the rarest characters (sort_rarest_scores)."""
 
@@ -67,9 +70,9 @@ def learn(
     The JSON is None for WordPiece. The same counts give the same entries in the same order, in every process and for
     any order of the words.
 
-    [PAD] [UNK] [CLS] [SEP] [MASK] come first, then [unused0] and so on, then the alphabet (not in unigram), and then
-    the learnt entries. If `specials` are RoBERTa's, <s> <pad> </s> <unk> come first and <mask> comes last, as in
-    RoBERTa and XLM-R.
+    The order is: [PAD] [UNK] [CLS] [SEP] [MASK]; [unused0] and so on; the alphabet; the learnt entries. For unigram,
+    the alphabet is among the learnt entries. If `specials` are RoBERTa's, <s> <pad> </s> <unk> come first and <mask>
+    comes last, as in RoBERTa and XLM-R.
 
     If the counts add up to more than 50 million words, they are scaled down to that sum, and remainders are rounded up
     or down by a hash of the word. Frequent words keep their share. Rare words are sampled, so pieces that occur in many
@@ -134,12 +137,13 @@ def _learn_bytes(counts: pa.Table, size: int, reserved: list[str], masked: str) 
 
 
 def _learn_unigram(counts: pa.Table, size: int, before: list[str], after: list[str], unknown: str) -> Unigram:
-    """Train a unigram model (Kudo 2018) with the reserved entries `before` and `after` the learnt entries.
+    """Train a unigram model (Kudo 2018).
 
-    The alphabet is the most frequent characters, at most a quarter of the entries that are not reserved; words are
-    split at other characters. The learnt entries are sorted by score and then by code points, because
-    the trainer puts entries of equal score in the order of a hash table. If two segmentations of a word are equally
-    likely, the last digit of a sum may still decide which pieces are dropped; this has not been observed yet.
+    The entries are: the reserved entries in `before`, the learnt entries, the reserved entries in `after`. The alphabet
+    is the most frequent characters, at most a quarter of the entries that are not reserved; words are split at other
+    characters. The learnt entries are sorted by score and then by code points, because the trainer puts entries of
+    equal score in the order of a hash table. If two segmentations of a word are equally likely, the last digit of a sum
+    may still decide which pieces are dropped; this has not been observed yet.
     """
     reserved = [*before, *after]
     characters = alphabet(counts, (size - len(reserved)) // 4)
@@ -253,7 +257,7 @@ def vocabulary_of_counts(
 ) -> Vocabulary:
     """Train a vocabulary of at most `size` entries on word counts (schema COUNTS); few words give fewer entries.
 
-    `specials` are SPECIALS or SPECIALS_OF_BYTES; None: the latter for byte-bpe, the former for other kinds.
+    `specials` are SPECIALS or SPECIALS_OF_BYTES. None: SPECIALS_OF_BYTES for byte-bpe, SPECIALS for other kinds.
     `most_characters` limits the alphabet of WordPiece.
 
     Raises ConfigError if a cased WordPiece vocabulary is requested and no word has an upper-case letter.

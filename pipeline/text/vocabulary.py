@@ -15,7 +15,10 @@ from pipeline.text.splitting import CONTINUATION, LONGEST_WORD, SPECIALS, Splitt
 from pipeline.text.template import ONE_SEPARATOR, Template
 
 SENTENCES_WITH_SPACES = 1
-"""Increase this when the same sentences give other ids in byte-level BPE, so that no run resumes with other rows."""
+"""Version of the code that encodes sentences in byte-level BPE; part of the fingerprint.
+
+Increase this number when a change of the code gives the same sentences other ids. Then no run resumes with other rows.
+"""
 UNUSED = re.compile(r"\[unused\d+\]|madeupword\d+")  # the unused entries of BERT and RoBERTa
 
 

@@ -133,10 +133,10 @@ def _vocab_txt(file: str, content: str) -> VocabularyFile:
 
 
 def _switches(file: str, *names: str) -> tuple[str, list[bool | None]]:
-    """Return the location of the tokenizer_config.json next to a file, and its value for each setting in `names`.
+    """Return the location of the tokenizer_config.json next to a file, and the value of each setting in `names`.
 
-    The value is None for a setting that the config does not state, or if there is no config. Raises DataError for a
-    value that is neither true nor false.
+    A value is None if the config does not state the setting, or if there is no config. Raises DataError for a value
+    that is neither true nor false.
     """
     config = storage.join(file.rsplit("/", 1)[0], "tokenizer_config.json")
     settings = tokenizer_config(config)

@@ -11,12 +11,11 @@ from pipeline.text.vocabulary_files import read_file, specials_of
 def load_vocabulary(
     path: str, lowercase: bool | None, *, strip_accents: bool | None = None, chinese_characters: bool = True
 ) -> Vocabulary:
-    """Load a vocabulary from a vocab.txt, tokenizer.json, vocab.json, spiece.model, or a folder with one
-    (tokenizer.json first).
+    """Load a vocabulary from a tokenizer.json, vocab.txt, vocab.json or spiece.model.
 
-    `path` is a local path or URL. If `lowercase` or `strip_accents` is None, the tokenizer's own config decides. A
-    published tokenizer other than WordPiece is used as it is; for example, RoBERTa's tokenizer puts no space before a
-    text.
+    `path` is the local path or URL of such a file or of a folder. In a folder, the first of these four names that
+    exists is read. If `lowercase` or `strip_accents` is None, the tokenizer's own config decides. A published tokenizer
+    other than WordPiece is used as it is; for example, RoBERTa's tokenizer puts no space before a text.
 
     Raises ConfigError if no such file exists, if neither `lowercase` nor the config states whether text is lower-cased,
     or if a setting contradicts the config or the entries. Raises DataError if the file is no supported vocabulary.

@@ -13,11 +13,13 @@ from pipeline.text.vocabulary import Vocabulary
 
 
 def save_vocabulary(vocabulary: Vocabulary, folder: Path, maximum_length: int, segments: int = 2) -> None:
-    """Write tokenizer.json, tokenizer_config.json and the kind's own files, readable by transformers' AutoTokenizer.
+    """Write the vocabulary as files that transformers' AutoTokenizer can read.
 
-    `maximum_length` is the length of the model's longest sequence in tokens; `segments` is the number of segments for
-    which the model has embeddings. The tokenizer adds the special tokens of the vocabulary's template. Segment B gets
-    segment id 1 if the model has two segments and the template has one separator between A and B, else 0.
+    The files are tokenizer.json and tokenizer_config.json; for WordPiece also vocab.txt; for byte-level BPE also
+    vocab.json and merges.txt. `maximum_length` is the model's maximum sequence length in tokens; `segments` is the
+    number of segments for which the model has embeddings. The tokenizer adds the special tokens of the vocabulary's
+    template. Segment B gets segment id 1 if the model has two segments and the template has one separator between A and
+    B, else 0.
     """
     whole = published_tokenizer(vocabulary, segments)
     config: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": maximum_length}

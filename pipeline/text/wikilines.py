@@ -27,9 +27,9 @@ IN_PARENTHESES = re.compile(rf"\((?:[^()\n{ASIDE}]++|{ASIDE_TEXT.pattern}|\([^()
 FEWEST_WORDS = 5
 FEWEST_CHARACTERS = 10
 HEADING = re.compile(r"\s*(=++)(?!\s*$)([^=\n].*?)(?<!=)(=++)\s*$|\s*(={2,})([^=\n]{1,80}+)$")
-"""The level of a heading is the length of the shorter row of "=", as in MediaWiki.
+"""The level of a heading is the length of the shorter run of "=", as in MediaWiki.
 
-A short line with only the first row is an unclosed heading.
+A short line with a run of "=" only at its start is an unclosed heading.
 """
 SENTENCE = re.compile(r"""[.!?…。！？।؟۔]["'”’»」』)）\]]*$""")
 UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
@@ -84,9 +84,9 @@ TIDY: list[tuple[str, re.Pattern[str], str]] = [
     ("", re.compile(r" (?=[,.](?:\s|$))"), ""),
     ("", re.compile(r",(?=\.(?:\s|$))"), ""),
 ]
-"""Patterns for what removed notes and templates leave behind, for example empty parentheses.
+"""Patterns for the remains of notes and templates that were removed, for example empty parentheses.
 
-They are applied in this order; rows are as in DEBRIS.
+The patterns are applied in this order; each row is as in DEBRIS.
 """
 
 
@@ -281,7 +281,7 @@ def _is_sentence(item: str) -> bool:
 
 
 def _is_prose(paragraph: str) -> bool:
-    """Whether a paragraph is prose: it ends like a sentence, or is long and neither a citation nor a row of links."""
+    """Whether a paragraph is prose: it ends like a sentence, or is long and neither a citation nor a list of links."""
     return SENTENCE.search(paragraph) is not None or (
         _is_long(paragraph) and CITATION.search(paragraph) is None and len(LINK_BAR.findall(paragraph)) < 2
     )
@@ -304,7 +304,10 @@ def _without_asides(match: re.Match[str]) -> str:
 
 
 def _without_aside(part: str) -> str:
-    """Return a part of parentheses without its asides; if its other words are in lower case, return it unchanged."""
+    """Return a part of the text between two parentheses, without its asides.
+
+    If the words outside the asides are all in lower case, return the part unchanged.
+    """
     rest = ASIDE_TEXT.sub("", part).rstrip()
     return part if rest.islower() else rest if WORD.search(rest) else ""
 

@@ -107,7 +107,7 @@ class Page:
 
 @dataclass(slots=True)
 class Frame:
-    """An open bracket: number of braces (0 for a link), and its content so far, split at pipes.
+    """An open bracket: its number of braces (0 for a link) and its content so far, split at pipes.
 
     `line_end` is the offset of the end of the line on which a link begins; 0 for braces.
     """
@@ -193,8 +193,9 @@ def _variant(match: re.Match[str]) -> str:
 def _without_quotes(text: str) -> str:
     """Remove the marks of bold and italic.
 
-    A run of four or six marks contains one apostrophe. In a line whose bold and italic marks are both unbalanced, three
-    marks inside a word, as in ''Eagle'''s, are an italic mark and an apostrophe.
+    Bold and italic marks are runs of quote characters; in a run of four or six, one character is an apostrophe. In a
+    line whose bold and italic marks are both unbalanced, three quote characters inside a word, as in ''Eagle'''s, are
+    an italic mark and an apostrophe.
     """
     lines = text.split("\n")
     for number, line in enumerate(lines):

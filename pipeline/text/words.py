@@ -118,5 +118,8 @@ def draw_spans(
 
 
 def _runs(words: Words) -> np.ndarray:
-    """Return the number of special tokens before each word, int64 (W,): equal for words with none between them."""
+    """Return the number of special tokens before each word, int64 (W,).
+
+    Two words have the same number if there is no special token between them.
+    """
     return words.starts - np.cumsum(words.sizes) + words.sizes

@@ -23,7 +23,7 @@ from pipeline.text.vocabulary import Vocabulary
 
 WINDOWS = 8  # maximum held-out windows to search
 SENTENCE_ENDS = ".!?…。！？؟।۔"
-MOST_LATER = 8  # each parent gives one sentence; then at most this many more, over all parents, if few are held out
+MOST_LATER = 8  # maximum further sentences, over all parents, after one sentence from each parent
 BETWEEN_WORDY = re.compile(rf"(?<={WORDY.pattern}) (?={WORDY.pattern})")
 PUNCTUATED = re.compile(r"____ (?=[.,;:!?])")
 WORDS = range(8, 31)  # lengths in tokens of sentences that are easy to read
@@ -57,7 +57,10 @@ class Blanks:
 
     random: list[Blank]
     surest: list[Blank]
-    """Candidates whose best guess is right, those with the highest probabilities, one per answer; may be empty."""
+    """Candidates whose best guess is right: those with the highest probabilities, at most one per answer.
+
+    May be empty.
+    """
     candidates: int
     """Number of candidates."""
     right: int
@@ -155,7 +158,7 @@ def readable(ids: np.ndarray, position: int, vocabulary: Vocabulary) -> str:
 
 
 def _decoded(ids: np.ndarray, position: int, vocabulary: Vocabulary) -> str:
-    """Return the same text as `readable`, for vocabularies whose entries contain their spaces."""
+    """Return the same text as `readable`, for vocabularies whose entries include the space before a word."""
     decode = DECODERS[vocabulary.kind].decode
     before, after = ([vocabulary.tokens[i] for i in part] for part in (ids[:position], ids[position + 1 :]))
     whole = f"{decode(before)} ____ {decode(after).lstrip()}"

@@ -27,7 +27,7 @@ class Blimp:
 
     pairs: EncodedPairs
     unigram_accuracy: float
-    """Accuracy of unigrams, counted in the first training windows (`unigram_counts`)."""
+    """Accuracy of scoring by unigram counts from the first training windows (`unigram_counts`)."""
 
 
 def read_pairs(folder: str | None, report: Report) -> list[Paradigm]:

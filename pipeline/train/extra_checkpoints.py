@@ -36,9 +36,9 @@ class ExtraCheckpoints:
     def is_due(self, step: int, step_seconds: float, *, due: bool = False) -> bool:
         """Return whether to write a checkpoint after this step.
 
-        True in three cases: a regular checkpoint is `due`; a preemption notice came, and then again about every ten
-        seconds; or the run is elastic and its last checkpoint is about a minute old. `step_seconds` is the recent mean
-        time per step, 0 if unknown.
+        True in three cases: a regular checkpoint is `due`; there is a preemption notice (True at the first poll that
+        finds it, then about every ten seconds); or the run is elastic and its last checkpoint is about a minute old.
+        `step_seconds` is the recent mean time per step, 0 if unknown.
         """
         self.seconds_since += step_seconds
         wanted = (

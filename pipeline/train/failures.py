@@ -27,7 +27,7 @@ class Failure:
     known: PipelineError | None = None
     """The error itself if its kind is final, else None."""
     remedy: str = ""
-    """Advice to the user, with a comma and a space at the end; may be empty."""
+    """Advice to the user, with a semicolon and a space at the end; may be empty."""
 
 
 class Failures:
@@ -41,15 +41,17 @@ class Failures:
         self.error: PipelineError | None = None
         """The first error that ends the run; None while no such error occurred."""
         self.phase: int | None = None
-        """First step of the phase in which the workers started last; None before the first start."""
+        """First step of the phase in which the workers last started; None before their first start."""
         self.told = ""
         """Last message reported since the workers started; empty if none was."""
         self.newest = 0
         """Newest logged step when the last error occurred; 0 before the first error."""
         self.before: dict[str, int] = {}
-        """Errors of the last earlier start that had any: error -> value of `newest` when the error occurred."""
+        """Error -> value of `newest` when the error occurred, for the newest earlier start of the workers that was
+        followed by an error.
+        """
         self.now: dict[str, int] = {}
-        """Error -> value of `newest` when the error occurred, for the current start of the workers."""
+        """Error -> value of `newest` when the error occurred, since the workers last started."""
 
     def begin(self, phase: int) -> str | None:
         """Record that the workers start in the phase with first step `phase`.

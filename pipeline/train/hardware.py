@@ -96,8 +96,8 @@ def utilisation_percent(
 ) -> float:
     """Return model FLOPs utilisation in percent.
 
-    `total` holds sums over the `seconds` of training: `tokens`; `squares`, of squared sequence lengths; and `masked`,
-    of masked positions. `peak` is the sum over all devices, in operations per second.
+    `total` holds three totals for the `seconds` of training: `tokens`, `squares` (the sum of squared sequence lengths)
+    and `masked` (the number of masked positions). `peak` is the sum over all devices, in operations per second.
     """
     counted = TokenCounts(tokens=int(total["tokens"]), squares=int(total["squares"]), masked=int(total["masked"]))
     return 100 * utilisation(

@@ -54,10 +54,10 @@ def heldout_words(
     rank: int,
     world: int,
 ) -> HeldoutWords:
-    """Return this rank's share (windows rank::world) of about `sentences` held-out sentences, with 15% of their words
-    masked, in batches of at most `rows_per_batch`.
+    """Return this rank's share of about `sentences` held-out sentences, in batches of at most `rows_per_batch`.
 
-    Sentences that do not fit in `maximum_length` tokens are skipped.
+    The rank reads the held-out windows rank::world. In each sentence, 15% of the words are masked. Sentences that do
+    not fit in `maximum_length` tokens are skipped.
     """
     rows, words, all_bytes, unknown_bytes = [], 0, 0, 0
     for sentence, masked in sample_words(corpus, maximum_length // TOKENS_A_WORD, sentences, rank, world):

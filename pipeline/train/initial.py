@@ -120,8 +120,8 @@ def read_initial(
 ) -> Initial:
     """Read a published model, and copy it into the output folder unless an intact copy exists.
 
-    `used` holds prefixes of the names of our parameters that the run uses; if the model lacks a head with such a name,
-    the head is reported. `setting` is the name of the setting that holds `location`, for messages. Raises
+    The run uses those of our parameters whose names begin with a prefix in `used`; if the model lacks a head with such
+    parameters, the head is reported. `setting` is the name of the setting that holds `location`, for messages. Raises
     CheckpointError for a model that cannot be used or does not fit the vocabulary, and ConfigError for contradicting
     vocabulary settings.
     """
@@ -229,8 +229,8 @@ def load_usable(model: Model, entries: int, folder: Path, files: Files) -> tuple
 def padding_rows(rows: int, entries: int) -> int:
     """Return how many of a model's `rows` word embeddings are padding, if its vocabulary has `entries` entries.
 
-    For example 6 for 30,528 rows and 30,522 entries; 0 unless `rows` is `entries` rounded up to a multiple of a number
-    in PADDED_TO.
+    For example, with 30,528 rows and 30,522 entries, 6 rows are padding. The result is 0 unless `rows` is `entries`
+    rounded up to a multiple of a number in PADDED_TO.
     """
     return (
         rows - entries
@@ -358,7 +358,10 @@ def extended_state(state: dict[str, Tensor], vocabulary: Vocabulary, longer: Voc
 
 
 def _extend_rows(table: Tensor, rows: dict[int, list[int]], size: int) -> Tensor:
-    """Return a table extended to `size` rows; `rows` maps each new row to the old rows whose mean it is."""
+    """Return a table extended to `size` rows.
+
+    `rows` maps the index of each new row to the indices of old rows; the new row is the mean of these old rows.
+    """
     longer = table.new_empty(size, *table.shape[1:])
     longer[: len(table)] = table
     for entry, pieces in rows.items():

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from pipeline.train.tracking import MlflowRun
 
 POLL_SECONDS = 1.0
-# The user is told that there is no news from the workers after a silence of SILENT_SECONDS, or of SILENT_INTERVALS
-# times the longest silence so far if that is more, because some steps take minutes.
+# If the workers are silent for long, the user is told so. The silence must be longer than SILENT_SECONDS, and longer
+# than SILENT_INTERVALS times the longest silence so far, because some steps take minutes.
 SILENT_SECONDS = 60.0
 SILENT_INTERVALS = 3
 # Attempts, of one minute each, to start a fixed number of workers; unlimited if nodes may still join.
@@ -86,7 +86,7 @@ def _lock_name(folder: str) -> str:
 
 
 def wait_until_unlocked(folder: str) -> None:
-    """Return when the tracker of a run whose driver was killed has ended too, or after UNLOCK_SECONDS."""
+    """Wait until the tracker of a run has ended, for at most UNLOCK_SECONDS; the run's driver was killed before."""
     deadline = time.monotonic() + UNLOCK_SECONDS
     with suppress(ValueError, ray.exceptions.RayError):  # ValueError: there is no such actor
         while time.monotonic() < deadline:

@@ -217,7 +217,7 @@ def advance(state: State, records: Sequence[Record]) -> State:
 def _step_of(
     number: int, sums: dict[str, torch.Tensor], counts: dict[str, int], norm: torch.Tensor, records: Sequence[Record]
 ) -> Step:
-    """Return the step as the meter takes it, with counts added up over all slots."""
+    """Return a `Step` for the meter, with the counts added up over all slots of the step."""
     tokens, squares, masked = (
         sum(getattr(record, name) for record in records) for name in ("tokens", "squares", "masked")
     )
@@ -246,7 +246,7 @@ def _count_time(work: Work, state: State, meter: Meter) -> State:
 def _refuse_nonfinite(work: Work, meter: Meter) -> None:
     """Raise ConfigError if the meter has counted a non-finite step.
 
-    If on_nonfinite is "skip", this raises only if at least the last MOST_SKIPPED steps were all non-finite.
+    If on_nonfinite is "skip", this raises only if the last MOST_SKIPPED steps were all non-finite.
     """
     skips, config = work.config.on_nonfinite == "skip", work.config
     if "nonfinite" not in meter.total or (skips and meter.nonfinite_in_a_row < MOST_SKIPPED):

@@ -44,11 +44,12 @@ class Meter:
         self.world = world
         self.device = device or torch.device("cpu")
         self.total: dict[str, float] = dict(carried or {})
-        """Totals over all ranks: tokens, squares, masked, steps, seconds, wait_seconds, loss sums and counts as
-        `sum.TERM` and `count.TERM`, and numbers of steps by time as `time.BUCKET`.
+        """Totals over all ranks: tokens, squares, masked, steps, seconds, wait_seconds, loss sums as `sum.TERM`, their
+        counts as `count.TERM`, and the number of steps in each bucket of step time as `time.BUCKET`.
 
-        A step is non-finite if its gradient norm or a loss sum is. Such steps add to `nonfinite`, tokens and time, but
-        not to loss sums and their counts; `first_nonfinite` is the number of the first such step.
+        A step is non-finite if its gradient norm or one of its loss sums is NaN or infinite. Such steps add to
+        `nonfinite`, tokens and time, but not to loss sums and their counts; `first_nonfinite` is the number of the
+        first such step.
         """
         self.steps: list[Step] = []
         self.marks: list[float | torch.cuda.Event] = [mark(self.device)]

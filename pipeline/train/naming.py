@@ -26,8 +26,9 @@ ADDED: dict[str, Any] = {
 }
 """Settings that runs of earlier versions did not record -> the value that those runs had."""
 FINGERPRINTED: dict[str, Any] = {"objective.teacher": None}
-"""Locations in the groups of IDENTITY -> value in settings that are read from a run. A fingerprint of the files
-identifies the run instead.
+"""Settings in the groups of IDENTITY that hold a location -> their value in settings that are read from run.json.
+
+A run does not record these locations: a fingerprint of the files identifies the run instead.
 """
 
 
@@ -51,7 +52,10 @@ def identifying_settings(config: Pretrain) -> dict[str, Any]:
 
 
 def implied_objective(family: str) -> dict[str, Any]:
-    """Return dotted name -> value of the objective of a run that did not record it; the model's family decides."""
+    """Return the settings of the objective, dotted name -> value, for a run that did not record its objective.
+
+    The family of the run's model decides.
+    """
     objective = Replaced() if family == "electra" else Masked()
     return {"objective": type(objective).__name__} | flatten(objective, "objective.")
 

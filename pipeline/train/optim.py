@@ -102,9 +102,10 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer, module: nn.Module) -> di
 def load_optimizer(
     optimizer: torch.optim.Optimizer, module: nn.Module, tensors: dict[str, torch.Tensor], *, complete: bool = True
 ) -> None:
-    """Load the tensors of `optimizer_tensors`. Raises CheckpointError if one is missing or of another shape.
+    """Load the tensors of `optimizer_tensors`. Raises CheckpointError if a tensor is missing or of another shape.
 
-    Without `complete`, a parameter may have no tensors at all, because it had no gradient yet: it starts without state.
+    Without `complete`, a parameter that had no gradient yet may have no tensors at all; such a parameter starts without
+    state.
     """
     for name, parameter in _trainable_parameters(module):
         if not complete and not any(f"{name}.{key}" in tensors for key in STATE):

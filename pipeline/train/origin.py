@@ -24,7 +24,10 @@ def origin() -> dict[str, str]:
 
 
 def commit(file: str) -> dict[str, str]:
-    """Return tags for the commit of a file's git checkout, and for changes since; empty if git does not track it."""
+    """Return a tag with the commit of a file's git checkout, and a tag that says whether tracked files have changed.
+
+    Empty if git does not track the file.
+    """
     # An installed package may lie inside the checkout of another project, which does not track the package's files.
     if _git(file, "ls-files", "--error-unmatch", file) is None:
         return {}

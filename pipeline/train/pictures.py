@@ -141,8 +141,8 @@ def _baseline_lines(axes: Axes, curve: Curve, points: Points) -> None:
 def frequency_guess(curve: Curve, points: Points) -> float | None:
     """Return the loss in nats of guessing by frequency, from the newest logged baseline; None if none was logged.
 
-    For masked tokens, the baseline is that loss (unigram). For a task with two answers, the baseline is the share of
-    one answer, and the loss is the entropy of the two shares.
+    For masked tokens, the logged baseline is already this loss (unigram). For a task with two answers, the baseline is
+    the share of one answer, and the loss is the entropy of the two shares.
     """
     logged = points.get(curve.guess, {}) if curve.guess else {}
     if not logged:

@@ -21,9 +21,9 @@ MOST_NAMED = 3
 def gpus_of_process(setting: str, asked: float | None, device: str, there: float) -> float:
     """Return the number of GPUs of one process: `asked`, or if that is None, the smaller of 1 and `there`.
 
-    `setting` is the name of the setting that holds `asked`, and `there` is the number of GPUs in the cluster; it counts
-    as 0 for device cpu. Raises ConfigError if the cluster has fewer GPUs than `asked`, or if the device is cuda and the
-    process would have no GPU.
+    `setting` is the name of the setting that holds `asked`. `there` is the number of GPUs in the cluster; for device
+    cpu, `there` counts as 0. Raises ConfigError if the cluster has fewer GPUs than `asked`, or if the device is cuda
+    and the process would have no GPU.
     """
     there = there if device != "cpu" else 0.0
     gpus = min(1.0, there) if asked is None else asked

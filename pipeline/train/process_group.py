@@ -13,7 +13,10 @@ from pipeline import ray_private
 
 LOOPBACK = "127.0.0.1"
 listening: list[socket.socket] = []
-"""In rank 0's process, the socket of the group's store until the store takes it over; empty otherwise."""
+"""The socket of the group's store, in rank 0's process, from `listen` until the store takes the socket over.
+
+Empty otherwise.
+"""
 
 
 class LoopbackConfig(TorchConfig):

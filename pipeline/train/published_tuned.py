@@ -152,7 +152,7 @@ def _require_entries(rows: int, vocabulary: Vocabulary) -> None:
 
 
 def _require_known_head(config: dict[str, Any]) -> str:
-    """Return the head that a config names. Raises CheckpointError if it answers no task."""
+    """Return the head that a config names. Raises CheckpointError if this head answers no task."""
     head = _head_of(config)
     if head is None or not is_task_head(head):
         named = f"architectures is {shown(head)}" if head else "architectures is missing"
@@ -214,7 +214,7 @@ def _kind_of(head: str, config: dict[str, Any], outputs: int, model: Model) -> K
 def _labels_of(config: dict[str, Any], outputs: int) -> tuple[str, ...]:
     """Return the labels in the order of their numbers; LABEL_0, LABEL_1, … if config.json has none, as in transformers.
 
-    Raises CheckpointError if the labels do not fit the number of outputs, or one appears twice.
+    Raises CheckpointError if the labels do not fit the number of outputs, or if a label appears twice.
     """
     named = config.get("id2label")
     if not named:
@@ -243,7 +243,7 @@ def _default_labels(outputs: int) -> tuple[str, ...]:
 
 
 def _cutting_of(location: str, task: Task, model: Model) -> Cutting:
-    """Return the truncation settings, with the task's maximum length, or the tokenizer's if that is less.
+    """Return the truncation settings; their maximum length is the smaller of the task's and the tokenizer's.
 
     Raises DataError if tokenizer_config.json cannot be read.
     """
@@ -284,9 +284,10 @@ def _with_weights(about: About, model: Model, vocabulary: Vocabulary, tensors: d
 
 
 def with_number_labels(task: Task, labels: set[str]) -> Task:
-    """Return the task for data with these `labels`: if they are numbers, 0, 1, … replace the task's default labels.
+    """Return the task, with labels that fit the data's `labels`.
 
-    A task whose labels are not the default labels is returned unchanged.
+    If the data has numbers as labels, the task's default labels are replaced by the numbers "0", "1", … A task whose
+    labels are not the default labels is returned unchanged.
     """
     numbers = tuple(str(number) for number in range(len(task.labels)))
     has_number_labels = labels & set(numbers) and not labels & set(task.labels)

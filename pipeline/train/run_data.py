@@ -19,7 +19,7 @@ from pipeline.train.initial import Initial
 
 
 def find_corpus(config: Pretrain, report: Report) -> Corpus | Listing:
-    """Return the prepared corpus that config.corpus names, or the list of the source files to prepare one from.
+    """Return the prepared corpus that config.corpus names, or else the list of source files to prepare a corpus from.
 
     Raises PipelineError if the vocabulary or corpus cannot be used. This function does not need Ray, so the user sees
     such an error before Ray starts, which takes seconds.

@@ -28,7 +28,8 @@ Each wait is twice the previous one, up to the maximum.
 class Saver:
     """Publish one checkpoint at a time, in order; a failed write is retried for `checkpoint.patience_seconds`.
 
-    As a context manager, it waits at the end for the current write, but without further retries if training failed.
+    As a context manager, it waits for the current write at the end. If training failed, a failed write is retried at
+    most once more.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class Saver:
         self.thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self.writing: Future[None] | None = None
         self.given_up = threading.Event()
-        """Set when training has failed: no more retries."""
+        """Set when training has failed: then a failed write is retried at most once more."""
         self.failing = threading.Event()
         """Set while a failed write is retried."""
         self.sound: set[int] = set()

@@ -16,8 +16,10 @@ from pipeline.config.training import (
 
 
 def _warmup_and_remaining(warmup_share: float, step: int, steps: int) -> tuple[float, float]:
-    """Return two shares: of the peak rate, as reached by the linear warm-up (above 0 already at step 0); and of the
-    steps after the warm-up, how many remain.
+    """Return the share of the peak rate that the linear warm-up has reached, and the share of the steps after the
+    warm-up that remain.
+
+    The first share is above 0 already at step 0.
     """
     warmup = round(warmup_share * steps)
     return min(1.0, (step + 1) / max(1, warmup)), min(1.0, max(0.0, (steps - step) / max(1, steps - warmup)))
@@ -77,9 +79,10 @@ def grows(config: Pretrain) -> bool:
 
 
 def decay_start(config: Pretrain) -> int | None:
-    """Return the step at which the decay starts, whose checkpoint is kept so that the run can be extended from it.
+    """Return the step at which the decay starts.
 
-    None if the run cannot be extended or has no decay.
+    The checkpoint of this step is kept, so that the run can be extended from this step. None if the run
+    cannot be extended or has no decay.
     """
     if not grows(config) or not isinstance(config.schedule, WarmupStableDecay):
         return None

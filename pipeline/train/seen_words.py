@@ -13,8 +13,8 @@ from pipeline.model.embeddings import Embeddings
 class SeenWords(nn.Module):
     """The rows of an embedding table that training uses, as a module that is trained in place of the table.
 
-    The gradient of the other rows is 0, so under AdamW only weight decay changes them, all by one factor. An extra row
-    of ones, which no id uses, records that factor. So the result equals training the whole table, but only the used
+    The gradient of the other rows is 0, so under AdamW only weight decay changes them, all by the same factor. An extra
+    row of ones, which no id uses, records that factor. So the result equals training the whole table, but only the used
     rows cost time: fine-tuning uses some thousands of 30,522 rows.
     """
 

@@ -30,7 +30,7 @@ class Start:
     continuing: bool
     """Whether training continues from an intact checkpoint."""
     done: int
-    """Steps before the checkpoint from which training continues; 0 if `continuing` is False."""
+    """Number of steps done at the checkpoint from which training continues; 0 if `continuing` is False."""
     mlflow_run_id: str | None
     """The MLflow run to continue; None: create a new one."""
     continues: str | None = None

@@ -37,7 +37,7 @@ class Compute:
 
 
 def distributed(module: nn.Module, device: torch.device, world: int, *, unused: bool = False) -> nn.Module:
-    """Return the module as training calls it: under DistributedDataParallel if there are several ranks.
+    """Return the module; if there are several ranks, return DistributedDataParallel around the module.
 
     `unused`: some parameters may get no gradient, such as the pooler's when a tagger is trained.
     """
@@ -60,8 +60,8 @@ def train_step(
     rate: float,
     clip_norm: float,
 ) -> tuple[dict[str, Tensor], Tensor]:
-    """Train on this rank's slots of a step; return this rank's loss sums by term, and the gradient norm before
-    clipping (over all ranks).
+    """Train on this rank's slots of a step; return this rank's loss sums by term, and the gradient norm over all ranks
+    before clipping.
 
     The host does not wait for the device.
     """

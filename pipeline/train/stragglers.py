@@ -55,7 +55,7 @@ class Stragglers:
         return self.name_straggler([float(milliseconds) for milliseconds in every])
 
     def name_straggler(self, milliseconds: list[float]) -> str | None:
-        """Return a line about a worker that was slow in exactly INTERVALS intervals in a row by now, or None.
+        """Return a line about a worker that has been slow for exactly INTERVALS intervals in a row; None without one.
 
         `milliseconds` holds each worker's median forward time in this interval.
         """

@@ -110,7 +110,10 @@ def figures(summary: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _language_rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return the row with the held-out loss of each language; none with one language, or in a summary without it."""
+    """Return one row with the held-out loss of each language.
+
+    Return no row if there is only one language, or if the summary does not contain these losses.
+    """
     losses = summary.get("heldout_by_language") or {}
     text = ", ".join(f"{language} {loss:.3f}" for language, loss in losses.items())
     return [("held-out loss by language", f"{text} nats")] if losses else []

@@ -23,11 +23,12 @@ SETTING, HEAD = "objective.teacher", "masked_token_head."
 
 
 def with_teacher(config: Pretrain, initial: Initial | None, report: Report) -> tuple[Pretrain, Initial | None]:
-    """Return the settings, completed from the teacher, and the teacher; None for another objective.
+    """Return the settings, completed from the teacher, and the teacher.
 
-    Sets objective.cosine_weight and, if neither init nor vocabulary.path is set, vocabulary.path. `initial` is the
-    model at config.init. Raises ConfigError for a teacher that does not fit the run, and CheckpointError for one that
-    cannot be used.
+    For an objective without a teacher, return the settings unchanged, and None as the teacher. Otherwise, set
+    objective.cosine_weight; if neither init nor vocabulary.path is set, set vocabulary.path too. `initial` is the model
+    at config.init. Raises ConfigError for a teacher that does not fit the run, and CheckpointError for one that cannot
+    be used.
     """
     objective = config.objective
     if not isinstance(objective, Distilled):
@@ -82,7 +83,7 @@ def _read_teacher(location: str, vocabulary: VocabularySettings, output: str, re
 
 
 def _require_positions(config: Pretrain, location: str, teacher: Initial) -> None:
-    """Raise ConfigError if sequences of the run are longer than the teacher's learned positions."""
+    """Raise ConfigError if the run's sequences may have more tokens than the teacher has positions."""
     for prefix, phase in zip(("sampling", "phases"), config.all_phases):
         if phase.sampling.maximum_length > teacher.model.maximum_positions:
             raise ConfigError(
@@ -105,7 +106,7 @@ def load_teacher(teacher: Initial, device: torch.device) -> MaskedTokens:
 
 
 def start_from_teacher(student: DistilledTokens, report: Report) -> None:
-    """Load those weights of its teacher into a student that fit, and report them."""
+    """Load into a student the weights that `taken_from_teacher` selects, and report these weights."""
     taken = taken_from_teacher(student, student.teacher)
     student.load_state_dict(student.state_dict() | taken)
     report(start_text(student, student.teacher, taken))

@@ -77,8 +77,8 @@ def _position_losses(module: Pretraining, batches: Sequence[Batch]) -> tuple[np.
 def group_sums(losses: np.ndarray, right: np.ndarray, labels: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Return float64 (GROUPS, 4): positions, and the sums of model loss, unigram loss and correct guesses.
 
-    A group covers a factor of ten in occurrences per million tokens, by `counts` int64 (V,). The unigram loss adds 1 to
-    every count.
+    EDGES separate the groups. `counts` int64 (V,) are the occurrences of each vocabulary entry in training text. For
+    the unigram loss, every count is increased by 1.
     """
     group = np.digitize(counts[labels] * 1e6 / max(1, counts.sum()), EDGES)
     unigram = -np.log((counts[labels] + 1.0) / (counts.sum() + len(counts)))
@@ -107,7 +107,7 @@ def as_records(measured: LossByFrequency) -> list[dict[str, Any]]:
 
 
 def of_records(records: Sequence[Mapping[str, Any]]) -> LossByFrequency:
-    """Return the losses from dictionaries, as `as_records` returns them."""
+    """Return the losses from the dictionaries that `as_records` returned."""
     columns = {name: [record[name] for record in records] for name in records[0]}
     arrays = {name: np.array(values) for name, values in columns.items() if name != "groups"}
     return LossByFrequency(groups=tuple(columns["groups"]), **arrays)

@@ -72,7 +72,7 @@ class Tracker:
         self.sender.start()
 
     def missing_losses(self, steps: int, every: int) -> int:
-        """Return how many logged steps have no loss in MLflow; they are the multiples of `every` up to `steps`."""
+        """Return how many logged steps (the multiples of `every` up to `steps`) have no loss in MLflow."""
         return sum(step not in self.points.get("train/loss", {}) for step in range(every, steps + 1, every))
 
     def log(self, step: int, metrics: dict[str, float]) -> None:

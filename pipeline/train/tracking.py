@@ -30,7 +30,7 @@ PARAMETERS_A_CALL = 100
 LONGEST_NAME, LONGEST_DIGEST = 500, 36
 """MLflow's limits for a data set's name and digest, in characters."""
 MOST_SOURCES = 100
-"""Maximum sources of a corpus in a data set, because MLflow accepts 64 KB of text for them."""
+"""Maximum sources of a corpus that a data set lists, because MLflow accepts at most 64 KB of text for the list."""
 DESCRIPTION = "mlflow.note.content"
 """Tag with the Markdown on the run's overview page."""
 DRIVER = "driver"

@@ -53,7 +53,10 @@ class Result:
     epochs: list[Scores]
     """Scores after each epoch."""
     best_epoch: int
-    """Epoch of the kept weights, counted from 1: the last; with early stopping, the best on the first split."""
+    """Epoch of the kept weights, counted from 1.
+
+    It is the last epoch; with early stopping, it is the epoch with the best score on the first split.
+    """
     steps: int
     rows: int
     """Training rows per epoch, rows without a label included."""
@@ -84,8 +87,8 @@ def run_trial(
     Each epoch also has all rows of `unlabelled`, which only have a teacher's logits.
 
     With early stopping, the first split selects the epoch whose weights the module keeps; otherwise the module keeps
-    its last weights. With `checkpoints`, the state is saved at intervals and a killed trial continues from it; then
-    `after_epoch` is called again for the epochs before the restart.
+    its last weights. With `checkpoints`, the state is saved at intervals, and a killed trial continues from the
+    saved state. After such a restart, `after_epoch` is called again for the epochs before the restart.
     """
     recipe, handlers = config.recipe, KINDS[task.kind]
     compute = Compute(device=device, autocast=autocast, seed=seed, world=world)
@@ -135,7 +138,7 @@ def assist_trial(
     checkpoints: TrialCheckpoints | None = None,
     unlabelled: pa.Table | None = None,
 ) -> None:
-    """Train this rank's slots of a trial, while rank 0 executes `run_trial` with the same arguments, until it ends."""
+    """Train this rank's slots of a trial until the trial ends; rank 0 runs `run_trial` with the same settings."""
     rows = training_rows(train, unlabelled, config.recipe.training_rows, compute.seed)
     training = seen_words(config, module, rows)
     with training():
@@ -242,8 +245,8 @@ def train_on_slots(
 ) -> tuple[Tensor, Tensor | int]:
     """Train on one step; `slots` are the slots of all ranks.
 
-    Return the step's loss times a count, as a float64 sum over all ranks, and that count: the first divided by the
-    second is the step's loss. The host does not wait for a GPU.
+    Return (total, count), both over all ranks: total / count is the step's loss. `total` is float64. The host does not
+    wait for a GPU.
     """
     on_device = [(slot, batch.to(compute.device)) for slot, batch in slots]
     module = _task_of(objective)
@@ -348,7 +351,7 @@ def compute_logits(
 
 
 def load_encoder(pretrained: nn.Module, module: TaskObjective) -> TaskObjective:
-    """Load a pretrained encoder's weights into the module and return it; a pooler may be missing in one of them."""
+    """Load a pretrained encoder's weights into the module and return the module; one of the two may have no pooler."""
     given, own = pretrained.state_dict(), module.encoder.state_dict()
     assert all(name.startswith("pooler.") for name in given.keys() ^ own.keys()), "encoders differ beyond the pooler"
     module.encoder.load_state_dict({name: given.get(name, tensor) for name, tensor in own.items()})
@@ -364,7 +367,8 @@ def label_mean_and_deviation(rows: pa.Table) -> tuple[float, float]:
 def class_weights(task: Task, rows: pa.Table) -> Tensor:
     """Return the weight of each class in the loss, float32 (classes,).
 
-    It is the mean number of labels per class, divided by the class's own number; 1 for a class without labels.
+    The weight is the mean number of labels per class, divided by the number of labels of this class. A class without
+    labels has weight 1.
     """
     labels = (
         rows["label"].to_numpy()

@@ -58,7 +58,7 @@ class TrialState:
     total: float = 0.0
     """Sum of the loss since the last point of the curve."""
     count: float = 0.0
-    """Number that divides `total` to give the mean loss."""
+    """Divisor of `total`: `total` / `count` is the mean loss."""
     epochs: list[Scores] = field(default_factory=list)
     """Scores after each finished epoch."""
     best: Best | None = None
@@ -98,7 +98,7 @@ class TrialCheckpoints:
         self.took = self.saved - started
 
     def load(self, module: nn.Module, optimizer: Optimizer) -> TrialState:
-        """Load the newest intact checkpoint and return its state; an empty state where there is none."""
+        """Load the newest intact checkpoint and return its state; an empty state if no checkpoint is intact."""
         step = resume_step(self.folder)
         if step is None:
             return TrialState()

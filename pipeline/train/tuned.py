@@ -134,8 +134,8 @@ def _task_file(about: About, adapter: Adapter) -> dict[str, Any]:
 def load_tuned(location: str) -> TunedModel:
     """Load a fine-tuned model from its folder.
 
-    Raises CheckpointError if the folder holds no fine-tuned model, or the model is damaged or states sizes that differ
-    from those of its files.
+    Raises CheckpointError if the folder holds no fine-tuned model, if the model is damaged, or if the sizes in its
+    settings do not fit its tensors.
     """
     if not storage.exists(storage.join(location, TASK)):
         raise CheckpointError(
@@ -173,9 +173,9 @@ def load_tuned(location: str) -> TunedModel:
 
 
 def about_of(location: str) -> tuple[About, Bottleneck | None]:
-    """Return the description in a model's task.json, and the settings of its bottleneck adapter or None if it has none.
+    """Return the description in a model's task.json, and the settings of the model's bottleneck adapter.
 
-    Raises CheckpointError if the file cannot be used.
+    The settings are None if the model has no bottleneck adapter. Raises CheckpointError if the file cannot be used.
     """
     try:
         content = json_object(storage.read_at_most(storage.join(location, TASK), MOST_CONFIG))

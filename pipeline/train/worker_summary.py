@@ -46,8 +46,8 @@ def measure_languages(
 ) -> dict[str, float]:
     """Log the held-out metrics of each language, and return {language: held-out loss}; every rank must call it.
 
-    Each language has about as many rows as an evaluation, if it has enough text. Empty if all held-out text has one
-    language.
+    Each language with enough text is evaluated on about as many rows as all languages together in an evaluation. The
+    result is empty if all held-out text is in one language.
     """
     config, corpus = job.config, job.stream.corpus
     languages = heldout_languages(corpus, config.evaluation.rows)

@@ -53,7 +53,7 @@ def _with_budget(config: Ablate, variants: Sequence[Variant], report: Report) ->
     for a time budget.
     """
     tune.connect(config.placement.address)
-    room_for(config, config.seeds * len(variants), cluster.live_nodes())  # an error here saves the time of the counts
+    room_for(config, config.seeds * len(variants), cluster.live_nodes())  # first, because counting tokens is slow
     if config.token_count is None:
         return with_time_budget(variants, config, pretrain, report)
     cache = storage.join(config.output, FOLDER, "steps")
@@ -86,9 +86,9 @@ def _run_all(config: Ablate, variants: Sequence[Variant], uri: str, report: Repo
 
 
 def _finished(runs: Mapping[str, Pretrain], report: Report) -> dict[str, dict[str, Any]]:
-    """Return name of a run -> its summary, for those of the runs {label: run} that are finished.
+    """Return {name: summary} of the finished runs; `runs` is {label: run}.
 
-    Raises ConfigError if a finished run has other settings, which `pretrain` checks.
+    Raises ConfigError if a finished run was trained with other settings; `pretrain` checks this.
     """
     summaries: dict[str, dict[str, Any]] = {}
     for label, run in runs.items():

@@ -95,7 +95,7 @@ NO_MASK = "tokenizer.json has no {} among its {} entries: a vocabulary needs "
         (
             "roberta",
             lambda folder: set_in_config(folder, architectures=["BertForMaskedLM"]),
-            "config.json: architectures is 'BertForMaskedLM', but model_type 'roberta' needs one of RoBERTa",
+            "config.json: architectures is 'BertForMaskedLM', but model_type 'roberta' needs a class of RoBERTa",
         ),
         (
             "roberta",

@@ -385,7 +385,7 @@ def test_other_folders_are_refused_unchanged(books: Path, tmp_path: Path):
 def test_one_source_may_be_named_once(books: Path, tmp_path: Path):
     with pytest.raises(ConfigError, match="is given twice"):
         prepare_job(Prepare(corpus=(str(books), f"{books}/"), folder=str(tmp_path / "out")), print)
-    with pytest.raises(ConfigError, match="both hold .*07.txt: name it once"):
+    with pytest.raises(ConfigError, match="both hold .*07.txt: give sources that have no file in common"):
         quiet_prepare([books, books / "07.txt"], tmp_path / "out")
 
 

@@ -47,7 +47,8 @@ ALBERT = Family(
     pair_logits="sop_logits",
     class_prefix="Albert",
     architectures={
-        # As in published checkpoints. AutoModelForPreTraining chooses its class by model_type, so it loads both heads.
+        # Published checkpoints have this name too. AutoModelForPreTraining ignores the name: it chooses the class by
+        # model_type and loads both heads.
         "masked": "AlbertForMaskedLM",
         "classification": "AlbertForSequenceClassification",
         "multilabel": "AlbertForSequenceClassification",

@@ -41,7 +41,7 @@ def test_interval_is_shift_invariant_and_antisymmetric(
 
 def test_one_seed_says_nothing_and_unequal_numbers_are_refused() -> None:
     assert over_seeds([0.5], [0.9]) == Difference(mean=pytest.approx(0.4), low=-math.inf, high=math.inf)
-    with pytest.raises(ValueError, match=r"A has 1 seeds and B has 2: both need the same number, at least 1"):
+    with pytest.raises(ValueError, match=r"A has 1 seeds and B has 2: give both the same number of seeds, 1 or more"):
         over_seeds([1.0], [1.0, 2.0])
 
 

@@ -225,7 +225,7 @@ def test_other_models_are_refused():
         ({"is_decoder": True}, "config.json: is_decoder is True, but only False can be loaded"),
         (
             {"architectures": ["ElectraModel"]},
-            "config.json: architectures is 'ElectraModel', but model_type 'bert' needs one of BERT",
+            "config.json: architectures is 'ElectraModel', but model_type 'bert' needs a class of BERT",
         ),
     ):
         with pytest.raises(CheckpointError) as error:

@@ -213,7 +213,7 @@ def test_a_student_starts_with_what_fits() -> None:
         *(f"masked_token_head.{name}" for name in ("bias", "dense.weight", "dense.bias", "norm.weight", "norm.bias")),
     }
     assert start_text(shorter, shorter.teacher, taken).endswith(
-        "; at random: layers, positions of the embeddings, whose sizes differ"
+        "; at random: layers, positions of the embeddings, because sizes or activations differ"
     )
 
 

@@ -39,7 +39,7 @@ def test_bad_rows_of_texts_are_left_out_under_their_reasons(tmp_path: Path) -> N
     )
     assert lost["train"] == (
         f"2 rows left out (no-label, the first: {train}:5: column label has no label (''); leave the row out or give "
-        "it one)",
+        "it a label)",
         f"1 rows left out (number-of-columns, the first: {train}:6: 3 columns where the first line names 2; enclose a "
         "text that holds a separator in quotes (CSV))",
         f"1 rows left out (empty-text, the first: {train}:3: column text is empty)",
@@ -99,7 +99,7 @@ def test_sentences_and_questions_are_left_out(tmp_path: Path) -> None:
     ] == [("EU",)]
     assert lost["train"] == (
         f"1 rows left out (number-of-columns, the first: {train}, line 4 ('here O X') has 3 columns, and the file's "
-        "first word has 2: give each word the same number)",
+        "first word has 2: give each word the same number of columns)",
     )
     assert lost["dev"][0].startswith(
         f"1 rows left out (unknown-tag, the first: {dev}, sentence 2: tag 'B-PER' is not among the 5 tags of a (O, "

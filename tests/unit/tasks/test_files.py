@@ -130,11 +130,15 @@ def test_a_long_text_in_csv_is_read(tmp_path: Path):
             r"t.csv:2: 3 columns where the first line names 2; enclose a text that holds a separator in quotes \(CSV\)",
         ),
         ("t.csv", "review,stars\n ,2\n", r"t.csv:2: column review is empty"),
-        ("t.csv", "review,stars\nx,\n", r"t.csv:2: column stars has no label \(''\); leave the row out or give it one"),
+        (
+            "t.csv",
+            "review,stars\nx,\n",
+            r"t.csv:2: column stars has no label \(''\); leave the row out or give it a label",
+        ),
         (
             "t.csv",
             "review,stars\nx,NaN\n",
-            r"t.csv:2: column stars has no label \('NaN'\); leave the row out or give it one",
+            r"t.csv:2: column stars has no label \('NaN'\); leave the row out or give it a label",
         ),
         ("t.csv", "review,stars\n", r"t.csv has no rows"),
         ("t.csv", b"review,stars\n\xff,1\n", r"t.csv:2: byte 0xff is not UTF-8; save the file as UTF-8"),
@@ -372,7 +376,7 @@ def test_labels_that_are_nearly_one_a_row_are_no_classes():
     with pytest.raises(DataError) as found:
         own_task("x.csv", labelled(*texts))
     assert str(found.value) == (
-        "x.csv: 300 different labels in 300 rows, the first 'text 0': fewer than 2 rows for each; name the column of "
+        "x.csv: 300 different labels, such as 'text 0', in 300 rows: fewer than 2 rows for each; name the column of "
         "the label with --label, or pass --kind classification if each label is a class"
     )
     assert len(own_task("x.csv", labelled(*texts), "classification").labels) == 300
@@ -411,6 +415,6 @@ def test_a_file_of_another_task_is_told_so():
     with pytest.raises(DataError) as found:
         require_labels(own_task("train.csv", labelled("a", "b")), "dev.csv", labelled("some text", "more"))
     assert str(found.value) == (
-        "dev.csv: none of its 2 rows has a label of train (a, b); the first is 'some text': is it another task's "
-        "file, or are the columns of text and label swapped?"
+        "dev.csv: none of its 2 rows has a label of train (a, b); the first label is 'some text': is it another "
+        "task's file, or are the columns of text and label swapped?"
     )

@@ -116,8 +116,8 @@ def test_a_split_is_scored_by_its_probabilities(tiny_vocabulary: Vocabulary) -> 
 def test_accuracy_on_skewed_classes_is_warned_of() -> None:
     labels = ["ham"] * 99 + ["spam"]
     assert skewed(TWO, labels) == (
-        "warning: spam: 99.0% of the training rows have the label 'ham', and a model that always answers it has "
-        "that accuracy: select by another metric with --recipe.metric macro_f1 | matthews | auc"
+        "warning: spam: 99.0% of the training rows have the label 'ham', and a model that gives this label to "
+        "every row has the same accuracy: select by another metric with --recipe.metric macro_f1 | matthews | auc"
     )
     assert skewed(TWO, ["ham"] * 89 + ["spam"] * 11) is None
     assert skewed(selected_by(TWO, "auc"), labels) is None

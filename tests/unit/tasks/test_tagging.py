@@ -97,7 +97,8 @@ def test_any_column_has_the_tags(tmp_path: Path) -> None:
         (
             b"a O\nb X O\n",
             -1,
-            "{file}, line 2 ('b X O') has 3 columns, and the file's first word has 2: give each word the same number",
+            "{file}, line 2 ('b X O') has 3 columns, and the file's first word has 2: give each word the same "
+            "number of columns",
         ),
         (
             b"a\nb\n",

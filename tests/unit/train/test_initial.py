@@ -435,7 +435,7 @@ HUGE = [
     ),
     ("num_hidden_layers", 2.5, "config.json: num_hidden_layers is 2.5, which is not a whole number"),
     ("layer_norm_eps", float("inf"), "config.json: layer_norm_eps is inf, which is not a finite number"),
-    ("architectures", [7], "config.json: architectures is 7, but model_type 'bert' needs one of BERT"),
+    ("architectures", [7], "config.json: architectures is 7, but model_type 'bert' needs a class of BERT"),
 ]
 
 

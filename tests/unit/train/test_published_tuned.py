@@ -98,8 +98,8 @@ def changed(folder: Path, **tensors: torch.Tensor | None) -> None:
         ),
         (
             {"model_type": "roberta"},
-            "m: config.json: architectures is 'BertForSequenceClassification', but model_type 'roberta' needs one of "
-            "RoBERTa",
+            "m: config.json: architectures is 'BertForSequenceClassification', but model_type 'roberta' needs a "
+            "class of RoBERTa",
         ),
         (
             {"problem_type": "ranking"},
