@@ -242,8 +242,8 @@ def albert(preset: Pretrain, *, size: int = 30_000, **parts: Any) -> Pretrain:
     return replace(preset, model=model, sampling=sampling, vocabulary=vocabulary)
 
 
-# Of the released models of version 2, those above base size have no dropout (google-research/albert). In Lan et al.
-# 2020, section 4.8, only xxlarge has none.
+# Presets above base size have no dropout. Lan et al. 2020, section 4.8, remove dropout from xxlarge, and the released
+# models of version 2 were trained without dropout (google-research/albert).
 UNDROPPED: dict[str, Any] = {"hidden_dropout": 0.0, "attention_dropout": 0.0}
 PRESETS |= {
     # Steps, batches and optimizer of the tiny and mini presets are those of the small BERTs. The embeddings of
