@@ -69,8 +69,8 @@ class Preparation:
     decompressed text, the rest of the file is left out.
     """
     web_timeout: float = 180.0
-    """Seconds without a byte after which reading from a web server fails. Up to three connections are tried in this
-    time. After ten seconds without a byte, the job prints a line about it.
+    """Reading from a web server fails if no byte arrives for this many seconds. Up to three connections are tried in
+    this time. After ten seconds without a byte, the job prints a line about it.
     """
 
     def __post_init__(self) -> None:
@@ -148,8 +148,9 @@ class VocabularySettings:
     million characters are about 20 million English words; counting them takes seconds. None: the whole corpus.
     """
     extend: int = 0
-    """Number of words of the corpus to add to the vocabulary of init; for WordPiece only. These are the most frequent
-    words that the vocabulary splits into three pieces or more, counted in the first training_characters of the corpus.
+    """Number of words of the corpus that are added to the vocabulary of the model at --init; for WordPiece only.
+    These are the most frequent words that the vocabulary splits into three pieces or more, counted in the first
+    training_characters of the corpus.
     The first added words replace [unused] entries; if no [unused] entry is left, new entries are appended.
     """
 
@@ -309,8 +310,8 @@ class Sampling:
     language_exponent: float = 1.0
     """Exponent for the shares of languages. Each language's share of the text, in tokens, is raised to this power and
     divided by the sum of all these powers; the result is the language's share of an epoch. So a value below 1 shows
-    small languages more often (google-research/bert: 0.7; Conneau et al. 2020: 0.3). A language's share of the text on
-    which a vocabulary is trained is about the same as its share of an epoch.
+    small languages more often (google-research/bert: 0.7; Conneau et al. 2020: 0.3). In the text that a
+    vocabulary is trained on, each language has about the same share as in an epoch.
     """
     mix_languages: bool = True
     """Let a sequence hold text of several languages. False: each sequence, and both segments of a pair, have one

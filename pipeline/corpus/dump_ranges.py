@@ -1,6 +1,6 @@
 """Read byte ranges of a bz2-compressed MediaWiki dump independently; all ranges together give the pages of the file.
 
-A page belongs to a range if the bz2 block with the page's first byte starts in that range.
+The first byte of a page lies in a bz2 block. The page belongs to the range in which this block starts.
 """
 
 import bz2
@@ -25,7 +25,8 @@ LONGEST_HEAD = 1 << 18
 NEVER_CLOSED = b"<next-page></page>"
 """Yielded at the end of a page that has no </page> before the next page begins.
 
-This invalid XML makes the page a broken record, not the end of a truncated file.
+Because of this invalid XML, the page is dropped as a broken record. Without it, the page would be dropped as the end
+of a truncated file.
 """
 
 
@@ -174,9 +175,10 @@ def _pages_in_range(own: Iterator[bytes | None], beyond: Iterator[bytes | None])
 def _end_of_page(rest: bytes, beyond: Iterator[bytes | None], size: int | None) -> Iterator[bytes]:
     """Yield the end of a range's last page from the texts `beyond`.
 
-    `size` is the number of bytes of this page that were already yielded. `size` is None if no page is open; even then,
-    the tag <page> may begin in `rest`. If a page is too long, yield only enough of the page to show that it is too
-    long.
+    `rest` is the end of the range's own text, which may be the beginning of a tag. `size` is the number of bytes of the
+    last page that were already yielded. If no page is open, `size` is None, but a <page> tag may begin in `rest`.
+
+    If a page is too long, yield only enough of the page to show that it is too long.
     """
     own_bytes = len(rest)
     for text in beyond:

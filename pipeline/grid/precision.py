@@ -1,7 +1,7 @@
 """Choose the precision of a grid's trials from the nodes that run them.
 
-All trials need the same precision, because the precision is part of their names. Each node reports which precision it
-would choose, because the driver's machine may have other hardware.
+A trial's name depends on its precision. So that a trial has the same name on every node, all trials use one precision.
+Each node reports which precision it would choose, because the driver's machine may have other hardware.
 """
 
 from collections.abc import Mapping, Sequence

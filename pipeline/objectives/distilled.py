@@ -1,5 +1,5 @@
-"""Distillation (Sanh et al. 2019): a student learns a teacher's probabilities of all vocabulary entries, the masked
-tokens, and the direction of the teacher's last hidden states.
+"""Distillation (Sanh et al. 2019): a student learns to predict masked tokens, to give every vocabulary entry the
+probability that a teacher gives it, and to give its last hidden states the direction of the teacher's.
 """
 
 from collections.abc import Mapping, Sequence
@@ -70,8 +70,8 @@ class DistilledTokens(MaskedTokens):
     def counts(self, batch: Batch) -> dict[str, int]:
         """Return {term: count} without a forward pass.
 
-        MLM counts masked positions, COSINE counts all tokens. The soft term counts all tokens, or only masked positions
-        if no other positions have soft targets.
+        MLM counts masked positions, and COSINE counts all tokens. SOFT counts all tokens; if objective.soft_targets is
+        `masked`, SOFT counts only masked positions.
         """
         counts = {SOFT: batch.masked if self.only_masked else batch.tokens, MLM: batch.masked, COSINE: batch.tokens}
         return {term: counts[term] for term in self.terms}
@@ -141,7 +141,9 @@ class DistilledTokens(MaskedTokens):
 
 
 def _output(model: MaskedTokens, hidden_T: Tensor) -> Output:
-    """Return the inputs of a model's logits from its hidden states (T, width)."""
+    """Return what a model's logits for hidden states (T, width) are computed from: the states after the head's
+    transform, the word embeddings and the bias.
+    """
     head = model.masked_token_head
     return Output(head.transform(hidden_T), model.words, head.bias)
 
@@ -159,8 +161,9 @@ def taken_from_teacher(student: MaskedTokens, teacher: MaskedTokens) -> dict[str
     """Return the teacher's tensors that a student starts with, under the student's names.
 
     Layers are taken if width, heads, feed-forward width and activation agree, and all other tensors if their shapes
-    agree. Layers with shared weights count as one layer. Raises ConfigError if the student has more layers than the
-    teacher.
+    agree. If the teacher's layers share their weights, all layers of the student start with these weights. If the
+    student's layers share their weights, they start with those of the teacher's first layer. Raises ConfigError if the
+    student's settings have more layers than the teacher's, shared or not.
     """
     mine, theirs = student.encoder.settings, teacher.encoder.settings
     names = {name: name for name in student.state_dict() if name.startswith(WHOLE)}
@@ -244,7 +247,8 @@ def distilled_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
         )
     ]
     if (soft := after.get(f"heldout/{SOFT}_loss")) is not None:
-        rows.append(("held-out soft-target loss", f"{soft:.4f} nats per token, times temperature^2"))
+        unit = "temperature^2 x divergence from the teacher, nats per token"
+        rows.append(("held-out soft-target loss", f"{soft:.4f} ({unit})"))
     if (cosine := after.get(f"heldout/{COSINE}_loss")) is not None:
         rows.append(("held-out cosine loss", f"{cosine:.4f} (0: hidden states have the teacher's direction)"))
     return rows

@@ -6,7 +6,8 @@ from pipeline.text.schema import EXAMPLE
 
 TEXTS = pa.schema(
     [
-        # the file's own id if it has one; else the row number from 0 (GLUE) or the line number from 1 (own files)
+        # GLUE: the row's id in the file, or without ids the row's number from 0. Own files: the number from 1 of the
+        # row's first line (in Parquet and JSON lists, of the row)
         pa.field("id", pa.string(), nullable=False),
         pa.field("first", pa.string(), nullable=False),  # segment A
         pa.field("second", pa.string()),  # segment B; null for tasks on single texts
@@ -18,7 +19,8 @@ TEXTS = pa.schema(
 ENCODED = pa.schema(
     [
         EXAMPLE.field("ids"),  # [CLS] A [SEP], or [CLS] A [SEP] B [SEP] (RoBERTa: two [SEP] after A)
-        # length of [CLS] A and its [SEP], where B and segment 1 start; for a single text, the length of ids
+        # number of tokens in [CLS], A and all [SEP] between A and B, so B (segment 1) starts at this index; for a
+        # single text, the length of ids
         EXAMPLE.field("first_length"),
         # class number or regression value; null for unlabelled splits and other tasks
         pa.field("label", pa.float32()),

@@ -52,8 +52,8 @@ class MlflowRun:
 def tracking_uri(given: str | None, output: str, setting: str = "tracking.uri") -> str:
     """Return the MLflow URI, with absolute paths: `given`, else MLFLOW_TRACKING_URI, else SQLite in the output folder.
 
-    `setting` is the name of the setting that holds `given`. Raises ConfigError if the URI contains a login, or if none
-    is set and the output is a URL, because SQLite needs a local disk.
+    `setting` is the name of the setting that holds `given`. Raises ConfigError if the URI contains a login. Raises
+    it too if no URI is set and the output is a URL, because SQLite needs a local disk.
     """
     uri = given or os.environ.get("MLFLOW_TRACKING_URI")
     if uri is None:
@@ -99,7 +99,8 @@ def open_run(
         if known:
             _end_killed(client, known.experiment_id)
         if run_id is not None and has_run(client, run_id):
-            client.set_tag(run_id, DRIVER, this_driver())  # first, or another start may end the run
+            # before the status: the start of another run ends each RUNNING run whose tagged driver is gone
+            client.set_tag(run_id, DRIVER, this_driver())
             client.update_run(run_id, status="RUNNING")
             return MlflowRun(uri=uri, run_id=run_id, experiment_id=client.get_run(run_id).info.experiment_id)
         experiment_id = known.experiment_id if known else _create_experiment(client, uri, experiment)
