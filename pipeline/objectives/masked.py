@@ -285,9 +285,12 @@ def flops_per_token(objective: Masked, model: Model, vocabulary_size: int, count
 def masked_rows(summary: Mapping[str, Any], other_length: str) -> list[tuple[str, str]]:
     """Return the summary's rows about masked tokens, as (name, text): loss and accuracy with their baselines.
 
+    Empty for an objective without masked tokens.
     `other_length` tells the length at which the loss before training was measured; empty if that is the final length.
     """
     before, after, baselines = summary["heldout_before"], summary["heldout_after"], summary["baselines"]
+    if HELDOUT_LOSS not in after:
+        return []
     return [
         (
             "held-out MLM loss",

@@ -49,6 +49,7 @@ ALBERT = Family(
     architectures={
         # As in published checkpoints. AutoModelForPreTraining chooses its class by model_type, so it loads both heads.
         "masked": "AlbertForMaskedLM",
+        "encoder": "AlbertModel",
         "classification": "AlbertForSequenceClassification",
         "multilabel": "AlbertForSequenceClassification",
         "regression": "AlbertForSequenceClassification",
