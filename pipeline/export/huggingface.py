@@ -122,8 +122,9 @@ def check(folder: Path, trained: Trained) -> str:
             f"export {folder}: {'transformers' if installed else 'our'} logits differ from the checkpoint's by "
             f"{largest:.2g} of the largest, more than {TOLERANCE}"
         )
+    compared = "hidden states" if isinstance(trained.module, ContrastiveTexts) else "logits"
     return (
-        f"checked: logits equal transformers' within {TOLERANCE} of the largest"
+        f"checked: {compared} equal transformers' within {TOLERANCE} of the largest"
         if installed
         else f"not checked against transformers, which is not installed: {INSTALL}"
     )
