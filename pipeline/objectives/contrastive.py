@@ -210,6 +210,17 @@ def flops_per_token(objective: Contrastive, model: Model, vocabulary_size: int, 
     return encoder_flops(model, counted) * (BACKWARD + 1) / BACKWARD
 
 
+def vectors_text(rows: int, width: int) -> str:
+    """Return the estimated memory of a step's vectors on each worker as text, for a plan."""
+    block = min(rows, BLOCK_ROWS)
+    vectors = 3 * 2 * rows * width  # own, gathered, and their gradients
+    similarities = 3 * block * rows  # with their softmax and gradients
+    return (
+        f"{4 * (vectors + similarities) / 1e6:,.0f} MB per GPU besides a slot (estimated): the vectors of "
+        f"{rows:,} rows and their gradients, and the similarities of {block:,} rows at a time"
+    )
+
+
 def contrastive_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the summary's rows about contrastive learning, as (name, text); empty for other objectives."""
     before, after, baselines = summary["heldout_before"], summary["heldout_after"], summary["baselines"]
