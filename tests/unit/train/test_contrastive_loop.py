@@ -14,6 +14,8 @@ from pipeline.errors import ConfigError, DataError
 from pipeline.export.publish import require_blanks
 from pipeline.export.trained import load_trained
 from pipeline.objectives.contrastive import ContrastiveTexts, contrastive_rows
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.text.vocabulary_saving import save_vocabulary
 from pipeline.train import checkpoint
 from pipeline.train.compiling import compiles
 from pipeline.train.naming import default_name
@@ -87,11 +89,14 @@ def test_both_passes_are_never_compiled(config: Pretrain) -> None:
     ]
 
 
-def test_a_corpus_without_titles_is_refused_in_one_line(config: Pretrain, tiny_corpus: Corpus, tiny_run: Path) -> None:
+def test_a_corpus_without_titles_is_refused_in_one_line(
+    config: Pretrain, tiny_corpus: Corpus, tiny_vocabulary: Vocabulary, tmp_path: Path
+) -> None:
+    save_vocabulary(tiny_vocabulary, tmp_path, maximum_length=32)
     titles = replace(config, corpus=(tiny_corpus.folder,), sampling=Sampling(maximum_length=32, pairs=TitleParagraph()))
     with pytest.raises(DataError) as refused:
         stream_settings(
-            replace(titles, vocabulary=replace(titles.vocabulary, path=f"{tiny_run}/vocabulary")),
+            replace(titles, vocabulary=replace(titles.vocabulary, path=str(tmp_path))),
             tiny_corpus,
             None,
             print,
