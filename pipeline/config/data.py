@@ -224,7 +224,7 @@ class SingleSegment:
 
 @dataclass(frozen=True, kw_only=True)
 class TwoCrops:
-    """Two random spans of one stretch of a document, for objective contrastive (Contriever, Izacard et al. 2022, 3.1).
+    """Two random spans of one stretch of a document, for objective contrastive (Contriever, Izacard et al. 2022).
 
     A document is cut into equal stretches of at most 2 x (sampling.maximum_length - 2) tokens. Each stretch gives one
     row. The length of a span is uniform from a tenth to half of its stretch.
@@ -249,7 +249,7 @@ class AdjacentParagraphs:
 class TitleParagraph:
     """A document's title and one of its paragraphs, for objective contrastive. A paragraph is a line of the text.
 
-    Each paragraph is one row per epoch. Documents without a title give no rows.
+    Each paragraph gives one row per epoch. Documents without a title give no rows.
     """
 
     shortest: int = 32

@@ -165,8 +165,8 @@ def _refuse_surplus_workers(workers: int, batch: Batch, prefix: str) -> None:
 
 
 def _require_two_texts(config: Pretrain) -> None:
-    """Raise ConfigError unless objective contrastive and pairs of texts come together, or for settings of masked words
-    that objective contrastive does not use.
+    """Raise ConfigError if only one of objective contrastive and pairs of texts is set, if objective contrastive is set
+    with evaluation.blimp, or if a contrastive step has a single row.
     """
     contrastive, kind = isinstance(config.objective, Contrastive), type(config.sampling.pairs).__name__
     require(

@@ -68,15 +68,18 @@ def find_checkpoint(folder: str, step: int | None, report: Report) -> str:
     return path
 
 
-def load_trained(folder: str) -> Trained:
+def load_trained(folder: str, *, fills_blanks: bool = False) -> Trained:
     """Load the model of a checkpoint or exported folder.
 
-    Raises CheckpointError if the folder is damaged or the architecture is unknown.
+    Raises CheckpointError if the folder is damaged, if the architecture is unknown, or with `fills_blanks`, if the
+    model has no head for masked tokens.
     """
     if problem := storage.damage(folder):
         raise CheckpointError(f"checkpoint {folder} is damaged ({problem})")
     model = _read_model(storage.join(folder, CONFIG))
     module, rows = load_module(folder, model)
+    if fills_blanks and isinstance(module, ContrastiveTexts):
+        raise CheckpointError(f"checkpoint {folder} has no head for masked tokens: give a pretraining run with one")
     return Trained(checkpoint=folder, model=model, vocabulary_size=rows, module=module)
 
 

@@ -14,7 +14,7 @@ from pipeline.text.sequences import Sequences, follow_chain, pairs_of_segments, 
 from pipeline.text.template import ONE_SEPARATOR, SPECIALS_OF_ONE, Template
 
 SHORTEST_CROP, LONGEST_CROP = 0.1, 0.5
-"""Bounds of a crop's length as shares of its stretch of text (Izacard et al. 2022, appendix: ratio 0.1 to 0.5)."""
+"""Bounds of a crop's length as shares of its stretch of text (facebookresearch/contriever: ratio_min, ratio_max)."""
 
 
 def two_crops(
@@ -28,7 +28,7 @@ def two_crops(
 ) -> Sequences:
     """Draw two crops from each stretch of a document, independently of each other; crops may overlap.
 
-    Crops begin and end at tokens, not at words or sentences, as in Contriever (Izacard et al. 2022, 3.1).
+    Crops begin and end at tokens, not at words or sentences, as in Contriever (Izacard et al. 2022).
     """
     maximum = maximum_length - SPECIALS_OF_ONE
     bounds = sentence_offsets[document_offsets]

@@ -10,7 +10,7 @@ from pipeline.config.jobs import Pretrain
 from pipeline.config.objective import Contrastive
 from pipeline.config.training import Batch, Checkpoints, Evaluation
 from pipeline.corpus.prepared import Corpus
-from pipeline.errors import ConfigError, DataError
+from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.export.publish import require_blanks
 from pipeline.export.trained import load_trained
 from pipeline.objectives.contrastive import ContrastiveTexts, contrastive_rows
@@ -51,7 +51,10 @@ def test_a_stopped_run_goes_on_exactly_and_learns(training: Training, config: Pr
     points = {name: {step: metrics[name] for step, metrics in whole.items() if name in metrics} for name in whole[12]}
     panels = learning_curve("contrast", points).axes
     assert panels[0].get_ylabel() == "contrastive loss, nats per text"
-    trained = load_trained(checkpoint.folder_of(str(tmp_path / "whole"), 12))
+    saved = checkpoint.folder_of(str(tmp_path / "whole"), 12)
+    trained = load_trained(saved)
+    with pytest.raises(CheckpointError, match="step-00000012 has no head for masked tokens"):
+        load_trained(saved, fills_blanks=True)
     assert isinstance(trained.module, ContrastiveTexts) and trained.model == config.model
 
 
