@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -56,6 +57,10 @@ class Batch:
     """
     teacher: Tensor | None = None
     """float32: a teacher's logits end to end, as many per sequence as the task has outputs; None without a teacher."""
+    keys: Tensor | None = None
+    """int64, one row per two sequences: 64-bit hashes of the ids of both texts, and of their parent document. Sequences
+    2 i and 2 i + 1 are the two texts of row i. None if each row is one sequence.
+    """
 
     @property
     def tokens(self) -> int:
@@ -86,9 +91,11 @@ class Batch:
 def collate(rows: pa.Table | pa.RecordBatch) -> Batch:
     """Collate all rows, in their order, into one flat batch.
 
-    Reads the model's columns of pipeline.text.schema.EXAMPLE and ignores other columns. Raises ValueError if there
-    are no rows.
+    A row of two texts (its `parent` is not null) becomes two sequences, [CLS] A [SEP] and [CLS] B [SEP]. Reads the
+    model's columns of pipeline.text.schema.EXAMPLE and ignores other columns. Raises ValueError if there are no rows.
     """
+    if "parent" in rows.schema.names and rows.column("parent").null_count == 0:
+        return _collate_two_texts(rows)
     offsets, tensors = _sequences(rows)
     masked_positions_M, masked_N = _flat_lists(rows.column("masked_positions"))
     masked_labels_M, _ = _flat_lists(rows.column("masked_labels"))
@@ -100,6 +107,33 @@ def collate(rows: pa.Table | pa.RecordBatch) -> Batch:
         not_next_N=_pair_labels(rows.column("not_next")),
         swapped_N=_pair_labels(rows.column("swapped")),
     )
+
+
+def _collate_two_texts(rows: pa.Table | pa.RecordBatch) -> Batch:
+    """Collate rows of two texts; sequences 2 i and 2 i + 1 of the batch are the texts of row i."""
+    ids, lengths = _flat_lists(rows.column("ids"))
+    first, starts = _flat(rows.column("first_length")), np.cumsum(lengths) - lengths
+    ids_T = np.insert(ids, starts + first, ids[starts])  # the second text begins with [CLS] too
+    lengths_N = np.stack((first, lengths - first + 1), axis=1).ravel()
+    offsets = np.concatenate(([0], np.cumsum(lengths_N)))
+    texts = np.array([_hash(ids_T[start:end]) for start, end in zip(offsets[:-1], offsets[1:])])
+    keys = np.column_stack((texts.reshape(-1, 2), _flat(rows.column("parent"))))
+    none = torch.zeros(0, dtype=torch.int64)
+    return Batch(
+        ids_T=torch.from_numpy(ids_T),
+        segments_T=torch.zeros(len(ids_T), dtype=torch.int64),
+        positions_T=torch.from_numpy(np.arange(len(ids_T)) - np.repeat(offsets[:-1], lengths_N)),
+        offsets=torch.from_numpy(offsets.astype(np.int32)),
+        maximum_length=int(lengths_N.max()),
+        masked_positions_M=none,
+        masked_labels_M=none,
+        keys=torch.from_numpy(keys),
+    )
+
+
+def _hash(ids: np.ndarray) -> int:
+    """Return a signed 64-bit hash of ids, the same in every process."""
+    return int.from_bytes(blake2b(ids.tobytes(), digest_size=8).digest(), "little", signed=True)
 
 
 def collate_labelled(rows: pa.Table | pa.RecordBatch) -> Batch:

@@ -10,20 +10,24 @@ from typing import Any
 import torch
 
 from pipeline.columns import aligned
+from pipeline.config.data import AdjacentParagraphs, TitleParagraph, TwoCrops
 from pipeline.config.jobs import Pretrain
-from pipeline.config.objective import Distilled
+from pipeline.config.objective import Contrastive, Distilled
 from pipeline.config.phases import Phase
 from pipeline.config.workers import WorkerRange
 from pipeline.corpus.order import offset, slots_at, slots_of_block
 from pipeline.durations import estimate
 from pipeline.errors import ConfigError, listed
 from pipeline.model.flops import BACKWARD, PEAKS, TokenCounts
+from pipeline.objectives.contrastive import vectors_text
 from pipeline.objectives.table import build_objective, flops_per_token
 from pipeline.train.schedule import decay_start
 
 PRICES = Path(__file__).with_name("prices.toml")
 FILL = 0.92
 """Tokens per row as a share of maximum_length: 118.4 of 128, the mean of 109,000 rows of books and Wikipedia."""
+TEXT_FILL: dict[type, float] = {TwoCrops: 0.59, AdjacentParagraphs: 0.66, TitleParagraph: 0.36}
+"""Tokens per text as a share of maximum_length (128), for rows of two texts, in one window of books and Wikipedia."""
 STREAM_TOKENS = 1.6e6
 """Tokens per second and core through Ray Data: 3.2e6 on two cores, `jobs/bench.py stream` on English books."""
 STREAM_BLOCKS = 27
@@ -74,7 +78,7 @@ class Load:
     rows: int
     tokens: float
     flops: float
-    """Floating-point operations of forward and backward, matrix products only."""
+    """Floating-point operations of all passes, matrix products only."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +91,8 @@ class Gradients:
     """Number of parameters in the embeddings, whose gradients are complete only when the backward pass ends."""
     overlapped: bool
     """Whether the gradients of all other parameters are sent during the backward pass."""
+    backward: float = 1 - 1 / BACKWARD
+    """Share of the backward pass in a slot's operations."""
 
     def bytes_sent(self, world: int) -> float:
         """Return the bytes that a worker sends per step in a ring all-reduce (Patarasuk and Yuan 2009)."""
@@ -103,23 +109,27 @@ class Gradients:
         """Return the seconds per step that GPUs wait for gradients.
 
         DistributedDataParallel sends most gradients during the backward pass of the last slot, and those of the
-        embeddings after it. `slot_flops` are the operations of one slot, forward and backward.
+        embeddings after it. `slot_flops` are the operations of one slot, in all passes.
         """
         whole = self.seconds(world, machine)
-        backward = (1 - 1 / BACKWARD) * slot_flops / machine.flops
+        backward = self.backward * slot_flops / machine.flops
         return max(whole - backward, whole * self.last / self.count) if self.overlapped else whole
 
 
 def gradients_of(config: Pretrain) -> Gradients:
     """Return the gradient traffic of a run.
 
-    With compiled code, all gradients are complete only at the end of the backward pass, so none are sent during it.
+    With compiled code, all gradients are complete only at the end of the backward pass, so none are sent during it. The
+    code of objective contrastive is never compiled.
     """
-    model = config.model
+    model, contrastive = config.model, isinstance(config.objective, Contrastive)
     positions = model.positions.first + model.maximum_positions
     rows = config.vocabulary.size + positions + model.segments + 2  # 2 for weight and bias of the LayerNorm
     return Gradients(
-        count=parameters(config), last=rows * model.embedded_width, overlapped=config.placement.compile == "off"
+        count=parameters(config),
+        last=rows * model.embedded_width,
+        overlapped=contrastive or config.placement.compile == "off",
+        backward=2 / (BACKWARD + 1) if contrastive else 1 - 1 / BACKWARD,
     )
 
 
@@ -162,11 +172,11 @@ def loads(config: Pretrain) -> Iterator[Load]:
     """Yield the work of each phase; rows are assumed to be filled as with English books and Wikipedia."""
     for phase in config.all_phases:
         rows = offset(phase.end - phase.first, phase.batch)
-        length = FILL * phase.sampling.maximum_length
-        tokens = rows * length
-        counted = TokenCounts(
-            tokens=round(tokens), squares=round(rows * length**2), masked=round(tokens * phase.sampling.masking.share)
-        )
+        sampling = phase.sampling
+        length, texts = TEXT_FILL.get(type(sampling.pairs), FILL) * sampling.maximum_length, 1 + sampling.two_texts
+        tokens = rows * texts * length
+        masked = 0 if sampling.two_texts else round(tokens * sampling.masking.share)
+        counted = TokenCounts(tokens=round(tokens), squares=round(tokens * length), masked=masked)
         yield Load(
             phase=phase,
             rows=rows,
@@ -236,9 +246,7 @@ def run_seconds_with_stream(work: list[Load], world: int, machine: Machine, grad
 def _blocks_of(load: Load, world: int) -> float:
     """Return the number of blocks of a phase that are dealt to `world` workers."""
     phase = load.phase
-    return (
-        (phase.end - phase.first) * _slots_of(phase) / slots_of_block(phase.batch, phase.sampling.maximum_length, world)
-    )
+    return (phase.end - phase.first) * _slots_of(phase) / slots_of_block(phase.batch, phase.sampling.row_length, world)
 
 
 def _slots_of(phase: Phase) -> int:
@@ -262,16 +270,20 @@ def plan_text(config: Pretrain, machines: list[Machine]) -> str:
     count = gradients.count
     rows, tokens, flops = (sum(getattr(load, name) for load in work) for name in ("rows", "tokens", "flops"))
     checkpoints = config.checkpoint.keep + config.checkpoint.keep_best + (decay_start(config) is not None)
+    contrastive = isinstance(config.objective, Contrastive)
+    passes = "two forward passes and a backward, without similarities" if contrastive else "forward and backward"
+    most_rows = max(load.phase.batch.rows_per_step for load in work)
     gigabytes = (checkpoints + 1) * count * CHECKPOINT_BYTES / 1e9
     facts = [
         ("parameters", f"{count / 1e6:,.1f} M (vocabulary of {config.vocabulary.size:,})"),
         ("steps", "; ".join(_phase_text(load) for load in work)),
         (
             "tokens",
-            f"about {tokens / 1e9:,.2f} billion in {rows:,} rows; English books and Wikipedia fill {FILL:.0%} of "
-            "a row's length",
+            f"about {tokens / 1e9:,.2f} billion in {rows:,} rows{' of two texts' * config.sampling.two_texts}; English "
+            f"books and Wikipedia fill {TEXT_FILL.get(type(config.sampling.pairs), FILL):.0%} of a sequence's length",
         ),
-        ("operations", f"{flops:.2e} floating-point operations in matrix products, forward and backward"),
+        ("operations", f"{flops:.2e} floating-point operations in matrix products, {passes}"),
+        *[("vectors", vectors_text(most_rows, config.model.width))] * contrastive,
         *[("teacher", "its operations and its memory are not counted")] * isinstance(config.objective, Distilled),
         ("gradients", _gradients_text(gradients, world)),
         (

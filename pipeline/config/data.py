@@ -233,6 +233,47 @@ class SingleSegment:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TwoCrops:
+    """Two random spans of one stretch of a document, for objective contrastive (Contriever, Izacard et al. 2022).
+
+    A document is cut into equal stretches of at most 2 x (sampling.maximum_length - 2) tokens. Each stretch gives one
+    row. The length of a span is uniform from a tenth to half of its stretch.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdjacentParagraphs:
+    """Two consecutive paragraphs of one document, for objective contrastive. A paragraph is a line of the text.
+
+    Each paragraph is in at most one row per epoch.
+    """
+
+    shortest: int = 32
+    """Minimum tokens of a paragraph. Shorter paragraphs, such as headings, are joined with the lines after them."""
+
+    def __post_init__(self) -> None:
+        require_at_least("sampling.pairs.shortest", self.shortest, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TitleParagraph:
+    """A document's title and one of its paragraphs, for objective contrastive. A paragraph is a line of the text.
+
+    Each paragraph gives one row per epoch. Documents without a title give no rows.
+    """
+
+    shortest: int = 32
+    """Minimum tokens of a paragraph. Shorter paragraphs, such as headings, are joined with the lines after them."""
+
+    def __post_init__(self) -> None:
+        require_at_least("sampling.pairs.shortest", self.shortest, 1)
+
+
+TWO_TEXTS = (TwoCrops, AdjacentParagraphs, TitleParagraph)
+"""Kinds of sampling.pairs whose rows hold two texts. The encoder reads each text as a sequence of its own."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class TokenMasking:
     """Masked positions are drawn token by token (Devlin et al. 2019, section 3.1)."""
 
@@ -301,7 +342,9 @@ class Sampling:
 
     maximum_length: int = 128
     """Maximum tokens per sequence, including [CLS] and [SEP]."""
-    pairs: NextSentence | SentenceOrder | FullSentences | SingleSegment = NextSentence()
+    pairs: (
+        NextSentence | SentenceOrder | FullSentences | SingleSegment | TwoCrops | AdjacentParagraphs | TitleParagraph
+    ) = NextSentence()
     masking: TokenMasking | WholeWordMasking | SpanMasking | NgramMasking = TokenMasking()
     copies: int | None = None
     """Number of fixed copies of the examples: epoch e (from 0) shows copy e mod copies, with the same pairs and masks
@@ -323,6 +366,16 @@ class Sampling:
         if self.copies is not None:
             require_at_least("sampling.copies", self.copies, 1)
         require_share("sampling.language_exponent", self.language_exponent)
+
+    @property
+    def two_texts(self) -> bool:
+        """Whether each row holds two texts, which are sequences of their own."""
+        return isinstance(self.pairs, TWO_TEXTS)
+
+    @property
+    def row_length(self) -> int:
+        """Maximum tokens per row; the two texts of a row share its [CLS]."""
+        return 2 * self.maximum_length - 1 if self.two_texts else self.maximum_length
 
     def copy_of_epoch(self, epoch: int) -> int:
         """Return the number of the copy of the examples that an epoch shows; without copies, the epoch's own number."""

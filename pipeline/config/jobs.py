@@ -7,7 +7,7 @@ from pipeline.config.checks import require, require_at_least
 from pipeline.config.data import NextSentence, Preparation, Sampling, SentenceOrder, Sources, VocabularySettings
 from pipeline.config.locations import Location
 from pipeline.config.model import EncoderPooler, Model, require_one_rate
-from pipeline.config.objective import Distilled, Masked, Objective, Replaced
+from pipeline.config.objective import Contrastive, Distilled, Masked, Objective, Replaced
 from pipeline.config.phases import OnePhase, Phase, TwoPhases, split
 from pipeline.config.placement import Placement
 from pipeline.config.training import (
@@ -102,6 +102,7 @@ class Pretrain(Sources):
                 f"({self.model.maximum_positions})",
             )
         _refuse_long_warmups(self)
+        _require_two_texts(self)
         if self.init is None:  # with init, the check follows when the model's family is known
             require_trained_parts(self)
         require(
@@ -161,6 +162,33 @@ def _refuse_surplus_workers(workers: int, batch: Batch, prefix: str) -> None:
         f"workers ({workers}) must be at most the slots of a step ({batch.fewest_slots} = {prefix}.{rows} "
         f"{getattr(batch, rows)} / "
         f"{prefix}.rows_per_slot {batch.rows_per_slot}): use fewer workers or smaller slots",
+    )
+
+
+def _require_two_texts(config: Pretrain) -> None:
+    """Raise ConfigError if only one of objective contrastive and pairs of texts is set, if objective contrastive is set
+    with evaluation.blimp, or if a contrastive step has a single row.
+    """
+    contrastive, kind = isinstance(config.objective, Contrastive), type(config.sampling.pairs).__name__
+    require(
+        not contrastive or config.sampling.two_texts,
+        f"objective (contrastive) needs pairs of texts, but sampling.pairs is {kind}: choose sampling.pairs:two-crops, "
+        "sampling.pairs:adjacent-paragraphs or sampling.pairs:title-paragraph",
+    )
+    require(
+        contrastive or not config.sampling.two_texts,
+        f"sampling.pairs ({kind}) makes pairs of texts for objective contrastive, but objective is "
+        f"{type(config.objective).__name__.lower()}: choose objective:contrastive, or other sampling.pairs",
+    )
+    require(
+        not contrastive or config.evaluation.blimp is None,
+        f"evaluation.blimp ({config.evaluation.blimp}) needs a masked-token head, which objective contrastive does not "
+        "train: leave it out",
+    )
+    fewest = min(phase.batch.warmup_rows or phase.batch.rows_per_step for phase in config.all_phases)
+    require(
+        not contrastive or fewest > 1,
+        f"a step of {fewest} row has no negatives for objective contrastive: set batch.rows_per_step to 2 or more",
     )
 
 

@@ -123,6 +123,24 @@ class Distilled:
         return replace(self, cosine_weight=weight)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Contrastive:
+    """Learn text vectors: for each text, the model finds the other text of the row among the texts of all rows of the
+    step (InfoNCE, van den Oord et al. 2018; in both directions).
+
+    sampling.pairs must be two-crops, adjacent-paragraphs or title-paragraph. Rows that have a text or a document in
+    common are not compared with each other. sampling.masking has no effect.
+    """
+
+    temperature: float = 0.05
+    """Divisor of the cosine similarities before the softmax."""
+    pooling: Literal["mean", "cls"] = "mean"
+    """Vector of a text. mean: the mean of its last hidden states, [CLS] and [SEP] included; cls: the state of [CLS]."""
+
+    def __post_init__(self) -> None:
+        require_above_zero("objective.temperature", self.temperature)
+
+
 def chosen_layers(student: int, teacher: int) -> tuple[int, ...]:
     """Return the numbers of the teacher's layers that a student with `student` layers starts from, evenly spaced.
 
@@ -137,4 +155,4 @@ def chosen_layers(student: int, teacher: int) -> tuple[int, ...]:
     return tuple(round(layer * (teacher - 1) / max(1, student - 1)) for layer in range(student))
 
 
-Objective = Masked | Replaced | Distilled
+Objective = Masked | Replaced | Distilled | Contrastive

@@ -209,7 +209,7 @@ def stream_from_items(
     dataset.context.target_max_block_size = BLOCK_BYTES
     dataset.context.custom_execution_callback_classes = [StreamLoop]
     dataset.context.raise_original_map_exception = True  # so that a DataError stays a DataError
-    return Stream(dataset=dataset, batch=settings.batch, maximum_length=settings.sampling.maximum_length, cpus=cpus)
+    return Stream(dataset=dataset, batch=settings.batch, maximum_length=settings.sampling.row_length, cpus=cpus)
 
 
 def bytes_ahead(one_round: int, maximum_length: int) -> int:

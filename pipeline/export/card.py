@@ -8,7 +8,7 @@ from typing import Any
 from pipeline import storage
 from pipeline.config.jobs import Pretrain
 from pipeline.config.locations import BUILTIN
-from pipeline.config.objective import Distilled
+from pipeline.config.objective import Contrastive, Distilled
 from pipeline.corpus.prepared import Corpus, load_corpus
 from pipeline.corpus.shards import COUNTED
 from pipeline.errors import DataError, listed
@@ -26,6 +26,7 @@ from pipeline.export.markdown import (
 )
 from pipeline.export.trained import Trained
 from pipeline.model.families.table import family_of
+from pipeline.objectives.contrastive import PAIRS_IN_WORDS, ContrastiveTexts
 from pipeline.objectives.masked import HELDOUT_LOSS, UNIGRAM_LOSS
 from pipeline.objectives.table import DESCRIPTIONS, described
 from pipeline.text.vocabulary_loading import load_vocabulary
@@ -136,11 +137,11 @@ def _metadata(trained: Trained, lineage: Lineage, made: Made, step: int) -> dict
     return {
         "language": list(lineage.language or languages(sources)),
         "library_name": made.library,
-        "pipeline_tag": "fill-mask",
+        "pipeline_tag": _pipeline(trained),
         "tags": [family_of(trained.model).name, *made.tags, "bertstream"],
         "base_model": hub_name(_initial_model(lineage)),
         "datasets": list(dict.fromkeys(datasets)),
-        "model-index": model_index(lineage.name, _results(lineage.summary, step)),
+        "model-index": model_index(lineage.name, _results(lineage.summary, step, _pipeline(trained))),
     }
 
 
@@ -165,12 +166,17 @@ def _initial_model(lineage: Lineage) -> str:
     return str((lineage.summary or {}).get("init") or "")
 
 
-def _results(summary: dict[str, Any] | None, step: int) -> list[dict[str, Any]]:
+def _pipeline(trained: Trained) -> str:
+    """Return the hub's name of the task that the model does."""
+    return "sentence-similarity" if isinstance(trained.module, ContrastiveTexts) else "fill-mask"
+
+
+def _results(summary: dict[str, Any] | None, step: int, pipeline: str) -> list[dict[str, Any]]:
     """Return the `results` of the card's model-index: measurements on held-out text after this step."""
     after = _measured(summary, step)
     scores = [(*names, after[metric]) for metric, names in DESCRIPTIONS.items() if metric in after]
     dataset = {"type": "held-out", "name": "held-out part of the training corpus"}
-    return [result("fill-mask", dataset, scores)] if scores else []
+    return [result(pipeline, dataset, scores)] if scores else []
 
 
 def _measured(summary: dict[str, Any] | None, step: int) -> dict[str, float]:
@@ -220,9 +226,18 @@ def _texts(lineage: Lineage) -> str:
 def _limits(trained: Trained, lineage: Lineage, settings: Pretrain, step: int) -> str:
     """Return the model's limitations as a Markdown list."""
     tokens, longest = read_state(trained.checkpoint).tokens, trained_length(settings)
-    lines = [
+    uses = [
         "The model fills blanks and computes vectors. It does not generate text. For a task, fine-tune it first.",
         "Its vectors were not trained to measure how similar two texts are: use them as a baseline only.",
+    ]
+    if isinstance(settings.objective, Contrastive):
+        pairs = PAIRS_IN_WORDS[type(settings.sampling.pairs)]
+        uses = [
+            "The model computes vectors. It neither fills blanks nor generates text.",
+            f"Texts were paired automatically ({pairs}). No person judged how similar they are.",
+        ]
+    lines = [
+        *uses,
         f"It was trained on {tokens:,} tokens, the published BERTs on up to {PUBLISHED_TOKENS:,} "
         "(Devlin et al. 2019, A.2).",
         "It can repeat errors and prejudices of its training text, which was not examined for them.",

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from pipeline import storage
 from pipeline.batch import Batch
+from pipeline.config.objective import Contrastive
 from pipeline.errors import CheckpointError
 from pipeline.export.card import Lineage, Made, card, trained_length
 from pipeline.export.hub import copy_file
@@ -18,11 +19,12 @@ from pipeline.export.sentence_files import sentence_files
 from pipeline.export.trained import Trained, load_module, load_trained
 from pipeline.local_files import scratch_folder
 from pipeline.model.families.table import family_of
+from pipeline.objectives.contrastive import ContrastiveTexts
 from pipeline.train.checkpoint import TRAINING_ONLY
 from pipeline.train.run import settings_of
 
 INSTALL = "pip install 'bertstream[export]'"
-USE = """Fill blanks with `transformers`:
+FILLING = """Fill blanks with `transformers`:
 
 ```python
 from transformers import pipeline
@@ -31,7 +33,9 @@ fill = pipeline("fill-mask", model="FOLDER"SUBFOLDER)
 print(fill("A text with a [MASK] in it."))
 ```
 
-Compute vectors (the mean of the last hidden states, scaled to length 1) with `sentence-transformers`:
+"""
+"""Usage of a model that fills blanks, before USE."""
+USE = """Compute vectors (VECTOR, scaled to length 1) with `sentence-transformers`:
 
 ```python
 from sentence_transformers import SentenceTransformer
@@ -40,18 +44,21 @@ model = SentenceTransformer("FOLDER")
 print(model.encode(["A first text.", "A second one."]).shape)
 ```
 
-Do both with `bertstream`, which also fine-tunes on lists of texts and labels:
+Do so with `bertstream`, which also fine-tunes on lists of texts and labels:
 
 ```python
 from pipeline import api
 
 model = api.load("PLACE")
-print(model.fill("A text with a [MASK] in it."))
-print(model.embed(["A first text.", "A second one."]).shape)
+FILLprint(model.embed(["A first text.", "A second one."]).shape)
 ```"""
 """Usage of a folder in the published format. FOLDER stands for the folder in calls of transformers, PLACE in calls of
-pipeline.api. SUBFOLDER stands for an argument with the subfolder of the model that fills blanks, if any.
+pipeline.api. SUBFOLDER stands for an argument with the subfolder of the model that fills blanks, if any. VECTOR stands
+for the pooling, and FILL for a line that fills a blank, if the model does so.
 """
+FILL_LINE = 'print(model.fill("A text with a [MASK] in it."))\n'
+VECTORS = {"mean": "the mean of the last hidden states", "cls": "the last hidden state of [CLS]"}
+"""Pooling -> its description."""
 Logits = Callable[[Batch], dict[str, Tensor]]
 """Function: batch -> logits by head, such as an objective's `outputs`."""
 
@@ -75,11 +82,22 @@ def write_published(trained: Trained, lineage: Lineage, folder: Path) -> Made:
     Raises CheckpointError if the logits differ from the checkpoint's.
     """
     copy_model(trained.checkpoint, folder)
-    for name, content in sentence_files(trained.model.width, trained_length(settings_of(lineage.recorded))).items():
+    settings = settings_of(lineage.recorded)
+    pooling = settings.objective.pooling if isinstance(settings.objective, Contrastive) else "mean"
+    for name, content in sentence_files(trained.model.width, trained_length(settings), pooling).items():
         storage.write_bytes(str(folder / name), content.encode())
-    masked = next(model.folder for model in trained.module.models() if model.use == "masked")
-    use = USE.replace("SUBFOLDER", f', model_kwargs={{"subfolder": "{masked}"}}' if masked else "")
+    use = _usage(trained).replace("VECTOR", VECTORS[pooling])
     return Made(checked=check(folder, trained), use=use, tags=("sentence-transformers",))
+
+
+def _usage(trained: Trained) -> str:
+    """Return USE for a model, after FILLING if the model fills blanks."""
+    masked = [model.folder for model in trained.module.models() if model.use == "masked"]
+    if not masked:
+        return USE.replace("FILL", "")
+    subfolder = f', model_kwargs={{"subfolder": "{masked[0]}"}}' if masked[0] else ""
+    both = (FILLING + USE).replace("Do so with", "Do both with")
+    return both.replace("SUBFOLDER", subfolder).replace("FILL", FILL_LINE)
 
 
 def copy_model(checkpoint: str, folder: Path) -> None:
@@ -104,8 +122,9 @@ def check(folder: Path, trained: Trained) -> str:
             f"export {folder}: {'transformers' if installed else 'our'} logits differ from the checkpoint's by "
             f"{largest:.2g} of the largest, more than {TOLERANCE}"
         )
+    compared = "hidden states" if isinstance(trained.module, ContrastiveTexts) else "logits"
     return (
-        f"checked: logits equal transformers' within {TOLERANCE} of the largest"
+        f"checked: {compared} equal transformers' within {TOLERANCE} of the largest"
         if installed
         else f"not checked against transformers, which is not installed: {INSTALL}"
     )
@@ -127,13 +146,21 @@ def largest_difference(theirs: Logits, trained: Trained) -> float:
 def published_logits(folder: Path, trained: Trained) -> Logits:
     """Load a folder's models with transformers; return the function: batch -> logits by name of head.
 
-    The heads have the names that our module gives them.
+    The heads have the names that our module gives them. For an encoder alone, the function returns its hidden states.
     """
-    from transformers import AutoModelForMaskedLM, AutoModelForPreTraining
+    from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForPreTraining
     from transformers.utils import logging
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()
+    if isinstance(trained.module, ContrastiveTexts):
+        encoder = AutoModel.from_pretrained(folder).eval()
+
+        def hidden(batch: Batch) -> dict[str, Tensor]:
+            inputs = padded(batch, trained.model)
+            return {"hidden": encoder(**inputs).last_hidden_state[inputs["attention_mask"].bool()]}
+
+        return hidden
     folders = {model.use: folder / model.folder for model in trained.module.models()}
     pair_logits = family_of(trained.model).pair_logits
     masked = AutoModelForMaskedLM.from_pretrained(folders["masked"]).eval()

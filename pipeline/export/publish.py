@@ -6,6 +6,8 @@ from pathlib import Path
 
 from pipeline import storage
 from pipeline.config.export import Export
+from pipeline.config.jobs import Pretrain
+from pipeline.config.objective import Contrastive
 from pipeline.errors import CheckpointError, ConfigError, listed
 from pipeline.export import registry
 from pipeline.export.card import Lineage, card
@@ -22,6 +24,16 @@ def require_languages(codes: Sequence[str]) -> None:
     """Raise ConfigError if a code is no language code."""
     if wrong := [code for code in codes if not is_language_code(code)]:
         raise ConfigError(f"language ({wrong[0]}) is not a language code: give an ISO 639 code, such as en")
+
+
+def require_blanks(kinds: Sequence[str], settings: Pretrain) -> None:
+    """Raise ConfigError for kinds of export that fill blanks if the run trained no masked-token head."""
+    wrong = [kind for kind in kinds if kind != "huggingface"]
+    if wrong and isinstance(settings.objective, Contrastive):
+        raise ConfigError(
+            f"kinds ({listed(wrong)}) need a masked-token head, which a run with objective contrastive does not have: "
+            "choose huggingface"
+        )
 
 
 def mlflow_uri(config: Export, folder: str, lineage: Lineage) -> str:

@@ -1,11 +1,12 @@
 """Files that tell sentence-transformers and embedding servers how to turn an encoder's hidden states into a vector.
 
-modules.json                 the steps: encoder, mean of the last hidden states, scaling to length 1
-1_Pooling/config.json        the mean, in the format of sentence-transformers before 5.4; all versions read this format
+modules.json                 the steps: encoder, pooling of the last hidden states, scaling to length 1
+1_Pooling/config.json        the pooling, in the format of sentence-transformers before 5.4; all versions read this format
 sentence_bert_config.json    the number of tokens to which texts are truncated
 """
 
 import json
+from typing import Literal
 
 MODULES = (("0", "", "Transformer"), ("1", "1_Pooling", "Pooling"), ("2", "2_Normalize", "Normalize"))
 """Name, folder and class of each step; the last step has no files."""
@@ -13,20 +14,21 @@ POOLINGS = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "w
 """Ways of pooling that the format has, each a flag."""
 
 
-def sentence_files(width: int, maximum_length: int) -> dict[str, str]:
+def sentence_files(width: int, maximum_length: int, pooling: Literal["mean", "cls"] = "mean") -> dict[str, str]:
     """Return file name -> content; with these files `encode` of sentence-transformers equals `embed` of pipeline.api.
 
     `width`: of the hidden states. `maximum_length`: tokens to which longer texts are truncated, usually the length of
-    the longest training sequences.
+    the longest training sequences. `pooling`: the vector of a text is the mean of its states, or the state of [CLS].
     """
     modules = [
         {"idx": index, "name": name, "path": path, "type": f"sentence_transformers.models.{kind}"}
         for index, (name, path, kind) in enumerate(MODULES)
     ]
-    pooling = {f"pooling_mode_{name}": name == "mean_tokens" for name in POOLINGS}
+    chosen = {"mean": "mean_tokens", "cls": "cls_token"}[pooling]
+    modes = {f"pooling_mode_{name}": name == chosen for name in POOLINGS}
     contents = {
         "modules.json": modules,
-        "1_Pooling/config.json": {"word_embedding_dimension": width} | pooling | {"include_prompt": True},
+        "1_Pooling/config.json": {"word_embedding_dimension": width} | modes | {"include_prompt": True},
         "sentence_bert_config.json": {"max_seq_length": maximum_length, "do_lower_case": False},
     }
     return {name: json.dumps(content, indent=2) + "\n" for name, content in contents.items()}

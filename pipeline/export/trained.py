@@ -9,6 +9,7 @@ from pipeline.errors import CheckpointError, ConfigError, listed
 from pipeline.model.families.table import family_of
 from pipeline.model.published import MOST_CONFIG, json_object
 from pipeline.model.weights import model_settings, published_names, vocabulary_size
+from pipeline.objectives.contrastive import ContrastiveTexts
 from pipeline.objectives.masked import MaskedTokens
 from pipeline.objectives.replaced import GENERATOR, ReplacedTokens
 from pipeline.objectives.table import Pretraining
@@ -67,15 +68,18 @@ def find_checkpoint(folder: str, step: int | None, report: Report) -> str:
     return path
 
 
-def load_trained(folder: str) -> Trained:
+def load_trained(folder: str, *, fills_blanks: bool = False) -> Trained:
     """Load the model of a checkpoint or exported folder.
 
-    Raises CheckpointError if the folder is damaged or the architecture is unknown.
+    Raises CheckpointError if the folder is damaged, if the architecture is unknown, or with `fills_blanks`, if the
+    model has no head for masked tokens.
     """
     if problem := storage.damage(folder):
         raise CheckpointError(f"checkpoint {folder} is damaged ({problem})")
     model = _read_model(storage.join(folder, CONFIG))
     module, rows = load_module(folder, model)
+    if fills_blanks and isinstance(module, ContrastiveTexts):
+        raise CheckpointError(f"checkpoint {folder} has no head for masked tokens: give a pretraining run with one")
     return Trained(checkpoint=folder, model=model, vocabulary_size=rows, module=module)
 
 
@@ -90,7 +94,8 @@ def _read_model(location: str) -> Model:
 def load_module(folder: str, model: Model) -> tuple[Pretraining, int]:
     """Load the weights of a published folder; return the module, in evaluation mode, and the number of word embeddings.
 
-    If the folder has a generator in a subfolder, the model is ELECTRA's discriminator and both are loaded. Raises
+    If the folder has a generator in a subfolder, the model is ELECTRA's discriminator and both are loaded. An encoder
+    without a masked-token head was trained by objective contrastive; the files do not tell its temperature. Raises
     CheckpointError if the weights do not fit the model.
     """
     family = family_of(model)
@@ -100,6 +105,8 @@ def load_module(folder: str, model: Model) -> tuple[Pretraining, int]:
         generator = storage.join(folder, GENERATOR, CONFIG)
         if storage.exists(generator):
             module: Pretraining = ReplacedTokens.of(model, _read_model(generator), rows)
+        elif not any(name in tensors for name in published_names("masked_token_head.dense.weight", family)):
+            module = ContrastiveTexts(model, rows)
         else:
             pair_head = "next_sentence_head.weight"
             pairs = "next_sentence_head" in family.names and published_names(pair_head, family)[0] in tensors

@@ -42,7 +42,7 @@ class Family:
     assumed: dict[str, Any] = field(default_factory=dict)
     """Fields of config.json that are not written, and the only supported value of each."""
     architectures: dict[str, str]
-    """Use of a model (masked, replaced or a kind of task) -> its class name in config.json."""
+    """Use of a model (masked, replaced, encoder or a kind of task) -> its class name in config.json."""
     pair_logits: str | None = None
     """Name of the pair head's logits in the pretraining class's output; None if the family has no pair head."""
     class_prefix: str

@@ -291,8 +291,11 @@ def masked_rows(summary: Mapping[str, Any], other_length: str) -> list[tuple[str
 
     `other_length` is text that follows the loss before training. It names the length at which this loss was measured,
     and is empty if this length is the final length.
+    Empty for an objective without masked tokens.
     """
     before, after, baselines = summary["heldout_before"], summary["heldout_after"], summary["baselines"]
+    if HELDOUT_LOSS not in after:
+        return []
     return [
         (
             "held-out MLM loss",

@@ -6,37 +6,44 @@ import torch
 
 from pipeline.config.data import Sampling
 from pipeline.config.model import Model
-from pipeline.config.objective import Distilled, Masked, Objective, Replaced
+from pipeline.config.objective import Contrastive, Distilled, Masked, Objective, Replaced
 from pipeline.model.flops import TokenCounts
-from pipeline.objectives import distilled, masked, replaced
+from pipeline.objectives import contrastive, distilled, masked, replaced
+from pipeline.objectives.contrastive import ContrastiveTexts
 from pipeline.objectives.distilled import DistilledTokens
 from pipeline.objectives.masked import MaskedTokens
 from pipeline.objectives.replaced import ReplacedTokens
 
-Pretraining = MaskedTokens | ReplacedTokens | DistilledTokens
-CURVES = (*masked.CURVES, *replaced.CURVES, *distilled.CURVES)
+FillsBlanks = MaskedTokens | ReplacedTokens | DistilledTokens
+"""Modules that predict masked words."""
+Pretraining = FillsBlanks | ContrastiveTexts
+CURVES = (*masked.CURVES, *replaced.CURVES, *distilled.CURVES, *contrastive.CURVES)
 """Loss terms that have a panel in the figure of learning curves, in the order of the panels."""
-DESCRIPTIONS = masked.DESCRIPTIONS | replaced.DESCRIPTIONS | distilled.DESCRIPTIONS
+DESCRIPTIONS = masked.DESCRIPTIONS | replaced.DESCRIPTIONS | distilled.DESCRIPTIONS | contrastive.DESCRIPTIONS
 """Held-out metric -> (its type on the Hugging Face Hub, its name on a model card)."""
 _BUILD: dict[type, Callable[..., Pretraining]] = {
     Masked: masked.build,
     Replaced: replaced.build,
     Distilled: distilled.build,
+    Contrastive: contrastive.build,
 }
 _PARTS: dict[type, Callable[..., tuple[str, ...]]] = {
     Masked: masked.trained_parts,
     Replaced: replaced.trained_parts,
     Distilled: distilled.trained_parts,
+    Contrastive: contrastive.trained_parts,
 }
 _DESCRIBED: dict[type, Callable[..., str]] = {
     Masked: masked.described,
     Replaced: replaced.described,
     Distilled: distilled.described,
+    Contrastive: contrastive.described,
 }
 _FLOPS: dict[type, Callable[..., float]] = {
     Masked: masked.flops_per_token,
     Replaced: replaced.flops_per_token,
     Distilled: distilled.flops_per_token,
+    Contrastive: contrastive.flops_per_token,
 }
 
 

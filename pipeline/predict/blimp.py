@@ -44,7 +44,7 @@ def score_blimp(config: Score, report: Report) -> dict[str, float]:
     precision = chosen_precision(config.placement, device)
     autocast = autocast_of(precision, device)
     folder, vocabulary, corpus = _find_model(config, config.checkpoint, report)
-    trained = load_trained(folder)
+    trained = load_trained(folder, fills_blanks=True)
     paradigms = select(read_blimp(config.blimp, report), config.pairs)
     pairs = encode_pairs(paradigms, vocabulary, trained.model.maximum_positions, "score another checkpoint")
     report(f"blimp: {len(pairs.texts):,} sentences, model {folder}, computed in {precision}")

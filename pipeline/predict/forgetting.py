@@ -102,7 +102,7 @@ def _load_run(folder: str, report: Report) -> _Pretrained:
     if storage.exists(storage.join(folder, TASK)):
         raise CheckpointError(f"heldout {folder} is a model without a head for masked tokens, not a pretraining run")
     recorded = recorded_run(folder)
-    trained = load_trained(find_checkpoint(folder, None, report))
+    trained = load_trained(find_checkpoint(folder, None, report), fills_blanks=True)
     if not isinstance(trained.module, MaskedTokens):
         raise CheckpointError(
             f"heldout {folder} predicts masked tokens with its generator, and fine-tuning trains its discriminator: "

@@ -110,7 +110,7 @@ def _fill_answerer(config: Predict, device: torch.device) -> Answerer:
     precision = answer_precision(config.placement, chosen_precision(config.placement, device), device)
     autocast = autocast_of(precision, device)
     folder = config.checkpoint
-    trained, vocabulary = load_trained(folder), load_vocabulary(folder, None)
+    trained, vocabulary = load_trained(folder, fills_blanks=True), load_vocabulary(folder, None)
     trained.module.to(device)
     tokenizer = Tokenizer.from_str(storage.read_bytes(storage.join(folder, "tokenizer.json")).decode())
     tokenizer.enable_truncation(trained.model.maximum_positions)

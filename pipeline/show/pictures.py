@@ -118,7 +118,7 @@ def _corpus(folder: str, vocabulary: VocabularySettings, sampling: Sampling, win
 def _loss(run: str, rows: int, picture: str) -> None:
     require_picture(picture)
     settings, model = stream_of_run(run, recorded_run(run)), api.load(run)
-    if model.pretrained is None:
+    if model.pretrained is None or "masked_token_head" in model.lacks:
         raise CheckpointError(f"{run} has no head for masked tokens: name the folder of a pretraining run")
     corpus, tokenizer = settings.corpus, CachedTokenizer(settings.vocabulary)
     with CONSOLE.status(f"reading {rows:,} held-out examples"):

@@ -75,7 +75,9 @@ def segments(row: dict[str, Any], vocabulary: Vocabulary) -> list[Text]:
 
 
 def label(row: dict[str, Any]) -> str:
-    """Return the pair label in words; an empty string without a pair task."""
+    """Return the pair label in words, or that the row holds two texts; an empty string for other rows."""
+    if row.get("parent") is not None:
+        return "two texts, read separately"
     if row["not_next"] is not None:
         return "B is from another document (NotNext)" if row["not_next"] else "B follows A (IsNext)"
     if row["swapped"] is not None:
@@ -84,10 +86,9 @@ def label(row: dict[str, Any]) -> str:
 
 
 def example_summary(row: dict[str, Any]) -> str:
-    """Return the pair label and the numbers of tokens and masked positions, in words."""
-    return ", ".join(
-        part for part in (label(row), f"{len(row['ids'])} tokens", f"{len(row['masked_positions'])} masked") if part
-    )
+    """Return the pair label and the numbers of tokens and masked positions, in words. Two texts have no masks."""
+    masked = f"{len(row['masked_positions'])} masked" if row.get("parent") is None else ""
+    return ", ".join(part for part in (label(row), f"{len(row['ids'])} tokens", masked) if part)
 
 
 def _origin(document: dict[str, Any]) -> Text:

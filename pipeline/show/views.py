@@ -100,9 +100,15 @@ def _examples(
             f"{len(table['ids'].combine_chunks().flatten()):,} tokens{labels(table)}"
         )
     )
-    CONSOLE.print(LEGEND)
+    _print_legend(masked=not sampling.two_texts)
     for row in table.slice(0, number).to_pylist():
         _print_example(f"row {row['row']}", row, documents, settings.vocabulary)
+
+
+def _print_legend(*, masked: bool) -> None:
+    """Print the legend of masked positions if the rows have such positions."""
+    if masked:
+        CONSOLE.print(LEGEND)
 
 
 def _print_example(name: str, row: dict[str, Any], documents: pa.Table, vocabulary: Vocabulary) -> None:
@@ -130,7 +136,7 @@ def labels(table: pa.Table) -> str:
 def _seen_rows(folder: str, step: int, row: int, number: int) -> None:
     with CONSOLE.status(f"recomputing the rows of step {step:,}"):
         rows = recompute_rows(folder, step, row, number)
-    CONSOLE.print(LEGEND)
+    _print_legend(masked=not rows[0].phase.sampling.two_texts)
     if step > rows[0].known:
         CONSOLE.print(
             Text(

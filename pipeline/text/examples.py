@@ -1,18 +1,20 @@
 """Make a window's examples: a pure function of documents, vocabulary, settings, seed, epoch and window."""
 
+from hashlib import blake2b
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.config.data import Sampling
+from pipeline.config.data import Sampling, TitleParagraph
 from pipeline.text.cached_tokenizer import CachedTokenizer
-from pipeline.text.masking import Masked, mask
+from pipeline.text.masking import Masked, mask, without_masks
 from pipeline.text.pairs import PAIRINGS
 from pipeline.text.randomness import generator
 from pipeline.text.schema import EXAMPLE
 from pipeline.text.sentences import split_sentences
 from pipeline.text.sequences import Sequences
-from pipeline.text.template import Template
+from pipeline.text.template import ONE_SEPARATOR, Template
 from pipeline.text.vocabulary import Vocabulary
 
 
@@ -51,7 +53,10 @@ def _examples_of(
 ) -> pa.Table:
     """Make the examples of documents whose texts may be mixed; each `purpose` has its own random numbers."""
     vocabulary = tokenizer.vocabulary
-    sentences, document_offsets = window_sentences(documents, keep_spaces=vocabulary.keeps_spaces)
+    if sampling.two_texts:
+        sentences, document_offsets = window_lines(documents, titles=isinstance(sampling.pairs, TitleParagraph))
+    else:
+        sentences, document_offsets = window_sentences(documents, keep_spaces=vocabulary.keeps_spaces)
     tokens, sentence_offsets = tokenizer.encode(sentences)
     parents = documents["parent"].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
     sequences = PAIRINGS[type(sampling.pairs)](
@@ -65,6 +70,9 @@ def _examples_of(
     )
     sequences = sequences.take(generator(seed, copy, window, f"rows{purpose}").permutation(len(sequences)))
     ids, offsets = assemble(tokens, sequences, vocabulary)
+    if sampling.two_texts:
+        parents = parent_hashes(documents)[sequences.document_a]
+        return example_table(sequences, offsets, without_masks(ids, offsets), vocabulary.template, parents)
     begins = sentence_begins(sentence_offsets, sequences, vocabulary)
     random = generator(seed, copy, window, f"masks{purpose}")
     masked = mask(sampling.masking, ids, offsets, vocabulary, random, begins)
@@ -83,6 +91,25 @@ def window_sentences(documents: pa.Table, *, keep_spaces: bool = False) -> tuple
         sentences += split_sentences(text, lines_are_sentences=one_per_line, language=language, keep_spaces=keep_spaces)
         offsets.append(len(sentences))
     return sentences, np.array(offsets, np.int64)
+
+
+def window_lines(documents: pa.Table, *, titles: bool) -> tuple[list[str], np.ndarray]:
+    """Return all lines of D documents, and the offsets of the documents in this list, int64 (D + 1,).
+
+    `titles`: the first line of each document is its title, which may be empty.
+    """
+    lines: list[str] = []
+    offsets = [0]
+    for title, text in zip(documents["title"].to_pylist(), documents["text"].to_pylist()):
+        lines += [title] * titles + text.split("\n")
+        offsets.append(len(lines))
+    return lines, np.array(offsets, np.int64)
+
+
+def parent_hashes(documents: pa.Table) -> np.ndarray:
+    """Return a 64-bit hash of the parent's id of each document, int64 (D,)."""
+    digests = (blake2b(parent.encode(), digest_size=8).digest() for parent in documents["parent"].to_pylist())
+    return np.frombuffer(b"".join(digests), "<i8")
 
 
 def assemble(tokens: np.ndarray, sequences: Sequences, vocabulary: Vocabulary) -> tuple[np.ndarray, np.ndarray]:
@@ -131,12 +158,24 @@ def _gather(values: np.ndarray, sequences: Sequences, template: Template) -> tup
     return np.take(values, np.arange(offsets[-1]) + np.repeat(shift, lengths), mode="clip"), offsets, ends
 
 
-def example_table(sequences: Sequences, offsets: np.ndarray, masked: Masked, template: Template) -> pa.Table:
-    """Build the Arrow table (schema EXAMPLE); `offsets` (N + 1,) are those of the sequences in `masked.ids`."""
+def example_table(
+    sequences: Sequences,
+    offsets: np.ndarray,
+    masked: Masked,
+    template: Template,
+    parents: np.ndarray | None = None,
+) -> pa.Table:
+    """Build the Arrow table (schema EXAMPLE); `offsets` (N + 1,) are those of the sequences in `masked.ids`.
+
+    `parents`, int64 (N,): hashes of parents, for examples of two texts.
+    """
     in_sequence = masked.positions - np.repeat(offsets[:-1], np.diff(masked.offsets))
     first = sequences.offsets[:-1]
     lengths = sequences.ends[first] - sequences.starts[first]
-    first_length = template.first_length(lengths) if sequences.paired else np.diff(offsets)
+    if sequences.two_texts:
+        first_length = ONE_SEPARATOR.first_length(lengths)
+    else:
+        first_length = template.first_length(lengths) if sequences.paired else np.diff(offsets)
     no_label = pa.nulls(len(sequences), pa.bool_())
     columns = [
         _lists(offsets, masked.ids),
@@ -147,6 +186,7 @@ def example_table(sequences: Sequences, offsets: np.ndarray, masked: Masked, tem
         no_label if sequences.swapped is None else pa.array(sequences.swapped),
         pa.array(sequences.document_a),
         pa.array(sequences.document_b),
+        pa.nulls(len(sequences), pa.int64()) if parents is None else pa.array(parents),
     ]
     return pa.Table.from_arrays(columns, schema=EXAMPLE)
 

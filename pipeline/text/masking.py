@@ -59,6 +59,13 @@ def mask(
     )
 
 
+def without_masks(ids: np.ndarray, offsets: np.ndarray) -> Masked:
+    """Return sequences without masked positions; arguments as in `mask`."""
+    return Masked(
+        ids=ids, positions=np.zeros(0, np.int64), labels=np.zeros(0, np.int32), offsets=np.zeros(len(offsets), np.int64)
+    )
+
+
 def _replacements(
     settings: TokenMasking, labels: np.ndarray, spans: np.ndarray, vocabulary: Vocabulary, rng: np.random.Generator
 ) -> np.ndarray:

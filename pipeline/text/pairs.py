@@ -2,18 +2,28 @@
 
 from collections.abc import Callable
 
-from pipeline.config.data import FullSentences, NextSentence, SentenceOrder, SingleSegment
+from pipeline.config.data import (
+    AdjacentParagraphs,
+    FullSentences,
+    NextSentence,
+    SentenceOrder,
+    SingleSegment,
+    TitleParagraph,
+    TwoCrops,
+)
 from pipeline.text.contiguous import full_sentences, single_segments
 from pipeline.text.next_sentence import next_sentence_pairs
 from pipeline.text.sentence_order import sentence_order_pairs
 from pipeline.text.sequences import Sequences
+from pipeline.text.two_texts import adjacent_paragraphs, title_paragraphs, two_crops
 
 Pairing = Callable[..., Sequences]
 """Function of (settings, sentence_offsets, document_offsets, parents, maximum_length, rng, template).
 
 It returns the examples of one window. `sentence_offsets` (S + 1,) are the token offsets of the sentences in the
 window's flat ids. `document_offsets` (D + 1,) are the offsets of the documents, counted in sentences. `parents` (D,)
-holds equal numbers for documents of one parent. Empty sentences are skipped. No sequence is longer than
+holds equal numbers for documents of one parent. Empty sentences are skipped. Pairings of two texts get lines instead of
+sentences (`window_lines` in examples.py). No sequence, or text of a row of two texts, is longer than
 `maximum_length` tokens, special tokens included. The same arguments, including the generator's state, give the same
 sequences.
 """
@@ -23,4 +33,7 @@ PAIRINGS: dict[type, Pairing] = {
     SentenceOrder: sentence_order_pairs,
     FullSentences: full_sentences,
     SingleSegment: single_segments,
+    TwoCrops: two_crops,
+    AdjacentParagraphs: adjacent_paragraphs,
+    TitleParagraph: title_paragraphs,
 }

@@ -22,7 +22,7 @@ EXAMPLE = pa.schema(
         # positions are already replaced
         pa.field("ids", pa.list_(pa.int32()), nullable=False),
         # number of tokens in [CLS], A and all [SEP] between A and B, so B (segment 1) starts at this index; without a
-        # pair task, the length of ids
+        # pair task, the length of ids. A row of two texts has one [SEP] after A in all vocabularies, and no masks
         pa.field("first_length", pa.int32(), nullable=False),
         pa.field("masked_positions", pa.list_(pa.int32()), nullable=False),  # increasing indices into ids
         pa.field("masked_labels", pa.list_(pa.int32()), nullable=False),  # the original ids at these positions
@@ -35,6 +35,8 @@ EXAMPLE = pa.schema(
         pa.field("document_a", pa.int32(), nullable=False),
         # the document of segment B, as an index in the window; without a pair task, the last document of the text
         pa.field("document_b", pa.int32(), nullable=False),
+        # for rows of two texts: hash of the id of the parent of A's document; null in other rows
+        pa.field("parent", pa.int64()),
     ]
 )
 

@@ -25,6 +25,7 @@ class Sequences:
     document_b: np.ndarray
     not_next: np.ndarray | None = None  # bool (N,), whether the second range is from another parent
     swapped: np.ndarray | None = None  # bool (N,), whether the second range stands before the first in the text
+    two_texts: bool = False  # whether each example is two texts, of one range each, that the encoder reads separately
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -47,6 +48,7 @@ class Sequences:
             document_b=self.document_b[order],
             not_next=None if self.not_next is None else self.not_next[order],
             swapped=None if self.swapped is None else self.swapped[order],
+            two_texts=self.two_texts,
         )
 
 
@@ -61,6 +63,8 @@ def pairs_of_segments(
     documents: tuple[np.ndarray, np.ndarray],
     not_next: np.ndarray | None = None,
     swapped: np.ndarray | None = None,
+    *,
+    two_texts: bool = False,
 ) -> Sequences:
     """Build sequences of two ranges each, from arrays (N,).
 
@@ -75,6 +79,7 @@ def pairs_of_segments(
         document_b=documents[1].astype(np.int32),
         not_next=not_next,
         swapped=swapped,
+        two_texts=two_texts,
     )
 
 

@@ -10,9 +10,12 @@ import torch.distributed as dist
 from pipeline.batch import Batch, collate
 from pipeline.config.data import Sampling
 from pipeline.corpus.prepared import Corpus, read_window
-from pipeline.objectives.table import Pretraining
+from pipeline.objectives.contrastive import ContrastiveTexts
+from pipeline.objectives.table import FillsBlanks, Pretraining
+from pipeline.objectives.terms import Sums
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.examples import make_examples, window_sentences
+from pipeline.train.gather import gather_slots
 
 SEED = 0  # seed of held-out examples in every run, so that runs are compared on the same pairs and masks
 HELDOUT_WINDOWS = 64  # maximum number of windows; whenever training (re)starts, all text of these windows is encoded
@@ -66,20 +69,47 @@ def evaluate(
     Each is a mean over the batches of all ranks; every rank must call this. Empty without held-out rows.
     """
     was_training = module.training
+    module.eval()
+    with torch.inference_mode(), autocast:
+        if isinstance(module, ContrastiveTexts):
+            sums = _compare_all(module, batches, world, device)
+        else:
+            sums = _sum_scores(module, batches, world, device)
+    module.train(was_training)
+    return {f"heldout/{name}": mean for name, mean in module.heldout(sums).items()}
+
+
+def _sum_scores(module: FillsBlanks, batches: Sequence[Batch], world: int, device: torch.device) -> Sums:
+    """Return the sums of the scores of the batches of all ranks."""
     # not the names that module.scores returns: a rank without held-out rows has none, and all ranks need the same names
     names = module.score_names
-    module.eval()
     totals = dict.fromkeys(names, torch.zeros((), dtype=torch.float64, device=device))
     counts = dict.fromkeys(names, torch.zeros((), dtype=torch.float64))
-    with torch.inference_mode(), autocast:
-        for batch in batches:
-            for name, (total, count) in module.scores(batch.to(device)).items():
-                totals[name] = totals[name] + total
-                counts[name] = counts[name] + count
-    module.train(was_training)
+    for batch in batches:
+        for name, (total, count) in module.scores(batch.to(device)).items():
+            totals[name] = totals[name] + total
+            counts[name] = counts[name] + count
     sums = torch.stack([torch.stack(list(totals.values())).cpu(), torch.stack(list(counts.values()))], dim=1)
-    means = module.heldout(_over_ranks(dict(zip(names, sums.tolist(), strict=True)), world))
-    return {f"heldout/{name}": mean for name, mean in means.items()}
+    return _over_ranks(dict(zip(names, sums.tolist(), strict=True)), world)
+
+
+def _compare_all(module: ContrastiveTexts, batches: Sequence[Batch], world: int, device: torch.device) -> Sums:
+    """Return the sums of the scores of the rows of all ranks; each row is compared with all others."""
+    texts = {number: module(batch.to(device)) for number, batch in enumerate(batches)}
+    none = torch.zeros(0, 2, module.encoder.settings.width, device=device)
+    return module.scores(_of_all_ranks(texts, none, world), _all_keys(batches, world).to(device))
+
+
+def _all_keys(batches: Sequence[Batch], world: int) -> torch.Tensor:
+    """Return the keys of the rows of all ranks (N, 3), on the CPU."""
+    keys = {number: batch.keys for number, batch in enumerate(batches) if batch.keys is not None}
+    return _of_all_ranks(keys, torch.zeros(0, 3, dtype=torch.int64), world)
+
+
+def _of_all_ranks(own: Mapping[int, torch.Tensor], like: torch.Tensor, world: int) -> torch.Tensor:
+    """Return the rows of all ranks, rank by rank; `own` are those of this rank's batches."""
+    rank = dist.get_rank() if world > 1 else 0
+    return gather_slots({rank: torch.cat([like, *own.values()])}, like, world)[0]
 
 
 def _over_ranks(sums: Mapping[str, Sequence[float]], world: int) -> dict[str, tuple[float, float]]:
@@ -111,6 +141,8 @@ def baselines(module: Pretraining, batches: Sequence[Batch], counts: np.ndarray,
 
     `counts` (V,) are those of `unigram_counts`.
     """
+    if isinstance(module, ContrastiveTexts):
+        return module.baselines(_all_keys(batches, world))
     return module.baselines(_over_ranks(module.baseline_sums(batches, counts), world))
 
 

@@ -253,15 +253,14 @@ def _trainer(job: Job, resources: WorkerResources) -> TorchTrainer:
 
 def stream_bytes(config: Pretrain) -> int:
     """Return the maximum bytes of finished blocks that a run's stream may hold, for its most demanding phase."""
-    return max(bytes_ahead(most_of_round(config, phase), phase.sampling.maximum_length) for phase in config.all_phases)
+    return max(bytes_ahead(most_of_round(config, phase), phase.sampling.row_length) for phase in config.all_phases)
 
 
 def most_of_round(config: Pretrain, phase: Phase) -> int:
     """Return the maximum number of rows in a round (one block of every worker) over all allowed numbers of workers."""
     workers = config.worker_range
     return max(
-        rows_of_round(phase.batch, phase.sampling.maximum_length, world)
-        for world in range(workers.least, workers.most + 1)
+        rows_of_round(phase.batch, phase.sampling.row_length, world) for world in range(workers.least, workers.most + 1)
     )
 
 

@@ -4,18 +4,23 @@ import hashlib
 import json
 from dataclasses import asdict
 
+import pyarrow.compute as pc
+
 from pipeline import storage
-from pipeline.config.data import PASSING, NextSentence, Preparation
+from pipeline.config.data import PASSING, NextSentence, Preparation, TitleParagraph
 from pipeline.config.jobs import Pretrain
 from pipeline.config.locations import BUILTIN
 from pipeline.corpus.given_vocabulary import given_vocabulary
 from pipeline.corpus.prepare import Listing, finished_corpus, list_sources, prepare_listed
-from pipeline.corpus.prepared import Corpus, is_prepared, load_corpus
+from pipeline.corpus.prepared import Corpus, is_prepared, load_corpus, read_window
 from pipeline.corpus.stream import StreamSettings, count_rows_if_small, settings_for_phase
 from pipeline.corpus.vocabulary import extended_vocabulary, trained_vocabulary
 from pipeline.errors import ConfigError, DataError, listed
 from pipeline.reporting import Report
 from pipeline.train.initial import Initial
+
+TITLE_WINDOWS = 64
+"""Windows in which a title is searched. Documents lie in random order, so that one window usually decides."""
 
 
 def find_corpus(config: Pretrain, report: Report) -> Corpus | Listing:
@@ -56,8 +61,22 @@ def stream_settings(
         seed=config.seed,
         table_chunks=config.placement.table_chunks,
     )
+    if isinstance(config.sampling.pairs, TitleParagraph):
+        _require_titles(corpus)
     _require_rows(config, settings)
     return settings
+
+
+def _require_titles(corpus: Corpus) -> None:
+    """Raise DataError if none of the first documents of the corpus has a title."""
+    windows = corpus.train[:TITLE_WINDOWS]
+    count = sum(window.documents for window in windows)
+    if not any(pc.any(pc.not_equal(read_window(corpus, window)["title"], "")).as_py() for window in windows):
+        raise DataError(
+            f"sampling.pairs (TitleParagraph) needs documents with titles, but the first {count:,} documents of "
+            f"{corpus.folder} have none: choose "
+            "sampling.pairs:adjacent-paragraphs or sampling.pairs:two-crops"
+        )
 
 
 def _require_rows(config: Pretrain, settings: StreamSettings) -> None:
@@ -65,9 +84,8 @@ def _require_rows(config: Pretrain, settings: StreamSettings) -> None:
     for prefix, phase in zip(("batch", "phases"), config.all_phases):
         rows = count_rows_if_small(settings_for_phase(settings, phase), phase.batch.rows_per_slot)
         if rows == 0:
-            raise DataError(
-                f"the corpus ({listed(config.corpus)}) yields no examples: it needs documents of several sentences"
-            )
+            needed = "two paragraphs" if config.sampling.two_texts else "several sentences"
+            raise DataError(f"the corpus ({listed(config.corpus)}) yields no examples: it needs documents of {needed}")
         if rows is not None and rows < phase.batch.rows_per_slot:
             raise ConfigError(
                 f"{prefix}.rows_per_slot ({phase.batch.rows_per_slot}) is more than the rows of the whole corpus "

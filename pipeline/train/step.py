@@ -1,6 +1,8 @@
 """One training step of pretraining or fine-tuning: forward, backward, reduction over ranks, clipping, update.
 
-Each loss term is a sum divided by a count over all ranks. The counts must be known before the first backward.
+Each loss term is a sum divided by a count over all ranks. The counts must be known before the first backward. A loss
+that compares all rows of the step has two passes: the vectors of all rows without gradients, then the gradients slot by
+slot (GradCache, Gao et al. 2021).
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,6 +16,9 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from pipeline.batch import Batch
+from pipeline.objectives.contrastive import CONTRASTIVE, ContrastiveTexts
+from pipeline.objectives.terms import Terms
+from pipeline.train.gather import gather_slots
 
 CLIP_EPSILON = 1e-6  # as in torch.nn.utils.clip_grad_norm_
 
@@ -81,17 +86,66 @@ def backward(
 
     `objective` is the module or DistributedDataParallel around it, whose averaging over ranks is undone here.
     """
+    module = objective.module if isinstance(objective, DistributedDataParallel) else objective
+    first = None
+    if isinstance(module, ContrastiveTexts):
+        first = _first_pass(module, objective, slots, counts, compute, step=step)
     sums: dict[str, Tensor] = {}
     for slot, batch in slots:
         synchronise = compute.world == 1 or slot == slots[-1][0]
         with nullcontext() if synchronise else objective.no_sync():
-            seed_dropout(compute.seed, step, slot)
-            with compute.autocast:
-                terms = objective(batch.to(compute.device))
-            (compute.world * sum(total / counts[name] for name, (total, _) in terms.items())).backward()
+            output = _forward(objective, slot, batch, compute, step=step)
+            if first is None:
+                terms, loss = output, sum(total / counts[name] for name, (total, _) in output.items())
+            else:
+                terms, loss = first.terms[slot], (output * first.gradients[slot]).sum()
+            (compute.world * loss).backward()
         for name, (total, _) in terms.items():
             sums[name] = sums.get(name, 0.0) + total.detach().double()
     return sums
+
+
+def _forward(objective: nn.Module, slot: int, batch: Batch, compute: Compute, *, step: int) -> Any:
+    """Return the objective's output for a slot; dropout depends on seed, step and slot only."""
+    seed_dropout(compute.seed, step, slot)
+    with compute.autocast:
+        return objective(batch.to(compute.device))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _FirstPass:
+    """Result of the first of two passes, for this rank's slots."""
+
+    terms: dict[int, Terms]
+    """Slot -> its loss terms."""
+    gradients: dict[int, Tensor]
+    """Slot -> gradient of the step's mean loss by the slot's vectors."""
+
+
+def _first_pass(
+    module: ContrastiveTexts,
+    objective: nn.Module,
+    slots: Sequence[Slot],
+    counts: Counts,
+    compute: Compute,
+    *,
+    step: int,
+) -> _FirstPass:
+    """Compute the vectors of this rank's slots, gather those of all ranks, and compare all rows of the step.
+
+    Every rank computes the losses of all rows: that costs less than sending similarities between ranks.
+    """
+    with torch.no_grad():
+        texts = {slot: _forward(objective, slot, batch, compute, step=step) for slot, batch in slots}
+    keys = {slot: batch.keys.to(compute.device) for slot, batch in slots if batch.keys is not None}
+    some = slots[0][0]
+    every, places = gather_slots(texts, texts[some][:0], compute.world)
+    every_key, _ = gather_slots(keys, keys[some][:0], compute.world)
+    losses_N, gradients = module.losses_and_gradients(every, every_key, counts[CONTRASTIVE])
+    return _FirstPass(
+        terms={slot: {CONTRASTIVE: (losses_N[places[slot]].double().sum(), len(texts[slot]))} for slot in texts},
+        gradients={slot: gradients[places[slot]] for slot in texts},
+    )
 
 
 def update(optimizer: Any, module: nn.Module, *, rate: float, clip_norm: float) -> torch.Tensor:

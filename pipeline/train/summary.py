@@ -10,6 +10,7 @@ from pipeline.durations import duration
 from pipeline.errors import listed
 from pipeline.locations import without_login
 from pipeline.minimal_pairs.figures import blimp_rows
+from pipeline.objectives.contrastive import contrastive_rows
 from pipeline.objectives.distilled import distilled_rows
 from pipeline.objectives.masked import masked_rows, pair_rows
 from pipeline.objectives.replaced import replaced_rows
@@ -78,7 +79,7 @@ def figures(summary: dict[str, Any]) -> list[tuple[str, str]]:
     before, after = summary["heldout_before"], summary["heldout_after"]
     rows: list[tuple[str, str]] = []
     if after:
-        rows += masked_rows(summary, _other_length(summary))
+        rows += masked_rows(summary, _other_length(summary)) + contrastive_rows(summary)
         if {BITS, NATS} <= before.keys() & after.keys():
             rows.append(
                 (
@@ -176,7 +177,7 @@ def summary_text(summary: dict[str, Any]) -> str:
     """Return the summary for a terminal."""
     width = max(len(name) for name, _ in figures(summary)) + 2
     lines = [f"run {summary['name']}", *(f"  {name:<{width}}{value}" for name, value in figures(summary))]
-    if summary["heldout_after"]:
+    if summary["heldout_after"] and summary["blanks"]:
         lines += ["", *_blank_lines(summary)]
     return "\n".join([*lines, "", *(f"  {name:<{width}}{value}" for name, value in _location_lines(summary))])
 
@@ -212,5 +213,6 @@ def table(rows: Iterable[tuple[str, str]]) -> str:
 
 def summary_markdown(summary: dict[str, Any]) -> str:
     """Return the summary in Markdown, which is appended to the MLflow run's description."""
-    blanks = "\n\n```\n" + "\n".join(_blank_lines(summary)) + "\n```\n" if summary["heldout_after"] else "\n"
+    shown = summary["heldout_after"] and summary["blanks"]
+    blanks = "\n\n```\n" + "\n".join(_blank_lines(summary)) + "\n```\n" if shown else "\n"
     return table(figures(summary) + _location_lines(summary)) + blanks

@@ -6,6 +6,7 @@ from typing import Any
 from pipeline.config.phases import Phase
 from pipeline.corpus.stream import StreamSettings
 from pipeline.minimal_pairs.figures import UNIGRAM_ACCURACY
+from pipeline.objectives.contrastive import ContrastiveTexts
 from pipeline.objectives.table import Pretraining
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.train import checkpoint
@@ -25,7 +26,12 @@ BY_FREQUENCY = "loss_by_frequency"
 
 
 def measure_words(job: Job, work: Work, module: Pretraining, tokenizer: CachedTokenizer, step: int) -> dict[str, float]:
-    """Log and return the held-out loss per word and per byte; every rank must call it."""
+    """Log and return the held-out loss per word and per byte; every rank must call it.
+
+    Empty if the module does not predict words.
+    """
+    if isinstance(module, ContrastiveTexts):
+        return {}
     config = job.config
     held = heldout_words(
         job.stream.corpus,
@@ -81,7 +87,7 @@ def summarise(
     """Return the run's summary: held-out metrics, baselines, throughput, and sentences with blanks to fill in.
 
     Every rank must call this function, because held-out rows are shared among ranks. The entry "blanks" (the sentences)
-    is None on ranks other than 0.
+    is None on ranks other than 0, and if the module does not predict words.
     """
     config, stream = job.config, job.stream
     by_language: dict[str, float] = {}
@@ -93,7 +99,7 @@ def summarise(
     baseline_values = heldout_baselines(stream, work, module, tokenizer)
     by_frequency = measure_by_frequency(stream, work, module, tokenizer)
     blanks = None
-    if work.rank == 0:
+    if work.rank == 0 and not isinstance(module, ContrastiveTexts):
         blanks = fill_in_the_blanks(
             module,
             stream.corpus,
@@ -148,9 +154,9 @@ def measure_by_frequency(
 ) -> list[dict[str, Any]]:
     """Return the held-out masked losses by frequency of the token, one dictionary per group; every rank must call it.
 
-    Empty if the corpus has no held-out rows.
+    Empty if the corpus has no held-out rows, or the module does not predict words.
     """
-    if not stream.corpus.heldout:
+    if not stream.corpus.heldout or isinstance(module, ContrastiveTexts):
         return []
     counts = unigram_counts(stream.corpus, tokenizer, len(stream.vocabulary.tokens))
     measured = heldout_loss_by_frequency(

@@ -24,10 +24,11 @@ import torch
 from mlflow.tracking import MlflowClient
 from safetensors.torch import load_file, save_file
 
-from pipeline import storage
-from pipeline.config.data import Preparation, Sampling, VocabularySettings
+from pipeline import api, storage
+from pipeline.config.data import Preparation, Sampling, TwoCrops, VocabularySettings
 from pipeline.config.jobs import Pretrain, with_words_rate
 from pipeline.config.model import Model
+from pipeline.config.objective import Contrastive
 from pipeline.config.phases import TwoPhases
 from pipeline.config.placement import Placement
 from pipeline.config.training import (
@@ -55,6 +56,7 @@ from pipeline.train.run import read_run, run_folder
 from pipeline.train.run_data import find_corpus, stream_settings
 from pipeline.train.slots import make_slot
 from pipeline.train.start import read_start, word_embeddings
+from pipeline.train.summary import summary_text
 from pipeline.workflows.pretrain import pretrain
 from tests.ray.listening import listening
 
@@ -245,6 +247,20 @@ def test_every_world_sees_the_same_batches_and_losses(
     summary = pretrain(replace(config, name=f"world-{world}", workers=world), print)
     assert summary["workers"] == world
     assert_same_training(undisturbed[1], history(config, summary))
+
+
+@pytest.mark.long
+def test_text_vectors_have_the_same_losses_in_every_world(config: Pretrain) -> None:
+    sampling = replace(config.sampling, pairs=TwoCrops())
+    vectors = replace(config, steps=12, objective=Contrastive(), sampling=sampling, checkpoint=Checkpoints(every=6))
+    one, three = (pretrain(replace(vectors, name=f"vectors-{world}", workers=world), print) for world in (1, 3))
+    logged = [history(vectors, summary) for summary in (one, three)]
+    for key in ("train/contrastive_loss", "heldout/contrastive_loss", "train/gradient_norm"):
+        assert logged[1][key] == pytest.approx(logged[0][key], rel=1e-5), key
+    assert logged[1]["stream/rows_crc32"] == logged[0]["stream/rows_crc32"]
+    assert one["blanks"] is None and one["loss_by_frequency"] == [] and one["baselines"] == three["baselines"]
+    assert "held-out right texts found" in summary_text(one) and "MLM" not in summary_text(one)
+    assert api.load(one["export"]).embed(["kar mist", "lond"]).shape == (2, 32)
 
 
 def test_a_damaged_shard_is_named_at_once(config: Pretrain, undisturbed: tuple[dict, History], tmp_path: Path) -> None:

@@ -50,6 +50,7 @@ ALBERT = Family(
         # Published checkpoints have this name too. AutoModelForPreTraining ignores the name: it chooses the class by
         # model_type and loads both heads.
         "masked": "AlbertForMaskedLM",
+        "encoder": "AlbertModel",
         "classification": "AlbertForSequenceClassification",
         "multilabel": "AlbertForSequenceClassification",
         "regression": "AlbertForSequenceClassification",

@@ -81,6 +81,7 @@ BERT = Family(
         # Published checkpoints have this name too, although BertForMaskedLM has no next-sentence head.
         # AutoModelForPreTraining ignores the name: it chooses the class by model_type and loads both heads.
         "masked": "BertForMaskedLM",
+        "encoder": "BertModel",
         "classification": "BertForSequenceClassification",
         "multilabel": "BertForSequenceClassification",
         "regression": "BertForSequenceClassification",

@@ -53,6 +53,7 @@ DISTILBERT = Family(
     class_prefix="DistilBert",
     architectures={
         "masked": "DistilBertForMaskedLM",
+        "encoder": "DistilBertModel",
         "classification": "DistilBertForSequenceClassification",
         "multilabel": "DistilBertForSequenceClassification",
         "regression": "DistilBertForSequenceClassification",

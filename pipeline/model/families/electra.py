@@ -33,6 +33,7 @@ ELECTRA = Family(
     class_prefix="Electra",
     architectures={
         "masked": "ElectraForMaskedLM",
+        "encoder": "ElectraModel",
         "replaced": "ElectraForPreTraining",
         "classification": "ElectraForSequenceClassification",
         "multilabel": "ElectraForSequenceClassification",

@@ -33,6 +33,7 @@ ROBERTA = Family(
     class_prefix="Roberta",
     architectures={
         "masked": "RobertaForMaskedLM",
+        "encoder": "RobertaModel",
         "classification": "RobertaForSequenceClassification",
         "multilabel": "RobertaForSequenceClassification",
         "regression": "RobertaForSequenceClassification",

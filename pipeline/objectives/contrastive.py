@@ -1,0 +1,240 @@
+"""Contrastive learning of text vectors (InfoNCE, van den Oord et al. 2018): the model finds the other text of a row
+among the texts of all rows of a step.
+
+Shapes: N rows of two texts, 2 N sequences with T tokens in total, B rows of a block, W width of a vector.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from pipeline.batch import Batch
+from pipeline.config.data import AdjacentParagraphs, Sampling, TitleParagraph, TwoCrops
+from pipeline.config.model import Model
+from pipeline.config.objective import Contrastive
+from pipeline.model.encoder import Encoder, initialize
+from pipeline.model.flops import BACKWARD, TokenCounts, encoder_flops
+from pipeline.model.heads import by_segment
+from pipeline.objectives.published import PublishedModel
+from pipeline.objectives.terms import Curve, Sums
+
+CONTRASTIVE = "contrastive"
+ACCURACY = f"{CONTRASTIVE}_accuracy"
+HELDOUT_LOSS, HELDOUT_ACCURACY = f"heldout/{CONTRASTIVE}_loss", f"heldout/{ACCURACY}"
+"""Names in a run's summary: the held-out loss, and the share of texts for which the right text is the most similar."""
+CHANCE_LOSS, CHANCE_ACCURACY = f"baseline/chance_{CONTRASTIVE}_loss", f"baseline/chance_{ACCURACY}"
+"""Names in a run's summary: the loss and the accuracy of random guesses on the same texts."""
+CURVES = (
+    Curve(
+        term=CONTRASTIVE,
+        label="contrastive loss, nats per text",
+        guess=f"heldout_{CHANCE_LOSS}",
+        guess_label="random guess",
+    ),
+)
+DESCRIPTIONS = {
+    HELDOUT_ACCURACY: ("accuracy", "accuracy of finding the other text of a pair among all held-out pairs"),
+    HELDOUT_LOSS: ("loss", "contrastive loss on held-out pairs, nats per text"),
+}
+"""Held-out metric -> (its type on the Hugging Face Hub, its name on a model card)."""
+PAIRS_IN_WORDS: dict[type, str] = {
+    TwoCrops: "two crops of one document",
+    AdjacentParagraphs: "adjacent paragraphs",
+    TitleParagraph: "a title and a paragraph of its document",
+}
+BLOCK_ROWS = 1_024
+"""Rows whose similarities to all rows are computed at a time: 32 MB in float32 for a step of 8,192 rows."""
+
+
+class ContrastiveTexts(nn.Module):
+    """Encoder whose pooled last hidden states are the vectors of texts, scaled to length 1.
+
+    The loss of a step needs the vectors of all its rows, so `forward` returns vectors, not terms.
+    """
+
+    terms = (CONTRASTIVE,)
+    weights: Mapping[str, float] = {}
+    selecting = HELDOUT_LOSS
+    """Held-out metric that selects the best checkpoint."""
+
+    def __init__(
+        self,
+        settings: Model,
+        vocabulary_size: int,
+        objective: Contrastive = Contrastive(),  # noqa: B008 (it is frozen)
+        generator: torch.Generator | None = None,
+    ) -> None:
+        """Initialise weights from `generator`; None: from torch's global generator."""
+        super().__init__()
+        self.encoder = Encoder(settings, vocabulary_size)
+        self.pooling, self.temperature = objective.pooling, objective.temperature
+        initialize(self, settings.initializer_deviation, generator)
+        self.encoder.drop_pooler()
+
+    def models(self) -> tuple[PublishedModel, ...]:
+        """Return the one model that is published: the encoder alone."""
+        return (PublishedModel(folder="", settings=self.encoder.settings, use="encoder"),)
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        """Return {term: count} without a forward pass: the rows."""
+        return {CONTRASTIVE: batch.sequences // 2}
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Return the vectors of both texts of each row, float32 (N, 2, W)."""
+        hidden_T = self.encoder(batch)
+        if self.pooling == "cls":
+            pooled = hidden_T[batch.offsets[:-1]].float()
+        else:
+            pooled = by_segment(hidden_T.float(), "mean", batch.offsets.diff().long())
+        return F.normalize(pooled, dim=1).view(-1, 2, pooled.shape[1])
+
+    @torch.no_grad()
+    def outputs(self, batch: Batch) -> dict[str, Tensor]:
+        """Return the hidden states, `hidden` (T, W)."""
+        return {"hidden": self.encoder(batch)}
+
+    @torch.no_grad()
+    def scores(self, texts: Tensor, keys: Tensor) -> Sums:
+        """Return the sums of an evaluation over N rows, each as (sum, count): loss and right answers.
+
+        Each text is compared with the texts of all N rows.
+        """
+        loss = right = 0.0
+        for part in compared(texts, keys, self.temperature):
+            loss, right = loss + part.loss_B.sum(dtype=torch.float64).item(), right + part.right_B.sum().item()
+        return {CONTRASTIVE: (loss, len(texts)), ACCURACY: (right, len(texts))}
+
+    def heldout(self, sums: Sums) -> dict[str, float]:
+        """Return {metric: mean over all held-out rows}."""
+        names = {CONTRASTIVE: f"{CONTRASTIVE}_loss", ACCURACY: ACCURACY}
+        return {names[name]: total / count for name, (total, count) in sums.items() if count > 0}
+
+    def baselines(self, keys: Tensor) -> dict[str, float]:
+        """Return {metric: baseline} of random guesses: the means of ln(texts to choose from) and 1 / their number."""
+        if not len(keys):
+            return {}
+        choices = torch.cat([(~excluded(keys, rows)).sum(1) for rows in _blocks(len(keys))]).double()
+        return {CHANCE_LOSS: choices.log().mean().item(), CHANCE_ACCURACY: (1 / choices).mean().item()}
+
+    def losses_and_gradients(self, texts: Tensor, keys: Tensor, divisor: float | Tensor) -> tuple[Tensor, Tensor]:
+        """Return the loss of each row, float32 (N,), and the gradient of their sum / divisor by `texts` (N, 2, W).
+
+        Both are computed in float32 and in blocks of rows.
+        """
+        leaf = texts.detach().requires_grad_()
+        losses_N = texts.new_zeros(len(texts))
+        with torch.enable_grad():
+            for part in compared(leaf, keys, self.temperature):
+                (part.loss_B.sum() / divisor).backward()
+                losses_N[part.rows] += part.loss_B.detach()
+        assert leaf.grad is not None
+        return losses_N, leaf.grad
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """A block of B rows in one direction: the first texts are compared with all second texts, or the other way round.
+
+    The two directions of a row add up to its loss.
+    """
+
+    rows: slice
+    loss_B: Tensor
+    """float32: half of the cross-entropy of the right text."""
+    right_B: Tensor
+    """float32: 0.5 if the right text is the most similar, else 0."""
+
+
+def compared(texts: Tensor, keys: Tensor, temperature: float) -> Iterator[Compared]:
+    """Yield the comparisons of N rows, both directions of each block; `texts` are vectors of length 1, (N, 2, W).
+
+    `keys` (N, 3) are those of Batch.keys.
+    """
+    with torch.autocast(texts.device.type, enabled=False):
+        for rows in _blocks(len(texts)):
+            wrong = excluded(keys, rows)
+            answers_B = torch.arange(rows.start, rows.stop, device=texts.device)
+            for side in (0, 1):
+                similarity = texts[rows, side] @ texts[:, 1 - side].T
+                logits = (similarity / temperature).masked_fill(wrong, -torch.inf)
+                right_B = logits.detach().argmax(1) == answers_B
+                loss_B = F.cross_entropy(logits, answers_B, reduction="none")
+                yield Compared(rows=rows, loss_B=loss_B / 2, right_B=right_B.float() / 2)
+
+
+def excluded(keys: Tensor, rows: slice) -> Tensor:
+    """Return which of all N rows are not compared with each row of a block, bool (B, N).
+
+    Two rows are not compared if they have a text or the parent document in common. A row is compared with itself.
+    """
+    ours, both = keys[rows], range(2)
+    same = ours[:, 2, None] == keys[:, 2]
+    for mine, other in ((mine, other) for mine in both for other in both):
+        same |= ours[:, mine, None] == keys[:, other]
+    same[torch.arange(len(ours)), torch.arange(rows.start, rows.stop)] = False
+    return same
+
+
+def _blocks(rows: int) -> Iterator[slice]:
+    """Yield slices of at most BLOCK_ROWS rows."""
+    for start in range(0, rows, BLOCK_ROWS):
+        yield slice(start, min(start + BLOCK_ROWS, rows))
+
+
+def build(
+    objective: Contrastive, sampling: Sampling, model: Model, vocabulary_size: int, generator: torch.Generator | None
+) -> ContrastiveTexts:
+    """Return the module."""
+    return ContrastiveTexts(model, vocabulary_size, objective, generator)
+
+
+def trained_parts(objective: Contrastive, sampling: Sampling) -> tuple[str, ...]:
+    """Return the name prefixes of the parameters that the objective trains besides those of the encoder: none."""
+    return ()
+
+
+def described(objective: Contrastive, sampling: Sampling) -> str:
+    """Return the objective in words, for a model card."""
+    pairs, pooling = PAIRS_IN_WORDS[type(sampling.pairs)], {"mean": "mean", "cls": "[CLS]"}[objective.pooling]
+    return f"contrastive learning on {pairs} ({pooling} pooling, temperature {objective.temperature:g})"
+
+
+def flops_per_token(objective: Contrastive, model: Model, vocabulary_size: int, counted: TokenCounts) -> float:
+    """Return the floating-point operations per token (no padding): two forward passes and a backward, matrix products
+    of the encoder only.
+    """
+    return encoder_flops(model, counted) * (BACKWARD + 1) / BACKWARD
+
+
+def vectors_text(rows: int, width: int) -> str:
+    """Return the estimated memory of a step's vectors on each worker as text, for a plan."""
+    block = min(rows, BLOCK_ROWS)
+    vectors = 3 * 2 * rows * width  # own, gathered, and their gradients
+    similarities = 3 * block * rows  # with their softmax and gradients
+    return (
+        f"{4 * (vectors + similarities) / 1e6:,.0f} MB per GPU besides a slot (estimated): the vectors of "
+        f"{rows:,} rows and their gradients, and the similarities of {block:,} rows at a time"
+    )
+
+
+def contrastive_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the summary's rows about contrastive learning, as (name, text); empty for other objectives."""
+    before, after, baselines = summary["heldout_before"], summary["heldout_after"], summary["baselines"]
+    if HELDOUT_LOSS not in after:
+        return []
+    return [
+        (
+            "held-out contrastive loss",
+            f"{after[HELDOUT_LOSS]:.3f} nats (before training {before[HELDOUT_LOSS]:.3f}, "
+            f"random guess {baselines[CHANCE_LOSS]:.3f})",
+        ),
+        (
+            "held-out right texts found",
+            f"{after[HELDOUT_ACCURACY]:.1%} (before training {before[HELDOUT_ACCURACY]:.1%}, "
+            f"random guess {baselines[CHANCE_ACCURACY]:.2%})",
+        ),
+    ]

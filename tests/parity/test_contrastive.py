@@ -1,0 +1,111 @@
+"""Contrastive learning and the vectors of its export, as sentence-transformers computes them."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+
+from pipeline import api, storage
+from pipeline.batch import Batch, collate
+from pipeline.config.data import Sampling, TwoCrops
+from pipeline.config.jobs import Pretrain
+from pipeline.config.objective import Contrastive
+from pipeline.config.training import AdamW
+from pipeline.corpus.prepared import Corpus
+from pipeline.errors import DataError
+from pipeline.export.card import Lineage
+from pipeline.export.huggingface import export
+from pipeline.model.families.table import family_of
+from pipeline.model.weights import to_published
+from pipeline.objectives.contrastive import ContrastiveTexts
+from pipeline.text.schema import EXAMPLE
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.train.checkpoint import State, save
+from pipeline.train.optim import build_optimizer
+from pipeline.train.run import identity, record
+from pipeline.train.step import Compute, backward
+from tests.conftest import text_of
+
+sentence_transformers = pytest.importorskip("sentence_transformers")
+
+FIRST = [text_of(number)[:60] for number in range(9)]
+SECOND = [text_of(number)[60:180] for number in range(9)]
+CPU = torch.device("cpu")
+
+
+def exported(
+    config: Pretrain, pooling: str, folder: Path, corpus: Corpus, vocabulary: Vocabulary
+) -> tuple[Path, ContrastiveTexts]:
+    """An export whose weights are far from where they start, and its module."""
+    objective = Contrastive(pooling=pooling)
+    config = replace(config, objective=objective, sampling=Sampling(maximum_length=32, pairs=TwoCrops()))
+    generator = torch.Generator().manual_seed(6)
+    module = ContrastiveTexts(config.model, vocabulary.size, objective, generator)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter += torch.empty_like(parameter).normal_(std=0.1, generator=generator)
+    saved = save(str(folder / "run"), State(step=7), module, build_optimizer(AdamW(), module), vocabulary)
+    recorded = record(identity(config, corpus, vocabulary), 7, "0" * 32, "/gone/corpus")
+    lineage = Lineage(name="contrast", recorded=recorded, summary=None, corpus=DataError("/gone/corpus is gone"))
+    said = export(saved, str(folder / "export"), lineage)
+    assert said == "checked: hidden states equal transformers' within 1e-05 of the largest"
+    return folder / "export", module
+
+
+def batch_of_pairs(folder: Path) -> Batch:
+    """FIRST and SECOND as rows of one batch, each from a document of its own."""
+    tokenizer = api.load(str(folder)).tokenizer
+    rows = []
+    for number, (first, second) in enumerate(zip(FIRST, SECOND, strict=True)):
+        a, b = (tokenizer.encode(text).ids for text in (first, second))
+        fixed = {"masked_positions": [], "masked_labels": [], "document_a": 0, "document_b": 0}
+        rows.append(fixed | {"ids": [*a, *b[1:]], "first_length": len(a), "parent": number})
+    return collate(pa.Table.from_pylist(rows, schema=EXAMPLE))
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_vectors_of_an_export_are_those_of_sentence_transformers(
+    tiny_config: Pretrain, tiny_corpus: Corpus, tiny_vocabulary: Vocabulary, tmp_path: Path, pooling: str
+) -> None:
+    folder, module = exported(tiny_config, pooling, tmp_path, tiny_corpus, tiny_vocabulary)
+    theirs = sentence_transformers.SentenceTransformer(str(folder), device="cpu").encode(FIRST)
+    ours = module.eval()(batch_of_pairs(folder))[:, 0].detach().numpy()
+    np.testing.assert_allclose(theirs, ours, rtol=0, atol=1e-5)
+    if pooling == "mean":
+        np.testing.assert_allclose(theirs, api.load(str(folder)).embed(FIRST), rtol=0, atol=1e-5)
+    card = (folder / "README.md").read_text()
+    assert "pipeline_tag: sentence-similarity" in card and "fill-mask" not in card
+    assert f"contrastive learning on two crops of one document ({'[CLS]' * (pooling == 'cls') or 'mean'}" in card
+    assert storage.read_json(str(folder / "config.json"))["architectures"] == ["BertModel"]
+
+
+def test_loss_and_gradients_are_those_of_sentence_transformers(
+    without_dropout: Pretrain, tiny_corpus: Corpus, tiny_vocabulary: Vocabulary, tmp_path: Path
+) -> None:
+    """Nine pairs of one batch against their cached loss in mini-batches of four."""
+    from sentence_transformers.sentence_transformer.losses import CachedMultipleNegativesRankingLoss
+
+    folder, module = exported(without_dropout, "mean", tmp_path, tiny_corpus, tiny_vocabulary)
+    theirs = sentence_transformers.SentenceTransformer(str(folder), device="cpu").train()
+    loss = CachedMultipleNegativesRankingLoss(
+        theirs,
+        scale=1 / 0.05,
+        mini_batch_size=4,
+        directions=("query_to_doc", "doc_to_query"),
+        partition_mode="per_direction",
+    )
+    total = loss([theirs.preprocess(texts) for texts in (FIRST, SECOND)], torch.zeros(9))
+    total.backward()
+    compute = Compute(device=CPU, autocast=torch.autocast("cpu", enabled=False), seed=0)
+    sums = backward(module.train(), [(0, batch_of_pairs(folder))], {"contrastive": 9}, compute, step=0)
+    assert sums["contrastive"].item() / 9 == pytest.approx(total.item(), rel=1e-6)
+    gradients = {name: parameter.grad for name, parameter in module.named_parameters()}
+    ours = to_published(gradients, family_of(without_dropout.model))
+    found = {f"bert.{name}": p.grad for name, p in theirs[0].auto_model.named_parameters() if "pooler" not in name}
+    assert found.keys() == ours.keys()
+    largest = max(gradient.abs().max().item() for gradient in found.values())
+    for name, gradient in found.items():
+        torch.testing.assert_close(ours[name], gradient, rtol=0, atol=1e-6 * max(largest, 1), msg=name)

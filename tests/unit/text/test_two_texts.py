@@ -1,0 +1,126 @@
+"""Pairs of texts: paragraphs joined from lines, adjacent ones, titles, crops, and the rows that they become."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.batch import collate
+from pipeline.config.data import AdjacentParagraphs, Sampling, TitleParagraph, TwoCrops
+from pipeline.text.cached_tokenizer import CachedTokenizer
+from pipeline.text.examples import make_examples
+from pipeline.text.pairs import PAIRINGS
+from pipeline.text.schema import DOCUMENT
+from pipeline.text.sequences import Sequences
+from pipeline.text.splitting import SPECIALS
+from pipeline.text.two_texts import join_lines
+from pipeline.text.vocabulary import Vocabulary
+
+WINDOWS = st.lists(st.lists(st.integers(0, 30), min_size=1, max_size=8), max_size=6)  # documents of lines of tokens
+KINDS = [TwoCrops(), AdjacentParagraphs(shortest=10), TitleParagraph(shortest=10)]
+MAXIMUM = 16
+WORDS = tuple("abcdefghij")
+TOKENIZER = CachedTokenizer(Vocabulary(tokens=(*SPECIALS, *WORDS), lowercase=True))
+
+
+def offsets(window: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
+    lines = np.cumsum([0, *(tokens for document in window for tokens in document)]).astype(np.int64)
+    return lines, np.cumsum([0, *map(len, window)]).astype(np.int64)
+
+
+def draw(settings: object, window: list[list[int]], seed: int = 0, maximum: int = MAXIMUM) -> Sequences:
+    lines, documents = offsets(window)
+    return PAIRINGS[type(settings)](
+        settings, lines, documents, np.zeros(len(window), int), maximum, np.random.default_rng(seed)
+    )
+
+
+def pairs(sequences: Sequences) -> list[tuple[int, ...]]:
+    return [(*a, *b) for a, b in np.stack((sequences.starts, sequences.ends), 1).reshape(-1, 2, 2).tolist()]
+
+
+def test_short_lines_are_joined_by_hand() -> None:
+    """With at least 4 tokens: 3 + 1, then 5, which the last 2 of the document join; 4, which the 1 joins; 2 alone."""
+    found = join_lines(*offsets([[3, 1, 0, 5, 2], [], [4, 1], [2]]), 4)
+    assert list(zip(found.starts.tolist(), found.ends.tolist())) == [(0, 4), (4, 11), (11, 16), (16, 18)]
+    assert found.documents.tolist() == [0, 0, 2, 3]
+
+
+def test_adjacent_paragraphs_by_hand() -> None:
+    """Five paragraphs give (1, 2), (3, 4) or (2, 3), (4, 5); two give one pair; one gives none. 20 tokens become 14."""
+    window = [[10, 11, 20, 12, 13], [10, 10], [30]]
+    either = {0: [(0, 10, 10, 21), (21, 35, 41, 53)], 1: [(10, 21, 21, 35), (41, 53, 53, 66)]}
+    found = {tuple(pairs(draw(KINDS[1], window, seed))) for seed in range(20)}
+    assert found == {(*first, (66, 76, 76, 86)) for first in either.values()}
+    assert draw(KINDS[1], window).document_a.tolist() == [0, 0, 1]
+
+
+def test_titles_by_hand() -> None:
+    """Each paragraph goes with its title; documents without a title or without text give nothing."""
+    window = [[2, 10, 10], [0, 12], [3], [1, 4, 7]]
+    sequences = draw(KINDS[2], window)
+    assert pairs(sequences) == [(0, 2, 2, 12), (0, 2, 12, 22), (37, 38, 38, 49)]
+    assert sequences.document_a.tolist() == sequences.document_b.tolist() == [0, 0, 3]
+    assert pairs(draw(KINDS[2], [[20, 10]])) == [(0, 14, 20, 30)]
+
+
+def test_crops_by_hand() -> None:
+    """At most 28 tokens a stretch: 60 tokens are three of 20, with crops of 2 to 10 tokens each."""
+    found = np.array([pairs(draw(TwoCrops(), [[60]], seed)) for seed in range(200)]) - 20 * np.arange(3)[:, None]
+    a, b = found[..., :2], found[..., 2:]
+    assert a.min() == b.min() == 0 and a.max() == b.max() == 20
+    assert {2, 10} <= set(np.diff(a).ravel()) <= set(range(2, 11)) and (a != b).any(-1).mean() > 0.9
+
+
+@given(window=WINDOWS, seed=st.integers(0, 99))
+@pytest.mark.parametrize("kind", KINDS)
+def test_texts_lie_in_their_document_and_fit(kind: object, window: list[list[int]], seed: int) -> None:
+    lines, documents = offsets(window)
+    bounds = lines[documents]
+    sequences = draw(kind, window, seed)
+    assert sequences.two_texts and not sequences.paired
+    for (a, a_end, b, b_end), document in zip(pairs(sequences), sequences.document_a.tolist(), strict=True):
+        assert bounds[document] <= a < a_end <= bounds[document + 1] and a_end - a <= MAXIMUM - 2
+        assert bounds[document] <= b < b_end <= bounds[document + 1] and b_end - b <= MAXIMUM - 2
+        assert isinstance(kind, TwoCrops) or a_end <= b
+    assert pairs(draw(kind, window, seed)) == pairs(sequences)
+
+
+def documents(*rows: tuple[str, str, str]) -> pa.Table:
+    """Documents as (parent, title, text)."""
+    fixed = {"source": "test", "lines_are_sentences": False, "language": "en"}
+    values = [
+        {"id": str(n), "parent": parent, "title": title, "text": text} | fixed
+        for n, (parent, title, text) in enumerate(rows)
+    ]
+    return pa.Table.from_pylist(values, schema=DOCUMENT)
+
+
+def test_rows_and_their_batch_by_hand() -> None:
+    """[CLS] is 2, [SEP] 3, a is 5: the row [2 5 3 6 7 3] is the sequences [2 5 3] and [2 6 7 3], without masks."""
+    table = documents(("p", "a", "b c"), ("p", "d", "e"), ("q", "", "f g"))
+    sampling = Sampling(maximum_length=8, pairs=TitleParagraph(shortest=1))
+    examples = make_examples(table, TOKENIZER, sampling, seed=0, epoch=0, window=0).sort_by("document_a")
+    assert examples["ids"].to_pylist() == [[2, 5, 3, 6, 7, 3], [2, 8, 3, 9, 3]]
+    assert examples["first_length"].to_pylist() == [3, 3]
+    assert examples["masked_positions"].to_pylist() == [[], []] and examples["not_next"].null_count == 2
+    batch = collate(examples)
+    assert batch.ids_T.tolist() == [2, 5, 3, 2, 6, 7, 3, 2, 8, 3, 2, 9, 3]
+    assert batch.offsets.tolist() == [0, 3, 7, 10, 13] and batch.maximum_length == 4
+    assert batch.positions_T.tolist() == [0, 1, 2, 0, 1, 2, 3, 0, 1, 2, 0, 1, 2]
+    assert batch.segments_T.sum() == 0 and batch.masked == 0
+    (a, b, p), (d, e, same) = batch.keys.tolist()
+    assert p == same and len({a, b, d, e, p}) == 5
+    again = collate(make_examples(table, TOKENIZER, sampling, seed=1, epoch=3, window=0).sort_by("document_a"))
+    assert again.keys.tolist() == batch.keys.tolist()
+
+
+def test_an_epoch_has_its_own_crops_and_phases() -> None:
+    table = documents(*(("p", "", "\n".join(WORDS[n % 9 : n % 9 + 5])) for n in range(40)))
+    for kind in (TwoCrops(), AdjacentParagraphs(shortest=1)):
+        made = [
+            make_examples(table, TOKENIZER, Sampling(pairs=kind), seed=0, epoch=epoch, window=0).sort_by("document_a")
+            for epoch in (0, 0, 1)
+        ]
+        assert made[0].equals(made[1]) and not made[0].equals(made[2])
