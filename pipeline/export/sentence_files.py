@@ -1,20 +1,22 @@
 """Files that tell sentence-transformers and embedding servers how to turn an encoder's hidden states into a vector.
 
-modules.json                 the steps: encoder, mean of the last hidden states, scaling to length 1
-1_Pooling/config.json        the mean, in the format before sentence-transformers 5.4, which all versions read
+modules.json                 the steps: encoder, pooling of the last hidden states, scaling to length 1
+1_Pooling/config.json        the pooling, in the format before sentence-transformers 5.4, which all versions read
 sentence_bert_config.json    the number of tokens to which texts are truncated
 """
 
 import json
+from typing import Literal
 
 MODULES = (("0", "", "Transformer"), ("1", "1_Pooling", "Pooling"), ("2", "2_Normalize", "Normalize"))
 """Name, folder and class of each step; the last step has no files."""
+Pooling = Literal["mean_tokens", "cls_token"]
 POOLINGS = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
 """Ways of pooling that the format has, each a flag."""
 
 
-def sentence_files(width: int, maximum_length: int) -> dict[str, str]:
-    """Return file name -> content; with these files `encode` of sentence-transformers equals `embed` of pipeline.api.
+def sentence_files(width: int, maximum_length: int, pooled: Pooling = "mean_tokens") -> dict[str, str]:
+    """Return file name -> content; with the mean, `encode` of sentence-transformers equals `embed` of pipeline.api.
 
     `width`: of the hidden states. `maximum_length`: tokens to which longer texts are truncated, usually the length of
     the longest training sequences.
@@ -23,7 +25,7 @@ def sentence_files(width: int, maximum_length: int) -> dict[str, str]:
         {"idx": index, "name": name, "path": path, "type": f"sentence_transformers.models.{kind}"}
         for index, (name, path, kind) in enumerate(MODULES)
     ]
-    pooling = {f"pooling_mode_{name}": name == "mean_tokens" for name in POOLINGS}
+    pooling = {f"pooling_mode_{name}": name == pooled for name in POOLINGS}
     contents = {
         "modules.json": modules,
         "1_Pooling/config.json": {"word_embedding_dimension": width} | pooling | {"include_prompt": True},

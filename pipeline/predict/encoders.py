@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 
 from pipeline import api
-from pipeline.api import LoadedModel
+from pipeline.api import Device, LoadedModel
 from pipeline.config.predict import Score
 from pipeline.model.encoder import Encoder, initialize
 from pipeline.train.hardware import required_device
@@ -21,7 +21,7 @@ def load_encoders(config: Score) -> dict[str, LoadedModel]:
     Raises CheckpointError for a location without an encoder.
     """
     assert config.checkpoint is not None
-    device = required_device(config.placement).type
+    device: Device = "cuda" if required_device(config.placement).type == "cuda" else "cpu"
     model = api.load(config.checkpoint, device)
     encoders = {UNTRAINED: untrained(model), MODEL: model}
     return encoders if config.against is None else encoders | {AGAINST: api.load(config.against, device)}

@@ -169,11 +169,12 @@ def _baseline_of(tuned: TunedModel, labelled: Labelled, prepared: Prepared) -> t
     task = tuned.about.task
     answer = {
         "regression": "the mean value",
+        "similarity": "shared words",
         "multilabel": "the labels of most rows",
         "tags": "each word's commonest tag",
         "spans": "no answer",
     }.get(task.kind, "the commonest label")
-    if task.kind == "spans":
+    if task.kind in ("spans", "similarity"):
         return KINDS[task.kind].baseline(task, prepared, prepared), answer
     if labelled.train is None:
         return (

@@ -3,8 +3,6 @@
 Shapes: N pairs or triplets.
 """
 
-import re
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -15,11 +13,11 @@ from pipeline.predict.encoders import MODEL, load_encoders, named
 from pipeline.reporting import Report
 from pipeline.tasks.bad_rows import BadRows
 from pipeline.tasks.metrics import pearson, spearman
-from pipeline.tasks.similarity import pair_columns, read_pairs, read_triplets
+from pipeline.tasks.scored_pairs import pair_columns, read_pairs, read_triplets
+from pipeline.tasks.similarity import word_cosines
 
 WORDS = "words"
 DESCRIPTION = f"{WORDS}: cosine of the texts' word counts, in lower case"
-WORD = re.compile(r"\w+")
 Cosines = Callable[[Sequence[str], Sequence[str]], np.ndarray]
 """Returns the cosine of each pair of texts, float (N,)."""
 
@@ -78,22 +76,6 @@ def _cosines_of(embed: Callable[[Sequence[str]], np.ndarray]) -> Cosines:
         return (left * right).sum(axis=1)
 
     return cosines
-
-
-def word_cosines(first: Sequence[str], second: Sequence[str]) -> np.ndarray:
-    """Return the cosine of the word counts of each pair, float64 (N,); 0 if a text has no words."""
-    return np.array([_word_cosine(*map(_word_counts, pair)) for pair in zip(first, second, strict=True)])
-
-
-def _word_counts(text: str) -> Counter[str]:
-    return Counter(WORD.findall(text.lower()))
-
-
-def _word_cosine(a: Counter[str], b: Counter[str]) -> float:
-    """Return the cosine of two texts' word counts."""
-    product = sum(count * b[word] for word, count in a.items())
-    norms = sum(count**2 for count in a.values()) * sum(count**2 for count in b.values())
-    return product / norms**0.5 if norms else 0.0
 
 
 def _report_scores(config: Score, scores: Mapping[str, Mapping[str, float]], report: Report) -> dict[str, float]:

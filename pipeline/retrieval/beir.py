@@ -27,9 +27,7 @@ def read(folder: str, split: str, bad: BadRows) -> Collection:
         available = listed(storage.children(storage.join(folder, "qrels")))
         raise DataError(f"{qrels} does not exist; its folder has {available}: name one of them with --split")
     documents, queries = storage.join(folder, DOCUMENTS), storage.join(folder, QUERIES)
-    return build_collection(
-        folder, _texts(documents, bad), _texts(queries, bad), _judgements(qrels, bad), bad
-    )
+    return build_collection(folder, _texts(documents, bad), _texts(queries, bad), _judgements(qrels, bad), bad)
 
 
 def _texts(location: str, bad: BadRows) -> Iterator[tuple[str, str, str]]:

@@ -20,7 +20,7 @@ def rank_by_bm25(queries: Sequence[str], documents: Sequence[str], ties: np.ndar
     index.index(bm25s.tokenize(list(documents), show_progress=False), show_progress=False)
     rankings = []
     for words in bm25s.tokenize(list(queries), return_ids=False, show_progress=False):
-        known = [word for word in words if word in index.vocab_dict]
+        known = [str(word) for word in words if word in index.vocab_dict]
         scores = index.get_scores(known) if known else np.zeros(len(documents), np.float32)
         rankings.append(rank(np.where(scores > 0, scores, -np.inf), ties))
     return rankings

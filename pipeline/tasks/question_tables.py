@@ -42,9 +42,7 @@ def read_question_table(
     for an empty context or question, and for answers of another form.
     """
     content, read, bad = content_of(location), reader_of(location), bad or BadRows()
-    answers = columns.answers or next(
-        (name for name in ANSWERS if has_columns(location, (name,), content)), ANSWERS[0]
-    )
+    answers = columns.answers or next((name for name in ANSWERS if has_columns(location, (name,), content)), ANSWERS[0])
     names = [columns.context, columns.question, answers] + [START] * has_columns(location, (START,), content)
     questions = []
     for line, values in read(location, content, names, bad):

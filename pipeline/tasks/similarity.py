@@ -1,69 +1,112 @@
-"""Read pairs of texts with a similarity score, and triplets of an anchor, a positive and a negative text."""
+"""Similarity as a kind of task: two texts, each encoded alone, and a score; the answer is the cosine of their vectors.
 
-from dataclasses import dataclass
+Reimers and Gurevych 2019 call such a model a bi-encoder (Sentence-BERT).
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from pipeline.errors import BadRow, DataError, shown
-from pipeline.tasks.bad_rows import BadRows
-from pipeline.tasks.content import content_of
-from pipeline.tasks.files import Columns, read_file, require_labels
-from pipeline.tasks.readers import has_columns, rows_in
+from pipeline.config.finetune import Cutting
+from pipeline.errors import ConfigError, DataError
+from pipeline.tasks import metrics
+from pipeline.tasks.encoding import encode
+from pipeline.tasks.prepared import Logits, Prepared, Tuned
+from pipeline.tasks.schema import ENCODED, SECOND_LENGTH
+from pipeline.tasks.tables import left_out
 from pipeline.tasks.task import Task
+from pipeline.text.cached_tokenizer import CachedTokenizer
+from pipeline.text.vocabulary import Vocabulary
 
-LAYOUTS = (("sentence1", "sentence2", "score"), ("sentence_A", "sentence_B", "relatedness_score"))
-"""Columns of published files of pairs: STS-B's (Cer et al. 2017) and SICK's (Marelli et al. 2014)."""
-OWN_LAYOUT = ("text", "pair", "label")
-"""Columns of other files, unless the settings name others."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScoredPairs:
-    """Pairs of texts with similarity scores."""
-
-    first: list[str]
-    second: list[str]
-    scores: np.ndarray
-    """float64 (pairs,); a higher score means more similar texts."""
+WORD = re.compile(r"\w+")
 
 
-def pair_columns(location: str, text: str | None, pair: str | None, label: str | None) -> Columns:
-    """Return the columns of a file of scored pairs: the named ones, else the first of LAYOUTS that the file has.
+def prepare(task: Task, items: pa.Table, vocabulary: Vocabulary, cutting: Cutting) -> Prepared:
+    """Encode both texts of each row of TEXTS as a sequence of its own; longer texts are truncated.
 
-    If the file has none of LAYOUTS, or any column is named, the others are those of OWN_LAYOUT.
+    A row has the ids of both sequences end to end: [CLS] A [SEP] [CLS] B [SEP]. Raises DataError for a row without a
+    second text, and ConfigError if cutting.passages is set.
     """
-    if (text, pair, label) == (None, None, None):
-        content = content_of(location)
-        text, pair, label = next((names for names in LAYOUTS if has_columns(location, names, content)), OWN_LAYOUT)
-    default = OWN_LAYOUT
-    return Columns(first=text or default[0], second=pair or default[1], label=label or default[2])
+    if cutting.passages:
+        raise ConfigError(
+            f"cutting.passages ({cutting.passages}) would give a text several vectors: leave cutting.passages out "
+            f"for {task.name}, whose kind is similarity"
+        )
+    if items["second"].null_count:
+        raise DataError(f"{task.name} compares pairs of texts: name the column of the second text with --pair")
+    encoded = encode(task, _one_by_one(items), CachedTokenizer(vocabulary), cutting.maximum_length)
+    lists = encoded.rows["ids"].combine_chunks()
+    first, second = np.asarray(lists.value_lengths()).reshape(-1, 2).astype(np.int32).T
+    columns = {
+        "ids": pa.ListArray.from_arrays(lists.offsets.take(pa.array(range(0, len(lists) + 1, 2))), lists.values),
+        "first_length": pa.array(first),
+        "label": encoded.rows["label"].combine_chunks()[::2],
+        "labels": encoded.rows["labels"].combine_chunks()[::2],
+        "row": pa.array(range(items.num_rows), pa.int64()),
+    }
+    rows = pa.table(columns, schema=ENCODED).append_column(SECOND_LENGTH, pa.array(second))
+    notes = [f"{encoded.cut:,} texts cut at {cutting.maximum_length} tokens"] if encoded.cut else []
+    lost = left_out(items)
+    notes += [f"{len(lost)} lines left out, the first: {lost[0]}"] if lost else []
+    return Prepared(items=items, rows=rows, cut=encoded.cut, notes=tuple(notes))
 
 
-def read_pairs(location: str, columns: Columns, bad: BadRows) -> ScoredPairs:
-    """Read the pairs of a table. Raises DataError if all scores are equal, and as `read_file` and `require_labels`."""
-    task = Task(name=location, kind="regression", metrics=("spearman",))
-    texts = require_labels(task, location, read_file(location, columns, "regression", bad), bad)
-    scores = np.array([task.number(label) for label in texts["label"].to_pylist()])
-    if (scores == scores[0]).all():
-        raise DataError(f"{location}: all {len(scores):,} pairs have the score {scores[0]:g}, so nothing correlates")
-    return ScoredPairs(first=texts["first"].to_pylist(), second=texts["second"].to_pylist(), scores=scores)
+def _one_by_one(items: pa.Table) -> pa.Table:
+    """Return a table of TEXTS with a row for each text: the first and the second of each pair, in turn."""
+    turns = np.repeat(np.arange(items.num_rows), 2)
+    texts = [text for pair in zip(items["first"].to_pylist(), items["second"].to_pylist()) for text in pair]
+    repeated = items.take(turns)
+    columns = {"first": pa.array(texts, pa.string()), "second": pa.nulls(len(texts), pa.string())}
+    return pa.table([columns.get(field.name, repeated[field.name]) for field in items.schema], schema=items.schema)
 
 
-def read_triplets(location: str, names: tuple[str, str, str], bad: BadRows) -> list[tuple[str, str, str]]:
-    """Read (anchor, positive, negative) of each row of a table. An empty text, or one that is no text, is a bad row.
+def answers(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) -> np.ndarray:
+    """Return the cosine of each pair, float64 (pairs,)."""
+    return np.asarray(logits, np.float64).reshape(-1)
 
-    Raises DataError if the table has no usable row.
-    """
-    triplets = []
-    for line, values in rows_in(location, names, bad):
-        wrong = next((item for item in zip(names, values) if not (isinstance(item[1], str) and item[1].strip())), None)
-        if wrong:
-            name, value = wrong
-            bad.take(BadRow(f"{location}:{line}: column {name} is {shown(value)}; it must be a text", "no-text"))
-        else:
-            anchor, positive, negative = values
-            triplets.append((anchor, positive, negative))
-    bad.require_some(location, len(triplets))
-    if not triplets:
-        raise DataError(f"{location} has no rows")
-    return triplets
+
+def score(task: Task, prepared: Prepared, cosines: np.ndarray, tuned: Tuned) -> dict[str, float]:
+    """Return the correlations of the cosines and the scores."""
+    return metrics.score(task, cosines, prepared.rows["label"].to_numpy())
+
+
+def tune(task: Task, prepared: Prepared, cosines: np.ndarray) -> Tuned:
+    """Return no values, because correlations need no threshold."""
+    return {}
+
+
+def baseline(task: Task, train: Prepared, prepared: Prepared) -> dict[str, float]:
+    """Return the correlations of `word_cosines` and the scores."""
+    cosines = word_cosines(prepared.items["first"].to_pylist(), prepared.items["second"].to_pylist())
+    return metrics.score(task, cosines, prepared.rows["label"].to_numpy())
+
+
+def collapsed(task: Task, prepared: Prepared, cosines: np.ndarray) -> bool:
+    """Return whether all pairs have nearly the same cosine, or a cosine is not finite."""
+    return not np.isfinite(cosines).all() or bool(np.ptp(cosines) < 1e-3)
+
+
+def details(task: Task, prepared: Prepared, cosines: np.ndarray, tuned: Tuned) -> dict[str, Any]:
+    """Return no further results."""
+    return {}
+
+
+def word_cosines(first: Sequence[str], second: Sequence[str]) -> np.ndarray:
+    """Return the cosine of the word counts of each pair, in lower case, float64 (pairs,); 0 if a text has no words."""
+    return np.array([_word_cosine(*map(_word_counts, pair)) for pair in zip(first, second, strict=True)])
+
+
+def _word_counts(text: str) -> Counter[str]:
+    """Return how often each word occurs in a text."""
+    return Counter(WORD.findall(text.lower()))
+
+
+def _word_cosine(a: Counter[str], b: Counter[str]) -> float:
+    """Return the cosine of two texts' word counts."""
+    product = sum(count * b[word] for word, count in a.items())
+    norms = sum(count**2 for count in a.values()) * sum(count**2 for count in b.values())
+    return product / norms**0.5 if norms else 0.0

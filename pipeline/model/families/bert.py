@@ -84,6 +84,7 @@ BERT = Family(
         "classification": "BertForSequenceClassification",
         "multilabel": "BertForSequenceClassification",
         "regression": "BertForSequenceClassification",
+        "similarity": "BertModel",
         "tags": "BertForTokenClassification",
         "spans": "BertForQuestionAnswering",
     },

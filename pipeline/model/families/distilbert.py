@@ -56,6 +56,7 @@ DISTILBERT = Family(
         "classification": "DistilBertForSequenceClassification",
         "multilabel": "DistilBertForSequenceClassification",
         "regression": "DistilBertForSequenceClassification",
+        "similarity": "DistilBertModel",
         "tags": "DistilBertForTokenClassification",
         "spans": "DistilBertForQuestionAnswering",
     },

@@ -36,6 +36,7 @@ ROBERTA = Family(
         "classification": "RobertaForSequenceClassification",
         "multilabel": "RobertaForSequenceClassification",
         "regression": "RobertaForSequenceClassification",
+        "similarity": "RobertaModel",
         "tags": "RobertaForTokenClassification",
         "spans": "RobertaForQuestionAnswering",
     },
