@@ -1,4 +1,4 @@
-"""Score a fine-tuned model on labelled examples, or measure what it forgot; or score a pretrained model on BLiMP.
+"""Score a fine-tuned model on labelled examples, what it forgot, a pretrained model on BLiMP, or an encoder's vectors.
 
     python jobs/score.py --checkpoint output/finetune/NAME/model --input labelled.csv --text body --label stars
     python jobs/score.py --checkpoint hf://OWNER/NAME --input labelled.csv --text body --label stars
@@ -6,6 +6,9 @@
     python jobs/score.py --predictions answers.json --input dev-v1.1.json
     python jobs/score.py --checkpoint output/runs/NAME --blimp BLIMP --pairs fifth
     python jobs/score.py --checkpoint output/finetune/TRIAL/model --heldout output/runs/NAME
+    python jobs/score.py --checkpoint EXPORT --similarity STS-B/dev.tsv
+    python jobs/score.py --checkpoint EXPORT --retrieval COLLECTION --against hf://OWNER/NAME
+    python jobs/score.py --checkpoint EXPORT --triplets triplets.jsonl
 
 The labelled examples are your own file (--input) or a split of a known task (--task). The scores are printed next to
 those of baselines.

@@ -19,6 +19,8 @@ if TYPE_CHECKING:  # not imported at run time: machines that only measure the tr
 
 TEACHER = "teacher"
 """Column of a teacher's logits for each row."""
+SECOND_LENGTH = "second_length"
+"""Column of rows with two sequences each: the length of the second one (pipeline.tasks.schema)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +141,8 @@ def _hash(ids: np.ndarray) -> int:
 def collate_labelled(rows: pa.Table | pa.RecordBatch) -> Batch:
     """Collate a task's rows (schema pipeline.tasks.schema.ENCODED), in their order, into a flat batch without masking.
 
-    If the rows have a column TEACHER (lists of float32), that column becomes Batch.teacher.
+    If the rows have a column TEACHER (lists of float32), that column becomes Batch.teacher. If they have a column
+    SECOND_LENGTH, each row becomes two sequences, and only the labels have an entry per row.
 
     Raises ValueError if there are no rows.
     """
@@ -162,11 +165,14 @@ def _sequences(rows: pa.Table | pa.RecordBatch) -> tuple[np.ndarray, dict[str, A
     if rows.num_rows == 0:
         raise ValueError("a batch needs at least one row")
     ids_T, lengths_N = _flat_lists(rows.column("ids"))
+    first_N = _flat(rows.column("first_length"))
+    if SECOND_LENGTH in rows.schema.names:
+        lengths_N = first_N = np.stack((first_N, _flat(rows.column(SECOND_LENGTH))), axis=1).ravel()
     offsets = np.zeros(len(lengths_N) + 1, dtype=np.int32)
     np.cumsum(lengths_N, out=offsets[1:])
     starts_N = offsets[:-1].astype(np.int64)
     positions_T = np.arange(len(ids_T)) - np.repeat(starts_N, lengths_N)
-    segments_T = positions_T >= np.repeat(_flat(rows.column("first_length")), lengths_N)
+    segments_T = positions_T >= np.repeat(first_N, lengths_N)
     return offsets, {
         "ids_T": torch.from_numpy(ids_T),
         "segments_T": torch.from_numpy(segments_T.astype(np.int64)),

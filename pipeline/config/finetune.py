@@ -130,6 +130,24 @@ class Recipe:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Similarity:
+    """Loss and vectors of kind similarity, which compares two texts by the cosine of their vectors."""
+
+    loss: Literal["cosent", "cosine"] = "cosent"
+    """cosent: pairs with a higher score should have a higher cosine, for all pairs of pairs in a step (Su 2022);
+    cosine: squared error of the cosine to the score, which is scaled to the range from 0 to 1 (Reimers and Gurevych
+    2019).
+    """
+    pooling: Literal["mean", "cls"] = "mean"
+    """Vector of a text. mean: the mean of the last hidden states; cls: the last hidden state of [CLS]."""
+    temperature: float = 0.05
+    """Number that divides the differences of cosines in cosent. 0.05 is from Su 2022."""
+
+    def __post_init__(self) -> None:
+        require_above_zero("similarity.temperature", self.temperature)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Search:
     """Settings to try, and the seeds that select among them."""
 
@@ -140,7 +158,8 @@ class Search:
     """
     over: tuple[str, ...] = ()
     """Settings to try. NAME=VALUE,VALUE tries every value; NAME=LOW..HIGH draws values log-uniformly. NAME is a setting
-    of cutting, recipe, optimizer, schedule, freeze or adapter; adapter=no-adapter,low-rank tries kinds of adapter.
+    of cutting, recipe, similarity, optimizer, schedule, freeze or adapter; adapter=no-adapter,low-rank tries kinds of
+    adapter.
     """
     samples: int = 8
     """Number of random draws if search.over has a range; each is combined with all values of the other settings."""
@@ -226,8 +245,10 @@ class Finetune:
     several columns if each column holds 0 or 1 for a different label. In CoNLL's files, give the column's number from
     0, or -1 for the last column.
     """
-    kind: Literal["auto", "classification", "regression", "multilabel", "tags", "spans"] = "auto"
-    """Kind of the labels in your own file; auto: detected from the file."""
+    kind: Literal["auto", "classification", "regression", "multilabel", "similarity", "tags", "spans"] = "auto"
+    """Kind of the labels in your own file; auto: detected from the file. similarity: an embedding model, which encodes
+    each text of a pair alone, and whose cosines follow the labels; it is never detected.
+    """
     on_bad_rows: OnBadRows = "refuse"
     """Treatment of rows with an empty text, no label, or a label that only the development file has. refuse: stop with
     an error at the first such row; skip: leave these rows out and count them.
@@ -262,6 +283,7 @@ class Finetune:
     """MLflow tracking URI; default: MLFLOW_TRACKING_URI, else SQLite at OUTPUT/mlflow.db."""
     cutting: Cutting = Cutting()
     recipe: Recipe = Recipe()
+    similarity: Similarity = Similarity()
     search: Search = Search()
     trials: Trials = Trials()
     vocabulary: VocabularySettings = VocabularySettings()

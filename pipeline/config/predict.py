@@ -11,8 +11,12 @@ from pipeline.config.placement import ModelPlacement
 OUTPUTS = (".parquet", ".csv", ".jsonl", ".ndjson", ".json")
 COMMON_OF_COMPARE = ("random_weights", *(name for name in COMMON if name != "minutes"))
 """Settings that the comparison's --help shows first."""
-MEASURED = ("input", "task", "blimp", "heldout")
+MEASURED = ("input", "task", "blimp", "heldout", "similarity", "retrieval", "triplets")
 """Settings of `Score` that say what is measured; exactly one of them must be given."""
+OF_VECTORS = ("similarity", "retrieval", "triplets")
+"""Settings of `Score` that measure the vectors of an encoder."""
+OF_MODELS = ("blimp", "heldout", *OF_VECTORS)
+"""Settings of `Score` that need a model, and not predictions."""
 Format = Literal["auto", "table", "squad", "words", "text"]
 
 
@@ -77,13 +81,13 @@ class Predict:
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """Score a fine-tuned model, or a file of answers, on labelled examples; or a pretrained model on BLiMP; or measure
-    what a model forgot in fine-tuning.
+    """Score a fine-tuned model, or a file of answers, on labelled examples; a pretrained model on BLiMP; an embedding
+    model on similarity, retrieval or triplets; or measure what a model forgot in fine-tuning.
     """
 
     checkpoint: Location | None = None
     """Folder, URL or hf://OWNER/NAME of a fine-tuned model that jobs/finetune.py or transformers wrote; for blimp, the
-    folder of a pretraining run or of its export.
+    folder of a pretraining run or of its export; for similarity, retrieval and triplets, any encoder.
     """
     predictions: Location | None = None
     """Instead of checkpoint: JSON file {id: text} of answers to the questions of input or task, as SQuAD's official
@@ -95,22 +99,28 @@ class Score:
     """Instead of input: the name of a task whose files are in data."""
     data: Location | None = None
     """Folder of the task's files in their official layout."""
-    split: str = "dev"
-    """Split of the task to score."""
+    split: str | None = None
+    """Split of the task (default: dev), or of the judgements of retrieval (default: test)."""
     text: str = "text"
     """Column of the text. For tags, this column holds the words (a list, or separated by spaces). For questions, this
-    column holds the context, and the default is "context".
+    column holds the context, and the default is "context". For triplets, this column holds the anchor, and the default
+    is "anchor".
     """
     pair: str | None = None
-    """Column of the second text of a pair, or of the question (default: question)."""
+    """Column of the second text of a pair, of the question (default: question), or of a triplet's positive text
+    (default: positive).
+    """
+    negative: str = "negative"
+    """Column of a triplet's negative text."""
     label: tuple[str, ...] = ()
     """Column of the label, value, tags or answers; default: label; for questions, answers or answer. Give several
     columns if each column holds 0 or 1 for a different label. In CoNLL's files, give the column's number from 0, or -1
     for the last column.
     """
     on_bad_rows: OnBadRows = "refuse"
-    """Treatment of rows with an empty text, no label, or a label that the model does not know. refuse: stop with an
-    error at the first such row; skip: leave these rows out and count them.
+    """Treatment of rows with an empty text, no label, or a label that the model does not know, and in retrieval of
+    unknown or repeated ids. refuse: stop with an error at the first such row; skip: leave these rows out and count
+    them.
     """
     blimp: Location | None = None
     """Instead of labelled examples: the folder of BLiMP's files, with 67,000 pairs of a good and a bad sentence. If the
@@ -124,6 +134,20 @@ class Score:
     """Instead of labelled examples: the folder of the pretraining run whose model was fine-tuned. This measures
     forgetting: the loss on masked tokens before and after fine-tuning, with the run's held-out rows, masks and head.
     """
+    similarity: Location | None = None
+    """Instead of labelled examples: a file of pairs of texts with a similarity score, to correlate with the cosine of
+    the texts' vectors. The columns of STS-B and SICK are recognised; otherwise they are text, pair and label.
+    """
+    retrieval: Location | None = None
+    """Instead of labelled examples: the folder of a retrieval collection in BEIR's layout (corpus.jsonl, queries.jsonl,
+    qrels/test.tsv), or of the Cranfield collection (cran.all.1400, cran.qry, cranqrel).
+    """
+    triplets: Location | None = None
+    """Instead of labelled examples: a file of triplets. The vector of the anchor should be nearer to the vector of the
+    positive text than to the vector of the negative text.
+    """
+    against: Location | None = None
+    """For similarity, retrieval and triplets: a second encoder, to score next to checkpoint."""
     corpus: Location | None = None
     """For blimp: the prepared corpus from which the baselines (unigrams and 5-grams) are counted, and which is searched
     for BLiMP's sentences. For heldout: the prepared corpus with the held-out rows. Default: the run's corpus.
@@ -140,8 +164,17 @@ class Score:
         require(len(chosen) == 1, f"{', '.join(first)} or {last}: give exactly one")
         (name,) = chosen
         require(
-            name not in ("blimp", "heldout") or self.checkpoint is not None,
+            name not in OF_MODELS or self.checkpoint is not None,
             f"{name} ({getattr(self, name)}) scores a model, not predictions: give checkpoint",
+        )
+        require(
+            name in OF_VECTORS or self.against is None,
+            f"against ({self.against}) is for {', '.join(OF_VECTORS)}: leave against out",
+        )
+        require(
+            name not in OF_VECTORS or self.placement.precision in ("auto", "float32"),
+            f"placement.precision ({self.placement.precision}): vectors are computed in float32, so leave "
+            "placement.precision out",
         )
         require(
             name == "blimp" or self.pairs == "all",

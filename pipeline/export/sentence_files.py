@@ -1,7 +1,7 @@
 """Files that tell sentence-transformers and embedding servers how to turn an encoder's hidden states into a vector.
 
 modules.json                 the steps: encoder, pooling of the last hidden states, scaling to length 1
-1_Pooling/config.json        the pooling, in the format of sentence-transformers before 5.4; all versions read this format
+1_Pooling/config.json        the pooling, in the format before sentence-transformers 5.4; all versions read this format
 sentence_bert_config.json    the number of tokens to which texts are truncated
 """
 
@@ -10,11 +10,13 @@ from typing import Literal
 
 MODULES = (("0", "", "Transformer"), ("1", "1_Pooling", "Pooling"), ("2", "2_Normalize", "Normalize"))
 """Name, folder and class of each step; the last step has no files."""
+Pooling = Literal["mean", "cls"]
+"""Mean of the last hidden states, or the last hidden state of [CLS]."""
 POOLINGS = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
 """Ways of pooling that the format has, each a flag."""
 
 
-def sentence_files(width: int, maximum_length: int, pooling: Literal["mean", "cls"] = "mean") -> dict[str, str]:
+def sentence_files(width: int, maximum_length: int, pooling: Pooling = "mean") -> dict[str, str]:
     """Return file name -> content; with these files `encode` of sentence-transformers equals `embed` of pipeline.api.
 
     `width`: of the hidden states. `maximum_length`: tokens to which longer texts are truncated, usually the length of

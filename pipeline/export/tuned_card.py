@@ -26,6 +26,7 @@ PIPELINES = {
     "classification": "text-classification",
     "multilabel": "text-classification",
     "regression": "text-classification",
+    "similarity": "sentence-similarity",
     "tags": "token-classification",
     "spans": "question-answering",
 }
@@ -42,6 +43,7 @@ WHAT = {
     "classification": "tells which of {labels} a text is",
     "multilabel": "tells which of {labels} apply to a text (any number of them)",
     "regression": "predicts a number for a text",
+    "similarity": "makes vectors of texts whose cosines tell how similar two texts are",
     "tags": "tags each word of a text with one of {labels}",
     "spans": "finds the answer to a question in a text",
 }
@@ -60,6 +62,7 @@ ASKED = {
     "classification": '["A text."]',
     "multilabel": '["A text."]',
     "regression": '["A text."]',
+    "similarity": '[("A text.", "Another.")]',
     "tags": '["A text of some words"]',
     "spans": '[("What is asked?", "The text that holds the answer.")]',
 }
@@ -84,19 +87,21 @@ def tuned_files(
 ) -> dict[str, str]:
     """Return file name -> content of the card and related files of a fine-tuned model.
 
-    `plain`: the model has no bottleneck adapters, so that transformers can load its encoder. A plain model for text
-    classification or regression also gets files for sentence-transformers if its head reads the mean of the last hidden
-    states. With these files, sentence-transformers computes the same mean.
+    `plain`: the model has no bottleneck adapters, so that transformers can load its encoder. A plain model for
+    similarity, or one whose head reads the mean of the last hidden states, also gets files for sentence-transformers.
+    With these files, sentence-transformers computes the same vectors.
     """
     files = {CARD: _tuned_card(about, model, plain, license, language, repository)}
     if _has_vectors(about, plain):
-        files |= sentence_files(model.width, about.cutting.maximum_length or model.maximum_positions)
+        longest = about.cutting.maximum_length or model.maximum_positions
+        files |= sentence_files(model.width, longest, "cls" if about.pooling == "cls" else "mean")
     return files
 
 
 def _has_vectors(about: About, plain: bool) -> bool:
     """Return whether the model was trained to make text vectors that other libraries can compute."""
-    return plain and about.pooling == "mean" and PIPELINES[about.task.kind] == "text-classification"
+    of_means = about.pooling == "mean" and PIPELINES[about.task.kind] == "text-classification"
+    return plain and (of_means or about.task.kind == "similarity")
 
 
 def _tuned_card(
@@ -116,7 +121,7 @@ def _tuned_card(
         "## Limitations",
         "\n".join(f"- {line}" for line in _limits(about)),
         "## Figures",
-        figures(lineage),
+        figures(lineage, task.kind),
         "## Training",
         table(("training", "value"), _training(about, encoder)),
         "## License",
@@ -203,7 +208,9 @@ def _use(about: About, plain: bool, repository: str | None) -> str:
     rows = '[("A text.", "Another.")]' if pair else ASKED[about.task.kind]
     call = 'answer({"text": "A text.", "text_pair": "Another."})' if pair else CALLED.get(kind)
     parts = [] if repository else ["Run this in the model's folder; from elsewhere, give the folder's path."]
-    if call is None:
+    if kind == "sentence-similarity":
+        pass  # the vectors are used below
+    elif call is None:
         parts.append(
             "`transformers` no longer has a pipeline for questions. `AutoModelForQuestionAnswering` loads the model."
         )
@@ -247,7 +254,11 @@ def _limits(about: About) -> list[str]:
     return lines
 
 
-def figures(lineage: Mapping[str, Any]) -> str:
+BASELINE_OF_KIND = {"similarity": "The baseline is the cosine of the two texts' word counts."}
+"""Kind of task -> sentence about its baseline, if it is not a constant answer."""
+
+
+def figures(lineage: Mapping[str, Any], kind: str = "") -> str:
     """Return the card's figures section: the scores, next to those of a baseline without a model."""
     scores, baselines, rows = (lineage.get(name, {}) for name in ("scores", "baselines", "rows"))
     if not scores:
@@ -257,7 +268,7 @@ def figures(lineage: Mapping[str, Any]) -> str:
         for metric, value in values.items():
             baseline = baselines.get(split, {}).get(metric)
             lines.append((f"{split} {metric}", f"{value:.3f}", "–" if baseline is None else f"{baseline:.3f}"))
-    notes = ["The baseline gives the same answer to every row."]
+    notes = [BASELINE_OF_KIND.get(kind, "The baseline gives the same answer to every row.")]
     if any(split.startswith("dev") for split in scores):
         chosen = "the settings were chosen by it" if lineage.get("chosen") else "no settings were chosen by it"
         notes.insert(0, f"Dev is a {DEVELOPMENT}, not a test set; {chosen}.")

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from pipeline.errors import listed
 from pipeline.tasks.prepared import Prepared
-from pipeline.tasks.task import Task, several
+from pipeline.tasks.task import VALUED, Task, several
 
 Text = Hashable
 """Texts of an item, by which equal items are found.
@@ -36,7 +36,7 @@ def labels_in_words(task: Task, prepared: Prepared) -> str:
     if task.kind == "tags":
         return _counted("tags", Counter(tag for item in prepared.items for tag in item.tags))
     labels = prepared.items["label"].to_pylist()
-    if task.kind == "regression":
+    if task.kind in VALUED:
         values = [task.number(label) for label in labels]
         return f"values from {min(values):g} to {max(values):g}, mean {np.mean(values):g}"
     if task.kind == "multilabel":

@@ -30,7 +30,7 @@ GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
 """Grid -> dotted name -> values to try. Sources: Devlin et al. 2019, A.3, for bert; google-research/bert's README for
 miniatures, the smaller models.
 """
-SEARCHED = ("cutting", "recipe", "optimizer", "schedule", "freeze", "adapter")
+SEARCHED = ("cutting", "recipe", "similarity", "optimizer", "schedule", "freeze", "adapter")
 """Groups of settings that a search may vary."""
 NOT_SEARCHED = ("recipe.metric",)
 """Settings in the groups of SEARCHED that a search may not vary: the search selects by recipe.metric."""

@@ -31,6 +31,7 @@ from pipeline.model.adapters import add_adapter, freeze
 from pipeline.model.encoder import Encoder
 from pipeline.model.gpu import gpu_of, supports_matmul
 from pipeline.objectives.masked import MaskedTokens
+from pipeline.objectives.similarity import SimilarityTask
 from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
 from pipeline.tasks.task import Task
 from pipeline.train.checkpoint import steps_saved
@@ -38,7 +39,14 @@ from pipeline.train.hardware import autocast_of, chosen_precision, cores, device
 from pipeline.train.initial import Initial, load_initial
 from pipeline.train.naming import is_unrecorded
 from pipeline.train.step import Compute
-from pipeline.train.trial import assist_trial, class_weights, label_mean_and_deviation, load_encoder, run_trial
+from pipeline.train.trial import (
+    assist_trial,
+    class_weights,
+    label_mean_and_deviation,
+    label_range,
+    load_encoder,
+    run_trial,
+)
 from pipeline.train.trial_state import Scores, TrialCheckpoints, delete_checkpoints
 from pipeline.train.tuned import About, save_tuned
 
@@ -51,6 +59,8 @@ NARROW = 128
 """
 SHAPING = ("recipe", "vocabulary", "optimizer", "schedule", "freeze", "adapter", "random_weights")
 """Groups of settings that define a trial, together with its encoder, rows, cutting and seed (see `identity_of`)."""
+SHAPING_OF_KIND: dict[str, tuple[str, ...]] = {"similarity": ("similarity",)}
+"""Kind of task -> further groups of settings that define its trials."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,10 +103,11 @@ def identity_of(config: Finetune, problem: Problem, initial: Initial, seed: int)
     device = device_of(config.placement, config.trials.gpus)
     # Without recipe.metric: _task_identity has it already, as the first of the task's metrics.
     without = ("recipe.metric", *(DISTILLED if problem.teacher is None else ()))
+    groups = (*SHAPING, *SHAPING_OF_KIND.get(problem.task.kind, ()))
     shaping = {
         key: value
         for key, value in flatten(config).items()
-        if key.split(".")[0] in SHAPING and key not in without and not is_unrecorded(key, value)
+        if key.split(".")[0] in groups and key not in without and not is_unrecorded(key, value)
     }
     cutting = {f"cutting.{key}": value for key, value in vars(problem.cutting).items()}
     shaping |= {"standardised": True} if _standardises(config, problem.task) else {}
@@ -191,7 +202,7 @@ def build(
     weights = class_weights(problem.task, problem.train.rows) if config.recipe.balance_classes else None
     torch.manual_seed(seed)  # for parts that the checkpoint lacks, such as a pooler
     module = OBJECTIVES[problem.task.kind](
-        model, initial.vocabulary.size, len(problem.task.labels), random, config.recipe.pooling, weights
+        model, initial.vocabulary.size, len(problem.task.labels), random, pooling_of(config, problem.task), weights
     )
     if not config.random_weights:
         load_encoder(encoder or _pretrained_encoder(initial, model), module)
@@ -199,6 +210,8 @@ def build(
         add_adapter(module, config.adapter, random)
     if _standardises(config, problem.task):
         module.learn_standardised(*label_mean_and_deviation(problem.train.rows))
+    if isinstance(module, SimilarityTask):
+        module.learn(config.similarity, *label_range(problem.train.rows))
     if problem.teacher is not None:
         module.learn_from_teacher(config.recipe.temperature, config.recipe.teacher_weight)
     module.encoder.recompute = config.placement.recompute
@@ -219,6 +232,11 @@ def _standardises(config: Finetune, task: Task) -> bool:
     Values of the user's own file are standardised, because they may have any scale; those of published tasks are not.
     """
     return task.kind == "regression" and config.train is not None
+
+
+def pooling_of(config: Finetune, task: Task) -> str:
+    """Return the pooling of a task's vectors: similarity.pooling for kind similarity, else recipe.pooling."""
+    return config.similarity.pooling if task.kind == "similarity" else config.recipe.pooling
 
 
 def precision_of(placement: ModelPlacement, width: int, device: torch.device) -> str:
@@ -331,7 +349,7 @@ def _train(
         about = About(
             task=problem.task,
             cutting=problem.cutting,
-            pooling=config.recipe.pooling,
+            pooling=pooling_of(config, problem.task),
             tuned=outcome.tuned,
             lineage=lineage,
         )

@@ -6,7 +6,7 @@ from typing import Any
 
 from pipeline import storage
 from pipeline.config.adapters import Bottleneck
-from pipeline.config.finetune import Cutting, Finetune
+from pipeline.config.finetune import Cutting, Finetune, Recipe
 from pipeline.errors import ConfigError
 from pipeline.finetune.encoder import read_encoder
 from pipeline.finetune.problems import Problem, in_cuttings, read_problems
@@ -16,6 +16,7 @@ from pipeline.finetune.unlabelled import for_problem, read_unlabelled
 from pipeline.grid.testing import require_readable
 from pipeline.grid.trial_set import STARTED, first_of_each
 from pipeline.reporting import Report
+from pipeline.tasks.own import with_pair_columns
 from pipeline.train.initial import Initial
 from pipeline.train.tuned import ADAPTERS, TunedModel
 
@@ -43,7 +44,7 @@ class GridInputs:
 
 def read_inputs(config: Finetune, report: Report) -> GridInputs:
     """Read everything that the trials need. Raises PipelineError for inputs or settings that the user must fix."""
-    settings = settings_of(config)
+    config, settings = with_pair_columns(config), settings_of(config)
     storage.require_writable("output", config.output)
     initial = read_encoder(config, config.checkpoint, report)
     config = config.for_model(initial.model)
@@ -100,10 +101,32 @@ def _require_fitting(
                 f"recipe.balance_classes (True) is for {' and '.join(WEIGHTED)}, but {', '.join(odd)} is "
                 f"{problems[odd[0]].task.kind}: leave the setting out"
             )
+        for name, problem in problems.items():
+            if problem.task.kind == "similarity":
+                _require_similarity(tried_config, name)
     if storage.exists(storage.join(config.checkpoint, ADAPTERS)):
         raise ConfigError(
             f"checkpoint ({config.checkpoint}) has bottleneck adapters, which cannot be fine-tuned again: "
             "choose another checkpoint"
+        )
+
+
+def _require_similarity(config: Finetune, name: str) -> None:
+    """Raise ConfigError for settings that a task of kind similarity cannot have."""
+    recipe = config.recipe
+    if recipe.pooling != Recipe.pooling:
+        raise ConfigError(
+            f"recipe.pooling ({recipe.pooling}) is for tasks with a head, but {name} is of kind similarity: set "
+            "similarity.pooling instead"
+        )
+    slots = recipe.rows_per_slot is not None and recipe.rows_per_slot < recipe.rows_per_step
+    if config.similarity.loss == "cosent" and (slots or config.trials.workers > 1):
+        setting = (
+            f"recipe.rows_per_slot ({recipe.rows_per_slot})" if slots else f"trials.workers ({config.trials.workers})"
+        )
+        raise ConfigError(
+            f"{setting} would split a step, but similarity.loss (cosent) compares all pairs of a step "
+            f"(recipe.rows_per_step {recipe.rows_per_step}): leave the setting out, or set similarity.loss cosine"
         )
 
 

@@ -16,6 +16,7 @@ from pipeline.finetune import plan
 from pipeline.finetune.folds import by_task
 from pipeline.finetune.problems import Problem, data_of
 from pipeline.finetune.submission import rows_to_answer
+from pipeline.finetune.trials import SHAPING_OF_KIND
 from pipeline.grid import trial_set, tune
 from pipeline.grid.trial_set import Grid, first_of_each
 from pipeline.reporting import Report
@@ -96,7 +97,9 @@ def planned(
 
 def grid_name(config: Finetune, problems: Mapping[str, Problem], initial: Initial) -> str:
     """Return the name of a grid: the tasks' names, and a digest of everything that defines the trials."""
-    without = UNNAMED if config.teacher else (*UNNAMED, *DISTILLED)
+    kinds = {problem.task.kind for problem in problems.values()}
+    unused = (group for kind, groups in SHAPING_OF_KIND.items() if kind not in kinds for group in groups)
+    without = (*UNNAMED, *unused, *(() if config.teacher else DISTILLED))
     shaping = {
         key: value
         for key, value in flatten(config).items()

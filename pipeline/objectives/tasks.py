@@ -7,9 +7,10 @@ from torch import Tensor
 
 from pipeline.config.model import Model
 from pipeline.objectives.sequences import SequenceTask
+from pipeline.objectives.similarity import SimilarityTask
 from pipeline.objectives.tokens import AnswerTask, TagTask
 
-TaskObjective = SequenceTask | TagTask | AnswerTask
+TaskObjective = SequenceTask | SimilarityTask | TagTask | AnswerTask
 Build = Callable[..., TaskObjective]
 
 
@@ -38,6 +39,13 @@ def tags(
     return TagTask(model, vocabulary_size, labels, generator, class_weights=weights)
 
 
+def _similarity(
+    model: Model, vocabulary_size: int, labels: int, generator: torch.Generator, pooling: str, weights: Tensor | None
+) -> TaskObjective:
+    """Build a SimilarityTask, which has no labels or class weights."""
+    return SimilarityTask(model, vocabulary_size, generator, pooling=pooling)
+
+
 def _spans(
     model: Model, vocabulary_size: int, labels: int, generator: torch.Generator, pooling: str, weights: Tensor | None
 ) -> TaskObjective:
@@ -49,6 +57,7 @@ OBJECTIVES: dict[str, Build] = {
     "classification": _sequence("classification"),
     "regression": _sequence("regression"),
     "multilabel": _sequence("multilabel"),
+    "similarity": _similarity,
     "tags": tags,
     "spans": _spans,
 }

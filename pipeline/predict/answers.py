@@ -7,7 +7,7 @@ import pyarrow as pa
 import torch
 
 from pipeline.errors import DataError, listed
-from pipeline.tasks import questions, sequences, tags
+from pipeline.tasks import questions, sequences, similarity, tags
 from pipeline.tasks.answers import Answer
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.prepared import Logits, Prepared
@@ -79,6 +79,7 @@ def answer_schema(task: Task) -> pa.Schema:
         "classification": {"label": pa.string(), "probability": pa.float64(), "probabilities": shares},
         "multilabel": {"labels": pa.list_(pa.string()), "probabilities": shares},
         "regression": {"score": pa.float64()},
+        "similarity": {"cosine": pa.float64()},
         "tags": {"words": pa.list_(pa.string()), "tags": pa.list_(pa.string())},
         "spans": {"answer": pa.string(), "start": pa.int64(), "end": pa.int64(), "probability": pa.float64()},
     }
@@ -97,7 +98,9 @@ def answer_items(tuned: TunedModel, items: Any, device: torch.device, autocast: 
         return answer_schema(about.task).empty_table()
     prepared = KINDS[about.task.kind].prepare(about.task, items, tuned.vocabulary, about.cutting)
     logits = compute_logits(tuned.module.to(device), prepared.rows, device, autocast)
-    rows = {"tags": _tag_rows, "spans": _span_rows}.get(about.task.kind, _sequence_rows)(tuned, prepared, logits)
+    rows = {"similarity": _cosine_rows, "tags": _tag_rows, "spans": _span_rows}.get(about.task.kind, _sequence_rows)(
+        tuned, prepared, logits
+    )
     return pa.Table.from_pylist(rows, schema=answer_schema(about.task)).replace_schema_metadata(
         {CUT: str(prepared.cut)}
     )
@@ -119,6 +122,12 @@ def _sequence_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> lis
         {"label": name, "probability": of_labels[name], "probabilities": of_labels}
         for name, of_labels in zip(names, shares)
     ]
+
+
+def _cosine_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list[dict[str, Any]]:
+    """Return one row per pair of texts: the cosine of their vectors."""
+    about = tuned.about
+    return [{"cosine": float(value)} for value in similarity.answers(about.task, prepared, logits, about.cutting)]
 
 
 def _tag_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list[dict[str, Any]]:

@@ -30,6 +30,9 @@ from pipeline.train.published_tuned import DIGEST, load_tuned_or_published, with
 from pipeline.train.trial import compute_logits
 from pipeline.train.tuned import TunedModel
 
+DEFAULT_SPLIT = "dev"
+"""Split of a known task that is scored unless another one is set."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Labelled:
@@ -87,7 +90,8 @@ def _of_task(config: Score, task: Task) -> Labelled:
             "--input"
         )
     asked = known.TASKS[config.task]
-    where = asked.split(config.split)
+    split = config.split or DEFAULT_SPLIT
+    where = asked.split(split)
     if asked.kind != task.kind:
         raise ConfigError(
             f"task ({config.task}) is of kind {asked.kind}, but the model's task is of kind {task.kind}: choose a "
@@ -95,7 +99,7 @@ def _of_task(config: Score, task: Task) -> Labelled:
         )
     if where.label is None and task.kind != "spans":
         raise ConfigError(
-            f"split ({config.split}) of {config.task} has no public labels: choose another split, such as dev, or "
+            f"split ({split}) of {config.task} has no public labels: choose another split, such as dev, or "
             "answer the split with jobs/predict.py"
         )
     task = with_number_labels(task, set(asked.labels))
@@ -104,14 +108,14 @@ def _of_task(config: Score, task: Task) -> Labelled:
             f"task ({config.task}) has the labels {listed(asked.labels)}, but the model's ({task.name}) are "
             f"{listed(task.labels)}: choose a model of that task"
         )
-    items, lost = known.read_items(asked, config.data, config.split, skip=config.on_bad_rows == "skip")
+    items, lost = known.read_items(asked, config.data, split, skip=config.on_bad_rows == "skip")
     has_train = known.has_train(asked) and known.split_location(config.data, asked.split("train")) is not None
     train = (
         known.read_items(asked, config.data, "train", skip=config.on_bad_rows == "skip")[0]
         if has_train and task.kind != "spans"
         else None
     )
-    return Labelled(name=f"{config.task} {config.split}", task=task, items=items, train=train, lost=lost)
+    return Labelled(name=f"{config.task} {split}", task=task, items=items, train=train, lost=lost)
 
 
 def of_file(config: Score, task: Task) -> Labelled:
@@ -165,11 +169,12 @@ def _baseline_of(tuned: TunedModel, labelled: Labelled, prepared: Prepared) -> t
     task = tuned.about.task
     answer = {
         "regression": "the mean value",
+        "similarity": "shared words",
         "multilabel": "the labels of most rows",
         "tags": "each word's commonest tag",
         "spans": "no answer",
     }.get(task.kind, "the commonest label")
-    if task.kind == "spans":
+    if task.kind in ("spans", "similarity"):
         return KINDS[task.kind].baseline(task, prepared, prepared), answer
     if labelled.train is None:
         return (
@@ -218,11 +223,13 @@ def detail_lines(task: Task, details: Mapping[str, Any]) -> list[str]:
     return ["", *aligned(heads, each), "", *aligned(["true \\ answered", *task.labels], counts)]
 
 
-def score_answers(config: Score, predictions: str, report: Report) -> dict[str, float]:
-    """Report and return SQuAD's official scores of `predictions`, a JSON file of answers.
+def score_answers(config: Score, report: Report) -> dict[str, float]:
+    """Report and return SQuAD's official scores of config.predictions, a JSON file of answers.
 
     Raises DataError if the file is invalid, or has no answer to any of the questions.
     """
+    assert config.predictions is not None
+    predictions = config.predictions
     answers = _read_answers(predictions)
     questions = _asked_questions(config)
     ids = {question.id for question in questions}
@@ -255,7 +262,7 @@ def _asked_questions(config: Score) -> list[Question]:
             f"predictions ({config.predictions}) are scored on questions, and task ({config.task}) has none: choose "
             "squad1 or squad2"
         )
-    return known.read_items(task, config.data, config.split)[0]
+    return known.read_items(task, config.data, config.split or DEFAULT_SPLIT)[0]
 
 
 def _read_answers(location: str) -> dict[str, str]:

@@ -14,7 +14,17 @@ from pipeline.tasks.bad_rows import BadRows
 from pipeline.tasks.content import content_of
 from pipeline.tasks.readers import reader_of
 from pipeline.tasks.tables import Row, texts_table
-from pipeline.tasks.task import Kind, Task, finite, list_in, number_in, require_few_classes, require_trainable, several
+from pipeline.tasks.task import (
+    VALUED,
+    Kind,
+    Task,
+    finite,
+    list_in,
+    number_in,
+    require_few_classes,
+    require_trainable,
+    several,
+)
 
 MOST_NUMERIC_CLASSES = 20
 """Labels with more distinct numbers than this are regression values, not classes (ratings and grades have fewer)."""
@@ -23,6 +33,11 @@ MOST_ODD = 0.1
 BETWEEN_LABELS = ";"
 """Separator of the labels of a multilabel task within one cell."""
 MULTILABEL_METRICS = ("micro_f1", "macro_f1", "subset_accuracy")
+VALUE_METRICS: dict[Kind, tuple[str, ...]] = {
+    "regression": ("pearson", "spearman", "mean_absolute_error"),
+    "similarity": ("spearman", "pearson"),
+}
+"""Kind in VALUED -> its metrics; the first one selects."""
 TRUTHS = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
 """Accepted values of 0/1 columns, in lower case."""
 
@@ -116,8 +131,8 @@ def own_task(
     require_trainable(texts, location)
     requested, kind = kind, kind or _infer_kind(location, texts, skip)
     name = location.rsplit("/", 1)[-1].split(".")[0]
-    if kind == "regression":
-        task = Task(name=name, kind=kind, metrics=("pearson", "spearman", "mean_absolute_error"))
+    if kind in VALUED:
+        task = Task(name=name, kind=kind, metrics=VALUE_METRICS[kind])
         require_labels(task, location, texts, BadRows(skip=skip))
         return task
     if kind == "multilabel":

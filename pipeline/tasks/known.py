@@ -11,6 +11,7 @@ from pipeline.errors import ConfigError, DataError, listed
 from pipeline.tasks import glue
 from pipeline.tasks.bad_rows import BadRows
 from pipeline.tasks.questions import trainable_questions
+from pipeline.tasks.scored_pairs import LAYOUTS
 from pipeline.tasks.squad import read_questions
 from pipeline.tasks.tables import existing_file, read_split
 from pipeline.tasks.tagging import read_sentences
@@ -39,11 +40,28 @@ def _conll(name: str, column: int, metrics: tuple[str, ...]) -> Task:
     )
 
 
+def _similarity(name: str, files: dict[str, str], first: str, second: str, label: str, id: str) -> Task:
+    """Return the task of comparing two texts by their vectors; `files` is {split: file}."""
+    return Task(
+        name=name,
+        kind="similarity",
+        metrics=("spearman", "pearson"),
+        splits=tuple(
+            Split(name=split, file=file, first=first, second=second, label=label, id=id)
+            for split, file in files.items()
+        ),
+    )
+
+
+STSB = {"train": "STS-B/train.tsv", "dev": "STS-B/dev.tsv"}
+SICK = {"train": "SICK_train.txt", "dev": "SICK_trial.txt", "dev-test": "SICK_test_annotated.txt"}
 TASKS: dict[str, Task] = glue.TASKS | {
     task.name: task
     for task in (
         _squad("squad1", "v1.1", unanswerable=False),
         _squad("squad2", "v2.0", unanswerable=True),
+        _similarity("stsb-similarity", STSB, *LAYOUTS[0], "index"),
+        _similarity("sick-similarity", SICK, *LAYOUTS[1], "pair_ID"),
         _conll("conll2003", 3, ENTITY_METRICS),
         _conll("conll2003-pos", 1, ("accuracy",)),
         _conll("conll2003-chunks", 2, ENTITY_METRICS),

@@ -1,6 +1,7 @@
 """Turn the user's own files into a task: infer its kind and read its items."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from pipeline.config.finetune import Finetune
@@ -13,6 +14,7 @@ from pipeline.tasks.question_tables import CONTEXT, QUESTION, AskedColumns, has_
 from pipeline.tasks.questions import trainable_questions
 from pipeline.tasks.readers import rows_in
 from pipeline.tasks.recognise import kind_of
+from pipeline.tasks.scored_pairs import pair_columns
 from pipeline.tasks.squad import Question, read_questions
 from pipeline.tasks.tagging import WITH_LISTS, Sentence, read_sentences, read_tagged
 from pipeline.tasks.task import Task
@@ -82,6 +84,15 @@ def columns_of(config: Finetune) -> Columns:
     """Return the columns named by the settings."""
     label = None if len(config.label) > 1 else _first_label(config)
     return Columns(first=config.text, second=config.pair, label=label, labels=() if label else config.label)
+
+
+def with_pair_columns(config: Finetune) -> Finetune:
+    """Return the settings with the columns of a training file of kind similarity: as named, else as `pair_columns`."""
+    if config.kind != "similarity" or config.train is None:
+        return config
+    named = None if config.text == Finetune.text else config.text
+    columns = pair_columns(config.train, named, config.pair, config.label[0] if config.label else None)
+    return replace(config, text=columns.first, pair=columns.second, label=(str(columns.label),))
 
 
 def _first_label(config: Finetune) -> str:

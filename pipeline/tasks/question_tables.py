@@ -7,7 +7,7 @@ from typing import Any
 from pipeline.errors import BadRow, DataError, shown
 from pipeline.tasks.bad_rows import BadRows
 from pipeline.tasks.content import content_of
-from pipeline.tasks.readers import reader_of
+from pipeline.tasks.readers import first_row, has_columns, reader_of
 from pipeline.tasks.squad import SURROGATE, Question
 
 CONTEXT, QUESTION, START = "context", "question", "answer_start"
@@ -42,10 +42,8 @@ def read_question_table(
     for an empty context or question, and for answers of another form.
     """
     content, read, bad = content_of(location), reader_of(location), bad or BadRows()
-    answers = columns.answers or next(
-        (name for name in ANSWERS if _has_columns(location, (name,), content)), ANSWERS[0]
-    )
-    names = [columns.context, columns.question, answers] + [START] * _has_columns(location, (START,), content)
+    answers = columns.answers or next((name for name in ANSWERS if has_columns(location, (name,), content)), ANSWERS[0])
+    names = [columns.context, columns.question, answers] + [START] * has_columns(location, (START,), content)
     questions = []
     for line, values in read(location, content, names, bad):
         try:
@@ -66,22 +64,9 @@ def has_questions(location: str, answers: str | None = None) -> bool:
     """
     content = content_of(location)
     if answers is None:
-        return any(_has_columns(location, (CONTEXT, QUESTION, name), content) for name in ANSWERS)
-    first = _first_row(location, (answers,), content)
+        return any(has_columns(location, (CONTEXT, QUESTION, name), content) for name in ANSWERS)
+    first = first_row(location, (answers,), content)
     return bool(first) and isinstance(first[0], dict)
-
-
-def _has_columns(location: str, names: Sequence[str], content: bytes) -> bool:
-    """Return whether a table has these columns (in its first row, for formats whose rows name their columns)."""
-    return _first_row(location, names, content) is not None
-
-
-def _first_row(location: str, names: Sequence[str], content: bytes) -> Sequence[Any] | None:
-    """Return these columns of a table's first row; empty if the table has no rows, None if it lacks a column."""
-    try:
-        return next(reader_of(location)(location, content, names, BadRows(skip=True)), (1, ()))[1]
-    except DataError:
-        return None
 
 
 def _question_of(where: str, id: str, names: Sequence[str], values: Sequence[Any]) -> Question:

@@ -44,6 +44,19 @@ def rows_in(location: str, columns: Sequence[str], bad: BadRows | None = None) -
     return reader_of(location)(location, content_of(location), columns, bad or BadRows())
 
 
+def has_columns(location: str, names: Sequence[str], content: bytes) -> bool:
+    """Return whether a table has these columns (in its first row, for formats whose rows name their columns)."""
+    return first_row(location, names, content) is not None
+
+
+def first_row(location: str, names: Sequence[str], content: bytes) -> Sequence[Any] | None:
+    """Return these columns of a table's first row; empty if the table has no rows, None if it lacks a column."""
+    try:
+        return next(reader_of(location)(location, content, names, BadRows(skip=True)), (1, ()))[1]
+    except DataError:
+        return None
+
+
 def _require_named(location: str, names: Sequence[str], wanted: Sequence[str], hint: str = "") -> None:
     """Raise DataError unless the file's columns, `names`, include each of `wanted` once.
 

@@ -16,6 +16,10 @@ TEXTS = pa.schema(
     ]
 )
 
+SECOND_LENGTH = "second_length"
+"""Column that the rows have in addition to ENCODED if their two texts are sequences of their own: the length of the
+second sequence, int32. The length of the first one is first_length.
+"""
 ENCODED = pa.schema(
     [
         EXAMPLE.field("ids"),  # [CLS] A [SEP], or [CLS] A [SEP] B [SEP] (RoBERTa: two [SEP] after A)

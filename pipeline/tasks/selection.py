@@ -11,6 +11,7 @@ from pipeline.tasks.task import Kind, Task, shown
 CHOICES: dict[Kind, tuple[str, ...]] = {
     "classification": ("accuracy", "f1", "macro_f1", "matthews", "auc", "average_precision"),
     "multilabel": ("micro_f1", "macro_f1", "subset_accuracy", "auc", "average_precision"),
+    "similarity": ("spearman", "pearson"),
     "regression": ("pearson", "spearman", "mean_absolute_error"),
 }
 """Kind of task -> metrics that may select, in addition to the task's own."""

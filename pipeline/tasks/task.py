@@ -13,7 +13,9 @@ import pyarrow as pa
 
 from pipeline.errors import DataError, listed, shown
 
-Kind = Literal["classification", "regression", "multilabel", "tags", "spans"]
+Kind = Literal["classification", "regression", "multilabel", "similarity", "tags", "spans"]
+VALUED = ("regression", "similarity")
+"""Kinds of task whose labels are numbers on a scale."""
 FEW_CLASSES = 10
 """With at most this number of classes, a task may have any number of rows per class."""
 ROWS_PER_CLASS = 2
@@ -46,12 +48,14 @@ class Split:
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """A prediction task: one class, several labels or a number per text or pair; a tag per word; or a span."""
+    """A prediction task: one class, several labels or a number per text or pair; the similarity of two texts; a tag per
+    word; or a span.
+    """
 
     name: str
     kind: Kind
     labels: tuple[str, ...] = ()
-    """Class names as written in the files, in the order of their numbers; empty for regression and spans."""
+    """Class names as written in the files, in the order of their numbers; empty for other kinds."""
     metrics: tuple[str, ...]
     """Names of the metrics that are scored; the first one selects settings."""
     maximum_length: int = 128
@@ -79,8 +83,8 @@ class Task:
         )
 
     def number(self, label: str) -> float:
-        """Return a label's class number, or its value for regression. Raises ValueError with a short message."""
-        if self.kind == "regression":
+        """Return a label's class number; for the kinds in VALUED, its value. Raises ValueError with a short message."""
+        if self.kind in VALUED:
             return finite(label)
         if label not in self.numbers:
             raise ValueError(f"label {shown(label)} is not among the labels of {self.name} ({listed(self.labels)})")

@@ -364,6 +364,12 @@ def label_mean_and_deviation(rows: pa.Table) -> tuple[float, float]:
     return float(values.mean()), float(values.std()) or 1.0
 
 
+def label_range(rows: pa.Table) -> tuple[float, float]:
+    """Return the lowest and the highest label."""
+    values = rows["label"].to_numpy()
+    return float(values.min()), float(values.max())
+
+
 def class_weights(task: Task, rows: pa.Table) -> Tensor:
     """Return the weight of each class in the loss, float32 (classes,).
 

@@ -1,13 +1,29 @@
-"""Score a fine-tuned model on labelled examples, a pretrained model on BLiMP, or a file of answers to SQuAD's
-questions; or measure what a model forgot in fine-tuning.
+"""Score a fine-tuned model on labelled examples, a pretrained model on BLiMP, an embedding model on retrieval or
+similarity, or a file of answers to SQuAD's questions; or measure what a model forgot in fine-tuning.
 """
+
+from collections.abc import Callable
 
 from pipeline.config.locations import with_absolute_locations
 from pipeline.config.predict import Score
 from pipeline.predict.blimp import score_blimp
 from pipeline.predict.forgetting import score_forgetting
+from pipeline.predict.retrieval import score_retrieval
 from pipeline.predict.score import score_answers, score_model
+from pipeline.predict.similarity import score_similarity, score_triplets
 from pipeline.reporting import Report
+
+SCORES: dict[str, Callable[[Score, Report], dict[str, float]]] = {
+    "blimp": score_blimp,
+    "heldout": score_forgetting,
+    "similarity": score_similarity,
+    "retrieval": score_retrieval,
+    "triplets": score_triplets,
+    "predictions": score_answers,
+}
+"""Setting -> function that measures what the setting names; without any of these settings, a model is scored on its
+task.
+"""
 
 
 def score(config: Score, report: Report) -> dict[str, float]:
@@ -16,10 +32,7 @@ def score(config: Score, report: Report) -> dict[str, float]:
     Raises PipelineError, with a one-line message, for everything that the user can fix.
     """
     config = with_absolute_locations(config)
-    if config.blimp is not None:
-        return score_blimp(config, report)
-    if config.heldout is not None:
-        return score_forgetting(config, report)
-    if config.predictions is not None:
-        return score_answers(config, config.predictions, report)
+    for name, measure in SCORES.items():
+        if getattr(config, name) is not None:
+            return measure(config, report)
     return score_model(config, report)

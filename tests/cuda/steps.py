@@ -118,12 +118,14 @@ def labelled(kind: str) -> Batch:
         "classification": torch.arange(batch.sequences) % LABELS,
         "regression": torch.linspace(0, 5, batch.sequences),
         "multilabel": torch.arange(batch.sequences * LABELS) % 2,
+        "similarity": torch.arange(batch.sequences // 2),
         "tags": torch.arange(batch.tokens) % (LABELS + 1),
         "spans": torch.arange(2 * batch.sequences) % 3,
     }[kind].float()
     if kind == "tags":
         wanted[wanted == LABELS] = -100
-    return replace(batch, label_N=wanted) if kind in ("classification", "regression") else replace(batch, labels=wanted)
+    per_row = kind in ("classification", "regression", "similarity")
+    return replace(batch, label_N=wanted) if per_row else replace(batch, labels=wanted)
 
 
 TASKS = [(kind, "cls", False) for kind in OBJECTIVES]

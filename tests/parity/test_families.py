@@ -199,7 +199,7 @@ def test_their_tensors_have_our_names_and_shapes(row: Row, ours: Pretraining, th
         assert {name: list(tensor.shape) for name, tensor in written.items()} == shapes
 
 
-@pytest.mark.parametrize("kind", list(OBJECTIVES))
+@pytest.mark.parametrize("kind", [kind for kind in OBJECTIVES if kind != "similarity"])  # it has no head
 @pytest.mark.parametrize("name", [*FAMILIES, "xlm-roberta"])
 def test_heads_of_tasks_equal_theirs(name: str, kind: str) -> None:
     row, module = ROWS[name], ROWS[name].task(kind)

@@ -51,10 +51,11 @@ MAY_IMPORT = {
     "batch": GROUND | {"text.schema"},
     "model": MODEL_SIDE,
     "objectives": MODEL_SIDE | {"objectives"},
+    "retrieval": GROUND | {"tasks", "retrieval"},
     "minimal_pairs": MODEL_SIDE | {"text", "objectives", "minimal_pairs"},
     "train": TRAIN_SIDE,
     "export": ABOVE,
-    "predict": ABOVE,
+    "predict": ABOVE | {"api", "retrieval"},
     "grid": ABOVE | {"finetune"},
     "plan": ABOVE,
     "pictures": ABOVE | {"api", "pictures"},
@@ -94,7 +95,7 @@ MAY_MLFLOW = (
     "export.served",
     "export.served_task",
 )
-TORCH_FREE = (*GROUND, "text", "corpus", "tasks", "cluster")
+TORCH_FREE = (*GROUND, "text", "corpus", "tasks", "retrieval", "cluster")
 
 
 def imports(tree: ast.AST) -> Iterator[str]:

@@ -54,6 +54,7 @@ ALBERT = Family(
         "classification": "AlbertForSequenceClassification",
         "multilabel": "AlbertForSequenceClassification",
         "regression": "AlbertForSequenceClassification",
+        "similarity": "AlbertModel",
         "tags": "AlbertForTokenClassification",
         "spans": "AlbertForQuestionAnswering",
     },

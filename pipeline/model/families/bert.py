@@ -85,6 +85,7 @@ BERT = Family(
         "classification": "BertForSequenceClassification",
         "multilabel": "BertForSequenceClassification",
         "regression": "BertForSequenceClassification",
+        "similarity": "BertModel",
         "tags": "BertForTokenClassification",
         "spans": "BertForQuestionAnswering",
     },

@@ -57,6 +57,7 @@ DISTILBERT = Family(
         "classification": "DistilBertForSequenceClassification",
         "multilabel": "DistilBertForSequenceClassification",
         "regression": "DistilBertForSequenceClassification",
+        "similarity": "DistilBertModel",
         "tags": "DistilBertForTokenClassification",
         "spans": "DistilBertForQuestionAnswering",
     },

@@ -38,6 +38,7 @@ ELECTRA = Family(
         "classification": "ElectraForSequenceClassification",
         "multilabel": "ElectraForSequenceClassification",
         "regression": "ElectraForSequenceClassification",
+        "similarity": "ElectraModel",
         "tags": "ElectraForTokenClassification",
         "spans": "ElectraForQuestionAnswering",
     },

@@ -37,6 +37,7 @@ ROBERTA = Family(
         "classification": "RobertaForSequenceClassification",
         "multilabel": "RobertaForSequenceClassification",
         "regression": "RobertaForSequenceClassification",
+        "similarity": "RobertaModel",
         "tags": "RobertaForTokenClassification",
         "spans": "RobertaForQuestionAnswering",
     },

@@ -1,0 +1,40 @@
+"""Encoders of which the vectors are scored side by side: the model, its untrained copy, and a model to compare with."""
+
+from dataclasses import replace
+
+import torch
+
+from pipeline import api
+from pipeline.api import Device, LoadedModel
+from pipeline.config.predict import Score
+from pipeline.model.encoder import Encoder, initialize
+from pipeline.train.hardware import required_device
+
+MODEL, UNTRAINED, AGAINST = "model", "untrained", "against"
+SEED = 0
+"""Seed of the untrained encoder's weights."""
+
+
+def load_encoders(config: Score) -> dict[str, LoadedModel]:
+    """Return UNTRAINED, MODEL, and AGAINST if config.against is set, in this order.
+
+    Raises CheckpointError for a location without an encoder.
+    """
+    assert config.checkpoint is not None
+    device: Device = "cuda" if required_device(config.placement).type == "cuda" else "cpu"
+    model = api.load(config.checkpoint, device)
+    encoders = {UNTRAINED: untrained(model), MODEL: model}
+    return encoders if config.against is None else encoders | {AGAINST: api.load(config.against, device)}
+
+
+def untrained(model: LoadedModel) -> LoadedModel:
+    """Return a copy of the model whose encoder has random weights; tokens and pooling are the model's."""
+    encoder = Encoder(model.settings, model.encoder.embeddings.words.num_embeddings)
+    initialize(encoder, model.settings.initializer_deviation, torch.Generator().manual_seed(SEED))
+    return replace(model, encoder=encoder.to(model.device).eval(), pretrained=None, tuned=None)
+
+
+def named(config: Score) -> str:
+    """Return a line that says which models the names in a table stand for."""
+    against = "" if config.against is None else f"; {AGAINST}: {config.against}"
+    return f"{MODEL}: {config.checkpoint}; {UNTRAINED}: the same encoder with random weights{against}"

@@ -1,0 +1,75 @@
+"""Score an embedding model on a retrieval collection, next to BM25 and the untrained encoder."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from pipeline.columns import aligned
+from pipeline.config.predict import Score
+from pipeline.finetune.paired import format_difference, over_rows
+from pipeline.predict.encoders import MODEL, load_encoders, named
+from pipeline.reporting import Report
+from pipeline.retrieval import bm25
+from pipeline.retrieval.measures import MEASURES, measure
+from pipeline.retrieval.ranking import rank_by_cosine, tie_ranks
+from pipeline.retrieval.reading import read_collection
+
+FIRST = next(iter(MEASURES))
+"""Measure of which the differences between systems are tested."""
+Measured = Mapping[str, Mapping[str, np.ndarray]]
+"""System -> measure -> value of each query, float64 (queries,)."""
+
+
+def score_retrieval(config: Score, report: Report) -> dict[str, float]:
+    """Report the measures of each system; return the model's by name, and the others' as "SYSTEM MEASURE", as shares.
+
+    Documents are ranked by the cosine of their vectors with the query's vector. Raises PipelineError if
+    config.retrieval is not a collection, or a checkpoint has no encoder.
+    """
+    assert config.retrieval is not None
+    collection = read_collection(config.retrieval, config.split or "test", skip=config.on_bad_rows == "skip")
+    encoders = load_encoders(config)
+    ids, documents, queries = (
+        list(collection.documents), list(collection.documents.values()), list(collection.queries.values())
+    )  # fmt: skip
+    counts = f"{len(documents):,} documents, {len(queries):,} queries, {collection.relevant:,} relevant judgements"
+    report(", ".join([f"{collection.name}: {counts}", *collection.notes]))
+    ties = tie_ranks(ids)
+    rankings = {bm25.NAME: bm25.rank_by_bm25(queries, documents, ties)} | {
+        name: rank_by_cosine(encoder.embed(queries), encoder.embed(documents), ties)
+        for name, encoder in encoders.items()
+    }
+    grades = list(collection.grades.values())
+    measured = {system: measure(ranked, ids, grades) for system, ranked in rankings.items()}
+    for line in (named(config), bm25.DESCRIPTION, *_table(measured), *_differences(measured)):
+        report(line)
+    return {
+        name if system == MODEL else f"{system} {name}": float(values.mean())
+        for system, by_name in measured.items()
+        for name, values in by_name.items()
+    }
+
+
+def _table(measured: Measured) -> list[str]:
+    """Return the lines of a table: the mean of each measure over queries in percent, for each system."""
+    rows = [[system, *(f"{100 * values.mean():.1f}" for values in by.values())] for system, by in measured.items()]
+    return aligned(["%", *MEASURES], rows)
+
+
+def _differences(measured: Measured) -> list[str]:
+    """Return a line per other system: the model's FIRST minus the system's, with the interval over queries."""
+    model = measured[MODEL][FIRST]
+    differences = {
+        system: over_rows(
+            lambda rows, other=by_name[FIRST]: float(other[rows].mean()),
+            lambda rows: float(model[rows].mean()),
+            len(model),
+        )
+        for system, by_name in measured.items()
+        if system != MODEL
+    }
+    lines = [
+        f"{FIRST} of {MODEL} minus {system}: {format_difference(difference, percent=True)}"
+        for system, difference in differences.items()
+    ]
+    return [*lines, "in brackets: 95% interval, paired bootstrap over queries"]

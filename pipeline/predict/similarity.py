@@ -1,0 +1,91 @@
+"""Score the vectors of an encoder on scored pairs of texts, or on triplets, next to baselines.
+
+Shapes: N pairs or triplets.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from pipeline.columns import aligned
+from pipeline.config.predict import Score
+from pipeline.predict.encoders import MODEL, load_encoders, named
+from pipeline.reporting import Report
+from pipeline.tasks.bad_rows import BadRows
+from pipeline.tasks.metrics import pearson, spearman
+from pipeline.tasks.scored_pairs import pair_columns, read_pairs, read_triplets
+from pipeline.tasks.similarity import word_cosines
+
+WORDS = "words"
+DESCRIPTION = f"{WORDS}: cosine of the texts' word counts, in lower case"
+Cosines = Callable[[Sequence[str], Sequence[str]], np.ndarray]
+"""Returns the cosine of each pair of texts, float (N,)."""
+
+
+def score_similarity(config: Score, report: Report) -> dict[str, float]:
+    """Report Pearson's and Spearman's correlation of cosines and given scores, for the model and the baselines.
+
+    Return the model's correlations by name, and the others' as "SYSTEM METRIC". Raises PipelineError if the file cannot
+    be read, or a checkpoint has no encoder.
+    """
+    assert config.similarity is not None
+    bad = BadRows(skip=config.on_bad_rows == "skip")
+    text, label = (None if config.text == "text" else config.text), next(iter(config.label), None)
+    pairs = read_pairs(config.similarity, pair_columns(config.similarity, text, config.pair, label), bad)
+    report(", ".join([f"{config.similarity}: {len(pairs.scores):,} pairs", *bad.words()]))
+    scores = {}
+    for system, cosines in _systems(config).items():
+        found = cosines(pairs.first, pairs.second)
+        scores[system] = {"pearson": pearson(found, pairs.scores), "spearman": spearman(found, pairs.scores)}
+    return _report_scores(config, scores, report)
+
+
+def score_triplets(config: Score, report: Report) -> dict[str, float]:
+    """Report in how many triplets the anchor is nearer to the positive than to the negative text; ties count one half.
+
+    Return the model's share as "accuracy", and the others' as "SYSTEM accuracy". Raises PipelineError if the file
+    cannot be read, or a checkpoint has no encoder.
+    """
+    assert config.triplets is not None
+    bad = BadRows(skip=config.on_bad_rows == "skip")
+    names = ("anchor" if config.text == "text" else config.text, config.pair or "positive", config.negative)
+    triplets = read_triplets(config.triplets, names, bad)
+    anchors, positives, negatives = map(list, zip(*triplets))
+    report(", ".join([f"{config.triplets}: {len(triplets):,} triplets", *bad.words()]))
+    scores = {}
+    for system, cosines in _systems(config).items():
+        # One call: equal texts get equal vectors, so that a negative text equal to the positive one is a tie.
+        near, far = np.split(cosines(anchors * 2, positives + negatives), 2)
+        scores[system] = {"accuracy": float(np.where(near == far, 0.5, near > far).mean())}
+    return _report_scores(config, scores, report)
+
+
+def _systems(config: Score) -> dict[str, Cosines]:
+    """Return the function of each system that is scored: the words' baseline, then the encoders."""
+    encoders = load_encoders(config)
+    return {WORDS: word_cosines} | {name: _cosines_of(encoder.embed) for name, encoder in encoders.items()}
+
+
+def _cosines_of(embed: Callable[[Sequence[str]], np.ndarray]) -> Cosines:
+    """Return a function that embeds each distinct text once and returns the cosines of the pairs."""
+
+    def cosines(first: Sequence[str], second: Sequence[str]) -> np.ndarray:
+        index = {text: number for number, text in enumerate(dict.fromkeys([*first, *second]))}
+        vectors = embed(list(index))
+        left, right = (vectors[[index[text] for text in texts]] for texts in (first, second))
+        return (left * right).sum(axis=1)
+
+    return cosines
+
+
+def _report_scores(config: Score, scores: Mapping[str, Mapping[str, float]], report: Report) -> dict[str, float]:
+    """Report a table of {system: {metric: share}} in percent; return the shares, the model's without its name."""
+    metrics = list(scores[MODEL])
+    rows = [[system, *(f"{100 * by_name[name]:.2f}" for name in metrics)] for system, by_name in scores.items()]
+    for line in (named(config), DESCRIPTION, *aligned(["%", *metrics], rows)):
+        report(line)
+    return {
+        name if system == MODEL else f"{system} {name}": value
+        for system, by_name in scores.items()
+        for name, value in by_name.items()
+    }

@@ -1,0 +1,68 @@
+"""Measures of rankings: nDCG@10, MRR@10, MAP and recall@100, each a share of 1, as trec_eval computes them.
+
+A document is relevant if its grade is above 0. `ranked` are the grades of a query's ranking, best document first, with
+0 for documents without a judgement; `judged` are the grades of all judged documents of the query.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+CUTOFF = 10
+RECALL_CUTOFF = 100
+
+
+def ndcg(ranked: np.ndarray, judged: np.ndarray) -> float:
+    """Return DCG@10 divided by the DCG@10 of the best possible ranking.
+
+    A document of grade g at rank r adds g / log2(r + 1), with no gain below grade 0 (Järvelin and Kekäläinen 2002;
+    trec_eval's ndcg_cut).
+    """
+    return _dcg(ranked) / _dcg(np.sort(judged)[::-1])
+
+
+def _dcg(grades: np.ndarray) -> float:
+    """Return the discounted cumulative gain of the first CUTOFF documents."""
+    gains = np.maximum(grades[:CUTOFF], 0)
+    return float((gains / np.log2(np.arange(len(gains)) + 2)).sum())
+
+
+def reciprocal_rank(ranked: np.ndarray, judged: np.ndarray) -> float:
+    """Return 1 / rank of the first relevant document; 0 if the first 10 documents have none."""
+    hits = np.flatnonzero(ranked[:CUTOFF] > 0)
+    return 1 / (int(hits[0]) + 1) if len(hits) else 0.0
+
+
+def average_precision(ranked: np.ndarray, judged: np.ndarray) -> float:
+    """Return the sum of the precision at each relevant document's rank, divided by all relevant documents."""
+    ranks = np.flatnonzero(ranked > 0) + 1
+    return float((np.arange(1, len(ranks) + 1) / ranks).sum() / np.count_nonzero(judged > 0))
+
+
+def recall(ranked: np.ndarray, judged: np.ndarray) -> float:
+    """Return the share of the relevant documents that are among the first 100."""
+    return float(np.count_nonzero(ranked[:RECALL_CUTOFF] > 0) / np.count_nonzero(judged > 0))
+
+
+MEASURES: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
+    f"ndcg@{CUTOFF}": ndcg,
+    f"mrr@{CUTOFF}": reciprocal_rank,
+    "map": average_precision,
+    f"recall@{RECALL_CUTOFF}": recall,
+}
+
+
+def measure(
+    rankings: Sequence[np.ndarray], ids: Sequence[str], grades: Sequence[Mapping[str, int]]
+) -> dict[str, np.ndarray]:
+    """Return {measure: value of each query, float64 (queries,)}.
+
+    `rankings` are indices of `ids`, the documents' ids, best first. `grades` is {document id: grade} of each query,
+    with at least one grade above 0.
+    """
+    ranked = [np.array([judged.get(ids[index], 0) for index in best]) for best, judged in zip(rankings, grades)]
+    all_judged = [np.array(list(judged.values())) for judged in grades]
+    return {
+        name: np.array([value(*query) for query in zip(ranked, all_judged, strict=True)])
+        for name, value in MEASURES.items()
+    }

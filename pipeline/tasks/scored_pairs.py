@@ -1,0 +1,69 @@
+"""Read pairs of texts with a similarity score, and triplets of an anchor, a positive and a negative text."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pipeline.errors import BadRow, DataError, shown
+from pipeline.tasks.bad_rows import BadRows
+from pipeline.tasks.content import content_of
+from pipeline.tasks.files import Columns, read_file, require_labels
+from pipeline.tasks.readers import has_columns, rows_in
+from pipeline.tasks.task import Task
+
+LAYOUTS = (("sentence1", "sentence2", "score"), ("sentence_A", "sentence_B", "relatedness_score"))
+"""Columns of published files of pairs: STS-B's (Cer et al. 2017) and SICK's (Marelli et al. 2014)."""
+OWN_LAYOUT = ("text", "pair", "label")
+"""Columns of other files, unless the settings name others."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoredPairs:
+    """Pairs of texts with similarity scores."""
+
+    first: list[str]
+    second: list[str]
+    scores: np.ndarray
+    """float64 (pairs,); a higher score means more similar texts."""
+
+
+def pair_columns(location: str, text: str | None, pair: str | None, label: str | None) -> Columns:
+    """Return the columns of a file of scored pairs: the named ones, else the first of LAYOUTS that the file has.
+
+    If the file has none of LAYOUTS, or any column is named, the others are those of OWN_LAYOUT.
+    """
+    if (text, pair, label) == (None, None, None):
+        content = content_of(location)
+        text, pair, label = next((names for names in LAYOUTS if has_columns(location, names, content)), OWN_LAYOUT)
+    default = OWN_LAYOUT
+    return Columns(first=text or default[0], second=pair or default[1], label=label or default[2])
+
+
+def read_pairs(location: str, columns: Columns, bad: BadRows) -> ScoredPairs:
+    """Read the pairs of a table. Raises DataError if all scores are equal, and as `read_file` and `require_labels`."""
+    task = Task(name=location, kind="similarity", metrics=("spearman",))
+    texts = require_labels(task, location, read_file(location, columns, task.kind, bad), bad)
+    scores = np.array([task.number(label) for label in texts["label"].to_pylist()])
+    if (scores == scores[0]).all():
+        raise DataError(f"{location}: all {len(scores):,} pairs have the score {scores[0]:g}, so nothing correlates")
+    return ScoredPairs(first=texts["first"].to_pylist(), second=texts["second"].to_pylist(), scores=scores)
+
+
+def read_triplets(location: str, names: tuple[str, str, str], bad: BadRows) -> list[tuple[str, str, str]]:
+    """Read (anchor, positive, negative) of each row of a table. An empty text, or one that is no text, is a bad row.
+
+    Raises DataError if the table has no usable row.
+    """
+    triplets = []
+    for line, values in rows_in(location, names, bad):
+        wrong = next((item for item in zip(names, values) if not (isinstance(item[1], str) and item[1].strip())), None)
+        if wrong:
+            name, value = wrong
+            bad.take(BadRow(f"{location}:{line}: column {name} is {shown(value)}; it must be a text", "no-text"))
+        else:
+            anchor, positive, negative = values
+            triplets.append((anchor, positive, negative))
+    bad.require_some(location, len(triplets))
+    if not triplets:
+        raise DataError(f"{location} has no rows")
+    return triplets

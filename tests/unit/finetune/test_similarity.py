@@ -1,0 +1,94 @@
+"""A trial of kind similarity, from the files of a task to the model that is scored; and the settings that fit it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipeline.config.finetune import Cutting, Finetune, Recipe, Similarity, Trials
+from pipeline.config.predict import Score
+from pipeline.errors import ConfigError
+from pipeline.finetune.trials import identity_of, load_or_train, make_trial
+from pipeline.grid.inputs import GridInputs, read_inputs
+from pipeline.grid.planning import grid_name
+from pipeline.predict.similarity import score_similarity
+from pipeline.train.checkpoint import folder_of
+
+COSINE = Similarity(loss="cosine")
+
+
+def inputs_of(tiny_run: Path, glue: Path, task: str = "stsb-similarity", **settings) -> GridInputs:
+    config = Finetune(
+        checkpoint=folder_of(str(tiny_run), 3), data=str(glue), task=(task,), output=str(glue / "out"),
+        cutting=Cutting(maximum_length=32), **settings,
+    )  # fmt: skip
+    return read_inputs(config, lambda line: None)
+
+
+def test_a_trained_model_has_the_dev_score_of_its_trial(tiny_run: Path, glue: Path) -> None:
+    inputs = inputs_of(tiny_run, glue, recipe=Recipe(epochs=1, rows_per_step=8))
+    (problem,) = inputs.problems.values()
+    assert problem.train.rows.num_rows == 60 and problem.task.metrics == ("spearman", "pearson")
+    trial = make_trial(inputs.config, problem, inputs.initial, 0, {}, "report")
+    result = load_or_train(trial, problem, inputs.initial)
+    dev, model = glue / "STS-B/dev.tsv", f"{trial.folder}/model"
+    scores = score_similarity(Score(checkpoint=model, similarity=str(dev)), lambda line: None)
+    assert scores["spearman"] == pytest.approx(
+        result["scores"]["dev"]["spearman"], abs=0.01
+    )  # near ties may be rounded
+    assert result["steps"] == 8 and -1 < result["scores"]["dev"]["spearman"] <= 1
+    assert '"pooling_mode_mean_tokens": true' in Path(f"{model}/1_Pooling/config.json").read_text()
+    assert "word counts" in Path(f"{model}/README.md").read_text()
+
+
+def test_similarity_settings_name_trials_of_that_kind_alone(tiny_run: Path, glue: Path) -> None:
+    names = {}
+    for task in ("cola", "stsb-similarity"):
+        inputs = inputs_of(tiny_run, glue, task)
+        (problem,) = inputs.problems.values()
+        configs = (inputs.config, replace(inputs.config, similarity=COSINE))
+        trials = [make_trial(config, problem, inputs.initial, 0, {}, "report").name for config in configs]
+        names[task] = list(zip(trials, [grid_name(config, inputs.problems, inputs.initial) for config in configs]))
+        identity = identity_of(inputs.config, problem, inputs.initial, 0)
+        assert ("similarity.loss" in identity) == (task == "stsb-similarity")
+    assert names["cola"][0] == names["cola"][1]
+    assert not set(names["stsb-similarity"][0]) & set(names["stsb-similarity"][1])
+
+
+def test_an_own_file_has_the_columns_of_sts_b(tiny_run: Path, glue: Path) -> None:
+    config = Finetune(
+        checkpoint=folder_of(str(tiny_run), 3), train=f"{glue}/STS-B/train.tsv", dev=f"{glue}/STS-B/dev.tsv",
+        kind="similarity", output=str(glue / "out"), cutting=Cutting(maximum_length=32),
+    )  # fmt: skip
+    inputs = read_inputs(config, lambda line: None)
+    assert (inputs.config.text, inputs.config.pair, inputs.config.label) == ("sentence1", "sentence2", ("score",))
+    (problem,) = inputs.problems.values()
+    assert problem.task.kind == "similarity" and problem.train.items["second"].null_count == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"recipe": Recipe(rows_per_slot=8)},
+            "recipe.rows_per_slot (8) would split a step, but similarity.loss (cosent) compares all pairs of a step "
+            "(recipe.rows_per_step 32): leave the setting out, or set similarity.loss cosine",
+        ),
+        (
+            {"trials": Trials(workers=2)},
+            "trials.workers (2) would split a step, but similarity.loss (cosent) compares all pairs of a step "
+            "(recipe.rows_per_step 32): leave the setting out, or set similarity.loss cosine",
+        ),
+        (
+            {"recipe": Recipe(pooling="mean")},
+            "recipe.pooling (mean) is for tasks with a head, but stsb-similarity is of kind similarity: set "
+            "similarity.pooling instead",
+        ),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(settings: dict, message: str, tiny_run: Path, glue: Path) -> None:
+    with pytest.raises(ConfigError) as refused:
+        inputs_of(tiny_run, glue, **settings)
+    assert str(refused.value) == message
+    if "pooling" not in message:
+        assert inputs_of(tiny_run, glue, similarity=COSINE, **settings).problems

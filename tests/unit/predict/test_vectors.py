@@ -1,0 +1,96 @@
+"""Vectors of an encoder scored by the command: the model beside baselines, and settings that do not fit in one line."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jobs.score import main
+from pipeline import api
+from pipeline.config.predict import Score
+from pipeline.predict.encoders import AGAINST, MODEL, UNTRAINED, load_encoders, untrained
+from pipeline.predict.retrieval import score_retrieval
+from pipeline.predict.similarity import score_similarity, score_triplets
+
+CPU = ["--placement.device", "cpu"]
+
+
+def run_of(tiny_run: Path) -> list[str]:
+    return ["--checkpoint", str(tiny_run), *CPU]
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    return capsys.readouterr().out.splitlines()
+
+
+def test_the_untrained_encoder_has_other_weights_and_the_same_tokens(tiny_run: Path) -> None:
+    model = api.load(str(tiny_run), "cpu")
+    first, second = untrained(model), untrained(model)
+    texts = ["kar lost kand", "mir"]
+    np.testing.assert_array_equal(first.embed(texts), second.embed(texts))
+    assert np.abs(first.embed(texts) - model.embed(texts)).max() > 0.01
+    assert first.tokenize(texts[0]).pieces == model.tokenize(texts[0]).pieces
+
+
+def test_similarity_with_a_second_encoder(tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "dev.tsv"
+    file.write_text("sentence1\tsentence2\tscore\nkar lost\tkar lost\t5\nkar lost\tkar mir\t3\nkar\tnel sup\t0\n")
+    assert main([*run_of(tiny_run), "--similarity", str(file), "--against", str(tiny_run)]) == 0
+    lines = said(capsys)
+    assert lines[0] == f"{file}: 3 pairs" and f"against: {tiny_run}" in lines[1]
+    table = {line.split()[0]: line.split()[1:] for line in lines[3:]}
+    assert list(table) == ["%", "words", UNTRAINED, MODEL, AGAINST]
+    assert table["words"][1] == "100.00" and table[MODEL] == table[AGAINST] != table[UNTRAINED]
+    found = score_similarity(Score(checkpoint=str(tiny_run), similarity=str(file)), lambda line: None)
+    assert f"{100 * found['spearman']:.2f}" == table[MODEL][1] and found["words spearman"] == 1
+
+
+def test_triplets_with_a_tie(tiny_run: Path, tmp_path: Path) -> None:
+    rows = [("kar lost", "kar lost", "nel sup mir"), ("kar", "nel sup", "nel sup"), ("kar", "mir", "kar")]
+    file = tmp_path / "a.jsonl"
+    file.write_text("".join(json.dumps(dict(zip(("anchor", "positive", "negative"), row))) + "\n" for row in rows))
+    found = score_triplets(Score(checkpoint=str(tiny_run), triplets=str(file)), lambda line: None)
+    assert found["accuracy"] == found["words accuracy"] == 0.5  # right, a tie, wrong
+
+
+def test_retrieval(tiny_run: Path, tmp_path: Path) -> None:
+    documents = {"a": "kar lost kand", "b": "mir nel", "c": "sup sup sup"}
+    (tmp_path / "qrels").mkdir()
+    (tmp_path / "corpus.jsonl").write_text(
+        "".join(json.dumps({"_id": id, "text": text}) + "\n" for id, text in documents.items())
+    )
+    (tmp_path / "queries.jsonl").write_text('{"_id": "1", "text": "kar lost kand"}\n{"_id": "2", "text": "mir nel"}\n')
+    (tmp_path / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\n1\ta\t1\n2\tb\t1\n")
+    lines: list[str] = []
+    found = score_retrieval(Score(checkpoint=str(tiny_run), retrieval=str(tmp_path)), lines.append)
+    # each query is a document's whole text: the model and BM25 rank the document first
+    assert [found[name] for name in ("ndcg@10", "mrr@10", "map", "recall@100", "BM25 ndcg@10")] == [1] * 5
+    assert lines[0] == f"{tmp_path}: 3 documents, 2 queries, 2 relevant judgements"
+    assert lines[-3] == f"ndcg@10 of {MODEL} minus BM25: +0.0 (0.0 to 0.0)" and "paired bootstrap" in lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--against", "x", "--input", "a.csv"], "against (x) is for similarity, retrieval, trip"),
+        (["--similarity", "a.tsv", "--placement.precision", "bfloat16"], "placement.precision (bfloat16): vectors ar"),
+        (["--similarity", "a.tsv", "--triplets", "b.tsv"], "or triplets (b.tsv): give exactly one"),
+    ],
+)  # fmt: skip
+def test_settings_that_do_not_fit_are_one_line(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--checkpoint", "m", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+
+
+def test_predictions_have_no_vectors(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--predictions", "answers.json", "--retrieval", "folder"]) == 2
+    assert "retrieval (folder) scores a model, not predictions: give checkpoint" in capsys.readouterr().err
+
+
+def test_encoders_are_loaded_once_each(tiny_run: Path) -> None:
+    config = Score(checkpoint=str(tiny_run), similarity="a.tsv")
+    assert list(load_encoders(config)) == [UNTRAINED, MODEL]
