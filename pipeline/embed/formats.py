@@ -28,7 +28,6 @@ class Stored:
     """Return the stored numbers (N, numbers per vector), and the scales (N,) if there are any."""
     decode: Callable[[np.ndarray, np.ndarray | None], np.ndarray]
     """Return float32 vectors (N, D) of stored numbers and scales. Binary vectors are 1 and -1."""
-    bits_per_number: int
 
 
 def _encode_int8(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
@@ -48,20 +47,17 @@ FORMATS: dict[VectorFormat, Stored] = {
         kind=pa.float32(),
         encode=lambda vectors: (vectors, None),
         decode=lambda numbers, _: numbers,
-        bits_per_number=32,
     ),
     "float16": Stored(
         kind=pa.float16(),
         encode=lambda vectors: (vectors.astype(np.float16), None),
         decode=lambda numbers, _: numbers.astype(np.float32),
-        bits_per_number=16,
     ),
-    "int8": Stored(kind=pa.int8(), encode=_encode_int8, decode=_decode_int8, bits_per_number=8),
+    "int8": Stored(kind=pa.int8(), encode=_encode_int8, decode=_decode_int8),
     "binary": Stored(
         kind=pa.uint8(),
         encode=lambda vectors: (np.packbits(vectors > 0, axis=1), None),
         decode=lambda numbers, _: np.unpackbits(numbers, axis=1).astype(np.float32) * 2 - 1,
-        bits_per_number=1,
     ),
 }
 
