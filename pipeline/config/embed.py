@@ -24,7 +24,7 @@ class Embed:
     prepared corpus, whose training documents are embedded.
     """
     output: Location
-    """Folder or URL of the vectors: Parquet files, and a manifest when all vectors are there."""
+    """Folder or URL of the vectors: Parquet files in its folder parts, and a manifest when all vectors are there."""
     format: VectorFormat = "float32"
     """Number format of the vectors. int8: a scale per vector and a byte per number; binary: the sign bit of each
     number.

@@ -35,6 +35,9 @@ from pipeline.reporting import Report
 from pipeline.shared_output import report_shared_output
 from pipeline.train.probe import require_usable_gpus
 
+QUEUED_BYTES = 128 << 20
+"""Bytes of parts that wait in the object store: without this limit, memory would grow with the number of texts."""
+
 
 def about(config: Embed, files: Sequence[InputFile], described: Description) -> dict[str, Any]:
     """Return everything that determines the content of the vectors; the keys are words for error messages."""
@@ -73,7 +76,7 @@ def embed_missing(config: Embed, files: Sequence[InputFile], parts: Parts, repor
     reader = TextReader(list(files), parts.done(), config.rows_per_part, Columns.of(config))
     worker = Worker(kind=Embedding, arguments=(config, list(files), parts, threads(config, use)), use=use)
     progress = AnswerProgress(report, None, before=count(parts)[0].texts if before else 0, done="texts embedded")
-    run_parts(reader, worker, parts, progress)
+    run_parts(reader, worker, parts, progress, QUEUED_BYTES)
 
 
 class TextReader(Reader):

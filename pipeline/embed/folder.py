@@ -1,11 +1,11 @@
 """The folder of vectors: parts while they are computed, and a manifest when all are there.
 
 VECTORS/
-    FFFFFF-PPPPPP.parquet   part P of input file F: a row per chunk, schema `part_schema`; metadata: counts
-    about.json              while parts are missing: input, model and settings
-    FFFFFF.json             while parts are missing: number of parts of file F
-    manifest.json           written last: model, settings, counts, and rows and bytes of each part
-    index/                  written by the first search with an index
+    parts/FFFFFF-PPPPPP.parquet   part P of input file F: a row per chunk (`part_table`); metadata: counts
+    parts/about.json              while parts are missing: input, model and settings
+    parts/FFFFFF.json             while parts are missing: number of parts of file F
+    manifest.json                 written last: model, settings, counts, and rows and bytes of each part
+    index/                        written by the first search with an index
 """
 
 import hashlib
@@ -33,6 +33,8 @@ TEXTS, EMPTY, CUT, PRECISION = b"texts", b"empty", b"cut", b"precision"
 NUMBERS = f"{VECTOR}.list.element"
 """Name of the vectors' numbers in Parquet."""
 KIND = "vectors"
+PARTS = "parts"
+"""Folder of the parts in that of the vectors, which in the end has nothing but Parquet files."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,15 +94,19 @@ def publish_part(parts: Parts, file: int, part: int, table: pa.Table, metadata: 
     storage.write_bytes(parts.place(file, part), buffer.getvalue())
 
 
-def begin(parts: Parts, asked: dict[str, Any], replace: bool) -> bool:
+def parts_in(folder: str) -> Parts:
+    """Return the parts of a folder of vectors."""
+    return Parts(folder=storage.join(folder, PARTS), contents="vectors")
+
+
+def begin(folder: str, asked: dict[str, Any], replace: bool) -> bool:
     """Prepare the folder for parts of what is asked, and return whether all of its vectors are there already.
 
     Raises ConfigError if the folder has vectors of something else, or other files.
     """
-    folder = parts.folder
     manifest = storage.read_object(storage.join(folder, storage.MANIFEST))
     names = [name for name in storage.children(folder) if not name.startswith(".")]
-    ours = ABOUT in names or (manifest or {}).get("kind") == KIND
+    ours = storage.exists(storage.join(folder, PARTS, ABOUT)) or (manifest or {}).get("kind") == KIND
     if names and not ours:
         raise ConfigError(f"output ({folder}) has other files, such as {names[0]}: choose a new folder")
     if replace and names:
@@ -108,7 +114,7 @@ def begin(parts: Parts, asked: dict[str, Any], replace: bool) -> bool:
         storage.make_folder(folder)
         manifest = None
     if manifest is None:
-        parts.begin(asked)
+        parts_in(folder).begin(asked)
         return False
     for name, value in asked.items():
         if manifest["asked"].get(name) != value:
@@ -119,25 +125,27 @@ def begin(parts: Parts, asked: dict[str, Any], replace: bool) -> bool:
     return True
 
 
-def publish(parts: Parts, asked: dict[str, Any], model: Description, format: VectorFormat) -> Counts:
+def publish(folder: str, asked: dict[str, Any], model: Description, format: VectorFormat) -> Counts:
     """Check that no id is there twice, write the manifest, and delete what was needed for the parts alone.
 
     Raises DataError if two texts have the same id, or if there is no text.
     """
 
+    parts = parts_in(folder)
+
     def ids() -> Iterator[list[str]]:
         return (_first_ids(parts, key) for key in sorted(parts.done()))
 
-    require_unique(ids, f", and delete {parts.folder}")
+    require_unique(ids, f", and delete {folder}")
     counts, files = count(parts)
     if not counts.vectors:
         raise DataError(f"input has {counts.texts:,} texts, and all are empty: give a file with texts")
     about = {"asked": asked, "model": model.as_dict(), "format": format}
     manifest = {"kind": KIND, **about, "files": files, "counts": vars(counts)}
     manifest["fingerprint"] = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()[:16]
-    storage.write_json(storage.join(parts.folder, storage.MANIFEST), manifest)
+    storage.write_json(storage.join(folder, storage.MANIFEST), manifest)
     for name in storage.children(parts.folder):
-        if name.endswith(".json") and name != storage.MANIFEST:
+        if name.endswith(".json"):
             storage.delete_file(storage.join(parts.folder, name))
     return counts
 

@@ -11,14 +11,12 @@ import pyarrow.parquet as pq
 
 from pipeline import storage
 from pipeline.config.embed import VectorFormat
-from pipeline.embed.folder import KIND
+from pipeline.embed.folder import KIND, PARTS
 from pipeline.embed.formats import SCALE, VECTOR, to_vectors
 from pipeline.embed.model import Description
 from pipeline.errors import DataError
 from pipeline.locations import is_url
 from pipeline.predict.parts import ABOUT
-
-ROWS_AT_ONCE = 16_384
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,19 +93,21 @@ class Vectors:
                 table = file.read(columns=columns)
         except (pa.ArrowException, OSError) as error:
             raise DataError(
-                f"{storage.join(self.folder, self.names[number])} cannot be read ({storage.first_line(error)}): embed "
-                "again with --replace"
+                f"{self._location(number)} cannot be read ({storage.first_line(error)}): embed again with --replace"
             ) from error
         if table.num_rows != self.rows[number]:
             raise DataError(
-                f"{storage.join(self.folder, self.names[number])} has {table.num_rows:,} rows, and the manifest says "
-                f"{self.rows[number]:,}: embed again with --replace"
+                f"{self._location(number)} has {table.num_rows:,} rows, and the manifest says {self.rows[number]:,}: embed "
+                "again with --replace"
             )
         return table
 
+    def _location(self, number: int) -> str:
+        return storage.join(self.folder, PARTS, self.names[number])
+
     def _opened(self, number: int) -> pq.ParquetFile:
         """Open a part; a local one is mapped into memory."""
-        location = storage.join(self.folder, self.names[number])
+        location = self._location(number)
         if not is_url(location):
             return pq.ParquetFile(location, memory_map=True, page_checksum_verification=True)
         system, path = storage.filesystem(location)
@@ -119,7 +119,7 @@ def open_vectors(folder: str) -> Vectors:
     path = storage.join(folder, storage.MANIFEST)
     manifest = storage.read_object(path)
     if manifest is None or manifest.get("kind") != KIND:
-        unfinished = storage.exists(storage.join(folder, ABOUT))
+        unfinished = storage.exists(storage.join(folder, PARTS, ABOUT))
         raise DataError(
             f"vectors ({folder}) {'are not complete' if unfinished else 'is not a folder of vectors'}: "
             f"{'run the same jobs/embed.py again' if unfinished else 'give the --output of jobs/embed.py'}"

@@ -119,15 +119,24 @@ class Worker:
     use: ModelResources
 
 
-def run_parts(reader: "Reader", worker: Worker, parts: Parts, progress: Progress) -> None:
-    """Let workers work on every missing part of the reader's files. Raises the PipelineError of a part."""
+def run_parts(
+    reader: "Reader", worker: Worker, parts: Parts, progress: Progress, queued_bytes: float | None = None
+) -> None:
+    """Let workers work on every missing part of the reader's files. Raises the PipelineError of a part.
+
+    `queued_bytes`: bytes of parts that wait for the workers in the object store, before back-pressure stops the reader;
+    None: Ray's default, a share of the object store.
+    """
     done, counts, files = parts.done(), parts.counts(), reader.files
     items = [
         number
         for number in range(len(files))
         if not (number in counts and all((number, part) in done for part in range(counts[number])))
     ]
-    with DataContext.current(context_without_time_limit()), quiet_ray_data():
+    context = context_without_time_limit()
+    limits = context.execution_options.resource_limits
+    context.execution_options.resource_limits = limits.copy(object_store_memory=queued_bytes)
+    with DataContext.current(context), quiet_ray_data():
         rows = (
             ray.data.from_items(
                 [{"file": number} for number in items], override_num_blocks=min(len(items), MOST_BLOCKS)

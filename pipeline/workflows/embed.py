@@ -12,7 +12,6 @@ from pipeline.embed.model import describe_on_cpu
 from pipeline.embed.results import embedded_lines
 from pipeline.embed.texts import text_files
 from pipeline.locks import locked
-from pipeline.predict.parts import Parts
 from pipeline.reporting import Report
 
 
@@ -27,12 +26,12 @@ def embed(config: Embed, report: Report) -> None:
     require_format(config.format, described.dimension)
     files = text_files(config)
     storage.require_writable("output", config.output.rpartition("/")[0] or "/")
-    parts, asked = Parts(folder=config.output, contents="vectors"), about(config, files, described)
-    with locked(parts.folder):
-        if folder.begin(parts, asked, config.replace):
+    asked = about(config, files, described)
+    with locked(config.output):
+        if folder.begin(config.output, asked, config.replace):
             report(f"{config.output} has these vectors already")
             return
-        embed_missing(config, files, parts, report)
-        counts = folder.publish(parts, asked, described, config.format)
+        embed_missing(config, files, folder.parts_in(config.output), report)
+        counts = folder.publish(config.output, asked, described, config.format)
     for line in embedded_lines(counts, described, config.output, time.monotonic() - begun):
         report(line)

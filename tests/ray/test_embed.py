@@ -64,7 +64,7 @@ def run_and_kill(arguments: list[str], kill: Callable[[subprocess.Popen[bytes]],
 
 def contents(folder: Path) -> dict[str, bytes]:
     """Bytes of each part."""
-    return {path.name: path.read_bytes() for path in folder.glob("*.parquet")}
+    return {path.name: path.read_bytes() for path in (folder / "parts").iterdir() if path.suffix == ".parquet"}
 
 
 def test_killed_and_resumed_it_has_the_bytes_of_an_undisturbed_run_and_is_searched(
@@ -74,7 +74,7 @@ def test_killed_and_resumed_it_has_the_bytes_of_an_undisturbed_run_and_is_search
 
     def kill_after_two_parts(job: subprocess.Popen[bytes]) -> None:
         until = time.monotonic() + 120
-        while job.poll() is None and len(list(killed.glob("*.parquet"))) < 2 and time.monotonic() < until:
+        while job.poll() is None and len(list(killed.glob("parts/*.parquet"))) < 2 and time.monotonic() < until:
             time.sleep(0.005)
         job.kill()
 
@@ -82,13 +82,13 @@ def test_killed_and_resumed_it_has_the_bytes_of_an_undisturbed_run_and_is_search
     assert 2 <= len(contents(killed)) < 20 and not (killed / "manifest.json").exists()
     assert search(["--vectors", str(killed), "--queries", "kar"]) == 2
     assert main([*asked, "--output", str(killed), "--format", "int8"]) == 2
-    assert "killed holds vectors for format float32, not for format int8: give the same" in capsys.readouterr().err
+    assert "killed/parts holds vectors for format float32, not for format int8: " in capsys.readouterr().err
     assert main([*asked, "--output", str(killed)]) == 0
     assert "400 texts, 20 of them empty and without a vector: " in capsys.readouterr().out
-    assert contents(killed) == contents(undisturbed) and not list(killed.glob("[0-9]*.json"))
+    assert contents(killed) == contents(undisturbed) and not list(killed.glob("parts/*.json"))
     assert main([*asked, "--output", str(killed)]) == 0 and "has these vectors already" in capsys.readouterr().out
 
-    rows = pq.read_table(killed).to_pylist()
+    rows = pq.read_table(killed / "parts").to_pylist()
     given = [json.loads(line) for file in sorted(texts.iterdir()) for line in file.read_text().splitlines()]
     whole = {row["id"]: row["text"] for row in given if row["text"].strip()}
     assert list(dict.fromkeys(row["id"] for row in rows)) == list(whole) and len(rows) > len(whole)

@@ -7,7 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.embed.folder import CUT, EMPTY, PRECISION, TEXTS, Chunks, begin, part_table, publish, publish_part
+from pipeline.embed.folder import (
+    CUT,
+    EMPTY,
+    PRECISION,
+    TEXTS,
+    Chunks,
+    begin,
+    part_table,
+    parts_in,
+    publish,
+    publish_part,
+)
 from pipeline.embed.index import index_hits, wants_index
 from pipeline.embed.model import Description
 from pipeline.embed.queries import Query
@@ -15,7 +26,6 @@ from pipeline.embed.results import result_table, write_results
 from pipeline.embed.search import exact_hits, found_of, require_similarity
 from pipeline.embed.vectors import Vectors, open_vectors
 from pipeline.errors import ConfigError, DataError
-from pipeline.predict.parts import Parts
 
 Write = Callable[..., Vectors]
 PLANE = np.array([[1, 0], [0, 2], [3, 3], [-1, 0]], np.float32)
@@ -42,8 +52,8 @@ def write_vectors(tmp_path: Path) -> Write:
         numbers = chunks or [0] * count
         texts = np.cumsum([number == 0 for number in numbers])
         names = ids or [f"t{text}" for text in texts]
-        parts = Parts(folder=str(tmp_path / name), contents="vectors")
-        assert not begin(parts, {"format": format}, replace=False)
+        folder = str(tmp_path / name)
+        assert not begin(folder, {"format": format}, replace=False)
         for part, first in enumerate(range(0, count, 100)):
             rows = slice(first, first + 100)
             shown = Chunks(
@@ -52,9 +62,9 @@ def write_vectors(tmp_path: Path) -> Write:
             )  # fmt: skip
             table = part_table(shown, vectors[rows], format, True)
             counts = {TEXTS: str(numbers[rows].count(0)), EMPTY: "0", CUT: "0", PRECISION: "float32"}
-            publish_part(parts, 0, part, table, counts)
-        publish(parts, {"format": format}, model, format)
-        return open_vectors(parts.folder)
+            publish_part(parts_in(folder), 0, part, table, counts)
+        publish(folder, {"format": format}, model, format)
+        return open_vectors(folder)
 
     return write
 
@@ -127,11 +137,11 @@ def test_an_index_is_for_more_than_a_million_vectors(write_vectors: Write) -> No
 def test_folders_that_hold_no_vectors(write_vectors: Write, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"^vectors \(.*none\) is not a folder of vectors: give the --output"):
         open_vectors(str(tmp_path / "none"))
-    begin(Parts(folder=str(tmp_path / "begun")), {"format": "int8"}, replace=False)
+    begin(str(tmp_path / "begun"), {"format": "int8"}, replace=False)
     with pytest.raises(DataError, match=r"begun\) are not complete: run the same jobs/embed\.py again$"):
         open_vectors(str(tmp_path / "begun"))
     vectors = write_vectors(PLANE)
-    part = Path(vectors.folder) / vectors.names[0]
+    part = Path(vectors.folder) / "parts" / vectors.names[0]
     content = bytearray(part.read_bytes())
     content[content.index(PLANE.tobytes())] ^= 255
     part.write_bytes(content)
@@ -141,15 +151,14 @@ def test_folders_that_hold_no_vectors(write_vectors: Write, tmp_path: Path) -> N
 
 def test_a_folder_of_other_vectors_or_files_is_refused(write_vectors: Write, tmp_path: Path) -> None:
     vectors = write_vectors(PLANE)
-    parts = Parts(folder=vectors.folder, contents="vectors")
-    assert begin(parts, {"format": "float32"}, replace=False)
+    assert begin(vectors.folder, {"format": "float32"}, replace=False)
     with pytest.raises(ConfigError, match=r"holds vectors for format float32, not for format int8: give --replace, or"):
-        begin(parts, {"format": "int8"}, replace=False)
-    assert not begin(parts, {"format": "int8"}, replace=True) and parts.done() == set()
+        begin(vectors.folder, {"format": "int8"}, replace=False)
+    assert not begin(vectors.folder, {"format": "int8"}, replace=True) and parts_in(vectors.folder).done() == set()
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "a.parquet").write_bytes(b"")
     with pytest.raises(ConfigError, match=r"mine\) has other files, such as a\.parquet: choose a new folder$"):
-        begin(Parts(folder=str(tmp_path / "mine")), {}, replace=True)
+        begin(str(tmp_path / "mine"), {}, replace=True)
 
 
 def test_equal_ids_are_refused_and_the_manifest_is_not_written(write_vectors: Write, tmp_path: Path) -> None:
