@@ -19,6 +19,7 @@ from pipeline.embed.vectors import Vectors
 from pipeline.errors import ConfigError
 from pipeline.local_files import scratch_folder
 from pipeline.locations import is_url
+from pipeline.locks import locked_name
 from pipeline.reporting import Report
 
 FOLDER, GRAPH = "index", "vectors.usearch"
@@ -88,14 +89,15 @@ def _opened(vectors: Vectors, report: Report) -> Any:
             "--index off"
         )
     folder = storage.join(vectors.folder, FOLDER)
-    about = storage.read_object(storage.join(folder, storage.MANIFEST))
-    if about is None or about.get("vectors") != vectors.fingerprint or storage.damage(folder):
-        if about is not None:
-            report(
-                f"{folder} is an index of vectors {about.get('vectors')}, not of {vectors.fingerprint}, or is damaged: "
-                "it is built again"
-            )
-        _build(vectors, folder, report)
+    with locked_name(folder, wait=True):  # so that two searches do not build the index at the same time
+        about = storage.read_object(storage.join(folder, storage.MANIFEST))
+        if about is None or about.get("vectors") != vectors.fingerprint or storage.damage(folder):
+            if about is not None:
+                report(
+                    f"{folder} is an index of vectors {about.get('vectors')}, not of {vectors.fingerprint}, or is "
+                    "damaged: it is built again"
+                )
+            _build(vectors, folder, report)
     return _usearch().restore(f"{folder}/{GRAPH}", view=True)
 
 

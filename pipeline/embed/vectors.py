@@ -97,8 +97,8 @@ class Vectors:
             ) from error
         if table.num_rows != self.rows[number]:
             raise DataError(
-                f"{self._location(number)} has {table.num_rows:,} rows, and the manifest says {self.rows[number]:,}: embed "
-                "again with --replace"
+                f"{self._location(number)} has {table.num_rows:,} rows, and the manifest says {self.rows[number]:,}: "
+                "embed again with --replace"
             )
         return table
 
