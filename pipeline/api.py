@@ -20,15 +20,15 @@ from tokenizers import Tokenizer
 from pipeline import storage
 from pipeline.batch import Batch
 from pipeline.config.model import Model
+from pipeline.embed.recipe import Recipe, read_recipe
 from pipeline.errors import CheckpointError, ConfigError, DataError, PipelineError, shown
-from pipeline.export.inference import TEXTS_AT_ONCE, batch_of, fill_masks
+from pipeline.export.inference import TEXTS_AT_ONCE, batch_of, batches_by_length, fill_masks, pooled_by
 from pipeline.export.trained import Trained, find_checkpoint, load_trained
 from pipeline.export.tuned_card import tuned_files
 from pipeline.locations import absolute, is_url
 from pipeline.model.encoder import Encoder, initialize
-from pipeline.model.heads import by_segment
 from pipeline.model.published import published_folder, read_config, require_owner
-from pipeline.model.states import attention_weights, layer_states
+from pipeline.model.states import Layers, attention_weights, layer_numbers, layer_states
 from pipeline.model.weights import model_settings, without_memory
 from pipeline.objectives.masked import MaskedTokens
 from pipeline.objectives.replaced import GENERATOR
@@ -44,10 +44,7 @@ from pipeline.train.tuned import TASK, TunedModel, save_tuned
 Device = Literal["auto", "cpu", "cuda"]
 Text = str | tuple[str, str]
 """A text, or a pair of texts."""
-Layers = int | Sequence[int] | Literal["mean of last four"]
 Kind = Literal["classification", "multilabel", "regression"]
-LAST = 4
-"""Number of layers in "mean of last four" (Devlin et al. 2019, section 5.3, sum or concatenate these layers)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +76,8 @@ class LoadedModel:
     device: torch.device
     lacks: tuple[str, ...] = ()
     """Modules without weights in the model's files, such as encoder.pooler."""
+    recipe: Recipe = Recipe()
+    """Pooling, scaling, prompts and maximum length of `embed`."""
     pretrained: Trained | None = None
     tuned: TunedModel | None = None
 
@@ -92,6 +91,18 @@ class LoadedModel:
         tokenizer = Tokenizer.from_str(json.dumps(published_tokenizer(self.vocabulary, self.settings.segments)))
         tokenizer.enable_truncation(self.settings.maximum_positions)
         return tokenizer
+
+    @cached_property
+    def embedding_tokenizer(self) -> Tokenizer:
+        """The model's tokenizer, which truncates texts to the tokens that `embed` reads."""
+        tokenizer = Tokenizer.from_str(self.tokenizer.to_str())
+        tokenizer.enable_truncation(self.embedding_length)
+        return tokenizer
+
+    @property
+    def embedding_length(self) -> int:
+        """Tokens to which `embed` truncates texts."""
+        return min(self.recipe.maximum_length or self.settings.maximum_positions, self.settings.maximum_positions)
 
     @property
     def scores(self) -> dict[str, dict[str, float]]:
@@ -115,7 +126,7 @@ class LoadedModel:
         `layers` is a sequence of numbers, the states of each text have the shape (layers, T, width), in the order of
         the numbers. Raises ConfigError for a layer that the model does not have.
         """
-        wanted = self.numbers(layers)
+        wanted = layer_numbers(layers, self.settings.layers)
         hidden: list[np.ndarray] = []
         for batch in self.batches(texts):
             states = layer_states(self.encoder, batch)
@@ -140,14 +151,18 @@ class LoadedModel:
             raise CheckpointError(f"{self.location} has no pooler: use .cls or .embed")
         return self.vectors(texts, self.encoder.pool)
 
-    def embed(self, texts: Sequence[Text]) -> np.ndarray:
-        """Return one vector per text, scaled to length 1, float32 (texts, width).
+    def embed(self, texts: Sequence[Text], prompt: str | None = None) -> np.ndarray:
+        """Return one vector per text, float32 (texts, width), as the model's `recipe` says.
 
-        The vector is the mean of the last hidden states of all tokens, including [CLS] and [SEP] (Reimers & Gurevych
-        2019, MEAN).
+        A model without files of sentence-transformers gives the mean of the last hidden states of all tokens, including
+        [CLS] and [SEP] (Reimers & Gurevych 2019, MEAN), scaled to length 1. `prompt` is the name of one of the model's
+        prompts, or a text such as "query: " that is put before each text; None: the model's default prompt.
         """
-        vectors = self.vectors(texts, lambda hidden_T, batch: by_segment(hidden_T, "mean", batch.offsets.diff().long()))
-        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        before = self.recipe.prompt(prompt)
+        prompted = [
+            (before + text[0], text[1]) if isinstance(text, tuple) else before + text for text in _checked(texts)
+        ]
+        return self.vectors(prompted, pooled_by(self.recipe.pooling, self.recipe.normalized), self.embedding_tokenizer)
 
     def attentions(self, text: Text) -> np.ndarray:
         """Return attention weights, float32 (layers, heads, T, T); entry [..., i, j]: token i attends to token j."""
@@ -250,26 +265,6 @@ class LoadedModel:
         save_tuned(target, self.tuned.module.cpu(), self.tuned.about, self.settings, self.vocabulary, beside=files)
         self.tuned.module.to(self.device)
 
-    def numbers(self, layers: Layers) -> list[int]:
-        """Return `layers` as a list of numbers. Raises ConfigError for a layer that the model does not have."""
-        count = self.settings.layers
-        if isinstance(layers, str):
-            if layers != "mean of last four" or count < LAST:
-                raise ConfigError(
-                    f"layers ({layers}) must be a number, several numbers, or 'mean of last four', which needs at "
-                    f"least {LAST} layers; this model has {count}"
-                )
-            return list(range(-LAST, 0))
-        wanted = [layers] if isinstance(layers, int) else list(layers)
-        if wrong := [number for number in wanted if not -count - 1 <= number <= count]:
-            raise ConfigError(
-                f"layers ({wrong[0]}) must be from {-count - 1} to {count}: this model has {count} layers, and 0 is "
-                "the embeddings"
-            )
-        if not wanted:
-            raise ConfigError("layers is empty: give one or more numbers")
-        return wanted
-
     def batches(self, texts: Sequence[Text]) -> Iterator[Batch]:
         """Yield batches of at most TEXTS_AT_ONCE texts on the model's device, in the order of the texts."""
         checked = _checked(texts)
@@ -278,13 +273,23 @@ class LoadedModel:
             yield batch_of(encodings, self.vocabulary.mask_id).to(self.device)
 
     @torch.inference_mode()
-    def vectors(self, texts: Sequence[Text], pool: Callable[[torch.Tensor, Batch], torch.Tensor]) -> np.ndarray:
-        """Return one vector per text, float32 (texts, width).
+    def vectors(
+        self,
+        texts: Sequence[Text],
+        pool: Callable[[torch.Tensor, Batch], torch.Tensor],
+        tokenizer: Tokenizer | None = None,
+    ) -> np.ndarray:
+        """Return one vector per text, float32 (texts, width); `tokenizer` is by default that of the model.
 
         `pool` maps the last hidden states (T, width) of a batch of N texts to vectors (N, width).
         """
-        vectors = [pool(self.encoder(batch), batch).cpu().numpy() for batch in self.batches(texts)]
-        return np.concatenate([np.zeros((0, self.settings.width), np.float32), *vectors])
+        vectors = np.zeros((len(texts), self.settings.width), np.float32)
+        for rows, host_batch in batches_by_length(
+            _checked(texts), tokenizer or self.tokenizer, self.vocabulary.mask_id
+        ):
+            batch = host_batch.to(self.device)
+            vectors[rows] = pool(self.encoder(batch), batch).float().cpu().numpy()
+        return vectors
 
 
 def _checked(texts: Sequence[Text]) -> list[Text]:
@@ -356,7 +361,7 @@ def _of_tuned(location: str, tuned: TunedModel, device: torch.device) -> LoadedM
     tuned.module.to(device).eval()
     return LoadedModel(
         location=location, settings=tuned.model, vocabulary=tuned.vocabulary, encoder=tuned.module.encoder,
-        device=device, lacks=lacks, tuned=tuned,
+        device=device, lacks=lacks, tuned=tuned, recipe=read_recipe(location),
     )  # fmt: skip
 
 
@@ -392,5 +397,5 @@ def _of_trained(trained: Trained, vocabulary: Vocabulary, device: torch.device, 
     trained.module.to(device)
     return LoadedModel(
         location=trained.checkpoint, settings=trained.model, vocabulary=vocabulary, encoder=trained.module.encoder,
-        device=device, lacks=lacks, pretrained=trained,
+        device=device, lacks=lacks, pretrained=trained, recipe=read_recipe(trained.checkpoint),
     )  # fmt: skip

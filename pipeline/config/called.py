@@ -5,7 +5,10 @@ import sys
 from pathlib import Path
 
 COMMAND = "bertstream"
-JOBS = ("prepare", "pretrain", "finetune", "predict", "score", "compare", "ablate", "export", "show", "bench")
+JOBS = (
+    *("prepare", "pretrain", "finetune", "predict", "score", "compare", "embed", "search"),
+    *("ablate", "export", "show", "bench"),
+)
 SCRIPT = re.compile(rf"(?<![\w./-])(python )?jobs/({'|'.join(JOBS)})\.py\b")
 
 

@@ -3,19 +3,24 @@
 Shapes: N texts, T tokens in all, M mask tokens in all, V vocabulary entries.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
 
 import pyarrow as pa
 import torch
 from tokenizers import Encoding, Tokenizer
 from torch import Tensor
+from torch.nn import functional as F
 
 from pipeline.batch import Batch, collate
 from pipeline.export.trained import Trained
+from pipeline.model.heads import by_segment
 from pipeline.text.schema import EXAMPLE
 from pipeline.text.vocabulary import Vocabulary
 
 TEXTS_AT_ONCE = 32
+TEXTS_SORTED, TOKENS_AT_ONCE = 1_024, 4_096
+"""Maximum texts that are sorted by length together, and maximum tokens of a batch of them, counted with padding."""
 
 
 def read_tokenizer(folder: str, maximum_length: int) -> Tokenizer:
@@ -46,6 +51,45 @@ def batch_of(encodings: Sequence[Encoding], mask_id: int) -> Batch:
         }
         rows.append(row | {"not_next": False, "document_a": 0, "document_b": 0})
     return collate(pa.Table.from_pylist(rows, schema=EXAMPLE))
+
+
+def batches_by_length(
+    texts: Sequence[str | tuple[str, str]], tokenizer: Tokenizer, mask_id: int
+) -> Iterator[tuple[list[int], Batch]]:
+    """Yield batches of texts of similar lengths, each with the indexes of its texts.
+
+    The batches depend on the texts and the tokenizer alone, so the same texts always give the same batches.
+    """
+    for first in range(0, len(texts), TEXTS_SORTED):
+        encodings = tokenizer.encode_batch(list(texts[first : first + TEXTS_SORTED]))
+        lengths = [len(encoding.ids) for encoding in encodings]
+        for rows in _rows_by_length(lengths):
+            yield [first + row for row in rows], batch_of([encodings[row] for row in rows], mask_id)
+
+
+def _rows_by_length(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Yield the indexes of lengths, the longest first, in lists of at most TOKENS_AT_ONCE tokens after padding."""
+    held: list[int] = []
+    for row in sorted(range(len(lengths)), key=lambda row: -lengths[row]):
+        if held and lengths[held[0]] * (len(held) + 1) > TOKENS_AT_ONCE:
+            yield held
+            held = []
+        held.append(row)
+    if held:
+        yield held
+
+
+def pooled_by(pooling: Literal["mean", "cls", "max"], normalized: bool) -> Callable[[Tensor, Batch], Tensor]:
+    """Return a function from the last hidden states (T, width) of a batch to float32 vectors (N, width)."""
+
+    def pool(hidden_T: Tensor, batch: Batch) -> Tensor:
+        if pooling == "cls":
+            vectors = hidden_T[batch.offsets[:-1]].float()
+        else:
+            vectors = by_segment(hidden_T.float(), pooling, batch.offsets.diff().long())
+        return F.normalize(vectors, dim=1) if normalized else vectors
+
+    return pool
 
 
 @torch.inference_mode()

@@ -15,13 +15,15 @@ class AnswerProgress:
     The rate counts rows and time after the first call of `add`: the time before that call includes loading the model.
     """
 
-    def __init__(self, report: Report, total: int | None, before: int = 0, name: str = "") -> None:
+    def __init__(
+        self, report: Report, total: int | None, before: int = 0, name: str = "", done: str = "rows answered"
+    ) -> None:
         """Start to count at `before`, the number of rows that an earlier run answered.
 
         `total`: number of all rows, those of the earlier run included; None while unknown. `name` begins each line;
-        empty: no name.
+        empty: no name. `done`: words for the counted rows.
         """
-        self.report, self.total, self.rows, self.name = report, total, before, name
+        self.report, self.total, self.rows, self.name, self.done = report, total, before, name, done
         self.first, self.begun = before, 0.0
         self.said = time.monotonic()
 
@@ -32,19 +34,20 @@ class AnswerProgress:
             self.first, self.begun = self.rows, now
         if now - self.said >= SECONDS:
             self.said = now
-            self.report(line(self.name, self.rows, self.total, self.rows - self.first, now - self.begun))
+            timed = self.rows - self.first
+            self.report(line(self.name, self.rows, self.total, timed, now - self.begun, self.done))
 
 
-def line(name: str, rows: int, total: int | None, timed: int, seconds: float) -> str:
+def line(name: str, rows: int, total: int | None, timed: int, seconds: float, done: str = "rows answered") -> str:
     """Return a progress line with the rate `timed` / `seconds`.
 
     If `timed` or `seconds` is 0, the line has no rate and no time left.
     """
     of_total = f" of {total:,}" if total is not None else ""
-    answered = f"{f'{name}: ' if name else ''}{rows:,}{of_total} rows answered"
+    answered = f"{f'{name}: ' if name else ''}{rows:,}{of_total} {done}"
     if not (timed and seconds):
         return answered
     rate = timed / seconds
     speed = f"{rate:,.0f}" if rate >= 10 else f"{rate:.1f}"
     left = f", about {estimate((total - rows) / rate)} left" if total is not None and total > rows else ""
-    return f"{answered}, {speed} rows/s{left}"
+    return f"{answered}, {speed} {done.split()[0]}/s{left}"

@@ -4,13 +4,43 @@ Shapes: T tokens of the batch, H heads, L layers.
 """
 
 import math
+from collections.abc import Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from pipeline.batch import Batch
+from pipeline.errors import ConfigError
 from pipeline.model.attention import layout
 from pipeline.model.encoder import Encoder, SelfAttention
+
+Layers = int | Sequence[int] | Literal["mean of last four"]
+LAST = 4
+"""Number of layers in "mean of last four" (Devlin et al. 2019, section 5.3, sum or concatenate these layers)."""
+
+
+def layer_numbers(layers: Layers, count: int) -> list[int]:
+    """Return `layers` as a list of numbers, for a model of `count` layers.
+
+    Raises ConfigError for a layer that the model does not have.
+    """
+    if isinstance(layers, str):
+        if layers != "mean of last four" or count < LAST:
+            raise ConfigError(
+                f"layers ({layers}) must be a number, several numbers, or 'mean of last four', which needs at "
+                f"least {LAST} layers; this model has {count}"
+            )
+        return list(range(-LAST, 0))
+    wanted = [layers] if isinstance(layers, int) else list(layers)
+    if wrong := [number for number in wanted if not -count - 1 <= number <= count]:
+        raise ConfigError(
+            f"layers ({wrong[0]}) must be from {-count - 1} to {count}: this model has {count} layers, and 0 is "
+            "the embeddings"
+        )
+    if not wanted:
+        raise ConfigError("layers is empty: give one or more numbers")
+    return wanted
 
 
 @torch.inference_mode()

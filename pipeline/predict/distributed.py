@@ -15,6 +15,7 @@ import torch
 from ray.data import DataContext
 
 from pipeline import cluster, errors
+from pipeline.config.embed import Embed
 from pipeline.config.predict import Predict
 from pipeline.corpus.tasks import MOST_BLOCKS, context_without_time_limit, quiet_ray_data
 from pipeline.errors import ConfigError, PipelineError
@@ -104,37 +105,56 @@ def _answer_all(config: Predict, files: Sequence[InputFile], parts: Parts, repor
     report_shared_output(config.output, cluster.count_nodes() > 1 or config.placement.autoscaled, report)
     if len(files) > 1 or use.actors > 1:
         report(resources_line(len(files), use))
-    done, counts = parts.done(), parts.counts()
+    worker = Worker(kind=Answering, arguments=(config, list(files), parts, threads(config, use)), use=use)
+    reader = Reader(list(files), parts.done(), config.rows_per_part)
+    run_parts(reader, worker, parts, Progress(report, None, before=parts.counted().rows if parts.done() else 0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Worker:
+    """Processes that work on parts: a class that Ray Data starts with `arguments` in each process."""
+
+    kind: type
+    arguments: tuple[Any, ...]
+    use: ModelResources
+
+
+def run_parts(
+    reader: "Reader", worker: Worker, parts: Parts, progress: Progress, queued_bytes: float | None = None
+) -> None:
+    """Let workers work on every missing part of the reader's files. Raises the PipelineError of a part.
+
+    `queued_bytes`: bytes of parts that wait for the workers in the object store, before back-pressure stops the reader;
+    None: Ray's default, a share of the object store.
+    """
+    done, counts, files = parts.done(), parts.counts(), reader.files
     items = [
         number
         for number in range(len(files))
         if not (number in counts and all((number, part) in done for part in range(counts[number])))
     ]
-    with DataContext.current(context_without_time_limit()), quiet_ray_data():
+    context = context_without_time_limit()
+    limits = context.execution_options.resource_limits
+    context.execution_options.resource_limits = limits.copy(object_store_memory=queued_bytes)
+    with DataContext.current(context), quiet_ray_data():
         rows = (
             ray.data.from_items(
                 [{"file": number} for number in items], override_num_blocks=min(len(items), MOST_BLOCKS)
             )
-            .map_batches(
-                Reader(list(files), done, config.rows_per_part),
-                batch_size=1,
-                batch_format="pyarrow",
-                num_cpus=READER_CPUS,
-            )
+            .map_batches(reader, batch_size=1, batch_format="pyarrow", num_cpus=READER_CPUS)
             # one part per block, since blocks are the unit of scheduling
             .repartition(target_num_rows_per_block=1, strict=True)
             .map_batches(
-                Answering,
-                fn_constructor_args=(config, list(files), parts, threads(config, use)),
+                worker.kind,
+                fn_constructor_args=worker.arguments,
                 batch_size=1,
                 batch_format="pyarrow",
-                num_cpus=use.cpus,
-                num_gpus=use.gpus or None,
-                compute=ray.data.ActorPoolStrategy(size=use.actors),
+                num_cpus=worker.use.cpus,
+                num_gpus=worker.use.gpus or None,
+                compute=ray.data.ActorPoolStrategy(size=worker.use.actors),
             )
         )
-        counting = _start_counting(files)
-        _follow(rows, parts, Progress(report, None, before=parts.counted().rows if done else 0), counting)
+        _follow(rows, parts, progress, _start_counting(files))
 
 
 def most_parts(files: Sequence[InputFile], rows_per_part: int) -> float:
@@ -203,7 +223,7 @@ PART = pa.schema(
 )
 
 
-def _part_row(
+def part_row(
     file: int,
     *,
     part: int = -1,
@@ -234,16 +254,20 @@ class Reader:
     def __init__(self, files: list[InputFile], done: set[tuple[int, int]], rows: int) -> None:
         self.files, self.done, self.rows = files, done, rows
 
+    def tables(self, file: int) -> Iterator[pa.Table]:
+        """Yield the input of each part of a file."""
+        return parts_of(self.files[file], self.rows)
+
     def __call__(self, batch: pa.Table) -> Iterator[pa.Table]:
         file, count = batch["file"][0].as_py(), 0
         try:
-            for part, table in enumerate(parts_of(self.files[file], self.rows)):
+            for part, table in enumerate(self.tables(file)):
                 count = part + 1
                 if (file, part) not in self.done:
-                    yield _part_row(file, part=part, rows=table.num_rows, table=_as_bytes(table))
-            yield _part_row(file, parts=count + 1)
+                    yield part_row(file, part=part, rows=table.num_rows, table=_as_bytes(table))
+            yield part_row(file, parts=count + 1)
         except PipelineError as error:
-            yield _part_row(file, error=error)
+            yield part_row(file, error=error)
 
 
 class Answering:
@@ -263,14 +287,14 @@ class Answering:
             answers, empty = model.answer_table(self.model, table, self.config.text, self.config.pair)
         except PipelineError as error:
             first = part * self.config.rows_per_part + 1
-            return _part_row(
+            return part_row(
                 file,
                 error=type(error)(
                     f"{self.files[file].location}, rows {first} to {first + table.num_rows - 1}: {error}"
                 ),
             )
         self.parts.publish(file, part, output_columns(table, self.files[file]), answers, empty, self.model.precision)
-        return _part_row(file, part=part, rows=table.num_rows)
+        return part_row(file, part=part, rows=table.num_rows)
 
 
 def output_columns(table: pa.Table, file: InputFile) -> pa.Table:
@@ -283,7 +307,7 @@ def output_columns(table: pa.Table, file: InputFile) -> pa.Table:
     return table.drop_columns(dropped)
 
 
-def fit(config: Predict, *, cpus: float, gpus: float) -> ModelResources:
+def fit(config: Predict | Embed, *, cpus: float, gpus: float) -> ModelResources:
     """Return how many processes hold the model, and the resources of each, in a cluster of `cpus` and `gpus`.
 
     Two times READER_CPUS are left for reading. An autoscaling cluster is assumed to grow as needed. Raises ConfigError
@@ -315,7 +339,7 @@ def fit(config: Predict, *, cpus: float, gpus: float) -> ModelResources:
     return ModelResources(actors=wanted, cpus=config.cpus, gpus=share)
 
 
-def threads(config: Predict, use: ModelResources) -> int:
+def threads(config: Predict | Embed, use: ModelResources) -> int:
     """Return the CPU threads per process: config.placement.threads, if that is set.
 
     Otherwise, a process with a GPU gets one thread per CPU that is reserved for this process. Without GPUs, the cores

@@ -24,6 +24,8 @@ from pipeline.tasks.squad import read_questions
 from pipeline.tasks.tables import require_once
 from pipeline.tasks.tagging import read_words
 
+GIVE_FORMAT = ", or give --format table, squad, words or text"
+"""Advice for a file whose form is not clear, where a command has the setting `format`."""
 Form = Literal["table", "squad", "words", "text"]
 """Form of a file: a table, SQuAD's JSON, CoNLL's columns, or one text per line."""
 SURROGATE = re.compile("[\ud800-\udfff]")  # JSON can contain half of a surrogate pair, which Arrow refuses
@@ -40,12 +42,14 @@ class InputFile:
     """Modification time in nanoseconds, or a web server's tag or date. The stamp changes when the file changes."""
 
 
-def list_inputs(given: str, format: str, tags: bool, setting: str = "input") -> list[InputFile]:
+def list_inputs(
+    given: str, format: str, tags: bool, setting: str = "input", remedy: str = GIVE_FORMAT
+) -> list[InputFile]:
     """Return the files at a location, which is a file, folder, glob or URL, sorted by name.
 
     For the folder of a prepared corpus, return the shards of its training documents. `format`: a Form or "auto".
-    `tags`: whether the model tags words. `setting`: name of the setting in messages. Raises ConfigError if no file
-    exists, DataError for a file of unknown form.
+    `tags`: whether the model tags words. `setting`: name of the setting in messages. `remedy`: end of the
+    message for a file of unknown form. Raises ConfigError if no file exists, DataError for a file of unknown form.
     """
     location = storage.join(given, "train") if is_prepared(given) else given
     try:
@@ -58,7 +62,7 @@ def list_inputs(given: str, format: str, tags: bool, setting: str = "input") -> 
     return [
         InputFile(
             location=file.location,
-            form=form_of(file.location, format, tags, setting),
+            form=form_of(file.location, format, tags, setting, remedy),
             bytes=file.bytes,
             stamp=file.stamp,
         )
@@ -66,7 +70,7 @@ def list_inputs(given: str, format: str, tags: bool, setting: str = "input") -> 
     ]
 
 
-def form_of(location: str, format: str, tags: bool, setting: str = "input") -> Form:
+def form_of(location: str, format: str, tags: bool, setting: str = "input", remedy: str = GIVE_FORMAT) -> Form:
     """Return a file's form. If `format` is "auto", infer the form from the file's name, or if the name does not tell
     it, from the content; otherwise the form is `format`.
 
@@ -84,7 +88,7 @@ def form_of(location: str, format: str, tags: bool, setting: str = "input") -> F
         return "text"
     raise DataError(
         f"{setting} {location}: its form is not clear from its name; end the name in "
-        f"{', '.join((*TABLES, '.json', *TAGGED, '.txt'))}, or give --format table, squad, words or text"
+        f"{', '.join((*TABLES, '.json', *TAGGED, '.txt'))}{remedy}"
     )
 
 

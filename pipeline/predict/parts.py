@@ -40,6 +40,8 @@ class Parts:
     """The folder of answered parts next to an output."""
 
     folder: str
+    contents: str = "answers"
+    """Word for the contents in messages."""
 
     def place(self, file: int, part: int) -> str:
         """Return the location of a part."""
@@ -69,12 +71,13 @@ class Parts:
         before = storage.read_object(path)
         if before is None:
             raise ConfigError(
-                f"{path} is damaged: delete {self.folder} to answer all rows again, or choose another --output"
+                f"{path} is damaged: delete {self.folder} to compute all {self.contents} again, or choose another "
+                "--output"
             )
         for name in about:
             if before.get(name) != about[name]:
                 raise ConfigError(
-                    f"{self.folder} holds answers for {name} {before.get(name)}, not for {name} {about[name]}: "
+                    f"{self.folder} holds {self.contents} for {name} {before.get(name)}, not for {name} {about[name]}: "
                     f"give the same {name} again, delete the folder, or choose another --output"
                 )
 

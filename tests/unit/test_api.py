@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 import torch
 
 from pipeline import api
+from pipeline.embed.recipe import Recipe
 from pipeline.errors import CheckpointError, ConfigError, DataError, PipelineError
 from pipeline.train.checkpoint import folder_of
 
@@ -57,6 +59,19 @@ def test_many_texts_keep_their_order(model: api.LoadedModel) -> None:
     texts = [" ".join(WORDS[place % 4] for place in range(number % 7 + 1)) for number in range(70)]
     one_by_one = np.concatenate([model.embed([text]) for text in texts])
     np.testing.assert_allclose(model.embed(texts), one_by_one, rtol=0, atol=1e-5)
+
+
+def test_a_recipe_says_how_a_text_becomes_a_vector(model: api.LoadedModel) -> None:
+    recipe = Recipe(pooling="cls", normalized=False, prompts={"query": "kar "}, default_prompt="kap ", maximum_length=4)
+    other = replace(model, recipe=recipe)
+    states = model.cls(["kar lost", "kap lost", "lost", "kar kap"])
+    found = [other.embed(["lost"], prompt="query"), other.embed(["lost"]), other.embed(["lost"], prompt="")]
+    np.testing.assert_allclose(np.concatenate(found), states[:3], rtol=0, atol=1e-5)
+    np.testing.assert_allclose(other.embed(["kap lost mist"], prompt="query")[0], states[3], rtol=0, atol=1e-5)
+    highest = replace(model, recipe=Recipe(pooling="max", normalized=False)).embed(["kar lost"])[0]
+    np.testing.assert_allclose(highest, model.hidden(["kar lost"])[0].max(0), rtol=0, atol=1e-5)
+    with pytest.raises(ConfigError, match=r"^prompt \(qury\) is not the name of a prompt of the model \(query\)"):
+        other.embed(["lost"], prompt="qury")
 
 
 def test_a_fitted_model_predicts_and_the_other_stays(model: api.LoadedModel, classifier: api.LoadedModel) -> None:

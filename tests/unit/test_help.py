@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from jobs import ablate, bench, compare, export, finetune, predict, prepare, pretrain, score, show
+from jobs import ablate, bench, compare, embed, export, finetune, predict, prepare, pretrain, score, search, show
+from pipeline.config.embed import Embed, Search
 from pipeline.config.export import Export
 from pipeline.config.finetune import Finetune
 from pipeline.config.jobs import Pretrain
@@ -70,11 +71,13 @@ def test_help_all_has_every_option_of_every_kind(capsys: pytest.CaptureFixture[s
     assert "  --freeze.embeddings, --freeze.no-embeddings\n" in text
 
 
-SETTINGS = (Pretrain, Finetune, Predict, Score, Export)
+SETTINGS = (Pretrain, Finetune, Predict, Score, Export, Embed, Search)
 OPTIONS = [(settings, option) for settings in SETTINGS for option in options_of(settings)]
 
 
-@pytest.mark.parametrize("main", [export.main, finetune.main, predict.main, prepare.main, pretrain.main, score.main])
+@pytest.mark.parametrize(
+    "main", [embed.main, export.main, finetune.main, predict.main, prepare.main, pretrain.main, score.main, search.main]
+)
 def test_no_default_is_said_twice(main, capsys: pytest.CaptureFixture[str]) -> None:
     texts = re.split(r"^  (?=[-A-Z])", said(main, capsys, "--help", "all"), flags=re.MULTILINE)[1:]
     twice = [text for text in texts if text.lower().count("default: ") > 1]
@@ -95,7 +98,18 @@ def test_a_kind_with_help_has_its_options(capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.mark.parametrize(
-    "main", [ablate.main, compare.main, export.main, finetune.main, predict.main, prepare.main, score.main]
+    "main",
+    [
+        ablate.main,
+        compare.main,
+        embed.main,
+        search.main,
+        export.main,
+        finetune.main,
+        predict.main,
+        prepare.main,
+        score.main,
+    ],
 )
 def test_every_job_says_what_it_takes(main, capsys: pytest.CaptureFixture[str]) -> None:
     short, whole = said(main, capsys, "--help"), said(main, capsys, "--help", "all")

@@ -61,19 +61,29 @@ MAY_IMPORT = {
     "pictures": ABOVE | {"api", "pictures"},
     "show": ABOVE | {"api", "pictures"},
     "finetune": ABOVE | {"finetune"},
-    "api": ABOVE,
+    "api": ABOVE | {"embed.recipe"},
+    "embed": ABOVE | {"api", "embed"},
     "command_line": {"config"},
     "exit_codes": GROUND,
     "reporting": {"config"},
     "shared_output": GROUND,
     "bench": (ABOVE - {"show"}) | {"bench"},
     "ablation": ABOVE | {"ablation"},
-    "workflows": ABOVE | {"ablation", "bench", "pictures", "workflows"},
+    "workflows": ABOVE | {"ablation", "bench", "embed", "pictures", "workflows"},
 }
 """Part of the package -> the parts it may import; a new part needs a place here."""
 
 MAY_RAY = (
-    *("corpus", "cluster", "ray_private", "grid", "predict.distributed", "bench", "workflows.pretrain"),
+    *(
+        "corpus",
+        "cluster",
+        "ray_private",
+        "grid",
+        "predict.distributed",
+        "embed.distributed",
+        "bench",
+        "workflows.pretrain",
+    ),
     *(
         "train.worker",
         "train.probe",

@@ -11,6 +11,7 @@ import pytest
 from pipeline.config.bench import Bench
 from pipeline.config.called import JOBS
 from pipeline.config.data import VocabularySettings
+from pipeline.config.embed import Embed, Search
 from pipeline.config.export import Export
 from pipeline.config.finetune import Finetune
 from pipeline.config.jobs import Pretrain
@@ -103,14 +104,16 @@ def test_every_location_of_a_configuration_becomes_absolute(tmp_path: Path, monk
     assert (both.checkpoint, both.data, both.output) == ((f"{tmp_path}/a", "hf://b/c"), None, f"{tmp_path}/output")
 
 
-@pytest.mark.parametrize("job", ["pretrain", "finetune", "compare", "predict", "score", "export"])
+@pytest.mark.parametrize("job", ["pretrain", "finetune", "compare", "predict", "score", "export", "embed", "search"])
 def test_jobs_take_relative_locations_from_python(job: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from pipeline.workflows.compare import compare
+    from pipeline.workflows.embed import embed
     from pipeline.workflows.export import export
     from pipeline.workflows.finetune import finetune
     from pipeline.workflows.predict import predict
     from pipeline.workflows.pretrain import pretrain
     from pipeline.workflows.score import score
+    from pipeline.workflows.search import search
 
     calls: dict[str, Callable[[], Any]] = {
         "pretrain": lambda: pretrain(Pretrain(corpus=("none",), name="a"), print),
@@ -118,6 +121,8 @@ def test_jobs_take_relative_locations_from_python(job: str, tmp_path: Path, monk
         "compare": lambda: compare(Compare(checkpoint=("none", "other"), task=("sst2",)), print),
         "predict": lambda: predict(Predict(checkpoint="none", input="a.csv", output="b.csv"), print),
         "score": lambda: score(Score(checkpoint="none", input="a.csv"), print),
+        "embed": lambda: embed(Embed(checkpoint="none", input="a.csv", output="b"), print),
+        "search": lambda: search(Search(vectors="none", queries="a"), print),
         "export": lambda: export(Export(run="none"), print),
     }
     monkeypatch.chdir(tmp_path)

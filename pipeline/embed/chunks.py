@@ -1,0 +1,95 @@
+"""Cut long texts into chunks that a model reads whole, at ends of sentences if possible, else between words."""
+
+from collections.abc import Sequence
+
+from tokenizers import Encoding, Tokenizer
+
+from pipeline.errors import ConfigError
+
+ENDS, CLOSING = ".!?…。！？", "\"')]”’»」"
+"""Characters that end a sentence, and characters that may follow them."""
+LEAST_ROOM = 8
+"""Minimum tokens of text in a chunk."""
+TEXTS_AT_ONCE = 256
+Span = tuple[int, int]
+"""Start and end (exclusive) of a chunk in its text, in characters."""
+
+
+def room_of(tokenizer: Tokenizer, maximum_length: int, prompt: str) -> int:
+    """Return the tokens that a text may have besides the special tokens and the prompt.
+
+    Raises ConfigError if fewer than LEAST_ROOM are left.
+    """
+    before = len(tokenizer.encode(prompt, add_special_tokens=False).ids) if prompt else 0
+    room = maximum_length - tokenizer.num_special_tokens_to_add(False) - before
+    if room < LEAST_ROOM:
+        raise ConfigError(
+            f"prompt ({prompt!r}) has {before} tokens, which leaves {room} of the model's {maximum_length} tokens for "
+            f"text: give a prompt that leaves at least {LEAST_ROOM}"
+        )
+    return room
+
+
+def chunk_spans(texts: Sequence[str], tokenizer: Tokenizer, room: int) -> list[list[Span]]:
+    """Return the spans of each text's chunks, which have at most `room` tokens; a short text is one chunk.
+
+    The chunks of a text together hold all of it but white space. `tokenizer` must not truncate.
+    """
+    spans: list[list[Span]] = [[(0, len(text))] for text in texts]
+    # Every token has at least one byte of the text.
+    long = [row for row, text in enumerate(texts) if len(text.encode("utf-8", "surrogatepass")) > room]
+    for first in range(0, len(long), TEXTS_AT_ONCE):
+        rows = long[first : first + TEXTS_AT_ONCE]
+        for row, encoding in zip(
+            rows, tokenizer.encode_batch([texts[row] for row in rows], add_special_tokens=False), strict=True
+        ):
+            if len(encoding.ids) > room:
+                spans[row] = _cut(texts[row], encoding, room)
+    return spans
+
+
+def _cut(text: str, encoding: Encoding, room: int) -> list[Span]:
+    """Return the spans of a long text's chunks."""
+    offsets, spans, first = encoding.offsets, [], 0
+    while first < len(offsets):
+        after = min(first + room, len(offsets))
+        if after < len(offsets):
+            after = _boundary(text, offsets, first, after)
+        start, end = offsets[first][0], offsets[after - 1][1]
+        piece = text[start:end]
+        start += len(piece) - len(piece.lstrip())
+        spans.append((start, max(start, start + len(piece.strip()))))
+        first = after
+    return spans
+
+
+def _boundary(text: str, offsets: Sequence[Span], first: int, after: int) -> int:
+    """Return the best token to begin the next chunk with: `after`, or an earlier one.
+
+    The best is the last one that begins a sentence in the second half of the chunk, else the last that begins a word.
+    """
+    candidates = range(after, first, -1)
+    middle = first + (after - first) // 2
+    for token in candidates:
+        if token <= middle:
+            break
+        if _begins_sentence(text, offsets[token - 1][1], offsets[token][0]):
+            return token
+    return next((token for token in candidates if _begins_word(text, *_gap(offsets, token))), after)
+
+
+def _gap(offsets: Sequence[Span], token: int) -> Span:
+    """Return the end of the token before `token`, and the start of `token`."""
+    return offsets[token - 1][1], offsets[token][0]
+
+
+def _begins_word(text: str, end: int, start: int) -> bool:
+    """Return whether white space separates a token that starts at `start` from the one before, which ends at `end`."""
+    return end < start or text[start : start + 1].isspace()
+
+
+def _begins_sentence(text: str, end: int, start: int) -> bool:
+    """Return whether a token that starts at `start` begins a line or a sentence; `end`: end of the token before."""
+    if not _begins_word(text, end, start):
+        return text[end - 1 : end] in ("。", "！", "？")
+    return "\n" in text[end : start + 1] or text[max(0, end - 8) : end].rstrip(CLOSING)[-1:] in tuple(ENDS)

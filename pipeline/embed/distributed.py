@@ -1,0 +1,144 @@
+"""Embed texts on Ray Data: files are read as streams of parts; processes that hold the model embed and publish them."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import ray
+
+from pipeline import cluster
+from pipeline.config.embed import Embed
+from pipeline.embed import model
+from pipeline.embed.folder import CUT, EMPTY, PRECISION, TEXTS, Chunks, count, part_table, publish_part
+from pipeline.embed.ids import require_unique_inputs
+from pipeline.embed.model import Description, VectorModel
+from pipeline.embed.recipe import OF_DOCUMENTS
+from pipeline.embed.texts import ID, TEXT, TITLE, Columns, short_names, text_tables
+from pipeline.errors import PipelineError
+from pipeline.finetune.answering import AnswerProgress
+from pipeline.predict.distributed import (
+    Reader,
+    Worker,
+    fit,
+    most_parts,
+    part_row,
+    resources_line,
+    run_parts,
+    threads,
+)
+from pipeline.predict.inputs import InputFile
+from pipeline.predict.parts import Parts
+from pipeline.reporting import Report
+from pipeline.shared_output import report_shared_output
+from pipeline.train.probe import require_usable_gpus
+
+QUEUED_BYTES = 128 << 20
+"""Bytes of parts that wait in the object store: without this limit, memory would grow with the number of texts."""
+
+
+def about(config: Embed, files: Sequence[InputFile], described: Description) -> dict[str, Any]:
+    """Return everything that determines the content of the vectors; the keys are words for error messages."""
+    stamps = hashlib.sha256(json.dumps([vars(file) for file in files]).encode()).hexdigest()[:12]
+    size = sum(file.bytes for file in files)
+    names = ("text", "id", "title", "chunks", "keep_text", "rows_per_part")
+    return {
+        "input": f"{config.input} ({len(files)} files, {size:,} bytes, {stamps})",
+        "model": f"{config.checkpoint} ({described.digest}, {described.dimension} numbers)",
+        "pooling": f"{described.pooling}{', length 1' * described.normalized}, {described.maximum_length} tokens",
+        "prompt": repr(described.prompt),
+        "format": config.format,
+        "settings": ", ".join(f"{name} {getattr(config, name)}" for name in names),
+        "precision": config.placement.precision,
+    }
+
+
+def embed_missing(config: Embed, files: Sequence[InputFile], parts: Parts, report: Report) -> None:
+    """Embed and publish every part that is not there yet, if any."""
+    before = len(parts.done())
+    if before:
+        report(f"{before:,} parts are embedded already")
+    else:
+        require_unique_inputs(files, Columns.of(config))
+    if not parts.missing(len(files)):
+        return
+    cluster.connect(config.placement.address)
+    use = fit(config, cpus=ray.cluster_resources().get("CPU", 0.0), gpus=ray.cluster_resources().get("GPU", 0.0))
+    if config.actors is None:
+        use = replace(use, actors=int(min(use.actors, most_parts(files, config.rows_per_part))))
+    if use.gpus:
+        require_usable_gpus()
+    report_shared_output(config.output, cluster.count_nodes() > 1 or config.placement.autoscaled, report)
+    if len(files) > 1 or use.actors > 1:
+        report(resources_line(len(files), use))
+    reader = TextReader(list(files), parts.done(), config.rows_per_part, Columns.of(config))
+    worker = Worker(kind=Embedding, arguments=(config, list(files), parts, threads(config, use)), use=use)
+    progress = AnswerProgress(report, None, before=count(parts)[0].texts if before else 0, done="texts embedded")
+    run_parts(reader, worker, parts, progress, QUEUED_BYTES)
+
+
+class TextReader(Reader):
+    """Read a file's texts with their ids and titles."""
+
+    def __init__(self, files: list[InputFile], done: set[tuple[int, int]], rows: int, columns: Columns) -> None:
+        super().__init__(files, done, rows)
+        self.columns, self.names = columns, short_names(files)
+
+    def tables(self, file: int) -> Iterator[pa.Table]:
+        return text_tables(self.files[file], self.names[file], self.columns, self.rows)
+
+
+class Embedding:
+    """Load the model in a process, then embed and publish parts."""
+
+    def __init__(self, config: Embed, files: list[InputFile], parts: Parts, threads: int) -> None:
+        model.use_threads(threads)
+        self.config, self.files, self.parts = config, files, parts
+        self.model = model.load(config.checkpoint, config.placement, config.prompt, OF_DOCUMENTS)
+
+    def __call__(self, batch: pa.Table) -> pa.Table:
+        row = batch.to_pylist()[0]
+        if row["table"] is None:
+            return batch
+        file, part, table = row["file"], row["part"], pa.ipc.open_stream(row["table"]).read_all()
+        try:
+            embedded = embed_table(self.model, table, self.config)
+        except PipelineError as error:
+            return part_row(file, error=type(error)(f"{self.files[file].location}: {error}"))
+        publish_part(self.parts, file, part, embedded.table, embedded.metadata)
+        return part_row(file, part=part, rows=table.num_rows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Embedded:
+    """The table of a part, and its counts."""
+
+    table: pa.Table
+    metadata: dict[bytes, str]
+
+
+def embed_table(vector_model: VectorModel, table: pa.Table, config: Embed) -> Embedded:
+    """Embed the texts of a table (columns id, text and perhaps title); empty texts get no vector."""
+    texts = table[TEXT].to_pylist()
+    full = [row for row, text in enumerate(texts) if text is not None and text.strip()]
+    spans = vector_model.spans([texts[row] for row in full])
+    cut = 0 if config.chunks else sum(len(of_text) > 1 for of_text in spans)
+    if not config.chunks:
+        spans = [[(0, len(texts[row]))] for row in full]
+    places = [(row, number, span) for row, of_text in zip(full, spans) for number, span in enumerate(of_text)]
+    ids = table[ID].to_pylist()
+    titles = table[TITLE].to_pylist() if TITLE in table.column_names else None
+    chunks = Chunks(
+        ids=[ids[row] for row, _, _ in places],
+        titles=titles and [titles[row] for row, _, _ in places],
+        numbers=[number for _, number, _ in places],
+        spans=[span for _, _, span in places],
+        texts=[texts[row][start:end] for row, _, (start, end) in places],
+    )
+    counts = {TEXTS: len(texts), EMPTY: len(texts) - len(full), CUT: cut}
+    return Embedded(
+        table=part_table(chunks, vector_model.vectors(chunks.texts), config.format, config.keep_text),
+        metadata={name: str(value) for name, value in counts.items()} | {PRECISION: vector_model.precision},
+    )

@@ -1,0 +1,175 @@
+"""The folder of vectors: parts while they are computed, and a manifest when all are there.
+
+VECTORS/
+    parts/FFFFFF-PPPPPP.parquet   part P of input file F: a row per chunk (`part_table`); metadata: counts
+    parts/about.json              while parts are missing: input, model and settings
+    parts/FFFFFF.json             while parts are missing: number of parts of file F
+    manifest.json                 written last: model, settings, counts, and rows and bytes of each part
+    index/                        written by the first search with an index
+"""
+
+import hashlib
+import io
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pipeline import storage
+from pipeline.config.embed import VectorFormat
+from pipeline.embed.formats import VECTOR, to_columns
+from pipeline.embed.ids import require_unique
+from pipeline.embed.model import Description
+from pipeline.errors import ConfigError, DataError
+from pipeline.predict.parts import ABOUT, Parts
+
+TEXTS, EMPTY, CUT, PRECISION = b"texts", b"empty", b"cut", b"precision"
+"""Metadata of a part: its texts, those that are empty, those that are truncated, and the number format of products."""
+NUMBERS = f"{VECTOR}.list.element"
+"""Name of the vectors' numbers in Parquet."""
+KIND = "vectors"
+PARTS = "parts"
+"""Folder of the parts in that of the vectors, which in the end has nothing but Parquet files."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chunks:
+    """Chunks of the texts of a part, in order: a text's id and title, and the chunk's number, span and text."""
+
+    ids: Sequence[str]
+    titles: Sequence[str | None] | None
+    numbers: Sequence[int]
+    """Number of the chunk in its text, from 0."""
+    spans: Sequence[tuple[int, int]]
+    texts: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counts:
+    """Totals over parts."""
+
+    texts: int
+    empty: int
+    """Texts that are empty, which have no vector."""
+    cut: int
+    """Texts that were truncated."""
+    vectors: int
+    precisions: dict[str, int]
+    """Number format of matrix products -> vectors."""
+
+
+def part_table(chunks: Chunks, vectors: np.ndarray, format: VectorFormat, keep_text: bool) -> pa.Table:
+    """Return the table of a part."""
+    starts, ends = zip(*chunks.spans) if chunks.spans else ((), ())
+    columns: dict[str, pa.Array] = {
+        "id": pa.array(chunks.ids, pa.string()),
+        "chunk": pa.array(chunks.numbers, pa.int32()),
+        "start": pa.array(starts, pa.int64()),
+        "end": pa.array(ends, pa.int64()),
+    }
+    if chunks.titles is not None:
+        columns["title"] = pa.array(chunks.titles, pa.string())
+    if keep_text:
+        columns["text"] = pa.array(chunks.texts, pa.string())
+    return pa.table(columns | to_columns(vectors, format))
+
+
+def publish_part(parts: Parts, file: int, part: int, table: pa.Table, metadata: dict[bytes, str]) -> None:
+    """Write a part; its file appears only when it is complete."""
+    buffer = io.BytesIO()
+    bytes_each = pa.types.is_integer(table[VECTOR].type.value_type)
+    pq.write_table(
+        table.replace_schema_metadata(metadata),
+        buffer,
+        compression=dict.fromkeys(table.column_names, "zstd") | {NUMBERS: "zstd" if bytes_each else "none"},
+        # Parquet stores a small integer in 4 bytes, but its number in a dictionary of 256 in 1 byte.
+        use_dictionary=["id", "title", *[NUMBERS] * bytes_each],
+        write_page_checksum=True,
+    )
+    storage.write_bytes(parts.place(file, part), buffer.getvalue())
+
+
+def parts_in(folder: str) -> Parts:
+    """Return the parts of a folder of vectors."""
+    return Parts(folder=storage.join(folder, PARTS), contents="vectors")
+
+
+def begin(folder: str, asked: dict[str, Any], replace: bool) -> bool:
+    """Prepare the folder for parts of what is asked, and return whether all of its vectors are there already.
+
+    Raises ConfigError if the folder has vectors of something else, or other files.
+    """
+    manifest = storage.read_object(storage.join(folder, storage.MANIFEST))
+    names = [name for name in storage.children(folder) if not name.startswith(".")]
+    ours = storage.exists(storage.join(folder, PARTS, ABOUT)) or (manifest or {}).get("kind") == KIND
+    if names and not ours:
+        raise ConfigError(f"output ({folder}) has other files, such as {names[0]}: choose a new folder")
+    if replace and names:
+        storage.delete_folder(folder)
+        storage.make_folder(folder)
+        manifest = None
+    if manifest is None:
+        parts_in(folder).begin(asked)
+        return False
+    for name, value in asked.items():
+        if manifest["asked"].get(name) != value:
+            raise ConfigError(
+                f"output ({folder}) holds vectors for {name} {manifest['asked'].get(name)}, not for {name} {value}: "
+                "give --replace, or choose another --output"
+            )
+    return True
+
+
+def publish(folder: str, asked: dict[str, Any], model: Description, format: VectorFormat) -> Counts:
+    """Check that no id is there twice, write the manifest, and delete what was needed for the parts alone.
+
+    Raises DataError if two texts have the same id, or if there is no text.
+    """
+
+    parts = parts_in(folder)
+
+    def ids() -> Iterator[list[str]]:
+        return (_first_ids(parts, key) for key in sorted(parts.done()))
+
+    require_unique(ids, f", and delete {folder}")
+    counts, files = count(parts)
+    if not counts.vectors:
+        raise DataError(f"input has {counts.texts:,} texts, and all are empty: give a file with texts")
+    about = {"asked": asked, "model": model.as_dict(), "format": format}
+    manifest = {"kind": KIND, **about, "files": files, "counts": vars(counts)}
+    manifest["fingerprint"] = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()[:16]
+    storage.write_json(storage.join(folder, storage.MANIFEST), manifest)
+    for name in storage.children(parts.folder):
+        if name.endswith(".json"):
+            storage.delete_file(storage.join(parts.folder, name))
+    return counts
+
+
+def count(parts: Parts) -> tuple[Counts, dict[str, dict[str, int]]]:
+    """Return the totals over all parts, and rows and bytes of each part's file."""
+    texts, empty, cut, precisions, files = 0, 0, 0, {}, {}
+    for file, part in sorted(parts.done()):
+        location = parts.place(file, part)
+        system, path = storage.filesystem(location)
+        with system.open_input_file(path) as stream:
+            about = pq.read_metadata(stream)
+            files[location.rpartition("/")[2]] = {"rows": about.num_rows, "bytes": stream.size()}
+        texts, empty = texts + int(about.metadata[TEXTS]), empty + int(about.metadata[EMPTY])
+        cut, precision = cut + int(about.metadata[CUT]), about.metadata[PRECISION].decode()
+        precisions[precision] = precisions.get(precision, 0) + about.num_rows
+    vectors = sum(file["rows"] for file in files.values())
+    return Counts(
+        texts=texts, empty=empty, cut=cut, vectors=vectors, precisions=dict(sorted(precisions.items()))
+    ), files
+
+
+def _first_ids(parts: Parts, key: tuple[int, int]) -> list[str]:
+    """Return the ids of a part's texts."""
+    system, path = storage.filesystem(parts.place(*key))
+    table = pq.read_table(path, columns=["id", "chunk"], filesystem=system)
+    return table.filter(pc.equal(table["chunk"], 0))["id"].to_pylist()

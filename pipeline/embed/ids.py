@@ -1,0 +1,59 @@
+"""Find ids that two texts have, with 8 bytes of memory per text."""
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from pipeline.embed.texts import ID, Columns, text_tables
+from pipeline.errors import DataError
+from pipeline.locations import is_url
+from pipeline.predict.inputs import InputFile, parts_of
+
+CHECKED_BYTES = 2 << 30
+"""Maximum total bytes of inputs whose ids are checked before the texts are embedded; others are checked afterwards."""
+ROWS_AT_ONCE = 4_096
+
+
+def require_unique_inputs(files: Sequence[InputFile], columns: Columns) -> None:
+    """Raise DataError if two texts of the files have the same id. URLs and large inputs are not read for this."""
+    if sum(file.bytes for file in files) > CHECKED_BYTES or any(is_url(file.location) for file in files):
+        return
+    with_ids = [file for file in files if (columns.id or ID) in _columns_of(file)]
+
+    def batches() -> Iterator[list[str]]:
+        for file in with_ids:
+            for table in text_tables(file, "", columns, ROWS_AT_ONCE):
+                yield table[ID].to_pylist()
+
+    require_unique(batches, "")
+
+
+def _columns_of(file: InputFile) -> list[str]:
+    """Return the columns of a file's first row."""
+    first = next(parts_of(file, 1), None)
+    return [] if first is None else first.column_names
+
+
+def require_unique(batches: Callable[[], Iterator[Sequence[str]]], remedy: str) -> None:
+    """Raise DataError if an id is in the batches twice; `batches` is called twice if so. `remedy` ends the message."""
+    hashes = np.sort(np.concatenate([np.zeros(0, np.uint64), *map(_hashes, batches())]))
+    repeated = set(hashes[1:][hashes[1:] == hashes[:-1]].tolist())
+    if not repeated:
+        return
+    seen: set[str] = set()
+    for ids in batches():
+        for id, digest in zip(ids, _hashes(ids).tolist()):
+            if digest in repeated and id in seen:
+                raise DataError(
+                    f"input has two texts with the id {id!r}: give each text an id of its own, or name another column "
+                    f"with --id{remedy}"
+                )
+            if digest in repeated:
+                seen.add(id)
+
+
+def _hashes(ids: Sequence[str]) -> np.ndarray:
+    """Return 64 bits of a hash of each id, uint64."""
+    digests = b"".join(hashlib.blake2b(id.encode(), digest_size=8).digest() for id in ids)
+    return np.frombuffer(digests, np.uint64)

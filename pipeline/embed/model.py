@@ -1,0 +1,122 @@
+"""Load a model that makes vectors, describe it, and compute the vectors of texts and of their chunks."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer
+
+from pipeline import api
+from pipeline.config.embed import Embed
+from pipeline.config.placement import ModelPlacement
+from pipeline.embed.chunks import Span, chunk_spans, room_of
+from pipeline.embed.recipe import OF_DOCUMENTS, Recipe
+from pipeline.finetune.trials import answer_precision
+from pipeline.model.published import fingerprint, published_folder
+from pipeline.train.hardware import autocast_of, required_device
+
+DIGEST_CHARACTERS = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class VectorModel:
+    """A loaded model, the text that is put before each text, and the number format of its matrix products."""
+
+    model: api.LoadedModel
+    prompt: str
+    precision: str
+
+    @property
+    def maximum_length(self) -> int:
+        """Tokens to which texts are truncated."""
+        return self.model.embedding_length
+
+    def vectors(self, texts: Sequence[str]) -> np.ndarray:
+        """Return one vector per text, float32 (texts, dimension)."""
+        prompted = [self.prompt + text for text in texts]
+        with autocast_of(self.precision, self.model.device):
+            return self.model.embed(prompted, prompt="")
+
+    def spans(self, texts: Sequence[str]) -> list[list[Span]]:
+        """Return the spans of each text's chunks, which the model reads whole."""
+        tokenizer = self._whole_texts
+        return chunk_spans(texts, tokenizer, room_of(tokenizer, self.maximum_length, self.prompt))
+
+    @cached_property
+    def _whole_texts(self) -> Tokenizer:
+        """The model's tokenizer, without truncation."""
+        tokenizer = Tokenizer.from_str(self.model.tokenizer.to_str())
+        tokenizer.no_truncation()
+        return tokenizer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Description:
+    """What determines a model's vectors, for manifests and messages."""
+
+    checkpoint: str
+    """Location of the model's files."""
+    digest: str
+    """Beginning of the SHA-256 of config, weights and vocabulary."""
+    dimension: int
+    pooling: str
+    normalized: bool
+    similarity: str
+    prompt: str
+    maximum_length: int
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def load(checkpoint: str, placement: ModelPlacement, prompt: str | None, usual: tuple[str, ...]) -> VectorModel:
+    """Load a model on this process's device.
+
+    `prompt`, `usual`: see Recipe.prompt. Raises CheckpointError or ConfigError if there is no such model or prompt.
+    """
+    device = required_device(placement)
+    model = api.load(checkpoint, "cuda" if device.type == "cuda" else "cpu")
+    return VectorModel(
+        model=model,
+        prompt=model.recipe.prompt(prompt, usual),
+        precision=answer_precision(placement, None, device),
+    )
+
+
+def describe(loaded: VectorModel) -> Description:
+    """Describe a loaded model. Raises ConfigError if its prompt leaves no room for texts."""
+    recipe: Recipe = loaded.model.recipe
+    loaded.spans([])
+    return Description(
+        checkpoint=loaded.model.location,
+        digest=digest_of(loaded.model),
+        dimension=loaded.model.settings.width,
+        pooling=recipe.pooling,
+        normalized=recipe.normalized,
+        similarity=recipe.similarity,
+        prompt=loaded.prompt,
+        maximum_length=loaded.maximum_length,
+    )
+
+
+def describe_on_cpu(config: Embed) -> Description:
+    """Load the model of settings on the CPU and describe it, so that its errors show before other processes start."""
+    placement = ModelPlacement(device="cpu", precision="float32")
+    return describe(load(config.checkpoint, placement, config.prompt, OF_DOCUMENTS))
+
+
+def digest_of(model: api.LoadedModel) -> str:
+    """Return the beginning of the SHA-256 of a model's config, weights and vocabulary."""
+    with published_folder(model.location) as (folder, files):
+        whole = f"{fingerprint(folder, files)} {model.vocabulary.fingerprint}"
+    return hashlib.sha256(whole.encode()).hexdigest()[:DIGEST_CHARACTERS]
+
+
+def use_threads(threads: int | None) -> None:
+    """Set the CPU threads of this process; a no-op for None."""
+    if threads:
+        torch.set_num_threads(threads)

@@ -1,0 +1,97 @@
+"""Read queries, which are one text or a file with a query per row, and compute their vectors."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline import storage
+from pipeline.config.embed import Search
+from pipeline.embed import model
+from pipeline.embed.recipe import OF_QUERIES
+from pipeline.embed.texts import Columns, text_tables
+from pipeline.embed.vectors import Vectors
+from pipeline.errors import CheckpointError, ConfigError, DataError
+from pipeline.locations import absolute
+from pipeline.predict.inputs import list_inputs
+
+FILE_NAME = re.compile(r"\S+\.(csv|tsv|jsonl|ndjson|json|parquet|txt)(\.\w+)?")
+"""A word that names a file: it is never searched for as a text."""
+ROWS_AT_ONCE = 4_096
+
+
+@dataclass(frozen=True, kw_only=True)
+class Query:
+    """A query with its id; a query that was given as text has the id "1"."""
+
+    id: str
+    text: str
+
+
+def read_queries(config: Search) -> list[Query]:
+    """Return the queries of a search.
+
+    Raises ConfigError for the name of a file that does not exist, and DataError for a file without queries or with an
+    empty query.
+    """
+    given = config.queries
+    if not _is_file(given):
+        return [Query(id="1", text=given)]
+    columns, queries = Columns(text=config.text, id=config.id, title=None), []
+    for file in list_inputs(absolute(given), "auto", tags=False, setting="queries", remedy=""):
+        for table in text_tables(file, "", columns, ROWS_AT_ONCE):
+            queries += _rows(table, given)
+    if not queries:
+        raise DataError(f"queries ({given}) has no rows: give a file with queries")
+    return queries
+
+
+def _rows(table: pa.Table, given: str) -> list[Query]:
+    """Return the queries of a table. Raises DataError for an empty query."""
+    rows = [Query(id=row["id"].removeprefix(":"), text=row["text"] or "") for row in table.to_pylist()]
+    if empty := next((row for row in rows if not row.text.strip()), None):
+        raise DataError(f"queries ({given}): the query with the id {empty.id} is empty; leave it out")
+    return rows
+
+
+def _is_file(given: str) -> bool:
+    """Return whether `queries` names a file. Raises ConfigError for the name of a file that does not exist."""
+    looks_like_file = FILE_NAME.fullmatch(given) is not None
+    if "\n" not in given and (looks_like_file or len(given) < 1_000):
+        try:
+            if storage.exists(absolute(given)):
+                return True
+        except (ConfigError, OSError):
+            if looks_like_file:
+                raise
+    if looks_like_file:
+        raise ConfigError(f"queries ({given}) does not exist: give a file of queries, or the text of one query")
+    return False
+
+
+def query_vectors(config: Search, vectors: Vectors, queries: Sequence[Query]) -> np.ndarray:
+    """Return one vector per query, float32 (queries, D), from the model that made the vectors.
+
+    Raises ConfigError if the model of the settings is another one, and CheckpointError if there is no model.
+    """
+    made = vectors.model
+    model.use_threads(config.placement.threads)
+    try:
+        loaded = model.load(config.checkpoint or made.checkpoint, config.placement, config.prompt, OF_QUERIES)
+    except CheckpointError as error:
+        if config.checkpoint:
+            raise
+        raise CheckpointError(
+            f"{error}; or give --checkpoint, the location of the model of {config.vectors}"
+        ) from error
+    described = model.describe(loaded)
+    for name in ("dimension", "pooling", "normalized", "digest"):
+        before, now = getattr(made, name), getattr(described, name)
+        if before != now:
+            raise ConfigError(
+                f"vectors ({config.vectors}) have {name} {before}, and checkpoint ({described.checkpoint}) gives "
+                f"{name} {now} to the queries: give --checkpoint {made.checkpoint}, or embed the texts again"
+            )
+    return loaded.vectors([query.text for query in queries])

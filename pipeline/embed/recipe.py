@@ -1,0 +1,148 @@
+"""Recipe for a text's vector: pooling, scaling, prompts and maximum length, read from a model's folder.
+
+The files are those of sentence-transformers, in the format before version 5.4 and in the format since:
+
+modules.json                         the steps: Transformer, Pooling, and Normalize if vectors have length 1
+1_Pooling/config.json                pooling: flags pooling_mode_*, or since 5.4 the name under pooling_mode
+sentence_bert_config.json            max_seq_length: tokens to which texts are truncated
+tokenizer_config.json                model_max_length: the same since 5.4
+config_sentence_transformers.json    prompts by name, the default prompt's name, and the similarity
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pipeline import storage
+from pipeline.errors import CheckpointError, ConfigError, PipelineError, listed, shown
+from pipeline.model.published import MOST_CONFIG, json_object
+
+Pooling = Literal["mean", "cls", "max"]
+POOLINGS: tuple[Pooling, ...] = ("mean", "cls", "max")
+FLAGS = {"mean_tokens": "mean", "cls_token": "cls", "max_tokens": "max"}
+"""Ending of a flag pooling_mode_* -> pooling."""
+STEPS = (("Transformer", "Pooling"), ("Transformer", "Pooling", "Normalize"))
+"""Classes of the steps that are supported."""
+OF_QUERIES, OF_DOCUMENTS = ("query",), ("document", "passage", "corpus")
+"""Names of prompts for queries and for documents, the first that the model has; sentence-transformers has the same."""
+NAME = re.compile(r"[\w-]+")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """Recipe for a text's vector. The default is for models that have none: the mean, scaled to length 1."""
+
+    pooling: Pooling = "mean"
+    normalized: bool = True
+    """Whether vectors are scaled to length 1."""
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    """Name of a prompt -> text that is put before a text."""
+    default_prompt: str = ""
+    """Text that is put before a text for which no prompt is named."""
+    maximum_length: int | None = None
+    """Tokens to which texts are truncated; None: the model's positions."""
+    similarity: str = "cosine"
+
+    def prompt(self, asked: str | None, usual: tuple[str, ...] = ()) -> str:
+        """Return the text of a prompt.
+
+        `asked` is a prompt's name or its text. None: the first of the names `usual` that the model has, else no prompt;
+        if `usual` is empty, the default prompt. Raises ConfigError for a word that is not the name of a prompt.
+        """
+        if asked is None:
+            known = [self.prompts[name] for name in usual if name in self.prompts]
+            return [*known, ""][0] if usual else self.default_prompt
+        if asked in self.prompts:
+            return self.prompts[asked]
+        if NAME.fullmatch(asked):
+            raise ConfigError(
+                f"prompt ({asked}) is not the name of a prompt of the model ({listed(self.prompts)}); to give a text "
+                f"instead, end it in a space, such as '{asked}: '"
+            )
+        return asked
+
+
+def read_recipe(location: str) -> Recipe:
+    """Read the recipe in a model's folder or URL; return the default recipe if the folder has no modules.json.
+
+    Raises CheckpointError for a file that cannot be read, and for a step or pooling that is not supported.
+    """
+    try:
+        return _read(location) if storage.exists(storage.join(location, "modules.json")) else Recipe()
+    except PipelineError:
+        raise
+    except Exception as error:  # file systems and web clients raise their own exception types
+        raise CheckpointError(f"{location} cannot be read: {storage.first_line(error)}") from error
+
+
+def _read(location: str) -> Recipe:
+    """Read the recipe of a folder with modules.json."""
+    steps = _steps(location)
+    kinds = tuple(kind for kind, _ in steps)
+    if kinds not in STEPS:
+        raise CheckpointError(
+            f"{location}/modules.json has the steps {', '.join(kinds)}, and this can only be Transformer, Pooling and "
+            "Normalize: choose a model without other steps"
+        )
+    about = _object(location, "config_sentence_transformers.json")
+    prompts = {name: text or "" for name, text in (about.get("prompts") or {}).items()}
+    return Recipe(
+        pooling=_pooling(storage.join(location, steps[1][1]), prompts),
+        normalized="Normalize" in kinds,
+        prompts=prompts,
+        default_prompt=prompts.get(about.get("default_prompt_name"), ""),
+        maximum_length=_maximum_length(location),
+        similarity=about.get("similarity_fn_name") or "cosine",
+    )
+
+
+def _steps(location: str) -> list[tuple[str, str]]:
+    """Return class and folder of each step in modules.json."""
+    path = storage.join(location, "modules.json")
+    try:
+        steps = storage.parse_json(storage.read_at_most(path, MOST_CONFIG))
+        found = [(str(step["type"]).rpartition(".")[2], str(step["path"])) for step in steps]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{path} cannot be read as a list of steps: {storage.first_line(error)}") from error
+    if outside := next((folder for _, folder in found if storage.escapes_folder(folder)), None):
+        raise CheckpointError(f"{path} names {shown(outside)}, which is outside of the folder")
+    return found
+
+
+def _object(location: str, name: str) -> dict[str, Any]:
+    """Return the object of a JSON file in a folder; empty if the file is missing."""
+    path = storage.join(location, name)
+    try:
+        return json_object(storage.read_at_most(path, MOST_CONFIG)) if storage.exists(path) else {}
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path} cannot be read: {storage.first_line(error)}") from error
+
+
+def _pooling(folder: str, prompts: Mapping[str, str]) -> Pooling:
+    """Return the pooling of a folder's config.json."""
+    config = _object(folder, "config.json")
+    flags = [name.removeprefix("pooling_mode_") for name, on in config.items() if on and name != "pooling_mode"]
+    given = config.get("pooling_mode") or [FLAGS.get(flag, flag) for flag in flags if f"pooling_mode_{flag}" in config]
+    names = [given] if isinstance(given, str) else list(given) or ["mean"]
+    known = next((pooling for pooling in POOLINGS if names == [pooling]), None)
+    if known is None:
+        raise CheckpointError(
+            f"{folder}/config.json has pooling {listed(names)}, which is not supported: choose a model with one of "
+            f"{', '.join(POOLINGS)}"
+        )
+    if config.get("include_prompt") is False and any(prompts.values()):
+        raise CheckpointError(
+            f"{folder}/config.json has include_prompt false, which leaves a prompt's tokens out of the pooling and is "
+            "not supported: choose a model with include_prompt true"
+        )
+    return known
+
+
+def _maximum_length(location: str) -> int | None:
+    """Return the number of tokens to which the folder's files truncate texts; None if they do not tell it."""
+    lengths = (
+        _object(location, "sentence_bert_config.json").get("max_seq_length"),
+        _object(location, "tokenizer_config.json").get("model_max_length"),
+    )
+    return next((int(length) for length in lengths if isinstance(length, int | float) and length > 0), None)

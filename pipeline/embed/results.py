@@ -1,0 +1,58 @@
+"""Lines that tell what was embedded, and results of a search as a table or as JSON lines."""
+
+import json
+from collections.abc import Sequence
+from io import StringIO
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from pipeline import storage
+from pipeline.embed.folder import Counts
+from pipeline.embed.model import Description
+from pipeline.embed.queries import Query
+from pipeline.embed.search import Found
+
+LONGEST_TEXT = 300
+"""Characters of a text that a table shows."""
+WIDTH = 120
+
+
+def embedded_lines(counts: Counts, model: Description, output: str, seconds: float) -> list[str]:
+    """Return the last lines of a job that embeds: counts, the vectors' kind, time and location."""
+    empty = f", {counts.empty:,} of them empty and without a vector" if counts.empty else ""
+    cut = f", {counts.cut:,} of them truncated at {model.maximum_length} tokens" if counts.cut else ""
+    computed = f"computed in {' and '.join(counts.precisions)}, in {seconds:.0f} s"
+    kind = f"{counts.vectors:,} vectors of {model.dimension} numbers"
+    return [f"{counts.texts:,} texts{empty}{cut}: {kind}, {computed}: {output}"]
+
+
+def result_table(query: Query, found: Sequence[Found], width: int = WIDTH) -> str:
+    """Return a query and a table of what was found for it."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
+    for head, right in (("rank", True), ("score", True), ("id", False), ("text", False)):
+        table.add_column(head, justify="right" if right else "left", overflow="fold")
+    for rank, one in enumerate(found, 1):
+        where = f"{one.id}#{one.chunk}" if one.chunk else one.id
+        table.add_row(str(rank), f"{one.score:.4f}", Text(where), Text(_shown_text(one)))
+    lines = StringIO()
+    console = Console(file=lines, width=width, color_system=None)
+    console.print(table)
+    return f"{query.text}\n" + "\n".join(line.rstrip() for line in lines.getvalue().splitlines())
+
+
+def _shown_text(found: Found) -> str:
+    """Return a text for a table: title and the beginning of the text, on one line."""
+    title, text = " ".join((found.title or "").split()), " ".join((found.text or "").split())
+    joined = " — ".join(part for part in (title, text) if part) if not text.startswith(title) else text
+    return joined if len(joined) <= LONGEST_TEXT else f"{joined[:LONGEST_TEXT]}…"
+
+
+def write_results(output: str, queries: Sequence[Query], found: Sequence[Sequence[Found]]) -> None:
+    """Write a JSON line per query: its id and text, and its results, the best first."""
+    lines = [
+        {"id": query.id, "text": query.text, "results": [one.as_dict() for one in of_query]}
+        for query, of_query in zip(queries, found, strict=True)
+    ]
+    storage.write_bytes(output, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode())

@@ -1,0 +1,138 @@
+"""Read a folder of vectors: its manifest, its vectors in blocks, and single rows of its parts."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline import storage
+from pipeline.config.embed import VectorFormat
+from pipeline.embed.folder import KIND, PARTS
+from pipeline.embed.formats import SCALE, VECTOR, to_vectors
+from pipeline.embed.model import Description
+from pipeline.errors import DataError
+from pipeline.locations import is_url
+from pipeline.predict.parts import ABOUT
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """Vectors of consecutive rows."""
+
+    first: int
+    """Number of the first row, over all parts."""
+    vectors: np.ndarray
+    """float32 (rows, D)."""
+    chunks: np.ndarray
+    """int32 (rows,): number of each row's chunk in its text; the chunks of a text are consecutive rows of one block."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vectors:
+    """A folder of vectors. Rows are numbered from 0 over all parts, in the order of the input."""
+
+    folder: str
+    model: Description
+    format: VectorFormat
+    fingerprint: str
+    names: tuple[str, ...]
+    rows: tuple[int, ...]
+    """Rows of each part."""
+
+    @property
+    def count(self) -> int:
+        return sum(self.rows)
+
+    @cached_property
+    def starts(self) -> np.ndarray:
+        """Number of the first row of each part, int64."""
+        return np.concatenate([[0], np.cumsum(self.rows)[:-1]]).astype(np.int64)
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield all vectors, a part at a time. Raises DataError for a part that is missing or damaged."""
+        for number, rows in enumerate(self.rows):
+            if rows:
+                table = self.read(number, [*self._stored, "chunk"])
+                chunks = table["chunk"].to_numpy()
+                yield Block(first=int(self.starts[number]), vectors=to_vectors(table, self.format), chunks=chunks)
+
+    def rows_of(self, wanted: Sequence[int], with_vectors: bool = False) -> dict[int, dict[str, Any]]:
+        """Return row number -> columns of the row but the vector; with_vectors: also `vector`, float32 (D,)."""
+        found: dict[int, dict[str, Any]] = {}
+        unique = np.unique(np.asarray(wanted, np.int64))
+        parts = np.searchsorted(self.starts, unique, side="right") - 1
+        for part in np.unique(parts).tolist():
+            numbers = unique[parts == part]
+            table = self.read(part, None if with_vectors else self._shown(part))
+            table = table.take(pa.array(numbers - self.starts[part]))
+            others = [name for name in table.column_names if name not in (VECTOR, SCALE)]
+            for number, row in zip(numbers.tolist(), table.select(others).to_pylist()):
+                found[number] = row
+            if with_vectors:
+                for number, vector in zip(numbers.tolist(), to_vectors(table, self.format)):
+                    found[number]["vector"] = vector
+        return found
+
+    @property
+    def _stored(self) -> list[str]:
+        return [VECTOR, SCALE] if self.format == "int8" else [VECTOR]
+
+    def _shown(self, number: int) -> list[str]:
+        """Return the columns of a part but the vector."""
+        with self._opened(number) as file:
+            return [name for name in file.schema_arrow.names if name not in (VECTOR, SCALE)]
+
+    def read(self, number: int, columns: list[str] | None) -> pa.Table:
+        """Read columns of a part. Raises DataError if the part is missing, damaged, or has other rows."""
+        try:
+            with self._opened(number) as file:
+                table = file.read(columns=columns)
+        except (pa.ArrowException, OSError) as error:
+            raise DataError(
+                f"{self._location(number)} cannot be read ({storage.first_line(error)}): embed again with --replace"
+            ) from error
+        if table.num_rows != self.rows[number]:
+            raise DataError(
+                f"{self._location(number)} has {table.num_rows:,} rows, and the manifest says {self.rows[number]:,}: "
+                "embed again with --replace"
+            )
+        return table
+
+    def _location(self, number: int) -> str:
+        return storage.join(self.folder, PARTS, self.names[number])
+
+    def _opened(self, number: int) -> pq.ParquetFile:
+        """Open a part; a local one is mapped into memory."""
+        location = self._location(number)
+        if not is_url(location):
+            return pq.ParquetFile(location, memory_map=True, page_checksum_verification=True)
+        system, path = storage.filesystem(location)
+        return pq.ParquetFile(system.open_input_file(path), page_checksum_verification=True)
+
+
+def open_vectors(folder: str) -> Vectors:
+    """Open a folder of vectors. Raises DataError if its manifest is missing or not that of vectors."""
+    path = storage.join(folder, storage.MANIFEST)
+    manifest = storage.read_object(path)
+    if manifest is None or manifest.get("kind") != KIND:
+        unfinished = storage.exists(storage.join(folder, PARTS, ABOUT))
+        raise DataError(
+            f"vectors ({folder}) {'are not complete' if unfinished else 'is not a folder of vectors'}: "
+            f"{'run the same jobs/embed.py again' if unfinished else 'give the --output of jobs/embed.py'}"
+        )
+    try:
+        files = sorted(manifest["files"].items())
+        return Vectors(
+            folder=folder,
+            model=Description(**manifest["model"]),
+            format=manifest["format"],
+            fingerprint=manifest["fingerprint"],
+            names=tuple(name for name, _ in files),
+            rows=tuple(int(about["rows"]) for _, about in files),
+        )
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise DataError(f"{path} cannot be read ({storage.first_line(error)}): embed again with --replace") from error

@@ -1,0 +1,37 @@
+"""Embed texts, part by part, and write the manifest of their vectors."""
+
+import time
+
+from pipeline import cluster, storage
+from pipeline.config.embed import Embed
+from pipeline.config.locations import with_absolute_locations
+from pipeline.embed import folder
+from pipeline.embed.distributed import about, embed_missing
+from pipeline.embed.formats import require_format
+from pipeline.embed.model import describe_on_cpu
+from pipeline.embed.results import embedded_lines
+from pipeline.embed.texts import text_files
+from pipeline.locks import locked
+from pipeline.reporting import Report
+
+
+@cluster.ray_errors_as_cluster_lost()
+def embed(config: Embed, report: Report) -> None:
+    """Embed all texts of the input, and write the manifest.
+
+    Raises PipelineError, with a one-line message, for everything that the user can fix.
+    """
+    config, begun = with_absolute_locations(config), time.monotonic()
+    described = describe_on_cpu(config)
+    require_format(config.format, described.dimension)
+    files = text_files(config)
+    storage.require_writable("output", config.output.rpartition("/")[0] or "/")
+    asked = about(config, files, described)
+    with locked(config.output):
+        if folder.begin(config.output, asked, config.replace):
+            report(f"{config.output} has these vectors already")
+            return
+        embed_missing(config, files, folder.parts_in(config.output), report)
+        counts = folder.publish(config.output, asked, described, config.format)
+    for line in embedded_lines(counts, described, config.output, time.monotonic() - begun):
+        report(line)

@@ -1,0 +1,138 @@
+"""jobs/embed.py: a killed job continues to the ids and vectors of an undisturbed one, and jobs/search.py finds them."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pyarrow.parquet as pq
+import pytest
+import ray
+
+from jobs.embed import main
+from jobs.search import main as search
+from pipeline import api
+
+pytestmark = pytest.mark.usefixtures("local_ray")
+SEED, KILLS = 27, 20
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two files of texts, of which some are empty and some are longer than the model reads."""
+    folder = tmp_path_factory.mktemp("texts")
+    for file in range(2):
+        rows = [
+            {"id": f"{file}-{row}", "text": f"kar lost kand. {'mir nest ' * (row % 40)}" if row % 20 else " "}
+            for row in range(200)
+        ]
+        (folder / f"{file}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def asked(tiny_run: Path, texts: Path) -> list[str]:
+    """The options of a job that embeds the texts in 20 parts."""
+    options = ["--checkpoint", str(tiny_run), "--input", str(texts), "--rows-per-part", "20", "--actors", "1"]
+    return [*options, "--placement.threads", "1"]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(asked: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The vectors of a job that was not killed."""
+    output = tmp_path_factory.mktemp("undisturbed") / "vectors"
+    assert main([*asked, "--output", str(output)]) == 0
+    return output
+
+
+def run_and_kill(arguments: list[str], kill: Callable[[subprocess.Popen[bytes]], None]) -> int:
+    """Start the job, let `kill` end it or one of its processes, and return its exit code."""
+    environment = os.environ | {"RAY_ADDRESS": ray.get_runtime_context().gcs_address}
+    command = [sys.executable, "jobs/embed.py", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment) as job:
+        kill(job)
+    return job.returncode
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Bytes of each part."""
+    return {path.name: path.read_bytes() for path in (folder / "parts").iterdir() if path.suffix == ".parquet"}
+
+
+def test_killed_and_resumed_it_has_the_bytes_of_an_undisturbed_run_and_is_searched(
+    asked: list[str], undisturbed: Path, texts: Path, tmp_path: Path, tiny_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    killed = tmp_path / "killed"
+
+    def kill_after_two_parts(job: subprocess.Popen[bytes]) -> None:
+        until = time.monotonic() + 120
+        while job.poll() is None and len(list(killed.glob("parts/*.parquet"))) < 2 and time.monotonic() < until:
+            time.sleep(0.005)
+        job.kill()
+
+    assert run_and_kill([*asked, "--output", str(killed)], kill_after_two_parts) == -signal.SIGKILL
+    assert 2 <= len(contents(killed)) < 20 and not (killed / "manifest.json").exists()
+    assert search(["--vectors", str(killed), "--queries", "kar"]) == 2
+    assert main([*asked, "--output", str(killed), "--format", "int8"]) == 2
+    assert "killed/parts holds vectors for format float32, not for format int8: " in capsys.readouterr().err
+    assert main([*asked, "--output", str(killed)]) == 0
+    assert "400 texts, 20 of them empty and without a vector: " in capsys.readouterr().out
+    assert contents(killed) == contents(undisturbed) and not list(killed.glob("parts/*.json"))
+    assert main([*asked, "--output", str(killed)]) == 0 and "has these vectors already" in capsys.readouterr().out
+
+    rows = pq.read_table(killed / "parts").to_pylist()
+    given = [json.loads(line) for file in sorted(texts.iterdir()) for line in file.read_text().splitlines()]
+    whole = {row["id"]: row["text"] for row in given if row["text"].strip()}
+    assert list(dict.fromkeys(row["id"] for row in rows)) == list(whole) and len(rows) > len(whole)
+    assert all(row["text"] == whole[row["id"]][row["start"] : row["end"]] for row in rows)
+    some = rows[::25]
+    np.testing.assert_allclose(
+        [row["vector"] for row in some], api.load(str(tiny_run)).embed([row["text"] for row in some]), atol=1e-5
+    )
+
+    found = tmp_path / "found.jsonl"
+    assert search(["--vectors", str(killed), "--queries", whole["1-39"][:40], "--output", str(found)]) == 0
+    results = json.loads(found.read_text())["results"]
+    assert len(results) == 10 == len({result["id"] for result in results})
+
+
+def worker_of_job() -> psutil.Process | None:
+    """Return the process that embeds, if there is one."""
+    mine = psutil.Process().children(recursive=True)
+    names = ((process, " ".join(process.cmdline())) for process in mine if process.is_running())
+    return next((process for process, name in names if "MapWorker" in name or "Embedding" in name), None)
+
+
+@pytest.mark.long
+def test_twenty_kills_at_drawn_times_leave_the_bytes_of_an_undisturbed_run(
+    asked: list[str], undisturbed: Path, tmp_path: Path
+) -> None:
+    """Every second kill is that of the driver, the others those of the process with the model."""
+    draw, output, kills, seconds = random.Random(SEED), tmp_path / "vectors", 0, 12.0
+    while kills < KILLS:
+        of_driver, delay = kills % 2 == 0, draw.uniform(0, seconds)
+
+        def kill(job: subprocess.Popen[bytes], of_driver: bool = of_driver, delay: float = delay) -> None:
+            try:
+                job.wait(delay)
+            except subprocess.TimeoutExpired:
+                if of_driver:
+                    job.kill()
+                elif worker := worker_of_job():
+                    worker.kill()
+
+        run_and_kill([*asked, "--output", str(output)], kill)
+        kills += 1
+        if (output / "manifest.json").exists():
+            assert contents(output) == contents(undisturbed)
+            shutil.rmtree(output)
+    assert main([*asked, "--output", str(output)]) == 0
+    assert contents(output) == contents(undisturbed)

@@ -1,0 +1,118 @@
+"""Recipes of sentence-transformers folders, in both formats, and those that are refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.embed.recipe import OF_DOCUMENTS, OF_QUERIES, Recipe, read_recipe
+from pipeline.errors import CheckpointError, ConfigError
+from pipeline.export.sentence_files import sentence_files
+
+OLD, NEW = "sentence_transformers.models.", "sentence_transformers.base.modules.x."
+FLAGS = {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False, "pooling_mode_max_tokens": False}
+
+
+def steps(kinds: tuple[str, ...], package: str = OLD) -> list[dict[str, Any]]:
+    paths = {"Transformer": "", "Pooling": "1_Pooling"}
+    return [{"idx": 0, "name": "0", "path": paths.get(kind, "2"), "type": package + kind} for kind in kinds]
+
+
+def write(folder: Path, files: dict[str, Any]) -> str:
+    for name, value in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(value if isinstance(value, str) else json.dumps(value))
+    return str(folder)
+
+
+def test_a_folder_before_version_5_4(tmp_path: Path) -> None:
+    location = write(
+        tmp_path,
+        {
+            "modules.json": steps(("Transformer", "Pooling")),
+            "1_Pooling/config.json": {"word_embedding_dimension": 8, **FLAGS},
+            "sentence_bert_config.json": {"max_seq_length": 256, "do_lower_case": False},
+            "tokenizer_config.json": {"model_max_length": 512},
+        },
+    )
+    assert read_recipe(location) == Recipe(pooling="cls", normalized=False, maximum_length=256)
+
+
+def test_a_folder_since_version_5_4(tmp_path: Path) -> None:
+    location = write(
+        tmp_path,
+        {
+            "modules.json": steps(("Transformer", "Pooling", "Normalize"), NEW),
+            "1_Pooling/config.json": {"embedding_dimension": 8, "pooling_mode": "max", "include_prompt": True},
+            "sentence_bert_config.json": {"transformer_task": "feature-extraction"},
+            "tokenizer_config.json": {"model_max_length": 128},
+            "config_sentence_transformers.json": {
+                "prompts": {"query": "q: ", "passage": "p: "},
+                "default_prompt_name": "passage",
+                "similarity_fn_name": "dot",
+            },
+        },
+    )
+    found = read_recipe(location)
+    assert found == Recipe(
+        pooling="max", normalized=True, prompts={"query": "q: ", "passage": "p: "}, default_prompt="p: ",
+        maximum_length=128, similarity="dot",
+    )  # fmt: skip
+    assert (found.prompt(None), found.prompt(None, OF_QUERIES), found.prompt(None, OF_DOCUMENTS)) == (
+        "p: ",
+        "q: ",
+        "p: ",
+    )
+    assert (found.prompt("query"), found.prompt(""), found.prompt("find: ")) == ("q: ", "", "find: ")
+    with pytest.raises(
+        ConfigError, match=r"^prompt \(qury\) is not the name of a prompt of the model \(query, passage\)"
+    ):
+        found.prompt("qury")
+
+
+def test_a_folder_without_these_files_has_the_mean_of_length_1(tmp_path: Path) -> None:
+    assert read_recipe(str(tmp_path)) == Recipe(pooling="mean", normalized=True, maximum_length=None)
+    assert Recipe().prompt(None) == Recipe().prompt(None, OF_QUERIES) == ""
+
+
+def test_the_files_that_we_write_are_read(tmp_path: Path) -> None:
+    assert read_recipe(write(tmp_path, sentence_files(8, 64))) == Recipe(maximum_length=64)
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "step": (
+        {"modules.json": steps(("Transformer", "Pooling", "Dense"))},
+        r"modules\.json has the steps Transformer, Pooling, Dense, and this can only be Transformer, Pooling and Norm",
+    ),
+    "pooling": (
+        {"1_Pooling/config.json": {"pooling_mode": "lasttoken"}},
+        r"1_Pooling/config\.json has pooling lasttoken, which is not supported: .* one of mean, cls, max$",
+    ),
+    "two-poolings": (
+        {"1_Pooling/config.json": FLAGS | {"pooling_mode_mean_tokens": True}},
+        r"has pooling cls, mean, which is not supported",
+    ),
+    "prompt": (
+        {
+            "1_Pooling/config.json": {"pooling_mode": "mean", "include_prompt": False},
+            "config_sentence_transformers.json": {"prompts": {"query": "q: "}},
+        },
+        r"has include_prompt false, which leaves a prompt's tokens out",
+    ),
+    "not-json": ({"1_Pooling/config.json": "{"}, r"1_Pooling/config\.json cannot be read: "),
+    "no-list": ({"modules.json": {"a": 1}}, r"modules\.json cannot be read as a list of steps"),
+    "outside": (
+        {"modules.json": [{"type": "a.Transformer", "path": ""}, {"type": "a.Pooling", "path": "../x"}]},
+        r"names '\.\./x', which is outside of the folder$",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_not_supported_is_one_line(case: str, tmp_path: Path) -> None:
+    files, message = REFUSED[case]
+    location = write(tmp_path, {"modules.json": steps(("Transformer", "Pooling"))} | files)
+    with pytest.raises(CheckpointError, match=message) as told:
+        read_recipe(location)
+    assert "\n" not in str(told.value)

@@ -1,0 +1,187 @@
+"""Search of made-up vectors: exact results by hand, long texts, formats, the index, and folders that are refused."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipeline.embed.folder import (
+    CUT,
+    EMPTY,
+    PRECISION,
+    TEXTS,
+    Chunks,
+    begin,
+    part_table,
+    parts_in,
+    publish,
+    publish_part,
+)
+from pipeline.embed.index import index_hits, wants_index
+from pipeline.embed.model import Description
+from pipeline.embed.queries import Query
+from pipeline.embed.results import result_table, write_results
+from pipeline.embed.search import exact_hits, found_of, require_similarity
+from pipeline.embed.vectors import Vectors, open_vectors
+from pipeline.errors import ConfigError, DataError
+
+Write = Callable[..., Vectors]
+PLANE = np.array([[1, 0], [0, 2], [3, 3], [-1, 0]], np.float32)
+
+
+@pytest.fixture
+def write_vectors(tmp_path: Path) -> Write:
+    """A function that writes vectors (N, D) to a folder in parts of 100 rows and opens the folder."""
+
+    def write(
+        vectors: np.ndarray,
+        *,
+        name: str = "vectors",
+        format="float32",
+        similarity: str = "cosine",
+        chunks=None,
+        ids=None,
+    ) -> Vectors:
+        count, dimension = vectors.shape
+        model = Description(
+            checkpoint="/none", digest="d", dimension=dimension, pooling="mean", normalized=False,
+            similarity=similarity, prompt="", maximum_length=16,
+        )  # fmt: skip
+        numbers = chunks or [0] * count
+        texts = np.cumsum([number == 0 for number in numbers])
+        names = ids or [f"t{text}" for text in texts]
+        folder = str(tmp_path / name)
+        assert not begin(folder, {"format": format}, replace=False)
+        for part, first in enumerate(range(0, count, 100)):
+            rows = slice(first, first + 100)
+            shown = Chunks(
+                ids=names[rows], titles=None, numbers=numbers[rows], spans=[(0, 1)] * len(names[rows]),
+                texts=[f"text {row}" for row in range(count)][rows],
+            )  # fmt: skip
+            table = part_table(shown, vectors[rows], format, True)
+            counts = {TEXTS: str(numbers[rows].count(0)), EMPTY: "0", CUT: "0", PRECISION: "float32"}
+            publish_part(parts_in(folder), 0, part, table, counts)
+        publish(folder, {"format": format}, model, format)
+        return open_vectors(folder)
+
+    return write
+
+
+def test_the_order_of_cosine_and_of_dot_product(write_vectors: Write) -> None:
+    query = np.array([[2, 1]], np.float32)
+    cosine = exact_hits(write_vectors(PLANE), query, 3)
+    assert cosine.rows.tolist() == [[2, 0, 1]]
+    assert cosine.scores[0] == pytest.approx([9 / 90**0.5, 2 / 5**0.5, 1 / 5**0.5])
+    dot = exact_hits(write_vectors(PLANE, name="dot", similarity="dot"), query, 9)
+    assert dot.rows.tolist() == [[2, 0, 1, 3]] and dot.scores.tolist() == [[9, 2, 2, -2]]
+
+
+def test_a_long_text_is_found_once_by_its_best_chunk(write_vectors: Write) -> None:
+    vectors = write_vectors(PLANE, chunks=[0, 1, 2, 0])
+    ((best, other),) = found_of(vectors, exact_hits(vectors, np.array([[0, 1]], np.float32), 5))
+    assert (best.id, best.chunk, best.text, best.score) == ("t1", 1, "text 1", pytest.approx(1))
+    assert (other.id, other.chunk) == ("t2", 0)
+
+
+def test_many_parts_and_queries_equal_one_product(write_vectors: Write) -> None:
+    random = np.random.default_rng(1)
+    stored, queries = (random.normal(size=(count, 8)).astype(np.float32) for count in (450, 600))
+    hits = exact_hits(write_vectors(stored, similarity="dot"), queries, 7)
+    scores = queries @ stored.T
+    assert np.array_equal(hits.rows, np.argsort(-scores, axis=1)[:, :7])
+    np.testing.assert_allclose(hits.scores, np.take_along_axis(scores, hits.rows, axis=1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("format", ["float16", "int8", "binary"])
+def test_a_vector_finds_itself_in_every_format(format, write_vectors: Write) -> None:
+    stored = np.random.default_rng(2).normal(size=(200, 64)).astype(np.float32)
+    hits = exact_hits(write_vectors(stored, format=format), stored, 1)
+    assert hits.rows[:, 0].tolist() == list(range(200))
+
+
+def test_the_index_finds_what_an_exact_search_finds_and_is_built_once(write_vectors: Write) -> None:
+    random, lines = np.random.default_rng(3), []
+    stored = random.normal(size=(3_000, 48)).astype(np.float32)
+    queries = stored[::60] + 0.7 * random.normal(size=(50, 48)).astype(np.float32)
+    vectors = write_vectors(stored)
+    exact, near = exact_hits(vectors, queries, 10), index_hits(vectors, queries, 10, lines.append)
+    shared = [len(set(a) & set(b)) for a, b in zip(exact.rows.tolist(), near.rows.tolist())]
+    assert sum(shared) / 500 >= 0.99
+    same = exact.rows[:, 0] == near.rows[:, 0]
+    np.testing.assert_allclose(near.scores[same, 0], exact.scores[same, 0], rtol=1e-5)
+    assert lines == [f"building an index of 3,000 vectors: {vectors.folder}/index"]
+    index_hits(vectors, queries, 10, lines.append)
+    assert len(lines) == 1
+
+
+def test_an_index_of_other_vectors_is_built_again(write_vectors: Write) -> None:
+    vectors, lines = write_vectors(PLANE, chunks=[0, 1, 2, 0]), []
+    index_hits(vectors, PLANE, 2, lines.append)
+    path = Path(vectors.folder) / "index" / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"vectors": "older"}))
+    hits = index_hits(vectors, PLANE, 2, lines.append)
+    assert lines[1] == (
+        f"{vectors.folder}/index is an index of vectors older, not of {vectors.fingerprint}, or is damaged: it is "
+        "built again"
+    )
+    assert hits.rows.tolist() == exact_hits(vectors, PLANE, 2).rows.tolist() == [[0, 3], [1, 3], [2, 3], [3, 1]]
+
+
+def test_an_index_is_for_more_than_a_million_vectors(write_vectors: Write) -> None:
+    vectors = write_vectors(PLANE)
+    assert [wants_index(setting, vectors) for setting in ("auto", "on", "off")] == [False, True, False]
+
+
+def test_folders_that_hold_no_vectors(write_vectors: Write, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"^vectors \(.*none\) is not a folder of vectors: give the --output"):
+        open_vectors(str(tmp_path / "none"))
+    begin(str(tmp_path / "begun"), {"format": "int8"}, replace=False)
+    with pytest.raises(DataError, match=r"begun\) are not complete: run the same jobs/embed\.py again$"):
+        open_vectors(str(tmp_path / "begun"))
+    vectors = write_vectors(PLANE)
+    part = Path(vectors.folder) / "parts" / vectors.names[0]
+    content = bytearray(part.read_bytes())
+    content[content.index(PLANE.tobytes())] ^= 255
+    part.write_bytes(content)
+    with pytest.raises(DataError, match=r"000000-000000\.parquet cannot be read \(.*embed again with --replace$"):
+        exact_hits(vectors, PLANE, 1)
+
+
+def test_a_folder_of_other_vectors_or_files_is_refused(write_vectors: Write, tmp_path: Path) -> None:
+    vectors = write_vectors(PLANE)
+    assert begin(vectors.folder, {"format": "float32"}, replace=False)
+    with pytest.raises(ConfigError, match=r"holds vectors for format float32, not for format int8: give --replace, or"):
+        begin(vectors.folder, {"format": "int8"}, replace=False)
+    assert not begin(vectors.folder, {"format": "int8"}, replace=True) and parts_in(vectors.folder).done() == set()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "a.parquet").write_bytes(b"")
+    with pytest.raises(ConfigError, match=r"mine\) has other files, such as a\.parquet: choose a new folder$"):
+        begin(str(tmp_path / "mine"), {}, replace=True)
+
+
+def test_equal_ids_are_refused_and_the_manifest_is_not_written(write_vectors: Write, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"^input has two texts with the id 'b': .*--id, and delete .*vectors$"):
+        write_vectors(PLANE, ids=["a", "b", "c", "b"])
+    assert not (tmp_path / "vectors" / "manifest.json").exists()
+
+
+def test_results_as_a_table_and_as_lines(write_vectors: Write, tmp_path: Path) -> None:
+    vectors = write_vectors(PLANE, chunks=[0, 1, 0, 0])
+    found = found_of(vectors, exact_hits(vectors, PLANE[1:2], 2))
+    assert result_table(Query(id="1", text="up?"), found[0]).splitlines() == [
+        "up?",
+        "rank   score  id    text",
+        "   1  1.0000  t1#1  text 1",
+        "   2  0.7071  t2    text 2",
+    ]
+    write_results(str(tmp_path / "found.jsonl"), [Query(id="q", text="up?")], found)
+    line = json.loads((tmp_path / "found.jsonl").read_text())
+    assert (line["id"], line["text"], [result["id"] for result in line["results"]]) == ("q", "up?", ["t1", "t2"])
+    assert line["results"][0] == {"id": "t1", "score": 1.0, "chunk": 1, "start": 0, "end": 1, "text": "text 1"}
+
+
+def test_other_similarities_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"^the model's similarity \(euclidean\) is not supported"):
+        require_similarity("euclidean")

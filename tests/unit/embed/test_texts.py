@@ -1,0 +1,87 @@
+"""Texts of input files: ids, titles, parts, queries, and rows that are refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pipeline.config.embed import Search
+from pipeline.embed import texts
+from pipeline.embed.ids import require_unique_inputs
+from pipeline.embed.queries import read_queries
+from pipeline.embed.texts import Columns, text_tables
+from pipeline.errors import ConfigError, DataError
+from pipeline.predict.inputs import InputFile, list_inputs
+
+TEXT = Columns(text="text", id=None, title=None)
+
+
+def written(path: Path, rows: list[dict[str, object]]) -> InputFile:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (file,) = list_inputs(str(path), "auto", tags=False)
+    return file
+
+
+def test_ids_and_titles_come_from_columns_or_from_the_row(tmp_path: Path) -> None:
+    file = written(tmp_path / "a.jsonl", [{"id": 7, "title": "A", "text": "one", "other": 1}, {"id": 8, "text": None}])
+    (table,) = text_tables(file, "a.jsonl", TEXT, 10)
+    assert table.to_pylist() == [
+        {"id": "7", "text": "one", "title": "A"},
+        {"id": "8", "text": None, "title": None},
+    ]
+    plain = written(tmp_path / "b.jsonl", [{"body": "one"}, {"body": "two"}])
+    tables = list(text_tables(plain, "b.jsonl", Columns(text="body", id=None, title=None), 1))
+    assert [table.to_pylist() for table in tables] == [
+        [{"id": "b.jsonl:1", "text": "one"}],
+        [{"id": "b.jsonl:2", "text": "two"}],
+    ]
+
+
+def test_parts_have_limited_rows_and_characters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(texts, "ROWS_AT_ONCE", 4)
+    monkeypatch.setattr(texts, "CHARACTERS_PER_PART", 10)
+    rows = [{"text": "x" * length} for length in (2, 3, 2, 2, 9, 20, 1, 1, 1, 1)]
+    parts = list(text_tables(written(tmp_path / "a.jsonl", rows), "a", TEXT, 3))
+    lengths = [[len(text) for text in part["text"].to_pylist()] for part in parts]
+    assert lengths == [[2, 3, 2], [2], [9], [20], [1, 1, 1], [1]]
+    assert [id for part in parts for id in part["id"].to_pylist()] == [f"a:{row}" for row in range(1, 11)]
+
+
+REFUSED: dict[str, tuple[list[dict[str, object]], Columns, str]] = {
+    "no-text": ([{"body": "a"}], TEXT, r"a\.jsonl has no column text: its columns are body; .* with --text$"),
+    "no-id": ([{"text": "a"}], Columns(text="text", id="key", title=None), r"no column key: .* with --id$"),
+    "empty-id": ([{"id": "1", "text": "a"}, {"text": "b"}], TEXT, r"a\.jsonl, row 2: column id has no id; fill it"),
+    "number": ([{"text": 3}], TEXT, r"rows 1 to 1: column text holds int64, which is not text; .* with --text$"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_rows_that_are_refused(case: str, tmp_path: Path) -> None:
+    rows, columns, message = REFUSED[case]
+    with pytest.raises(DataError, match=message):
+        list(text_tables(written(tmp_path / "a.jsonl", rows), "a", columns, 10))
+
+
+def test_equal_ids_in_two_files_are_refused_before_anything_is_embedded(tmp_path: Path) -> None:
+    files = [written(tmp_path / name, [{"id": "x", "text": "a"}]) for name in ("a.jsonl", "b.jsonl")]
+    require_unique_inputs(files[:1], TEXT)
+    with pytest.raises(DataError, match=r"^input has two texts with the id 'x': give each text an id of its own"):
+        require_unique_inputs(files, TEXT)
+
+
+def test_queries_are_a_text_or_a_file(tmp_path: Path) -> None:
+    def read(given: str) -> list[tuple[str, str]]:
+        return [(query.id, query.text) for query in read_queries(Search(vectors="v", queries=given))]
+
+    assert read("why is the sky blue?") == [("1", "why is the sky blue?")]
+    (tmp_path / "q.txt").write_text("one\ntwo\n")
+    assert read(str(tmp_path / "q.txt")) == [("1", "one"), ("2", "two")]
+    written(tmp_path / "q.jsonl", [{"id": "a", "text": "one"}])
+    assert read(str(tmp_path / "q.jsonl")) == [("a", "one")]
+    with pytest.raises(
+        ConfigError, match=r"^queries \(none\.jsonl\) does not exist: give a file of queries, or the text"
+    ):
+        read("none.jsonl")
+    written(tmp_path / "q.jsonl", [{"id": "a", "text": " "}])
+    with pytest.raises(DataError, match=r"the query with the id a is empty; leave it out$"):
+        read(str(tmp_path / "q.jsonl"))
