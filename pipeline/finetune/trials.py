@@ -202,7 +202,7 @@ def build(
     weights = class_weights(problem.task, problem.train.rows) if config.recipe.balance_classes else None
     torch.manual_seed(seed)  # for parts that the checkpoint lacks, such as a pooler
     module = OBJECTIVES[problem.task.kind](
-        model, initial.vocabulary.size, len(problem.task.labels), random, pooling_of(config, problem.task), weights
+        model, initial.vocabulary.size, len(problem.task.labels), random, _pooling_of(config, problem.task), weights
     )
     if not config.random_weights:
         load_encoder(encoder or _pretrained_encoder(initial, model), module)
@@ -234,7 +234,7 @@ def _standardises(config: Finetune, task: Task) -> bool:
     return task.kind == "regression" and config.train is not None
 
 
-def pooling_of(config: Finetune, task: Task) -> str:
+def _pooling_of(config: Finetune, task: Task) -> str:
     """Return the pooling of a task's vectors: similarity.pooling for kind similarity, else recipe.pooling."""
     return config.similarity.pooling if task.kind == "similarity" else config.recipe.pooling
 
@@ -349,7 +349,7 @@ def _train(
         about = About(
             task=problem.task,
             cutting=problem.cutting,
-            pooling=pooling_of(config, problem.task),
+            pooling=_pooling_of(config, problem.task),
             tuned=outcome.tuned,
             lineage=lineage,
         )

@@ -12,7 +12,7 @@ CUTOFF = 10
 RECALL_CUTOFF = 100
 
 
-def ndcg(ranked: np.ndarray, judged: np.ndarray) -> float:
+def _ndcg(ranked: np.ndarray, judged: np.ndarray) -> float:
     """Return DCG@10 divided by the DCG@10 of the best possible ranking.
 
     A document of grade g at rank r adds g / log2(r + 1), with no gain below grade 0 (Järvelin and Kekäläinen 2002;
@@ -27,28 +27,28 @@ def _dcg(grades: np.ndarray) -> float:
     return float((gains / np.log2(np.arange(len(gains)) + 2)).sum())
 
 
-def reciprocal_rank(ranked: np.ndarray, judged: np.ndarray) -> float:
+def _reciprocal_rank(ranked: np.ndarray, judged: np.ndarray) -> float:
     """Return 1 / rank of the first relevant document; 0 if the first 10 documents have none."""
     hits = np.flatnonzero(ranked[:CUTOFF] > 0)
     return 1 / (int(hits[0]) + 1) if len(hits) else 0.0
 
 
-def average_precision(ranked: np.ndarray, judged: np.ndarray) -> float:
+def _average_precision(ranked: np.ndarray, judged: np.ndarray) -> float:
     """Return the sum of the precision at each relevant document's rank, divided by all relevant documents."""
     ranks = np.flatnonzero(ranked > 0) + 1
     return float((np.arange(1, len(ranks) + 1) / ranks).sum() / np.count_nonzero(judged > 0))
 
 
-def recall(ranked: np.ndarray, judged: np.ndarray) -> float:
+def _recall(ranked: np.ndarray, judged: np.ndarray) -> float:
     """Return the share of the relevant documents that are among the first 100."""
     return float(np.count_nonzero(ranked[:RECALL_CUTOFF] > 0) / np.count_nonzero(judged > 0))
 
 
 MEASURES: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
-    f"ndcg@{CUTOFF}": ndcg,
-    f"mrr@{CUTOFF}": reciprocal_rank,
-    "map": average_precision,
-    f"recall@{RECALL_CUTOFF}": recall,
+    f"ndcg@{CUTOFF}": _ndcg,
+    f"mrr@{CUTOFF}": _reciprocal_rank,
+    "map": _average_precision,
+    f"recall@{RECALL_CUTOFF}": _recall,
 }
 
 

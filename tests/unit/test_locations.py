@@ -27,7 +27,20 @@ from pipeline.locations import absolute, is_absolute, is_url, without_login
 ROOT = Path(__file__).parents[2]
 SETTINGS = (Pretrain, Finetune, Compare, Predict, Score, Export, Prepare, *get_args(View), *get_args(Bench))
 NO_LOCATIONS = {
-    *("name", "text", "pair", "label", "task", "split", "start_from", "register", "source", "preset", "workers"),
+    *(
+        "name",
+        "text",
+        "pair",
+        "negative",
+        "label",
+        "task",
+        "split",
+        "start_from",
+        "register",
+        "source",
+        "preset",
+        "workers",
+    ),
     *("kinds", "license", "language", "push_to_hub", "recipe.metric", "search.over", "tracking.experiment"),
     *("placement.address", "placement.worker_resource", "sentence", "word"),
     *("tracking.uri", "mlflow_uri"),  # made absolute by tracking_uri, together with MLFLOW_TRACKING_URI

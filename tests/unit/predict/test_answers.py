@@ -30,6 +30,7 @@ TEXTS = ["kar lost kand", "", "mir nel ta sup. kar?"]
 ASKED = {
     "classification": {"text": TEXTS},
     "regression": {"text": TEXTS, "second": ["lost", None, "kar mir"]},
+    "similarity": {"text": TEXTS, "second": ["lost", "nel", "kar mir"]},
     "multilabel": {"text": TEXTS},
     "tags": {"text": TEXTS},
     "spans": {"question": ["kar?", "", "mir nel"], "context": ["lost kand kar", "kar", ""]},

@@ -179,7 +179,7 @@ def test_answers_by_somebody_else_are_scored_as_the_official_script_does(
         ),
         (
             ["--checkpoint", "{folder}/model"],
-            "input (None), task (None), blimp (None) or heldout (None): give exactly one",
+            "(None), heldout (None), similarity (None), retrieval (None) or triplets (None): give exactly one",
         ),
     ],
 )

@@ -47,7 +47,7 @@ def test_cranfield_s_files_whose_queries_are_counted_and_whose_best_code_is_1(tm
         gzip.compress(b".I 1\n.T\nwings\n.A\nmiller,a.\n.B\nj. 1958.\n.W\nwings\nand lift .\n.I 2\n.T\n.A\n.B\n.W\n")
     )
     (tmp_path / "cran.qry").write_text(".I 001\n.W\nwhat of\nwings .\n.I 004\n.W\nwhat of heat .\n")
-    (tmp_path / "cranqrel").write_text("1 1 1\n1 2 4\n2 1 3 \n2 2 -1\n2 1 2\n")
+    (tmp_path / "cranqrel").write_text("1 1 1\n1 2 4\n2 1 2 \n2 2 -1\n2 1 3\n")
     found = read_collection(str(tmp_path))
     assert found.documents == {"1": "wings and lift ."}
     assert found.queries == {"1": "what of wings .", "2": "what of heat ."}
