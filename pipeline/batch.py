@@ -96,7 +96,7 @@ def collate(rows: pa.Table | pa.RecordBatch) -> Batch:
     A row of two texts (its `parent` is not null) becomes two sequences, [CLS] A [SEP] and [CLS] B [SEP]. Reads the
     model's columns of pipeline.text.schema.EXAMPLE and ignores other columns. Raises ValueError if there are no rows.
     """
-    if "parent" in rows.schema.names and rows.column("parent").null_count == 0:
+    if rows.num_rows and "parent" in rows.schema.names and not rows.column("parent").null_count:
         return _collate_two_texts(rows)
     offsets, tensors = _sequences(rows)
     masked_positions_M, masked_N = _flat_lists(rows.column("masked_positions"))
