@@ -104,7 +104,7 @@ class Embedding:
             return batch
         file, part, table = row["file"], row["part"], pa.ipc.open_stream(row["table"]).read_all()
         try:
-            embedded = embed_table(self.model, table, self.config)
+            embedded = _embed_table(self.model, table, self.config)
         except PipelineError as error:
             return part_row(file, error=type(error)(f"{self.files[file].location}: {error}"))
         publish_part(self.parts, file, part, embedded.table, embedded.metadata)
@@ -119,7 +119,7 @@ class Embedded:
     metadata: dict[bytes, str]
 
 
-def embed_table(vector_model: VectorModel, table: pa.Table, config: Embed) -> Embedded:
+def _embed_table(vector_model: VectorModel, table: pa.Table, config: Embed) -> Embedded:
     """Embed the texts of a table (columns id, text and perhaps title); empty texts get no vector."""
     texts = table[TEXT].to_pylist()
     full = [row for row, text in enumerate(texts) if text is not None and text.strip()]

@@ -56,7 +56,7 @@ class VectorModel:
 
 @dataclass(frozen=True, kw_only=True)
 class Description:
-    """What determines a model's vectors, for manifests and messages."""
+    """Everything that determines a model's vectors, for manifests and messages."""
 
     checkpoint: str
     """Location of the model's files."""

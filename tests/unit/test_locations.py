@@ -49,7 +49,10 @@ NO_LOCATIONS = {
 LOCATIONS_ELSEWHERE_TEXTS = {(Heads, "text")}
 """Settings that are locations under a name that is a text's in other jobs."""
 CALLERS = {
-    "absolute": {"pipeline/config/locations.py", "pipeline/api.py", "pipeline/train/tracking.py"},
+    "absolute": {
+        *("pipeline/config/locations.py", "pipeline/api.py", "pipeline/train/tracking.py"),
+        "pipeline/embed/queries.py",  # `queries` is a location only if a file has this name, else it is a text
+    },
     "with_absolute_locations": {
         *(f"pipeline/workflows/{job}.py" for job in JOBS),
         "pipeline/bench/finetune.py",
