@@ -86,7 +86,7 @@ def backward(
 
     `objective` is the module or DistributedDataParallel around it, whose averaging over ranks is undone here.
     """
-    module = objective.module if isinstance(objective, DistributedDataParallel) else objective
+    module = objective.module if isinstance(objective, nn.parallel.DistributedDataParallel) else objective
     first = None
     if isinstance(module, ContrastiveTexts):
         first = _first_pass(module, objective, slots, counts, compute, step=step)
