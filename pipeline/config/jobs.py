@@ -40,6 +40,8 @@ COMMON = (
 """Settings that --help shows first."""
 FEWEST_EVALUATIONS, MOST_BETWEEN = 10, 1_000
 """Minimum evaluations per run and maximum steps between them, if evaluation.every is not set."""
+CONTRASTIVE_IS_EAGER = "objective contrastive needs equal dropout in a pass with gradients and in one without"
+"""Reason why torch.compile is not used for objective contrastive."""
 LONGEST_NAME = 200
 """Maximum bytes of a run's name: file systems allow 255, and the names of locks and temporary files next to the run's
 folder are longer than the run's name.
@@ -103,6 +105,8 @@ class Pretrain(Sources):
             )
         _refuse_long_warmups(self)
         _require_two_texts(self)
+        if isinstance(self.objective, Contrastive):
+            _refuse_for_contrastive(self)
         if self.init is None:  # with init, the check follows when the model's family is known
             require_trained_parts(self)
         require(
@@ -166,9 +170,7 @@ def _refuse_surplus_workers(workers: int, batch: Batch, prefix: str) -> None:
 
 
 def _require_two_texts(config: Pretrain) -> None:
-    """Raise ConfigError if only one of objective contrastive and pairs of texts is set, if objective contrastive is set
-    with evaluation.blimp, or if a contrastive step has a single row.
-    """
+    """Raise ConfigError if only one of objective contrastive and pairs of texts is set."""
     contrastive, kind = isinstance(config.objective, Contrastive), type(config.sampling.pairs).__name__
     require(
         not contrastive or config.sampling.two_texts,
@@ -180,16 +182,32 @@ def _require_two_texts(config: Pretrain) -> None:
         f"sampling.pairs ({kind}) makes pairs of texts for objective contrastive, but objective is "
         f"{type(config.objective).__name__.lower()}: choose objective:contrastive, or other sampling.pairs",
     )
+
+
+def _refuse_for_contrastive(config: Pretrain) -> None:
+    """Raise ConfigError for settings that objective contrastive does not support, and for steps of a single row."""
     require(
-        not contrastive or config.evaluation.blimp is None,
+        config.evaluation.blimp is None,
         f"evaluation.blimp ({config.evaluation.blimp}) needs a masked-token head, which objective contrastive does not "
         "train: leave it out",
     )
-    fewest = min(phase.batch.warmup_rows or phase.batch.rows_per_step for phase in config.all_phases)
     require(
-        not contrastive or fewest > 1,
-        f"a step of {fewest} row has no negatives for objective contrastive: set batch.rows_per_step to 2 or more",
+        config.placement.compile != "on",
+        f"placement.compile (on) cannot be used, because {CONTRASTIVE_IS_EAGER}: set placement.compile to auto or off",
     )
+    masking_share = config.phases.masking_share if isinstance(config.phases, TwoPhases) else None
+    require(
+        masking_share is None,
+        f"phases.masking_share ({masking_share}) has no effect with objective contrastive, which masks no tokens: "
+        "leave it out",
+    )
+    for prefix, phase in zip(("batch", "phases"), config.all_phases):
+        rows = "warmup_rows" if phase.batch.warmup_rows else "rows_per_step"
+        require(
+            getattr(phase.batch, rows) > 1,
+            f"{prefix}.{rows} ({getattr(phase.batch, rows)}) must be at least 2 with objective contrastive: the texts "
+            "of a row are compared with those of other rows of the step",
+        )
 
 
 def _refuse_long_warmups(config: Pretrain) -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import ray
 
 from pipeline import ray_private
-from pipeline.config.data import Sampling
+from pipeline.config.data import AdjacentParagraphs, Sampling, TitleParagraph, TwoCrops
 from pipeline.config.phases import Phase
 from pipeline.config.training import Batch
 from pipeline.corpus.order import Cursor, WindowRange, permutation, rows_of_round, slots_by_rank, window_ranges
@@ -42,6 +42,13 @@ MEASURED_WINDOWS = 2  # windows that are read to estimate the rows per window
 REST_SECONDS = 0.01
 RESTS = 10  # maximum consecutive sleeps while blocks wait
 CHARACTERS_PER_TOKEN = 5  # English, for estimates only
+NEEDED_BY_TWO_TEXTS: dict[type, str] = {
+    TwoCrops: "documents with words",
+    AdjacentParagraphs: "documents of two paragraphs (lines) with sampling.pairs.shortest ({pairs.shortest}) tokens "
+    "each, or sampling.pairs:two-crops",
+    TitleParagraph: "documents with a title and a paragraph (line), or sampling.pairs:two-crops",
+}
+"""Kind of sampling.pairs -> the documents that it needs, in words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,10 +160,15 @@ def windows_for(settings: StreamSettings, rows: int) -> int:
     per_character = _count_rows(settings, sample) / characters
     if per_character == 0:
         raise DataError(
-            f"the corpus {settings.corpus.folder} yields no examples: it needs documents of several sentences"
+            f"the corpus {settings.corpus.folder} yields no examples: it needs {needed_documents(settings.sampling)}"
         )
     per_window = per_character * _characters_of(settings.corpus.train) / len(settings.corpus.train)
     return math.ceil(2 * rows / per_window) + len(sample)
+
+
+def needed_documents(sampling: Sampling) -> str:
+    """Return in words the documents that give examples."""
+    return NEEDED_BY_TWO_TEXTS.get(type(sampling.pairs), "documents of several sentences").format(pairs=sampling.pairs)
 
 
 class StreamLoop(ray_private.execution_callback()):

@@ -160,9 +160,10 @@ def compared(texts: Tensor, keys: Tensor, temperature: float) -> Iterator[Compar
             answers_B = torch.arange(rows.start, rows.stop, device=texts.device)
             for side in (0, 1):
                 similarity = texts[rows, side] @ texts[:, 1 - side].T
-                logits = (similarity / temperature).masked_fill(wrong, -torch.inf)
-                right_B = logits.detach().argmax(1) == answers_B
+                logits = similarity.div_(temperature).masked_fill_(wrong, -torch.inf)
+                right_B = logits.argmax(1) == answers_B
                 loss_B = F.cross_entropy(logits, answers_B, reduction="none")
+                del similarity, logits  # the backward needs only the copy that cross_entropy keeps
                 yield Compared(rows=rows, loss_B=loss_B / 2, right_B=right_B.float() / 2)
 
 
@@ -213,28 +214,31 @@ def flops_per_token(objective: Contrastive, model: Model, vocabulary_size: int, 
 def vectors_text(rows: int, width: int) -> str:
     """Return the estimated memory of a step's vectors on each worker as text, for a plan."""
     block = min(rows, BLOCK_ROWS)
-    vectors = 3 * 2 * rows * width  # own, gathered, and their gradients
-    similarities = 3 * block * rows  # with their softmax and gradients
+    vectors = 4 * 2 * rows * width  # own, gathered, their gradients, and those of a block
+    similarities = 4 * block * rows  # with their softmax and gradients
     return (
         f"{4 * (vectors + similarities) / 1e6:,.0f} MB per GPU besides a slot (estimated): the vectors of "
         f"{rows:,} rows and their gradients, and the similarities of {block:,} rows at a time"
     )
 
 
-def contrastive_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the summary's rows about contrastive learning, as (name, text); empty for other objectives."""
+def contrastive_rows(summary: Mapping[str, Any], other_length: str) -> list[tuple[str, str]]:
+    """Return the summary's rows about contrastive learning, as (name, text); empty for other objectives.
+
+    `other_length` is text that follows the values before training, as in `masked_rows`.
+    """
     before, after, baselines = summary["heldout_before"], summary["heldout_after"], summary["baselines"]
     if HELDOUT_LOSS not in after:
         return []
     return [
         (
             "held-out contrastive loss",
-            f"{after[HELDOUT_LOSS]:.3f} nats (before training {before[HELDOUT_LOSS]:.3f}, "
+            f"{after[HELDOUT_LOSS]:.3f} nats (before training {before[HELDOUT_LOSS]:.3f}{other_length}, "
             f"random guess {baselines[CHANCE_LOSS]:.3f})",
         ),
         (
             "held-out right texts found",
-            f"{after[HELDOUT_ACCURACY]:.1%} (before training {before[HELDOUT_ACCURACY]:.1%}, "
+            f"{after[HELDOUT_ACCURACY]:.1%} (before training {before[HELDOUT_ACCURACY]:.1%}{other_length}, "
             f"random guess {baselines[CHANCE_ACCURACY]:.2%})",
         ),
     ]

@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from pipeline.config.data import Sampling, TitleParagraph
 from pipeline.text.cached_tokenizer import CachedTokenizer
+from pipeline.text.documents import one_line
 from pipeline.text.masking import Masked, mask, without_masks
 from pipeline.text.pairs import PAIRINGS
 from pipeline.text.randomness import generator
@@ -96,14 +97,22 @@ def window_sentences(documents: pa.Table, *, keep_spaces: bool = False) -> tuple
 def window_lines(documents: pa.Table, *, titles: bool) -> tuple[list[str], np.ndarray]:
     """Return all lines of D documents, and the offsets of the documents in this list, int64 (D + 1,).
 
-    `titles`: the first line of each document is its title, which may be empty.
+    `titles`: the first line of each document is its title (`own_titles`), which may be empty.
     """
     lines: list[str] = []
     offsets = [0]
-    for title, text in zip(documents["title"].to_pylist(), documents["text"].to_pylist()):
+    for title, text in zip(own_titles(documents), documents["text"].to_pylist()):
         lines += [title] * titles + text.split("\n")
         offsets.append(len(lines))
     return lines, np.array(offsets, np.int64)
+
+
+def own_titles(documents: pa.Table) -> list[str]:
+    """Return the titles of D documents. The title is empty if it is the file's name, which readers of text files take
+    as the title of a file that has none; parents are named FILE or FILE:NUMBER.
+    """
+    files = (one_line(parent.partition(":")[0].rpartition("/")[2]) for parent in documents["parent"].to_pylist())
+    return ["" if title == file else title for title, file in zip(documents["title"].to_pylist(), files)]
 
 
 def parent_hashes(documents: pa.Table) -> np.ndarray:

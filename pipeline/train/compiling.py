@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
-from pipeline.config.jobs import Pretrain
+from pipeline.config.jobs import CONTRASTIVE_IS_EAGER, Pretrain
 from pipeline.config.objective import Contrastive
 from pipeline.config.phases import Phase
 from pipeline.errors import ConfigError
@@ -26,7 +26,6 @@ Measured on CPUs:
 """
 FLOPS = {"cpu": 1e11, "cuda": 1e14}
 """Approximate floating-point operations per second without torch.compile."""
-TWO_PASSES = "objective contrastive needs equal dropout in a pass with gradients and in one without"
 
 
 def compiles(
@@ -42,7 +41,7 @@ def compiles(
         saved = COMPILE_GAIN[device.type] * _eager_seconds(config, vocabulary_size, device, phase)
         reason = None if compiler else "no C++ compiler"
         reason = reason or ("placement.recompute is on and the device is a CPU" if _redraws(config, device) else None)
-        reason = reason or (TWO_PASSES if isinstance(config.objective, Contrastive) else None)
+        reason = reason or (CONTRASTIVE_IS_EAGER if isinstance(config.objective, Contrastive) else None)
         reason = reason or ("the run is too short to save time" if saved < COMPILE_SECONDS else None)
     else:
         reason = None if choice == "on" else "placement.compile is off"
@@ -51,8 +50,6 @@ def compiles(
                 "placement.compile is on, but there is no C++ compiler (c++, g++, clang++): "
                 "install one, or set placement.compile to auto"
             )
-        if choice == "on" and isinstance(config.objective, Contrastive):
-            raise ConfigError(f"placement.compile (on) cannot be used: {TWO_PASSES}; set placement.compile to auto")
         if choice == "on" and _redraws(config, device):
             raise ConfigError(
                 "placement.compile (on) with placement.recompute (True) would recompute layers with another dropout "

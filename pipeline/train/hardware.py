@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import torch
 
 from pipeline.config.jobs import Pretrain
+from pipeline.config.objective import Contrastive
 from pipeline.config.phases import Phase
 from pipeline.config.placement import DevicePlacement, ModelPlacement
 from pipeline.errors import ConfigError
@@ -126,10 +127,14 @@ def out_of_memory_as_config_error(
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError | torch.OutOfMemoryError) and CPU_ALLOCATOR_FAILED not in str(error):
             raise
-        length = "sampling" if phase == config.all_phases[0] else "phases"
+        batch, length = ("batch", "sampling") if phase == config.all_phases[0] else ("phases", "phases")
+        lower = [
+            f"{batch}.rows_per_slot ({phase.batch.rows_per_slot})",
+            *[f"{batch}.rows_per_step ({phase.batch.rows_per_step})"] * isinstance(config.objective, Contrastive),
+            f"{length}.maximum_length ({phase.sampling.maximum_length})",
+        ]
         remedy = "" if config.placement.recompute else ", or set placement.recompute"
         raise ConfigError(
             f"out of memory on {device.type} {'outside of steps' if step is None else f'at step {step}'}: "
-            f"lower {'batch' if length == 'sampling' else length}.rows_per_slot ({phase.batch.rows_per_slot}) "
-            f"or {length}.maximum_length ({phase.sampling.maximum_length}){remedy}"
+            f"lower {' or '.join(lower)}{remedy}"
         ) from error

@@ -41,13 +41,17 @@ def identifying_settings(config: Pretrain) -> dict[str, Any]:
     """Return dotted name -> value of the settings that identify a run.
 
     A setting that runs of earlier versions did not record is left out if it has the value that those runs had. So those
-    runs keep their names and can be continued.
+    runs keep their names and can be continued. Masking is left out for rows of two texts, which have no masks.
     """
     implied = ADDED | implied_objective(config.model.family)
+    unused = ("sampling.masking",) if config.sampling.two_texts else ()
     return {
         key: value
         for key, value in flatten(config).items()
-        if key.split(".")[0] in IDENTITY and key not in FINGERPRINTED and not (key in implied and implied[key] == value)
+        if key.split(".")[0] in IDENTITY
+        and key not in FINGERPRINTED
+        and not key.startswith(unused)
+        and not (key in implied and implied[key] == value)
     }
 
 

@@ -4,7 +4,7 @@ import hashlib
 import json
 from dataclasses import asdict
 
-import pyarrow.compute as pc
+import pyarrow as pa
 
 from pipeline import storage
 from pipeline.config.data import PASSING, NextSentence, Preparation, TitleParagraph
@@ -13,14 +13,17 @@ from pipeline.config.locations import BUILTIN
 from pipeline.corpus.given_vocabulary import given_vocabulary
 from pipeline.corpus.prepare import Listing, finished_corpus, list_sources, prepare_listed
 from pipeline.corpus.prepared import Corpus, is_prepared, load_corpus, read_window
-from pipeline.corpus.stream import StreamSettings, count_rows_if_small, settings_for_phase
+from pipeline.corpus.stream import StreamSettings, count_rows_if_small, needed_documents, settings_for_phase
 from pipeline.corpus.vocabulary import extended_vocabulary, trained_vocabulary
 from pipeline.errors import ConfigError, DataError, listed
 from pipeline.reporting import Report
+from pipeline.text.examples import own_titles
 from pipeline.train.initial import Initial
 
 TITLE_WINDOWS = 64
 """Windows in which a title is searched. Documents lie in random order, so that one window usually decides."""
+PARENT_WINDOWS = 8
+"""Windows in which parents are counted: about 500 pieces of books, or more documents."""
 
 
 def find_corpus(config: Pretrain, report: Report) -> Corpus | Listing:
@@ -63,6 +66,8 @@ def stream_settings(
     )
     if isinstance(config.sampling.pairs, TitleParagraph):
         _require_titles(corpus)
+    if config.sampling.two_texts:
+        _require_parents(corpus, report)
     _require_rows(config, settings)
     return settings
 
@@ -71,11 +76,33 @@ def _require_titles(corpus: Corpus) -> None:
     """Raise DataError if none of the first documents of the corpus has a title."""
     windows = corpus.train[:TITLE_WINDOWS]
     count = sum(window.documents for window in windows)
-    if not any(pc.any(pc.not_equal(read_window(corpus, window)["title"], "")).as_py() for window in windows):
+    if not any(any(own_titles(read_window(corpus, window))) for window in windows):
         raise DataError(
             f"sampling.pairs (TitleParagraph) needs documents with titles, but the first {count:,} documents of "
             f"{corpus.folder} have none: choose "
             "sampling.pairs:adjacent-paragraphs or sampling.pairs:two-crops"
+        )
+
+
+def _require_parents(corpus: Corpus, report: Report) -> None:
+    """Raise DataError if the first documents of the corpus have one parent, because no rows would be compared.
+
+    Report it if most pairs of these documents have one parent.
+    """
+    parents = pa.chunked_array(
+        [chunk for window in corpus.train[:PARENT_WINDOWS] for chunk in read_window(corpus, window)["parent"].chunks]
+    )
+    shares = parents.value_counts().field("counts").to_numpy() / len(parents)
+    if len(shares) == 1:
+        raise DataError(
+            f"objective contrastive compares texts of different books, articles or files, but the first "
+            f"{len(parents):,} documents of {corpus.folder} are pieces of one ({parents[0]}): add other text, "
+            "or give one file per document"
+        )
+    if (same := (shares**2).sum()) > 0.5:
+        report(
+            f"note: {same:.0%} of the pairs of rows (estimated) have text of the same book, article or file and are "
+            "not compared: the corpus has few other texts to choose from"
         )
 
 
@@ -84,8 +111,8 @@ def _require_rows(config: Pretrain, settings: StreamSettings) -> None:
     for prefix, phase in zip(("batch", "phases"), config.all_phases):
         rows = count_rows_if_small(settings_for_phase(settings, phase), phase.batch.rows_per_slot)
         if rows == 0:
-            needed = "two paragraphs" if config.sampling.two_texts else "several sentences"
-            raise DataError(f"the corpus ({listed(config.corpus)}) yields no examples: it needs documents of {needed}")
+            needed = needed_documents(config.sampling)
+            raise DataError(f"the corpus ({listed(config.corpus)}) yields no examples: it needs {needed}")
         if rows is not None and rows < phase.batch.rows_per_slot:
             raise ConfigError(
                 f"{prefix}.rows_per_slot ({phase.batch.rows_per_slot}) is more than the rows of the whole corpus "

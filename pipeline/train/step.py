@@ -16,11 +16,14 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from pipeline.batch import Batch
+from pipeline.errors import ConfigError
 from pipeline.objectives.contrastive import CONTRASTIVE, ContrastiveTexts
 from pipeline.objectives.terms import Terms
 from pipeline.train.gather import gather_slots
 
 CLIP_EPSILON = 1e-6  # as in torch.nn.utils.clip_grad_norm_
+MOST_ROUNDING = 0.02
+"""Maximum distance of two vectors of length 1 that differ only by rounding, also in bfloat16."""
 
 Slot = tuple[int, Batch]
 """A slot's index in its step, 0..S-1, and its batch, which goes through one forward and backward."""
@@ -98,6 +101,8 @@ def backward(
             if first is None:
                 terms, loss = output, sum(total / counts[name] for name, (total, _) in output.items())
             else:
+                if step == 0:
+                    _require_equal_passes(first.texts[slot], output.detach())
                 terms, loss = first.terms[slot], (output * first.gradients[slot]).sum()
             (compute.world * loss).backward()
         for name, (total, _) in terms.items():
@@ -116,6 +121,8 @@ def _forward(objective: nn.Module, slot: int, batch: Batch, compute: Compute, *,
 class _FirstPass:
     """Result of the first of two passes, for this rank's slots."""
 
+    texts: dict[int, Tensor]
+    """Slot -> the vectors of its texts, (N, 2, W)."""
     terms: dict[int, Terms]
     """Slot -> its loss terms."""
     gradients: dict[int, Tensor]
@@ -143,9 +150,24 @@ def _first_pass(
     every_key, _ = gather_slots(keys, keys[some][:0], compute.world)
     losses_N, gradients = module.losses_and_gradients(every, every_key, counts[CONTRASTIVE])
     return _FirstPass(
+        texts=texts,
         terms={slot: {CONTRASTIVE: (losses_N[places[slot]].double().sum(), len(texts[slot]))} for slot in texts},
         gradients={slot: gradients[places[slot]] for slot in texts},
     )
+
+
+def _require_equal_passes(first: Tensor, second: Tensor) -> None:
+    """Raise ConfigError if the vectors of the two passes (N, 2, W) differ by more than rounding, as with other dropout:
+    the gradients would be wrong.
+
+    The host waits for the device, so only the first step of a run is checked.
+    """
+    distance = (second - first).norm(dim=2).max().item()
+    if distance > MOST_ROUNDING:
+        raise ConfigError(
+            f"the two passes of objective contrastive have other vectors (distance {distance:.2g}), so they drew other "
+            "dropout on this device: set model.hidden_dropout and model.attention_dropout to 0"
+        )
 
 
 def update(optimizer: Any, module: nn.Module, *, rate: float, clip_norm: float) -> torch.Tensor:

@@ -79,7 +79,8 @@ def figures(summary: dict[str, Any]) -> list[tuple[str, str]]:
     before, after = summary["heldout_before"], summary["heldout_after"]
     rows: list[tuple[str, str]] = []
     if after:
-        rows += masked_rows(summary, _other_length(summary)) + contrastive_rows(summary)
+        other = _other_length(summary)
+        rows += masked_rows(summary, other) + contrastive_rows(summary, other)
         if {BITS, NATS} <= before.keys() & after.keys():
             rows.append(
                 (

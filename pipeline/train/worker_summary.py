@@ -53,10 +53,11 @@ def measure_languages(
     """Log the held-out metrics of each language, and return {language: held-out loss}; every rank must call it.
 
     Each language with enough text is evaluated on about as many rows as all languages together in an evaluation. The
-    result is empty if all held-out text is in one language.
+    result is empty if all held-out text is in one language. It is also empty for contrastive learning: its loss depends
+    on the rows that are compared, so losses of different rows are not comparable.
     """
     config, corpus = job.config, job.stream.corpus
-    languages = heldout_languages(corpus, config.evaluation.rows)
+    languages = [] if isinstance(module, ContrastiveTexts) else heldout_languages(corpus, config.evaluation.rows)
     losses = {}
     for language in languages if len(languages) > 1 else []:
         batches = heldout_batches(

@@ -6,11 +6,14 @@ from pathlib import Path
 import pytest
 
 from jobs import pretrain
+from pipeline.config.data import Sampling, TwoCrops
+from pipeline.config.objective import Contrastive
 from pipeline.config.placement import Placement
 from pipeline.config.training import Batch
 from pipeline.config.workers import worker_range
 from pipeline.durations import estimate
 from pipeline.errors import ConfigError
+from pipeline.objectives.contrastive import vectors_text
 from pipeline.plan import (
     FILL,
     STREAM_BLOCKS,
@@ -210,3 +213,14 @@ def test_the_job_prints_the_plan_and_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
     assert pretrain.main(["bert-base", "--workers", "9", "--plan"]) == 2
     assert "workers (9) must be at most the slots of a step (8" in capsys.readouterr().err
+
+
+def test_a_contrastive_plan_has_two_texts_per_row_and_counts_vectors() -> None:
+    """600 steps of 64 rows of two texts, which are 0.59 of 128 tokens long."""
+    config = replace(PRESETS["bert-tiny"], objective=Contrastive(), sampling=Sampling(pairs=TwoCrops()))
+    lines = plan_text(with_name(config, "bert-tiny"), [machine()]).splitlines()
+    facts = {name: " ".join(words) for name, *words in (line.split() for line in lines[1:] if line.strip())}
+    assert facts["tokens"].startswith("about 0.01 billion in 38,400 rows of two texts; ")
+    assert facts["tokens"].endswith("fill 59% of a sequence's length")
+    assert facts["operations"].endswith("matrix products, two forward passes and a backward, without similarities")
+    assert facts["vectors"] == vectors_text(64, 128)

@@ -128,3 +128,9 @@ def test_the_name_of_a_segment_does_not_colour_its_text() -> None:
     )
     whole: Text = margin + text
     assert whole.style == "" and [str(span.style) for span in whole.spans] == ["bold cyan", "dim", "dim"]
+
+
+def test_a_row_of_two_texts_says_so() -> None:
+    two = row([2, 5, 3, 8, 3], {}) | {"parent": 7}
+    assert label(two) == "two texts, read separately"
+    assert example_summary(two) == "two texts, read separately, 5 tokens"

@@ -1,5 +1,7 @@
 """Pairs of texts: paragraphs joined from lines, adjacent ones, titles, crops, and the rows that they become."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -9,11 +11,12 @@ from hypothesis import strategies as st
 from pipeline.batch import collate
 from pipeline.config.data import AdjacentParagraphs, Sampling, TitleParagraph, TwoCrops
 from pipeline.text.cached_tokenizer import CachedTokenizer
-from pipeline.text.examples import make_examples
+from pipeline.text.examples import make_examples, own_titles
 from pipeline.text.pairs import PAIRINGS
 from pipeline.text.schema import DOCUMENT
 from pipeline.text.sequences import Sequences
 from pipeline.text.splitting import SPECIALS
+from pipeline.text.template import TWO_SEPARATORS
 from pipeline.text.two_texts import join_lines
 from pipeline.text.vocabulary import Vocabulary
 
@@ -114,6 +117,19 @@ def test_rows_and_their_batch_by_hand() -> None:
     assert p == same and len({a, b, d, e, p}) == 5
     again = collate(make_examples(table, TOKENIZER, sampling, seed=1, epoch=3, window=0).sort_by("document_a"))
     assert again.keys.tolist() == batch.keys.tolist()
+
+
+def test_rows_have_one_separator_after_the_first_text_in_all_vocabularies() -> None:
+    """RoBERTa separates a pair with two [SEP], but here each text is a sequence of its own."""
+    vocabulary = replace(TOKENIZER.vocabulary, template=TWO_SEPARATORS)
+    sampling = Sampling(maximum_length=8, pairs=TitleParagraph(shortest=1))
+    made = make_examples(documents(("p", "a", "b c")), CachedTokenizer(vocabulary), sampling, seed=0, epoch=0, window=0)
+    assert made["ids"].to_pylist() == [[2, 5, 3, 6, 7, 3]] and made["first_length"].to_pylist() == [3]
+
+
+def test_names_of_files_are_no_titles() -> None:
+    named = [("books/a b.txt", "a b.txt"), ("b.txt:2", "b.txt"), ("b.txt", "B"), ("x.jsonl:3:https://x.org/B", "B")]
+    assert own_titles(documents(*((parent, title, "c") for parent, title in named))) == ["", "", "B", "B"]
 
 
 def test_an_epoch_has_its_own_crops_and_phases() -> None:

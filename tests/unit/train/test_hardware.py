@@ -3,8 +3,10 @@ from dataclasses import replace
 import pytest
 import torch
 
+from pipeline.config.data import Sampling, TwoCrops
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model import Model
+from pipeline.config.objective import Contrastive
 from pipeline.config.phases import TwoPhases
 from pipeline.config.placement import Placement
 from pipeline.errors import ConfigError
@@ -32,6 +34,15 @@ def test_memory_that_runs_out_says_what_to_lower() -> None:
             ConfigError, match=r"step 10: lower phases.rows_per_slot \(8\) or phases.maximum_length \(512\), or"
         ),
         out_of_memory_as_config_error(longer, longer.phase_at(9), 10, CPU),
+    ):
+        raise MemoryError
+
+
+def test_contrastive_steps_also_need_memory_for_all_rows() -> None:
+    config = Pretrain(objective=Contrastive(), sampling=Sampling(pairs=TwoCrops()))
+    with (
+        pytest.raises(ConfigError, match=r"rows_per_slot \(32\) or batch.rows_per_step \(256\) or sampling.maximum_l"),
+        out_of_memory_as_config_error(config, config.phase_at(0), 1, CPU),
     ):
         raise MemoryError
 

@@ -9,7 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from pipeline.config.data import Sampling, TwoCrops
 from pipeline.config.jobs import Pretrain
+from pipeline.config.objective import Contrastive
 from pipeline.corpus.prepared import Corpus
 from pipeline.corpus.stream import StreamSettings
 from pipeline.text.cached_tokenizer import CachedTokenizer
@@ -59,6 +61,17 @@ def test_each_language_has_the_loss_on_its_own_text(
         assert losses[code] == pytest.approx(expected["heldout/mlm_loss"])
         assert logged[7][f"heldout_language/mlm_loss_{code}"] == losses[code]
     assert {name.split("/")[0] for name in logged[7]} == {"heldout_language"}
+
+
+def test_contrastive_losses_are_not_measured_by_language(
+    training: Any, tiny_config: Pretrain, tiny_corpus: Corpus, tmp_path: Path
+) -> None:
+    config = replace(tiny_config, objective=Contrastive(), sampling=Sampling(maximum_length=32, pairs=TwoCrops()))
+    logged: dict[int, dict[str, float]] = {}
+    work, tokenizer = training.work(config, tmp_path, logged), CachedTokenizer(training.vocabulary)
+    job = job_of(config, in_languages(tiny_corpus, tmp_path / "both", 3), training)
+    assert measure_languages(job, work, training.module(config), config.phase_at(0), tokenizer, 7) == {}
+    assert logged == {}
 
 
 def test_one_language_is_not_measured_again(
