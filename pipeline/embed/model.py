@@ -45,7 +45,7 @@ class VectorModel:
     def spans(self, texts: Sequence[str]) -> list[list[Span]]:
         """Return the spans of each text's chunks, which the model reads whole."""
         tokenizer = self._whole_texts
-        return chunk_spans(texts, tokenizer, room_of(tokenizer, self.maximum_length, self.prompt))
+        return chunk_spans(texts, tokenizer, room_of(tokenizer, self.maximum_length, self.prompt), self.prompt)
 
     @cached_property
     def _whole_texts(self) -> Tokenizer:
