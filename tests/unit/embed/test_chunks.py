@@ -61,7 +61,8 @@ def test_chunks_hold_all_but_white_space_in_order_and_are_short_enough(text: str
 def wordpiece_tokenizer() -> Tokenizer:
     tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     tokenizer.normalizer, tokenizer.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
-    tokenizer.train_from_iterator(TRAINING, WordPieceTrainer(vocab_size=60, special_tokens=["[UNK]"], show_progress=False))
+    trainer = WordPieceTrainer(vocab_size=60, special_tokens=["[UNK]"], show_progress=False)
+    tokenizer.train_from_iterator(TRAINING, trainer)
     return tokenizer
 
 

@@ -16,5 +16,6 @@ def test_processes_load_the_checkpoint_that_was_described_and_no_other(tiny_run:
     described = describe_on_cpu(config)
     older = replace(described, checkpoint=folder_of(str(tiny_run), 2))
     assert load_described(described, config).model.location == described.checkpoint == folder_of(str(tiny_run), 3)
-    with pytest.raises(CheckpointError, match=rf"its digest is \w{{16}}, and was {described.digest}; run the job again"):
+    message = rf"its digest is \w{{16}}, and was {described.digest}; run the job again"
+    with pytest.raises(CheckpointError, match=message):
         load_described(older, config)
