@@ -247,7 +247,7 @@ class LoadedModel:
             self.encoder, self.settings, self.vocabulary, lists, kind=kind, epochs=epochs, rows_per_step=rows_per_step,
             learning_rate=learning_rate, seed=seed, device=self.device, report=report, checkpoint=self.location,
         )  # fmt: skip
-        return _of_tuned(self.location, tuned, self.device)
+        return _of_tuned(self.location, tuned, self.device, self.recipe)
 
     def save(self, folder: str) -> None:
         """Write a fine-tuned model to a new folder, which `load`, transformers and jobs/predict.py can read.
@@ -330,9 +330,9 @@ def load(location: str, device: Device = "auto") -> LoadedModel:
         raise
     except Exception as error:  # file systems and web clients raise their own exception types
         raise CheckpointError(f"{location} cannot be read: {storage.first_line(error)}") from error
-    return (
-        _of_tuned(location, load_tuned_or_published(location), chosen) if tuned else _load_pretrained(location, chosen)
-    )
+    if not tuned:
+        return _load_pretrained(location, chosen)
+    return _of_tuned(location, load_tuned_or_published(location), chosen, read_recipe(location))
 
 
 def _require_folder(written: str, location: str) -> None:
@@ -355,13 +355,13 @@ def _require_folder(written: str, location: str) -> None:
         raise CheckpointError(f"{location} is not a model: give {inside.rpartition('/')[0]}")
 
 
-def _of_tuned(location: str, tuned: TunedModel, device: torch.device) -> LoadedModel:
+def _of_tuned(location: str, tuned: TunedModel, device: torch.device, recipe: Recipe) -> LoadedModel:
     """Return a fine-tuned model as a LoadedModel on a device."""
     lacks = ("encoder.pooler",) if tuned.module.encoder.pooler is None else ()
     tuned.module.to(device).eval()
     return LoadedModel(
         location=location, settings=tuned.model, vocabulary=tuned.vocabulary, encoder=tuned.module.encoder,
-        device=device, lacks=lacks, tuned=tuned, recipe=read_recipe(location),
+        device=device, lacks=lacks, tuned=tuned, recipe=recipe,
     )  # fmt: skip
 
 

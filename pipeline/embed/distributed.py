@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +16,6 @@ from pipeline.embed import model
 from pipeline.embed.folder import CUT, EMPTY, PRECISION, TEXTS, Chunks, count, part_table, publish_part
 from pipeline.embed.ids import require_unique_inputs
 from pipeline.embed.model import Description, VectorModel
-from pipeline.embed.recipe import OF_DOCUMENTS
 from pipeline.embed.texts import ID, TEXT, TITLE, Columns, short_names, text_tables
 from pipeline.errors import PipelineError
 from pipeline.finetune.answering import AnswerProgress
@@ -55,8 +55,10 @@ def about(config: Embed, files: Sequence[InputFile], described: Description) -> 
     }
 
 
-def embed_missing(config: Embed, files: Sequence[InputFile], parts: Parts, report: Report) -> None:
-    """Embed and publish every part that is not there yet, if any."""
+def embed_missing(
+    config: Embed, files: Sequence[InputFile], described: Description, parts: Parts, report: Report
+) -> None:
+    """Embed and publish every part that is not there yet, if any, with the model that `described` describes."""
     before = len(parts.done())
     if before:
         report(f"{before:,} parts are embedded already")
@@ -74,7 +76,8 @@ def embed_missing(config: Embed, files: Sequence[InputFile], parts: Parts, repor
     if len(files) > 1 or use.actors > 1:
         report(resources_line(len(files), use))
     reader = TextReader(list(files), parts.done(), config.rows_per_part, Columns.of(config))
-    worker = Worker(kind=Embedding, arguments=(config, list(files), parts, threads(config, use)), use=use)
+    arguments = (config, list(files), described, parts, threads(config, use))
+    worker = Worker(kind=Embedding, arguments=arguments, use=use)
     progress = AnswerProgress(report, None, before=count(parts)[0].texts if before else 0, done="texts embedded")
     run_parts(reader, worker, parts, progress, QUEUED_BYTES)
 
@@ -93,10 +96,16 @@ class TextReader(Reader):
 class Embedding:
     """Load the model in a process, then embed and publish parts."""
 
-    def __init__(self, config: Embed, files: list[InputFile], parts: Parts, threads: int) -> None:
+    def __init__(
+        self, config: Embed, files: list[InputFile], described: Description, parts: Parts, threads: int
+    ) -> None:
         model.use_threads(threads)
-        self.config, self.files, self.parts = config, files, parts
-        self.model = model.load(config.checkpoint, config.placement, config.prompt, OF_DOCUMENTS)
+        self.config, self.files, self.described, self.parts = config, files, described, parts
+
+    @cached_property
+    def model(self) -> VectorModel:
+        """The model, loaded for the first part, so that `__call__` can report an error."""
+        return model.load_described(self.described, self.config)
 
     def __call__(self, batch: pa.Table) -> pa.Table:
         row = batch.to_pylist()[0]
@@ -104,7 +113,11 @@ class Embedding:
             return batch
         file, part, table = row["file"], row["part"], pa.ipc.open_stream(row["table"]).read_all()
         try:
-            embedded = _embed_table(self.model, table, self.config)
+            vector_model = self.model
+        except PipelineError as error:
+            return part_row(file, error=error)
+        try:
+            embedded = _embed_table(vector_model, table, self.config)
         except PipelineError as error:
             return part_row(file, error=type(error)(f"{self.files[file].location}: {error}"))
         publish_part(self.parts, file, part, embedded.table, embedded.metadata)

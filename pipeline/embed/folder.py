@@ -4,6 +4,7 @@ VECTORS/
     parts/FFFFFF-PPPPPP.parquet   part P of input file F: a row per chunk (`part_table`); metadata: counts
     parts/about.json              while parts are missing: input, model and settings
     parts/FFFFFF.json             while parts are missing: number of parts of file F
+    replacing.json                while older vectors are deleted
     manifest.json                 written last: model, settings, counts, and rows and bytes of each part
     index/                        written by the first search with an index
 """
@@ -33,8 +34,9 @@ TEXTS, EMPTY, CUT, PRECISION = b"texts", b"empty", b"cut", b"precision"
 NUMBERS = f"{VECTOR}.list.element"
 """Name of the vectors' numbers in Parquet."""
 KIND = "vectors"
-PARTS = "parts"
-"""Folder of the parts in that of the vectors, which in the end has nothing but Parquet files."""
+PARTS, INDEX = "parts", "index"
+"""Folders in that of the vectors: the parts, in the end nothing but Parquet files, and the index."""
+REPLACING = "replacing.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,16 +104,20 @@ def parts_in(folder: str) -> Parts:
 def begin(folder: str, asked: dict[str, Any], replace: bool) -> bool:
     """Prepare the folder for parts of what is asked, and return whether all of its vectors are there already.
 
-    Raises ConfigError if the folder has vectors of something else, or other files.
+    `replace` deletes other vectors and complete ones; parts of what is asked are kept. Raises ConfigError if the folder
+    has vectors of something else, or other files.
     """
     manifest = storage.read_object(storage.join(folder, storage.MANIFEST))
+    begun = storage.read_object(storage.join(folder, PARTS, ABOUT))
     names = [name for name in storage.children(folder) if not name.startswith(".")]
-    ours = storage.exists(storage.join(folder, PARTS, ABOUT)) or (manifest or {}).get("kind") == KIND
+    half_deleted = REPLACING in names
+    ours = half_deleted or storage.exists(storage.join(folder, PARTS, ABOUT)) or (manifest or {}).get("kind") == KIND
     if names and not ours:
         raise ConfigError(f"output ({folder}) has other files, such as {names[0]}: choose a new folder")
-    if replace and names:
-        storage.delete_folder(folder)
-        storage.make_folder(folder)
+    if half_deleted and not replace:
+        raise ConfigError(f"output ({folder}) has vectors that are partly deleted: give --replace to delete the rest")
+    if replace and names and (half_deleted or manifest is not None or begun != asked):
+        _delete_vectors(folder)
         manifest = None
     if manifest is None:
         parts_in(folder).begin(asked)
@@ -122,7 +128,24 @@ def begin(folder: str, asked: dict[str, Any], replace: bool) -> bool:
                 f"output ({folder}) holds vectors for {name} {manifest['asked'].get(name)}, not for {name} {value}: "
                 "give --replace, or choose another --output"
             )
+    _delete_records(folder)
     return True
+
+
+def _delete_vectors(folder: str) -> None:
+    """Delete the vectors in a folder; if this is interrupted, REPLACING tells that those left are not all."""
+    storage.write_json(storage.join(folder, REPLACING), {})
+    storage.delete_file(storage.join(folder, storage.MANIFEST))
+    for name in (PARTS, INDEX):
+        storage.delete_folder(storage.join(folder, name))
+    storage.delete_file(storage.join(folder, REPLACING))
+
+
+def _delete_records(folder: str) -> None:
+    """Delete the files that are needed only while parts are missing."""
+    records = [name for name in storage.children(storage.join(folder, PARTS)) if name.endswith(".json")]
+    for name in records:
+        storage.delete_file(storage.join(folder, PARTS, name))
 
 
 def publish(folder: str, asked: dict[str, Any], model: Description, format: VectorFormat) -> Counts:
@@ -144,9 +167,7 @@ def publish(folder: str, asked: dict[str, Any], model: Description, format: Vect
     manifest = {"kind": KIND, **about, "files": files, "counts": vars(counts)}
     manifest["fingerprint"] = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()[:16]
     storage.write_json(storage.join(folder, storage.MANIFEST), manifest)
-    for name in storage.children(parts.folder):
-        if name.endswith(".json"):
-            storage.delete_file(storage.join(parts.folder, name))
+    _delete_records(folder)
     return counts
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from pipeline import storage
+from pipeline.embed.folder import INDEX
 from pipeline.embed.search import Hits, comparable, sorted_hits
 from pipeline.embed.vectors import Vectors
 from pipeline.errors import ConfigError
@@ -22,7 +23,7 @@ from pipeline.locations import is_url
 from pipeline.locks import locked_name
 from pipeline.reporting import Report
 
-FOLDER, GRAPH = "index", "vectors.usearch"
+GRAPH = "vectors.usearch"
 FROM = 1_000_000
 """Vectors above which `auto` searches with an index."""
 CONNECTIVITY, EXPANSION_ADD, EXPANSION_SEARCH = 16, 128, 256
@@ -88,7 +89,7 @@ def _opened(vectors: Vectors, report: Report) -> Any:
             f"index needs vectors on this machine, and vectors is {vectors.folder}: copy the folder, or give "
             "--index off"
         )
-    folder = storage.join(vectors.folder, FOLDER)
+    folder = storage.join(vectors.folder, INDEX)
     with locked_name(folder, wait=True):  # so that two searches do not build the index at the same time
         about = storage.read_object(storage.join(folder, storage.MANIFEST))
         if about is None or about.get("vectors") != vectors.fingerprint or storage.damage(folder):

@@ -15,6 +15,7 @@ from pipeline.config.embed import Embed
 from pipeline.config.placement import ModelPlacement
 from pipeline.embed.chunks import Span, chunk_spans, room_of
 from pipeline.embed.recipe import OF_DOCUMENTS, Recipe
+from pipeline.errors import CheckpointError
 from pipeline.finetune.trials import answer_precision
 from pipeline.model.published import fingerprint, published_folder
 from pipeline.train.hardware import autocast_of, required_device
@@ -44,7 +45,7 @@ class VectorModel:
     def spans(self, texts: Sequence[str]) -> list[list[Span]]:
         """Return the spans of each text's chunks, which the model reads whole."""
         tokenizer = self._whole_texts
-        return chunk_spans(texts, tokenizer, room_of(tokenizer, self.maximum_length, self.prompt))
+        return chunk_spans(texts, tokenizer, room_of(tokenizer, self.maximum_length, self.prompt), self.prompt)
 
     @cached_property
     def _whole_texts(self) -> Tokenizer:
@@ -107,6 +108,21 @@ def describe_on_cpu(config: Embed) -> Description:
     """Load the model of settings on the CPU and describe it, so that its errors show before other processes start."""
     placement = ModelPlacement(device="cpu", precision="float32")
     return describe(load(config.checkpoint, placement, config.prompt, OF_DOCUMENTS))
+
+
+def load_described(described: Description, config: Embed) -> VectorModel:
+    """Load the model that `described` describes on this process's device.
+
+    Raises CheckpointError if its files are no longer the same.
+    """
+    loaded = load(described.checkpoint, config.placement, config.prompt, OF_DOCUMENTS)
+    digest = digest_of(loaded.model)
+    if digest != described.digest:
+        raise CheckpointError(
+            f"checkpoint {described.checkpoint} has changed since the job began: its digest is {digest}, and was "
+            f"{described.digest}; run the job again with --replace"
+        )
+    return loaded
 
 
 def digest_of(model: api.LoadedModel) -> str:

@@ -15,8 +15,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pipeline import storage
+from pipeline.config.jobs import Pretrain
 from pipeline.errors import CheckpointError, ConfigError, PipelineError, listed, shown
+from pipeline.export.card import trained_length
+from pipeline.export.sentence_files import pooling_of
 from pipeline.model.published import MOST_CONFIG, json_object
+from pipeline.train.checkpoint import CHECKPOINTS
+from pipeline.train.run import read_run, settings_of
 
 Pooling = Literal["mean", "cls", "max"]
 POOLINGS: tuple[Pooling, ...] = ("mean", "cls", "max")
@@ -64,16 +69,26 @@ class Recipe:
 
 
 def read_recipe(location: str) -> Recipe:
-    """Read the recipe in a model's folder or URL; return the default recipe if the folder has no modules.json.
+    """Read the recipe in a model's folder or URL; that of a run's checkpoint follows from the run's settings.
 
-    Raises CheckpointError for a file that cannot be read, and for a step or pooling that is not supported.
+    Return the default recipe for a folder without modules.json that is not in a run. Raises CheckpointError for a file
+    that cannot be read, and for a step or pooling that is not supported.
     """
     try:
-        return _read(location) if storage.exists(storage.join(location, "modules.json")) else Recipe()
+        if storage.exists(storage.join(location, "modules.json")):
+            return _read(location)
+        run_folder, checkpoints, _ = location.rpartition(f"/{CHECKPOINTS}/")
+        recorded = read_run(run_folder) if checkpoints else None
+        return _of_run(settings_of(recorded)) if recorded else Recipe()
     except PipelineError:
         raise
     except Exception as error:  # file systems and web clients raise their own exception types
         raise CheckpointError(f"{location} cannot be read: {storage.first_line(error)}") from error
+
+
+def _of_run(settings: Pretrain) -> Recipe:
+    """Return the recipe of a run's checkpoints, which is that of its export."""
+    return Recipe(pooling=pooling_of(settings), maximum_length=trained_length(settings))
 
 
 def _read(location: str) -> Recipe:

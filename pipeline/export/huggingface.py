@@ -9,13 +9,12 @@ from torch import Tensor
 
 from pipeline import storage
 from pipeline.batch import Batch
-from pipeline.config.objective import Contrastive
 from pipeline.errors import CheckpointError
 from pipeline.export.card import Lineage, Made, card, trained_length
 from pipeline.export.hub import copy_file
 from pipeline.export.markdown import CARD
 from pipeline.export.probe import TOLERANCE, difference, padded, probes
-from pipeline.export.sentence_files import sentence_files
+from pipeline.export.sentence_files import pooling_of, sentence_files
 from pipeline.export.trained import Trained, load_module, load_trained
 from pipeline.local_files import scratch_folder
 from pipeline.model.families.table import family_of
@@ -83,7 +82,7 @@ def write_published(trained: Trained, lineage: Lineage, folder: Path) -> Made:
     """
     copy_model(trained.checkpoint, folder)
     settings = settings_of(lineage.recorded)
-    pooling = settings.objective.pooling if isinstance(settings.objective, Contrastive) else "mean"
+    pooling = pooling_of(settings)
     for name, content in sentence_files(trained.model.width, trained_length(settings), pooling).items():
         storage.write_bytes(str(folder / name), content.encode())
     use = _usage(trained).replace("VECTOR", VECTORS[pooling])

@@ -8,12 +8,20 @@ sentence_bert_config.json    the number of tokens to which texts are truncated
 import json
 from typing import Literal
 
+from pipeline.config.jobs import Pretrain
+from pipeline.config.objective import Contrastive
+
 MODULES = (("0", "", "Transformer"), ("1", "1_Pooling", "Pooling"), ("2", "2_Normalize", "Normalize"))
 """Name, folder and class of each step; the last step has no files."""
 Pooling = Literal["mean", "cls"]
 """Mean of the last hidden states, or the last hidden state of [CLS]."""
 POOLINGS = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
 """Ways of pooling that the format has, each a flag."""
+
+
+def pooling_of(settings: Pretrain) -> Pooling:
+    """Return the pooling of a run's model: that of its objective, else the mean."""
+    return settings.objective.pooling if isinstance(settings.objective, Contrastive) else "mean"
 
 
 def sentence_files(width: int, maximum_length: int, pooling: Pooling = "mean") -> dict[str, str]:

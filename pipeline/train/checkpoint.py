@@ -35,6 +35,8 @@ from pipeline.train.optim import load_optimizer, optimizer_tensors
 
 WEIGHTS, CONFIG, OPTIMIZER, STATE = "model.safetensors", "config.json", "optimizer.safetensors", "state.json"
 TRAINING_ONLY = (OPTIMIZER, STATE)
+CHECKPOINTS = "checkpoints"
+"""Folder of the checkpoints in that of the run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,12 +76,12 @@ class State:
 
 def folder_of(run_folder: str, step: int) -> str:
     """Return the folder of the checkpoint after `step` updates."""
-    return storage.join(run_folder, "checkpoints", f"step-{step:08d}")
+    return storage.join(run_folder, CHECKPOINTS, f"step-{step:08d}")
 
 
 def steps_saved(run_folder: str) -> list[int]:
     """Return the steps that have a checkpoint folder, published or not, ascending."""
-    names = storage.children(storage.join(run_folder, "checkpoints"))
+    names = storage.children(storage.join(run_folder, CHECKPOINTS))
     return sorted(int(name[5:]) for name in names if name.startswith("step-") and name[5:].isdigit())
 
 

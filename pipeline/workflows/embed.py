@@ -11,7 +11,7 @@ from pipeline.embed.formats import require_format
 from pipeline.embed.model import describe_on_cpu
 from pipeline.embed.results import embedded_lines
 from pipeline.embed.texts import text_files
-from pipeline.locks import locked
+from pipeline.locks import locked_name
 from pipeline.reporting import Report
 
 
@@ -22,16 +22,17 @@ def embed(config: Embed, report: Report) -> None:
     Raises PipelineError, with a one-line message, for everything that the user can fix.
     """
     config, begun = with_absolute_locations(config), time.monotonic()
+    storage.require_writable("output", config.output.rpartition("/")[0] or "/")
+    storage.children(config.output)  # raises ConfigError for a file
     described = describe_on_cpu(config)
     require_format(config.format, described.dimension)
     files = text_files(config)
-    storage.require_writable("output", config.output.rpartition("/")[0] or "/")
     asked = about(config, files, described)
-    with locked(config.output):
+    with locked_name(config.output):
         if folder.begin(config.output, asked, config.replace):
             report(f"{config.output} has these vectors already")
             return
-        embed_missing(config, files, folder.parts_in(config.output), report)
+        embed_missing(config, files, described, folder.parts_in(config.output), report)
         counts = folder.publish(config.output, asked, described, config.format)
     for line in embedded_lines(counts, described, config.output, time.monotonic() - begun):
         report(line)

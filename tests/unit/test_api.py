@@ -74,6 +74,11 @@ def test_a_recipe_says_how_a_text_becomes_a_vector(model: api.LoadedModel) -> No
         other.embed(["lost"], prompt="qury")
 
 
+def test_a_fitted_model_keeps_the_recipe(model: api.LoadedModel) -> None:
+    other = replace(model, location="/none", recipe=Recipe(pooling="cls", maximum_length=4))
+    assert other.fit(["kar", "lost"], ["a", "b"], epochs=1).recipe == other.recipe
+
+
 def test_a_fitted_model_predicts_and_the_other_stays(model: api.LoadedModel, classifier: api.LoadedModel) -> None:
     answers = classifier.predict(["kar mist", "lost mist", ""])
     assert [answer["label"] for answer in answers] == ["kar", "lost", None]

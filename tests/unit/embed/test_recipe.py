@@ -9,6 +9,7 @@ import pytest
 from pipeline.embed.recipe import OF_DOCUMENTS, OF_QUERIES, Recipe, read_recipe
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.export.sentence_files import sentence_files
+from pipeline.train.checkpoint import folder_of
 
 OLD, NEW = "sentence_transformers.models.", "sentence_transformers.base.modules.x."
 FLAGS = {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False, "pooling_mode_max_tokens": False}
@@ -78,6 +79,13 @@ def test_a_folder_without_these_files_has_the_mean_of_length_1(tmp_path: Path) -
 
 def test_the_files_that_we_write_are_read(tmp_path: Path) -> None:
     assert read_recipe(write(tmp_path, sentence_files(8, 64))) == Recipe(maximum_length=64)
+
+
+def test_a_run_is_read_to_the_length_that_it_was_trained_on(tiny_run: Path, tmp_path: Path) -> None:
+    recorded = json.loads((tiny_run / "run.json").read_text())
+    recorded["identity"] |= {"sampling.maximum_length": 16}
+    (tmp_path / "run.json").write_text(json.dumps(recorded))
+    assert read_recipe(folder_of(str(tmp_path), 3)) == Recipe(maximum_length=16)
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {

@@ -1,12 +1,14 @@
 """Search of made-up vectors: exact results by hand, long texts, formats, the index, and folders that are refused."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from pipeline import storage
 from pipeline.embed.folder import (
     CUT,
     EMPTY,
@@ -159,6 +161,33 @@ def test_a_folder_of_other_vectors_or_files_is_refused(write_vectors: Write, tmp
     (tmp_path / "mine" / "a.parquet").write_bytes(b"")
     with pytest.raises(ConfigError, match=r"mine\) has other files, such as a\.parquet: choose a new folder$"):
         begin(str(tmp_path / "mine"), {}, replace=True)
+
+
+def test_a_job_that_was_killed_while_replacing_vectors_is_run_again(
+    write_vectors: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, asked = write_vectors(PLANE).folder, {"format": "int8"}
+
+    def killed(location: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(storage, "delete_folder", killed)
+    with pytest.raises(KeyboardInterrupt):
+        begin(folder, asked, replace=True)
+    monkeypatch.undo()
+    with pytest.raises(ConfigError, match=r"vectors\) has vectors that are partly deleted: give --replace to delete"):
+        begin(folder, asked, replace=False)
+    assert not begin(folder, asked, replace=True) and parts_in(folder).done() == set()
+    (Path(folder) / "parts" / "000000-000000.parquet").write_bytes(b"")
+    assert not begin(folder, asked, replace=True) and parts_in(folder).done() == {(0, 0)}
+    assert not begin(folder, {"format": "binary"}, replace=True) and parts_in(folder).done() == set()
+
+
+def test_records_that_a_killed_job_left_are_deleted(write_vectors: Write) -> None:
+    folder = write_vectors(PLANE).folder
+    parts_in(folder).begin({"format": "float32"})
+    assert begin(folder, {"format": "float32"}, replace=False)
+    assert os.listdir(f"{folder}/parts") == ["000000-000000.parquet"]
 
 
 def test_equal_ids_are_refused_and_the_manifest_is_not_written(write_vectors: Write, tmp_path: Path) -> None:
