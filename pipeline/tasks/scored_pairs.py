@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipeline.errors import BadRow, DataError, shown
+from pipeline.errors import BadRow, ConfigError, DataError, shown
 from pipeline.tasks.bad_rows import BadRows
 from pipeline.tasks.content import content_of
 from pipeline.tasks.files import Columns, read_file, require_labels
@@ -27,11 +27,17 @@ class ScoredPairs:
     """float64 (pairs,); a higher score means more similar texts."""
 
 
-def pair_columns(location: str, text: str | None, pair: str | None, label: str | None) -> Columns:
+def pair_columns(location: str, text: str | None, pair: str | None, labels: tuple[str, ...]) -> Columns:
     """Return the columns of a file of scored pairs: the named ones, else the first of LAYOUTS that the file has.
 
-    If the file has none of LAYOUTS, or any column is named, the others are those of OWN_LAYOUT.
+    If the file has none of LAYOUTS, or any column is named, the others are those of OWN_LAYOUT. Raises
+    ConfigError for several labels.
     """
+    if len(labels) > 1:
+        raise ConfigError(
+            f"label ({', '.join(labels)}) names {len(labels)} columns, but a pair has one score: name one column"
+        )
+    label = labels[0] if labels else None
     if (text, pair, label) == (None, None, None):
         content = content_of(location)
         text, pair, label = next((names for names in LAYOUTS if has_columns(location, names, content)), OWN_LAYOUT)
