@@ -20,7 +20,7 @@ from tokenizers import Tokenizer
 from pipeline import storage
 from pipeline.batch import Batch
 from pipeline.config.model import Model
-from pipeline.embed.recipe import Recipe, read_recipe
+from pipeline.embed.recipe import Recipe, read_recipe, trained_recipe
 from pipeline.errors import CheckpointError, ConfigError, DataError, PipelineError, shown
 from pipeline.export.inference import TEXTS_AT_ONCE, batch_of, batches_by_length, fill_masks, pooled_by
 from pipeline.export.trained import Trained, find_checkpoint, load_trained
@@ -204,6 +204,7 @@ class LoadedModel:
         - classification: label, probability, probabilities
         - multilabel: labels, probabilities
         - regression: score
+        - similarity: cosine
         - tags: words, tags
         - questions: answer, start, end, probability
 
@@ -357,11 +358,11 @@ def _require_folder(written: str, location: str) -> None:
 
 def _of_tuned(location: str, tuned: TunedModel, device: torch.device) -> LoadedModel:
     """Return a fine-tuned model as a LoadedModel on a device."""
-    lacks = ("encoder.pooler",) if tuned.module.encoder.pooler is None else ()
     tuned.module.to(device).eval()
     return LoadedModel(
         location=location, settings=tuned.model, vocabulary=tuned.vocabulary, encoder=tuned.module.encoder,
-        device=device, lacks=lacks, tuned=tuned, recipe=read_recipe(location),
+        device=device, lacks=("encoder.pooler",) * (tuned.module.encoder.pooler is None), tuned=tuned,
+        recipe=read_recipe(location, trained_recipe(tuned.about)),
     )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from typing import Any, Literal
 from pipeline import storage
 from pipeline.errors import CheckpointError, ConfigError, PipelineError, listed, shown
 from pipeline.model.published import MOST_CONFIG, json_object
+from pipeline.train.tuned import About
 
 Pooling = Literal["mean", "cls", "max"]
 POOLINGS: tuple[Pooling, ...] = ("mean", "cls", "max")
@@ -63,17 +64,28 @@ class Recipe:
         return asked
 
 
-def read_recipe(location: str) -> Recipe:
-    """Read the recipe in a model's folder or URL; return the default recipe if the folder has no modules.json.
+def read_recipe(location: str, default: Recipe = Recipe()) -> Recipe:  # noqa: B008  (frozen, so sharing it is safe)
+    """Read the recipe in a model's folder or URL; return `default` if the folder has no modules.json.
 
     Raises CheckpointError for a file that cannot be read, and for a step or pooling that is not supported.
     """
     try:
-        return _read(location) if storage.exists(storage.join(location, "modules.json")) else Recipe()
+        return _read(location) if storage.exists(storage.join(location, "modules.json")) else default
     except PipelineError:
         raise
     except Exception as error:  # file systems and web clients raise their own exception types
         raise CheckpointError(f"{location} cannot be read: {storage.first_line(error)}") from error
+
+
+def trained_recipe(about: About) -> Recipe:
+    """Return the recipe of a fine-tuned model without modules.json, such as one with bottleneck adapters.
+
+    For kind similarity it is that of the training, for other kinds the default.
+    """
+    if about.task.kind != "similarity":
+        return Recipe()
+    pooling = "cls" if about.pooling == "cls" else "mean"
+    return Recipe(pooling=pooling, maximum_length=about.cutting.maximum_length)
 
 
 def _read(location: str) -> Recipe:
