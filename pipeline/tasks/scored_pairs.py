@@ -9,6 +9,7 @@ from pipeline.tasks.bad_rows import BadRows
 from pipeline.tasks.content import content_of
 from pipeline.tasks.files import Columns, read_file, require_labels
 from pipeline.tasks.readers import has_columns, rows_in
+from pipeline.tasks.squad import SURROGATE
 from pipeline.tasks.task import Task
 
 LAYOUTS = (("sentence1", "sentence2", "score"), ("sentence_A", "sentence_B", "relatedness_score"))
@@ -67,7 +68,7 @@ def read_triplets(location: str, names: tuple[str, str, str], bad: BadRows) -> l
             name, value = wrong
             bad.take(BadRow(f"{location}:{line}: column {name} is {shown(value)}; it must be a text", "no-text"))
         else:
-            anchor, positive, negative = values
+            anchor, positive, negative = (SURROGATE.sub("\ufffd", text) for text in values)
             triplets.append((anchor, positive, negative))
     bad.require_some(location, len(triplets))
     if not triplets:

@@ -61,6 +61,8 @@ def test_triplets(tmp_path: Path) -> None:
         read_triplets(str(file), names, BadRows())
     bad = BadRows(skip=True)
     assert read_triplets(str(file), names, bad) == [("a", "b", "c")] and bad.reasons == {"no-text": 1}
+    file.write_text('{"anchor": "a\\ud800", "positive": "b", "negative": "c"}\n')
+    assert read_triplets(str(file), names, BadRows()) == [("a\ufffd", "b", "c")]
     file.write_text('{"anchor": 1, "positive": "b", "negative": "c"}\n')
     with pytest.raises(DataError, match="has no row that can be used"):
         read_triplets(str(file), names, BadRows(skip=True))
