@@ -20,7 +20,7 @@ from tokenizers import Tokenizer
 from pipeline import storage
 from pipeline.batch import Batch
 from pipeline.config.model import Model
-from pipeline.embed.recipe import Recipe, read_recipe
+from pipeline.embed.recipe import Recipe, read_recipe, trained_recipe
 from pipeline.errors import CheckpointError, ConfigError, DataError, PipelineError, shown
 from pipeline.export.inference import TEXTS_AT_ONCE, batch_of, batches_by_length, fill_masks, pooled_by
 from pipeline.export.trained import Trained, find_checkpoint, load_trained
@@ -204,6 +204,7 @@ class LoadedModel:
         - classification: label, probability, probabilities
         - multilabel: labels, probabilities
         - regression: score
+        - similarity: cosine
         - tags: words, tags
         - questions: answer, start, end, probability
 
@@ -332,7 +333,8 @@ def load(location: str, device: Device = "auto") -> LoadedModel:
         raise CheckpointError(f"{location} cannot be read: {storage.first_line(error)}") from error
     if not tuned:
         return _load_pretrained(location, chosen)
-    return _of_tuned(location, load_tuned_or_published(location), chosen, read_recipe(location))
+    model = load_tuned_or_published(location)
+    return _of_tuned(location, model, chosen, read_recipe(location, trained_recipe(model.about)))
 
 
 def _require_folder(written: str, location: str) -> None:
@@ -357,11 +359,10 @@ def _require_folder(written: str, location: str) -> None:
 
 def _of_tuned(location: str, tuned: TunedModel, device: torch.device, recipe: Recipe) -> LoadedModel:
     """Return a fine-tuned model as a LoadedModel on a device."""
-    lacks = ("encoder.pooler",) if tuned.module.encoder.pooler is None else ()
     tuned.module.to(device).eval()
     return LoadedModel(
         location=location, settings=tuned.model, vocabulary=tuned.vocabulary, encoder=tuned.module.encoder,
-        device=device, lacks=lacks, tuned=tuned, recipe=recipe,
+        device=device, lacks=("encoder.pooler",) * (tuned.module.encoder.pooler is None), tuned=tuned, recipe=recipe,
     )  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from pipeline.export.sentence_files import pooling_of
 from pipeline.model.published import MOST_CONFIG, json_object
 from pipeline.train.checkpoint import CHECKPOINTS
 from pipeline.train.run import read_run, settings_of
+from pipeline.train.tuned import About
 
 Pooling = Literal["mean", "cls", "max"]
 POOLINGS: tuple[Pooling, ...] = ("mean", "cls", "max")
@@ -68,10 +69,10 @@ class Recipe:
         return asked
 
 
-def read_recipe(location: str) -> Recipe:
+def read_recipe(location: str, default: Recipe = Recipe()) -> Recipe:  # noqa: B008  (frozen, so sharing it is safe)
     """Read the recipe in a model's folder or URL; that of a run's checkpoint follows from the run's settings.
 
-    Return the default recipe for a folder without modules.json that is not in a run. Raises CheckpointError for a file
+    Return `default` for a folder without modules.json that is not in a run. Raises CheckpointError for a file
     that cannot be read, and for a step or pooling that is not supported.
     """
     try:
@@ -79,7 +80,7 @@ def read_recipe(location: str) -> Recipe:
             return _read(location)
         run_folder, checkpoints, _ = location.rpartition(f"/{CHECKPOINTS}/")
         recorded = read_run(run_folder) if checkpoints else None
-        return _of_run(settings_of(recorded)) if recorded else Recipe()
+        return _of_run(settings_of(recorded)) if recorded else default
     except PipelineError:
         raise
     except Exception as error:  # file systems and web clients raise their own exception types
@@ -89,6 +90,17 @@ def read_recipe(location: str) -> Recipe:
 def _of_run(settings: Pretrain) -> Recipe:
     """Return the recipe of a run's checkpoints, which is that of its export."""
     return Recipe(pooling=pooling_of(settings), maximum_length=trained_length(settings))
+
+
+def trained_recipe(about: About) -> Recipe:
+    """Return the recipe of a fine-tuned model without modules.json, such as one with bottleneck adapters.
+
+    For kind similarity it is that of the training, for other kinds the default.
+    """
+    if about.task.kind != "similarity":
+        return Recipe()
+    pooling = "cls" if about.pooling == "cls" else "mean"
+    return Recipe(pooling=pooling, maximum_length=about.cutting.maximum_length)
 
 
 def _read(location: str) -> Recipe:

@@ -224,12 +224,18 @@ def _folds_of(
 def cut(task: Task, cutting: Cutting, items: dict[str, Any], initial: Initial) -> Problem:
     """Build a problem by encoding the items of its splits as token ids; one of the splits must be `train`.
 
-    Raises ConfigError if cutting.maximum_length exceeds the model's positions.
+    Raises ConfigError if cutting.maximum_length exceeds the model's positions, and DataError if all training rows of
+    kind similarity have the same score.
     """
     cutting = resolved_cutting(cutting, task, initial.model.maximum_positions)
     prepare = KINDS[task.kind].prepare
     prepared = {split: prepare(task, rows, initial.vocabulary, cutting) for split, rows in items.items()}
     train = prepared.pop("train")
+    if task.kind == "similarity" and len(set(train.rows["label"].to_pylist())) == 1:
+        raise DataError(
+            f"{task.name}: all {train.rows.num_rows:,} training rows have the score {train.rows['label'][0]}, and "
+            "training compares rows of different scores: give rows of at least two scores"
+        )
     return Problem(task=task, cutting=cutting, train=train, splits=prepared, digest=digest([train, *prepared.values()]))
 
 

@@ -43,7 +43,7 @@ def comparison_lines(
     for task in selecting[0]:
         a, b = selecting[0][task], selecting[1][task]
         lines += seed_lines(a, b)
-        difference = _row_difference(both, [of_side[task] for of_side in models], task)
+        difference = row_difference(both, [of_side[task] for of_side in models], task)
         if difference is not None:
             unsure = "" if difference.better else "; on other rows, the other model may be better"
             lines.append(
@@ -91,7 +91,7 @@ def seed_lines(a: Reported, b: Reported) -> list[str]:
     return [medians, mean, f"  {verdict(a.task, seeds, percent=percent, lower_is_better=not percent)}"]
 
 
-def _row_difference(both: Sequence[Finetune], models: Sequence[str], task: str) -> Difference | None:
+def row_difference(both: Sequence[Finetune], models: Sequence[str], task: str) -> Difference | None:
     """Return the difference of the two best models over the development items.
 
     Return None for tags, because the score of a tagging model is not computed per sentence.

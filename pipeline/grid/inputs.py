@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pipeline import storage
-from pipeline.config.adapters import Bottleneck
+from pipeline.config.adapters import Bottleneck, LowRank
 from pipeline.config.finetune import Cutting, Finetune, Recipe
 from pipeline.errors import ConfigError
 from pipeline.finetune.encoder import read_encoder
@@ -103,7 +103,7 @@ def _require_fitting(
             )
         for name, problem in problems.items():
             if problem.task.kind == "similarity":
-                _require_similarity(tried_config, name)
+                _require_similarity(tried_config, name, initial.model.layers)
     if storage.exists(storage.join(config.checkpoint, ADAPTERS)):
         raise ConfigError(
             f"checkpoint ({config.checkpoint}) has bottleneck adapters, which cannot be fine-tuned again: "
@@ -111,9 +111,15 @@ def _require_fitting(
         )
 
 
-def _require_similarity(config: Finetune, name: str) -> None:
-    """Raise ConfigError for settings that a task of kind similarity cannot have."""
-    recipe = config.recipe
+def _require_similarity(config: Finetune, name: str, layers: int) -> None:
+    """Raise ConfigError for settings that a task of kind similarity cannot have; `layers`: of the checkpoint."""
+    recipe, freeze = config.recipe, config.freeze
+    if freeze.layers == layers and (freeze.embeddings or isinstance(config.adapter, LowRank)):
+        frozen = f"freeze.layers ({layers})" + f" and freeze.embeddings ({freeze.embeddings})" * freeze.embeddings
+        raise ConfigError(
+            f"{frozen} leave nothing to train, because {name} is of kind similarity and has no head: lower "
+            "freeze.layers"
+        )
     if recipe.pooling != Recipe.pooling:
         raise ConfigError(
             f"recipe.pooling ({recipe.pooling}) is for tasks with a head, but {name} is of kind similarity: set "

@@ -16,19 +16,24 @@ SEED = 0
 
 
 def load_encoders(config: Score) -> dict[str, LoadedModel]:
-    """Return UNTRAINED, MODEL, and AGAINST if config.against is set, in this order.
+    """Return UNTRAINED, MODEL, and AGAINST if config.against is set, in this order; their vectors have length 1.
 
     Raises CheckpointError for a location without an encoder.
     """
     assert config.checkpoint is not None
     device: Device = "cuda" if required_device(config.placement).type == "cuda" else "cpu"
-    model = api.load(config.checkpoint, device)
+    model = _scaled(api.load(config.checkpoint, device))
     encoders = {UNTRAINED: untrained(model), MODEL: model}
-    return encoders if config.against is None else encoders | {AGAINST: api.load(config.against, device)}
+    return encoders if config.against is None else encoders | {AGAINST: _scaled(api.load(config.against, device))}
+
+
+def _scaled(model: LoadedModel) -> LoadedModel:
+    """Return the model with a recipe that scales vectors to length 1, so that their products are cosines."""
+    return replace(model, recipe=replace(model.recipe, normalized=True))
 
 
 def untrained(model: LoadedModel) -> LoadedModel:
-    """Return a copy of the model whose encoder has random weights; tokens and pooling are the model's."""
+    """Return a copy of the model whose encoder has random weights; tokens and recipe are the model's."""
     encoder = Encoder(model.settings, model.encoder.embeddings.words.num_embeddings)
     initialize(encoder, model.settings.initializer_deviation, torch.Generator().manual_seed(SEED))
     return replace(model, encoder=encoder.to(model.device).eval(), pretrained=None, tuned=None)

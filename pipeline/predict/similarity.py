@@ -30,8 +30,8 @@ def score_similarity(config: Score, report: Report) -> dict[str, float]:
     """
     assert config.similarity is not None
     bad = BadRows(skip=config.on_bad_rows == "skip")
-    text, label = (None if config.text == "text" else config.text), next(iter(config.label), None)
-    pairs = read_pairs(config.similarity, pair_columns(config.similarity, text, config.pair, label), bad)
+    text = None if config.text == "text" else config.text
+    pairs = read_pairs(config.similarity, pair_columns(config.similarity, text, config.pair, config.label), bad)
     report(", ".join([f"{config.similarity}: {len(pairs.scores):,} pairs", *bad.words()]))
     scores = {}
     for system, cosines in _systems(config).items():

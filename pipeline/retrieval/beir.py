@@ -14,6 +14,7 @@ from pipeline.retrieval.collection import Collection, build_collection
 from pipeline.tasks.bad_rows import BadRows
 from pipeline.tasks.content import content_of, decoded
 from pipeline.tasks.readers import json_rows
+from pipeline.tasks.squad import SURROGATE
 from pipeline.tasks.tables import existing_file, tab_separated
 
 DOCUMENTS, QUERIES, JUDGEMENTS = "corpus.jsonl", "queries.jsonl", "qrels/{split}.tsv"
@@ -43,7 +44,10 @@ def _texts(location: str, bad: BadRows) -> Iterator[tuple[str, str, str]]:
 
 
 def _field(where: str, row: dict[str, Any], name: str, *, required: bool = False) -> str:
-    """Return a field's text; a missing field is empty unless it is required. An id may also be a number."""
+    """Return a field's text; a missing field is empty unless it is required. An id may also be a number.
+
+    In a text, half of a surrogate pair becomes U+FFFD; such an id raises BadRow.
+    """
     value = row.get(name)
     if value is None and not required:
         return ""
@@ -51,7 +55,9 @@ def _field(where: str, row: dict[str, Any], name: str, *, required: bool = False
         return str(value)
     if not isinstance(value, str):
         raise BadRow(f"{where}: {name} is not a text but {shown(value)}", "no-text")
-    return value
+    if name == "_id" and SURROGATE.search(value):
+        raise BadRow(f"{where}: _id {shown(value)} holds half of a surrogate pair, which is not a character", "no-text")
+    return SURROGATE.sub("\ufffd", value)
 
 
 def _judgements(location: str, bad: BadRows) -> Iterator[tuple[str, str, str, int]]:

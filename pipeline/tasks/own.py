@@ -30,11 +30,11 @@ Lost = dict[str, tuple[str, ...]]
 def read_own(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[str, Any], Lost]:
     """Return the task that a training file defines, the files' items by split, and what was left out.
 
-    `dev` is None if there is no development file. Raises DataError for a file that cannot be read, and for a format
-    that does not fit the setting `kind`. Unless bad rows are skipped, DataError is also raised for labels of `dev` that
-    `train` lacks.
+    `dev` is None if there is no development file. The columns are those of `with_pair_columns`. Raises DataError for a
+    file that cannot be read, and for a format that does not fit the setting `kind`. Unless bad rows are skipped,
+    DataError is also raised for labels of `dev` that `train` lacks.
     """
-    form = kind_of(train)
+    config, form = with_pair_columns(config), kind_of(train)
     forms = {"squad": "spans", "conll": "tags"}
     if config.kind not in ("auto", forms.get(form, config.kind)):
         raise DataError(
@@ -91,7 +91,7 @@ def with_pair_columns(config: Finetune) -> Finetune:
     if config.kind != "similarity" or config.train is None:
         return config
     named = None if config.text == Finetune.text else config.text
-    columns = pair_columns(config.train, named, config.pair, config.label[0] if config.label else None)
+    columns = pair_columns(config.train, named, config.pair, config.label)
     return replace(config, text=columns.first, pair=columns.second, label=(str(columns.label),))
 
 

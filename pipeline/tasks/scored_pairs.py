@@ -4,11 +4,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipeline.errors import BadRow, DataError, shown
+from pipeline.errors import BadRow, ConfigError, DataError, shown
 from pipeline.tasks.bad_rows import BadRows
 from pipeline.tasks.content import content_of
 from pipeline.tasks.files import Columns, read_file, require_labels
 from pipeline.tasks.readers import has_columns, rows_in
+from pipeline.tasks.squad import SURROGATE
 from pipeline.tasks.task import Task
 
 LAYOUTS = (("sentence1", "sentence2", "score"), ("sentence_A", "sentence_B", "relatedness_score"))
@@ -27,11 +28,17 @@ class ScoredPairs:
     """float64 (pairs,); a higher score means more similar texts."""
 
 
-def pair_columns(location: str, text: str | None, pair: str | None, label: str | None) -> Columns:
+def pair_columns(location: str, text: str | None, pair: str | None, labels: tuple[str, ...]) -> Columns:
     """Return the columns of a file of scored pairs: the named ones, else the first of LAYOUTS that the file has.
 
-    If the file has none of LAYOUTS, or any column is named, the others are those of OWN_LAYOUT.
+    If the file has none of LAYOUTS, or any column is named, the others are those of OWN_LAYOUT. Raises
+    ConfigError for several labels.
     """
+    if len(labels) > 1:
+        raise ConfigError(
+            f"label ({', '.join(labels)}) names {len(labels)} columns, but a pair has one score: name one column"
+        )
+    label = labels[0] if labels else None
     if (text, pair, label) == (None, None, None):
         content = content_of(location)
         text, pair, label = next((names for names in LAYOUTS if has_columns(location, names, content)), OWN_LAYOUT)
@@ -61,7 +68,7 @@ def read_triplets(location: str, names: tuple[str, str, str], bad: BadRows) -> l
             name, value = wrong
             bad.take(BadRow(f"{location}:{line}: column {name} is {shown(value)}; it must be a text", "no-text"))
         else:
-            anchor, positive, negative = values
+            anchor, positive, negative = (SURROGATE.sub("\ufffd", text) for text in values)
             triplets.append((anchor, positive, negative))
     bad.require_some(location, len(triplets))
     if not triplets:

@@ -1,6 +1,7 @@
 """Vectors of an encoder scored by the command: the model beside baselines, and settings that do not fit in one line."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from pipeline.config.predict import Score
 from pipeline.predict.encoders import AGAINST, MODEL, UNTRAINED, load_encoders, untrained
 from pipeline.predict.retrieval import score_retrieval
 from pipeline.predict.similarity import score_similarity, score_triplets
+from pipeline.train.checkpoint import folder_of
 
 CPU = ["--placement.device", "cpu"]
 
@@ -91,6 +93,11 @@ def test_predictions_have_no_vectors(capsys: pytest.CaptureFixture[str]) -> None
     assert "retrieval (folder) scores a model, not predictions: give checkpoint" in capsys.readouterr().err
 
 
-def test_encoders_are_loaded_once_each(tiny_run: Path) -> None:
-    config = Score(checkpoint=str(tiny_run), similarity="a.tsv")
-    assert list(load_encoders(config)) == [UNTRAINED, MODEL]
+def test_vectors_have_length_1_although_the_model_s_files_do_not_scale_them(tiny_run: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(folder_of(str(tiny_run), 3), tmp_path / "model")
+    steps = [{"type": f"models.{kind}", "path": ""} for kind in ("Transformer", "Pooling")]
+    (folder / "modules.json").write_text(json.dumps(steps))
+    encoders = load_encoders(Score(checkpoint=str(folder), similarity="a.tsv", against=str(folder)))
+    assert list(encoders) == [UNTRAINED, MODEL, AGAINST]
+    for encoder in encoders.values():
+        assert np.linalg.norm(encoder.embed(["kar lost"])) == pytest.approx(1, abs=1e-6)

@@ -65,6 +65,7 @@ def test_cranfield_s_files_whose_queries_are_counted_and_whose_best_code_is_1(tm
         ({"qrels": [*QRELS, "1\ta\tx"]}, "qrels/test.tsv:6: \"['1', 'a', 'x']\" is not two ids and a whole number"),
         ({"qrels": [*QRELS, "1 a 1"]}, "qrels/test.tsv:6: \"['1 a 1']\" is not two ids and a whole number, with tabs"),
         ({"documents": [*DOCUMENTS, {"_id": "d", "text": 7}]}, "corpus.jsonl:4: text is not a text but '7'"),
+        ({"documents": [*DOCUMENTS, {"_id": "\ud800"}]}, "corpus.jsonl:4: _id '\\ud800' holds half of a surrogate"),
         ({"documents": [*DOCUMENTS, {"text": "x"}]}, "corpus.jsonl:4: _id is not a text but 'None'"),
     ],
 )
@@ -76,6 +77,11 @@ def test_a_bad_row_is_one_line_or_counted(tmp_path: Path, change: dict, message:
     found = read_collection(folder, skip=True)
     assert found.queries == {"1": "drag", "2": "heat"} and found.grades["1"] == {"a": 2, "c": 1}
     assert found.notes[-1].startswith("1 rows left out (") and message in found.notes[-1]
+
+
+def test_half_of_a_surrogate_pair_in_a_text_is_replaced(tmp_path: Path) -> None:
+    documents = [{"_id": "a", "text": "x\ud800"}, *DOCUMENTS[1:]]
+    assert read_collection(beir(tmp_path, documents)).documents["a"] == "x\ufffd"
 
 
 @pytest.mark.parametrize(

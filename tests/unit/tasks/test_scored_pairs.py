@@ -22,26 +22,26 @@ STSB = 'index\tsentence1\tsentence2\tscore\n0\tA man.\tA "man".\t4.5\n1\tA dog.\
 )  # fmt: skip
 def test_columns_are_found(tmp_path: Path, name: str, content: str, columns: tuple[str, str, str]) -> None:
     (tmp_path / name).write_text(content)
-    found = pair_columns(str(tmp_path / name), None, None, None)
+    found = pair_columns(str(tmp_path / name), None, None, ())
     assert (found.first, found.second, found.label) == columns
 
 
 def test_named_columns_go_before_those_found(tmp_path: Path) -> None:
     (tmp_path / "dev.tsv").write_text(STSB)
-    found = pair_columns(str(tmp_path / "dev.tsv"), "sentence1", None, "score")
+    found = pair_columns(str(tmp_path / "dev.tsv"), "sentence1", None, ("score",))
     assert (found.first, found.second, found.label) == ("sentence1", "pair", "score")
 
 
 def test_pairs_are_read_with_their_scores(tmp_path: Path) -> None:
     (tmp_path / "dev.tsv").write_text(STSB)
-    pairs = read_pairs(str(tmp_path / "dev.tsv"), pair_columns(str(tmp_path / "dev.tsv"), None, None, None), BadRows())
+    pairs = read_pairs(str(tmp_path / "dev.tsv"), pair_columns(str(tmp_path / "dev.tsv"), None, None, ()), BadRows())
     assert (pairs.first, pairs.second) == (["A man.", "A dog."], ['A "man".', "No cat."])
     assert pairs.scores.tolist() == [4.5, 0]
 
 
 def test_scores_that_are_equal_or_no_numbers_are_one_line(tmp_path: Path) -> None:
     file = tmp_path / "a.csv"
-    columns = pair_columns(str(file), "text", "pair", "label")
+    columns = pair_columns(str(file), "text", "pair", ("label",))
     file.write_text("text,pair,label\na,b,1\nc,d,1.0\n")
     with pytest.raises(DataError, match=r"a\.csv: all 2 pairs have the score 1, so nothing correlates$"):
         read_pairs(str(file), columns, BadRows())
@@ -61,6 +61,8 @@ def test_triplets(tmp_path: Path) -> None:
         read_triplets(str(file), names, BadRows())
     bad = BadRows(skip=True)
     assert read_triplets(str(file), names, bad) == [("a", "b", "c")] and bad.reasons == {"no-text": 1}
+    file.write_text('{"anchor": "a\\ud800", "positive": "b", "negative": "c"}\n')
+    assert read_triplets(str(file), names, BadRows()) == [("a\ufffd", "b", "c")]
     file.write_text('{"anchor": 1, "positive": "b", "negative": "c"}\n')
     with pytest.raises(DataError, match="has no row that can be used"):
         read_triplets(str(file), names, BadRows(skip=True))
