@@ -45,7 +45,12 @@ def test_every_preset_comes_back_as_it_went(preset: str, tmp_path: Path) -> None
 )
 def test_every_kind_comes_back_as_it_went(path: str, kind: str, tmp_path: Path) -> None:
     preset = "electra-tiny" if path == "objective" else "bert-tiny"
-    config = COMMAND.parse(COMMAND.words([f"{path}:{kind}"], PRESETS[preset]), PRESETS[preset])
+    words = [f"{path}:{kind}"]
+    if kind == "contrastive":
+        words += ["sampling.pairs:two-crops"]
+    elif kind in ("two-crops", "adjacent-paragraphs", "title-paragraph"):
+        words += ["objective:contrastive"]
+    config = COMMAND.parse(COMMAND.words(words, PRESETS[preset]), PRESETS[preset])
     text = as_toml(config, preset)
     assert f'[{path}]\nkind = "{kind}"\n' in text
     again = read(tmp_path, text)

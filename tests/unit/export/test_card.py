@@ -10,7 +10,7 @@ import yaml
 
 from pipeline.errors import DataError
 from pipeline.export.card import Lineage, Made, card, corpus_of, data, languages, metrics
-from pipeline.export.huggingface import USE
+from pipeline.export.huggingface import FILLING, USE
 from pipeline.export.markdown import UNSAID, header, hub_name, public_location, public_model_location, table
 from pipeline.export.trained import Trained, load_trained, recorded_run
 from pipeline.train.checkpoint import folder_of
@@ -220,7 +220,7 @@ def test_the_hub_s_own_library_takes_the_header(trained: Trained, lineage: Linea
 
 def test_a_card_names_no_folder_of_this_machine(trained: Trained, lineage: Lineage) -> None:
     local = replace(lineage, summary=lineage.summary | {"init": f"{os.getcwd()}/mine"})
-    written = card(trained, local, "huggingface", replace(MADE, use=USE))
+    written = card(trained, local, "huggingface", replace(MADE, use=FILLING + USE))
     assert str(Path(trained.checkpoint).parents[2]) not in written and os.getcwd() not in written
     assert "base_model" not in fields(written)
     assert (public_location("/a/b/books/"), public_location("s3://b/c")) == ("books", "s3://b/c")
@@ -245,11 +245,11 @@ def test_a_public_location_of_a_model_is_its_own_public_location(location: str, 
 
 
 def test_examples_name_the_repository_where_it_goes_there(trained: Trained, lineage: Lineage) -> None:
-    pushed = card(trained, replace(lineage, repository="me/tiny"), "huggingface", replace(MADE, use=USE))
+    pushed = card(trained, replace(lineage, repository="me/tiny"), "huggingface", replace(MADE, use=FILLING + USE))
     assert (
         'model="me/tiny"' in pushed and 'api.load("hf://me/tiny")' in pushed and "in the model's folder" not in pushed
     )
-    here = card(trained, lineage, "huggingface", replace(MADE, use=USE))
+    here = card(trained, lineage, "huggingface", replace(MADE, use=FILLING + USE))
     assert (
         'model="."' in here
         and 'api.load(".")' in here

@@ -197,7 +197,7 @@ def without_heldout(run: Path, folder: Path) -> Path:
     ("wrong", "message"),
     [
         ({"predictions": "p", "heldout": "r"}, r"^heldout \(r\) scores a model, not predictions: give checkpoint$"),
-        ({"checkpoint": "x", "heldout": "r", "input": "i"}, r"heldout \(r\): give exactly one$"),
+        ({"checkpoint": "x", "heldout": "r", "input": "i"}, r"heldout \(r\), similarity .*: give exactly one$"),
         ({"checkpoint": "x", "heldout": "r", "pairs": "odd"}, r"^pairs \(odd\) is for blimp: leave it out, or give"),
         ({"checkpoint": "x", "input": "i", "corpus": "c"}, r"^corpus \(c\) is for blimp and heldout: leave corpus out"),
     ],

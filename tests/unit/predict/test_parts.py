@@ -61,7 +61,7 @@ def test_what_is_damaged_of_the_parts_is_made_again_or_named(tmp_path: Path) -> 
     about.write_text("{")
     with pytest.raises(
         ConfigError,
-        match=rf"^{about} is damaged: delete {tmp_path}/parts to answer all rows again, or choose another --output$",
+        match=rf"^{about} is damaged: delete {tmp_path}/parts to compute all answers again, or choose another --output",
     ):
         parts.begin({"input": "a"})
 

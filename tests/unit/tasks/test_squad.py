@@ -134,6 +134,6 @@ def test_an_id_that_stands_twice_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError) as error:
         read_questions(file)
     assert str(error.value) == (
-        f"{file} has more than one question with the id 'b': predictions are stored by id, so give each question its "
-        "own"
+        f"{file} has more than one question with the id 'b': predictions are stored by id, so give each question an "
+        "id of its own"
     )
