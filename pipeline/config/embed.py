@@ -86,6 +86,8 @@ class Search:
     """Texts to find for each query."""
     output: Location | None = None
     """File of the results, ending in .jsonl, with one line per query; default: a table is printed."""
+    replace: bool = False
+    """Replace output if it exists."""
     text: str = "text"
     """Column of the query, in a file with columns."""
     id: str | None = None

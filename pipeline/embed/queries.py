@@ -1,6 +1,7 @@
 """Read queries, which are one text or a file with a query per row, and compute their vectors."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -34,7 +35,7 @@ def read_queries(config: Search) -> list[Query]:
     """Return the queries of a search.
 
     Raises ConfigError for the name of a file that does not exist, and DataError for a file without queries or with an
-    empty query.
+    empty query or two queries with one id.
     """
     given = config.queries
     if not _is_file(given):
@@ -45,6 +46,8 @@ def read_queries(config: Search) -> list[Query]:
             queries += _rows(table, given)
     if not queries:
         raise DataError(f"queries ({given}) has no rows: give a file with queries")
+    if twice := [name for name, count in Counter(query.id for query in queries).items() if count > 1]:
+        raise DataError(f"queries ({given}) has two queries with the id {twice[0]}: give each query an id of its own")
     return queries
 
 
@@ -63,7 +66,7 @@ def _is_file(given: str) -> bool:
         try:
             if storage.exists(absolute(given)):
                 return True
-        except (ConfigError, OSError):
+        except (ConfigError, OSError, RuntimeError):  # RuntimeError: ~NAME of an unknown user
             if looks_like_file:
                 raise
     if looks_like_file:
@@ -80,8 +83,8 @@ def query_vectors(config: Search, vectors: Vectors, queries: Sequence[Query]) ->
     model.use_threads(config.placement.threads)
     try:
         loaded = model.load(config.checkpoint or made.checkpoint, config.placement, config.prompt, OF_QUERIES)
-    except CheckpointError as error:
-        if config.checkpoint:
+    except (ConfigError, CheckpointError) as error:
+        if config.checkpoint or config.prompt:
             raise
         raise CheckpointError(
             f"{error}; or give --checkpoint, the location of the model of {config.vectors}"

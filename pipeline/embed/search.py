@@ -85,6 +85,9 @@ def _hits_of_block(block: Block, ready: np.ndarray, queries: np.ndarray, top: in
     of_texts = scores if len(starts) == len(block.chunks) else np.maximum.reduceat(scores, starts, axis=1)
     kept = min(top, len(starts))
     columns = np.argpartition(-of_texts, kept - 1, axis=1)[:, :kept]
+    lowest = np.take_along_axis(of_texts, columns, axis=1).min(axis=1, keepdims=True)
+    for query in np.flatnonzero((of_texts >= lowest).sum(axis=1) > kept):  # equal scores: the first rows are kept
+        columns[query] = np.argsort(-of_texts[query], kind="stable")[:kept]
     rows = starts[columns]
     if len(starts) < len(block.chunks):
         ends = np.append(starts[1:], len(block.chunks))[columns]

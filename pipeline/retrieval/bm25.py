@@ -8,7 +8,9 @@ import numpy as np
 from pipeline.retrieval.ranking import rank
 
 NAME = "BM25"
-DESCRIPTION = "BM25 of bm25s: k1 1.5, b 0.75, lower case, English stop words left out, no stemming"
+DESCRIPTION = (
+    "BM25 of bm25s: k1 1.5, b 0.75, lower case, English stop words and words of one character left out, no stemming"
+)
 
 
 def rank_by_bm25(queries: Sequence[str], documents: Sequence[str], ties: np.ndarray) -> list[np.ndarray]:
@@ -16,8 +18,11 @@ def rank_by_bm25(queries: Sequence[str], documents: Sequence[str], ties: np.ndar
 
     The parameters are those of DESCRIPTION, bm25s's defaults (Lù 2024; scores as in Lucene).
     """
+    tokens = bm25s.tokenize(list(documents), return_ids=False, show_progress=False)
+    if not any(tokens):  # bm25s cannot make an index without words
+        return [np.zeros(0, np.int64) for _ in queries]
     index = bm25s.BM25()
-    index.index(bm25s.tokenize(list(documents), show_progress=False), show_progress=False)
+    index.index(tokens, show_progress=False)
     rankings = []
     for words in bm25s.tokenize(list(queries), return_ids=False, show_progress=False):
         known = [str(word) for word in words if word in index.vocab_dict]

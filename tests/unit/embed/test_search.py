@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from pipeline import storage
+from pipeline.config.embed import Search
 from pipeline.embed.folder import (
     CUT,
     EMPTY,
@@ -23,11 +24,12 @@ from pipeline.embed.folder import (
 )
 from pipeline.embed.index import index_hits, wants_index
 from pipeline.embed.model import Description
-from pipeline.embed.queries import Query
+from pipeline.embed.queries import Query, read_queries
 from pipeline.embed.results import result_table, write_results
 from pipeline.embed.search import exact_hits, found_of, require_similarity
 from pipeline.embed.vectors import Vectors, open_vectors
 from pipeline.errors import ConfigError, DataError
+from pipeline.workflows.search import search
 
 Write = Callable[..., Vectors]
 PLANE = np.array([[1, 0], [0, 2], [3, 3], [-1, 0]], np.float32)
@@ -94,6 +96,11 @@ def test_many_parts_and_queries_equal_one_product(write_vectors: Write) -> None:
     scores = queries @ stored.T
     assert np.array_equal(hits.rows, np.argsort(-scores, axis=1)[:, :7])
     np.testing.assert_allclose(hits.scores, np.take_along_axis(scores, hits.rows, axis=1), rtol=1e-5)
+
+
+def test_of_equal_scores_the_first_rows_are_found(write_vectors: Write) -> None:
+    hits = exact_hits(write_vectors(np.ones((250, 4), np.float32)), np.ones((2, 4), np.float32), 3)
+    assert hits.rows.tolist() == [[0, 1, 2], [0, 1, 2]]
 
 
 @pytest.mark.parametrize("format", ["float16", "int8", "binary"])
@@ -209,6 +216,22 @@ def test_results_as_a_table_and_as_lines(write_vectors: Write, tmp_path: Path) -
     line = json.loads((tmp_path / "found.jsonl").read_text())
     assert (line["id"], line["text"], [result["id"] for result in line["results"]]) == ("q", "up?", ["t1", "t2"])
     assert line["results"][0] == {"id": "t1", "score": 1.0, "chunk": 1, "start": 0, "end": 1, "text": "text 1"}
+
+
+def test_queries_that_are_refused_and_a_text_that_is_none_of_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "queries.jsonl"
+    file.write_text('{"id": "a", "text": "x"}\n{"id": "a", "text": "y"}\n')
+    with pytest.raises(DataError, match="has two queries with the id a: give each query an id of its own"):
+        read_queries(Search(vectors="v", queries=str(file)))
+    assert [query.text for query in read_queries(Search(vectors="v", queries="~5 dollars"))] == ["~5 dollars"]
+
+
+def test_an_existing_file_of_results_is_kept(write_vectors: Write, tmp_path: Path) -> None:
+    (tmp_path / "found.jsonl").write_text("mine")
+    config = Search(vectors=write_vectors(PLANE).folder, queries="x", output=f"{tmp_path}/found.jsonl")
+    with pytest.raises(ConfigError, match="found.jsonl exists already: give --replace, or choose another --output"):
+        search(config, print)
+    assert (tmp_path / "found.jsonl").read_text() == "mine"
 
 
 def test_other_similarities_are_refused() -> None:

@@ -104,6 +104,12 @@ def test_a_folder_of_something_else_is_told_both_layouts(tmp_path: Path) -> None
         read_collection(str(tmp_path))
 
 
+@pytest.mark.parametrize("documents", [[], ["the of", "a"]])
+def test_bm25_finds_nothing_in_documents_without_words(documents: list[str]) -> None:
+    (ranking,) = rank_by_bm25(["wings"], documents, tie_ranks([str(number) for number in range(len(documents))]))
+    assert ranking.tolist() == []
+
+
 def test_bm25_finds_only_documents_with_a_word_of_the_query() -> None:
     documents = ["wings lift drag", "heat heat slabs", "wings wings wings"]
     queries = ["Wings", "heat and wings", "unknown", "the of"]
