@@ -70,32 +70,37 @@ def evaluate(
     """
     was_training = module.training
     module.eval()
-    with torch.inference_mode(), autocast:
-        if isinstance(module, ContrastiveTexts):
-            sums = _compare_all(module, batches, world, device)
-        else:
-            sums = _sum_scores(module, batches, world, device)
+    if isinstance(module, ContrastiveTexts):
+        sums = _compare_all(module, batches, world, device, autocast)
+    else:
+        sums = _sum_scores(module, batches, world, device, autocast)
     module.train(was_training)
     return {f"heldout/{name}": mean for name, mean in module.heldout(sums).items()}
 
 
-def _sum_scores(module: FillsBlanks, batches: Sequence[Batch], world: int, device: torch.device) -> Sums:
+def _sum_scores(
+    module: FillsBlanks, batches: Sequence[Batch], world: int, device: torch.device, autocast: torch.autocast
+) -> Sums:
     """Return the sums of the scores of the batches of all ranks."""
     # not the names that module.scores returns: a rank without held-out rows has none, and all ranks need the same names
     names = module.score_names
     totals = dict.fromkeys(names, torch.zeros((), dtype=torch.float64, device=device))
     counts = dict.fromkeys(names, torch.zeros((), dtype=torch.float64))
-    for batch in batches:
-        for name, (total, count) in module.scores(batch.to(device)).items():
-            totals[name] = totals[name] + total
-            counts[name] = counts[name] + count
+    with torch.inference_mode(), autocast:
+        for batch in batches:
+            for name, (total, count) in module.scores(batch.to(device)).items():
+                totals[name] = totals[name] + total
+                counts[name] = counts[name] + count
     sums = torch.stack([torch.stack(list(totals.values())).cpu(), torch.stack(list(counts.values()))], dim=1)
     return _over_ranks(dict(zip(names, sums.tolist(), strict=True)), world)
 
 
-def _compare_all(module: ContrastiveTexts, batches: Sequence[Batch], world: int, device: torch.device) -> Sums:
+def _compare_all(
+    module: ContrastiveTexts, batches: Sequence[Batch], world: int, device: torch.device, autocast: torch.autocast
+) -> Sums:
     """Return the sums of the scores of the rows of all ranks; each row is compared with all others."""
-    texts = {number: module(batch.to(device)) for number, batch in enumerate(batches)}
+    with torch.inference_mode(), autocast:
+        texts = {number: module(batch.to(device)) for number, batch in enumerate(batches)}
     none = torch.zeros(0, 2, module.encoder.settings.width, device=device)
     return module.scores(_of_all_ranks(texts, none, world), _all_keys(batches, world).to(device))
 
