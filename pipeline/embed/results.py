@@ -13,6 +13,7 @@ from pipeline.embed.folder import Counts
 from pipeline.embed.model import Description
 from pipeline.embed.queries import Query
 from pipeline.embed.search import Found
+from pipeline.predict.output import require_free
 
 LONGEST_TEXT = 300
 """Characters of a text that a table shows."""
@@ -47,6 +48,13 @@ def _shown_text(found: Found) -> str:
     title, text = " ".join((found.title or "").split()), " ".join((found.text or "").split())
     joined = " — ".join(part for part in (title, text) if part) if not text.startswith(title) else text
     return joined if len(joined) <= LONGEST_TEXT else f"{joined[:LONGEST_TEXT]}…"
+
+
+def require_output(output: str | None, replace: bool) -> None:
+    """Raise ConfigError if results cannot be written to `output`, or if it exists and may not be replaced."""
+    if output:
+        require_free(output, replace)
+        storage.require_writable("output", output.rpartition("/")[0] or "/")
 
 
 def write_results(output: str, queries: Sequence[Query], found: Sequence[Sequence[Found]]) -> None:

@@ -1,14 +1,12 @@
 """Search vectors: embed the queries, compare them with the vectors, and show or write what was found."""
 
-from pipeline import storage
 from pipeline.config.embed import Search
 from pipeline.config.locations import with_absolute_locations
 from pipeline.embed.index import index_hits, wants_index
 from pipeline.embed.queries import query_vectors, read_queries
-from pipeline.embed.results import result_table, write_results
+from pipeline.embed.results import require_output, result_table, write_results
 from pipeline.embed.search import exact_hits, found_of, require_similarity
 from pipeline.embed.vectors import open_vectors
-from pipeline.predict.output import require_free
 from pipeline.reporting import Report
 
 
@@ -18,9 +16,7 @@ def search(config: Search, report: Report) -> None:
     Raises PipelineError, with a one-line message, for everything that the user can fix.
     """
     config = with_absolute_locations(config)
-    if config.output:
-        require_free(config.output, config.replace)
-        storage.require_writable("output", config.output.rpartition("/")[0] or "/")
+    require_output(config.output, config.replace)
     vectors = open_vectors(config.vectors)
     require_similarity(vectors.model.similarity)
     with_index = wants_index(config.index, vectors)
