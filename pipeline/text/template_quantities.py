@@ -126,7 +126,10 @@ def height(arguments: Arguments) -> str:
 
 
 def fraction(arguments: Arguments) -> str:
-    """Render {{frac|2}} -> 1/2; {{frac|3|4}} -> 3/4; {{frac|1|3|4}} -> 1 3/4; the text begins with the mark GLUED."""
+    """Render {{frac|2}} -> 1/2; {{frac|3|4}} -> 3/4; {{frac|1|3|4}} -> 1 3/4.
+
+    The text begins with the mark GLUED.
+    """
     parts = unnamed(arguments)
     whole = f"{parts[0]} " if len(parts) > 2 else ""
     return GLUED + whole + "/".join(parts[-2:] if len(parts) > 1 else ["1", *parts])

@@ -1,4 +1,4 @@
-"""Table of the templates of Wikipedia that stand for words of a sentence: name -> renderer of the words."""
+"""Table of Wikipedia's templates that stand for words of a sentence: name -> function that renders the words."""
 
 import re
 
@@ -171,7 +171,7 @@ BY_FUNCTION: list[tuple[Render, str]] = [
     (constant(" – "), "snd, snds, spnd, spaced ndash, spaced en dash, --"),
     (constant(" · "), "·, •, dot, middot, bullet, \\"),
 ]
-"""Renderers that several templates share, each with the names of its templates."""
+"""Renderers that several templates share. Each row: (renderer, names of the templates, separated by commas)."""
 TEMPLATES |= {name: render for render, text in BY_FUNCTION for name in _names(text)}
 TEMPLATES |= {name: constant(name) for name in ("1er", "1re", "2e", "3e", "er", "re")}
 TEMPLATES |= {name: constant(text) for name, text in {"m.": "M.", "mme": "Mme", "mlle": "Mlle"}.items()}
@@ -199,7 +199,7 @@ TEMPLATES |= {
 
 
 def render(name: str, arguments: Arguments) -> str:
-    """Return the text that a reader of the page sees for a template; "" if the template is not in the table.
+    """Return the text that a reader of the page sees for a template; "" for an unknown template.
 
     `name` must be in lower case with single spaces.
     """

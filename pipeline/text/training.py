@@ -22,12 +22,15 @@ COUNTS = pa.schema([pa.field("word", pa.string(), nullable=False), pa.field("cou
 ALPHABET = 1_000
 """Default maximum number of characters in the alphabet of a trained WordPiece vocabulary.
 
-The value is that of Hugging Face's BertWordPieceTokenizer.
+The same default as in Hugging Face's BertWordPieceTokenizer.
 """
 REPLAYED = 50_000_000
-"""Maximum number of words fed to a trainer of `tokenizers`; such a trainer takes text, not counts."""
+"""Maximum number of words fed to a trainer. Trainers of `tokenizers` take text, not counts, so words are repeated."""
 SCORE_DIGITS = 6
-"""Decimals of unigram scores; the trainer sums over threads in no fixed order, so digits from the 14th on vary."""
+"""Unigram scores are rounded to this number of decimals.
+
+The trainer sums over threads in no fixed order, so digits from the 14th on vary.
+"""
 SCORE_STEP = 1e-4
 """Distance between the scores that the trainer gives to the rarest characters (sort_rarest_scores)."""
 
@@ -195,7 +198,7 @@ def alphabet(counts: pa.Table, limit: int) -> set[str]:
 
 
 def split_at_unknown(word: str, characters: set[str]) -> list[str]:
-    """Split a word at characters that are not in `characters`; these are left out."""
+    """Split a word at the characters that are not in `characters`, and drop those characters."""
     if characters.issuperset(word):
         return [word]
     return "".join(character if character in characters else " " for character in word).split()
@@ -235,7 +238,7 @@ def train_vocabulary(
 ) -> Vocabulary:
     """Train a vocabulary of at most `size` entries on `texts`, which are read once.
 
-    Memory grows with the number of distinct words. Raises ConfigError as vocabulary_of_counts does.
+    Memory grows with the number of distinct words. Raises the same errors as vocabulary_of_counts.
     """
     splitting = Splitting(
         kind=kind, lowercase=lowercase, strip_accents=strip_accents, chinese_characters=chinese_characters
@@ -255,10 +258,10 @@ def vocabulary_of_counts(
     specials: tuple[str, ...] | None = None,
     most_characters: int = ALPHABET,
 ) -> Vocabulary:
-    """Train a vocabulary of at most `size` entries on word counts (schema COUNTS); few words give fewer entries.
+    """Train a vocabulary of at most `size` entries on word counts (schema COUNTS).
 
-    `specials` are SPECIALS or SPECIALS_OF_BYTES. None: SPECIALS_OF_BYTES for byte-bpe, SPECIALS for other kinds.
-    `most_characters` limits the alphabet of WordPiece.
+    If there are few words, the vocabulary has fewer entries. `specials` are SPECIALS or SPECIALS_OF_BYTES; default:
+    SPECIALS_OF_BYTES for byte-bpe, SPECIALS for other kinds. `most_characters` limits the alphabet of WordPiece.
 
     Raises ConfigError if a cased WordPiece vocabulary is requested and no word has an upper-case letter.
     """

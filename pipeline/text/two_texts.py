@@ -14,7 +14,7 @@ from pipeline.text.sequences import Sequences, follow_chain, pairs_of_segments, 
 from pipeline.text.template import ONE_SEPARATOR, SPECIALS_OF_ONE, Template
 
 SHORTEST_CROP, LONGEST_CROP = 0.1, 0.5
-"""Bounds of a crop's length as shares of its stretch of text (facebookresearch/contriever: ratio_min, ratio_max)."""
+"""A crop has between 10% and 50% of the tokens of its stretch (facebookresearch/contriever: ratio_min, ratio_max)."""
 
 
 def two_crops(
@@ -28,6 +28,7 @@ def two_crops(
 ) -> Sequences:
     """Draw two crops from each stretch of a document, independently of each other; crops may overlap.
 
+    A document is split into stretches of equal length. A stretch has at most twice as many tokens as fit in a sequence.
     Crops begin and end at tokens, not at words or sentences, as in Contriever (Izacard et al. 2022).
     """
     maximum = maximum_length - SPECIALS_OF_ONE
@@ -54,7 +55,7 @@ def _crops(
 
 @dataclass(frozen=True, kw_only=True)
 class Paragraphs:
-    """P paragraphs of a window, in order. Documents without tokens have none."""
+    """P paragraphs of a window, in order. A document without tokens has no paragraphs."""
 
     starts: np.ndarray  # int64 (P,), token offsets in the window's flat ids
     ends: np.ndarray  # int64 (P,)
@@ -62,7 +63,7 @@ class Paragraphs:
 
 
 def join_lines(line_offsets: np.ndarray, document_offsets: np.ndarray, shortest: int) -> Paragraphs:
-    """Join consecutive lines of a document to paragraphs of at least `shortest` tokens.
+    """Join consecutive lines of a document into paragraphs of at least `shortest` tokens.
 
     Lines that remain at the end of a document belong to its last paragraph. A document with fewer tokens is one
     paragraph.
@@ -90,7 +91,7 @@ def adjacent_paragraphs(
     """Pair each document's paragraphs: the first with the second, the third with the fourth, and so on.
 
     In documents of three paragraphs or more, pairing begins at the first or the second paragraph, by a fair coin.
-    Longer paragraphs are truncated to the maximum length.
+    Paragraphs are truncated to the maximum length.
     """
     paragraphs = join_lines(sentence_offsets, document_offsets, settings.shortest)
     counts = np.bincount(paragraphs.documents, minlength=len(document_offsets) - 1)
@@ -114,7 +115,7 @@ def title_paragraphs(
 ) -> Sequences:
     """Pair each paragraph of a document with the document's title, which is its first line.
 
-    A document without a title or without text gives no pair. Longer texts are truncated to the maximum length.
+    A document without a title or without text gives no pair. Titles and paragraphs are truncated to the maximum length.
     """
     # Here, a title is a document of its own: title 2 d and text 2 d + 1 belong to document d.
     bounds = np.sort(np.concatenate((document_offsets, document_offsets[:-1] + 1)))

@@ -1,4 +1,4 @@
-"""A vocabulary: its entries by id, and the tokenizer and fingerprint that are made from them."""
+"""A vocabulary: its entries by id, its tokenizer and its fingerprint."""
 
 import hashlib
 import json
@@ -17,7 +17,8 @@ from pipeline.text.template import ONE_SEPARATOR, Template
 SENTENCES_WITH_SPACES = 1
 """Version of the code that encodes sentences in byte-level BPE; part of the fingerprint.
 
-Increase this number when a change of the code gives the same sentences other ids. Then no run resumes with other rows.
+Increase this number when a change of the code gives the same sentences different ids. Then runs from before the change
+cannot continue with different rows.
 """
 UNUSED = re.compile(r"\[unused\d+\]|madeupword\d+")  # the unused entries of BERT and RoBERTa
 

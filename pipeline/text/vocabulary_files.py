@@ -19,7 +19,7 @@ from pipeline.text.splitting import CONTINUATION, LONGEST_WORD, SPECIALS, SPECIA
 
 NAMES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model")
 SENTENCEPIECE = ".model"
-"""End of the name of a SentencePiece model."""
+"""File name extension of SentencePiece models."""
 XLM_ROBERTA = "sentencepiece.bpe.model"
 BYTE_ORDER_MARK = "\ufeff"
 MOST_VOCABULARY, MOST_CONFIG = 1 << 28, 1 << 24
@@ -52,7 +52,7 @@ class VocabularyFile:
 def read_file(path: str) -> tuple[str, VocabularyFile]:
     """Return the location of the vocabulary file and its content.
 
-    Raises ConfigError if `path` leads to no file that can be read, and DataError if the file is no supported
+    Raises ConfigError if there is no readable vocabulary file at `path`, and DataError if the file is not a supported
     vocabulary.
     """
     file = _vocabulary_file(path)
@@ -71,7 +71,7 @@ def _vocabulary_file(path: str) -> str:
     """Return the location of the vocabulary file: `path` itself, or a file in the folder `path`."""
     system, internal_path = storage.filesystem(path)
     kind = system.get_file_info(internal_path).type
-    if kind in (fs.FileType.File, fs.FileType.Unknown):  # unknown: a pipe or device, which is refused when read
+    if kind in (fs.FileType.File, fs.FileType.Unknown):  # unknown: a pipe or device; reading it raises an error
         if path.rsplit("/", 1)[-1] == XLM_ROBERTA:
             raise _sentencepiece_of_xlm_roberta(path)
         return path
@@ -208,7 +208,7 @@ def _tokenizer_json(file: str, content: str) -> VocabularyFile:
         tokenizer.encode("a")  # a broken normalizer may fail only when text is encoded
     except (KeyboardInterrupt, SystemExit):
         raise
-    except BaseException as error:  # the panics of tokenizers are no Exceptions
+    except BaseException as error:  # a panic inside tokenizers is a BaseException, not an Exception
         raise DataError(
             f"{file} cannot be read as a tokenizer ({storage.first_line(error)}): use a vocab.txt"
         ) from error

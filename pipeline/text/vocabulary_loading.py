@@ -13,12 +13,13 @@ def load_vocabulary(
 ) -> Vocabulary:
     """Load a vocabulary from a tokenizer.json, vocab.txt, vocab.json or spiece.model.
 
-    `path` is the local path or URL of such a file or of a folder. In a folder, the first of these four names that
-    exists is read. If `lowercase` or `strip_accents` is None, the tokenizer's own config decides. A published tokenizer
-    other than WordPiece is used as it is; for example, RoBERTa's tokenizer puts no space before a text.
+    `path` is the local path or URL of such a file, or of a folder that contains one. If a folder has several of these
+    files, the first in this order is read. If `lowercase` or `strip_accents` is None, the tokenizer's own config
+    decides. A published byte-level BPE or unigram tokenizer is used unchanged; for example, RoBERTa's tokenizer puts no
+    space before a text.
 
     Raises ConfigError if no such file exists, if neither `lowercase` nor the config states whether text is lower-cased,
-    or if a setting contradicts the config or the entries. Raises DataError if the file is no supported vocabulary.
+    or if a setting contradicts the config or the entries. Raises DataError if the file is not a supported vocabulary.
     """
     file, published = read_file(path)
     specials = specials_of(published, file)
@@ -51,15 +52,15 @@ def load_vocabulary(
 
 
 def _usual_separators(specials: tuple[str, ...]) -> int:
-    """Return the number of separators in a pair: 2 if the special tokens have RoBERTa's names, else 1 as in BERT."""
+    """Return the number of separators in a pair: 2 if [CLS] has RoBERTa's name (<s>), else 1 as in BERT."""
     return 2 if specials[2] == SPECIALS_OF_BYTES[2] else 1
 
 
 def load_vocabulary_as_published(path: str) -> Vocabulary:
-    """Load the vocabulary of a published model, as load_vocabulary.
+    """Load the vocabulary of a published model, as load_vocabulary does.
 
-    If its files do not state whether text is lower-cased, text is lower-cased, as in transformers. The exception is a
-    vocabulary with many capitals (has_capitals), whose entries would never occur in lower-cased text.
+    If the files do not state whether text is lower-cased, the entries decide. Text is lower-cased, as in transformers,
+    unless many entries have capitals (has_capitals): such entries would never occur in lower-cased text.
     """
     _, published = read_file(path)
     return load_vocabulary(path, None if published.lowercase is not None else not has_capitals(published.tokens))

@@ -40,7 +40,7 @@ def save_vocabulary(vocabulary: Vocabulary, folder: Path, maximum_length: int, s
     if segments < 2:
         config |= {"model_input_names": ["input_ids", "attention_mask"]}
     elif config["tokenizer_class"] == "PreTrainedTokenizerFast":
-        # Without this line, transformers 5 leaves out the segment ids.
+        # Without this setting, transformers 5 leaves out the segment ids.
         config |= {"model_input_names": ["input_ids", "token_type_ids", "attention_mask"]}
     config |= {f"{special.strip('[]').lower()}_token": name for special, name in zip(SPECIALS, vocabulary.specials)}
     for name, content in _files_of_kind(vocabulary, whole["model"]).items():

@@ -187,7 +187,7 @@ def _without_tables(lines: list[str]) -> Iterator[str]:
 
 
 def _closed_tables(lines: list[str]) -> dict[int, int]:
-    """Return {number of the first line: number of the last line} of the closed tables."""
+    """Return {number of the first line: number of the last line} for each closed table."""
     open_tables: list[int] = []
     ends: dict[int, int] = {}
     for number, line in enumerate(lines):
@@ -225,7 +225,7 @@ def _paragraphs(lines: list[str], language: str) -> list[str]:
 
 
 def _render_list(lead: str, items: list[str], language: str) -> list[str]:
-    """Return the paragraph `lead` and the items of its list that are kept.
+    """Return the paragraph `lead`, followed by those items of its list that are kept.
 
     If all items continue the last sentence of the paragraph, the paragraph and the list become one paragraph.
     Otherwise, items that are long sentences are kept. If a paragraph precedes the list, and more than half of the items

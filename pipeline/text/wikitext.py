@@ -29,7 +29,8 @@ EQUALS = "\ue006"
 NO_QUOTES = "\u2060"
 """Word joiner, put between two quote marks when the markup between them is removed.
 
-Without it, the two would be read as one longer mark. It is removed later with other invisible characters.
+Without this character, the two marks would be read as one longer mark. Later, it is removed together with other
+invisible characters.
 """
 
 TAGS_WITHOUT_PROSE = (
@@ -75,7 +76,8 @@ SPOKEN_NAME = re.compile(
 )
 """A pronunciation directly after a bold name, or after parentheses that follow the name.
 
-This pattern and those for superscripts begin with a rare string and look back from it, because such a search is faster.
+This pattern and the patterns for superscripts begin with a rare string and look back from there, which makes the search
+faster.
 """
 CODE = re.compile(r"<(?P<tag>code|tt|kbd|samp)\b[^<>]*>([^<\n]++)</(?P=tag)\s*>", re.IGNORECASE)
 VARIANT = re.compile(r"-\{([^{}]*)\}-")
@@ -92,7 +94,7 @@ INTERLANGUAGE = re.compile(r"(?:[a-z]{2,3}|simple|[a-z]{2,3}(?:-[a-z]{1,8}){1,2}
 PICTURE_OPTION = re.compile(
     r"\s*(?:thumb|thumbnail|frame|frameless|upright|right|left|center|\d{2,4}(?:x\d{2,4})?px)\s*$"
 )
-"""Options that only links to pictures have, whatever the namespace; MediaWiki accepts them in every language."""
+"""Options that only links to pictures have. MediaWiki accepts these English options in every language."""
 PIPE_TRICK = re.compile(r"^[^:]{1,40}:|\s*\([^()]*\)$|\s*（[^（）]*）$|, .*$")
 
 
@@ -243,8 +245,8 @@ def render_brackets(text: str, page: Page) -> str:
 def _add(stack: list[Frame], text: str) -> None:
     """Append the text of a rendered bracket to the bracket around it.
 
-    EQUALS replaces "=" in the text, so that the part before it is not read as the name of an argument. Empty text after
-    a quote mark becomes NO_QUOTES.
+    EQUALS replaces "=" in the text, so that the part before "=" is not read as the name of an argument. Empty text
+    after a quote mark becomes NO_QUOTES.
     """
     parts = stack[-1].arguments[-1]
     if text:
@@ -258,9 +260,10 @@ def _texts(frame: Frame) -> list[str]:
 
 
 def _reopen(stack: list[Frame], start: int, page: Page) -> None:
-    """End the links that were not closed on their own line; the next link, at `start`, ends them, as in MediaWiki.
+    """Remove the brackets of links that were not closed on their own line, as MediaWiki does at the next link.
 
-    A link to a picture stays open, because its caption may have several lines.
+    `start` is the position of this next link. A link to a picture stays open, because its caption may have several
+    lines.
     """
     index = len(stack)
     while 0 < stack[index - 1].line_end < start and not _is_dropped("".join(stack[index - 1].arguments[0][:1]), page):
@@ -275,7 +278,7 @@ def _flatten(stack: list[Frame], index: int, page: Page) -> None:
 
 
 def _close_link(stack: list[Frame], start: int, page: Page) -> int:
-    """Close the innermost link at `start`; return the number of unclosed templates inside it, which are removed."""
+    """Close the innermost link at `start`; remove the unclosed templates inside the link, and return their number."""
     lost = _drop_open(stack, page, braces=False) if stack[-1].braces else 0
     arguments = _texts(stack[-1])
     if stack[-1].line_end < start and any(map(HEADING_INSIDE.search, arguments)):

@@ -52,7 +52,7 @@ def whole_words(
 
 
 def _is_text(ids: np.ndarray, vocabulary: Vocabulary) -> np.ndarray:
-    """Whether each token may be masked, bool (T,): all but [CLS], [SEP] and [PAD]."""
+    """Return bool (T,): True for tokens that may be masked, False for [CLS], [SEP] and [PAD]."""
     return (ids != vocabulary.cls_id) & (ids != vocabulary.sep_id) & (ids != vocabulary.pad_id)
 
 
@@ -77,7 +77,7 @@ def _random_order(words: Words, room: np.ndarray, rng: np.random.Generator) -> I
 def draw_words(words: Words, counts: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Draw words in random order until each sequence has `counts` (N,) pieces.
 
-    Return whether each word is drawn, bool (W,). A word with more pieces than are still missing is skipped.
+    Return whether each word is drawn, bool (W,). A word is skipped if it has more pieces than its sequence still needs.
     """
     taken, room = np.zeros(len(words.starts), bool), counts.copy()
     for sequence, word in _random_order(words, room, rng):
@@ -93,7 +93,7 @@ def draw_spans(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draw spans of words until each sequence has `counts` (N,) pieces.
 
-    Return (whether each word is taken, whether each word is in the same span as the word before), both bool (W,).
+    Return two arrays bool (W,): which words are taken, and which words are in the same span as the word before them.
 
     Each word, in random order, begins a span of k words with probability shares[k - 1]. A span ends at the end of its
     segment, and is truncated to the words that still fit into the count. A span is skipped if its first word does not
