@@ -23,7 +23,7 @@ from pipeline.text.vocabulary import Vocabulary
 
 WINDOWS = 8  # maximum held-out windows to search
 SENTENCE_ENDS = ".!?…。！？؟।۔"
-MOST_LATER = 8  # maximum further sentences, over all parents, after one sentence from each parent
+MOST_LATER = 8  # maximum further sentences in total, after one sentence from each parent document
 BETWEEN_WORDY = re.compile(rf"(?<={WORDY.pattern}) (?={WORDY.pattern})")
 PUNCTUATED = re.compile(r"____ (?=[.,;:!?])")
 WORDS = range(8, 31)  # lengths in tokens of sentences that are easy to read
@@ -126,7 +126,7 @@ def _word_of(vocabulary: Vocabulary, entry: int) -> str:
 
 
 def _blank_batch(sentences: list[tuple[np.ndarray, int]], vocabulary: Vocabulary) -> Batch:
-    """Return a batch of the sequences [CLS] sentence [SEP], each with the word at its position masked."""
+    """Return a batch of the sequences [CLS] sentence [SEP]; the word at each sentence's position is masked."""
     rows = []
     for ids, position in sentences:
         sequence = [vocabulary.cls_id, *ids.tolist(), vocabulary.sep_id]
@@ -204,9 +204,9 @@ def fill_in_the_blanks(
 def chosen(blanks: list[Blank]) -> Blanks:
     """Select the sentences to show: random candidates, and the most confident correct ones, one per answer.
 
-    The random ones are the first candidates, because the corpus holds its documents in random order.
+    The first candidates serve as random ones, because the documents of a corpus are in random order.
     """
     right = sorted((blank for blank in blanks if blank.right), key=lambda blank: blank.guesses[0][1])
-    by_answer = {blank.answer: blank for blank in right}  # sorted, so each answer keeps its highest probability
+    by_answer = {blank.answer: blank for blank in right}  # the last blank of an answer has the highest probability
     surest = sorted(by_answer.values(), key=lambda blank: blank.guesses[0][1], reverse=True)[:SUREST]
     return Blanks(random=blanks[:RANDOM], surest=surest, candidates=len(blanks), right=len(right))

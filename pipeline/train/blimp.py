@@ -23,7 +23,7 @@ SETTING, SELECTION = "evaluation.blimp", "fifth"
 
 @dataclass(frozen=True, kw_only=True)
 class Blimp:
-    """The pairs that a run is evaluated on, and the accuracy of unigrams on them."""
+    """The minimal pairs that a run is evaluated on, and the accuracy of a unigram model on these pairs."""
 
     pairs: EncodedPairs
     unigram_accuracy: float
@@ -31,14 +31,14 @@ class Blimp:
 
 
 def read_pairs(folder: str | None, report: Report) -> list[Paradigm]:
-    """Return the pairs in evaluation.blimp; empty without a folder. Raises PipelineError as `read_blimp` does."""
+    """Return a fifth of the pairs in evaluation.blimp; empty without a folder. Raises the errors of `read_blimp`."""
     return [] if folder is None else select(read_blimp(folder, report, SETTING), SELECTION)
 
 
 def prepare_pairs(
     paradigms: Sequence[Paradigm], corpus: Corpus, vocabulary: Vocabulary, maximum_positions: int
 ) -> Blimp | None:
-    """Encode the pairs and score them by unigrams; None without pairs.
+    """Encode the pairs and score them with a unigram model; None without pairs.
 
     Raises DataError if a sentence has more pieces than the model has positions for.
     """

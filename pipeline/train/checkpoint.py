@@ -36,7 +36,7 @@ from pipeline.train.optim import load_optimizer, optimizer_tensors
 WEIGHTS, CONFIG, OPTIMIZER, STATE = "model.safetensors", "config.json", "optimizer.safetensors", "state.json"
 TRAINING_ONLY = (OPTIMIZER, STATE)
 CHECKPOINTS = "checkpoints"
-"""Folder of the checkpoints in that of the run."""
+"""Name of the folder with the checkpoints, inside the run's folder."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,11 +65,9 @@ class State:
     interval: dict[str, float] = field(default_factory=dict)
     """The meter's totals since the last logged step."""
     heldout_loss: float | None = None
-    """Held-out loss of these weights, by which the best checkpoint is selected; None if these weights were not
-    evaluated.
-    """
+    """Held-out loss of these weights; None if they were not evaluated. It selects the best checkpoint."""
     blimp: dict[str, float] = field(default_factory=dict)
-    """Accuracy of these weights on BLiMP by metric; empty if they were not evaluated on it."""
+    """Accuracy of these weights on BLiMP by metric; empty if they were not evaluated on BLiMP."""
     heldout_before: dict[str, float] = field(default_factory=dict)
     """Held-out metrics before the first step, at the first phase's sequence length."""
 
@@ -156,7 +154,7 @@ def read_position(run_folder: str, step: int) -> Cursor:
 def delete_old_checkpoints(run_folder: str, keep: int, step: int, stays: Collection[int] = ()) -> None:
     """Delete checkpoints up to `step`, except the newest `keep` published ones and those of the steps in `stays`.
 
-    Checkpoints after `step` are ignored: they are damaged ones from before a restart.
+    Checkpoints after `step` are not touched: they are damaged, and were written before a restart.
     """
     steps = [saved for saved in steps_saved(run_folder) if saved <= step]
     kept = [saved for saved in steps if storage.exists(storage.join(folder_of(run_folder, saved), storage.MANIFEST))][
@@ -171,9 +169,9 @@ def best_step(run_folder: str, first: int, last: int, sound: set[int] | None = N
     """Return the step in (first, last] whose intact checkpoint has the lowest held-out loss; None if no intact
     checkpoint was evaluated.
 
-    `sound` holds the steps of checkpoints that are known to be intact. They are not verified again, because reading a
-    whole checkpoint may be slow. The step of a checkpoint that is found intact here is added to `sound`. Raises OSError
-    if storage fails.
+    `sound` holds the steps of checkpoints that are known to be intact. These checkpoints are not verified again,
+    because reading a whole checkpoint may be slow. If this function finds a checkpoint intact, it adds the step to
+    `sound`. Raises OSError if storage fails.
     """
     losses = {}
     for step in [saved for saved in steps_saved(run_folder) if first < saved <= last]:
@@ -219,7 +217,7 @@ def newest_sound(run_folder: str, report: Report) -> str | None:
         problem = storage.mismatch(folder)
         if problem is None:
             return folder
-        if problem == f"{storage.MANIFEST} is missing":  # not published: a stop interrupted its writing or deletion
+        if problem == f"{storage.MANIFEST} is missing":  # not published: its writing or deletion was interrupted
             continue
         first_problem = first_problem or f"{folder}: {problem}"
         report(f"checkpoint {folder} is damaged ({problem}); trying the checkpoint before it")
@@ -263,7 +261,7 @@ def load_models(folder: str, module: Pretraining) -> None:
     for model in module.models():
         tensors = read_tensors(storage.join(folder, model.path(WEIGHTS)))
         state |= model.in_module(take_all(tensors, model.own(own), model.settings))
-    shared: dict[int, str] = {}  # address of a tensor -> its first name: a shared tensor has several names
+    shared: dict[int, str] = {}  # address of a tensor -> its first name; a shared tensor has several names
     for name, tensor in own.items():
         first = shared.setdefault(tensor.data_ptr(), name) if tensor.numel() else name
         if not torch.equal(state[first], state[name]):

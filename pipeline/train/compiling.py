@@ -1,6 +1,4 @@
-"""torch.compile: decide whether it saves a run more time than it costs, and compile a module that several workers
-train.
-"""
+"""Decide whether torch.compile saves more time than it costs, and compile a module, also for several workers."""
 
 import shutil
 from collections.abc import Callable, Generator
@@ -60,10 +58,9 @@ def compiles(
 
 
 def _redraws(config: Pretrain, device: torch.device) -> bool:
-    """Return whether compiled code would draw other dropout masks when it recomputes layers for the backward.
+    """Return whether compiled code would draw different dropout masks when it recomputes layers for the backward.
 
-    On a CPU, compiled code draws other masks, because the compiler does not know that the operator in model/dropout.py
-    is random.
+    This happens on a CPU, because the compiler does not know that the operator in model/dropout.py is random.
     """
     model = config.model
     return (
@@ -72,7 +69,7 @@ def _redraws(config: Pretrain, device: torch.device) -> bool:
 
 
 def _eager_seconds(config: Pretrain, vocabulary_size: int, device: torch.device, phase: Phase) -> float:
-    """Return the estimated seconds of a phase without torch.compile, from the operations of its matrix products."""
+    """Estimate the seconds of a phase without torch.compile, from the FLOPs of its matrix products."""
     width, masked = config.model.width, phase.sampling.masking.share
     tokens = (phase.end - phase.first) * phase.batch.rows_per_step * phase.sampling.maximum_length
     weights = 12 * config.model.layers * width**2 + masked * (width**2 + vocabulary_size * width)
@@ -81,11 +78,13 @@ def _eager_seconds(config: Pretrain, vocabulary_size: int, device: torch.device,
 
 @contextmanager
 def compiled(module: nn.Module, backend: str = "inductor") -> Generator[None]:
-    """Compile the module's forward as one graph for batches of all sizes, inside this context and in this thread.
+    """Compile the module's forward as one graph for batches of all sizes.
+
+    Call the module inside this context only, and in the same thread.
 
     Under DistributedDataParallel, Dynamo would split the graph at gradient buckets. Splitting fails here, because batch
-    sizes are symbolic integers without metadata. So splitting is off; the price is that gradients are reduced after the
-    backward instead of during it.
+    sizes are symbolic integers without metadata. So splitting is off. As a cost, gradients are reduced after the
+    backward instead of during the backward.
     """
     import torch._dynamo.config  # the compiler takes seconds to import, and most processes never use it
 

@@ -7,8 +7,9 @@ from contextlib import suppress
 import psutil
 
 SAME_START = 60.0
-"""Two start times of one process id count as equal if they differ by at most this many seconds: the system clock may
-have been corrected between two readings.
+"""Two start times of one process id count as equal if they differ by at most this many seconds.
+
+The system clock may have been corrected between the two readings.
 """
 
 

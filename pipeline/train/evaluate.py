@@ -18,8 +18,8 @@ from pipeline.text.examples import make_examples, window_sentences
 from pipeline.train.gather import gather_slots
 
 SEED = 0  # seed of held-out examples in every run, so that runs are compared on the same pairs and masks
-HELDOUT_WINDOWS = 64  # maximum number of windows; whenever training (re)starts, all text of these windows is encoded
-UNIGRAM_CHARACTERS = 2_000_000  # approximate characters of training text in which the baseline counts entries
+HELDOUT_WINDOWS = 64  # maximum number of windows; all their text is encoded at every start of the workers
+UNIGRAM_CHARACTERS = 2_000_000  # approximate characters of training text for counting vocabulary entries
 
 
 def heldout_batches(
@@ -35,8 +35,8 @@ def heldout_batches(
 ) -> list[Batch]:
     """Return this rank's share of about `rows` held-out examples, in batches of at most `rows_per_batch`.
 
-    The share is windows rank::world, so all ranks together have the same examples for any number of ranks (`world`).
-    Only text in `language` is used; None: all text. Empty if the corpus has no held-out part.
+    The rank reads the windows rank::world, so all ranks together have the same examples for any number of ranks
+    (`world`). Only text in `language` is used; default: all text. Empty if the corpus has no held-out part.
     """
     windows = corpus.heldout[: min(rows, HELDOUT_WINDOWS)]
     if not windows:
@@ -66,7 +66,8 @@ def evaluate(
 ) -> dict[str, float]:
     """Return held-out metrics of the module in evaluation mode: losses in nats, accuracies from 0 to 1.
 
-    Each is a mean over the batches of all ranks; every rank must call this. Empty without held-out rows.
+    Each metric is a mean over the batches of all ranks; every rank must call this function. Empty without held-out
+    rows.
     """
     was_training = module.training
     module.eval()
@@ -82,7 +83,7 @@ def _sum_scores(
     module: FillsBlanks, batches: Sequence[Batch], world: int, device: torch.device, autocast: torch.autocast
 ) -> Sums:
     """Return the sums of the scores of the batches of all ranks."""
-    # not the names that module.scores returns: a rank without held-out rows has none, and all ranks need the same names
+    # A rank without held-out rows never calls module.scores, but all ranks need the same names.
     names = module.score_names
     totals = dict.fromkeys(names, torch.zeros((), dtype=torch.float64, device=device))
     counts = dict.fromkeys(names, torch.zeros((), dtype=torch.float64))
@@ -112,7 +113,10 @@ def _all_keys(batches: Sequence[Batch], world: int) -> torch.Tensor:
 
 
 def _of_all_ranks(own: Mapping[int, torch.Tensor], like: torch.Tensor, world: int) -> torch.Tensor:
-    """Return the rows of all ranks, rank by rank; `own` are those of this rank's batches."""
+    """Return the rows of all ranks, rank by rank.
+
+    `own` has the rows of this rank's batches. `like` has no rows, and the shape of a row, type and device of `own`.
+    """
     rank = dist.get_rank() if world > 1 else 0
     return gather_slots({rank: torch.cat([like, *own.values()])}, like, world)[0]
 
@@ -144,7 +148,7 @@ def unigram_counts(corpus: Corpus, tokenizer: CachedTokenizer, size: int) -> np.
 def baselines(module: Pretraining, batches: Sequence[Batch], counts: np.ndarray, world: int) -> dict[str, float]:
     """Return the objective's baselines on the rows that `evaluate` scores, over all ranks; every rank must call it.
 
-    `counts` (V,) are those of `unigram_counts`.
+    `counts` (V,) come from `unigram_counts`.
     """
     if isinstance(module, ContrastiveTexts):
         return module.baselines(_all_keys(batches, world))

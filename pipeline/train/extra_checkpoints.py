@@ -5,8 +5,9 @@ resize.
 from collections.abc import Callable
 
 POLL_SECONDS = 1.0
-"""Approximate seconds between polls for a preemption notice; a poll takes milliseconds, because all workers must agree
-on the answer.
+"""Approximate seconds between polls for a preemption notice.
+
+A poll takes milliseconds, because all workers must agree on the answer.
 """
 POLLS_BETWEEN = 10
 """Number of polls from one checkpoint to the next after a preemption notice.
@@ -14,8 +15,9 @@ POLLS_BETWEEN = 10
 One checkpoint is not enough, because training continues until the node is gone.
 """
 ELASTIC_SECONDS = 60.0
-"""Approximate seconds between checkpoints of an elastic run, because Ray restarts the workers without notice when a
-node joins.
+"""Approximate seconds between checkpoints of an elastic run.
+
+When a node joins, Ray restarts the workers without notice.
 """
 
 
@@ -36,8 +38,11 @@ class ExtraCheckpoints:
     def is_due(self, step: int, step_seconds: float, *, due: bool = False) -> bool:
         """Return whether to write a checkpoint after this step.
 
-        True in three cases: a regular checkpoint is `due`; there is a preemption notice (True at the first poll that
-        finds it, then about every ten seconds); or the run is elastic and its last checkpoint is about a minute old.
+        True in three cases:
+        - a regular checkpoint is `due`;
+        - there is a preemption notice: True at the first poll that finds the notice, then about every ten seconds;
+        - the run is elastic, and its last checkpoint is about a minute old.
+
         `step_seconds` is the recent mean time per step, 0 if unknown.
         """
         self.seconds_since += step_seconds

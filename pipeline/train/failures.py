@@ -1,4 +1,4 @@
-"""Errors of workers: which ones a restart may fix, their one-line text, and when a repeated error ends a run."""
+"""Errors of workers: decide which errors a restart may fix, describe them in one line, and end a run if one repeats."""
 
 import re
 from dataclasses import dataclass
@@ -21,8 +21,11 @@ class Failure:
     """Name of the worker."""
     text: str
     kind: Literal["final", "echo", "transient", "unknown"]
-    """final: an error of this package, which no restart fixes; echo: another worker or node was lost; transient:
-    storage or network; unknown: any other error.
+    """Kind of the error:
+    - final: an error of this package that no restart fixes;
+    - echo: a consequence of the loss of another worker or node;
+    - transient: an error of storage or network;
+    - unknown: any other error.
     """
     known: PipelineError | None = None
     """The error itself if its kind is final, else None."""
@@ -47,11 +50,12 @@ class Failures:
         self.newest = 0
         """Newest logged step when the last error occurred; 0 before the first error."""
         self.before: dict[str, int] = {}
-        """Error -> value of `newest` when the error occurred, for the newest earlier start of the workers that was
-        followed by an error.
+        """Error -> value of `newest` when the error occurred.
+
+        The errors are those after an earlier start of the workers: the newest one that was followed by an error.
         """
         self.now: dict[str, int] = {}
-        """Error -> value of `newest` when the error occurred, since the workers last started."""
+        """Error -> value of `newest` when the error occurred; only errors since the workers last started."""
 
     def begin(self, phase: int) -> str | None:
         """Record that the workers start in the phase with first step `phase`.
@@ -67,9 +71,9 @@ class Failures:
         )
 
     def add(self, failure: Failure, step: int) -> str | None:
-        """Record a worker's error, with the last logged step; return a message for the user, or None if nothing is new.
+        """Record a worker's error; return a message for the user, or None if nothing is new.
 
-        An error that ends the run is stored in `error` and gives no message.
+        `step` is the last logged step. An error that ends the run is stored in `error` and gives no message.
         """
         self.newest = max(self.newest, step)
         if failure.known:

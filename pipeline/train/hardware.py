@@ -1,4 +1,4 @@
-"""Device of a run: cores, device, number format, FLOPs utilisation, peak memory, and advice when memory runs out."""
+"""Hardware of a run: cores, device, number format, FLOPs utilisation, peak memory, and advice when memory runs out."""
 
 import os
 import resource
@@ -29,7 +29,7 @@ def cores() -> int:
 def device_of(placement: DevicePlacement, gpus: float | None = None) -> torch.device:
     """Return the GPU that this process sees; the CPU if it sees no GPU, if placement.device is cpu, or if `gpus` is 0.
 
-    `gpus` None: no number of GPUs is set.
+    `gpus` is the number of GPUs of this process; default: not set.
     """
     wanted = placement.device != "cpu" and gpus != 0
     return torch.device("cuda" if wanted and torch.cuda.is_available() else "cpu")
@@ -57,7 +57,7 @@ def chosen_precision(placement: DevicePlacement, device: torch.device) -> str:
 def autocast_of(precision: str, device: torch.device) -> torch.autocast:
     """Return the autocast context for a number format, and set whether this process computes float32 products in TF32.
 
-    The context casts to bfloat16, also for float8; for float32 and tf32 it is disabled. Raises ConfigError if the
+    The context casts to bfloat16, also for float8; for float32 and tf32, it does nothing. Raises ConfigError if the
     device does not support the format.
     """
     if device.type == "cpu" and precision == "tf32":

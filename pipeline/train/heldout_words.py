@@ -1,8 +1,8 @@
 """Held-out loss per word and per byte of text, for comparing models with different vocabularies.
 
-The loss per masked token is not comparable across vocabularies: longer pieces are fewer and harder to guess. So whole
-words (split at white space) are masked, the same words for every vocabulary, and the losses of a word's pieces are
-summed.
+The loss per masked token is not comparable across vocabularies: if pieces are longer, there are fewer of them, and each
+is harder to guess. So whole words (split at white space) are masked, and the losses of a word's pieces are summed. The
+masked words are the same for every vocabulary.
 """
 
 import math
@@ -26,14 +26,14 @@ from pipeline.train.evaluate import HELDOUT_WINDOWS, SEED
 
 MASKED_SHARE = 0.15
 LEAST_WORDS = 8  # minimum words of a sentence: shorter sentences give too little context
-# Above the mean tokens per word of every vocabulary, so that most sentences of maximum_length // 3 words fit.
+# More than the usual mean of tokens per word, so that most sentences of maximum_length // 3 words fit.
 TOKENS_A_WORD = 3
 BITS_A_BYTE = 8  # extra cost of a masked word that contains an [UNK], because [UNK] does not say which text it replaced
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeldoutWords:
-    """One rank's share of the held-out sentences with masked words."""
+    """This rank's share of the held-out sentences with masked words."""
 
     batches: Sequence[Batch]
     words: int
@@ -104,7 +104,7 @@ def masked_row(
 ) -> dict[str, object]:
     """Return the row [CLS] sentence [SEP], without a pair label; [MASK] replaces every piece of the masked words.
 
-    Word i of the sentence has the pieces ids[offsets[i] : offsets[i + 1]]; `masked` holds indices of words.
+    Word i of the sentence has the pieces ids[offsets[i] : offsets[i + 1]]; `masked` has indices of words.
     """
     vocabulary = tokenizer.vocabulary
     indices = [piece for word in masked for piece in range(offsets[word], offsets[word + 1])]

@@ -51,13 +51,13 @@ from pipeline.train.checkpoint import CONFIG, WEIGHTS, read_tensors
 POOLER = "encoder.pooler."
 """Prefix of the names of the pooler's parameters in our modules."""
 FREE = ("hidden_dropout", "attention_dropout", "initializer_deviation")
-"""Model settings that a run may set to other values than config.json."""
+"""Model settings of a run whose values may differ from those in config.json."""
 BROUGHT = ("positions",)
 """Model settings that are always taken from config.json: they follow from the family and the vocabulary."""
 VOCABULARY_ROWS = ("encoder.embeddings.words.weight", "masked_token_head.bias")
 """Names of the parameters with one row per vocabulary entry."""
 PADDED_TO = (8, 16, 32, 64, 128)
-"""Published models may pad the table of word embeddings to a number of rows that is a multiple of one of these."""
+"""Published models may pad the table of word embeddings: the number of rows is then a multiple of one of these."""
 MOST_NAMED = 4
 """Maximum tensor names in a message."""
 
@@ -72,7 +72,7 @@ class Initial:
     model: Model
     vocabulary: Vocabulary
     generator: Model | None = None
-    """Settings of the model's generator; None if the run does not use one or the model has none."""
+    """Settings of the model's generator; None if the run uses no generator or the model has none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,10 +120,10 @@ def read_initial(
 ) -> Initial:
     """Read a published model, and copy it into the output folder unless an intact copy exists.
 
-    The run uses those of our parameters whose names begin with a prefix in `used`; if the model lacks a head with such
-    parameters, the head is reported. `setting` is the name of the setting that holds `location`, for messages. Raises
-    CheckpointError for a model that cannot be used or does not fit the vocabulary, and ConfigError for contradicting
-    vocabulary settings.
+    The run uses the parameters whose names (in our modules) begin with a prefix in `used`. If the model lacks a head
+    with such parameters, a line reports this. `setting` is the name of the setting that holds `location`, for messages.
+    Raises CheckpointError for a model that cannot be used or does not fit the vocabulary, and ConfigError for
+    vocabulary settings that contradict the files.
     """
     try:
         with _sources(location, used) as sources:
@@ -154,7 +154,7 @@ def read_initial(
 
 
 def errors_with_location(location: str, read: Callable[..., Any], *arguments: Any) -> Any:
-    """Return `read(*arguments)`; raise its PipelineErrors as CheckpointErrors that begin with the location."""
+    """Return `read(*arguments)`; turn its PipelineErrors into CheckpointErrors that begin with the location."""
     try:
         return read(*arguments)
     except PipelineError as error:
@@ -204,8 +204,7 @@ def _require_shared_embeddings(taken: Taken, generator: Taken) -> None:
 
 
 def load_usable(model: Model, entries: int, folder: Path, files: Files) -> tuple[Taken, int, int]:
-    """Return a model's usable tensors in float32, their number of word embeddings, and the number of removed padding
-    rows.
+    """Return a model's usable tensors in float32, with the numbers of word embeddings and of removed padding rows.
 
     `entries` is the size of the vocabulary. Raises CheckpointError if the model cannot be used.
     """
@@ -287,7 +286,7 @@ def _require_fitting_padding(location: str, path: str, model: Model, vocabulary:
 
 
 def _description(location: str, about: dict[str, Any], initial: Initial, used: tuple[str, ...]) -> str:
-    """Return one line: the model that weights were taken from, the heads that it lacks, and what was left out of it."""
+    """Return one line: the model that the weights come from, its missing heads, and the tensors that were left out."""
     family = family_of(initial.model)
     wanted = {
         published
@@ -330,7 +329,7 @@ def agreed_model(chosen: Model, initial: Initial, location: str) -> Model:
 
 
 def load_initial(initial: Initial, module: Pretraining) -> None:
-    """Load the weights in the folder of `initial` into a module on the CPU; parameters not in them do not change."""
+    """Load the weights in the folder of `initial` into a module on the CPU; all other parameters do not change."""
     for model in module.models():
         if model.folder == GENERATOR and initial.generator is None:
             continue
@@ -341,7 +340,7 @@ def load_initial(initial: Initial, module: Pretraining) -> None:
 
 @torch.no_grad()
 def set_word_embeddings(module: Pretraining, words: Tensor) -> None:
-    """Set a model's word embeddings to `words`, (V, width); where a row of `words` is zero, the model's row stays."""
+    """Set a model's word embeddings to `words` (V, width); where a row of `words` is zero, keep the model's row."""
     table = module.encoder.embeddings.words.weight
     words = words.to(table)
     table.copy_(torch.where(words.any(1, keepdim=True), words, table))

@@ -23,7 +23,7 @@ class Job:
     words: str | None
     """Folder of initial word embeddings; None if they are random or the run continues from a checkpoint."""
     teacher: Initial | None = None
-    """Model that the run learns from; None for objectives without a teacher."""
+    """The teacher of a distillation; None for objectives without a teacher."""
     blimp: Blimp | None
     """The minimal pairs of evaluation.blimp; None if it is not set."""
     tracker: ActorHandle

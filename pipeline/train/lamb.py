@@ -10,7 +10,7 @@ from torch import Tensor
 class Lamb(torch.optim.Optimizer):
     """Algorithm 2 with bias correction and the identity as phi; parameter groups may set any of the options.
 
-    As in the paper's code, groups without weight decay (biases, LayerNorm) are not scaled: their update is Adam's.
+    As in the paper's code, groups without weight decay (biases, LayerNorm) are not scaled; they get Adam's update.
     `matrices` is the number of matrices of equal shape stacked in each parameter of a group. Each matrix is scaled
     by its own norm, so that a fused projection is trained like its parts.
 
@@ -61,7 +61,7 @@ class Lamb(torch.optim.Optimizer):
             torch._foreach_mul_(moments, torch.where(skip, 1.0, beta))
         torch._foreach_add_(means, gradients, alpha=1 - betas[0])
         torch._foreach_addcmul_(squares, gradients, gradients, 1 - betas[1])
-        # If the first step is skipped, 1 - beta ** 0 is 0, and must not become a divisor.
+        # If the first step is skipped, 1 - beta ** 0 is 0. So that nothing is divided by 0, use 1 instead.
         corrections = [torch.where(skip, 1.0, 1 - beta ** steps[0]) for beta in betas]
         roots = torch._foreach_div(squares, corrections[1])
         torch._foreach_sqrt_(roots)
@@ -73,7 +73,7 @@ class Lamb(torch.optim.Optimizer):
     def _state(self, parameter: Tensor) -> dict[str, Tensor]:
         state = self.state[parameter]
         if not state:
-            # On the parameter's device, so that the host need not wait for its value.
+            # On the parameter's device, so that the host does not wait for the step count.
             state["step"] = torch.zeros((), dtype=torch.float32, device=parameter.device)
             state["exp_avg"] = torch.zeros_like(parameter)
             state["exp_avg_sq"] = torch.zeros_like(parameter)
