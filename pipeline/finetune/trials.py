@@ -1,4 +1,4 @@
-"""A trial (one training with one seed): its identity, name, training and stored result.
+"""Identify and name trials (a trial is one training with one seed), train them, and store their results.
 
 OUTPUT/finetune/TASK-seedN-DIGEST/
     checkpoints/     only if the trial takes more than a few minutes, and only until its result is written
@@ -54,11 +54,15 @@ NARROWER = ("bfloat16", "tf32")
 """Number formats with fewer digits than float32."""
 RESULT, MODEL, STOPPED = "result.json", "model", "stopped.json"
 NARROW = 128
-"""Encoder width up to which float32 is faster than bfloat16 on a CPU. Measured on SST-2, in ms per step: bert-tiny
-(width 128) takes 22 in float32 and 41 in bfloat16; bert-mini (width 256) takes 87 and 70.
+"""Encoder width up to which float32 is faster than bfloat16 on a CPU.
+
+Measured times per step on SST-2: bert-tiny (width 128) takes 22 ms in float32 and 41 ms in bfloat16; bert-mini (width
+256) takes 87 ms in float32 and 70 ms in bfloat16.
 """
 SHAPING = ("recipe", "vocabulary", "optimizer", "schedule", "freeze", "adapter", "random_weights")
-"""Groups of settings that define a trial, together with its encoder, rows, cutting and seed (see `identity_of`)."""
+"""Groups of settings that define a trial. Its encoder, rows, cutting (truncation settings) and seed define it too: see
+`identity_of`.
+"""
 SHAPING_OF_KIND: dict[str, tuple[str, ...]] = {"similarity": ("similarity",)}
 """Kind of task -> further groups of settings that define its trials."""
 
@@ -75,8 +79,10 @@ class Trial:
     chosen: dict[str, Any]
     """Values of the searched settings, by dotted name."""
     stage: str
-    """Purpose. select: select a setting; report: report the selected setting, and keep the model; fold: report the
-    selected setting on a fold, without keeping the model.
+    """Purpose of the trial.
+
+    select: help to select a setting. report: score the selected setting, and keep the model. fold: score the selected
+    setting on a fold, and keep no model.
     """
     metric: str = ""
     """Metric that selects settings and models."""
@@ -89,7 +95,7 @@ class Trial:
 def make_trial(
     config: Finetune, problem: Problem, initial: Initial, seed: int, chosen: dict[str, Any], stage: str
 ) -> Trial:
-    """Return the trial of a setting and seed. The name has a digest of `identity_of`: equal trials have equal names."""
+    """Return the trial of a setting and seed. Its name has a digest of `identity_of`, so equal trials share a name."""
     identity = identity_of(config, problem, initial, seed)
     digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
     name, metric = f"{problem.task.name}-seed{seed}-{digest}", problem.task.metrics[0]
@@ -101,7 +107,7 @@ def make_trial(
 def identity_of(config: Finetune, problem: Problem, initial: Initial, seed: int) -> dict[str, Any]:
     """Return, as JSON values, everything that defines a trial: two trials with equal values are the same trial."""
     device = device_of(config.placement, config.trials.gpus)
-    # Without recipe.metric: _task_identity has it already, as the first of the task's metrics.
+    # recipe.metric is left out: _task_identity already contains it, as the task's first metric.
     without = ("recipe.metric", *(DISTILLED if problem.teacher is None else ()))
     groups = (*SHAPING, *SHAPING_OF_KIND.get(problem.task.kind, ()))
     shaping = {
@@ -139,7 +145,10 @@ def _task_identity(task: Task) -> dict[str, Any]:
 
 
 def result_of(trial: Trial) -> dict[str, Any] | None:
-    """Return the stored result of a trial; None if it is missing or damaged. Raises DataError as `_record_of` does."""
+    """Return the stored result of a trial; None if it is missing or damaged.
+
+    Raises DataError if the storage cannot be read.
+    """
     return _record_of(trial, RESULT, ("scores",))
 
 
@@ -180,7 +189,7 @@ def kept_step(trial: Trial) -> int | None:
 def stopped_of(trial: Trial) -> dict[str, Any] | None:
     """Return the record of a trial that a search stopped early; None if the trial was not stopped.
 
-    The record has the last score, and is not a result.
+    The record holds only the trial's last score, not a full result.
     """
     return _record_of(trial, STOPPED, ("score", "stopped_after_epoch"))
 
@@ -242,7 +251,8 @@ def _pooling_of(config: Finetune, task: Task) -> str:
 def precision_of(placement: ModelPlacement, width: int, device: torch.device) -> str:
     """Return the number format for fine-tuning.
 
-    It is chosen as for pretraining, except that `auto` is float32 for models up to width NARROW on a CPU.
+    The choice is the same as for pretraining, with one exception: on a CPU, `auto` means float32 for models up to width
+    NARROW.
     """
     narrow = placement.precision == "auto" and device.type == "cpu" and width <= NARROW
     return "float32" if narrow else chosen_precision(placement, device)
@@ -251,8 +261,8 @@ def precision_of(placement: ModelPlacement, width: int, device: torch.device) ->
 def answer_precision(placement: ModelPlacement, trained: str | None, device: torch.device) -> str:
     """Return the number format for answers: placement.precision, unless this setting is `auto`.
 
-    `auto` means float32 on a CPU. On a GPU it means `trained`, the format that the model was trained in; or float32 if
-    `trained` is None (unknown) or if the GPU does not support the format.
+    `trained` is the format that the model was trained in; None if unknown. On a GPU, `auto` means `trained` if that is
+    one of NARROWER and the GPU supports it. In all other cases, `auto` means float32.
     """
     if placement.precision != "auto":
         return chosen_precision(placement, device)
@@ -275,8 +285,8 @@ def load_or_train(
 ) -> dict[str, Any]:
     """Return a trial's stored result. If the result or a model that the trial must keep is missing, train first.
 
-    `after_epoch` gets each epoch (from 1) and its scores. `workers` returns a context in which the other workers of the
-    trial train. Waits while another process on this machine runs the same trial.
+    `after_epoch` is called with each epoch (from 1) and its scores. `workers` returns a context in which the other
+    workers of the trial train. Waits while another process on this machine runs the same trial.
     """
     with locked(trial.folder, wait=True):
         if (result := result_of(trial)) is not None and (trial.stage != "report" or has_model(trial)):
@@ -303,7 +313,7 @@ def assist(trial: Trial, problem: Problem, initial: Initial, rank: int) -> None:
 
 
 def _set_threads(config: Finetune) -> None:
-    """Set the number of torch's threads to what a worker of a trial may use."""
+    """Set torch's number of threads to the number that one worker of a trial may use."""
     torch.set_num_threads(config.placement.threads or max(1, min(cores(), round(config.trials.cpus))))
 
 

@@ -22,8 +22,8 @@ SETTING = "unlabelled"
 def read_unlabelled(config: Finetune, report: Report) -> pa.Table:
     """Return the texts of all files of config.unlabelled as a table of schema TEXTS with null labels.
 
-    Reports the number of rows. Rows with an empty text are left out and counted. Raises ConfigError for a
-    file that does not exist, DataError for a file that lacks a column or cannot be read, or if no row is left.
+    Reports the number of rows. Rows with an empty text are left out and counted. Raises ConfigError for a file that
+    does not exist. Raises DataError for a file that lacks a column or cannot be read, and if no row is left.
     """
     files = [file for given in config.unlabelled for file in list_inputs(given, "auto", False, SETTING)]
     rows, empty = [], 0
@@ -66,7 +66,7 @@ def _texts_in(file: InputFile, first: str, second: str | None) -> Iterator[tuple
 
 
 def for_problem(config: Finetune, problem: Problem, texts: pa.Table, report: Report) -> pa.Table:
-    """Return the rows of `texts` whose text is in no development or test split, and report how many are left out.
+    """Return the rows of `texts` whose text is in no development or test split; report the number of other rows.
 
     Raises ConfigError if the problem has text pairs but `texts` has single texts, or if the problem has single texts
     but `texts` has pairs. Raises DataError if no row is left.

@@ -42,7 +42,8 @@ def use_line(config: Finetune, task: Task, folder: str) -> str:
 def columns(config: Finetune, task: Task) -> tuple[str | None, str | None]:
     """Return the names of the text and pair columns that `use_line` gives; None for a name that it leaves out.
 
-    A name is left out if it is the default or if the task has no such column. An unknown name is "COLUMN".
+    A pair column is left out if the task has none. For spans and tags, a text column with the default name is left out
+    too. If a name is not known, "COLUMN" stands for it.
     """
     if config.train is not None:
         default = Finetune.text

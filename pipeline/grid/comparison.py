@@ -21,7 +21,7 @@ from pipeline.train.trial import compute_logits
 from pipeline.train.tuned import TunedModel, load_tuned
 
 RowScorer = Callable[[np.ndarray], float]
-"""Function from indices of development items, int64 (n,), to the score of these items."""
+"""Function that takes the indices of development items, int64 (n,), and returns the score of these items."""
 
 
 def names_of_sides(both: Sequence[Finetune]) -> list[str]:
@@ -67,7 +67,7 @@ def sides(config: Compare) -> list[Finetune]:
 
 
 def first_of_each(rows: Sequence[Reported]) -> dict[str, Reported]:
-    """Return task -> its first row, which has the selecting metric on the development split."""
+    """Return task -> its first row. This row holds the metric that selects models, on the development split."""
     by_task: dict[str, Reported] = {}
     for row in rows:
         by_task.setdefault(row.task, row)
@@ -99,7 +99,7 @@ def row_difference(both: Sequence[Finetune], models: Sequence[str], task: str) -
     scores, rows = [], 0
     for config, model in zip(both, models, strict=True):
         tuned = load_tuned(model)
-        # items are encoded as in training: a search may have selected another cutting than the config's
+        # Use the cutting (truncation settings) of the model: a search may have selected another one than the config's.
         config = replace(config, cutting=tuned.about.cutting)
         problem = next(
             candidate
@@ -144,8 +144,8 @@ def _row_scorer(config: Finetune, problem: Problem, tuned: TunedModel) -> RowSco
 def answer_scorer(problem: Problem, prepared: Prepared, answers: np.ndarray) -> RowScorer:
     """Return the function that computes the selecting metric of `answers` on development items.
 
-    `answers` are predicted labels: (items,), or (items, classes) for multilabel. If the metric is in RANKED, they are
-    probabilities (items, classes).
+    If the metric is in RANKED, `answers` are probabilities (items, classes). Otherwise they are predicted labels:
+    (items,), or (items, classes) for multilabel.
     """
     true, name = sequences.true_labels(problem.task, prepared), problem.task.metrics[0]
     measure = (metrics.METRICS | metrics.RANKED)[name]

@@ -112,7 +112,10 @@ def _require_fitting(
 
 
 def _require_similarity(config: Finetune, name: str, layers: int) -> None:
-    """Raise ConfigError for settings that a task of kind similarity cannot have; `layers`: of the checkpoint."""
+    """Raise ConfigError for settings that do not fit a task of kind similarity.
+
+    `layers` is the checkpoint's number of layers.
+    """
     recipe, freeze = config.recipe, config.freeze
     if freeze.layers == layers and (freeze.embeddings or isinstance(config.adapter, LowRank)):
         frozen = f"freeze.layers ({layers})" + f" and freeze.embeddings ({freeze.embeddings})" * freeze.embeddings
@@ -137,7 +140,10 @@ def _require_similarity(config: Finetune, name: str, layers: int) -> None:
 
 
 def _require_start(config: Finetune, problems: Mapping[str, Problem]) -> None:
-    """Raise ConfigError if config.start_from is not a requested task, or is a task that would start from itself."""
+    """Raise ConfigError if config.start_from is not a requested task, or is one of STARTED.
+
+    A task of STARTED would start from itself.
+    """
     start = config.start_from
     if start is not None and (start not in problems or start in STARTED):
         raise ConfigError(

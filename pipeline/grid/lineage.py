@@ -23,8 +23,8 @@ def lineage(checkpoint: str, initial: Initial) -> dict[str, str]:
 def _ancestors(location: str, seen: frozenset[str]) -> dict[str, str]:
     """Return the tags of a model's ancestors: the fine-tuning trials, the pretraining run and the corpus.
 
-    Tag finetuned_from has the names of the trials, the last trial first. `seen`: locations of the models that were
-    already traced, so that a cycle ends.
+    Tag finetuned_from has the names of the trials, the last trial first. `seen` are the locations of models that were
+    already traced: tracing stops there, so that a cycle of models ends.
     """
     try:
         tuned = _tuned_from(location)
@@ -39,7 +39,7 @@ def _ancestors(location: str, seen: frozenset[str]) -> dict[str, str]:
 
 
 def _tuned_from(location: str) -> dict[str, Any] | None:
-    """Return the lineage recorded in a fine-tuned model's folder; None if no checkpoint or no trial is recorded."""
+    """Return the lineage that a fine-tuned model's folder records; None if it lacks the checkpoint or the trial."""
     file = storage.join(location, TASK)
     if not storage.exists(file):
         return None
@@ -51,7 +51,7 @@ def _tuned_from(location: str) -> dict[str, Any] | None:
 
 
 def _pretraining(location: str) -> dict[str, str]:
-    """Return the tags of the run whose folder contains a model, and of the run's corpus; empty if there is no run."""
+    """Return the tags of a model's run and of the run's corpus; empty if the model is not in the folder of a run."""
     parts = location.rstrip("/").split("/")
     for depth in range(1, DEEPEST + 1):
         if len(parts) > depth + 1 and parts[-depth] in OF_A_RUN:

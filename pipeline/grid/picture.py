@@ -17,7 +17,7 @@ INK = 0.55
 
 
 def draw_confusion(confusion: Sequence[Sequence[int]], labels: Sequence[str], title: str) -> Figure:
-    """Draw a confusion matrix of counts (classes, classes): a row per true class, a column per answered class.
+    """Draw a confusion matrix of counts (classes, classes): a row per true class, a column per predicted class.
 
     The colour of a cell shows the cell's share of its row. For at most WRITTEN classes, each cell also shows its count.
     """
@@ -56,7 +56,7 @@ def draw_confusion(confusion: Sequence[Sequence[int]], labels: Sequence[str], ti
 def short(label: str) -> str:
     """Return a label on one line; the middle of a long label becomes an ellipsis.
 
-    Dollar signs are escaped, because matplotlib takes text between them for a formula.
+    Dollar signs are escaped, because matplotlib treats text between dollar signs as a formula.
     """
     line = " ".join(label.split())
     cut = line if len(line) <= LONGEST_NAME else f"{line[: LONGEST_NAME // 2]}…{line[-(LONGEST_NAME // 2 - 1) :]}"

@@ -1,5 +1,5 @@
-"""Plan a grid (all trials of a fine-tuning job): how much of each task to train in the time left, and the time
-needed.
+"""Plan a grid (all trials of a fine-tuning job): choose how much of each task to train in the time left, and estimate
+the time needed.
 """
 
 import hashlib
@@ -43,8 +43,9 @@ def planned(
 ) -> Grid:
     """Return the grid, and report its size and estimated time.
 
-    If config.minutes is set, the grid is reduced to end this long after `begun`, a value of time.monotonic().
-    `cuttings`: name of a problem -> cutting to try -> the problem, encoded with this cutting.
+    If config.minutes is set, the grid is reduced so that it ends within this time after `begun`, a value of
+    time.monotonic(). `cuttings`: name of a problem -> cutting (truncation settings) to try -> the problem, encoded with
+    this cutting.
     """
     problems, concurrent = first_of_each(cuttings), tune.at_once(config)
     location = storage.join(config.output, "finetune", "grids", f"{grid_name(config, problems, initial)}.json")

@@ -1,7 +1,7 @@
 """Choose the precision of a grid's trials from the nodes that run them.
 
-A trial's name depends on its precision. So that a trial has the same name on every node, all trials use one precision.
-Each node reports which precision it would choose, because the driver's machine may have other hardware.
+A trial's name depends on its precision. All trials use one precision, so that a trial has the same name on every node.
+Each node reports the precision that it would choose, because the driver's machine may have other hardware.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,7 +42,7 @@ def with_precision(config: Finetune, width: int, asked: Mapping[str, float], rep
 
 
 def with_common_precision(config: Finetune, precisions: Sequence[str], report: Report) -> Finetune:
-    """Return the config with the precision of all nodes; if the nodes differ, with float32, which all support."""
+    """Return the config with the precision that all nodes chose, or with float32 if the nodes chose different ones."""
     chosen = precisions[0] if len(set(precisions)) == 1 else "float32"
     if len(set(precisions)) > 1:
         narrower = sum(precision != chosen for precision in precisions)

@@ -1,4 +1,4 @@
-"""Fine-tuning in MLflow: one run per grid, with its encoder's lineage, and a child run per trial.
+"""Log fine-tuning to MLflow: one run per grid, with the lineage of its encoder, and a child run per trial.
 
 If the server does not answer, training continues: trials are queued until the server answers. Trials that are still
 queued at the end are logged when the same command runs again.
@@ -34,7 +34,7 @@ from pipeline.train.tracking import DESCRIPTION, DRIVER, METRICS_A_CALL, PARAMET
 
 EXPERIMENT, SQLITE = "finetune", "sqlite:///"
 GRID, TRIAL = "grid", "trial"
-"""Two tags of MLflow runs: GRID holds the name of a grid, TRIAL the name of a trial. Runs are recognised by them."""
+"""Tags that identify MLflow runs: GRID holds the name of a grid, TRIAL the name of a trial."""
 PARENT = "mlflow.parentRunId"
 TABLES = "mlflow.loggedArtifacts"
 """Tag that tells MLflow's UI which artifacts are tables."""
@@ -58,20 +58,21 @@ class GridRun:
     experiment_id: str | None = None
     say: Callable[[str], None] = print
     logged: set[str] | None = None
-    """Names of the trials that MLflow has. None at first and after an error: then the names are read from MLflow."""
+    """Names of the trials that MLflow has; None at the start and after an error, until the names are read from MLflow.
+    """
     waiting: dict[str, Waiting] = field(default_factory=dict)
     """Queue of the trials to log, by name."""
     problem: str | None = None
-    """Error of the last attempt to log; None if the attempt succeeded."""
+    """Message of the error in the last attempt to log; None if the attempt succeeded."""
     again: float = 0.0
-    """Earliest time of the next attempt, by time.monotonic."""
+    """Earliest time of the next attempt, a value of time.monotonic()."""
 
 
 def open_grid(uri: str, config: Finetune, name: str, initial: Initial) -> GridRun:
     """Continue the grid's run of this name, or create one with its parameters and lineage.
 
-    Raises ConfigError if the server does not answer. Also raises it for an invalid config.register: MLflow would refuse
-    the name only at the end, hours later.
+    Raises ConfigError if the server does not answer, or if config.register is not a valid name. MLflow would refuse an
+    invalid name only at the end, hours later.
     """
     _require_name(config)
     silence_mlflow()
@@ -98,7 +99,10 @@ def _description(config: Finetune, name: str) -> str:
 
 
 def record_run(parent: GridRun, location: str, report: Report) -> None:
-    """Write a grid's MLflow run to a file. Report if the file named another run, which this MLflow server lacks."""
+    """Write the id of a grid's MLflow run to a file.
+
+    If the file named another run, report that this MLflow server does not have that run.
+    """
     now = {"uri": parent.uri, "run_id": parent.run_id}
     before = storage.read_object(location)
     if before is not None and before.keys() == now.keys() and before != now:
@@ -121,7 +125,7 @@ def _find_grid_run(uri: str, name: str) -> str | None:
         return None
     client = MlflowClient(tracking_uri=uri)
     experiment = client.get_experiment_by_name(EXPERIMENT)
-    # Search by digest only: the name of a user's task may contain quotes, which end a text in a search.
+    # Search by digest only: the name of a user's task may contain quotes, which would end the string in the search.
     runs = (
         _search(client, experiment.experiment_id, f"tags.{GRID} LIKE '%-{name.rsplit('-', 1)[-1]}'")
         if experiment
@@ -165,7 +169,7 @@ def end_run_with_status(parent: GridRun, live: Any) -> Generator[None]:
 
 @contextmanager
 def _report_failure(parent: GridRun, what: str) -> Generator[None]:
-    """Report an MLflow error in one line instead of raising it; `what` names what was to be logged."""
+    """Report an MLflow error in one line instead of raising it; `what` names the thing that could not be logged."""
     try:
         yield
     except Exception as error:  # a failing tracker must not end a grid
@@ -173,7 +177,7 @@ def _report_failure(parent: GridRun, what: str) -> Generator[None]:
 
 
 def log_trial(parent: GridRun, trial: Trial, result: dict[str, Any]) -> None:
-    """Log a trial as a child run of the grid's run, unless it is logged already; queue it if MLflow does not answer."""
+    """Log a trial as a child run of the grid's run if MLflow lacks it; queue the trial if MLflow does not answer."""
     parent.waiting[trial.name] = trial, result
     if time.monotonic() >= parent.again:
         _send_waiting(parent)
@@ -197,7 +201,7 @@ def _send_waiting(parent: GridRun) -> None:
             parent.say(f"MLflow does not answer, so trials are queued: {storage.first_line(error)}")
         parent.problem, parent.again = storage.first_line(error), time.monotonic() + RETRY_SECONDS
         parent.logged = None
-        if name in parent.waiting:  # moved to the end of the queue, in case this trial causes the error
+        if name in parent.waiting:  # move the trial to the end of the queue, in case it causes the error
             parent.waiting[name] = parent.waiting.pop(name)
 
 
@@ -213,7 +217,7 @@ def _logged_trials(client: MlflowClient, parent: GridRun) -> set[str]:
 
 
 def _write_trial(client: MlflowClient, parent: GridRun, trial: Trial, result: dict[str, Any]) -> None:
-    """Log a trial as a run whose duration is the training time; the run is marked as finished when it is complete."""
+    """Log a trial as a run that lasts as long as the training did; mark the run as finished once all is logged."""
     now = int(time.time() * 1000)
     tags = {
         DRIVER: this_driver(),
@@ -244,8 +248,8 @@ def _write_trial(client: MlflowClient, parent: GridRun, trial: Trial, result: di
 def points(result: dict[str, Any]) -> Iterator[tuple[str, int, float]]:
     """Yield (metric, step, value) of a result; the scores of an epoch are at the epoch's last step.
 
-    If the weights of an earlier epoch were kept, its scores are repeated after the last step, because they are the
-    scores of the trial. For a trial that was stopped early, yield only its score, with the epoch as step.
+    If the trial kept the weights of an earlier epoch, that epoch's scores are the scores of the trial. They are
+    repeated after the last step. For a trial that was stopped early, yield only its score, with the epoch as step.
     """
     if "scores" not in result:
         yield "score", result["stopped_after_epoch"], result["score"]
@@ -289,9 +293,7 @@ def _write_artifacts(client: MlflowClient, run_id: str, trial: Trial, result: di
 
 
 def log_table(parent: GridRun, text: str, rows: Sequence[Reported]) -> None:
-    """Log the result table as Markdown, as an MLflow table and as a picture, and its values as metrics of the grid's
-    run.
-    """
+    """Log the result table to the grid's run: as Markdown, as an MLflow table, as a picture and as metrics."""
     with _report_failure(parent, "the table"):
         client = MlflowClient(tracking_uri=parent.uri)
         client.log_text(parent.run_id, f"{text}\n", "table.md")
@@ -350,7 +352,7 @@ def log_scores(parent: GridRun, task: str, split: str, scores: dict[str, float])
 
 
 def _six_digits(value: float | None) -> float | None:
-    """Round to six significant digits, for the table that people read; the logged metrics are not rounded."""
+    """Round to six significant digits, for the table that people read. Metrics are logged without rounding."""
     return None if value is None else float(f"{value:.6g}")
 
 
@@ -372,11 +374,11 @@ def log_best(
     many: bool,
     report: Report,
 ) -> None:
-    """Register a task's best model under the name config.register, once; do nothing if that setting is None.
+    """Register a task's best model under the name config.register, unless it is registered already.
 
-    The model is first logged to the grid's run, and its answers are compared with those of the model in `folder`.
-    `many`: whether several tasks have models, so that the task's name is added to config.register. Raises
-    CheckpointError if the answers differ.
+    Do nothing if config.register is None. The model is first logged to the grid's run, and the answers of the logged
+    model are compared with those of the model in `folder`. Raises CheckpointError if the answers differ. `many`:
+    whether several tasks have models; if so, the task's name is added to config.register.
     """
     if config.register is None:
         return
@@ -412,7 +414,7 @@ def _registered(parent: GridRun, name: str, trial: str) -> str | None:
 
 
 def _sample_questions(problem: Problem) -> dict[str, list[Any]]:
-    """Return the first ASKED development items as columns, in the form of a served model's input."""
+    """Return the first ASKED development items as columns, in the form that a served model takes."""
     items = next(iter(problem.splits.values())).items[:ASKED]
     if problem.task.kind == "spans":
         return {"question": [item.question for item in items], "context": [item.context for item in items]}

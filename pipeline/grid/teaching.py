@@ -1,4 +1,4 @@
-"""Answer the training texts with a teacher, on the cluster and once for all trials."""
+"""Compute a teacher's logits for the training texts, on the cluster and once for all trials."""
 
 import io
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ def with_answers(inputs: GridInputs, report: Report) -> GridInputs:
 
 
 def _score_on_train(problem: Problem, logits: Mapping[Pair, np.ndarray]) -> str:
-    """Return a line with the teacher's score on the training rows. It shows whether the answers fit the labels."""
+    """Return a line with the teacher's score on the training rows: does the teacher agree with the labels?"""
     assert problem.teacher is not None
     answers = np.array([logits[pair] for pair in pairs_in(problem.train.items)])[:, list(problem.teacher.order)]
     metric = problem.task.metrics[0]
@@ -105,7 +105,7 @@ def _answer_all(config: Finetune, tuned: TunedModel, texts: pa.Table, report: Re
 
 
 def _result_of(done: ray.ObjectRef) -> np.ndarray:
-    """Return the result of a finished task. Raises PipelineError if it failed."""
+    """Return the result of a finished Ray task. Raises PipelineError if the task failed."""
     try:
         return ray.get(done)
     except ray.exceptions.RayError as error:
@@ -113,6 +113,6 @@ def _result_of(done: ray.ObjectRef) -> np.ndarray:
 
 
 def _answer(config: Finetune, tuned: TunedModel, texts: pa.Table) -> np.ndarray:
-    """Return the model's logits for a table of TEXTS, computed here with the resources of a trial's worker."""
+    """Return the model's logits for a table of TEXTS, computed in this process with a trial worker's resources."""
     torch.set_num_threads(config.placement.threads or max(1, round(config.trials.cpus)))
     return answer_texts(tuned, texts, config.placement, device_of(config.placement, config.trials.gpus))

@@ -1,4 +1,4 @@
-"""Run all workers of a trial except rank 0: actors on the same machine, which train their slots of each step."""
+"""Run all workers of a trial except rank 0: actors on the same machine, each of which trains its slots of a step."""
 
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -18,7 +18,7 @@ from pipeline.train.initial import Initial
 from pipeline.train.process_group import join, listen
 
 LONGEST_WAIT = timedelta(hours=12)
-"""Maximum time that workers wait for rank 0, which scores the splits alone. A worker that dies is noticed at once."""
+"""Maximum time that workers wait while rank 0 scores the splits alone. A worker that dies is noticed at once."""
 START_WAIT = timedelta(minutes=5)
 """Maximum time until all workers have joined the group."""
 
@@ -68,7 +68,7 @@ def _backend(config: Finetune) -> str:
 
 
 class Worker:
-    """One worker of a trial, with a rank above 0; `problem` is a list of one reference."""
+    """One worker of a trial, with a rank above 0; `problem` is a list with one object reference."""
 
     def __init__(self, trial: Trial, problem: list[ray.ObjectRef], initial: Initial, rank: int) -> None:
         self.trial, self.rank = trial, rank
@@ -79,7 +79,7 @@ class Worker:
         """Return once the process has started."""
 
     def train(self, port: int) -> None:
-        """Join the group, whose store on rank 0 listens at `port`, and train until the trial ends."""
+        """Join the process group and train until the trial ends. The group's store on rank 0 listens at `port`."""
         config = self.trial.config
         join(self.rank, config.trials.workers, port, _backend(config), LONGEST_WAIT, START_WAIT)
         try:

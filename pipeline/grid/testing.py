@@ -1,4 +1,4 @@
-"""Check the test file before training, and make the settings for the selected model to score and answer this file."""
+"""Check the test file before training, and make the settings with which the best model scores and answers the file."""
 
 from pipeline import storage
 from pipeline.config.finetune import Finetune

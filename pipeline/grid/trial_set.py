@@ -1,4 +1,6 @@
-"""All trials of a grid (a fine-tuning job): which select a setting, which report the setting, which have no result."""
+"""List the trials of a grid (all trials of a fine-tuning job): trials that select a setting, trials that report the
+selected setting, and trials that have no result yet.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -16,7 +18,7 @@ from pipeline.finetune.trials import Trial, make_trial
 from pipeline.train.initial import Initial
 
 STARTED = ("rte", "mrpc", "stsb")
-"""Tasks that start from the fine-tuned encoder of the task config.start_from, if that is set."""
+"""Tasks that start from another task's fine-tuned encoder if config.start_from is set; the setting names that task."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,12 +45,12 @@ class Grid:
 
 
 def first_of_each(cuttings: Mapping[str, Mapping[Cutting, Problem]]) -> dict[str, Problem]:
-    """Return name -> the problem, encoded with the first cutting; its items are the same with every cutting."""
+    """Return name -> the problem, encoded with the first cutting. A problem has the same items with every cutting."""
     return {name: next(iter(problems.values())) for name, problems in cuttings.items()}
 
 
 def trial_of(grid: Grid, name: str, seed: int, setting: dict[str, Any], stage: str) -> Trial:
-    """Return the trial of a problem (`name`) with a seed and a setting, limited to the share that is trained."""
+    """Return the trial of the problem `name` with a seed and a setting, limited to the epochs and rows of its share."""
     share, config = (
         grid.shares[name],
         with_setting(grid.config, setting).for_workers().for_model(grid.initial.model),
@@ -124,9 +126,9 @@ def remaining_tasks(grid: Grid) -> Iterator[str]:
 
 
 def summary(grid: Grid, many: int) -> str:
-    """Return a line: number and purpose of all trials, and estimated time of the trials that have no result.
+    """Return a line with the number and purpose of all trials, and the estimated time of the trials without a result.
 
-    `many`: number of trials that run at once.
+    `many` is the number of trials that run at once.
     """
     tasks, settings, seeds = len(grid.problems), len(grid.settings), grid.config.seeds
     selects = settings * grid.config.search.seeds * tasks if settings > 1 else 0

@@ -25,8 +25,10 @@ from pipeline.train.probe import gpus_of_process
 from pipeline.train.trial_state import Scores, delete_checkpoints
 
 SCORE, VALUE, EPOCH, LAST = "score", "value", "epoch", "last"
-"""Keys of a trial's reports to Tune. score: the selecting metric as a number that is higher for better models; value:
-the metric itself; epoch: the epoch of the score; last: whether this is the trial's last report.
+"""Keys of a trial's reports to Tune.
+
+score: the selecting metric as a number that is higher for better models. value: the metric itself. epoch: the epoch of
+the score. last: whether this is the trial's last report.
 """
 LOGINS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SECURITY_TOKEN", "AWS_SESSION_TOKEN")
 """Environment variables with credentials."""
@@ -39,14 +41,15 @@ Results = dict[str, dict[str, Any]]
 class Watch(tune.Callback):
     """Call `tell` (trial, state, news) whenever a trial starts, finishes an epoch, ends or fails.
 
-    `news` holds an epoch and its score, or the result of a trial that is done; otherwise it is empty.
+    After an epoch, `news` holds the epoch and its score. When a trial is done, `news` is its result. Otherwise `news`
+    is empty.
     """
 
     def __init__(self, trials: Sequence[Trial], tell: Callable[[Trial, str, dict[str, Any]], None]) -> None:
         self.trials, self.tell = trials, tell
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return an empty state: Tune pickles callbacks to restore an experiment, which is never done here."""
+        """Return an empty state. Tune pickles callbacks to restore experiments, but this project never restores one."""
         return {}
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
@@ -68,7 +71,10 @@ class Watch(tune.Callback):
 
 
 def resources(config: Finetune) -> dict[str, float]:
-    """Return CPUs and GPUs per worker of a trial, as `fit` does. An autoscaling cluster is assumed to have enough."""
+    """Return CPUs and GPUs per worker of a trial, as `fit` does.
+
+    An autoscaling cluster is assumed to grow as needed.
+    """
     return fit(
         config, dict.fromkeys(("CPU", "GPU"), math.inf) if config.placement.autoscaled else ray.cluster_resources()
     )
@@ -96,7 +102,7 @@ def fit(config: Finetune, total: Mapping[str, float]) -> dict[str, float]:
 
 
 def _of_all_workers(asked: dict[str, float], workers: int) -> dict[str, float] | tune.PlacementGroupFactory:
-    """Return what Tune must reserve for a trial: the resources `asked` for each of its workers, all on one machine."""
+    """Return the resources that Tune reserves for a trial: `asked` for each of its workers, all on one machine."""
     return asked if workers == 1 else tune.PlacementGroupFactory([asked] * workers, strategy="STRICT_PACK")
 
 
@@ -106,7 +112,7 @@ def _room(asked: Mapping[str, float], total: Mapping[str, float]) -> int:
 
 
 def _refuse_crowded(config: Finetune) -> None:
-    """Raise ConfigError if no machine has room for all workers of a trial; an autoscaling cluster is not checked."""
+    """Raise ConfigError if no machine has room for all workers of a trial. An autoscaling cluster is not checked."""
     if config.placement.autoscaled or config.trials.workers == 1:
         return
     asked = resources(config)
@@ -149,9 +155,9 @@ def seconds_per_step(
 ) -> dict[str, float]:
     """Return name of a problem -> seconds per step, measured on nodes that run the trials.
 
-    If a problem has several cuttings, the result is the seconds per epoch, averaged over the cuttings, divided by the
-    steps per epoch of the first cutting. Several processes measure at the same time, just as trials run at the same
-    time, because cores that share memory and caches slow each other down. Raises PipelineError if the steps fail.
+    If a problem has several cuttings (truncation settings), the seconds per epoch are averaged over the cuttings, and
+    divided by the steps per epoch of the first cutting. Several processes measure at the same time, as trials run,
+    because cores that share memory and caches slow each other down. Raises PipelineError if the steps fail.
     """
     asked, references = (
         resources(config),
@@ -171,7 +177,7 @@ def _measure(config: Finetune, problems: dict[str, list[Any]], initial: Initial)
     """Return name of a problem -> seconds per step (as `seconds_per_step`), measured in this process."""
     seconds: dict[str, float] = {}
     for name, variants in ((name, ray.get(variants)) for name, variants in problems.items()):
-        # seconds per epoch, up to the same factor for all cuttings
+        # proportional to the seconds per epoch, with the same factor for all cuttings
         epochs = [plan.seconds_of(config, variant, initial) * variant.rows_per_epoch() for variant in variants]
         seconds[name] = statistics.mean(epochs) / variants[0].rows_per_epoch()
     return seconds
@@ -264,7 +270,7 @@ def _work(
         tune.report({SCORE: comparable_score(metric, value), VALUE: value, EPOCH: epoch, LAST: last})
 
     def after_epoch(epoch: int, scores: Scores) -> None:
-        # not after the last epoch: Tune might stop the trial before its result is published
+        # The last epoch is not reported here: Tune might stop the trial before its result is published.
         if epoch < trial.config.recipe.epochs:
             tell(scores, epoch, last=False)
 

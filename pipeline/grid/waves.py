@@ -38,8 +38,8 @@ def run_waves(grid: Grid, parent: runs.GridRun, live: Live, report: Report) -> t
 def _waves(config: Finetune, problems: Mapping[str, Problem]) -> list[str | None]:
     """Return the start of each wave.
 
-    The first start is None, which means the checkpoint. The second start is the task config.start_from. It is left out
-    if config.start_from is not set, or if no task of the grid is in STARTED.
+    The first wave starts from the checkpoint: None. The second wave starts from the task config.start_from. There is no
+    second wave if config.start_from is not set, or if no task of the grid is in STARTED.
     """
     return (
         [None]
@@ -49,10 +49,10 @@ def _waves(config: Finetune, problems: Mapping[str, Problem]) -> list[str | None
 
 
 def run_wave(grid: Grid, parent: Any, live: Live, report: Report) -> tuple[list[Reported], dict[str, str]]:
-    """Run the trials of one wave. If there are several settings, first select one setting per task.
+    """Run the trials of one wave; return rows and models as `run_waves` does.
 
-    Then train the task's setting with seeds that were not used to select it. The rows hold the scores of these seeds.
-    Return rows and models as `run_waves` does.
+    If there are several settings, first select one setting per task. Then train this setting with seeds that were not
+    used to select it. The rows hold the scores of these seeds.
     """
     chosen = dict.fromkeys(grid.problems, grid.settings[0])
     tasks = by_task(grid.problems)
@@ -64,7 +64,7 @@ def run_wave(grid: Grid, parent: Any, live: Live, report: Report) -> tuple[list[
             else [selecting]
         )
         results = {}
-        for group in groups:  # successive halving compares scores, so each group has one problem
+        for group in groups:  # early stopping compares scores, so each group has the trials of one problem
             results |= run_all(grid, group, parent, live, may_stop=grid.config.search.stop_early)
         for task, names in tasks.items():
             best, value = select(selecting, results, *(grid.problems[name] for name in names))
@@ -104,7 +104,7 @@ def run_all(
         live.report(f"{storage.join(trial.folder, trials.RESULT)} is damaged: the trial is trained again")
     missing = sorted(
         (trial for trial in trials_of_wave if trial.name not in ready), key=lambda trial: -grid.seconds[trial.problem]
-    )  # the longest first, so that all trials end sooner
+    )  # start the longest trials first, so that all trials end sooner
     for trial in missing:
         if step := trials.kept_step(trial):
             live.report(f"{label(trial)}: continues after step {step:,}")
@@ -123,7 +123,7 @@ def run_all(
             if missing
             else {}
         )
-        for trial in missing:  # logs trials that were stopped early; `tell` has logged all others
+        for trial in missing:  # log the trials that were stopped early; `tell` has logged all others
             runs.log_trial(parent, trial, fresh[trial.name])
     return ready | fresh
 
