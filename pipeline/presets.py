@@ -1,4 +1,4 @@
-"""Whole configurations by name. Sizes are those of the published models; comments name settings that are ours."""
+"""Complete configurations by name. Sizes are those of the published models; comments say which settings are ours."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -269,8 +269,8 @@ PRESETS |= {
     ),
 }
 PRESETS |= {f"{name}-fast": _fast(preset) for name, preset in PRESETS.items()}
-# `make pretrain` trains this preset. The recipe is ours: a bert-tiny that learns much in few minutes. The reasons: its
-# word embeddings start from co-occurrence counts, its rows are short, and it has neither dropout nor a pair task.
+# `make pretrain` trains this preset. The recipe is ours: a bert-tiny that learns much in a few minutes. Its word
+# embeddings start from co-occurrence counts, its rows are short, and it has no dropout and no pair task.
 QUICKSTART = replace(
     PRESETS["bert-tiny-fast"],
     steps=1_500,
@@ -285,9 +285,9 @@ DEFAULT_PRESET = "bert-tiny"
 
 
 def split_preset(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
-    """Return the preset that the first word names, and the other words.
+    """Return the preset that the first argument names, and the other arguments.
 
-    The preset is None if there are no words, or if the first word is an option (--NAME) or a kind (SETTING:KIND).
+    The preset is None if there are no arguments, or if the first is an option (--NAME) or a kind (SETTING:KIND).
     Raises ConfigError, with the nearest name, for an unknown preset.
     """
     if not arguments or arguments[0].startswith("-") or ":" in arguments[0]:
@@ -305,15 +305,15 @@ def require_preset(name: str) -> None:
 
 
 def _unknown_preset(name: Any) -> str:
-    """Return the message for a preset that does not exist, without its first word "preset"."""
+    """Return the message for an unknown preset, without the word "preset" at its start."""
     near = did_you_mean(nearest(str(name), PRESETS))
     return f"({name}) does not exist{f'{near} Choose' if near else '; choose'} one of {', '.join(PRESETS)}"
 
 
 def starting_point(preset: str | None, config: str | None) -> tuple[str, Pretrain]:
-    """Return the name of a preset, and the preset's settings after the config file has replaced some of them.
+    """Return the name of a preset, and the preset's settings with those of the config file.
 
-    `preset` and `config` are the preset and the file that the command line names, or None. The file may name the preset
+    `preset` and `config` are the preset and the file that the command line names, or None. The file may name a preset
     too. The file's values are not checked yet, because command-line options may replace them. Raises ConfigError for an
     unknown preset, and if the file and the command line name different presets.
     """
@@ -330,7 +330,7 @@ def starting_point(preset: str | None, config: str | None) -> tuple[str, Pretrai
 
 
 def as_toml(config: Pretrain, preset: str) -> str:
-    """Return the settings as a file that --config reads."""
+    """Return the settings as the text of a file for --config."""
     return f"preset = {toml_value(preset)}\n{to_toml(config, PRESETS[preset])}"
 
 

@@ -15,7 +15,7 @@ LIGHT_SETUP = "ray_worker.py"
 
 
 def connection() -> Any:
-    """Return this process's connection to a cluster; each `ray.init` makes a new object. None if it has no connection.
+    """Return this process's connection to a cluster, or None. Each `ray.init` makes a new object.
 
     Ray has no public way to get the address of its GCS (`gcs_address`) or the folder of its logs
     (`get_logs_dir_path()`).
@@ -26,7 +26,7 @@ def connection() -> Any:
 def address_file() -> Path:
     """Return the file to which `ray start` writes the address of this machine's head.
 
-    `ray.init("auto")` reads this file without checking who wrote it, although any user can create it.
+    `ray.init("auto")` reads this file without checking who wrote the file, but any user can create it.
     """
     return Path(ray._private.utils.get_ray_address_file(None))
 
@@ -35,8 +35,8 @@ def address_file() -> Path:
 def listening_on_loopback() -> Generator[None]:
     """Make a Ray that is started or joined inside this context listen on 127.0.0.1 only.
 
-    `ray.init` has no option for this. Ray has an environment variable, meant to avoid firewall popups on macOS and
-    Windows. Ray reads this variable only at import, so the constant with its value is changed too.
+    `ray.init` has no option for this. Ray has an environment variable that does it, to avoid firewall popups on macOS
+    and Windows. Ray copies the variable to a constant when Ray is imported, so the constant is changed too.
     """
     variable, constants = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", ray._private.ray_constants
     before = os.environ.get(variable), constants.ENABLE_RAY_CLUSTER
@@ -86,7 +86,7 @@ def execution_callback() -> Any:
 def drop_block_statistics(executor: Any) -> None:
     """Drop the statistics that each operator keeps until the stream ends, about 1 KB for every finished block.
 
-    Ray has no setting to turn them off (ray issue 66016), and in a long run they would take gigabytes.
+    Ray has no setting to turn these statistics off (ray issue 66016). In a long run they would take gigabytes.
     """
     from ray.data._internal.execution.operators.map_operator import MapOperator
 
@@ -122,7 +122,8 @@ def set_rank_variables() -> None:
 def keep_from_trials(variables: Iterable[str]) -> None:
     """Keep environment variables out of the runtime environment of Tune's trials.
 
-    Tune copies cloud logins into that environment, which the dashboard shows, and has no option to turn this off.
+    Tune copies cloud credentials into the runtime environment, and has no option to turn this off. The dashboard shows
+    the runtime environment.
     """
     from ray.tune.execution.class_cache import ENV_VARS_TO_PROPAGATE
 

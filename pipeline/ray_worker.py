@@ -17,8 +17,8 @@ CONTEXT, LANGUAGE = "--serialized-runtime-env-context", "--language"
 def worker_command(arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     """Return the worker's command and its additional environment variables.
 
-    The command is Ray's own script if the runtime environment has more than plain variables, or if the arguments are
-    not in the expected form.
+    The command is Ray's own script if the worker's language is not Python, if the runtime environment has more than
+    plain variables, or if the arguments have an unexpected form.
     """
     options = {name: value for name, sign, value in (word.partition("=") for word in arguments) if sign}
     passed = [word for word in arguments if word.partition("=")[0] not in (CONTEXT, LANGUAGE)]

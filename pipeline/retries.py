@@ -25,7 +25,7 @@ TRANSIENT = (
         for name in ("UNAVAILABLE", "INTERNAL", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED")
     ),
 )
-"""Substrings of transient object-store errors; the stores' libraries do not retry after a response has started."""
+"""Substrings of transient object-store errors. The stores' libraries do not retry once a response has started."""
 WAITS = (0.2, 1.0, 3.0, 9.0)
 """Seconds before each retry."""
 Arguments = ParamSpec("Arguments")
@@ -33,7 +33,7 @@ Result = TypeVar("Result")
 
 
 def with_retries(call: Callable[[], Result]) -> Result:
-    """Return the result of a call, which is retried on transient storage errors. Raises the error of the last try."""
+    """Return the result of `call`, and retry it on transient storage errors. Raises the error of the last try."""
     for wait in WAITS:
         try:
             return call()

@@ -12,7 +12,7 @@ def report_shared_output(output: str, several_machines: bool, report: Report) ->
 
 
 def unshared_output(output: str, missing: str) -> ConfigError:
-    """Return the error for an output folder that differs between machines; `missing` says which file is not there."""
+    """Return the error for an output folder that differs between machines; `missing` says which file is missing."""
     return ConfigError(
         f"output ({output}) is not the same folder on all machines: {missing}; use a shared folder or a URL"
     )

@@ -1,4 +1,4 @@
-"""Handle SIGTERM from schedulers and `ray job stop` like Ctrl-C, with its own exit code."""
+"""Handle SIGTERM from schedulers and `ray job stop` like Ctrl-C, but with another exit code."""
 
 import signal
 import threading
@@ -31,8 +31,8 @@ def interrupt(number: int, frame: FrameType | None) -> None:
 def interrupts_deferred() -> Generator[threading.Event]:
     """Set the yielded event at Ctrl-C and SIGTERM, instead of raising KeyboardInterrupt; for calls that must clean up.
 
-    A second Ctrl-C raises KeyboardInterrupt. Only the main thread gets signals, so in other threads this is a
-    no-op.
+    If the event is already set, Ctrl-C raises KeyboardInterrupt. Only the main thread gets signals, so in other threads
+    this is a no-op.
     """
     stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():

@@ -188,7 +188,7 @@ def make_folder(location: str) -> None:
 
 @retrying
 def delete_file(location: str) -> None:
-    """Delete a file; a no-op if it does not exist, because an earlier attempt may have worked but lost its reply."""
+    """Delete a file. A missing file is no error, because an earlier try may have deleted it and lost the reply."""
     system, path = filesystem(location)
     with suppress(FileNotFoundError):
         system.delete_file(path)
@@ -201,7 +201,7 @@ def delete_folder(location: str) -> None:
     if system.get_file_info(f"{path}/{MANIFEST}").type == fs.FileType.File:
         system.delete_file(f"{path}/{MANIFEST}")
     if system.get_file_info(path).type == fs.FileType.Directory:
-        # Google's store raises FileNotFoundError after the files are deleted, as no object has the folder's own name.
+        # Google's store deletes the files and then raises FileNotFoundError, as no object has the folder's own name.
         with suppress(FileNotFoundError):
             system.delete_dir(path)
 
@@ -261,7 +261,7 @@ def escapes_folder(name: str) -> bool:
 
 
 def damage(target: str) -> str | None:
-    """Return a text that describes the damage of a published folder; None if every file matches the manifest.
+    """Return a description of a published folder's damage; None if every file matches the manifest.
 
     Unlike in `mismatch`, a storage failure counts as damage.
     """
@@ -272,12 +272,10 @@ def damage(target: str) -> str | None:
 
 
 def mismatch(target: str) -> str | None:
-    """Return a text that describes the first difference between a published folder and its manifest.
+    """Return a description of the first difference between a published folder and its manifest, or None.
 
-    Return None if every file matches the manifest.
-
-    A disk read error counts as a lost file. Raises OSError for other storage failures, which say nothing about the
-    folder.
+    A file that its disk cannot read counts as a difference. Raises OSError for other storage failures, which say nothing
+    about the folder.
     """
     try:
         files = _manifest_files(read_json(join(target, MANIFEST)))
@@ -324,7 +322,7 @@ def is_unavailable(location: str) -> bool:
 
 
 def _manifest_files(manifest: Any) -> dict[str, tuple[int, str]]:
-    """Return {name: (size, SHA-256)} of a manifest's files. Raises ValueError if the manifest does not have them."""
+    """Return {name: (size, SHA-256)} of a manifest's files. Raises ValueError if one is missing."""
     try:
         return {name: (int(expected["bytes"]), str(expected["sha256"])) for name, expected in manifest["files"].items()}
     except (KeyError, TypeError, AttributeError) as error:

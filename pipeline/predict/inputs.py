@@ -1,4 +1,4 @@
-"""Read input files as streams of Arrow tables; a file has a table, questions, sentences or lines of text."""
+"""Read input files as streams of Arrow tables. A file holds a table, questions, sentences or lines of text."""
 
 import json
 import re
@@ -25,7 +25,7 @@ from pipeline.tasks.tables import require_once
 from pipeline.tasks.tagging import read_words
 
 GIVE_FORMAT = ", or give --format table, squad, words or text"
-"""Advice for a file whose form is not clear, where a command has the setting `format`."""
+"""End of the message for a file of unknown form, in commands that have the setting `format`."""
 Form = Literal["table", "squad", "words", "text"]
 """Form of a file: a table, SQuAD's JSON, CoNLL's columns, or one text per line."""
 SURROGATE = re.compile("[\ud800-\udfff]")  # JSON can contain half of a surrogate pair, which Arrow refuses
@@ -71,11 +71,10 @@ def list_inputs(
 
 
 def form_of(location: str, format: str, tags: bool, setting: str = "input", remedy: str = GIVE_FORMAT) -> Form:
-    """Return a file's form. If `format` is "auto", infer the form from the file's name, or if the name does not tell
-    it, from the content; otherwise the form is `format`.
+    """Return `format`, or if it is "auto", the form that the file's name shows.
 
-    `tags`: whether the model tags words, so that a .txt file may have CoNLL's columns. Raises DataError if neither name
-    nor content tells the form.
+    If the name does not show the form, the content decides. `tags`: whether the model tags words, so that a .txt file
+    may have CoNLL's columns. Raises DataError if neither name nor content shows the form.
     """
     if format in ("table", "squad", "words", "text"):
         return format
@@ -111,7 +110,7 @@ def _sample(location: str) -> bytes:
 def parts_of(file: InputFile, rows: int) -> Iterator[pa.Table]:
     """Yield the file's rows in tables of `rows` rows; the last one may be shorter.
 
-    Raises DataError, which names file and line, if a line cannot be read.
+    Raises DataError with file and line if a line cannot be read.
     """
     if file.form == "table" and bare_name(file.location).endswith(".parquet"):
         yield from rechunked(_read_parquet(file.location), rows)
@@ -170,7 +169,7 @@ def _read_parquet(location: str) -> Iterator[pa.Table]:
 def _text_lines(location: str) -> Iterator[str]:
     """Yield the lines of a UTF-8 file. Line ends are kept, because quoted CSV fields may contain them.
 
-    Raises DataError, which names the line, for an invalid byte and for damaged compressed data.
+    Raises DataError with the line number for an invalid byte and for damaged compressed data.
     """
     rest, number = b"", 0
     try:
@@ -271,7 +270,7 @@ FORMS: dict[Form, Callable[[str], Iterator[dict[str, Any]]]] = {
 
 
 def _as_table(rows: Sequence[dict[str, Any]]) -> pa.Table:
-    """Convert rows, possibly with different columns, to a table; `as_column` converts each column."""
+    """Convert rows to a table. The rows may have different columns; `as_column` converts each column."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     return pa.table({name: as_column([row.get(name) for row in rows]) for name in names})
 
@@ -279,7 +278,7 @@ def _as_table(rows: Sequence[dict[str, Any]]) -> pa.Table:
 def as_column(values: Sequence[Any]) -> pa.Array:
     """Convert values to an array of one type.
 
-    If the values have no common type, convert all of them to JSON texts, except strings and None, which stay.
+    If the values have no common type, convert them to JSON texts. Strings and None then stay unchanged.
     """
     try:
         return pa.array(values)

@@ -1,4 +1,4 @@
-"""Load a model that answers tables: map columns to its inputs, and skip rows with an empty text."""
+"""Load a model and answer tables with it: map columns to model inputs, and skip rows with an empty text."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -46,13 +46,13 @@ class Answerer:
     """Number format of the model's matrix products."""
     schema: pa.Schema
     answer: Callable[[dict[str, list[object]]], pa.Table]
-    """Function from input columns, which have no empty texts, to a table of answers, one per row."""
+    """Function of the input columns, without empty texts, that returns a table with one answer per row."""
 
 
 def identify(checkpoint: str) -> tuple[str, str]:
     """Return a model's kind, and a digest of its files.
 
-    To find both, a model published by others is loaded, so that errors in the model show before the job starts. Raises
+    A model published by others is loaded for this, so errors in the model appear before the job starts. Raises
     CheckpointError if there is no model.
     """
     if is_published(checkpoint):
@@ -83,7 +83,7 @@ def kind_of(checkpoint: str) -> str:
 
 
 def load(config: Predict) -> Answerer:
-    """Load the config's model on this process's device. Raises CheckpointError if it is damaged or missing."""
+    """Load the config's model on this process's device. Raises CheckpointError if the model is damaged or missing."""
     device = required_device(config.placement)
     if not is_published(config.checkpoint) and kind_of(config.checkpoint) == FILL:
         return _fill_answerer(config, device)
@@ -125,10 +125,10 @@ def _fill_answerer(config: Predict, device: torch.device) -> Answerer:
 def fill(
     trained: Trained, tokenizer: Tokenizer, vocabulary: Vocabulary, texts: list[str], top: int, device: torch.device
 ) -> pa.Table:
-    """Fill the [MASK]s of texts, with `top` guesses each; return a row per text, schema GUESSES.
+    """Return a row per text (schema GUESSES): the filled text, and `top` guesses for each [MASK].
 
-    Texts are truncated at the model's positions, so a [MASK] beyond these has no guess. The metadata key CUT has the
-    number of truncated texts that contain a [MASK].
+    Texts are truncated to the model's maximum number of positions, so a later [MASK] has no guess. The metadata key CUT
+    holds the number of truncated texts that contain a [MASK].
     """
     blank = vocabulary.tokens[vocabulary.mask_id]
     masked = [index for index, text in enumerate(texts) if blank in text]
@@ -155,8 +155,8 @@ def fill(
 def with_words(text: str, blank: str, words: list[str]) -> str:
     """Replace the first blanks of a text by words, in order.
 
-    A continuation such as ##ing is joined to the word before it; the symbol of a space in byte-level and unigram
-    vocabularies is removed.
+    A continuation such as ##ing is joined to the word before it. In byte-level and unigram vocabularies, words begin
+    with a symbol for the space; this symbol is removed.
     """
     for word in words:
         before, _, after = text.partition(blank)
@@ -168,10 +168,10 @@ def with_words(text: str, blank: str, words: list[str]) -> str:
 
 
 def match_columns(table: pa.Table, kind: str, text: str | None, pair: str | None) -> dict[str, str]:
-    """Return input column of the model -> column of the table.
+    """Return {input column of the model: column of the table}.
 
-    `text` and `pair` name columns of the table; None: the default of the kind. Raises DataError, which lists the
-    table's columns, if the table lacks a column.
+    `text` and `pair` name columns of the table; None means the default for this kind of task. If the table lacks a
+    column, raises DataError that lists the table's columns.
     """
     first, second = text or DEFAULT_TEXT.get(kind, "text"), pair or ("question" if kind == "spans" else None)
     if kind == "tags" and text is None and first not in table.column_names:
@@ -191,7 +191,7 @@ def match_columns(table: pa.Table, kind: str, text: str | None, pair: str | None
 def _is_empty(value: object, column: str, words: bool) -> bool:
     """Return whether a cell of a column is empty: null, a blank text, or for `words` an empty list.
 
-    Raises DataError if the cell is neither null nor a text; for `words`, if it is neither null nor a list of texts.
+    Any other cell must be a text, or for `words` a list of texts; otherwise raises DataError.
     """
     if words and isinstance(value, list) and all(isinstance(word, str) for word in value):
         return not value
@@ -204,9 +204,9 @@ def _is_empty(value: object, column: str, words: bool) -> bool:
 
 
 def answer_table(model: Answerer, table: pa.Table, text: str | None, pair: str | None) -> tuple[pa.Table, int]:
-    """Return one row of answers per row of the table, and the number of rows that have an empty text.
+    """Return one row of answers per row of the table, and the number of rows with an empty text.
 
-    Rows that have an empty text are not given to the model: their answers are null. `text` and `pair`: see
+    Rows with an empty text are not given to the model; their answers are null. `text` and `pair`: see
     `match_columns`.
     """
     names = match_columns(table, model.kind, text, pair)

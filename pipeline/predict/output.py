@@ -1,4 +1,4 @@
-"""Write the answers in the format given by the file ending; a local file is first written under a temporary name."""
+"""Write answers in the format that the file ending names. A local file is first written under a temporary name."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from pipeline.locations import is_url
 from pipeline.predict.parts import PartsSummary, as_text
 
 JOINED = "joined"
-"""Name of a local output in the folder of its parts, until the output is complete."""
+"""Temporary name of an incomplete local output, in the folder of its parts."""
 
 
 def require_free(output: str, replace: bool) -> None:
@@ -55,9 +55,9 @@ def manifest_of(output: str) -> str:
 
 
 def write_manifest(output: str, asked: Mapping[str, Any], counted: PartsSummary) -> None:
-    """Write the manifest: inputs, model and settings (`asked`), and the numbers of rows.
+    """Write the manifest: inputs, model and settings (`asked`), and counts of rows.
 
-    The numbers are those of all rows, of empty rows, of truncated rows, and of rows per number format.
+    Counted are all rows, empty rows, truncated rows, and the rows per number format.
     """
     figures = {"rows": counted.rows, "empty": counted.empty, "cut": counted.cut}
     storage.write_json(manifest_of(output), {**asked, "precision": counted.precisions, **figures})
@@ -113,7 +113,7 @@ CSV_FORMS = (
     pa.types.is_temporal,
     pa.types.is_null,
 )
-"""Tests for the types that CSV can hold; `as_text` converts values of other types."""
+"""Predicates of the types that CSV can hold; `as_text` converts values of other types."""
 FORMS: dict[str, Callable[[Iterator[pa.Table], pa.Schema, BinaryIO], None]] = {
     ".parquet": _write_parquet,
     ".csv": _write_csv,

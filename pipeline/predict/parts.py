@@ -1,4 +1,4 @@
-"""Store the answers to an input in parts of a limited number of rows, and read parts as tables of the output's columns.
+"""Store answers in parts of a limited number of rows, and read the parts with the column names of the output.
 
 OUTPUT.parts/
     about.json              written first: input, model, settings and precision of the parts
@@ -30,7 +30,7 @@ EMPTY, WIDE, PRECISION = b"empty", b"wide", b"precision"
 (see `_is_wide`).
 """
 EXACT = 2**53
-"""Bound up to which float64 represents every whole number."""
+"""float64 represents every whole number up to this one."""
 PREFIX = "predicted_"
 """Prefix that an answer column gets if an input column has the same name."""
 
@@ -62,7 +62,7 @@ class Parts:
     def begin(self, about: dict[str, Any]) -> None:
         """Record `about`: the input, model, settings and precision of the parts.
 
-        Raises ConfigError if the folder has parts for other values, or if its record of them is damaged.
+        Raises ConfigError if the folder has a record with other values, or a damaged record.
         """
         path = storage.join(self.folder, ABOUT)
         if not storage.exists(path):
@@ -127,12 +127,12 @@ class Parts:
         )
 
     def final(self, schema: pa.Schema) -> pa.Schema:
-        """Return a common schema of the parts (see `unified`) with the column names of the output."""
+        """Return `schema`, a result of `unified`, with the column names of the output."""
         names = renamed(schema.names)
         return pa.schema([pa.field(names[field.name], field.type) for field in schema])
 
     def tables(self, schema: pa.Schema) -> Iterator[pa.Table]:
-        """Yield the parts in order, converted to a common schema (see `unified`), with the output's column names."""
+        """Yield the parts in order, converted to `schema` (from `unified`), with the column names of the output."""
         final = self.final(schema)
         for file, part in sorted(self.done()):
             table = self.read(self.place(file, part))
@@ -161,7 +161,7 @@ class PartsSummary:
 
 
 def _storable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column, as JSON texts if its type has a struct without fields, which Parquet cannot hold."""
+    """Return a column in a form that Parquet can hold: a type with an empty struct becomes JSON texts."""
     return _as_type(column, pa.string()) if _has_empty_struct(column.type) else column
 
 
@@ -180,10 +180,9 @@ def _is_wide(column: pa.ChunkedArray) -> bool:
 
 
 def renamed(names: Sequence[str]) -> dict[str, str]:
-    """Return column of a part -> column of the output.
+    """Return {column of a part: column of the output}, without the prefixes INPUT and ANSWER.
 
-    Input columns keep their names. An answer column keeps its name too, unless an input column has the same name: then
-    the answer column gets the prefix PREFIX.
+    If another column already has the name of an answer column, the answer column gets PREFIX, repeated as needed.
     """
     taken = {name.removeprefix(INPUT) for name in names if name.startswith(INPUT)}
     new_names = {name: name.removeprefix(INPUT) for name in names if name.startswith(INPUT)}
@@ -199,7 +198,7 @@ def renamed(names: Sequence[str]) -> dict[str, str]:
 def unified(schemas: Sequence[pa.Schema]) -> pa.Schema:
     """Return a schema with all columns of the parts, input columns first.
 
-    A column's type holds the values of all parts. It is text if no other type can hold them, or if some parts have
+    A column becomes text if no other type can hold the values of all parts. It also becomes text if some parts have
     floats and others have whole numbers beyond EXACT, which floats cannot represent.
     """
     types: dict[str, list[pa.DataType]] = {}
@@ -226,7 +225,7 @@ def widest(types: Sequence[pa.DataType]) -> pa.DataType:
 
 
 def _as_type(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
-    """Convert a column to a type. If this type is text, the values become JSON (see `as_text`)."""
+    """Convert a column to the type `wanted`. If `wanted` is text, the values become JSON (see `as_text`)."""
     if column.type == wanted or not pa.types.is_string(wanted) or pa.types.is_null(column.type):
         return column.cast(wanted)
     return pa.chunked_array([pa.array([as_text(value) for value in column.to_pylist()], pa.string())])

@@ -15,16 +15,17 @@ from pipeline.retrieval.ranking import rank_by_cosine, tie_ranks
 from pipeline.retrieval.reading import read_collection
 
 FIRST = next(iter(MEASURES))
-"""Measure of which the differences between systems are tested."""
+"""Measure whose difference between two systems is reported with an interval."""
 Measured = Mapping[str, Mapping[str, np.ndarray]]
 """System -> measure -> value of each query, float64 (queries,)."""
 
 
 def score_retrieval(config: Score, report: Report) -> dict[str, float]:
-    """Report the measures of each system; return the model's by name, and the others' as "SYSTEM MEASURE", as shares.
+    """Report the measures of each system, and return them as shares of 1.
 
-    Documents are ranked by the cosine of their vectors with the query's vector. Raises PipelineError if
-    config.retrieval is not a collection, or a checkpoint has no encoder.
+    The keys are MEASURE for the model and "SYSTEM MEASURE" for other systems. An encoder ranks documents by the cosine
+    of their vectors with the query's vector. Raises PipelineError if config.retrieval is not a collection, or a
+    checkpoint has no encoder.
     """
     assert config.retrieval is not None
     collection = read_collection(config.retrieval, config.split or "test", skip=config.on_bad_rows == "skip")
@@ -51,13 +52,13 @@ def score_retrieval(config: Score, report: Report) -> dict[str, float]:
 
 
 def _table(measured: Measured) -> list[str]:
-    """Return the lines of a table: the mean of each measure over queries in percent, for each system."""
+    """Return the lines of a table with the mean over queries of each system's measures, in percent."""
     rows = [[system, *(f"{100 * values.mean():.1f}" for values in by.values())] for system, by in measured.items()]
     return aligned(["%", *MEASURES], rows)
 
 
 def _differences(measured: Measured) -> list[str]:
-    """Return a line per other system: the model's FIRST minus the system's, with the interval over queries."""
+    """Return a line per other system: FIRST of the model minus FIRST of that system, with its interval."""
     model = measured[MODEL][FIRST]
     differences = {
         system: over_rows(

@@ -15,7 +15,7 @@ from pipeline.tasks.task import Task
 from pipeline.train.tuned import TunedModel
 
 IN_PAIRS = {"spans": ("question", "context")}
-"""Kind of task -> names of the two columns of a row that is given as a tuple. For other kinds, they are OF_TEXTS."""
+"""Column names of a row that is given as a tuple of two texts: IN_PAIRS by kind of task, else OF_TEXTS."""
 OF_TEXTS = ("text", "second")
 
 

@@ -31,7 +31,7 @@ from pipeline.train.trial import compute_logits
 from pipeline.train.tuned import TunedModel
 
 DEFAULT_SPLIT = "dev"
-"""Split of a known task that is scored unless another one is set."""
+"""Default split of a known task."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ class Labelled:
 
 
 def score_model(config: Score, report: Report) -> dict[str, float]:
-    """Report a model's scores on labelled examples next to a baseline's; return metric -> score of the model.
+    """Report a model's scores on labelled examples next to a baseline's; return {metric: score of the model}.
 
     Scores are shares of 1, except for mean_absolute_error.
     """
@@ -163,8 +163,8 @@ def _as_asked(labelled: Labelled) -> Task:
 def _baseline_of(tuned: TunedModel, labelled: Labelled, prepared: Prepared) -> tuple[dict[str, float], str]:
     """Return the baseline's scores and its description; both empty for tags without training items.
 
-    Without training items, the baseline is fitted on the examples themselves. So the baseline is the best constant
-    answer to these examples. For questions, the baseline is always "no answer".
+    Without training items, the baseline is fitted on the examples themselves, so it is the best constant answer to
+    them. For questions, the baseline is always "no answer". For similarity, it is the cosine of the word counts.
     """
     task = tuned.about.task
     answer = {
@@ -183,7 +183,7 @@ def _baseline_of(tuned: TunedModel, labelled: Labelled, prepared: Prepared) -> t
             else (KINDS[task.kind].baseline(task, prepared, prepared), f"{answer} of these rows")
         )
     train = labelled.train if task.kind == "tags" else _without_texts(labelled.train)
-    if task.kind == "tags":  # not encoded: the baseline only counts words, and their tags may be unknown to the model
+    if task.kind == "tags":  # not encoded: the baseline only counts tags, and the model may not know all of them
         learnt = Prepared(items=train, rows=prepared.rows)
     else:
         learnt = KINDS[task.kind].prepare(task, train, tuned.vocabulary, tuned.about.cutting)
@@ -226,7 +226,7 @@ def detail_lines(task: Task, details: Mapping[str, Any]) -> list[str]:
 def score_answers(config: Score, report: Report) -> dict[str, float]:
     """Report and return SQuAD's official scores of config.predictions, a JSON file of answers.
 
-    Raises DataError if the file is invalid, or has no answer to any of the questions.
+    Raises DataError if the file is invalid, or answers none of the questions.
     """
     assert config.predictions is not None
     predictions = config.predictions

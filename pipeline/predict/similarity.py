@@ -25,8 +25,8 @@ Cosines = Callable[[Sequence[str], Sequence[str]], np.ndarray]
 def score_similarity(config: Score, report: Report) -> dict[str, float]:
     """Report Pearson's and Spearman's correlation of cosines and given scores, for the model and the baselines.
 
-    Return the model's correlations by name, and the others' as "SYSTEM METRIC". Raises PipelineError if the file cannot
-    be read, or a checkpoint has no encoder.
+    The keys of the result are METRIC for the model and "SYSTEM METRIC" for other systems. Raises PipelineError if the
+    file cannot be read, or a checkpoint has no encoder.
     """
     assert config.similarity is not None
     bad = BadRows(skip=config.on_bad_rows == "skip")
@@ -43,8 +43,8 @@ def score_similarity(config: Score, report: Report) -> dict[str, float]:
 def score_triplets(config: Score, report: Report) -> dict[str, float]:
     """Report in how many triplets the anchor is nearer to the positive than to the negative text; ties count one half.
 
-    Return the model's share as "accuracy", and the others' as "SYSTEM accuracy". Raises PipelineError if the file
-    cannot be read, or a checkpoint has no encoder.
+    The keys of the result are "accuracy" for the model and "SYSTEM accuracy" for other systems. Raises PipelineError if
+    the file cannot be read, or a checkpoint has no encoder.
     """
     assert config.triplets is not None
     bad = BadRows(skip=config.on_bad_rows == "skip")
@@ -54,14 +54,14 @@ def score_triplets(config: Score, report: Report) -> dict[str, float]:
     report(", ".join([f"{config.triplets}: {len(triplets):,} triplets", *bad.words()]))
     scores = {}
     for system, cosines in _systems(config).items():
-        # One call: equal texts get equal vectors, so that a negative text equal to the positive one is a tie.
+        # One call gives equal texts equal vectors. So a negative text that equals the positive text is a tie.
         near, far = np.split(cosines(anchors * 2, positives + negatives), 2)
         scores[system] = {"accuracy": float(np.where(near == far, 0.5, near > far).mean())}
     return _report_scores(config, scores, report)
 
 
 def _systems(config: Score) -> dict[str, Cosines]:
-    """Return the function of each system that is scored: the words' baseline, then the encoders."""
+    """Return the function of each system that is scored: the baseline of word counts, then the encoders."""
     encoders = load_encoders(config)
     return {WORDS: word_cosines} | {name: _cosines_of(encoder.embed) for name, encoder in encoders.items()}
 
@@ -79,7 +79,10 @@ def _cosines_of(embed: Callable[[Sequence[str]], np.ndarray]) -> Cosines:
 
 
 def _report_scores(config: Score, scores: Mapping[str, Mapping[str, float]], report: Report) -> dict[str, float]:
-    """Report a table of {system: {metric: share}} in percent; return the shares, the model's without its name."""
+    """Report the scores as a table in percent, and return them as shares; `scores` is {system: {metric: share}}.
+
+    The keys of the result are METRIC for the model and "SYSTEM METRIC" for other systems.
+    """
     metrics = list(scores[MODEL])
     rows = [[system, *(f"{100 * by_name[name]:.2f}" for name in metrics)] for system, by_name in scores.items()]
     for line in (named(config), DESCRIPTION, *aligned(["%", *metrics], rows)):

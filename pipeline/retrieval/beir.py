@@ -46,7 +46,7 @@ def _texts(location: str, bad: BadRows) -> Iterator[tuple[str, str, str]]:
 def _field(where: str, row: dict[str, Any], name: str, *, required: bool = False) -> str:
     """Return a field's text; a missing field is empty unless it is required. An id may also be a number.
 
-    In a text, half of a surrogate pair becomes U+FFFD; such an id raises BadRow.
+    Half of a surrogate pair becomes U+FFFD in a text, and raises BadRow in an id.
     """
     value = row.get(name)
     if value is None and not required:

@@ -14,9 +14,9 @@ DESCRIPTION = (
 
 
 def rank_by_bm25(queries: Sequence[str], documents: Sequence[str], ties: np.ndarray) -> list[np.ndarray]:
-    """Return each query's ranking, with `ties` as in `rank`; only documents that share a word with the query are found.
+    """Return each query's ranking; `ties` as in `rank`. Only documents that share a word with the query are found.
 
-    The parameters are those of DESCRIPTION, bm25s's defaults (Lù 2024; scores as in Lucene).
+    The parameters are bm25s's defaults, see DESCRIPTION (Lù 2024; scores as in Lucene).
     """
     tokens = bm25s.tokenize(list(documents), return_ids=False, show_progress=False)
     if not any(tokens):  # bm25s cannot make an index without words

@@ -78,7 +78,7 @@ def _by_id(texts: Texts, what: str, bad: BadRows) -> dict[str, str]:
 def _grades(
     judgements: Judgements, documents: dict[str, str], queries: dict[str, str], bad: BadRows
 ) -> tuple[dict[str, dict[str, int]], int]:
-    """Return the grades, and how many judgements repeat the query and document of another one."""
+    """Return the grades, and the number of judgements that repeat the query and document of an earlier judgement."""
     grades: dict[str, dict[str, int]] = {}
     times: Counter[tuple[str, str]] = Counter()
     for where, query, document, grade in judgements:

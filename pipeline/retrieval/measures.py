@@ -15,8 +15,8 @@ RECALL_CUTOFF = 100
 def _ndcg(ranked: np.ndarray, judged: np.ndarray) -> float:
     """Return DCG@10 divided by the DCG@10 of the best possible ranking.
 
-    A document of grade g at rank r adds g / log2(r + 1), with no gain below grade 0 (Järvelin and Kekäläinen 2002;
-    trec_eval's ndcg_cut).
+    A document of grade g at rank r adds g / log2(r + 1). A grade below 0 counts as 0. Source: Järvelin and Kekäläinen
+    2002; trec_eval's ndcg_cut.
     """
     return _dcg(ranked) / _dcg(np.sort(judged)[::-1])
 
@@ -34,7 +34,7 @@ def _reciprocal_rank(ranked: np.ndarray, judged: np.ndarray) -> float:
 
 
 def _average_precision(ranked: np.ndarray, judged: np.ndarray) -> float:
-    """Return the sum of the precision at each relevant document's rank, divided by all relevant documents."""
+    """Return the sum of the precision at each relevant document's rank, divided by the number of relevant documents."""
     ranks = np.flatnonzero(ranked > 0) + 1
     return float((np.arange(1, len(ranks) + 1) / ranks).sum() / np.count_nonzero(judged > 0))
 

@@ -16,8 +16,8 @@ QUERIES_AT_ONCE = 64
 def tie_ranks(ids: Sequence[str]) -> np.ndarray:
     """Return each document's rank among documents of the same score, int64 (D,): the last id in string order first.
 
-    trec_eval does the same, so that the order of a run's file cannot improve its measures. Ids are compared by their
-    UTF-8 bytes.
+    trec_eval breaks ties in the same way, so the order of lines in a run's file does not change the run's measures. Ids
+    are compared by their UTF-8 bytes.
     """
     order = sorted(range(len(ids)), key=lambda index: ids[index].encode(), reverse=True)
     ranks = np.empty(len(ids), np.int64)
@@ -38,7 +38,7 @@ def rank(scores: np.ndarray, ties: np.ndarray, depth: int = DEPTH) -> np.ndarray
 
 
 def rank_by_cosine(queries: np.ndarray, documents: np.ndarray, ties: np.ndarray) -> list[np.ndarray]:
-    """Return the ranking of each query by cosine; `queries` (Q, width) and `documents` (D, width) have length 1."""
+    """Return each query's ranking by cosine; `queries` (Q, width) and `documents` (D, width) are unit vectors."""
     return [
         rank(scores, ties)
         for start in range(0, len(queries), QUERIES_AT_ONCE)

@@ -14,13 +14,13 @@ SHOWN = 0.99
 BARS = 50
 """Approximate number of bars of a histogram."""
 ROOM = 6
-"""Minimum number of bars that the panel of drop reasons has room for, so that a single bar does not fill the panel."""
+"""The panel of drop reasons has room for at least this many bars, so a single bar does not fill the panel."""
 TITLES = {
     "characters per piece": "Pieces of documents, in characters",
     "words per sentence": "Sentences, in words",
     "tokens per sentence": "Sentences, in tokens",
 }
-"""Name of the lengths -> title of their panel."""
+"""Kind of length -> title of its panel."""
 
 
 def draw(statistics: Statistics, corpus: Corpus) -> Figure:

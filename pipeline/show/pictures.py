@@ -140,12 +140,12 @@ def _loss(run: str, rows: int, picture: str) -> None:
 
 
 def _short(location: str) -> str:
-    """Return the end of a location: the name of the folder around it, and its own name."""
+    """Return the last two names of a path or URL."""
     return "/".join(location.rstrip("/").rsplit("/", 2)[-2:])
 
 
 def _show(lines: Sequence[str], figure: Figure, picture: str) -> None:
-    """Print lines, write the picture, and say where it is."""
+    """Print lines, write the picture, and print its location."""
     CONSOLE.print(Text("\n".join(lines)))
     write_picture(figure, picture)
     CONSOLE.print(Text(f"\npicture: {picture}"))

@@ -75,7 +75,7 @@ def segments(row: dict[str, Any], vocabulary: Vocabulary) -> list[Text]:
 
 
 def label(row: dict[str, Any]) -> str:
-    """Return the pair label in words, or that the row holds two texts; an empty string for other rows."""
+    """Return the pair label in words, or a note that the row holds two texts. Other rows give an empty string."""
     if row.get("parent") is not None:
         return "two texts, read separately"
     if row["not_next"] is not None:
@@ -86,7 +86,7 @@ def label(row: dict[str, Any]) -> str:
 
 
 def example_summary(row: dict[str, Any]) -> str:
-    """Return the pair label and the numbers of tokens and masked positions, in words. Two texts have no masks."""
+    """Return the pair label and the numbers of tokens and of masked positions. A row of two texts has no masks."""
     masked = f"{len(row['masked_positions'])} masked" if row.get("parent") is None else ""
     return ", ".join(part for part in (label(row), f"{len(row['ids'])} tokens", masked) if part)
 
@@ -99,8 +99,8 @@ def _origin(document: dict[str, Any]) -> Text:
 def example_lines(row: dict[str, Any], documents: pa.Table, vocabulary: Vocabulary) -> Iterator[tuple[Text, Text]]:
     """Yield the lines of an example as (margin, text): its documents, and its segments.
 
-    The segments of a pair are marked A and B in the margin. If they come from two documents, the marks are not next to
-    the segments: the line before each segment has the mark and the segment's document.
+    The segments of a pair are marked A and B in the margin. If the segments come from two documents, each segment has a
+    line before it with the mark and the segment's document.
     """
     first, last = (_origin(documents.slice(row[name], 1).to_pylist()[0]) for name in ("document_a", "document_b"))
     texts, paired, same_document = segments(row, vocabulary), bool(label(row)), row["document_a"] == row["document_b"]

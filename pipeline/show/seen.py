@@ -68,8 +68,8 @@ def recompute_rows(folder: str, step: int, row: int, number: int = 1) -> list[Se
 def _require_trained(folder: str, planned: int, step: int) -> int:
     """Return the last step that the run's files show as trained.
 
-    `planned`: the number of steps that the run is set to train. Raises ConfigError if `step` is below 1, or above both
-    the returned step and `planned`.
+    `planned`: the number of steps in the run's settings. Raises ConfigError if `step` is below 1, or above the larger of
+    `planned` and the returned step.
     """
     summary = run.read_summary(folder)
     ended = summary["steps"] if summary else 0
@@ -99,9 +99,9 @@ def _require_rows(step: int, rows: int, row: int, number: int) -> None:
 
 
 def position_before(folder: str, step: int) -> tuple[int, Cursor | None]:
-    """Return (saved step, cursor): the last cursor that the run saved after a step that is at most `step`.
+    """Return the last step up to `step` at which the run saved its cursor, and this cursor.
 
-    If the run saved no such cursor, return (0, None).
+    If there is no such step, return (0, None).
     """
     saved_step = max((saved for saved in checkpoint.positions(folder) if saved <= step), default=0)
     return saved_step, checkpoint.read_position(folder, saved_step) if saved_step else None
@@ -122,7 +122,7 @@ def rows_after(settings: StreamSettings, cursor: Cursor | None) -> Iterator[tupl
 
 
 def documents_of(settings: StreamSettings, epoch: int, position: int) -> pa.Table:
-    """Return the documents of the window at a position of an epoch, repeated by weight.
+    """Return the documents of the window at a position of an epoch, repeated according to their weights.
 
     The columns `document_a` and `document_b` of rows are indices into these documents.
     """

@@ -1,4 +1,4 @@
-"""Describe a corpus by numbers: documents, words and tokens, and their lengths in a sample of its windows."""
+"""Describe a corpus by numbers: counts of documents, words and tokens, and lengths in a sample of windows."""
 
 from dataclasses import dataclass
 
@@ -30,7 +30,7 @@ class Statistics:
 
     @property
     def lengths(self) -> dict[str, np.ndarray]:
-        """Name of the lengths, such as "words per sentence" -> lengths."""
+        """{kind of length, such as "words per sentence": lengths}."""
         tokens = {} if self.sentence_tokens is None else {"tokens per sentence": self.sentence_tokens}
         return {"characters per piece": self.piece_characters, "words per sentence": self.sentence_words} | tokens
 
