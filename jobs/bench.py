@@ -29,8 +29,8 @@ from pipeline.exit_codes import job_main
 @job_main(stopped="stopped")
 def main(arguments: Sequence[str]) -> int:
     """Parse, measure and print; return 0 if every ratio reaches its floor, 1 if one does not, 2 for user errors."""
-    # step, shape and finetune run before the limit of one thread is set below, because they use all cores. step and
-    # shape do not import Ray, because a GPU machine may not have Ray.
+    # step, shape and finetune use all cores, so they run before the limit of one thread is set below. step and shape
+    # do not import Ray, because a GPU machine may not have Ray.
     if list(arguments[:1]) == ["step"]:
         from pipeline.bench import step
 

@@ -1,4 +1,4 @@
-"""Compute vectors of texts, with an encoder of yours or a published one, to search or compare the texts.
+"""Compute vectors of texts with your own or a published encoder, to search or compare the texts.
 
     python jobs/embed.py --checkpoint output/runs/NAME/export --input corpora/mine --output output/vectors/mine
     python jobs/embed.py --checkpoint hf://OWNER/NAME --input reviews.csv --text body --output output/vectors/reviews

@@ -1,4 +1,4 @@
-"""Score a fine-tuned model on labelled examples, what it forgot, a pretrained model on BLiMP, or an encoder's vectors.
+"""Score a model: on labelled examples or BLiMP, for what it forgot in fine-tuning, or by the vectors of its texts.
 
     python jobs/score.py --checkpoint output/finetune/NAME/model --input labelled.csv --text body --label stars
     python jobs/score.py --checkpoint hf://OWNER/NAME --input labelled.csv --text body --label stars
@@ -10,8 +10,8 @@
     python jobs/score.py --checkpoint EXPORT --retrieval COLLECTION --against hf://OWNER/NAME
     python jobs/score.py --checkpoint EXPORT --triplets triplets.jsonl
 
-The labelled examples are your own file (--input) or a split of a known task (--task). The scores are printed next to
-those of baselines.
+The labelled examples are your own file (--input) or a split of a known task (--task). The scores of baselines are
+printed too.
 """
 
 import sys

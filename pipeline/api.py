@@ -65,8 +65,9 @@ class Tokens:
 class LoadedModel:
     """An encoder in evaluation mode; it computes in float32.
 
-    A text is a string; a pair of texts is a tuple of two strings. All methods except `fit` and `predict` truncate
-    texts to settings.maximum_positions tokens, and read "[MASK]" in a text as the mask token.
+    A text is a string; a pair of texts is a tuple of two strings. `embed` truncates texts to `embedding_length` tokens.
+    All other methods except `fit` and `predict` truncate texts to settings.maximum_positions tokens. All methods except
+    `fit` and `predict` read "[MASK]" in a text as the mask token.
     """
 
     location: str
@@ -75,7 +76,7 @@ class LoadedModel:
     encoder: Encoder
     device: torch.device
     lacks: tuple[str, ...] = ()
-    """Modules without weights in the model's files, such as encoder.pooler."""
+    """Modules whose weights are missing in the model's files, such as encoder.pooler."""
     recipe: Recipe = Recipe()
     """Pooling, scaling, prompts and maximum length of `embed`."""
     pretrained: Trained | None = None
@@ -94,14 +95,14 @@ class LoadedModel:
 
     @cached_property
     def embedding_tokenizer(self) -> Tokenizer:
-        """The model's tokenizer, which truncates texts to the tokens that `embed` reads."""
+        """The model's tokenizer, which truncates texts to `embedding_length` tokens."""
         tokenizer = Tokenizer.from_str(self.tokenizer.to_str())
         tokenizer.enable_truncation(self.embedding_length)
         return tokenizer
 
     @property
     def embedding_length(self) -> int:
-        """Tokens to which `embed` truncates texts."""
+        """Maximum tokens of a text that `embed` reads; longer texts are truncated."""
         return min(self.recipe.maximum_length or self.settings.maximum_positions, self.settings.maximum_positions)
 
     @property
@@ -154,9 +155,12 @@ class LoadedModel:
     def embed(self, texts: Sequence[Text], prompt: str | None = None) -> np.ndarray:
         """Return one vector per text, float32 (texts, width), as the model's `recipe` says.
 
-        A model without files of sentence-transformers gives the mean of the last hidden states of all tokens, including
-        [CLS] and [SEP] (Reimers & Gurevych 2019, MEAN), scaled to length 1. `prompt` is the name of one of the model's
-        prompts, or a text such as "query: " that is put before each text; None: the model's default prompt.
+        The recipe comes from the model's sentence-transformers files, or from its fine-tuning for similarity. A model
+        without such a recipe gives the mean of the last hidden states of all tokens, including [CLS] and [SEP] (Reimers
+        & Gurevych 2019, MEAN), scaled to length 1.
+
+        `prompt` is the name of one of the model's prompts, or a text such as "query: " that is put before each text.
+        None: the model's default prompt.
         """
         before = self.recipe.prompt(prompt)
         prompted = [
@@ -210,7 +214,7 @@ class LoadedModel:
 
         Raises ConfigError for a model that was not fine-tuned, and DataError for invalid rows.
         """
-        # Imported here because this import loads scikit-learn: that takes a second, and vectors do not need it.
+        # Imported here because this import loads scikit-learn, which takes a second and is not needed for vectors.
         from pipeline.predict.rows import predict_rows
 
         if self.tuned is None:
@@ -236,10 +240,13 @@ class LoadedModel:
         """Fine-tune a copy of the model on texts and labels, and return the copy; this model does not change.
 
         A label is a text or a number; if `kind` is multilabel, each text has a list of labels. Predicted labels are
-        texts. If `learning_rate` is None, the encoder's width determines it. `dev` is (texts, labels). The `scores` of
-        the returned model are measured on `dev`. If `dev` is None, they are measured on the training rows, and then
-        say little about other texts. `report=print` shows progress. Raises DataError for invalid rows, and ConfigError
-        for invalid settings.
+        texts. If `learning_rate` is None, the learning rate depends on the encoder's width. `report=print` shows
+        progress.
+
+        `dev` is (texts, labels). The `scores` of the returned model are measured on `dev`. If `dev` is None, the scores
+        are measured on the training rows, so they say little about other texts.
+
+        Raises DataError for invalid rows, and ConfigError for invalid settings.
         """
         from pipeline.finetune.lists import Lists, fit_lists  # imported here for the same reason as in `predict`
 
@@ -253,7 +260,7 @@ class LoadedModel:
     def save(self, folder: str) -> None:
         """Write a fine-tuned model to a new folder, which `load`, transformers and jobs/predict.py can read.
 
-        Raises ConfigError if the folder exists, and for a model that was not fine-tuned.
+        Raises ConfigError if the folder exists or the model was not fine-tuned.
         """
         target = absolute(folder)
         if self.tuned is None:
@@ -280,9 +287,10 @@ class LoadedModel:
         pool: Callable[[torch.Tensor, Batch], torch.Tensor],
         tokenizer: Tokenizer | None = None,
     ) -> np.ndarray:
-        """Return one vector per text, float32 (texts, width); `tokenizer` is by default that of the model.
+        """Return one vector per text, float32 (texts, width).
 
-        `pool` maps the last hidden states (T, width) of a batch of N texts to vectors (N, width).
+        `pool` maps the last hidden states (T, width) of a batch of N texts to vectors (N, width). `tokenizer` None: the
+        model's tokenizer.
         """
         vectors = np.zeros((len(texts), self.settings.width), np.float32)
         for rows, host_batch in batches_by_length(
@@ -313,7 +321,7 @@ def load(location: str, device: Device = "auto") -> LoadedModel:
 
     A folder holds an export, a fine-tuned model, or a model in the file layout of Hugging Face or google-research/bert.
     From a run, the newest undamaged checkpoint is loaded. `device` auto: a GPU if the process sees one, else the CPU.
-    Raises ConfigError or CheckpointError, with a message of one line, if the location has no such model.
+    Raises ConfigError or CheckpointError, with a one-line message, if the location has no such model.
     """
     if device not in ("auto", "cpu", "cuda"):
         raise ConfigError(f"device ({device}) must be auto, cpu or cuda")
@@ -338,7 +346,7 @@ def load(location: str, device: Device = "auto") -> LoadedModel:
 
 
 def _require_folder(written: str, location: str) -> None:
-    """Raise ConfigError if a local folder does not exist, and CheckpointError if a fine-tuned model is in FOLDER/model.
+    """Raise ConfigError if a local folder does not exist, and CheckpointError if its subfolder `model` is the model.
 
     `written` is the location as the user wrote it. URLs are not checked.
     """

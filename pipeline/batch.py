@@ -1,4 +1,4 @@
-"""Collate rows of examples into flat tensors: sequences end to end, without padding.
+"""Collate rows of examples into flat tensors: the sequences follow each other without padding.
 
 Shapes: T tokens of the batch, N sequences, M masked positions.
 """
@@ -14,18 +14,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:  # not imported at run time: machines that only measure the training step may not have pyarrow
+if TYPE_CHECKING:  # not imported at run time, because a machine for `bench.py step` may not have pyarrow
     import pyarrow as pa
 
 TEACHER = "teacher"
 """Column of a teacher's logits for each row."""
 SECOND_LENGTH = "second_length"
-"""Column of rows with two sequences each: the length of the second one (pipeline.tasks.schema)."""
+"""Column with the length of a row's second sequence, if each row has two sequences (pipeline.tasks.schema)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """N sequences end to end, with T tokens in total, of which M are masked."""
+    """N sequences that follow each other in flat tensors; T tokens in total, M of them masked."""
 
     ids_T: Tensor
     """int64: vocabulary entries, masks applied."""
@@ -42,23 +42,23 @@ class Batch:
     masked_labels_M: Tensor
     """int64: the original entries at the masked positions."""
     not_next_N: Tensor | None = None
-    """int64: 1 if segment B is from another document, 0 if B follows A (label order of the published checkpoints);
-    the field is None if the rows have no such label.
+    """int64: 1 if segment B is from another document, 0 if B follows A, as in the published checkpoints. None if the
+    rows have no such label.
     """
     swapped_N: Tensor | None = None
-    """int64: 1 if segment B precedes A in the text, 0 if B follows A; the field is None if the rows have no such
-    label.
-    """
+    """int64: 1 if segment B precedes A in the text, 0 if B follows A. None if the rows have no such label."""
     label_N: Tensor | None = None
     """float32: a fine-tuning task's label of each sequence, a class number or a value; NaN for a sequence without a
-    label; the field is None if the rows' column `label` has nulls.
+    label. None if the rows' column `label` has nulls.
     """
     labels: Tensor | None = None
-    """float32: a task's labels end to end, several per sequence or one per token; NaN for a sequence without labels;
-    the field is None if the rows' column `labels` has nulls.
+    """float32: a task's labels of all sequences in one tensor, several per sequence or one per token; NaN for a
+    sequence without labels. None if the rows' column `labels` has nulls.
     """
     teacher: Tensor | None = None
-    """float32: a teacher's logits end to end, as many per sequence as the task has outputs; None without a teacher."""
+    """float32: a teacher's logits of all sequences in one tensor; each sequence has one logit per output of the task.
+    None without a teacher.
+    """
     keys: Tensor | None = None
     """int64, one row per two sequences: 64-bit hashes of the ids of both texts, and of their parent document. Sequences
     2 i and 2 i + 1 are the two texts of row i. None if each row is one sequence.
@@ -78,7 +78,7 @@ class Batch:
 
     def to(self, device: torch.device | str) -> Batch:
         """Return the batch on a device; copies to an accelerator are asynchronous."""
-        # Copies to the host are synchronous; otherwise the host could read the memory before it is filled.
+        # Copies to the host are synchronous; otherwise the host could read the memory before the copy has finished.
         to_accelerator = torch.device(device).type != "cpu"
         tensors = {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
         if torch.device(device).type == "cuda":  # a copy is asynchronous only from pinned memory
@@ -141,8 +141,8 @@ def _hash(ids: np.ndarray) -> int:
 def collate_labelled(rows: pa.Table | pa.RecordBatch) -> Batch:
     """Collate a task's rows (schema pipeline.tasks.schema.ENCODED), in their order, into a flat batch without masking.
 
-    If the rows have a column TEACHER (lists of float32), that column becomes Batch.teacher. If they have a column
-    SECOND_LENGTH, each row becomes two sequences, and only the labels have an entry per row.
+    If the rows have a column TEACHER (lists of float32), this column becomes Batch.teacher. If the rows have a column
+    SECOND_LENGTH, each row becomes two sequences, but the labels still have one entry per row.
 
     Raises ValueError if there are no rows.
     """
@@ -161,7 +161,7 @@ def collate_labelled(rows: pa.Table | pa.RecordBatch) -> Batch:
 
 
 def _sequences(rows: pa.Table | pa.RecordBatch) -> tuple[np.ndarray, dict[str, Any]]:
-    """Return the offsets (N + 1,), and the fields of a Batch that hold the tokens and the lengths of sequences."""
+    """Return the offsets (N + 1,), and the Batch fields with the tokens and lengths of the sequences."""
     if rows.num_rows == 0:
         raise ValueError("a batch needs at least one row")
     ids_T, lengths_N = _flat_lists(rows.column("ids"))
@@ -196,7 +196,7 @@ def _flat(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
 
 
 def _flat_lists(column: pa.ChunkedArray | pa.Array, kind: type[np.generic] = np.int64) -> tuple[np.ndarray, np.ndarray]:
-    """Return all values of a list column end to end as a new array of type `kind`, and the lengths of the lists."""
+    """Return all values of a list column as one new array of type `kind`, and the lengths of the lists."""
     # flatten() and offsets respect the bounds of a sliced array; the attribute `values` does not.
     values = [chunk.flatten().to_numpy() for chunk in _chunks(column)]
     lengths = [np.diff(chunk.offsets.to_numpy()) for chunk in _chunks(column)]

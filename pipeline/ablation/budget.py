@@ -27,7 +27,7 @@ from pipeline.train.run_data import find_corpus, stream_settings
 from pipeline.train.teacher import with_teacher
 
 Train = Callable[[Pretrain, Report], dict[str, Any]]
-"""Pretrains, and returns the run's summary."""
+"""Function that pretrains a run and returns the run's summary."""
 COUNTED_WINDOWS = 200
 """Maximum number of windows whose tokens are counted; the tokens of further windows are estimated."""
 TIMED_STEPS = 60
@@ -39,10 +39,10 @@ TIMING = "ablation timing"
 def with_token_budget(
     config: Ablate, variants: Sequence[Variant], streams: Sequence[StreamSettings], cache: str, report: Report
 ) -> list[Variant]:
-    """Return the variants with steps for each seed, such that each run's tokens are nearest to config.tokens.
+    """Return the variants with the number of steps for each seed that brings a run's tokens nearest to config.tokens.
 
     `streams`: stream settings of each variant. `cache`: folder that stores the counts. Raises ConfigError, with the
-    variant's label, if the variant's settings do not allow a run of so few tokens.
+    variant's label, if the variant's settings allow only runs with more tokens.
     """
     assert config.token_count is not None
     sized = []
@@ -93,11 +93,11 @@ def _counted(variant: Variant, stream: StreamSettings, seed: int, tokens: int, c
 
 
 class RowLengths:
-    """Number of tokens in each row of a stream, special tokens included; windows are read when they are needed.
+    """Number of tokens in each row of a stream, including special tokens. A window is read when it is first needed.
 
     Windows differ: in one corpus of articles, with sampling.pairs:single-segment, the mean number of tokens per row was
-    86 in one window and 122 in another. Therefore, the tokens of the rows that a run reads are counted. Only tokens
-    after the first COUNTED_WINDOWS windows are estimated.
+    86 in one window and 122 in another. Therefore, this class counts the tokens of the rows that a run reads. It
+    estimates only the tokens after the first COUNTED_WINDOWS windows.
     """
 
     def __init__(self, stream: StreamSettings) -> None:
@@ -106,9 +106,9 @@ class RowLengths:
         """Number of a window, counted through all epochs -> number of tokens in each row of the window."""
 
     def read(self, window: int, rows: int) -> tuple[float, int]:
-        """Return the number of tokens in `rows` rows from the start of `window` on, and the number of the next window.
+        """Return the number of tokens in the first `rows` rows from `window` on, and the number of the next window.
 
-        Raises ConfigError if the first windows have no rows.
+        Raises ConfigError if the first COUNTED_WINDOWS windows have no rows.
         """
         tokens = 0.0
         while rows and window < COUNTED_WINDOWS:
@@ -137,7 +137,7 @@ def steps_for_tokens(config: Pretrain, tokens: int, rows: Mapping[Sampling, RowL
     more tokens than `tokens`, for instance because of a long warm-up.
     """
     some = offset(1, config.batch)
-    # The first guess reads the rows of one step only, so that few windows are made.
+    # The first guess needs only the rows of one step, so that few windows are read.
     low, high = 0, max(1, round(tokens / rows[config.sampling].read(0, some)[0]))
     while _tokens_of_steps(config, high, rows) < tokens:
         low, high = high, high + 1 + high // 10
@@ -169,8 +169,7 @@ def tokens_of(config: Pretrain, rows: Mapping[Sampling, RowLengths]) -> float:
 
 
 def streams_of(variants: Sequence[Variant], report: Report) -> list[StreamSettings]:
-    """Return the stream settings of each variant; the corpus is prepared and vocabularies are trained if they do not
-    exist.
+    """Return the stream settings of each variant. Prepare the corpus and train vocabularies first if they are missing.
 
     Needs Ray. Raises PipelineError for text or a vocabulary that cannot be used.
     """

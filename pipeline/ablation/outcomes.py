@@ -23,8 +23,9 @@ LOSS, BITS = "held-out loss", "bits per byte"
 BLIMP = {"pll": "BLiMP PLL", "pll_word_l2r": "BLiMP PLL-word-l2r"}
 """Scorer, as `score` names it -> name in the result table."""
 PLATEAU_NATS = 0.3
-"""If a run's held-out masked-token loss is less than PLATEAU_NATS below the loss of a unigram model, the run has learnt
-little but token frequencies.
+"""A run counts as untrained if its held-out masked-token loss is less than PLATEAU_NATS below a unigram model's loss.
+
+Such a run has learnt little more than token frequencies.
 """
 FOLDER = "ablations"
 """Folder of results, inside the output folder."""
@@ -58,7 +59,7 @@ def lower_is_better(score: str) -> bool:
 def outcome_of(
     config: Ablate, run: Pretrain, summary: dict[str, Any], scoring: Scoring, tuning: Tuning, report: Report
 ) -> Outcome:
-    """Return a finished run's outcome; scores that are stored for this run are not computed again."""
+    """Return a finished run's outcome. Stored scores of this run are not computed again."""
     after, baseline = summary["heldout_after"], summary["baselines"].get(UNIGRAM_LOSS)
     loss = after.get(HELDOUT_LOSS)
     scores = {} if isinstance(run.objective, Replaced) else _heldout_scores(after)
@@ -135,10 +136,7 @@ def _tuned(config: Ablate, task: str, summary: dict[str, Any], tuning: Tuning, r
 def _stored(
     config: Ablate, summary: dict[str, Any], name: str, key: dict[str, Any], compute: Callable[[], dict[str, float]]
 ) -> dict[str, float]:
-    """Return a run's scores.
-
-    If scores with this key are stored for this run, return the stored scores. Otherwise compute and store the scores.
-    """
+    """Return a run's scores: the stored scores if their key is `key`; otherwise compute and store the scores."""
     location = storage.join(config.output, FOLDER, "scores", summary["name"], f"{name}.json")
     key = key | {"mlflow_run_id": summary["mlflow_run_id"]}
     stored = storage.read_object(location)

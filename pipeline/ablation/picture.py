@@ -16,10 +16,10 @@ LABEL_WIDTH = 24
 
 
 def draw(result: Result) -> Figure:
-    """Draw one panel per score: the mean difference of each variant to the first, and its 95% interval if known.
+    """Draw one panel per score: each variant's mean difference to the first variant, with a 95% interval if known.
 
-    Scores that cannot be compared at all have no panel. Blue: significantly better than the first variant; red:
-    significantly worse; grey: no significant difference.
+    A score without any difference has no panel. Blue: significantly better than the first variant; red: significantly
+    worse; grey: no significant difference.
     """
     scores = [
         score

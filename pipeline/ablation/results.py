@@ -24,8 +24,8 @@ class Cell:
     difference: Difference | None = None
     """Variant minus first variant; None for the first variant, and if the scores cannot be compared."""
     p_value: float | None = None
-    """p-value of the paired t-test, after Holm's correction if Result.corrected. None if there is no difference to
-    test, if there are too few seeds, or if the differences have no spread.
+    """p-value of the paired t-test, after Holm's correction if Result.corrected is True. None if there is no difference
+    to test, if there are too few seeds, or if all seeds have the same difference.
     """
 
     @property
@@ -42,7 +42,7 @@ class ResultRow:
     outcomes: tuple[Outcome, ...]
     """In the order of the seeds."""
     cells: dict[str, Cell]
-    """Score -> its cell; a score that the variant does not have is missing."""
+    """Score -> its cell. Scores that the variant does not have are left out."""
 
     @property
     def untrained(self) -> int:
@@ -99,7 +99,7 @@ def result_of(name: str, budget: str, variants: Sequence[Variant], outcomes: Seq
 
 
 def _cells(first: Variant, first_runs: Sequence[Outcome], variant: Variant, runs: Sequence[Outcome]) -> dict[str, Cell]:
-    """Return the cells of a variant; a score that one of its runs lacks is left out."""
+    """Return the cells of a variant. A score is left out if one of the variant's runs does not have the score."""
     cells = {}
     for score in runs[0].scores:
         values, others = ([outcome.scores.get(score) for outcome in each] for each in (runs, first_runs))
@@ -129,12 +129,13 @@ def _without_interval(a: Sequence[float], b: Sequence[float]) -> Difference:
 def comparable(score: str, first: Variant, other: Variant) -> bool:
     """Return whether a score measures the same thing for both variants.
 
-    Held-out loss: each variant masks the held-out text with the sampling settings of its last phase, so these
-    settings and the vocabulary must be the same in both variants. Only `copies` may differ, because held-out rows are
-    always those of epoch 0.
+    Held-out loss: each variant masks the held-out text with the sampling settings of its last phase. So these settings
+    and the vocabulary must be the same in both variants. Only `copies` may differ, because held-out rows always come
+    from epoch 0.
+
     Bits per byte: the same words are masked if the maximum lengths are equal. Both vocabularies must also treat case
-    and accents alike. The sentences may still differ a little: a variant skips a sentence if its vocabulary splits
-    the sentence into more tokens than the maximum length.
+    and accents alike. The sentences may still differ a little, because a variant skips a sentence if its vocabulary
+    splits the sentence into more tokens than the maximum length.
     """
     a, b = first.config, other.config
     if score == LOSS:

@@ -22,11 +22,11 @@ class Room:
 
 
 def room_for(config: Ablate, runs: int, nodes: Sequence[Mapping[str, float]]) -> Room:
-    """Return the room for `runs` runs of an ablation, where `nodes` are the resources of each live node.
+    """Return the room for `runs` runs of an ablation. `nodes`: resources of each live node.
 
     If the budget is in minutes, several runs are trained at the same time only on GPUs, because runs that share CPUs
-    slow each other down. Raises ConfigError if at_once asks for several runs on CPUs with such a budget, and if not
-    even one run fits.
+    slow each other down. Raises ConfigError if at_once asks for several runs on CPUs with a budget in minutes. Also
+    raises ConfigError if no run fits.
     """
     if config.placement.autoscaled:
         gpu, most = config.placement.device == "cuda", config.at_once or 1

@@ -40,11 +40,11 @@ class AblationRun:
 
 @contextmanager
 def tracked_ablation(config: Ablate, name: str, folder: str, uri: str) -> Generator[AblationRun]:
-    """Continue the ablation's MLflow run, or create it with the base run's settings as parameters.
+    """Continue the ablation's MLflow run, or create the run with the ablation's settings as parameters.
 
     At the end, set the MLflow run's status: FINISHED, FAILED or KILLED.
 
-    Raises ConfigError if the server does not work.
+    Raises ConfigError if the MLflow server does not work.
     """
     location = storage.join(folder, RECORD)
     record = storage.read_object(location) or {}
@@ -73,7 +73,7 @@ def _record(run: AblationRun) -> None:
 
 
 def log_result(run: AblationRun, result: Result, figure: "Figure") -> None:
-    """Log the table and the picture to the ablation's run, and the scores of each variant to its child run."""
+    """Log the table and the picture to the ablation's run, and each variant's scores to the variant's child run."""
     text, client = markdown(result), run.client
     client.log_text(run.mlflow.run_id, text, "table.md")
     client.log_dict(run.mlflow.run_id, as_json(result), "ablation.json")

@@ -38,7 +38,7 @@ def spread_text(score: str, cell: Cell | None) -> str:
 
 
 def difference_text(score: str, cell: Cell | None) -> str:
-    """Return the mean difference. If it has an interval, add the interval in brackets, and * if significant."""
+    """Return the mean difference. Add the interval in brackets if there is one, and * if it is significant."""
     if cell is None or cell.difference is None:
         return NONE
     mean = shown(score, cell.difference.mean, "+")
@@ -71,7 +71,7 @@ def _score_head(score: str) -> str:
 
 
 def table_lines(result: Result) -> list[str]:
-    """Return the lines of the table for a terminal: per variant and score, the median and below it the difference."""
+    """Return the lines of the table for a terminal. Each variant has a line of medians, then a line of differences."""
     heads = [*SIZES, *map(_score_head, result.scores)]
     rows = []
     for number, row in enumerate(result.rows):
@@ -134,14 +134,14 @@ def _cautions(result: Result) -> list[str]:
     ]
     if LOSS in uncompared:
         lines.append(
-            f"{LOSS}: compared only between variants with the same pairs, masks and length, because it depends on them."
+            f"{LOSS}: compared only between variants with the same pairs, masks and length, which change the loss."
         )
     if BITS in uncompared:
         lines.append(f"{BITS}: compared only at the same maximum length and case of the vocabulary.")
     if any(row.untrained for row in result.rows):
         lines.append(
-            "not trained: the held-out loss is less than 0.3 nats below that of unigrams. Such a run has learnt little "
-            "more than word frequencies; give more tokens."
+            "not trained: the held-out loss is less than 0.3 nats below the loss of a unigram model. Such a run has "
+            "learnt little more than word frequencies; give more tokens."
         )
     for row in result.rows:
         copies, epochs = row.variant.config.sampling.copies, max(outcome.epochs for outcome in row.outcomes)
@@ -176,7 +176,7 @@ def as_json(result: Result) -> dict[str, Any]:
 
 
 def _cell_json(cell: Cell) -> dict[str, Any]:
-    """Return a cell as JSON; an interval that is not known is null."""
+    """Return a cell as JSON. An unknown interval is null."""
     interval = None
     if cell.difference is not None and math.isfinite(cell.difference.low):
         interval = [cell.difference.low, cell.difference.high]

@@ -33,8 +33,8 @@ run; done: the run has its summary.
 RESERVED = {"memory": 1}
 """Resources that Tune reserves for a trial: one byte of memory, because Tune must reserve something.
 
-A trial only waits for the run. The run's workers and its data stream request CPUs and GPUs from Ray themselves. If
-Tune reserved them too, or a CPU for the trial, the workers might wait for ever.
+A trial only waits for the run. The run's workers and data stream request their own CPUs and GPUs from Ray. If Tune
+reserved CPUs or GPUs as well, the workers might wait for ever.
 """
 
 
@@ -74,7 +74,7 @@ class Stop(tune.Stopper):
     def __init__(self, stopped: threading.Event, report: Report) -> None:
         self.stopped, self.report, self.told = stopped, report, False
         self.error: PipelineError | None = None
-        """The first error of a run; None while no run failed."""
+        """The first error of a run; None if no run has failed."""
 
     def __getstate__(self) -> dict[str, Any]:
         """Return an empty state, as `Watch` does."""
@@ -94,9 +94,9 @@ class Stop(tune.Stopper):
 def train_runs(runs: Mapping[str, Pretrain], at_once: int, train: Train, report: Report) -> list[dict[str, Any]]:
     """Train the runs, at most `at_once` at the same time, and return their summaries.
 
-    `runs` maps a label for progress lines to the settings of a run; locations in the settings are absolute. The first
-    PipelineError of a run stops all runs and is raised. If the process of a run is lost, the run is tried again,
-    at most placement.restarts times. Raises KeyboardInterrupt after Ctrl-C or SIGTERM, when all runs are stopped.
+    `runs`: label for progress lines -> settings of the run. Locations in the settings must be absolute. The first
+    PipelineError of a run stops all runs and is raised. If the process of a run is lost, the run is tried again, at
+    most placement.restarts times. After Ctrl-C or SIGTERM, stops all runs and raises KeyboardInterrupt.
     """
     each = list(runs.values())
     watch = Watch(list(runs), [str(run.name) for run in each], report)
@@ -142,13 +142,13 @@ def _tuner(runs: list[Pretrain], at_once: int, train: Train, folder: str, stop: 
 
 
 def _end_mlflow_runs(run: Pretrain, drivers: Collection[str]) -> None:
-    """Give the status KILLED to the MLflow runs that these processes left running in the experiment of `run`."""
+    """Set the status KILLED for the MLflow runs that `drivers` left running in the experiment of `run`."""
     if run.tracking.uri is not None:
         end_killed(run.tracking.uri, run.tracking.experiment, drivers)
 
 
 def _summary(run: Pretrain) -> dict[str, Any]:
-    """Return the summary of a finished run. Raises ConfigError if this machine does not see it."""
+    """Return the summary of a finished run. Raises ConfigError if this machine cannot see the summary."""
     summary = storage.read_object(storage.join(run_folder(run), SUMMARY))
     if summary is None:
         raise unshared_output(run.output, f"the summary of run {run.name} is not there")
@@ -156,9 +156,10 @@ def _summary(run: Pretrain) -> dict[str, Any]:
 
 
 def _train(settings: dict[str, int], runs: list[Pretrain], train: Train, command: list[str]) -> dict[str, Any]:
-    """Train the run number settings["number"]; report its lines to Tune, and return DONE or the error that ended it.
+    """Train run number settings["number"], and report its progress lines to Tune.
 
-    Raises the error if a retry may fix it.
+    Return {DONE: True}, or the error that ended the run under the key ERROR. Raises ClusterLost, because a retry may
+    help.
     """
     set_ray_defaults()
     sys.argv = command  # MLflow's tags name the command of a run

@@ -21,7 +21,7 @@ SHARED = (
     *("corpus", "prepare", "output", "name", "seed", "placement", "workers"),
     *("evaluation", "tracking", "checkpoint", "on_nonfinite"),
 )
-"""Settings, and groups of settings, that all variants share."""
+"""Settings and groups of settings that must be the same in all variants."""
 RECORDED = ("sampling.copies", "phases.masking_share")
 """Settings that are always part of an ablation's digest, although earlier versions did not record them in runs."""
 BASE = "base"
@@ -53,10 +53,13 @@ class Variant:
 
 
 def variants_of(config: Ablate) -> tuple[Variant, ...]:
-    """Return the variants. All others are compared with the first variant.
+    """Return the variants. The first variant is the one that all others are compared with.
 
-    Raises ConfigError if a setting to vary does not exist or must be the same in all variants, if the settings of a
-    variant do not fit together, if there are fewer than two variants, or if two variants are equal.
+    Raises ConfigError if:
+
+    - a setting to vary does not exist, or must be the same in all variants
+    - the settings of a variant do not fit together
+    - there are fewer than two variants, or two variants are equal
     """
     base = _base_of(config)
     rows = ABLATIONS[config.ablation].rows if config.ablation is not None else _rows_over(config.over)
@@ -81,9 +84,9 @@ def _base_of(config: Ablate) -> Pretrain:
 
 
 def ablation_name(config: Ablate, variants: tuple[Variant, ...]) -> str:
-    """Return NAME-DIGEST, with a digest of the variants' settings, their data and their budget.
+    """Return NAME-DIGEST, with a digest of the variants' settings, data and budget.
 
-    Seeds and scores are not in the digest, so a command with more seeds or other scores adds to the same table.
+    Seeds and scores are not in the digest. So a command with more seeds or other scores adds to the same table.
     """
     groups = set(IDENTITY) | set(DATA)
     settings = [
@@ -101,8 +104,8 @@ def ablation_name(config: Ablate, variants: tuple[Variant, ...]) -> str:
 def _rows_over(over: tuple[str, ...]) -> tuple[Row, ...]:
     """Return the rows of --over.
 
-    The first row has the first value of every setting. Then follows one row per further value of each setting; in such
-    a row, all other settings have their first values.
+    The first row has the first value of every setting. Each further value of a setting gives one more row. In this row,
+    all other settings have their first values.
     """
     entries = {}
     for entry in over:
@@ -135,7 +138,7 @@ def _config_of(base: Pretrain, row: Row) -> Pretrain:
 
 
 def _text(base: Pretrain, name: str, value: Value) -> str:
-    """Return a value as written on the command line; a value that depends on the base run is computed."""
+    """Return a value as written on the command line. An OfBase value is computed from the base run."""
     if not isinstance(value, OfBase):
         return value
     known = flatten(base)[value.setting] * value.times
