@@ -274,7 +274,7 @@ def damage(target: str) -> str | None:
 def mismatch(target: str) -> str | None:
     """Return a description of the first difference between a published folder and its manifest, or None.
 
-    A file that its disk cannot read counts as a difference. Raises OSError for other storage failures, which say nothing
+    A file with a disk read error counts as different. Raises OSError for other storage failures, which say nothing
     about the folder.
     """
     try:

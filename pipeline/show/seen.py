@@ -68,7 +68,7 @@ def recompute_rows(folder: str, step: int, row: int, number: int = 1) -> list[Se
 def _require_trained(folder: str, planned: int, step: int) -> int:
     """Return the last step that the run's files show as trained.
 
-    `planned`: the number of steps in the run's settings. Raises ConfigError if `step` is below 1, or above the larger of
+    `planned`: the number of steps in the run's settings. Raises ConfigError if `step` is below 1, or above both
     `planned` and the returned step.
     """
     summary = run.read_summary(folder)

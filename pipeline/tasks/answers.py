@@ -73,8 +73,8 @@ def answer_of_logits(
 ) -> Answer:
     """Return the n-best answers to one question from the start and end logits (L,) of each of its windows.
 
-    A span has at most `longest` tokens, all in the context. It comes from the window that has the most context around
-    the span's first token; the last token may have more context in another window. If `unanswerable` (SQuAD 2.0), "no
+    A span has at most `longest` tokens, all in the context. A span is read from the window with the most context around
+    its first token, even if its last token has more context in another window. If `unanswerable` (SQuAD 2.0), "no
     answer" is added to the `n_best` spans.
     """
     null = min(float(start[0]) + float(end[0]) for start, end in zip(starts, ends, strict=True))
@@ -112,8 +112,8 @@ def _spans(context: str, window: Window, start: np.ndarray, end: np.ndarray, mos
 def _trimmed_span(context: str, start: int, end: int, logit: float) -> Span | None:
     """Return the span from character `start` to `end` without white space around it, or None if nothing is left.
 
-    White space must go because pieces of some vocabularies begin with a space. The span is extended over combining
-    accents because pieces of an uncased vocabulary end before them.
+    White space is removed because pieces of some vocabularies begin with a space. The span is extended over combining
+    accents because pieces of an uncased vocabulary end before these accents.
     """
     while end < len(context) and unicodedata.combining(context[end]):
         end += 1
@@ -136,9 +136,9 @@ def best_threshold(answers: Mapping[str, Answer], questions: Sequence[Question])
 
     The keys of the result are "threshold_tuned_on_dev" and "f1_tuned_on_dev".
 
-    The F1 is optimistic, since the threshold is chosen on the questions that it is measured on. If several thresholds
-    have this F1, the lowest is returned, which answers the fewest questions. Raises DataError if there are no
-    questions, or a question has no answer and is not marked as impossible.
+    The F1 is optimistic, because the same questions are used to choose the threshold and to measure the F1. If several
+    thresholds have this F1, the lowest is returned, which answers the fewest questions. Raises DataError if there are
+    no questions, or a question has no answer and is not marked as impossible.
     """
     require_answers(questions)
     gains = sorted(_f1_gain(answers[question.id], question) for question in questions)

@@ -1,4 +1,4 @@
-"""Unusable rows of a labelled file: raise at the first, or skip them and count them by reason."""
+"""Unusable rows of a labelled file: raise an error at the first one, or skip all and count them by reason."""
 
 from collections import Counter
 from dataclasses import dataclass, field

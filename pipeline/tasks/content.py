@@ -12,7 +12,7 @@ from pipeline import storage
 from pipeline.errors import DataError
 
 BOM = "\ufeff"
-"""Byte order mark. Some programs write it at the start of a file; others write it alone on an extra last line."""
+"""Byte order mark. Programs write this mark at the start of a file, or alone on an extra last line."""
 BZ2_BLOCK = b"1AY&SY"
 """Magic number after bzip2's four-byte header. It is checked because a plain text may begin with the header's "BZh"."""
 

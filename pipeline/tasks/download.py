@@ -26,12 +26,12 @@ TIMEOUT = (10, 60)
 BLOCK_BYTES = 1 << 20
 MOST_UNPACKED = 2 << 30  # bytes; the largest archive, QQP, unpacks to about 100 MB
 SHOWN_CHARACTERS = 200
-"""Our error messages quote at most this many characters of an error message of the requests library."""
+"""Maximum number of characters that our messages quote from an error of the requests library."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Archive:
-    """The files to download for one task, and how its folder is made from them."""
+    """The files to download for one task, and the function that makes the task's folder from them."""
 
     folder: str
     """Name of the task's folder, both in the archive and in the data folder."""
@@ -100,7 +100,7 @@ def _fetch_task(root: Path, task: str, report: Report, base: str) -> None:
 
 
 def _layout(task: str) -> str:
-    """Return the advice of an error message about a task that cannot be downloaded."""
+    """Return the advice at the end of messages about a task that cannot be downloaded."""
     return (
         "download GLUE by other means, in the official layout (such as "
         f"GLUE/{TASKS[task].splits[0].file}), and name its folder: GLUE=folder for make, --data folder for the job"
@@ -125,7 +125,7 @@ def _unzip(fetched: list[Path], folder: Path) -> None:
     """Unpack an archive, which contains the task's folder.
 
     Raises DataError if the archive is damaged or unpacks to more than MOST_UNPACKED bytes. Also raises DataError if an
-    entry is a link, or if the path of an entry leads out of the folder that the archive is unpacked in.
+    entry is a link, or has a path outside of the folder into which the archive is unpacked.
     """
     (location,) = fetched
     try:

@@ -82,7 +82,7 @@ def _require_room(length: int, passages: int | None, paired: bool, template: Tem
 def _encode_part(
     task: Task, texts: pa.Table, start: int, tokenizer: CachedTokenizer, length: int, passages: int | None
 ) -> Encoded:
-    """Encode a slice of the texts, as `encode` does; `start` is the index of its first text."""
+    """Encode a slice of the texts, as `encode` does; `start` is the index of the slice's first text."""
     second = texts["second"].to_pylist()
     paired = np.array([text is not None for text in second])
     ids, bounds = tokenizer.encode([*texts["first"].to_pylist(), *(text or "" for text in second)])

@@ -29,7 +29,7 @@ from pipeline.tasks.task import (
 MOST_NUMERIC_CLASSES = 20
 """Labels with more distinct numbers than this are regression values, not classes (ratings and grades have fewer)."""
 MOST_ODD = 0.1
-"""Maximum share of labels that are not numbers, in a column that is still taken for regression."""
+"""A column counts as regression only if at most this share of its labels are not numbers."""
 BETWEEN_LABELS = ";"
 """Separator of the labels of a multilabel task within one cell."""
 MULTILABEL_METRICS = ("micro_f1", "macro_f1", "subset_accuracy")
@@ -37,7 +37,7 @@ VALUE_METRICS: dict[Kind, tuple[str, ...]] = {
     "regression": ("pearson", "spearman", "mean_absolute_error"),
     "similarity": ("spearman", "pearson"),
 }
-"""Kind in VALUED -> its metrics; the first one selects."""
+"""Kind in VALUED -> its metrics; the first one selects settings."""
 TRUTHS = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
 """Accepted values of 0/1 columns, in lower case."""
 
@@ -151,9 +151,9 @@ def _infer_kind(location: str, texts: pa.Table, skip: bool = False) -> Kind:
     The task is multilabel if all labels are lists. It is a regression if the labels are numbers, and if these include
     fractions or more than MOST_NUMERIC_CLASSES different values. Otherwise the task is a classification.
 
-    In a regression, at most a share MOST_ODD of the labels may be something else than numbers. The first such label
-    raises DataError, unless `skip` ignores such labels. Without this error, a single typo would turn the regression
-    into a classification with one class per value. Also raises DataError as `_require_plain_numbers` does.
+    The kind is still regression if a share of up to MOST_ODD of the labels are not numbers. The first such label raises
+    DataError, unless `skip` ignores such labels. Without this rule, a single typo would turn each value into a class.
+    Also raises DataError as `_require_plain_numbers` does.
     """
     labels = texts["label"].to_pylist()
     if all(list_in(label) is not None for label in set(labels)):
@@ -220,7 +220,7 @@ def _numbers(labels: Sequence[str] | set[str]) -> list[float] | None:
 
 
 def require_labels(task: Task, location: str, texts: pa.Table, bad: BadRows | None = None) -> pa.Table:
-    """Return `texts`, the rows of `read_file`, without the rows that have a label unknown to the task.
+    """Return those rows of `texts` whose labels the task knows; `texts` is a result of `read_file`.
 
     Raises DataError if there are several rows and all their labels are unknown, or if no row is left. Also raises
     DataError at the first row with an unknown label, unless `bad` skips such rows.

@@ -1,7 +1,7 @@
 """Tasks of GLUE (Wang et al. 2019, gluebenchmark.com), with the file names and columns of the official archives.
 
-Class numbers are those of the Hugging Face data set. Published MNLI models use other orders, given by their label
-names. Metrics are those of table 1 of the paper.
+Class numbers are those of the Hugging Face data set. Published MNLI models use other orders, which their
+label names give. Metrics are those of table 1 of the paper.
 """
 
 from collections.abc import Mapping
@@ -109,7 +109,7 @@ TASKS: dict[str, Task] = {
             metrics=("accuracy",),
             splits=_splits("WNLI", "sentence1", "sentence2"),
         ),
-        Task(  # no training split: a model trained on MNLI predicts it
+        Task(  # has no training split: a model that was trained on MNLI answers it
             name="ax",
             kind="classification",
             labels=INFERENCE,

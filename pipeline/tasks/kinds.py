@@ -1,4 +1,4 @@
-"""Kinds of task, each with its functions from items to rows and from logits to scores."""
+"""Kinds of task, each with the functions that turn items into rows, and logits into scores."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields

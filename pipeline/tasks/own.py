@@ -24,7 +24,7 @@ LONGEST_NAME = 150
 
 
 Lost = dict[str, tuple[str, ...]]
-"""Split -> lines that describe what was left out of it."""
+"""Split -> lines that describe what was left out of the split."""
 
 
 def read_own(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[str, Any], Lost]:
@@ -87,7 +87,7 @@ def columns_of(config: Finetune) -> Columns:
 
 
 def with_pair_columns(config: Finetune) -> Finetune:
-    """Return the settings with the columns of a training file of kind similarity: as named, else as `pair_columns`."""
+    """Return the settings; for kind similarity, with the columns that `pair_columns` finds in the training file."""
     if config.kind != "similarity" or config.train is None:
         return config
     named = None if config.text == Finetune.text else config.text

@@ -1,5 +1,4 @@
-"""Split a text that is too long for one window into overlapping parts, and find for each token the part with the most
-context.
+"""Split a long text into overlapping parts, and find for each token the part with the most context.
 
 Shapes: P parts of a text with T tokens.
 """
@@ -11,8 +10,8 @@ def parts(tokens: int, room: int, stride: int) -> list[tuple[int, int]]:
     """Return the start and end (exclusive) of each part of a text with `tokens` tokens.
 
     A part has at most `room` tokens; its last `stride` tokens are also the first of the next part. So `stride` is the
-    overlap, as in `tokenizers`; in google-research/bert, it is the distance from one part's start to the next. An empty
-    text has one empty part.
+    overlap, as in `tokenizers`. In google-research/bert, the stride is instead the distance between the starts of two
+    consecutive parts. An empty text has one empty part.
     """
     assert 0 <= stride < room
     starts = range(0, max(tokens - stride, 1), room - stride)

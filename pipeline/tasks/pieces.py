@@ -15,7 +15,7 @@ from tokenizers import Encoding, Tokenizer
 from pipeline.text.vocabulary import Vocabulary
 
 AT_ONCE = 512
-"""Texts per batch. This number bounds memory, since an Encoding takes a hundred times the memory of its ids."""
+"""Texts per batch. The batch bounds memory, because an Encoding takes a hundred times the memory of its ids."""
 
 
 @dataclass(frozen=True, kw_only=True)

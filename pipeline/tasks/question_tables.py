@@ -1,4 +1,4 @@
-"""Read questions from tables (CSV, TSV, JSON lines or Parquet): one per row, with context and answers."""
+"""Read questions from tables (CSV, TSV, JSON or Parquet): one question per row, with its context and answers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,9 +34,9 @@ def read_question_table(
     A question's id is the number of its first line; in Parquet and JSON lists, the id is the number of the row. Both
     count from 1.
 
-    A row's answers are {"text": […], "answer_start": […]}, as in published data sets, or one text. If they are one
-    text, the column answer_start holds the offset of the text's first character in the context. Without a value in this
-    column, the text's first occurrence in the context counts. An empty answer means that the context has no answer.
+    A row's answers are {"text": […], "answer_start": […]}, as in published data sets, or one text. For one text, the
+    column answer_start holds the offset of the text's first character in the context. If this column has no value, the
+    first occurrence of the text in the context is used. An empty answer means that the context has no answer.
 
     Raises DataError for a missing column. Unless `bad` skips such rows, DataError is also raised, with file and line,
     for an empty context or question, and for answers of another form.

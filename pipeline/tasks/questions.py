@@ -1,4 +1,4 @@
-"""Extractive question answering as a kind of task: windows in, spans of the context out."""
+"""Extractive question answering as a kind of task: the input is windows, the answers are spans of the context."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -101,7 +101,7 @@ def texts_of(task: Task, answers: dict[str, Answer], tuned: Tuned) -> dict[str, 
 def tune(task: Task, prepared: Prepared, answers: dict[str, Answer]) -> Tuned:
     """Return the no-answer threshold with the highest F1 on these questions, and that F1 as a share of 1.
 
-    Empty for a task without unanswerable questions.
+    The result is empty for a task without unanswerable questions.
     """
     if not task.unanswerable:
         return {}
@@ -127,5 +127,5 @@ def collapsed(task: Task, prepared: Prepared, answers: dict[str, Answer]) -> boo
 
 
 def details(task: Task, prepared: Prepared, answers: dict[str, Answer], tuned: Tuned) -> dict[str, Any]:
-    """Return nothing: `score` already has all results."""
+    """Return an empty dict, because `score` already has all results."""
     return {}

@@ -45,7 +45,7 @@ def rows_in(location: str, columns: Sequence[str], bad: BadRows | None = None) -
 
 
 def has_columns(location: str, names: Sequence[str], content: bytes) -> bool:
-    """Return whether a table has these columns (in its first row, for formats whose rows name their columns)."""
+    """Return whether a table has these columns; in JSON, where each row names its columns, the first row counts."""
     return first_row(location, names, content) is not None
 
 
@@ -60,7 +60,7 @@ def first_row(location: str, names: Sequence[str], content: bytes) -> Sequence[A
 def _require_named(location: str, names: Sequence[str], wanted: Sequence[str], hint: str = "") -> None:
     """Raise DataError unless the file's columns, `names`, include each of `wanted` once.
 
-    The message tells the options that name columns, and ends in `hint`.
+    The message names the options that set columns, and ends in `hint`.
     """
     if missing := [name for name in wanted if name not in names]:
         raise DataError(
@@ -133,7 +133,7 @@ def _select_columns(
 
 
 def number_of_columns(location: str, line: int, fields: Sequence[str], names: Sequence[str]) -> str:
-    """Return the message for a row with another number of columns than the header."""
+    """Return the message for a row with more or fewer columns than the header."""
     return (
         f"{location}:{line}: {len(fields)} columns where the first line names {len(names)}; "
         "enclose a text that holds a separator in quotes (CSV)"
@@ -173,7 +173,7 @@ def json_rows(location: str, text: str, bad: BadRows) -> Iterator[tuple[int, dic
 
 
 def is_one_list(text: str) -> bool:
-    """Return whether a text begins as one JSON list of objects, and not as JSON lines, which begin with an object."""
+    """Return whether a text begins like one JSON list of objects; JSON lines begin with an object instead."""
     rest = text.lstrip(BLANK)
     return rest.startswith("[") and rest[1:].lstrip().startswith("{")
 

@@ -13,7 +13,7 @@ ExampleKind = Literal["table", "squad", "conll"]
 TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 TAGGED = (".conll", ".iob", ".bio", ".iob2", ".bio2")
 SAMPLE_LINES, SAMPLE_BYTES = 1_000, 1 << 18
-"""Maximum lines and bytes that are examined for tagged words, so that a long file is not split into lines twice."""
+"""Maximum lines and bytes that are examined for tagged words, so that long files are examined quickly."""
 
 
 def kind_of(location: str) -> ExampleKind:
@@ -34,10 +34,10 @@ def kind_of(location: str) -> ExampleKind:
 
 
 def infer_file_kind(location: str, content: Callable[[], bytes]) -> ExampleKind | None:
-    """Return the format of a file by its name, else by its content; None if neither tells.
+    """Return the format of a file by its name, else by its content; None if neither shows the format.
 
-    `content` must return the whole content of a .json file. For other files it may return only the beginning, if this
-    beginning is longer than SAMPLE_BYTES.
+    `content` must return the whole content of a .json file. For other files, `content` may return only the beginning,
+    if this has more than SAMPLE_BYTES bytes.
     """
     name = bare_name(location)
     if name.endswith(TABLES):

@@ -6,8 +6,8 @@ from pipeline.text.schema import EXAMPLE
 
 TEXTS = pa.schema(
     [
-        # GLUE: the row's id in the file, or without ids the row's number from 0. Own files: the number from 1 of the
-        # row's first line (in Parquet and JSON lists, of the row)
+        # GLUE: the row's id in the file; if the file has no ids, the row's number, from 0. Own files: the number of the
+        # row's first line, from 1; in Parquet and JSON lists, the row's number, from 1
         pa.field("id", pa.string(), nullable=False),
         pa.field("first", pa.string(), nullable=False),  # segment A
         pa.field("second", pa.string()),  # segment B; null for tasks on single texts
@@ -17,8 +17,9 @@ TEXTS = pa.schema(
 )
 
 SECOND_LENGTH = "second_length"
-"""Column that the rows have in addition to ENCODED if their two texts are sequences of their own: the length of the
-second sequence, int32. The length of the first one is first_length.
+"""Column in addition to ENCODED, for rows whose two texts are encoded separately: length of the second text, int32.
+
+The length of the first text is first_length.
 """
 ENCODED = pa.schema(
     [

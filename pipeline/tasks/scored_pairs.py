@@ -29,10 +29,10 @@ class ScoredPairs:
 
 
 def pair_columns(location: str, text: str | None, pair: str | None, labels: tuple[str, ...]) -> Columns:
-    """Return the columns of a file of scored pairs: the named ones, else the first of LAYOUTS that the file has.
+    """Return the columns of a file of scored pairs.
 
-    If the file has none of LAYOUTS, or any column is named, the others are those of OWN_LAYOUT. Raises
-    ConfigError for several labels.
+    If no column is named, the columns are the first of LAYOUTS that the file has, else OWN_LAYOUT. If at least one
+    column is named, OWN_LAYOUT gives the columns that are not named. Raises ConfigError for several labels.
     """
     if len(labels) > 1:
         raise ConfigError(
@@ -47,7 +47,10 @@ def pair_columns(location: str, text: str | None, pair: str | None, labels: tupl
 
 
 def read_pairs(location: str, columns: Columns, bad: BadRows) -> ScoredPairs:
-    """Read the pairs of a table. Raises DataError if all scores are equal, and as `read_file` and `require_labels`."""
+    """Read the pairs of a table.
+
+    Raises DataError if all scores are equal, and as `read_file` and `require_labels` do.
+    """
     task = Task(name=location, kind="similarity", metrics=("spearman",))
     texts = require_labels(task, location, read_file(location, columns, task.kind, bad), bad)
     scores = np.array([task.number(label) for label in texts["label"].to_pylist()])
@@ -57,7 +60,7 @@ def read_pairs(location: str, columns: Columns, bad: BadRows) -> ScoredPairs:
 
 
 def read_triplets(location: str, names: tuple[str, str, str], bad: BadRows) -> list[tuple[str, str, str]]:
-    """Read (anchor, positive, negative) of each row of a table. An empty text, or one that is no text, is a bad row.
+    """Read (anchor, positive, negative) of each row of a table. If one of the three is not a text, or is blank, the row is bad.
 
     Raises DataError if the table has no usable row.
     """

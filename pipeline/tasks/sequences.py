@@ -1,4 +1,4 @@
-"""Texts and pairs of texts as a kind of task: one class, several labels or a number per text."""
+"""Tasks on texts or pairs of texts: one class, several labels or a number for each."""
 
 from typing import Any
 
@@ -82,7 +82,7 @@ def predicted_labels(task: Task, outputs: np.ndarray, tuned: Tuned) -> np.ndarra
 def tune(task: Task, prepared: Prepared, outputs: np.ndarray) -> Tuned:
     """Return for each label the threshold with the highest F1 on these texts, and the scores at these thresholds.
 
-    Empty for kinds other than multilabel.
+    The result is empty if the kind is not multilabel.
     """
     if task.kind != "multilabel":
         return {}
@@ -112,8 +112,8 @@ def baseline(task: Task, train: Prepared, prepared: Prepared) -> dict[str, float
 def collapsed(task: Task, prepared: Prepared, outputs: np.ndarray) -> bool:
     """Return whether all texts get the same answer although their labels differ.
 
-    In a regression, answers count as the same if their range is below a thousandth of the labels' range, or if one of
-    them is not finite.
+    In a regression, answers count as the same if their range is below a thousandth of the labels' range, or if an
+    answer is not finite.
     """
     predicted, true = predicted_labels(task, outputs, {}), true_labels(task, prepared)
     if task.kind == "regression":

@@ -1,4 +1,4 @@
-"""Similarity as a kind of task: two texts, each encoded alone, and a score; the answer is the cosine of their vectors.
+"""Similarity as a kind of task: each of two texts is encoded alone, and the answer is the cosine of their vectors.
 
 Reimers and Gurevych 2019 call such a model a bi-encoder (Sentence-BERT).
 """
@@ -56,7 +56,7 @@ def prepare(task: Task, items: pa.Table, vocabulary: Vocabulary, cutting: Cuttin
 
 
 def _one_by_one(items: pa.Table) -> pa.Table:
-    """Return a table of TEXTS with a row for each text: the first and the second of each pair, in turn."""
+    """Return a table of TEXTS with two rows for each pair: its first text, then its second text."""
     turns = np.repeat(np.arange(items.num_rows), 2)
     texts = [text for pair in zip(items["first"].to_pylist(), items["second"].to_pylist()) for text in pair]
     repeated = items.take(turns)
@@ -70,7 +70,7 @@ def answers(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) ->
 
 
 def score(task: Task, prepared: Prepared, cosines: np.ndarray, tuned: Tuned) -> dict[str, float]:
-    """Return the correlations of the cosines and the scores."""
+    """Return the correlations between the cosines and the labels."""
     return metrics.score(task, cosines, prepared.rows["label"].to_numpy())
 
 
@@ -80,7 +80,7 @@ def tune(task: Task, prepared: Prepared, cosines: np.ndarray) -> Tuned:
 
 
 def baseline(task: Task, train: Prepared, prepared: Prepared) -> dict[str, float]:
-    """Return the correlations of `word_cosines` and the scores."""
+    """Return the correlations between `word_cosines` and the labels."""
     cosines = word_cosines(prepared.items["first"].to_pylist(), prepared.items["second"].to_pylist())
     return metrics.score(task, cosines, prepared.rows["label"].to_numpy())
 
@@ -91,7 +91,7 @@ def collapsed(task: Task, prepared: Prepared, cosines: np.ndarray) -> bool:
 
 
 def details(task: Task, prepared: Prepared, cosines: np.ndarray, tuned: Tuned) -> dict[str, Any]:
-    """Return no further results."""
+    """Return an empty dict, because `score` already has all results."""
     return {}
 
 

@@ -31,7 +31,7 @@ class Question:
 def read_questions(location: str) -> list[Question]:
     """Return the questions of a SQuAD file, optionally compressed, in order.
 
-    Questions that a model will answer need no "answers". Raises DataError, with the path inside the file, if the file
+    Questions for prediction may lack "answers". Raises DataError, with the path inside the file, if the file
     does not have SQuAD's format.
     """
     try:
@@ -82,7 +82,7 @@ def _question_of(qa: Any, context: str, where: str) -> Question:
 def _value_at(record: Any, key: str, kind: type, where: str) -> Any:
     """Return a key's value. Raises DataError if it is missing or not of type `kind`.
 
-    `where` is the file and the path of `record` in it; messages put it before the key.
+    `where` is the file, and the path of `record` inside the file; messages put `where` before the key.
     """
     if not isinstance(record, dict):
         raise DataError(f"{where}{key} must be a key of an object, not of a {type(record).__name__}: give a SQuAD file")

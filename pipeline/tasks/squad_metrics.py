@@ -32,9 +32,9 @@ def f1(predicted: str, true: str) -> float:
 def best_of(predicted: str, question: Question, unanswerable: bool) -> tuple[float, float]:
     """Return exact match and F1, each the maximum over the question's true answers.
 
-    A question without answers counts as one with the empty answer. If `unanswerable` (the task has unanswerable
-    questions, as SQuAD 2.0), true answers that are empty after normalisation do not count, and F1 equals exact match if
-    the prediction is empty after normalisation or no true answer is left.
+    For a question without answers, the true answer is the empty text. `unanswerable` means that the task has
+    unanswerable questions, as SQuAD 2.0 has. Then true answers that are empty after normalisation do not count. If no
+    true answer is left, or if the prediction is empty after normalisation, F1 equals exact match.
     """
     true = [text for text, _ in question.answers if normalised(text) or not unanswerable] or [""]
     matches = [exact(predicted, text) for text in true]
@@ -65,7 +65,7 @@ def score(predictions: Mapping[str, str], questions: Sequence[Question]) -> dict
 
 
 def require_answers(questions: Sequence[Question]) -> None:
-    """Raise DataError if there are no questions, or if one has no answers and is not marked as impossible."""
+    """Raise DataError if there are no questions, or if a question has no answers and is not marked as impossible."""
     if not questions:
         raise DataError("there are 0 questions to score: give a file with at least 1")
     unanswered = [question.id for question in questions if not question.answers and not question.impossible]

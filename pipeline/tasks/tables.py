@@ -26,8 +26,9 @@ def read_split(task: Task, folder: str, split: str, *, skip: bool = False) -> pa
     """Return the rows of a task's split below `folder` (a path or URL), schema TEXTS.
 
     Raises DataError for a missing split or column, and for a training split with only one class. A line that is
-    unreadable, or has an empty text or an unknown label, raises DataError with file and line. If the split has labels,
-    and `skip` or the task's skips_broken_lines is set, such lines are skipped instead and `left_out` returns them.
+    unreadable, or has an empty text or an unknown label, raises DataError with file and line. Such lines are skipped
+    instead if the split has labels and either `skip` or the task's skips_broken_lines is set. `left_out` returns the
+    skipped lines.
     """
     split_file = task.split(split)
     location = storage.join(folder, split_file.file)

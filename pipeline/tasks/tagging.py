@@ -165,7 +165,7 @@ def _sentence_of(where: str, columns: tuple[str, str], values: Sequence[Any]) ->
 
 
 def read_words(location: str, words_column: str | None = None) -> list[tuple[str, ...]]:
-    """Return the words of the sentences of a file that is to be tagged.
+    """Return the words of each sentence in a file that a model will tag.
 
     In JSON and Parquet, the column `words_column` (None: "words") holds lists of words. Other files are CoNLL files
     with the words in the first column. Raises DataError for a file without sentences, and for values that are not lists
@@ -211,10 +211,10 @@ def _texts_in(where: str, value: Any) -> tuple[str, ...]:
 
 
 def _require_column(where: str, column: int, cells: Sequence[str], columns: int) -> None:
-    """Check the columns of a line, `cells`.
+    """Check a line, whose columns are `cells`.
 
-    Raises BadRow unless their number is `columns`, the number of the first line. Raises DataError if the tag column,
-    `column`, is missing or is the column of words.
+    Raises BadRow if the line does not have as many columns as the first line; this number is `columns`. Raises
+    DataError if the tag column, `column`, is missing or is the column of words.
     """
     own_columns = len(cells)
     if own_columns != columns:
@@ -231,7 +231,7 @@ def _require_column(where: str, column: int, cells: Sequence[str], columns: int)
 def tag_names(sentences: Sequence[Sentence]) -> tuple[str, ...]:
     """Return all tags, sorted; for chunk tags, O and then B-TYPE and I-TYPE of each type.
 
-    Both tags of a type are returned even if one does not occur, because label_all_pieces may need it.
+    B-TYPE and I-TYPE are both returned even if only one occurs, because label_all_pieces may need the other.
     """
     tags = {tag for sentence in sentences for tag in sentence.tags}
     if not all(map(is_chunk_tag, tags)):

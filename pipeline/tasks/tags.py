@@ -1,4 +1,4 @@
-"""Word tagging as a kind of task: sentences in, one tag per word out."""
+"""Word tagging as a kind of task: the input is sentences, the answers are one tag per word."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +19,7 @@ from pipeline.text.vocabulary import Vocabulary
 
 
 def prepare(task: Task, items: Sequence[Sentence], vocabulary: Vocabulary, cutting: Cutting) -> Prepared:
-    """Encode each sentence as one or more parts of at most `maximum_length` tokens, in order, with a label per token.
+    """Encode each sentence as windows of at most cutting.maximum_length tokens, in order, with a label per token.
 
     Raises DataError for an unknown tag.
     """
@@ -94,7 +94,7 @@ def baseline(task: Task, train: Prepared, prepared: Prepared) -> dict[str, float
 
 
 def tune(task: Task, prepared: Prepared, predicted: Sequence[PredictedTags]) -> Tuned:
-    """Return nothing: tagging has no values to tune."""
+    """Return an empty dict, because tagging has no values to tune."""
     return {}
 
 
@@ -104,7 +104,7 @@ def collapsed(task: Task, prepared: Prepared, predicted: Sequence[PredictedTags]
 
 
 def details(task: Task, prepared: Prepared, predicted: Sequence[PredictedTags], tuned: Tuned) -> dict[str, Any]:
-    """Return nothing: `score` already has the scores of each type."""
+    """Return an empty dict, because `score` already has the scores of each type."""
     return {}
 
 

@@ -14,6 +14,9 @@ import pyarrow as pa
 from pipeline.errors import DataError, listed, shown
 
 Kind = Literal["classification", "regression", "multilabel", "similarity", "tags", "spans"]
+"""Predict per text or pair: one class, a number, or several labels. Or predict the similarity of two texts, a tag per
+word, or a span of a context that answers a question.
+"""
 VALUED = ("regression", "similarity")
 """Kinds of task whose labels are numbers on a scale."""
 FEW_CLASSES = 10
@@ -48,9 +51,7 @@ class Split:
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """A prediction task: one class, several labels or a number per text or pair; the similarity of two texts; a tag per
-    word; or a span.
-    """
+    """A prediction task of one of the kinds in Kind."""
 
     name: str
     kind: Kind

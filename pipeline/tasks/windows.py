@@ -1,4 +1,4 @@
-"""Encode a question and its context as windows: [CLS] question [SEP] part of the context [SEP].
+"""Encode a question and its context as windows, each [CLS] question [SEP] part of the context [SEP].
 
 RoBERTa has two [SEP] after the question. Shapes: L tokens per window, C of them from the context.
 """
@@ -69,7 +69,7 @@ class Window:
 def windows(
     tokenization: Tokenization, questions: Sequence[Question], windowing: Windowing = Windowing()
 ) -> list[list[Window]]:
-    """Return the windows of each question. A context that several questions have is encoded only once."""
+    """Return the windows of each question. A context that several questions share is encoded only once."""
     contexts = list(dict.fromkeys(question.context for question in questions))
     encoded = dict(zip(contexts, tokenization.of_texts(contexts)))
     asked = tokenization.of_texts([question.question for question in questions])
