@@ -1,4 +1,4 @@
-"""Encode sentences to exactly the ids that `tokenizers` gives, with a cache of the ids of chunks.
+"""Encode sentences to the same ids as `tokenizers`, but faster: the ids of chunks are cached.
 
 Text is cut into chunks only where the tokenizer is certain to end a word (cuts.py). Each distinct chunk is tokenized
 once, and its ids are kept in a table. Text whose chunks are in the table costs only a dictionary encoding in Arrow and
@@ -23,7 +23,7 @@ TABLE_CHUNKS = 1_000_000
 LONGEST_KEPT = 100
 """Maximum characters of a chunk that later lookups can find; longer chunks rarely recur and are encoded every time."""
 MARK = "\ufdd0\ufdd1"
-"""Separator between chunks that are encoded in one call, which is half the work of one call per chunk.
+"""Separator between chunks. One call for all chunks is half the work of one call per chunk.
 
 Both characters are Unicode noncharacters, which no text should contain.
 """
@@ -50,7 +50,7 @@ class ChunkTable:
 
         The chunks must be distinct.
         """
-        # The offsets also count the chunks that are too long to be found again.
+        # `offsets` also counts the chunks that are too long for `entries`.
         if len(self.entries) > self.most or len(self.offsets) > 2 * self.most:
             self.forget()
         get = self.entries.get
@@ -70,7 +70,7 @@ class ChunkTable:
         self.entries.update((chunk, first + index) for index, chunk in enumerate(chunks) if len(chunk) <= LONGEST_KEPT)
 
     def _encode(self, chunks: list[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the chunks' concatenated ids, int32 (T,), and the end of each chunk in them, int64 (len(chunks),)."""
+        """Return the concatenated ids of the chunks, int32 (T,), and the end of each chunk's ids, int64 (len(chunks),)."""
         joined = MARK.join(chunks)
         if joined.count(MARK) != len(chunks) - 1:  # a chunk contains the separator
             ids, offsets = encode_directly(self.unmarked, chunks)
@@ -97,7 +97,7 @@ _tables: dict[tuple[str, int], ChunkTable] = {}
 
 
 class CachedTokenizer:
-    """Encoder that gives exactly the ids of `tokenizers`; the name of a special token in a text is ordinary text.
+    """Encoder that gives the same ids as `tokenizers`; the name of a special token in a text is ordinary text.
 
     A table with more than `table_chunks` distinct chunks is cleared. Pickling does not include the table.
     """

@@ -14,8 +14,8 @@ from pipeline.text.sequences import target_lengths, without_empty_sentences
 class Chunks:
     """Candidate chunks: for each sentence, the chunk that would begin at this sentence.
 
-    A chunk is drawn for every sentence, although only some sentences begin a chunk in the end: the chain of chunks
-    (follow_chain) is known only later. Empty sentences and documents are left out.
+    In the end, only some sentences begin a chunk. But these are known only later (follow_chain), so a chunk is drawn for
+    every sentence. Empty sentences and documents are left out.
     """
 
     places: np.ndarray  # int64 (S + 1,), token offsets of the sentences in the window's flat ids
@@ -41,7 +41,7 @@ def draw_chunks(
     maximum: int,
     rng: np.random.Generator,
 ) -> Chunks:
-    """Draw a chunk for each sentence: following sentences are added until the chunk has its document's target length.
+    """Draw a chunk for each sentence: add the following sentences until the chunk has its document's target length.
 
     A target length of at most `maximum` tokens is drawn for each document. The number of sentences in segment A is
     drawn for each chunk. The offsets are as in `Pairing` (pairs.py). Source: google-research/bert,
@@ -68,9 +68,9 @@ def draw_chunks(
 
 
 def sentence_reaching(token_offsets: np.ndarray, reached: np.ndarray, limits: np.ndarray) -> np.ndarray:
-    """Return for each token offset in `reached` the end of the first sentence that ends at or after this offset, int64.
+    """Return for each token offset in `reached` one past the first sentence that ends at or after this offset, int64.
 
-    Here, the end of a sentence is one past its index. The results are at most `limits`, which are sentence indices too.
+    The results are sentence indices, and are at most `limits`.
     """
     return np.minimum(np.searchsorted(token_offsets, reached, side="left"), limits)
 
@@ -86,10 +86,10 @@ def truncate(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Truncate each pair of segments to at most `maximum` tokens; return the new starts and ends, in the same order.
 
-    Starts and ends are token offsets, int64 (N,). In truncate_seq_pair of google-research/bert, the longer segment (B
-    if both are equally long) loses its first or its last token, by a fair coin, until the pair fits. This function is
-    the closed form: the final lengths do not depend on the coins, and the number of tokens that a segment loses at its
-    front is Binomial(lost, 1/2).
+    Starts and ends are token offsets, int64 (N,). truncate_seq_pair of google-research/bert removes one token at a time
+    until the pair fits. It takes the token from the longer segment (B if both are equally long), and a fair coin chooses
+    the first or the last token. This function is the closed form: the final lengths do not depend on the coins, and the
+    number of tokens that a segment loses at its front is Binomial(lost, 1/2).
     """
     a, b = a_end - a_start, b_end - b_start
     shorter = np.minimum(a, b)

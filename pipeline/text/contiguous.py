@@ -1,4 +1,4 @@
-"""Sequences without a pair task: a window's text from beginning to end, each token once.
+"""Sequences without a pair task: they cover a window's text from beginning to end, each token once.
 
 Shapes: S sentences, D documents, N examples.
 """
@@ -52,8 +52,7 @@ def single_segments(
 ) -> Sequences:
     """Cut each document into sequences of equal length, ignoring sentences; arguments as in `Pairing` (pairs.py).
 
-    One length is drawn per document, as for pairs (target_lengths). The shorter rest at the end of a document is a
-    sequence too.
+    One length is drawn per document, as for pairs (target_lengths). The last sequence of a document may be shorter.
     """
     documents, starts, lengths = _filled_documents(sentence_offsets, document_offsets)
     targets = target_lengths(len(documents), settings.short_probability, maximum_length - SPECIALS_OF_ONE, rng)

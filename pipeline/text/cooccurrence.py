@@ -44,7 +44,7 @@ def _at_distance(ids: np.ndarray, distance: int, size: int) -> sparse.csr_matrix
 def _join_documents(documents: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
     """Yield batches of about BATCH_TOKENS ids, int64: concatenated documents, each followed by REACH ids of -1.
 
-    The ids of -1 prevent pairs across documents.
+    The ids of -1 keep pairs from crossing documents.
     """
     gathered: list[np.ndarray] = []
     tokens = 0
@@ -59,7 +59,7 @@ def _join_documents(documents: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
 
 
 def embeddings(counted: sparse.csr_matrix, width: int) -> np.ndarray:
-    """Return an embedding of length 1 for each vocabulary entry, float32 (size, width); zeros for an entry never seen.
+    """Return an embedding of length 1 for each vocabulary entry, float32 (size, width); zeros for unseen entries.
 
     `counted` is a result of `cooccurrences`. The embeddings are rotated at random, because otherwise their first
     dimension would dominate.

@@ -1,4 +1,4 @@
-"""Cut UTF-8 text only where a cut does not change the ids, by rules for each kind of vocabulary.
+"""Cut UTF-8 text only where a cut does not change the ids; each kind of vocabulary has its own rules.
 
 Shapes: B bytes of all sentences, concatenated; S sentences.
 """
@@ -100,9 +100,9 @@ def _starts_of_single_characters(text: np.ndarray, chinese_characters: bool) -> 
 def cuts_of_bytes(text: np.ndarray, bounds: np.ndarray, *, normalized: bool) -> np.ndarray:
     """Cut where GPT-2's pattern always splits: before spaces, and between ASCII letters, digits and signs (SEPARABLE).
 
-    No cut is made before a space that is followed by white space or ends its sentence. If the tokenizer normalises the
-    text first (`normalized`), a cut is made before a space only if the space stands between two printable ASCII
-    characters, because normalisation may remove other characters around a space. Return bool (B,), as a Cut.
+    There is no cut before a space that is followed by white space or ends its sentence. If the tokenizer normalises the
+    text first (`normalized`), there is a cut before a space only between two printable ASCII characters, because
+    normalisation may remove other characters around a space. Return bool (B,), as a Cut.
     """
     cuts = cuts_at_plain_spaces(text, bounds) if normalized else _cuts_before_words(text, bounds)
     kinds = BYTE_KINDS[text]
@@ -154,7 +154,7 @@ PASSED_BY = frozenset({"NFC", "NFD", "NFKC", "NFKD", "Nmt", "StripAccents", "Low
 
 
 def _keeps_plain_spaces(normalizer: dict[str, Any]) -> bool:
-    """Whether a normalizer (its JSON in tokenizer.json) gives the same result on text that is cut at plain spaces."""
+    """Whether a normalizer, given as JSON of a tokenizer.json, gives the same result on text cut at plain spaces."""
     if normalizer["type"] == "BertNormalizer":
         return not normalizer["clean_text"] and not normalizer["handle_chinese_chars"]
     if normalizer["type"] == "Replace":

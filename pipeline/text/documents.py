@@ -1,4 +1,4 @@
-"""Turn a raw record into documents of bounded length, or a named reason to drop it."""
+"""Turn a raw record into documents of bounded length, or drop it with a named reason."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -46,7 +46,7 @@ LETTERS = re.compile(r"[^\W\d_]+")
 WORDY = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]")
 """Ideographs, kana and Hangul syllables."""
 LETTERS_OF_WORDY = 3
-"""Number of letters of an alphabetic script that say about as much as one character that WORDY matches."""
+"""A character that WORDY matches says about as much as this number of letters of an alphabetic script."""
 UNDECODABLE_CHARACTERS = 1_000
 """An undecodable paragraph is cut into parts of at most this many characters; only undecodable parts are lost."""
 SAMPLE_CHARACTERS = 200
@@ -100,16 +100,16 @@ def documents(
     """Yield the pieces of a record as documents with ids "…#0", "…#1", and a Dropped for each text that is left out.
 
     All pieces have the record's parent. `language` is used if the record does not state its language. A paragraph that
-    is not UTF-8 is dropped alone, and so is a piece whose share of letters is below `minimum_letters`. A record of one
-    piece is dropped if its `length` is below `minimum_characters`. Memory is bounded by a few pieces, however long the
-    record is.
+    is not UTF-8 is dropped, and so is a piece whose share of letters is below `minimum_letters`; the rest of the record
+    stays. A record of one piece is dropped if its `length` is below `minimum_characters`. Memory holds only a few pieces
+    at a time, however long the record is.
     """
     number, held, any_paragraph = 0, "", False
     for item in join_into_pieces(paragraphs(record.paragraphs), piece_characters):
         any_paragraph = True
         if isinstance(item, Undecodable):
             yield replace(dropped(record.id, "not UTF-8", item), characters=len(item))
-        elif number == 0 and not held:  # held back until we know whether it is the only piece
+        elif number == 0 and not held:  # held until it is known whether the record has other pieces
             held = item
         else:
             for text in filter(None, (held, item)):
@@ -125,7 +125,7 @@ def documents(
 
 
 def length(text: str) -> int:
-    """Return the length in characters; to be fair to all scripts, an ideograph, kana or Hangul syllable counts as 3."""
+    """Return the length in characters. An ideograph, kana or Hangul syllable counts as 3, to be fair to all scripts."""
     return len(text) if text.isascii() else len(text) + (LETTERS_OF_WORDY - 1) * len(WORDY.findall(text))
 
 
@@ -189,7 +189,7 @@ def join_into_pieces(paragraphs: Iterable[str], limit: int) -> Iterator[str]:
     """Join paragraphs with line feeds into pieces of at most `limit` characters.
 
     The last two pieces have about the same length, so that the last piece is not short. Only white space is lost.
-    Undecodable parts are yielded by themselves, as soon as they are read.
+    Undecodable parts are not joined; they are yielded as soon as they are read.
     """
     held: list[str] = []
     size = 0
@@ -247,9 +247,8 @@ def split_paragraph(paragraph: str, limit: int) -> Iterator[str]:
 def _break_point(text: str, start: int, limit: int) -> int:
     """Return the end of the part that begins at `start`.
 
-    The part ends after the last sentence end in the second half of the part. If that half has no
-    sentence end, the part ends after the last space in that half. If that half has no space either, the part ends at
-    the limit.
+    The part ends after the last sentence end in its second half. If that half has no sentence end, the part ends after
+    the last space in that half. If that half has no space either, the part ends at the limit.
     """
     middle, end = start + limit // 2, start + limit
     for pattern in (SENTENCE_END, SPACE):

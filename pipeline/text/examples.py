@@ -108,15 +108,16 @@ def window_lines(documents: pa.Table, *, titles: bool) -> tuple[list[str], np.nd
 
 
 def own_titles(documents: pa.Table) -> list[str]:
-    """Return the titles of D documents. The title is empty if it is the file's name, which readers of text files take
-    as the title of a file that has none; parents are named FILE or FILE:NUMBER.
+    """Return the titles of D documents; a title that is only the file's name becomes empty.
+
+    For a text without a title, readers use the file's name as the title. The parent, FILE or FILE:NUMBER, has this name.
     """
     files = (one_line(parent.partition(":")[0].rpartition("/")[2]) for parent in documents["parent"].to_pylist())
     return ["" if title == file else title for title, file in zip(documents["title"].to_pylist(), files)]
 
 
 def parent_hashes(documents: pa.Table) -> np.ndarray:
-    """Return a 64-bit hash of the parent's id of each document, int64 (D,)."""
+    """Return a 64-bit hash of each document's parent id, int64 (D,)."""
     digests = (blake2b(parent.encode(), digest_size=8).digest() for parent in documents["parent"].to_pylist())
     return np.frombuffer(b"".join(digests), "<i8")
 
@@ -124,7 +125,7 @@ def parent_hashes(documents: pa.Table) -> np.ndarray:
 def assemble(tokens: np.ndarray, sequences: Sequences, vocabulary: Vocabulary) -> tuple[np.ndarray, np.ndarray]:
     """Concatenate N sequences: each is [CLS] and its ranges, with a [SEP] after each range.
 
-    In a pair, the vocabulary's template sets the number of [SEP] after segment A. `tokens` are the window's flat ids,
+    In a pair, the vocabulary's template gives the number of [SEP] after segment A. `tokens` are the window's flat ids,
     int32. Return the ids, int32 (T,), and the offsets of the sequences, int64 (N + 1,).
     """
     ids, offsets, ends = _gather(tokens, sequences, vocabulary.template)
@@ -163,7 +164,7 @@ def _gather(values: np.ndarray, sequences: Sequences, template: Template) -> tup
     offsets = np.append(0, ends)[sequences.offsets]
     shift = sequences.starts - ends + lengths
     shift[first] -= 1
-    # A special token copies a value next to its range; mode="clip" for ranges at the window's start or end.
+    # A special token copies a value next to its range. At the window's start or end, mode="clip" keeps indices valid.
     return np.take(values, np.arange(offsets[-1]) + np.repeat(shift, lengths), mode="clip"), offsets, ends
 
 

@@ -22,7 +22,7 @@ PAGE = Page()
 def without_leftovers(lines: Iterable[str], language: str) -> list[str]:
     """Return the lines of an article as a reader of the page sees them.
 
-    If no word is left in a line once its markup is removed, the line becomes empty. A sentence with a placeholder for a
+    If a line has no word left after its markup is removed, the line becomes empty. A sentence with a placeholder for a
     formula or code is dropped; if the placeholder is in parentheses, only the parentheses and their content are
     dropped. A formula on a line of its own is part of the sentence around it.
     """

@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 
 LONGEST = 300
-"""Maximum characters of TeX; longer formulas stand apart from the text and do not belong in a sentence."""
+"""Maximum characters of TeX; a longer formula is usually not part of a sentence."""
 LONGEST_LINE = 80
 """Maximum characters of a rendered formula."""
 DEEPEST = 20

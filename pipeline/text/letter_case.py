@@ -3,9 +3,7 @@
 import re
 
 ODD_SHARE = 0.01
-"""Maximum share of entries with upper-case letters in an uncased vocabulary; published uncased vocabularies have a few
-such entries.
-"""
+"""Maximum share of entries with upper-case letters in an uncased vocabulary; published ones have a few such entries."""
 BRACKETED = re.compile(r"\[.+\]", re.DOTALL)
 
 

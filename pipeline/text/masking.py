@@ -46,7 +46,7 @@ def mask(
     continuation. If `begins` is None, the pieces alone decide where words begin.
 
     The number of masked positions is max(1, round(share * length)), as in google-research/bert. The length includes
-    special tokens. The number is smaller if too few candidates fit. [CLS], [SEP] and [PAD] are never masked. Source:
+    special tokens. Fewer positions are masked if too few candidates fit. [CLS], [SEP] and [PAD] are never masked. Source:
     Devlin et al. 2019, sections 3.1 and A.1.
     """
     counts = np.maximum(1, np.rint(settings.share * np.diff(offsets))).astype(np.int64)
@@ -71,7 +71,7 @@ def _replacements(
 ) -> np.ndarray:
     """Return the new ids of the masked positions, int32 (M,): [MASK], random entries or the unchanged labels.
 
-    One draw per span chooses among the three.
+    One draw per span chooses one of the three for all positions of the span.
     """
     draws = rng.random(spans.max(initial=-1) + 1)[spans]
     random_ids = vocabulary.ordinary_ids[rng.integers(0, len(vocabulary.ordinary_ids), len(labels))]

@@ -11,7 +11,7 @@ from pipeline.text.template import ONE_SEPARATOR, Template
 class OtherParents:
     """Uniform draws of documents with another parent.
 
-    The documents are sorted by parent, so that the documents of one parent form a range, which a draw skips.
+    The documents are sorted by parent, so the documents of one parent form a range, and a draw can skip this range.
     """
 
     def __init__(self, parents: np.ndarray) -> None:

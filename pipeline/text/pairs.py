@@ -1,4 +1,4 @@
-"""Table of pairings, the functions that turn a window's sentences into examples."""
+"""Table of pairings: functions that turn a window's sentences into examples."""
 
 from collections.abc import Callable
 
@@ -23,9 +23,9 @@ Pairing = Callable[..., Sequences]
 It returns the examples of one window. `sentence_offsets` (S + 1,) are the token offsets of the sentences in the
 window's flat ids. `document_offsets` (D + 1,) are the offsets of the documents, counted in sentences. `parents` (D,)
 holds equal numbers for documents of one parent. Empty sentences are skipped. Pairings of two texts get lines instead of
-sentences (`window_lines` in examples.py). No sequence, or text of a row of two texts, is longer than
-`maximum_length` tokens, special tokens included. The same arguments, including the generator's state, give the same
-sequences.
+sentences (`window_lines` in examples.py). No sequence is longer than `maximum_length` tokens, special tokens included;
+in a row of two texts, this limit holds for each text. The same arguments, including the generator's state, give the
+same sequences.
 """
 
 PAIRINGS: dict[type, Pairing] = {

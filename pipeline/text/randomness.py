@@ -19,7 +19,7 @@ def generator(seed: int, epoch: int, window: int, purpose: str) -> np.random.Gen
 def numbered_generator(seed: int, stream: int) -> np.random.Generator:
     """Return a Philox generator keyed by two numbers, for the orders, folds and draws of fine-tuning.
 
-    `generator` makes its key in another way. The way used here must not change, because the results of fine-tuning
+    `generator` derives its key differently. The derivation here must not change, because the results of fine-tuning
     depend on the key.
     """
     return np.random.Generator(

@@ -19,13 +19,14 @@ TEXT, SCORE, TYPE = 1, 2, 3
 NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6
 """Types of a piece; NORMAL is the default."""
 MODEL_TYPE, CHARACTERS = 3, 2
-"""MODEL_TYPE: field of the trainer's settings, the kind of the model. CHARACTERS: field of the normaliser's settings,
-the compiled table of replaced characters.
+"""MODEL_TYPE is the field of the trainer's settings that holds the kind of model. CHARACTERS is the field of the
+normaliser's settings that holds the compiled table of character replacements.
 """
 KINDS = {1: "unigram", 2: "BPE", 3: "word", 4: "character"}
 COMMA_PENALTY = 100.0
-"""Subtracted from the scores of pieces that end with a digit and a comma, so that "9," is always two pieces, as in
-ALBERT's published tokenizer.json.
+"""Number subtracted from the score of each piece that ends with a digit and a comma.
+
+As a result, "9," is always two pieces, as in ALBERT's published tokenizer.json.
 """
 
 
@@ -40,7 +41,7 @@ class SentencePieceModel:
     unknown: int
     """Id of the unknown entry."""
     characters: bytes
-    """Compiled table of replaced characters; empty if there is none."""
+    """Compiled table of character replacements; empty if there is none."""
 
 
 def parse(content: bytes) -> SentencePieceModel:
@@ -82,7 +83,7 @@ def tokenizer_of(model: SentencePieceModel, *, lowercase: bool, strip_accents: b
     """Return the tokenizer with ALBERT's normalisation, as in its published tokenizer.json.
 
     Quotes in TeX's form become double quotes. Accents are removed if `strip_accents`, and text is lower-cased if
-    `lowercase`. If the model has a table of replaced characters, the table is applied. Runs of spaces become one space.
+    `lowercase`. If the model has a table of character replacements, it is applied. Runs of spaces become one space.
     """
     steps: list[normalizers.Normalizer] = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
     steps += [normalizers.NFKD(), normalizers.StripAccents()] if strip_accents else []

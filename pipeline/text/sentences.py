@@ -30,13 +30,13 @@ TWO_LETTERS = frozenset(TWO_LETTER_CODES.split())
 """The codes of ISO 639-1, and bh and sh, which Wikipedia still uses."""
 CODE = re.compile(r"([a-z]{2,3})(-[A-Za-z0-9]+)*")
 VERSION = 2
-"""Increase this number when the same text gives other sentences, so that no run resumes with other rows."""
+"""Increase this number when a change gives other sentences for the same text, so no run resumes with other rows."""
 ENOUGH = re.compile(rf"(?:[\W\d_]*[^\W\d_]){{4}}|.*{WORDY.pattern}.*{WORDY.pattern}")
-"""Matches at least four letters, or two ideographs, kana or Hangul syllables; a piece with fewer is not a sentence."""
+"""Matches a piece long enough for a sentence: four letters, or two ideographs, kana or Hangul syllables."""
 SHORT = 12
-"""A piece with fewer characters than SHORT may be too short for a sentence.
+"""A piece with fewer characters than this may be too short for a sentence.
 
-No abbreviation, with its full stop, has more characters than SHORT.
+Every abbreviation with its full stop has at most this many characters.
 """
 NOT_CAPITAL = frozenset(sign for sign in map(chr, range(0x2000)) if sign.islower() or sign.isdigit() or sign.isspace())
 """A piece that begins with one of these characters may continue the piece before it."""
@@ -118,7 +118,7 @@ class Abbreviations:
     seldom_last: frozenset[str]
     """Abbreviations that do not end a sentence before a lower-case letter or a digit."""
     endings: frozenset[str]
-    """All abbreviations with their full stop, with and without an opening mark.
+    """All abbreviations with their full stop, with and without an opening mark before them.
 
     A piece that does not end with one of these needs no check.
     """

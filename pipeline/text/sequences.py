@@ -1,4 +1,4 @@
-"""Examples as token ranges into a window's flat ids, as every pairing returns them.
+"""Examples as ranges of a window's flat ids; every pairing returns its examples in this form.
 
 Shapes: S sentences, D documents, N examples, R ranges.
 """
@@ -25,7 +25,7 @@ class Sequences:
     document_b: np.ndarray
     not_next: np.ndarray | None = None  # bool (N,), whether the second range is from another parent
     swapped: np.ndarray | None = None  # bool (N,), whether the second range stands before the first in the text
-    two_texts: bool = False  # whether each example is two texts, of one range each, that the encoder reads separately
+    two_texts: bool = False  # whether each example is two texts (one range each) that the encoder reads separately
 
     def __len__(self) -> int:
         return len(self.offsets) - 1

@@ -4,8 +4,8 @@ A sketch is a FracMinHash (the "mod m" sketch of Broder 1997): all hashes of a t
 of two texts show which share of text X is contained in text Y, even if Y is much longer. The estimate uses the hashes
 below both bounds.
 
-Hand-written, because MinHash libraries estimate Jaccard similarity. For a book and a twentieth of its text, this
-similarity is 0.05, although all of the twentieth is in the book.
+We use no MinHash library, because such libraries estimate Jaccard similarity. For a book and an excerpt of a twentieth
+of its text, this similarity is 0.05, although the whole excerpt is in the book.
 """
 
 import numpy as np
@@ -26,7 +26,7 @@ COMMON = 1 << (64 - MOST_HALVINGS)
 CASING_SAMPLE = 2_000
 """Approximate number of characters, spread over a text, that determine its casing."""
 LARGEST = 11
-"""Largest size class: 2^10 sequences or more, as in pieces of long documents."""
+"""Largest size class: texts with 2^10 hashes or more, such as pieces of long documents."""
 BASE = 0x9E3779B97F4A7C15
 INVERSE = pow(BASE, -1, 1 << 64)
 
@@ -34,7 +34,7 @@ INVERSE = pow(BASE, -1, 1 << 64)
 def shingle_hashes(text: str) -> np.ndarray:
     """Return the distinct hashes of all eight-word sequences of a text, uint64, sorted.
 
-    A text of fewer than eight words has none. Case, punctuation and white space are ignored; every Chinese character is
+    The result is empty for a text of fewer than eight words. Case, punctuation and white space are ignored; every Chinese character is
     a word.
     """
     return np.unique(shingles(hash_words(np.frombuffer(text.lower().encode(), np.uint8))))

@@ -67,7 +67,7 @@ class Splitting:
 def continues(kind: str, piece: str) -> bool:
     """Whether a piece continues a word.
 
-    Except in WordPiece, punctuation without a space before it also counts as continuing a word.
+    In byte-level BPE and unigram, punctuation without a space before it also counts as continuing a word.
     """
     if kind == "wordpiece":
         return piece.startswith(CONTINUATION)
@@ -75,7 +75,7 @@ def continues(kind: str, piece: str) -> bool:
 
 
 def parts_of(component: dict[str, Any] | None) -> list[dict[str, Any]]:
-    """Return the parts of a component of a tokenizer.json: a sequence is flattened; None has no parts."""
+    """Return the parts of a component of a tokenizer.json. A sequence is flattened; None has no parts."""
     if component is None:
         return []
     inner = component.get("normalizers") or component.get("pretokenizers") or component.get("processors")

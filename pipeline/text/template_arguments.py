@@ -1,4 +1,4 @@
-"""Renderers that only choose or join arguments of Wikipedia's templates, and the marks that renderers leave in text."""
+"""Renderers that choose or join a Wikipedia template's arguments, and the marks that renderers leave in text."""
 
 from collections.abc import Callable, Mapping
 
@@ -18,7 +18,7 @@ An aside after a bold name is removed later. An aside in parentheses is removed 
 lower case, such as "pronounced". All other asides lose only their marks.
 """
 GLUED = "\u2064"
-"""Mark before a fraction. After a number, as in 1{{frac|1|2}}, it becomes a space; elsewhere it is removed."""
+"""Mark before a fraction. After a number, as in 1{{frac|1|2}}, the mark becomes a space; elsewhere it is removed."""
 
 
 def first(*names: str) -> Render:
