@@ -60,9 +60,9 @@ def read_pairs(location: str, columns: Columns, bad: BadRows) -> ScoredPairs:
 
 
 def read_triplets(location: str, names: tuple[str, str, str], bad: BadRows) -> list[tuple[str, str, str]]:
-    """Read (anchor, positive, negative) of each row of a table. If one of the three is not a text, or is blank, the row is bad.
+    """Read (anchor, positive, negative) of each row of a table.
 
-    Raises DataError if the table has no usable row.
+    A row is bad if one of the three is blank or is not a text. Raises DataError if the table has no usable row.
     """
     triplets = []
     for line, values in rows_in(location, names, bad):

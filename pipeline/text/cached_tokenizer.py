@@ -70,7 +70,7 @@ class ChunkTable:
         self.entries.update((chunk, first + index) for index, chunk in enumerate(chunks) if len(chunk) <= LONGEST_KEPT)
 
     def _encode(self, chunks: list[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the concatenated ids of the chunks, int32 (T,), and the end of each chunk's ids, int64 (len(chunks),)."""
+        """Return the chunks' concatenated ids, int32 (T,), and the end of each chunk's ids, int64 (len(chunks),)."""
         joined = MARK.join(chunks)
         if joined.count(MARK) != len(chunks) - 1:  # a chunk contains the separator
             ids, offsets = encode_directly(self.unmarked, chunks)

@@ -14,8 +14,8 @@ from pipeline.text.sequences import target_lengths, without_empty_sentences
 class Chunks:
     """Candidate chunks: for each sentence, the chunk that would begin at this sentence.
 
-    In the end, only some sentences begin a chunk. But these are known only later (follow_chain), so a chunk is drawn for
-    every sentence. Empty sentences and documents are left out.
+    In the end, only some sentences begin a chunk (follow_chain). Which sentences these are is known only later, so a
+    chunk is drawn for every sentence. Empty sentences and documents are left out.
     """
 
     places: np.ndarray  # int64 (S + 1,), token offsets of the sentences in the window's flat ids
@@ -86,10 +86,10 @@ def truncate(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Truncate each pair of segments to at most `maximum` tokens; return the new starts and ends, in the same order.
 
-    Starts and ends are token offsets, int64 (N,). truncate_seq_pair of google-research/bert removes one token at a time
-    until the pair fits. It takes the token from the longer segment (B if both are equally long), and a fair coin chooses
-    the first or the last token. This function is the closed form: the final lengths do not depend on the coins, and the
-    number of tokens that a segment loses at its front is Binomial(lost, 1/2).
+    Starts and ends are token offsets, int64 (N,). In google-research/bert, truncate_seq_pair removes one token at a time
+    from the longer segment (B if both are equally long) until the pair fits. A fair coin chooses between the segment's
+    first and last token. This function is the closed form: the final lengths do not depend on the coins, and the number
+    of tokens that a segment loses at its front is Binomial(lost, 1/2).
     """
     a, b = a_end - a_start, b_end - b_start
     shorter = np.minimum(a, b)

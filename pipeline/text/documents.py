@@ -101,8 +101,8 @@ def documents(
 
     All pieces have the record's parent. `language` is used if the record does not state its language. A paragraph that
     is not UTF-8 is dropped, and so is a piece whose share of letters is below `minimum_letters`; the rest of the record
-    stays. A record of one piece is dropped if its `length` is below `minimum_characters`. Memory holds only a few pieces
-    at a time, however long the record is.
+    stays. A record of one piece is dropped if its `length` is below `minimum_characters`. Only a few pieces are in
+    memory at a time, however long the record is.
     """
     number, held, any_paragraph = 0, "", False
     for item in join_into_pieces(paragraphs(record.paragraphs), piece_characters):

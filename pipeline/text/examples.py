@@ -110,7 +110,8 @@ def window_lines(documents: pa.Table, *, titles: bool) -> tuple[list[str], np.nd
 def own_titles(documents: pa.Table) -> list[str]:
     """Return the titles of D documents; a title that is only the file's name becomes empty.
 
-    For a text without a title, readers use the file's name as the title. The parent, FILE or FILE:NUMBER, has this name.
+    For a text without a title, readers use the file's name as the title. The name is known from the parent's id, which
+    is FILE or FILE:NUMBER.
     """
     files = (one_line(parent.partition(":")[0].rpartition("/")[2]) for parent in documents["parent"].to_pylist())
     return ["" if title == file else title for title, file in zip(documents["title"].to_pylist(), files)]

@@ -29,8 +29,8 @@ def new_words(counts: pa.Table, vocabulary: Vocabulary, most: int) -> list[str]:
     """Return at most `most` words of three or more pieces, the most frequent first; ties are in code point order.
 
     `counts` has schema COUNTS. Words without a letter, and words that occur fewer than 5 times, are left out. A word
-    with a character that is not in the vocabulary is left out too: the vocabulary encodes such a word as [UNK], so there
-    are no pieces to initialise its embedding from.
+    with a character that is not in the vocabulary is left out too: such a word is encoded as [UNK], so its embedding
+    cannot be initialised from pieces.
     """
     frequent = counts.filter(pc.greater_equal(counts["count"], LEAST_COUNT)).sort_by(
         [("count", "descending"), ("word", "ascending")]

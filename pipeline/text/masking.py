@@ -46,8 +46,8 @@ def mask(
     continuation. If `begins` is None, the pieces alone decide where words begin.
 
     The number of masked positions is max(1, round(share * length)), as in google-research/bert. The length includes
-    special tokens. Fewer positions are masked if too few candidates fit. [CLS], [SEP] and [PAD] are never masked. Source:
-    Devlin et al. 2019, sections 3.1 and A.1.
+    special tokens. Fewer positions are masked if too few candidates fit. [CLS], [SEP] and [PAD] are never masked.
+    Source: Devlin et al. 2019, sections 3.1 and A.1.
     """
     counts = np.maximum(1, np.rint(settings.share * np.diff(offsets))).astype(np.int64)
     drawn = MASKINGS[type(settings)](settings, ids, offsets, counts, vocabulary, rng, begins)

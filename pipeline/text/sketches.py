@@ -34,8 +34,8 @@ INVERSE = pow(BASE, -1, 1 << 64)
 def shingle_hashes(text: str) -> np.ndarray:
     """Return the distinct hashes of all eight-word sequences of a text, uint64, sorted.
 
-    The result is empty for a text of fewer than eight words. Case, punctuation and white space are ignored; every Chinese character is
-    a word.
+    The result is empty for a text of fewer than eight words. Case, punctuation and white space are ignored; every
+    Chinese character is a word.
     """
     return np.unique(shingles(hash_words(np.frombuffer(text.lower().encode(), np.uint8))))
 
