@@ -65,7 +65,7 @@ def _run_text(config: settings.Text, report: Report) -> int:
 def _run_stream(config: settings.Stream, report: Report) -> int:
     rows_per_slot, rows = config.rows_per_slot, config.rows
     with _prepared(config, report) as (corpus, vocabulary):
-        # Start new Ray workers: the old workers keep the memory that preparation took, which would raise the peak.
+        # Start new Ray workers: the old workers keep memory from the preparation, so the measured peak would be higher.
         ray.shutdown()
         cluster.connect(None)
         wanted = StreamSettings(

@@ -28,9 +28,9 @@ class Cost:
 
 
 def measure(config: Pretrain, output: str | None, repetitions: int) -> list[Cost]:
-    """Write `repetitions` checkpoints of a model with random weights, and return the cost of each.
+    """Write `repetitions` checkpoints of a model with random weights, and return the cost of each checkpoint.
 
-    The checkpoints go into a temporary folder in `output` (None: in the system's folder for temporary files).
+    The checkpoints go into a temporary folder in `output` (None: in the system's temporary folder).
     """
     vocabulary = train_vocabulary(["a b c d e f g"] * 100, size=100, lowercase=True)
     module = build_objective(config.objective, config.sampling, config.model, config.vocabulary.size)

@@ -1,5 +1,6 @@
-"""Compare our fine-tuning with transformers' Trainer, which pads per batch and groups rows by length. Both sides use
-the same rows, initial weights, learning rates and precision.
+"""Compare our fine-tuning with transformers' Trainer, which groups rows by length and pads each batch.
+
+Both sides use the same rows, initial weights, learning rates and precision.
 """
 
 import logging
@@ -30,9 +31,9 @@ from pipeline.train.trial import run_trial, sample_rows
 from pipeline.train.tuned import About, save_tuned
 
 AIM, FLOOR = 1.5, 1.2
-"""Seconds of the Trainer divided by ours: the ratio to aim for, and the ratio below which the bench fails."""
+"""Ratio to aim for, and ratio below which the bench fails. The ratio is the Trainer's seconds divided by ours."""
 NEAR = 0.02
-"""Maximum difference in accuracy (0 to 1) that counts as chance."""
+"""Maximum by which our accuracy (0 to 1) may be below the Trainer's; a smaller difference may be chance."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,7 +164,7 @@ def _theirs(config: Finetune, problem: Problem, initial: Initial, seed: int, fol
     begun = time.perf_counter()
     trainer.train()
     seconds = time.perf_counter() - begun
-    # The Trainer orders the rows by length, so the labels are taken from its predictions too.
+    # The Trainer orders the rows by length, so the labels are taken from the same output as the predictions.
     predictions = trainer.predict(trainer.eval_dataset)
     accuracy = METRICS[problem.task.metrics[0]](
         np.asarray(predictions.predictions, np.float32).argmax(-1), np.asarray(predictions.label_ids)
@@ -187,7 +188,7 @@ def _prepare_transformers() -> None:
 
 
 def _trainer(config: Finetune, width: int, rows: pa.Table, dev: pa.Table, seed: int, folder: Path) -> Any:
-    """Return a Trainer for the model in `folder`/model, in its fastest settings for rows of unequal length."""
+    """Return a Trainer for the model in `folder`/model, with its fastest settings for rows of unequal length."""
     from transformers import (
         AutoModelForSequenceClassification,
         DataCollatorWithPadding,

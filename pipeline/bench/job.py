@@ -1,7 +1,7 @@
-"""Compare the training loop alone with the same loop under Ray Train and the live stream, and time a job's first step.
+"""Compare the training loop alone with the same loop in a Ray Train job on the live stream; time a job's first step.
 
-Both sides are started first. Then they run in turns of a few seconds: while one runs, the other is stopped by SIGSTOP.
-Comparing whole runs would not work, because the speed of a shared machine can change by a third within a minute.
+Both sides start first. Then they run in turns of a few seconds: while one side runs, SIGSTOP stops the other side.
+Whole runs cannot be compared, because the speed of a shared machine can change by a third within a minute.
 """
 
 import json
@@ -30,9 +30,9 @@ HEAD = str(ROOT / "cluster" / "head.sh")
 STEPS_AN_INTERVAL = 5
 """Training steps per log interval."""
 ONE_PHASE = "phases:one-phase"
-"""Word of the command line that chooses a single phase, so that the sequence length stays the same."""
+"""Command-line word that chooses a single phase, so that all steps have the same sequence length."""
 WARM_UP = 4
-"""Log intervals before the first turn. Meanwhile memory is mapped, code is compiled and the first blocks are made."""
+"""Log intervals before the first turn. In this time, memory is mapped, code is compiled and first blocks are made."""
 TURN = 8.0
 """Seconds per turn."""
 
@@ -71,8 +71,8 @@ def prepare(folder: str, corpus: Sequence[str]) -> str:
 def first_steps(words: Sequence[str], folder: str, repetitions: int) -> list[float]:
     """Return the seconds from submitting a job to the end of its first step, one value per repetition.
 
-    `words`: command line of jobs/pretrain.py, without name and steps. An unmeasured job runs first on the same Ray
-    head, because the first job also trains the vocabulary.
+    `words`: command line of jobs/pretrain.py, without name and steps. A job that is not measured runs first on the same
+    Ray head, because the first job also trains the vocabulary.
     """
     seconds = []
     with _head(folder) as environment:
@@ -103,8 +103,8 @@ def first_steps(words: Sequence[str], folder: str, repetitions: int) -> list[flo
 def rates(words: Sequence[str], folder: str, *, steps: int, compiled: str, threads: int) -> list[Rates]:
     """Run a job under Ray and the loop alone in turns until one side ends; return the rates of each pair of turns.
 
-    `first_steps` must have run in the same folder: the loop alone reads settings, corpus and vocabulary from the run of
-    the first job that `first_steps` submitted.
+    Call `first_steps` with the same folder first: the loop alone reads settings, corpus and vocabulary from the first
+    run of `first_steps`.
     """
     every = str(STEPS_AN_INTERVAL)
     plain_words = [f"{folder}/runs/first--1", str(steps), compiled, every, str(threads)]
@@ -145,7 +145,7 @@ def rates(words: Sequence[str], folder: str, *, steps: int, compiled: str, threa
 
 
 class Side:
-    """One side of the comparison: a process, its log intervals so far, and its Ray head's pid file (None: no Ray)."""
+    """One side of the comparison: its process, its log intervals so far, and the pid file of its Ray head, if any."""
 
     def __init__(
         self, process: subprocess.Popen[Any], intervals: Callable[[], list[Interval]], head_pid: Path | None = None
@@ -153,7 +153,7 @@ class Side:
         self.process, self.intervals, self.head_pid = process, intervals, head_pid
 
     def wait(self, intervals: int) -> None:
-        """Wait until there are this many log intervals. Raises PipelineError if the process ends earlier."""
+        """Wait until the side has `intervals` log intervals. Raises PipelineError if the process ends earlier."""
         while len(self.intervals()) < intervals:
             if self.process.poll() is not None:
                 raise PipelineError(
@@ -210,8 +210,7 @@ def take_turns(alone: Side, ray: Side) -> Turns:
 def by_turn(turns: Turns, alone: Sequence[Interval], under_ray: Sequence[Interval]) -> list[Rates]:
     """Return the rates of each pair of turns.
 
-    Only log intervals that lie within one turn count. A pair of turns is left out if one side has no log interval that
-    lies within its turn.
+    Only log intervals within one turn count. A pair of turns is left out if a side has no log interval within its turn.
     """
     rates_of_pairs = []
     for pair in zip(turns.alone, turns.under_ray, strict=True):
@@ -253,14 +252,14 @@ def _points(folder: str, name: str, metric: str) -> list[Metric]:
 
 @contextmanager
 def _head(folder: str) -> Generator[dict[str, str]]:
-    """Start a Ray head for this bench alone, with files in `folder`, and stop it at the end.
+    """Start a Ray head for this bench alone, with files in `folder`, and stop the head at the end.
 
     Yields the environment for commands that use this head.
     """
     with socket.socket() as free_port:
         free_port.bind(("127.0.0.1", 0))
         port = free_port.getsockname()[1]
-    # Without a tracking server, the runs are tracked in `folder`, where `_points` reads.
+    # Without MLFLOW_TRACKING_URI, the runs log to the database in `folder`, which `_points` reads.
     environment = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"}
     environment |= {"DASHBOARD_PORT": str(port), "HEAD_FOLDER": f"{folder}/head"}
     _call([HEAD, "start"], environment)
@@ -274,7 +273,7 @@ def _head(folder: str) -> Generator[dict[str, str]]:
 def running(
     command: Sequence[str], output: TextIO | int, environment: dict[str, str] | None = None
 ) -> Generator[subprocess.Popen]:
-    """Start a process; at the end, kill it and its descendants if they still run."""
+    """Start a process. At the end, kill the process and its descendants if they still run."""
     process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output)
     try:
         yield process
@@ -286,7 +285,7 @@ def running(
 
 
 def _call(command: Sequence[str], environment: dict[str, str] | None = None) -> None:
-    """Run a command. Raises PipelineError with the last line of its output if it fails."""
+    """Run a command. If the command fails, raises PipelineError with the last line of the command's output."""
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     if done.returncode:
         last = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]

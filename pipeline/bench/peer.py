@@ -1,4 +1,4 @@
-"""Training step of transformers' models, in the models' fastest settings, on our batches: baseline of `bench.py step`.
+"""Train transformers' models on our batches, with the models' fastest settings, as a baseline for `bench.py step`.
 
 Shapes: N sequences, S tokens in the longest sequence, T tokens in all sequences, M masked positions, V vocabulary
 entries.
@@ -21,21 +21,21 @@ from pipeline.objectives.published import PublishedModel
 IGNORED = -100  # label of positions that transformers leaves out of the loss
 CLIP_NORM = AdamW().clip_norm
 PAIR_LABELS = ("next_sentence_label", "sentence_order_label")
-"""Names of the labels of pairs in transformers."""
+"""transformers' names for the labels of sentence pairs."""
 
 
 def peer_model(models: Sequence[PublishedModel], vocabulary_size: int, weights: Mapping[str, float]) -> nn.Module:
     """Build transformers' models of an objective, in training mode, with random weights and our dropout.
 
-    Their attention is scaled dot-product attention. `models`: the models that our objective publishes. `weights`: the
-    weights of the objective's loss terms by name, used for ELECTRA only.
+    The models use scaled dot-product attention. `models`: the models that our objective publishes. `weights`: name ->
+    weight of each loss term of the objective; used for ELECTRA only.
     """
     made = [_published(model, vocabulary_size) for model in models]
     return made[0].train() if len(made) == 1 else ReplacedPeer(*made, *weights.values()).train()
 
 
 def _published(model: PublishedModel, vocabulary_size: int) -> Any:
-    """Return transformers' model. If the family has a pair head, the model has a masked-token head and a pair head."""
+    """Return transformers' model. If the family has a pair head, the model has this head too (ForPreTraining)."""
     import transformers
 
     settings, family = model.settings, family_of(model.settings)
@@ -70,8 +70,8 @@ def padded(batch: Batch, settings: Model) -> dict[str, Any]:
     input_ids, labels, token_type_ids, attention_mask: padded rows (N, S). token_type_ids is left out if the family has
     no segments. attention_mask is left out if all rows have the same length.
     masked_places, masked_labels: masked positions as indices into the flattened rows, and their labels (M,).
-    next_sentence_label: 1 if B does not follow A (N,). sentence_order_label: 1 if A and B are swapped (N,). Each of
-    these two is left out if the batch has no such labels.
+    next_sentence_label: 1 if B does not follow A (N,). sentence_order_label: 1 if A and B are swapped (N,). A label is
+    left out if the batch does not have it.
     """
     N, S = batch.sequences, batch.maximum_length
     rows_T = torch.repeat_interleave(torch.arange(N), batch.offsets.diff())
@@ -97,12 +97,12 @@ def padded(batch: Batch, settings: Model) -> dict[str, Any]:
 
 
 def _model_inputs(inputs: dict[str, Tensor], *more: str) -> dict[str, Tensor]:
-    """Return an encoder's inputs, and the inputs named in `more`; inputs that the batch does not have are left out."""
+    """Return an encoder's inputs and the inputs named in `more`. Inputs that the batch lacks are left out."""
     return {name: inputs[name] for name in ("input_ids", "token_type_ids", "attention_mask", *more) if name in inputs}
 
 
 def shipped_loss(model: Any, inputs: dict[str, Tensor]) -> Tensor:
-    """Return the sum of the mean losses (a scalar) as transformers computes it: with logits at all positions."""
+    """Return the sum of the mean losses (a scalar). Like transformers, compute vocabulary logits at all positions."""
     if not isinstance(model, ReplacedPeer):
         return model(**_model_inputs(inputs, "labels", *PAIR_LABELS)).loss
     output = model.generator(**_model_inputs(inputs, "labels"))
@@ -110,7 +110,7 @@ def shipped_loss(model: Any, inputs: dict[str, Tensor]) -> Tensor:
 
 
 def masked_only_loss(model: Any, inputs: dict[str, Tensor]) -> Tensor:
-    """Return the same sum as `shipped_loss`, with vocabulary logits at masked positions only."""
+    """Return the same sum as `shipped_loss`, but compute vocabulary logits only at masked positions."""
     replaced = isinstance(model, ReplacedPeer)
     masked = model.generator if replaced else model
     output = masked.base_model(**_model_inputs(inputs))
@@ -142,8 +142,9 @@ def _masked_logits(model: Any, names: dict[str, str], hidden_M: Tensor) -> Tenso
 
 
 def _discriminator_loss(model: ReplacedPeer, inputs: dict[str, Tensor], logits_M: Tensor) -> Tensor:
-    """Return the weighted loss of the discriminator. Replacements are sampled from the generator's logits (M, V) with
-    Gumbel noise, as in google-research/electra.
+    """Return the weighted loss of the discriminator.
+
+    Gumbel noise samples the replacements from the generator's logits (M, V), as in google-research/electra.
     """
     with torch.no_grad():
         noise = -torch.empty_like(logits_M, dtype=torch.float32).exponential_().log_()
@@ -162,8 +163,9 @@ def peer_step(
     autocast: torch.autocast,
     inputs: dict[str, Tensor],
 ) -> None:
-    """Take one step on padded inputs: forward, backward, clipping, update. `loss`: `shipped_loss` or
-    `masked_only_loss`, compiled or not.
+    """Take one step on padded inputs: forward, backward, clipping, update.
+
+    `loss`: `shipped_loss` or `masked_only_loss`, compiled or not.
     """
     device = next(model.parameters()).device
     with autocast:

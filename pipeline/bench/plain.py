@@ -49,7 +49,7 @@ class Interval:
 
 
 def slots(tables: Iterator[pa.Table], rows_per_slot: int) -> Iterator[pa.Table]:
-    """Yield slots: tables of `rows_per_slot` rows, cut from the concatenated `tables`. Rows left over are dropped."""
+    """Yield slots: tables of `rows_per_slot` rows, cut from the concatenated `tables`. Drop an incomplete last slot."""
     held: list[pa.Table] = []
     for table in tables:
         held = [pa.concat_tables([*held, table])]
@@ -110,7 +110,7 @@ def _train_alone(config: Pretrain, settings: StreamSettings, folder: str) -> Non
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Train with the settings, corpus and vocabulary of a recorded run, but in this process and for the given steps."""
+    """Train in this process for the given steps, with the settings, corpus and vocabulary of a recorded run."""
     folder, steps, every, threads = (arguments[index] for index in (0, 1, 3, 4))
     compiled: Any = arguments[2]
     recorded = run.read_run(folder)

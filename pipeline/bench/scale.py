@@ -37,7 +37,7 @@ from pipeline.train.dealing import Dealing
 from pipeline.train.slots import exchange, make_slot
 
 WARM_STEPS = 5
-"""Untimed steps of workers that sleep: meanwhile processes start and the tokenizers' tables fill."""
+"""Untimed steps of workers that sleep. In this time, processes start and the tokenizers' tables fill."""
 WORLDS = (1, 2, 4)
 """Numbers of workers to run."""
 GPU_TOKENS = 500_000
@@ -49,7 +49,7 @@ ROWS = (32, 256)
 WINDOWS_A_TASK = 16
 """Windows whose rows one task makes."""
 ROUNDS = {8: 60, 64: 6}
-"""Number of ranks -> blocks per rank that a single process reads."""
+"""Number of ranks -> number of blocks per rank. A single process reads the blocks of all ranks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,10 +86,9 @@ def _no_terms(batch: object) -> dict[str, int]:
 
 
 def _sleep_instead_of_training(settings: dict[str, Any]) -> None:
-    """Run one worker: read blocks, exchange records and reduce over ranks as in training.
+    """Run one worker as in training (blocks, records, reduction over ranks), with a sleep instead of computation.
 
-    The worker sleeps instead of computing. Rank 0 writes tokens and seconds of the timed steps to the file
-    settings["result"].
+    Rank 0 writes the tokens and seconds of the timed steps to the file settings["result"].
     """
     sleeper: Sleeper = settings["sleeper"]
     context = ray.train.get_context()
@@ -147,7 +146,7 @@ def pace(settings: StreamSettings, sleeper: Sleeper, world: int) -> Pace:
 
 @dataclass(frozen=True, kw_only=True)
 class Dealt:
-    """Measurements of one stream that deals to `world` ranks but is read by one process."""
+    """Measurements of one stream with blocks for `world` ranks; one process reads all blocks."""
 
     world: int
     slots: int
@@ -158,15 +157,16 @@ class Dealt:
     seconds: float
     """Seconds from the stream's start."""
     cpu: float
-    """CPU seconds of the one process that plans the stream's tasks and reads the blocks. The tasks run in other
-    processes, so the work of the tasks can be spread over more cores; the work of this process cannot.
+    """CPU seconds of the process that plans the stream's tasks and reads the blocks.
+
+    The tasks run in other processes, so more cores can share their work. More cores do not help this process.
     """
 
 
 def read_dealt_blocks(settings: StreamSettings, world: int, rounds: int) -> Dealt:
     """Read `rounds` blocks per rank of a stream for `world` ranks, without workers.
 
-    The rows of one window are repeated, so that making rows takes no time.
+    The tasks return the rows of one window again and again, so that making rows takes no time.
     """
     length = settings.sampling.maximum_length
     round_rows = rows_of_round(settings.batch, length, world)
@@ -244,10 +244,10 @@ def table(paces: Sequence[Pace]) -> str:
 
 
 def estimate_for_many_gpus(blocks_per_second: float, tokens_per_row: float, maximum_length: int) -> str:
-    """Return a table of the blocks per second that many GPUs need.
+    """Return a table of the blocks per second that many GPUs need, estimated.
 
-    The table also has the ratio of this rate to the rate of one stream, `blocks_per_second`.
-    The estimate assumes that a larger block takes a stream no more time than a smaller block.
+    The table also has this rate divided by `blocks_per_second`, the rate of one stream. The estimate assumes that a
+    stream needs the same time for a large block and a small block.
     """
     rows = []
     for gpus in WORLDS_ON_PAPER:

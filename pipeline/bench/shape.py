@@ -44,7 +44,7 @@ from pipeline.train.optim import build_optimizer
 
 USES = ("training", "answering")
 STEPS = 3
-"""Steps whose peak memory is measured; the first one allocates the optimiser's state."""
+"""Steps whose peak memory is measured; the first step allocates the optimiser's state."""
 CLASSES = 2
 COLUMNS = ("parameters, M", "training, MB", "answering, MB", "training, tokens/s", "answering, tokens/s")
 
@@ -80,7 +80,7 @@ class Setting:
 
 
 def _pretraining(setting: Setting, name: str) -> Pretraining:
-    """Return the module that pretraining trains: a BERT if `name` is "bert", else the family's, as in its preset."""
+    """Return the module that pretraining trains: a BERT if `name` is "bert", else the module of the family's preset."""
     model = setting.beside[name]
     if name == "bert":
         sampling = replace(PRESETS[f"{setting.family}-{setting.size}"].sampling, pairs=NextSentence())
@@ -90,7 +90,7 @@ def _pretraining(setting: Setting, name: str) -> Pretraining:
 
 
 def _use(setting: Setting, name: str, use: str, device: torch.device) -> Callable[[int], None]:
-    """Return a function of a step's number: it takes a training step or, if `use` is "answering", answers a batch."""
+    """Return a function of the step number that takes a training step (`use` "training") or answers a batch."""
     batches = setting.batches(device)
     autocast = torch.autocast(device.type, dtype=torch.bfloat16, enabled=setting.precision == "bfloat16")
     if use == "training":
@@ -116,7 +116,7 @@ def parameters(setting: Setting, name: str) -> int:
 
 
 def peak_bytes(setting: Setting, name: str, use: str) -> int:
-    """Return the peak memory of a model in use, in bytes, without the memory of the libraries themselves.
+    """Return the peak memory of training or answering with a model, in bytes, without the memory of the libraries.
 
     The memory is measured in a separate process.
     """
@@ -139,27 +139,27 @@ def _own_peak(setting: Setting, name: str, use: str) -> int:
 
 
 def _answer_once(device: torch.device) -> None:
-    """Take a step of a tiny model, so that libraries are loaded before memory is measured."""
+    """Train a tiny model for one step, so that the libraries are loaded before memory is measured."""
     _use(Setting(family="bert", size="tiny", rows=2, length=8, precision="bfloat16"), "bert", "training", device)(0)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
 
 
 def _status(field: str) -> int:
-    """Return a field of Linux' status of this process, in bytes."""
+    """Return a field of /proc/self/status, in bytes."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:"))
 
 
 def speeds(setting: Setting, use: str, device: torch.device, repetitions: int) -> dict[str, float]:
-    """Return model name -> tokens per second (median); the models take turns, so that noise affects both alike."""
+    """Return model name -> median tokens per second. The models run in turns, so that noise affects both equally."""
     functions = {name: _use(setting, name, use, device) for name in setting.beside}
     tokens = setting.rows * setting.length
     return {name: tokens / seconds for name, seconds in median_seconds(functions, device, repetitions).items()}
 
 
 def table(figures: dict[str, list[float]]) -> str:
-    """Return a table with a line of figures per model, and a last line with the ratios second model / first model."""
+    """Return a table with a line of figures per model, and a last line: second model's figures / first model's."""
     (_, first), (name, second) = figures.items()
     lines = [f"{'':<16}" + "".join(f"{column:>22}" for column in COLUMNS)]
     lines += [f"{row:<16}" + "".join(f"{value:>22,.1f}" for value in values) for row, values in figures.items()]

@@ -1,6 +1,6 @@
-"""Compare our training step with that of transformers' models: same batches and dropout, interleaved repetitions.
+"""Compare the speed of our training step and of transformers' training step, with the same batches and dropout.
 
-The bench needs only torch and numpy, so that it runs on any machine with a GPU. The comparison needs transformers too.
+The bench needs only torch and numpy, so it runs on any machine with a GPU. The comparison also needs transformers.
 
     python jobs/bench.py step base large --no-attention-dropout
     python jobs/bench.py step mini --family electra
@@ -40,11 +40,11 @@ VOCABULARY_SIZE = 30_522
 MASKED_SHARE = 0.15
 BATCHES = 4  # distinct batches, used in rotation
 DECILES = {128: (9, 73, 114, *[128] * 8), 512: (10, 72, 189, 314, 494, *[512] * 6)}
-"""Maximum length -> deciles, from 0% to 100%, of the lengths of next-sentence examples from English Wikipedia."""
+"""Maximum length -> deciles (0% to 100%) of the row lengths of next-sentence examples from English Wikipedia."""
 ROWS = {"cpu": {"base": 8, "large": 4}, "cuda": {}}
 """Device -> size -> rows per batch."""
 ROWS_OTHERWISE = {"cpu": 32, "cuda": 256}
-"""Device -> rows per batch of all other sizes."""
+"""Device -> rows per batch for all sizes that are not in ROWS."""
 AIMS = {"tiny": 4.0, "mini": 2.5, "small": 2.0, "base": 1.3}
 """Size -> ratio to aim for: seconds of unmodified transformers divided by ours (BERT, full length, two CPU cores)."""
 AIM = 1.3
@@ -59,8 +59,8 @@ FLOORS = {
     "base full": 1.1,
     "base ragged": 1.2,
 }
-"""Name of a ratio -> value below which the bench fails: 80% of the ratio measured on two CPU cores. Runs of "tiny full"
-gave 4.0 to 4.9; its floor is 80% of the middle.
+"""Name of a ratio -> value below which the bench fails: 80% of the ratio measured on two CPU cores. The ratio "tiny
+full" varied from 4.0 to 4.9 between runs; its floor is about 80% of the middle of this range.
 """
 
 SIZES = ("tiny", "mini", "small", "medium", "base", "large")
@@ -79,7 +79,7 @@ class Case:
     length: int
     """Maximum length in tokens."""
     ragged: bool
-    """Rows have lengths as in real text; if false, all have the maximum length."""
+    """True: rows have lengths as in real text. False: all rows have the maximum length."""
     attention_dropout: bool
     family: FamilyName = "bert"
 
@@ -111,7 +111,7 @@ class Case:
 def _lengths_of(case: Case, rng: np.random.Generator) -> np.ndarray:
     """Return the lengths (N,) of a batch's sequences.
 
-    All lengths are the maximum, or the lengths are random with the deciles of real lengths.
+    If the case is ragged, lengths are drawn at random with the deciles of real text. Otherwise all lengths are equal.
     """
     if not case.ragged:
         return np.full(case.rows, case.length)
@@ -120,7 +120,7 @@ def _lengths_of(case: Case, rng: np.random.Generator) -> np.ndarray:
 
 
 def make_batch(case: Case, seed: int) -> Batch:
-    """Return a batch of random ids with 15% of each sequence masked, on the CPU; equal seeds give equal batches."""
+    """Return a batch on the CPU: random ids, with 15% of each sequence masked. Equal seeds give equal batches."""
     rng = np.random.default_rng(seed)
     lengths_N = _lengths_of(case, rng)
     offsets = np.concatenate([[0], lengths_N.cumsum()])
@@ -143,7 +143,7 @@ def make_batch(case: Case, seed: int) -> Batch:
 
 
 def _pair_labels(case: Case, rng: np.random.Generator) -> dict[str, torch.Tensor]:
-    """Return random labels (N,) of the preset's pair task; empty if its examples are not labelled pairs."""
+    """Return random labels (N,) of the preset's pair task; empty if the preset's rows have no pair labels."""
     names = {NextSentence: "not_next_N", SentenceOrder: "swapped_N"}
     name = names.get(type(case.preset.sampling.pairs))
     return {name: torch.from_numpy(rng.integers(0, 2, case.rows))} if name else {}
@@ -192,10 +192,10 @@ def _our_step_functions(
 def _their_step_functions(
     case: Case, autocast: torch.autocast, device: torch.device, modes: Sequence[str]
 ) -> StepFunctions:
-    """Return two training steps of transformers in each mode: the unmodified one, and one with the vocabulary head on
-    masked positions only.
+    """Return two training steps of transformers in each mode: unmodified, and with vocabulary logits only at masked
+    positions.
 
-    All train the same weights. If transformers is not installed, the result is empty.
+    All steps train the same weights. The result is empty if transformers is not installed.
     """
     if importlib.util.find_spec("transformers") is None:
         return {}
@@ -206,7 +206,7 @@ def _their_step_functions(
     functions: StepFunctions = {}
     for column, loss in (("as shipped", shipped_loss), ("masked only", masked_only_loss)):
         for mode in modes:
-            # Full batches all have one shape, and code compiled for one shape is the fastest.
+            # All full batches have the same shape, and code compiled for one shape is the fastest.
             chosen = torch.compile(loss, dynamic=case.ragged) if mode == "compiled" else loss
             functions[column, mode] = partial(_in_turn, partial(peer_step, chosen, model, optimizer, autocast), inputs)
     return functions
@@ -228,7 +228,7 @@ def measure(
 ) -> dict[tuple[str, str], float]:
     """Return (column, mode) -> median seconds per step.
 
-    Each repetition takes one step of every column and mode, so that noise of the machine affects all alike.
+    Each repetition takes one step of every column and mode, so that noise of the machine affects all equally.
     """
     functions = _our_step_functions(case, autocast, device, modes, float8=float8)
     functions |= _their_step_functions(case, autocast, device, modes)
@@ -323,7 +323,7 @@ def device_name(device: torch.device) -> str:
 
 
 def verdict(ratios: dict[str, float], device: torch.device) -> int:
-    """Print the ratios with their aims; return 1 if one is below its floor, else 0. GPUs have no aims and floors."""
+    """Print the ratios with their aims; return 1 if one is below its floor, else 0. GPUs have no aims or floors."""
     if not ratios:
         print("no ratio: transformers is not installed")
         return 0
@@ -357,8 +357,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "sizes",
         nargs="*",
-        help=f"any of {', '.join(SIZES)}; default: {', '.join(AIMS)} on a CPU, base and large on a GPU, as far as the "
-        "family has them",
+        help=f"any of {', '.join(SIZES)}; default: {', '.join(AIMS)} on a CPU, base and large on a GPU, without sizes "
+        "that the family does not have",
     )
     parser.add_argument("--family", choices=get_args(FamilyName), default="bert", help="default: bert")
     parser.add_argument("--length", type=at_least_one, default=128, help="maximum tokens of a row; default: 128")
@@ -378,7 +378,7 @@ def main(arguments: Sequence[str]) -> int:
         "--precision",
         choices=("float32", "bfloat16", "float8"),
         default="bfloat16",
-        help="float8 applies to our layers only; transformers' stay in bfloat16",
+        help="float8 applies to our layers only; transformers' layers stay in bfloat16",
     )
     parser.add_argument("--modes", nargs="+", choices=("eager", "compiled"), default=["eager", "compiled"])
     options = parser.parse_args(arguments)

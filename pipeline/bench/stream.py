@@ -1,4 +1,4 @@
-"""Compare the throughput of the stream through Ray Data with that of the same windows in one plain process."""
+"""Compare the throughput of the stream through Ray Data with one plain process that reads the same windows."""
 
 import threading
 import time
@@ -15,8 +15,7 @@ from pipeline.corpus.tasks import quiet_ray_data
 from pipeline.text.cached_tokenizer import CachedTokenizer
 
 WARM_SHARE = 0.25
-"""Share of the rows that are read before timing starts. In this time, processes start and the tokenizers' tables fill.
-"""
+"""Share of the rows that are read before timing starts, while processes start and the tokenizers' tables fill."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +31,7 @@ class Rate:
 
 
 def _clocked(tables: Iterator, rows: int) -> Rate:
-    """Read at least `rows` rows from tables with a column "ids", and return their rate after the warm-up."""
+    """Read at least `rows` rows from tables with a column "ids"; return the rate after the warm-up."""
     seen = tokens = 0
     start: float | None = None
     for table in tables:
@@ -43,21 +42,18 @@ def _clocked(tables: Iterator, rows: int) -> Rate:
             start = time.perf_counter()
         if seen >= rows:
             break
-    assert start is not None and tokens, "rows come after the warm-up"
+    assert start is not None and tokens, "no rows came after the warm-up"
     return Rate(tokens=tokens, seconds=time.perf_counter() - start)
 
 
 def plain_rate(settings: StreamSettings, rows: int) -> Rate:
-    """Measure the rate of rows that this process makes, in the stream's order."""
+    """Measure the rate at which this process makes rows, in the stream's order."""
     tokenizer = CachedTokenizer(settings.vocabulary)
     return _clocked(rows_of_range(settings, tokenizer, WindowRange(first=0, count=windows_for(settings, rows))), rows)
 
 
 def stream_rate(settings: StreamSettings, rows: int) -> tuple[Rate, dict[str, float]]:
-    """Measure the rate of rows that Ray Data's tasks make, and peak memory in MB.
-
-    The memory is that of the largest worker process ("worker") and of the object store ("object store").
-    """
+    """Measure the rate at which Ray Data's tasks make rows, and the peak memory in MB (see `Memory`)."""
     stream = blocks_for_ranks(build_stream(settings, None, rows), world=1)
     stream.context.execution_options = ExecutionOptions(preserve_order=True)
     stream.context.enable_progress_bars = False
@@ -98,7 +94,7 @@ class Memory:
             self.keep("object store", total - available)
 
     def keep(self, kind: str, size: float) -> None:
-        """Raise the peak of a kind of memory to `size` bytes if it is lower."""
+        """Record `size` bytes of a kind of memory; only the peak is kept."""
         self.peak[kind] = max(self.peak[kind], size / 1e6)
 
 

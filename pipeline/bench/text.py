@@ -53,18 +53,18 @@ class Measured:
 
 
 def measure(specs: Sequence[str], vocabulary: Vocabulary, sampling: Sampling, windows: int, folder: str) -> Measured:
-    """Run each window through every method in turn, so that changes in machine speed affect all methods alike.
+    """Run each window through every method in turn, so that changes in machine speed affect all methods equally.
 
-    Before the first measured window, the chunk table of the "warm" tokenizer is filled from windows of other files, and
-    the chunk table of the "cold" tokenizer is empty. The ids from both tokenizers are compared with the ids from the
-    library `tokenizers`. `folder` is for temporary files. Raises ConfigError if transformers is not installed.
+    At the start of the measurement, the "warm" tokenizer has a chunk table filled from windows of other files, and the
+    "cold" tokenizer has an empty chunk table. The ids of both tokenizers must equal those of the library `tokenizers`.
+    `folder` is for temporary files. Raises ConfigError if transformers is not installed.
     """
     collator = _transformers_collator(vocabulary, folder)
     others, measured = split_corpora(specs, folder, windows)
     warm, cold = (
         CachedTokenizer(vocabulary),
         CachedTokenizer(vocabulary, table_chunks=TABLE_CHUNKS + 1),
-    )  # with equal sizes they would share one table
+    )  # tokenizers with equal table sizes would share one table
     for window in others.train:
         warm.encode(window_sentences(read_window(others, window), keep_spaces=vocabulary.keeps_spaces)[0])
     clock = Clock()
@@ -89,7 +89,7 @@ def _measure_window(
     sampling: Sampling,
     collator: Any,
 ) -> tuple[int, int, int, int]:
-    """Time every method on one window; return its bytes, tokens and rows, and the tokens of the usual preparation."""
+    """Time every method on one window. Return the window's bytes, tokens, rows, and tokens of the usual preparation."""
     vocabulary = warm.vocabulary
     documents = clock.time("read the shard", read_window, corpus, window)
     sentences, document_offsets = clock.time(
@@ -152,7 +152,7 @@ def _transformers_collator(vocabulary: Vocabulary, folder: str) -> Any:
 
 
 def table(measured: Measured) -> str:
-    """Return a table with a line per stage or method: MB/s, millions of tokens per second, milliseconds per MB."""
+    """Return a table with a line per stage or method: MB/s, million tokens per second, milliseconds per MB."""
     lines = [
         f"{measured.bytes / 1e6:.1f} MB of sentences, {measured.tokens:,} tokens, {measured.rows:,} rows, one core",
         f"{'':22}{'MB/s':>10}{'M tokens/s':>14}{'ms/MB':>10}",
@@ -168,9 +168,9 @@ def table(measured: Measured) -> str:
 
 
 def ratios(measured: Measured, kind: str) -> dict[str, float]:
-    """Return name -> value: the speed-ups over both baselines, and the whole path's millions of tokens per second.
+    """Return name -> value: the speed-ups over both baselines, and the million tokens per second of the whole path.
 
-    `kind` is the kind of the vocabulary; every name begins with `kind`.
+    Every name begins with `kind`, the kind of the vocabulary.
     """
     seconds = measured.seconds
     ours = measured.tokens / seconds["whole path"]

@@ -1,4 +1,4 @@
-"""Time functions in turns, so that noise of the machine affects all of them alike."""
+"""Time functions in turns, so that noise of the machine affects all functions equally."""
 
 import time
 from collections.abc import Callable, Mapping

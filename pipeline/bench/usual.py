@@ -1,5 +1,5 @@
-"""Usual preparation, as a baseline: encode_batch_fast, pair sampling as in google-research/bert, and transformers'
-collator.
+"""Make examples in the usual way, as a baseline: encode_batch_fast, pairs as in google-research/bert, and the collator
+of transformers.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,8 +17,9 @@ ROWS = 32  # rows per collated batch
 def _usual_examples(
     documents: pa.Table, tokenizer: Tokenizer, cls_id: int, sep_id: int, maximum_length: int, rng: Random
 ) -> Iterator[dict[str, Any]]:
-    """Yield next-sentence examples of a window's documents, as google-research/bert's create_instances_from_document
-    makes them: dictionaries with input_ids, token_type_ids and next_sentence_label.
+    """Yield a window's next-sentence examples, made as in google-research/bert (create_instances_from_document).
+
+    An example is a dictionary with input_ids, token_type_ids and next_sentence_label.
     """
     sentences, offsets = window_sentences(documents)
     ids = [encoding.ids for encoding in tokenizer.encode_batch_fast(sentences, add_special_tokens=False)]
@@ -39,10 +40,10 @@ def _usual_examples(
 def _document_pairs(
     all_documents: list[list[list[int]]], document_index: int, document: list[list[int]], maximum: int, rng: Random
 ) -> Iterator[tuple[list[int], list[int], bool]]:
-    """Yield (A, B, whether B is random) of one document, before truncation.
+    """Yield the pairs (A, B, whether B is random) of one document, before truncation.
 
     A document is a list of sentences, and a sentence is a list of ids. `document` is all_documents[document_index].
-    `maximum`: largest number of ids of A and B together.
+    `maximum`: maximum number of ids that A and B have together after truncation.
     """
     target = rng.randint(2, maximum) if rng.random() < 0.1 else maximum
     chunk: list[list[int]] = []
@@ -85,7 +86,7 @@ def _random_other_chunk(
 
 
 def _shorten(a: list[int], b: list[int], maximum: int, rng: Random) -> None:
-    """Remove ids in place, at either end of the longer segment, until both have at most `maximum` ids together."""
+    """Remove ids in place, at a random end of the longer segment, until A and B have at most `maximum` ids together."""
     while len(a) + len(b) > maximum:
         longer = a if len(a) > len(b) else b
         if rng.random() < 0.5:

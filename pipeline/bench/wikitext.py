@@ -1,6 +1,4 @@
-"""Measure how well Wikipedia dumps are cleaned: markup left per million words, and agreement with WikiExtractor on the
-same pages.
-"""
+"""Measure how well Wikipedia dumps are cleaned: the markup left in the text, and agreement with WikiExtractor."""
 
 import re
 import time
@@ -23,19 +21,22 @@ NOTE = re.compile(r"\[\d{1,3}\]")
 WORD = re.compile(r"\w+")
 MILLION = 1_000_000
 MOST_BYTES = 1 << 28
-"""Maximum bytes of XML to measure; all are held in memory."""
+"""Maximum bytes of XML to measure; all bytes are held in memory."""
 REASON, SHARE = "dropped: ", " per million words"
-"""Names of figures: counts of dropped pages begin with REASON, frequencies of markup end with SHARE."""
+"""Parts of the names of figures: counts of dropped pages begin with REASON, frequencies of markup end with SHARE."""
 
 
 def measure(dump: str, extracted: str | None = None) -> dict[str, float]:
-    """Return figures of a dump by name: counts of articles and of dropped pages by reason, markup left in the articles,
-    and megabytes of XML per second on one core, not counting decompression.
+    """Return name -> figure of a dump: articles, dropped pages by reason, words, markup left per million words, and
+    megabytes of XML per second on one core, without decompression.
 
-    `extracted`: WikiExtractor's output of the same wiki. If it is given, pages whose title is in both are compared:
-    "recall" is the share of WikiExtractor's words (with repetition, in any order) that our text has, and "length" is
-    our number of words divided by WikiExtractor's. Only the first 268 MB of a dump's XML are measured. Raises DataError
-    if a file cannot be read, `dump` is no dump, or no title is in both.
+    Only the first 268 MB of a dump's XML are measured. `extracted` is WikiExtractor's output for the same wiki. If it
+    is given, the pages whose titles are in both texts are compared:
+
+    - "recall": share of WikiExtractor's words (with repetition, in any order) that our text has
+    - "length": our number of words divided by WikiExtractor's number
+
+    Raises DataError if a file cannot be read, if `dump` is not a MediaWiki dump, or if no title is in both texts.
     """
     stored = list(islice(_until_cut_off(dump), MOST_BYTES // BLOCK_BYTES))
     if not is_dump(head := b"".join(stored[:1])):

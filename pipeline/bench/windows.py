@@ -1,4 +1,4 @@
-"""Make windows to measure on, without Ray: documents of any source in random order, in Parquet shards of a folder."""
+"""Make the windows of a bench without Ray: write a source's documents in random order to Parquet shards."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ SETTINGS = Preparation()
 
 
 def split_corpora(specs: Sequence[str], folder: str, windows: int) -> tuple[Corpus, Corpus]:
-    """Return two corpora of at most `windows` windows each, made of different files, so that they share no document.
+    """Return two corpora of at most `windows` windows each. They are made of different files, so share no document.
 
     Raises DataError if the sources are too small to give each corpus one window.
     """
