@@ -35,23 +35,23 @@ if TYPE_CHECKING:
     from pipeline.train.tracking import MlflowRun
 
 POLL_SECONDS = 1.0
-# If the workers are silent for long, the user is told so. The silence must be longer than SILENT_SECONDS, and longer
-# than SILENT_INTERVALS times the longest silence so far, because some steps take minutes.
+# A line reports that the workers are silent. The silence must be longer than SILENT_SECONDS, and longer than
+# SILENT_INTERVALS times the longest silence so far, because some steps take minutes.
 SILENT_SECONDS = 60.0
 SILENT_INTERVALS = 3
 # Attempts, of one minute each, to start a fixed number of workers; unlimited if nodes may still join.
 START_ATTEMPTS = 60
-# An elastic group first asks for as many workers as before; after this time it starts on the nodes that are left.
+# An elastic group first requests as many workers as before; after this time it starts on the nodes that are left.
 ELASTIC_START_SECONDS = 5
 RESERVATION = "reservation.json"  # file in the run's folder
-COORDINATOR_SECONDS = 5.0  # to wait for an answer of Ray's autoscaling coordinator
-UNLOCK_SECONDS = 10.0  # until Ray has ended the actors of a killed driver
+COORDINATOR_SECONDS = 5.0  # maximum wait for an answer of Ray's autoscaling coordinator
+UNLOCK_SECONDS = 10.0  # maximum wait until Ray has ended the actors of a killed driver
 RESIZE_SECONDS = 5.0  # between checks for new nodes
 
 
 @contextmanager
 def locked_tracker(folder: str) -> Generator[ActorHandle]:
-    """Yield the run's tracker: an actor on this node, which ends with this driver, and whose name is the run's lock.
+    """Yield the run's tracker, an actor on this node that ends with this driver. The actor's name is the run's lock.
 
     Raises ConfigError if another driver holds the lock.
     """
@@ -86,7 +86,7 @@ def _lock_name(folder: str) -> str:
 
 
 def wait_until_unlocked(folder: str) -> None:
-    """Wait until the tracker of a run has ended, for at most UNLOCK_SECONDS; the run's driver was killed before."""
+    """Wait for at most UNLOCK_SECONDS until the tracker of a run has ended, after the run's driver was killed."""
     deadline = time.monotonic() + UNLOCK_SECONDS
     with suppress(ValueError, ray.exceptions.RayError):  # ValueError: there is no such actor
         while time.monotonic() < deadline:
@@ -101,7 +101,7 @@ def tracked(
     report: Report,
     show: Callable[[int, dict[str, float]], None],
 ) -> Generator[None]:
-    """Track the training inside this context in an MLflow run, which ends as FINISHED, FAILED or KILLED.
+    """Track the training inside this context in an MLflow run, and end the MLflow run as FINISHED, FAILED or KILLED.
 
     `report` gets lines for people, and `show` gets each new (step, metrics). Both are called from another thread.
     """
@@ -158,13 +158,13 @@ def fit(job: Job, resources: WorkerResources) -> dict[str, Any]:
 def take_reservation(folder: str, requester: str) -> None:
     """Cancel the cluster reservation that the run's previous driver made, and record `requester` as the new holder.
 
-    Without the cancellation, Ray reserves the nodes of a killed driver's elastic group for three minutes, and the next
-    driver of the run finds no free node in that time.
+    Without the cancellation, Ray reserves the nodes of a killed driver's elastic group for three minutes. During that
+    time, the next driver of the run finds no free node.
     """
     record = storage.join(folder, RESERVATION)
     if storage.exists(record):
-        # The cluster may have no coordinator, or may have lost the coordinator's node. Then the nodes are free, or the
-        # workers wait until the reservation ends.
+        # The cluster may have no coordinator, or may have lost its node. This is no error: either the nodes are free,
+        # or the workers wait until the reservation ends.
         with suppress(ValueError, KeyError, ray.exceptions.RayError):
             coordinator = ray.get_actor("AutoscalingCoordinator", namespace="AutoscalingCoordinator")
             ray.get(
@@ -175,8 +175,9 @@ def take_reservation(folder: str, requester: str) -> None:
 
 
 def train_environment(config: Pretrain) -> dict[str, str]:
-    """Return the driver's environment variables for Ray Train: the timeout of hung workers, and in elastic runs the
-    wait for lost nodes.
+    """Return the driver's environment variables for Ray Train.
+
+    They set the timeout for hung workers and, in elastic runs, the time to wait for lost nodes.
     """
     start = (
         {"RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": str(ELASTIC_START_SECONDS)} if config.worker_range.elastic else {}
@@ -185,7 +186,7 @@ def train_environment(config: Pretrain) -> dict[str, str]:
 
 
 def _newest_state(job: Job) -> checkpoint.State:
-    """Return the state of the newest intact checkpoint, from which the run continues; the initial state without one."""
+    """Return the state of the newest intact checkpoint; the initial state if there is no checkpoint."""
     folder = checkpoint.newest_sound(job.folder, lambda message: None)
     return checkpoint.read_state(folder) if folder else checkpoint.State()
 
@@ -211,7 +212,7 @@ def _trainer(job: Job, resources: WorkerResources) -> TorchTrainer:
         state = _newest_state(job)
         phase = config.phase_at(state.step)
         ray.get(job.tracker.begin.remote(phase.first))
-        # One step and one round of blocks more than needed, so that the stream does not end before the last step.
+        # Request one more step and round of blocks than needed, so that the stream does not end before the last step.
         rows = (
             offset(phase.end - phase.first + 1, phase.batch)
             - offset(state.step - phase.first, phase.batch)
@@ -270,7 +271,7 @@ def watch(
     report: Report,
     show: Callable[[int, dict[str, float]], None],
 ) -> None:
-    """Forward the tracker's lines and new training metrics until `stop` is set, and once more after that."""
+    """Forward the tracker's lines and new training metrics until `stop` is set, and once more after `stop` is set."""
     reason = "if nodes are missing, ray status lists them; the run continues when they have joined"
     if is_loopback(ray.util.get_node_ip_address()):  # no other machine can join
         reason = "the machine is busy, or a step, a compilation or an evaluation takes long"
@@ -296,7 +297,7 @@ def watch(
 
 
 def _plain_error(error: TrainingFailedError, job: Job) -> PipelineError:
-    """Return the error to show for a failed training: a PipelineError among its causes, or else a new one."""
+    """Return the error to show for a failed training: a PipelineError among its causes, else a new PipelineError."""
     if failure := ray.get(job.tracker.failure.remote()):
         return failure
     causes: list[BaseException] = []

@@ -36,7 +36,7 @@ from pipeline.train.step import Compute, distributed, train_step
 from pipeline.train.stragglers import Stragglers
 
 MOST_SKIPPED = 20
-"""Number of consecutive non-finite steps that ends a run with on_nonfinite skip."""
+"""A run with on_nonfinite skip ends after this number of consecutive non-finite steps."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,17 +59,16 @@ class Work:
     log: Callable[[int, dict[str, float]], None]
     """Log (steps done, metrics); a no-op on ranks other than 0."""
     flush: Callable[[], None]
-    """Flush logged metrics before a checkpoint is published: a run that resumes from the checkpoint logs only the steps
-    after it.
+    """Flush logged metrics before a checkpoint is published.
 
-    Called from another thread.
+    A run that resumes from a checkpoint logs only later steps. Called from another thread.
     """
     say: Callable[[str], None] = print
     """Report a line to the user; a no-op on ranks other than 0. Called from other threads too."""
     leaving: Callable[[], bool] = lambda: False
     """Return whether a node of the run will be preempted.
 
-    All ranks call it after the same steps and get the same answer.
+    All ranks call this function after the same steps and get the same answer.
     """
     worker_name: str = "worker 0"
     """Name of this rank in messages."""
@@ -78,7 +77,7 @@ class Work:
 def train(
     work: Work, tables: Iterator[pa.Table], module: Pretraining, optimizer: torch.optim.Optimizer, state: State
 ) -> State:
-    """Train from `state` to the end of its phase, write the last checkpoint, and return the state in it.
+    """Train from `state` to the end of its phase, write the last checkpoint, and return its state.
 
     `tables` yields the rows of this rank's slots, one table per slot. Raises DataError if these rows are not the next
     rows of the stream, or if `tables` ends before the phase does. Raises ConfigError if memory runs out or gradients
@@ -225,9 +224,9 @@ def _step_of(
 
 
 def _count_time(work: Work, state: State, meter: Meter) -> State:
-    """Return the state, updated with the time and totals that the meter has collected since it was last read.
+    """Return the state, updated with the time and totals that the meter collected since the last call.
 
-    Raises ConfigError as `_refuse_nonfinite` does: only reading the meter shows which gradients were not finite.
+    Raises ConfigError as `_refuse_nonfinite` does, because `meter.reduce` finds the steps with non-finite gradients.
     """
     before = dict(meter.total)
     total = meter.reduce()
@@ -322,7 +321,7 @@ def _evaluate_on_blimp(work: Work, module: Pretraining, state: State) -> dict[st
         world=work.world,
         device=work.device,
         autocast=work.autocast,
-        again=work.config.placement.precision != "float8",  # float8 layers do not compute in float32
+        again=work.config.placement.precision != "float8",  # float8 layers cannot compute in float32
     )
     work.log(state.step, accuracies)
     text = blimp_text(accuracies, work.blimp.unigram_accuracy)

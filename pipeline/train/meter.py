@@ -1,4 +1,4 @@
-"""Loss sums, tokens and time since the last log line, over all ranks."""
+"""Measure loss sums, tokens and time since the last logged step, over all ranks."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ class Step:
 class Meter:
     """Collect the steps of this rank; `reduce` adds them up over all ranks.
 
-    Nothing is read from the device before `reduce`. Checkpoints contain the totals since the last log line, so a
+    Nothing is read from the device before `reduce`. Checkpoints contain the totals since the last logged step, so a
     resumed run logs the same means as a run that was never stopped.
     """
 
@@ -44,21 +44,23 @@ class Meter:
         self.world = world
         self.device = device or torch.device("cpu")
         self.total: dict[str, float] = dict(carried or {})
-        """Totals over all ranks: tokens, squares, masked, steps, seconds, wait_seconds, loss sums as `sum.TERM`, their
-        counts as `count.TERM`, and the number of steps in each bucket of step time as `time.BUCKET`.
+        """Totals by name, over all ranks except for `time.BUCKET`:
+        - tokens, squares, masked, steps, seconds, wait_seconds;
+        - `sum.TERM` and `count.TERM`: sum and count of a loss term;
+        - `time.BUCKET`: number of steps in a bucket of step time, as measured by this rank;
+        - `nonfinite`, `first_nonfinite`: how many steps were not finite, and the number of the first of these steps.
 
-        A step is non-finite if its gradient norm or one of its loss sums is NaN or infinite. Such steps add to
-        `nonfinite`, tokens and time, but not to loss sums and their counts; `first_nonfinite` is the number of the
-        first such step.
+        A step is non-finite if its gradient norm or one of its loss sums is NaN or infinite. Such steps add to tokens
+        and time, but not to loss sums and their counts.
         """
         self.steps: list[Step] = []
         self.marks: list[float | torch.cuda.Event] = [mark(self.device)]
         self.nonfinite_in_a_row = 0
         """Number of consecutive non-finite steps up to the last step that was read."""
         self.newest_nonfinite = 0
-        """Number of the newest non-finite step that was read; 0 without one."""
+        """Number of the newest non-finite step that was read; 0 if there was none."""
         self.step_seconds = 0.0
-        """Mean seconds per step at the last `reduce`, the same on every rank; 0 before the first."""
+        """Mean seconds of the steps that the last `reduce` read, the same on every rank; 0 before any step was read."""
         self.wait = 0.0
         """Seconds that this rank has waited for data since the last `reduce`."""
         self.started = time.perf_counter()
@@ -119,7 +121,7 @@ class Meter:
 
 
 def mark(device: torch.device) -> float | torch.cuda.Event:
-    """Return a time mark for `durations`: an event in the queue of a GPU, or on a CPU the time in seconds.
+    """Return a time mark for `durations`: on a GPU, an event in its queue; on a CPU, the time in seconds.
 
     The host does not wait for a GPU.
     """
@@ -131,7 +133,7 @@ def mark(device: torch.device) -> float | torch.cuda.Event:
 
 
 def durations(marks: Sequence[Any]) -> list[float]:
-    """Return the milliseconds between consecutive marks; the device must have passed all of them."""
+    """Return the milliseconds between consecutive marks; the device must have passed all marks."""
     pairs = zip(marks[:-1], marks[1:], strict=True)
     return [
         before.elapsed_time(after) if isinstance(before, torch.cuda.Event) else 1000 * (after - before)
@@ -163,9 +165,9 @@ def _bucket(milliseconds: float) -> int:
 
 
 def percentile_milliseconds(total: Mapping[str, float], share: float) -> float:
-    """Return the step time that the given share of the steps does not exceed, rounded to a bucket; 0 without steps.
+    """Return a percentile of the step time, rounded to a bucket; 0 without steps.
 
-    `total` contains the histogram as `time.BUCKET` -> steps.
+    `share` is 0.95 for the 95th percentile. `total` contains the histogram as `time.BUCKET` -> steps.
     """
     buckets = sorted((int(name[5:]), count) for name, count in total.items() if name.startswith("time."))
     rank, passed = share * sum(count for _, count in buckets), 0.0

@@ -26,22 +26,23 @@ ADDED: dict[str, Any] = {
 }
 """Settings that runs of earlier versions did not record -> the value that those runs had."""
 FINGERPRINTED: dict[str, Any] = {"objective.teacher": None}
-"""Settings in the groups of IDENTITY that hold a location -> their value in settings that are read from run.json.
+"""Settings in the groups of IDENTITY that hold a location -> the value that they get when run.json is read.
 
-A run does not record these locations: a fingerprint of the files identifies the run instead.
+A run does not record these locations; it records a fingerprint of the files instead.
 """
 
 
 def is_unrecorded(key: str, value: Any) -> bool:
-    """Return whether a setting has the value of earlier versions, which did not record it."""
+    """Return whether earlier versions did not record a setting, and it has the value of their runs."""
     return key in ADDED and ADDED[key] == value
 
 
 def identifying_settings(config: Pretrain) -> dict[str, Any]:
     """Return dotted name -> value of the settings that identify a run.
 
-    A setting that runs of earlier versions did not record is left out if it has the value that those runs had. So those
-    runs keep their names and can be continued. Masking is left out for rows of two texts, which have no masks.
+    Runs of earlier versions did not record some settings. Such a setting is left out if it has the value that those
+    runs had, so those runs keep their names and can be continued. Masking is left out for rows of two texts, because
+    they have no masks.
     """
     implied = ADDED | implied_objective(config.model.family)
     unused = ("sampling.masking",) if config.sampling.two_texts else ()
@@ -56,9 +57,9 @@ def identifying_settings(config: Pretrain) -> dict[str, Any]:
 
 
 def implied_objective(family: str) -> dict[str, Any]:
-    """Return the settings of the objective, dotted name -> value, for a run that did not record its objective.
+    """Return dotted name -> value of the objective's settings, for a run that did not record its objective.
 
-    The family of the run's model decides.
+    `family` is the family of the run's model; it decides which objective the run had.
     """
     objective = Replaced() if family == "electra" else Masked()
     return {"objective": type(objective).__name__} | flatten(objective, "objective.")

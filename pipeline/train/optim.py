@@ -19,15 +19,18 @@ FUSED = re.compile(r"\.qkv\.weight$")  # query, key and value stacked; published
 
 
 def _has_weight_decay(name: str, parameter: nn.Parameter) -> bool:
-    """Return whether weight decay applies: to matrices, not to biases and LayerNorm parameters (Devlin et al. 2019;
-    google-research/bert).
+    """Return whether weight decay applies to a parameter: True for matrices, False for biases and LayerNorm parameters.
+
+    Source: Devlin et al. 2019; google-research/bert.
     """
     return parameter.ndim > 1
 
 
 def _layers_above(name: str, layers: int) -> int:
-    """Return the distance of a parameter from the heads: 0 for pooler and heads, 1 for the top layer, `layers` for the
-    lowest layer, `layers` + 1 for embeddings and their projection.
+    """Return the distance of a parameter from the heads.
+
+    It is 0 for pooler and heads, 1 for the top layer, `layers` for the lowest layer, and `layers` + 1 for embeddings
+    and their projection.
     """
     if match := LAYER.search(name):
         return layers - int(match[1])
@@ -82,7 +85,7 @@ OPTIMIZERS: dict[type, Callable[..., torch.optim.Optimizer]] = {
 def build_optimizer(chosen: settings.AdamW, module: nn.Module) -> torch.optim.Optimizer:
     """Return the optimiser of the module's parameters.
 
-    Each group has a `rate_share`: at every step, `update` multiplies the step's learning rate by it.
+    Each group has a `rate_share`. At every step, `update` (step.py) multiplies the learning rate by this share.
     """
     return OPTIMIZERS[type(chosen)](chosen, _parameter_groups(chosen, module))
 
@@ -104,7 +107,7 @@ def load_optimizer(
 ) -> None:
     """Load the tensors of `optimizer_tensors`. Raises CheckpointError if a tensor is missing or of another shape.
 
-    Without `complete`, a parameter that had no gradient yet may have no tensors at all; such a parameter starts without
+    With `complete` False, a parameter may have no tensors at all, because it never had a gradient. It starts without
     state.
     """
     for name, parameter in _trainable_parameters(module):

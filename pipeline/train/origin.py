@@ -15,7 +15,7 @@ USER, SOURCE, KIND = "mlflow.user", "mlflow.source.name", "mlflow.source.type"
 COMMAND = "command"
 GIT_SECONDS = 10
 LONGEST = 5_000
-"""Longest tag value that every MLflow server accepts."""
+"""Maximum characters of a tag value that every MLflow server accepts."""
 
 
 def origin() -> dict[str, str]:
@@ -59,7 +59,7 @@ def command(words: Sequence[str]) -> str:
 
 
 def _word_without_login(word: str) -> str:
-    """Return a word of a command line without the login in its URL; the word may be URL or --OPTION=URL."""
+    """Return a word of a command line without the login in its URL. The word has the form URL or --OPTION=URL."""
     option, equals, value = word.partition("=")
     if word.startswith("-") and equals:
         return f"{option}={without_login(value)}"

@@ -1,4 +1,4 @@
-"""Figures of a training run from its logged metrics alone: losses with baselines, and throughput."""
+"""Draw figures of a training run from its logged metrics only: losses with baselines, and throughput."""
 
 import math
 import textwrap
@@ -19,7 +19,7 @@ LEARNING_CURVE, THROUGHPUT = "pictures/learning-curve.png", "pictures/throughput
 DPI = 150
 BLUE, RED, GREY = "#4477aa", "#cc6677", "#555555"
 MOST_POINTS = 200
-"""Maximum points per line; if more values were logged, each point is a mean of several."""
+"""Maximum points per line; if more values were logged, each point is the mean of several values."""
 TITLE_WIDTH = 80
 
 Points = Mapping[str, Mapping[int, float]]
@@ -53,7 +53,7 @@ def learning_curve(name: str, points: Points) -> Figure | None:
 
 
 def throughput(name: str, points: Points) -> Figure | None:
-    """Draw tokens per second and the percentage of time spent waiting for data; None if these were not logged."""
+    """Draw tokens per second and the percentage of time spent waiting for data; None if one of them was not logged."""
     speed, wait = points.get("speed/tokens_per_second"), points.get("speed/data_wait_percent")
     if not speed or not wait:
         return None
@@ -87,7 +87,7 @@ def _stacked(name: str, heights: list[float]) -> tuple[Figure, list[Axes]]:
 def _training_line(axes: Axes, logged: Mapping[int, float]) -> None:
     """Draw the logged means of intervals, each at the last step of its interval."""
     steps, values, size = interval_means(logged)
-    # The most common interval length, because the last interval of a phase may be shorter. If only one point was
+    # Use the most common interval length, because the last interval of a phase may be shorter. If only one point was
     # logged, the length is unknown.
     intervals = Counter(after - before for before, after in pairwise(sorted(logged))).most_common(1)
     number = size * intervals[0][0] if intervals else None
@@ -175,7 +175,7 @@ def _tokens_axis(axes: Axes, tokens: Mapping[int, float]) -> None:
 
 
 def _legend(axes: Axes, *, last: bool) -> None:
-    """Put the legend below the panel, so that it hides no line; below the axis labels for the last panel."""
+    """Put the legend below the panel, where it hides no line; for the last panel, put it below the axis labels."""
     axes.legend(
         loc="upper center",
         bbox_to_anchor=(0.5, -0.16 if last else -0.01),

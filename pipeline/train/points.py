@@ -7,7 +7,7 @@ from ray.actor import ActorHandle
 class Points:
     """Send metrics to the tracker.
 
-    `log` does not wait. `flush` waits until the tracker has all metrics and has tried to send them to MLflow.
+    `log` does not wait. `flush` waits until the tracker has received all metrics and has tried to send them to MLflow.
     """
 
     def __init__(self, tracker: ActorHandle) -> None:

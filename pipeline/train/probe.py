@@ -19,7 +19,7 @@ MOST_NAMED = 3
 
 
 def gpus_of_process(setting: str, asked: float | None, device: str, there: float) -> float:
-    """Return the number of GPUs of one process: `asked`, or if that is None, the smaller of 1 and `there`.
+    """Return the number of GPUs of one process: `asked`; if `asked` is None, the smaller of 1 and `there`.
 
     `setting` is the name of the setting that holds `asked`. `there` is the number of GPUs in the cluster; for device
     cpu, `there` counts as 0. Raises ConfigError if the cluster has fewer GPUs than `asked`, or if the device is cuda
@@ -39,7 +39,7 @@ def gpus_of_process(setting: str, asked: float | None, device: str, there: float
 
 
 def require_usable_gpus(resource: str | None = None) -> None:
-    """Raise ConfigError if torch cannot use the GPUs of a node; with `resource`, check only nodes that have it."""
+    """Raise ConfigError if torch cannot use the GPUs of a node. If `resource` is set, check only nodes that have it."""
     wanted = ("GPU", resource) if resource else ("GPU",)
     nodes = [node for node in ray.nodes() if node["Alive"] and all(node["Resources"].get(name) for name in wanted)]
     probe = ray.remote(num_cpus=0, num_gpus=LITTLE, max_retries=1)(gpu_problem)
@@ -57,7 +57,7 @@ def require_usable_gpus(resource: str | None = None) -> None:
 def _answer(reference: ray.ObjectRef) -> str | None:
     """Return the problem that a node reports; None if it reports no problem.
 
-    Also None if the node was lost, because its GPUs need not be the cause.
+    Also None if the node was lost, because its GPUs may not be the cause.
     """
     try:
         return ray.get(reference)

@@ -13,16 +13,16 @@ from pipeline import ray_private
 
 LOOPBACK = "127.0.0.1"
 listening: list[socket.socket] = []
-"""The socket of the group's store, in rank 0's process, from `listen` until the store takes the socket over.
+"""The socket of the group's store, in rank 0's process.
 
-Empty otherwise.
+`listen` adds the socket, and `join` hands it over to the store. Otherwise, the list is empty.
 """
 
 
 class LoopbackConfig(TorchConfig):
     """Settings of Ray Train's process group, with the store and all connections on 127.0.0.1.
 
-    The store that Ray Train opens by itself listens on all addresses, so anyone could change its contents.
+    By default, Ray Train's store listens on all addresses, so other machines could change its contents.
     """
 
     @property

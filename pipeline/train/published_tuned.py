@@ -1,5 +1,6 @@
-"""Load a fine-tuned model that transformers saved, from a folder, URL or hf://OWNER/NAME; config.json names its head
-and labels.
+"""Load a fine-tuned model that transformers saved, from a folder, URL or hf://OWNER/NAME.
+
+The model's config.json names its head and labels.
 """
 
 import hashlib
@@ -50,13 +51,14 @@ QUESTION_LENGTH = 384
 LEAST_LENGTH = 8
 """A model_max_length in tokenizer_config.json below this number of tokens is ignored."""
 DIGEST = "digest"
-"""Key in the lineage of published models only: digest of the model's files and vocabulary."""
+"""Key in the lineage of models published by others: digest of the model's files and vocabulary."""
 
 
 def load_tuned_or_published(location: str) -> TunedModel:
     """Load a fine-tuned model that this package saved or that others published.
 
-    Raises CheckpointError if the location holds no such model, the model is damaged, or its head is not supported.
+    Raises CheckpointError if the location holds no fine-tuned model, the model is damaged, or its head is not
+    supported.
     """
     return load_published(location) if is_published(location) else load_tuned(location)
 
@@ -253,7 +255,7 @@ def _cutting_of(location: str, task: Task, model: Model) -> Cutting:
 
 
 def _digest_of(files: str, vocabulary: Vocabulary) -> str:
-    """Return the SHA-256 of a model's files (by their digest) and vocabulary, in hexadecimal."""
+    """Return the SHA-256 of a model's files and vocabulary, in hexadecimal; `files` is the digest of the files."""
     return hashlib.sha256(f"{files} {vocabulary.fingerprint}".encode()).hexdigest()
 
 
@@ -284,10 +286,10 @@ def _with_weights(about: About, model: Model, vocabulary: Vocabulary, tensors: d
 
 
 def with_number_labels(task: Task, labels: set[str]) -> Task:
-    """Return the task, with labels that fit the data's `labels`.
+    """Return the task, with labels that fit `labels`, the labels of the data.
 
-    If the data has numbers as labels, the task's default labels are replaced by the numbers "0", "1", … A task whose
-    labels are not the default labels is returned unchanged.
+    If the data has numbers as labels, and the task has the default labels (LABEL_0, …), the task gets the labels "0",
+    "1", … Otherwise, return the task unchanged.
     """
     numbers = tuple(str(number) for number in range(len(task.labels)))
     has_number_labels = labels & set(numbers) and not labels & set(task.labels)

@@ -27,11 +27,11 @@ from pipeline.text.vocabulary_saving import save_vocabulary
 from pipeline.train.naming import ADDED, FINGERPRINTED, identifying_settings, implied_objective
 from pipeline.train.schedule import decay_start, grows
 
-if TYPE_CHECKING:  # imports Ray, which a finished run's reader does not need
+if TYPE_CHECKING:  # this import loads Ray, which code that reads finished runs does not need
     from pipeline.corpus.prepared import Corpus
 
 VERSIONED = ("numpy", "sentencex", "tokenizers")
-"""Libraries whose outputs, and so the rows of a run, may differ between versions."""
+"""Libraries that may give a run different rows in another version."""
 SUMMARY, RUN, VOCABULARY = "summary.json", "run.json", "vocabulary"
 EVALUATED_ROWS = "evaluation_rows"
 """Entry of summary.json: the maximum number of held-out rows per evaluation. Older summaries lack the entry."""
@@ -107,8 +107,8 @@ def refuse_differences(config: Pretrain, recorded: dict[str, Any], wanted: dict[
 def rollback_step(config: Pretrain, recorded: dict[str, Any], done: int) -> int | None:
     """Return the step to which a run with `done` steps must roll back before it is extended: the start of its decay.
 
-    None if no rollback is needed. Raises ConfigError if fewer steps than before are requested under a schedule with a
-    decay: the decay would then start at an earlier step, which the run may already have passed.
+    None if no rollback is needed. Raises ConfigError if the schedule has a decay and fewer steps than before are
+    requested: the decay would then start at an earlier step, which the run may already have passed.
     """
     start = decay_start(replace(config, steps=recorded["steps"]))
     if start is None or config.steps == recorded["steps"]:
@@ -123,7 +123,10 @@ def rollback_step(config: Pretrain, recorded: dict[str, Any], done: int) -> int 
 
 
 def save_run_vocabulary(folder: str, vocabulary: Vocabulary, maximum_positions: int) -> None:
-    """Save the vocabulary in the run's folder unless an intact copy exists; readers need it before any checkpoint."""
+    """Save the vocabulary in the run's folder, unless the folder has an intact copy.
+
+    Readers of the stream need the vocabulary before the first checkpoint exists.
+    """
     target = storage.join(folder, VOCABULARY)
     if storage.damage(target) is None:
         return
@@ -159,7 +162,7 @@ def settings_of(recorded: dict[str, Any]) -> Pretrain:
 
 
 def read_summary(folder: str) -> dict[str, Any] | None:
-    """Return the summary of a finished run; None for an unfinished run. Raises CheckpointError if it is damaged."""
+    """Return the summary of a finished run; None for an unfinished run. Raises CheckpointError for a damaged file."""
     return _read(folder, SUMMARY, ("steps",), "delete it, and the command that trained the run writes it again")
 
 

@@ -21,16 +21,16 @@ from pipeline.text.examples import own_titles
 from pipeline.train.initial import Initial
 
 TITLE_WINDOWS = 64
-"""Windows in which a title is searched. Documents lie in random order, so that one window usually decides."""
+"""Maximum windows to search for a title. Documents are in random order, so one window is usually enough."""
 PARENT_WINDOWS = 8
-"""Windows in which parents are counted: about 500 pieces of books, or more documents."""
+"""Windows in which parents are counted. They hold about 500 documents if these are pieces of books, otherwise more."""
 
 
 def find_corpus(config: Pretrain, report: Report) -> Corpus | Listing:
-    """Return the prepared corpus that config.corpus names, or else the list of source files to prepare a corpus from.
+    """Return the prepared corpus that config.corpus names, else the list of the source files for a new corpus.
 
     Raises PipelineError if the vocabulary or corpus cannot be used. This function does not need Ray, so the user sees
-    such an error before Ray starts, which takes seconds.
+    such an error before Ray starts; starting Ray takes seconds.
     """
     if not config.init:
         given_vocabulary(config.vocabulary)
@@ -44,9 +44,9 @@ def find_corpus(config: Pretrain, report: Report) -> Corpus | Listing:
 def stream_settings(
     config: Pretrain, corpus_or_listing: Corpus | Listing, initial: Initial | None, report: Report
 ) -> StreamSettings:
-    """Return the stream's settings, after preparing the corpus and training the vocabulary if they do not exist.
+    """Return the stream's settings. Before, prepare the corpus and train the vocabulary, if they do not exist.
 
-    The vocabulary is that of the initial model, if any. Raises DataError if the corpus yields no examples, and
+    If there is an initial model, its vocabulary is used. Raises DataError if the corpus yields no examples, and
     ConfigError if a slot has more rows than the corpus.
     """
     # Load the vocabulary first: if it is refused, the user should not have to wait for the corpus.
@@ -85,9 +85,9 @@ def _require_titles(corpus: Corpus) -> None:
 
 
 def _require_parents(corpus: Corpus, report: Report) -> None:
-    """Raise DataError if the first documents of the corpus have one parent, because no rows would be compared.
+    """Raise DataError if the first documents of the corpus all have the same parent: no rows would be compared.
 
-    Report it if most pairs of these documents have one parent.
+    If in most pairs of these documents both have the same parent, report a note.
     """
     parents = pa.chunked_array(
         [chunk for window in corpus.train[:PARENT_WINDOWS] for chunk in read_window(corpus, window)["parent"].chunks]
@@ -107,7 +107,7 @@ def _require_parents(corpus: Corpus, report: Report) -> None:
 
 
 def _require_rows(config: Pretrain, settings: StreamSettings) -> None:
-    """Raise DataError if the corpus has no rows, and ConfigError if it has too few for one slot of some phase."""
+    """Raise DataError if the corpus has no rows, and ConfigError if it has too few rows for one slot of a phase."""
     for prefix, phase in zip(("batch", "phases"), config.all_phases):
         rows = count_rows_if_small(settings_for_phase(settings, phase), phase.batch.rows_per_slot)
         if rows == 0:

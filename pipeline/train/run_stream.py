@@ -12,7 +12,7 @@ from pipeline.train import run
 
 
 def stream_of_run(folder: str, recorded: dict[str, Any]) -> StreamSettings:
-    """Return the stream settings of a run's first phase from its record.
+    """Return the stream settings of a run's first phase; `recorded` is the content of run.json.
 
     Raises DataError if the fingerprint of the recorded corpus has changed.
     """
@@ -34,7 +34,7 @@ def stream_of_run(folder: str, recorded: dict[str, Any]) -> StreamSettings:
 
 
 def vocabulary_of_run(folder: str) -> Vocabulary:
-    """Load the vocabulary in a run's folder. Raises DataError if it is damaged."""
+    """Load the vocabulary in a run's folder. Raises DataError if its files are damaged."""
     location = storage.join(folder, run.VOCABULARY)
     if problem := storage.damage(location):
         raise DataError(f"{location} is damaged ({problem}): the command that trained the run writes it again")

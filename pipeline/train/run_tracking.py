@@ -28,7 +28,10 @@ UTILISATION = "model_flops_utilisation_percent"  # also logged, if the device's 
 
 
 def open_mlflow_run(config: Pretrain, uri: str, stream: StreamSettings, start: Start) -> MlflowRun:
-    """Continue the MLflow run of a run, or create it with parameters, tags and data sets; record its id in run.json."""
+    """Continue or create the MLflow run of a run, and record its id in run.json.
+
+    A new MLflow run gets parameters, tags and data sets.
+    """
     tags = {
         "corpus": stream.corpus.fingerprint,
         "vocabulary": stream.vocabulary.fingerprint,
@@ -64,7 +67,7 @@ def _corpus_parameters(corpus: Corpus) -> dict[str, Any]:
 
 
 def report_lost_points(config: Pretrain, tracker: ActorHandle, mlflow: MlflowRun, start: Start, report: Report) -> None:
-    """Report if MLflow no longer has the run, or has no loss for some of its logged steps."""
+    """Report a line if MLflow no longer has the run, or if losses of logged steps are missing in MLflow."""
     if start.mlflow_run_id and mlflow.run_id != start.mlflow_run_id:
         report(
             f"MLflow ({mlflow.uri}) does not have the MLflow run {start.mlflow_run_id} of run {config.name}: "

@@ -28,7 +28,7 @@ Each wait is twice the previous one, up to the maximum.
 class Saver:
     """Publish one checkpoint at a time, in order; a failed write is retried for `checkpoint.patience_seconds`.
 
-    As a context manager, it waits for the current write at the end. If training failed, a failed write is retried at
+    At the end of the context, the saver waits for the current write. If training failed, a failed write is retried at
     most once more.
     """
 
@@ -44,7 +44,7 @@ class Saver:
         self.thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self.writing: Future[None] | None = None
         self.given_up = threading.Event()
-        """Set when training has failed: then a failed write is retried at most once more."""
+        """Set when training has failed. After that, a failed write is retried at most once more."""
         self.failing = threading.Event()
         """Set while a failed write is retried."""
         self.sound: set[int] = set()
@@ -74,7 +74,7 @@ class Saver:
         self.writing = self.thread.submit(self._write, state, checkpoint.snapshot(module, optimizer))
 
     def check(self) -> None:
-        """Raise CheckpointError if the last write was given up, without waiting for a write in progress."""
+        """Raise CheckpointError if the last write has failed for good; do not wait for a write in progress."""
         if self.writing is not None and self.writing.done():
             self.finish()
 
@@ -90,7 +90,7 @@ class Saver:
         self._write_with_retries(state, lambda: self._delete_older(state), "replace older ones")
 
     def _write_with_retries(self, state: State, work: Callable[[], None], action: str) -> None:
-        """Call `work` until it succeeds; `action` is what the checkpoint could not do, for messages.
+        """Call `work` until it succeeds. `action` completes "the checkpoint could not …" in messages.
 
         Raises CheckpointError after `checkpoint.patience_seconds` of failures.
         """

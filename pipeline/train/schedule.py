@@ -16,10 +16,10 @@ from pipeline.config.training import (
 
 
 def _warmup_and_remaining(warmup_share: float, step: int, steps: int) -> tuple[float, float]:
-    """Return the share of the peak rate that the linear warm-up has reached, and the share of the steps after the
-    warm-up that remain.
+    """Return two shares for a step: of the peak rate in the linear warm-up, and of the steps after the warm-up.
 
-    The first share is above 0 already at step 0.
+    The first is the share that the warm-up has reached; at step 0 it is above 0 already. The second is the share that
+    remains.
     """
     warmup = round(warmup_share * steps)
     return min(1.0, (step + 1) / max(1, warmup)), min(1.0, max(0.0, (steps - step) / max(1, steps - warmup)))
@@ -74,15 +74,15 @@ GROWS: tuple[type, ...] = (ConstantRate, WarmupStableDecay)
 
 
 def grows(config: Pretrain) -> bool:
-    """Return whether a run may be extended to more steps; not with two phases, because they divide the steps."""
+    """Return whether a run may be extended to more steps. With two phases it may not: each has a share of the steps."""
     return type(config.schedule) in GROWS and isinstance(config.phases, OnePhase)
 
 
 def decay_start(config: Pretrain) -> int | None:
     """Return the step at which the decay starts.
 
-    The checkpoint of this step is kept, so that the run can be extended from this step. None if the run
-    cannot be extended or has no decay.
+    The checkpoint of this step is kept, so that the run can be extended from this step. None if the run cannot be
+    extended or has no decay.
     """
     if not grows(config) or not isinstance(config.schedule, WarmupStableDecay):
         return None

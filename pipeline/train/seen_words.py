@@ -13,9 +13,9 @@ from pipeline.model.embeddings import Embeddings
 class SeenWords(nn.Module):
     """The rows of an embedding table that training uses, as a module that is trained in place of the table.
 
-    The gradient of the other rows is 0, so under AdamW only weight decay changes them, all by the same factor. An extra
-    row of ones, which no id uses, records that factor. So the result equals training the whole table, but only the used
-    rows cost time: fine-tuning uses some thousands of 30,522 rows.
+    The gradient of the other rows is 0, so under AdamW only weight decay changes them, and all by the same factor. An
+    extra row of ones, which no id uses, records this factor. So the result is the same as after training the whole
+    table, but only the used rows cost time. Fine-tuning uses some thousands of 30,522 rows.
     """
 
     def __init__(self, words: nn.Embedding, ids: Tensor) -> None:

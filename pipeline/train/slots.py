@@ -1,7 +1,7 @@
-"""Slots of a step: rows of a training stream as batches, and the records that all ranks share before the first
-backward.
+"""Slots of a step: rows of a training stream as batches, and a record of each slot.
 
-Losses are divided by counts over all ranks, so every rank needs the counts of all slots.
+Losses are divided by counts over all ranks, so every rank needs the counts of all slots. So all ranks exchange their
+records before the first backward.
 """
 
 import zlib
@@ -21,7 +21,7 @@ CURSOR = ("epoch", "window", "row", "rows_in_window")
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """Counts and positions of a slot that every rank knows before the step's first backward."""
+    """Counts and positions of a slot. Every rank gets all records before the step's first backward."""
 
     index: int
     """Index of the slot in the step, 0..S-1."""

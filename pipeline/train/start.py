@@ -26,7 +26,7 @@ class Start:
     recorded: dict[str, Any] | None
     """Contents of run.json; None for a new run."""
     summary: dict[str, Any] | None
-    """The summary, if the run has all requested steps; otherwise None."""
+    """The summary; None if the run has not done all requested steps."""
     continuing: bool
     """Whether training continues from an intact checkpoint."""
     done: int
@@ -72,9 +72,9 @@ def read_start(
 
 
 def _newest_checkpoint(config: Pretrain, folder: str) -> str | None:
-    """Return the folder of the newest intact checkpoint; None without one.
+    """Return the folder of the newest intact checkpoint; None if there is no checkpoint.
 
-    Raises CheckpointError if all checkpoints are damaged, or cannot be read now.
+    Raises CheckpointError if all checkpoints are damaged, or if storage fails.
     """
     try:
         return checkpoint.newest_sound(folder, lambda message: None)
@@ -88,7 +88,7 @@ def _newest_checkpoint(config: Pretrain, folder: str) -> str | None:
 def roll_back(config: Pretrain, start: Start, report: Report) -> Start:
     """Roll a run back to the start of its decay if more steps than before are requested and the decay has begun.
 
-    Return the changed `start`; return it unchanged if no rollback is needed.
+    Return `start`, changed if the run was rolled back.
     """
     if start.recorded is None or (back := run.rollback_step(config, start.recorded, start.done)) is None:
         return start
@@ -113,7 +113,7 @@ def os_errors_as_checkpoint_error(config: Pretrain) -> Generator[None]:
     """Raise CheckpointError if the driver cannot read or write a file of the run inside this context."""
     try:
         yield
-    except ConnectionError:  # from Ray; it says nothing about a file
+    except ConnectionError:  # an error of Ray, not of a file
         raise
     except OSError as error:
         raise CheckpointError(

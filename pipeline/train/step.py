@@ -1,8 +1,8 @@
 """One training step of pretraining or fine-tuning: forward, backward, reduction over ranks, clipping, update.
 
 Each loss term is a sum divided by a count over all ranks. The counts must be known before the first backward. A loss
-that compares all rows of the step has two passes: the vectors of all rows without gradients, then the gradients slot by
-slot (GradCache, Gao et al. 2021).
+that compares all rows of the step needs two passes: the first computes the vectors of all rows without gradients, the
+second computes the gradients slot by slot (GradCache, Gao et al. 2021).
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ from pipeline.train.gather import gather_slots
 
 CLIP_EPSILON = 1e-6  # as in torch.nn.utils.clip_grad_norm_
 MOST_ROUNDING = 0.02
-"""Maximum distance of two vectors of length 1 that differ only by rounding, also in bfloat16."""
+"""Maximum distance of two vectors of length 1 that differ only by rounding, in bfloat16 or float32."""
 
 Slot = tuple[int, Batch]
 """A slot's index in its step, 0..S-1, and its batch, which goes through one forward and backward."""
@@ -68,10 +68,9 @@ def train_step(
     rate: float,
     clip_norm: float,
 ) -> tuple[dict[str, Tensor], Tensor]:
-    """Train on this rank's slots of a step; return this rank's loss sums by term, and the gradient norm over all ranks
-    before clipping.
+    """Train on this rank's slots of a step; return this rank's loss sums by term, and the gradient norm.
 
-    The host does not wait for the device.
+    The norm is over all ranks and before clipping. The host does not wait for the device.
     """
     sums = backward(objective, slots, counts, compute, step=step)
     return sums, update(optimizer, objective, rate=rate, clip_norm=clip_norm)
@@ -87,7 +86,8 @@ def backward(
 ) -> dict[str, Tensor]:
     """Compute the gradients of the step's mean loss; return this rank's loss sums by term, float64.
 
-    `objective` is the module or DistributedDataParallel around it, whose averaging over ranks is undone here.
+    `objective` is the module or DistributedDataParallel around it. DistributedDataParallel averages gradients over
+    ranks; this function undoes the averaging, so gradients are summed.
     """
     module = objective.module if isinstance(objective, nn.parallel.DistributedDataParallel) else objective
     first = None
@@ -126,7 +126,7 @@ class _FirstPass:
     terms: dict[int, Terms]
     """Slot -> its loss terms."""
     gradients: dict[int, Tensor]
-    """Slot -> gradient of the step's mean loss by the slot's vectors."""
+    """Slot -> gradient of the step's mean loss with respect to the slot's vectors."""
 
 
 def _first_pass(
@@ -138,9 +138,9 @@ def _first_pass(
     *,
     step: int,
 ) -> _FirstPass:
-    """Compute the vectors of this rank's slots, gather those of all ranks, and compare all rows of the step.
+    """Compute the vectors of this rank's slots, gather the vectors of all ranks, and compare all rows of the step.
 
-    Every rank computes the losses of all rows: that costs less than sending similarities between ranks.
+    Every rank computes the losses of all rows, which costs less than sending similarities between ranks.
     """
     with torch.no_grad():
         texts = {slot: _forward(objective, slot, batch, compute, step=step) for slot, batch in slots}
@@ -157,24 +157,24 @@ def _first_pass(
 
 
 def _require_equal_passes(first: Tensor, second: Tensor) -> None:
-    """Raise ConfigError if the vectors of the two passes (N, 2, W) differ by more than rounding, as with other dropout:
-    the gradients would be wrong.
+    """Raise ConfigError if the vectors of the two passes (N, 2, W) differ by more than rounding.
 
-    The host waits for the device, so only the first step of a run is checked.
+    If the passes draw different dropout, the vectors differ, and the gradients would be wrong. The host waits for
+    the device, so only the first step of a run is checked.
     """
     distance = (second - first).norm(dim=2).max().item()
     if distance > MOST_ROUNDING:
         raise ConfigError(
-            f"the two passes of objective contrastive have other vectors (distance {distance:.2g}), so they drew other "
-            "dropout on this device: set model.hidden_dropout and model.attention_dropout to 0"
+            f"the two passes of objective contrastive give different vectors (distance {distance:.2g}), because they "
+            "drew different dropout on this device: set model.hidden_dropout and model.attention_dropout to 0"
         )
 
 
 def update(optimizer: Any, module: nn.Module, *, rate: float, clip_norm: float) -> torch.Tensor:
-    """Clip the reduced gradients, update the weights at learning rate `rate`, and clear the gradients; return the
-    gradient norm before clipping.
+    """Clip the reduced gradients, update the weights at learning rate `rate`, and clear the gradients.
 
-    If the norm is not finite, weights and optimiser state stay unchanged. The host does not wait for the device.
+    Return the gradient norm before clipping. If the norm is not finite, weights and optimiser state stay unchanged. The
+    host does not wait for the device.
     """
     # torch's mixed precision sets two attributes on an optimiser. On the device, the optimiser's kernel then divides
     # the gradients by grad_scale, and skips the update if found_inf is 1. Here grad_scale clips the gradients, and

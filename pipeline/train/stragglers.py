@@ -1,4 +1,4 @@
-"""Find the worker that the others wait for, by comparing forward times, which do not include the waiting."""
+"""Find the worker that the others wait for. Forward times are compared, because they do not include the waiting."""
 
 from statistics import median
 from types import TracebackType
@@ -44,7 +44,7 @@ class Stragglers:
     def read(self) -> str | None:
         """Compare all ranks' forward times since the last call; return a line about a slow worker, or None.
 
-        Every rank must call it, and the device must have finished the forward passes.
+        Every rank must call this method, and the device must have finished the forward passes.
         """
         if self.world == 1:
             return None
@@ -55,7 +55,7 @@ class Stragglers:
         return self.name_straggler([float(milliseconds) for milliseconds in every])
 
     def name_straggler(self, milliseconds: list[float]) -> str | None:
-        """Return a line about a worker that has been slow for exactly INTERVALS intervals in a row; None without one.
+        """Return a line about a worker that has been slow for exactly INTERVALS intervals in a row, or None.
 
         `milliseconds` holds each worker's median forward time in this interval.
         """

@@ -165,7 +165,7 @@ def test_two_passes_have_the_gradient_of_the_direct_graph_with_dropout() -> None
 def test_other_dropout_in_the_second_pass_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training_step, "seed_dropout", lambda *_: None)  # each pass draws its own dropout
     slots, compute = [(0, make_rows(4))], Compute(device=CPU, autocast=PLAIN, seed=5)
-    with pytest.raises(ConfigError, match=r"^the two passes .* other dropout on this device: set model.hidden_dropout"):
+    with pytest.raises(ConfigError, match=r"^the two passes .* different dropout on this device: set model"):
         backward(make_model(), slots, {"contrastive": 4}, compute, step=0)
     backward(make_model(), slots, {"contrastive": 4}, compute, step=1)  # only the first step is checked
 
