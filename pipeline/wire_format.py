@@ -5,7 +5,7 @@ from typing import Any
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 """Wire types."""
 LONGEST_NUMBER = 63
-"""Maximum bits by which the last byte of a variable-length integer is shifted."""
+"""Maximum shift of a byte in a variable-length integer, in bits."""
 
 Fields = dict[int, list[Any]]
 """Field number -> values: integers, or bytes."""
@@ -27,7 +27,7 @@ def varint(content: bytes, position: int) -> tuple[int, int]:
 def fields(message: bytes) -> Fields:
     """Return {field number: values} of a protocol buffer message.
 
-    Raises ValueError, IndexError or KeyError if the bytes are no such message.
+    Raises ValueError, IndexError or KeyError if the bytes are not such a message.
     """
     values: Fields = {}
     position = 0

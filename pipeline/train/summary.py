@@ -17,7 +17,7 @@ from pipeline.objectives.replaced import replaced_rows
 from pipeline.presets import PRESETS
 from pipeline.reporting import Report
 
-if TYPE_CHECKING:  # imports Ray, which a reader of summaries does not need
+if TYPE_CHECKING:  # this import loads Ray, which code that reads summaries does not need
     from pipeline.corpus.prepared import Corpus
 
 TRAINING_VIEW = "workflowType=machine_learning"
@@ -27,9 +27,10 @@ NO_BLANKS = "none: no held-out sentence of 8 to 30 tokens holds a whole word tha
 
 
 class Pace:
-    """Moving average of the seconds per step: a step's weight falls to 1/e (about a third) within half of all steps.
+    """Moving average of the seconds per step, for an estimate of the time left.
 
-    The time of the last steps alone would jump when other programs use the machine.
+    A step's weight falls to 1/e (about a third) over half of the run's steps. An average of only the last steps would
+    jump when other programs use the machine.
     """
 
     def __init__(self, steps: int, done: int) -> None:
@@ -49,7 +50,10 @@ class Pace:
 
 
 def progress_reporter(steps: int, done: int, report: Report) -> Callable[[int, dict[str, float]], None]:
-    """Return a function that takes (step, metrics) and reports a progress line; `done` steps were done before."""
+    """Return a function that takes (step, metrics) and reports a progress line.
+
+    `done` is the number of steps that were done before.
+    """
     pace = Pace(steps, done)
 
     def show(step: int, metrics: dict[str, float]) -> None:
@@ -75,7 +79,7 @@ def progress_line(steps: int, step: int, metrics: dict[str, float], left: float)
 
 
 def figures(summary: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return the summary's figures as (name, value) in reading order."""
+    """Return the summary's figures as (name, value), in the order in which they are shown."""
     before, after = summary["heldout_before"], summary["heldout_after"]
     rows: list[tuple[str, str]] = []
     if after:
@@ -122,7 +126,7 @@ def _language_rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _other_length(summary: dict[str, Any]) -> str:
-    """Return " at length N" if the evaluation before training had another sequence length; otherwise an empty text."""
+    """Return " at length N" if the evaluation before training had another sequence length N; else an empty text."""
     length = summary["heldout_before"]["heldout/maximum_length"]
     return f" at length {length:.0f}" if length != summary["maximum_length"] else ""
 
@@ -147,7 +151,7 @@ def _location_lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
 def to_open(uri: str, run_id: str, experiment_id: str | None = None) -> str:
     """Return text that says how to open an MLflow run.
 
-    Summaries of older versions have no experiment id: then the link opens MLflow's default view.
+    Summaries of older versions have no experiment id. Then the link opens MLflow's default view.
     """
     page = f"#/experiments/{experiment_id}/runs/{run_id}?{TRAINING_VIEW}" if experiment_id else f"#/runs/{run_id}"
     if uri.startswith("sqlite:"):
@@ -158,7 +162,7 @@ def to_open(uri: str, run_id: str, experiment_id: str | None = None) -> str:
 def _blank_lines(summary: dict[str, Any]) -> list[str]:
     """Return lines with the sentences for fill-in-the-blank, the correct answers and the model's guesses.
 
-    The first group of sentences has the most confident correct guesses, the second group is random.
+    The first group of sentences has the most confident correct guesses. The second group is random.
     """
     blanks = summary["blanks"]
     if not blanks["candidates"]:

@@ -26,9 +26,9 @@ def with_teacher(config: Pretrain, initial: Initial | None, report: Report) -> t
     """Return the settings, completed from the teacher, and the teacher.
 
     For an objective without a teacher, return the settings unchanged, and None as the teacher. Otherwise, set
-    objective.cosine_weight; if neither init nor vocabulary.path is set, set vocabulary.path too. `initial` is the model
-    at config.init. Raises ConfigError for a teacher that does not fit the run, and CheckpointError for one that cannot
-    be used.
+    objective.cosine_weight. If neither init nor vocabulary.path is set, also set vocabulary.path. `initial` is the
+    model at config.init. Raises ConfigError if the teacher does not fit the run, and CheckpointError if the teacher
+    cannot be used.
     """
     objective = config.objective
     if not isinstance(objective, Distilled):
@@ -58,7 +58,7 @@ def with_teacher(config: Pretrain, initial: Initial | None, report: Report) -> t
 def _read_teacher(location: str, vocabulary: VocabularySettings, output: str, report: Report) -> Initial:
     """Read the model at `location`, and copy it into the output folder unless an intact copy exists.
 
-    `vocabulary` holds the run's settings of the vocabulary. Raises CheckpointError if the model cannot be used, or has
+    `vocabulary` has the run's vocabulary settings. Raises CheckpointError if the model cannot be used, or has
     no masked-token head.
     """
     lines: list[str] = []
@@ -93,7 +93,7 @@ def _require_positions(config: Pretrain, location: str, teacher: Initial) -> Non
 
 
 def _about(vocabulary: Vocabulary) -> str:
-    """Return a vocabulary in words, for messages."""
+    """Describe a vocabulary for messages."""
     case = "uncased" if vocabulary.lowercase else "cased"
     return f"vocabulary of {vocabulary.size:,} entries ({vocabulary.kind}, {case}, {vocabulary.fingerprint[:8]})"
 

@@ -16,7 +16,7 @@ from pipeline.batch import Batch
 from pipeline.objectives.table import Pretraining
 
 EDGES = (1, 10, 100, 1_000, 10_000)
-"""Occurrences per million tokens at which one group ends and the next begins."""
+"""Boundaries between groups, in occurrences per million tokens."""
 GROUPS = (f"below {EDGES[0]}", *(f"{edge:,} to {10 * edge:,}" for edge in EDGES[:-1]), f"above {EDGES[-1]:,}")
 
 
@@ -45,7 +45,7 @@ def heldout_loss_by_frequency(
     device: torch.device,
     autocast: torch.autocast,
 ) -> LossByFrequency:
-    """Return the losses of all ranks' batches by frequency; every rank must call this function.
+    """Return the losses on the batches of all ranks, by frequency; every rank must call this function.
 
     `counts` int64 (V,) are the occurrences of each vocabulary entry in training text.
     """
@@ -77,7 +77,7 @@ def _position_losses(module: Pretraining, batches: Sequence[Batch]) -> tuple[np.
 def group_sums(losses: np.ndarray, right: np.ndarray, labels: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Return float64 (GROUPS, 4): positions, and the sums of model loss, unigram loss and correct guesses.
 
-    EDGES separate the groups. `counts` int64 (V,) are the occurrences of each vocabulary entry in training text. For
+    The order is that of GROUPS. `counts` int64 (V,) are the occurrences of each vocabulary entry in training text. For
     the unigram loss, every count is increased by 1.
     """
     group = np.digitize(counts[labels] * 1e6 / max(1, counts.sum()), EDGES)
@@ -87,7 +87,7 @@ def group_sums(losses: np.ndarray, right: np.ndarray, labels: np.ndarray, counts
 
 
 def of_sums(sums: np.ndarray) -> LossByFrequency:
-    """Return the means of the groups that have positions, from sums as `group_sums` returns them."""
+    """Return the means of the groups that have positions; `sums` come from `group_sums`."""
     present = np.flatnonzero(sums[:, 0])
     positions, *means = sums[present].T
     model, unigram, accuracy = (column / positions for column in means)

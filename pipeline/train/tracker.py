@@ -1,4 +1,4 @@
-"""The tracker: the one process that talks to MLflow, holds the run's lock, and reports progress to the driver."""
+"""The tracker: the process that sends a run's metrics to MLflow, holds the run's lock, and collects messages."""
 
 import os
 import threading
@@ -13,7 +13,7 @@ from pipeline.train.tracking import METRICS_A_CALL, Metric, MlflowClient, Mlflow
 
 FLUSH_SECONDS = 2.0
 RETRY_SECONDS = 5.0
-LAST_FLUSH_SECONDS = 60.0  # how long the end of a run waits for an unavailable server
+LAST_FLUSH_SECONDS = 60.0  # maximum wait for an unavailable server at the end of a run
 
 
 class Tracker:
@@ -26,7 +26,7 @@ class Tracker:
         self.owner_name = owner
         self.failures = Failures()
         self.latest: tuple[int, dict[str, float]] | None = None
-        """Newest training metrics, with their step; None before the first."""
+        """Newest training metrics, with their step; None before the first metrics."""
         self.outcome: dict[str, Any] | None = None
         """Rank 0's summary; None before the end."""
         self.messages: list[str] = []
@@ -36,7 +36,7 @@ class Tracker:
         self.run_name = ""
         self.pending: list[Metric] = []
         self.points: dict[str, dict[int, float]] = {}
-        """Metric -> step -> value of all points that MLflow has or will get."""
+        """Metric -> step -> value, for all points that MLflow has and all points to be sent."""
         self.pictures_due = threading.Event()
         """Set when a checkpoint is written, to redraw the pictures in the background."""
         self.drawing: str | None = None
@@ -53,7 +53,10 @@ class Tracker:
         return self.owner_name
 
     def start(self, run: MlflowRun) -> None:
-        """Start sending to an MLflow run, except for points that it already has. Raises ConfigError if MLflow fails."""
+        """Start to send points to an MLflow run, except for points that it already has.
+
+        Raises ConfigError if MLflow fails.
+        """
         silence_mlflow()
         try:
             self.client, self.run_id = MlflowClient(tracking_uri=run.uri), run.run_id
@@ -76,7 +79,7 @@ class Tracker:
         return sum(step not in self.points.get("train/loss", {}) for step in range(every, steps + 1, every))
 
     def log(self, step: int, metrics: dict[str, float]) -> None:
-        """Buffer the metrics of a step, except for those that MLflow has for this step; return at once."""
+        """Buffer the metrics of a step, except for metrics that were logged for this step before; return at once."""
         now = int(time.time() * 1000)
         if "train/loss" in metrics:
             self.latest = (step, metrics)
@@ -87,7 +90,7 @@ class Tracker:
             self.pending += [Metric(key, value, now, step) for key, value in fresh.items()]
 
     def tag(self, tags: dict[str, str]) -> None:
-        """Set tags of the run; if the server is unavailable, they are lost, and a message says so."""
+        """Set tags of the run. If the server is unavailable, the tags are lost, and a message says so."""
         try:
             for key, value in tags.items():
                 self.client.set_tag(self.run_id, key, value)
@@ -95,7 +98,7 @@ class Tracker:
             self.say(f"the tags {sorted(tags)} could not be logged to MLflow: {storage.first_line(error)}")
 
     def add_pictures(self, pictures: dict[str, bytes]) -> None:
-        """Log files by artifact path; if the server is unavailable, they are lost, and a message says so."""
+        """Log pictures by artifact path. If the server is unavailable, they are lost, and a message says so."""
         try:
             with scratch_folder("pictures") as folder:
                 for path, content in pictures.items():
@@ -138,7 +141,7 @@ class Tracker:
             self._send()
 
     def progress(self) -> tuple[int, dict[str, float]] | None:
-        """Return the newest training metrics with their step; None before the first."""
+        """Return the newest training metrics with their step; None before the first metrics."""
         return self.latest
 
     def result(self, summary: dict[str, Any]) -> None:
@@ -150,9 +153,9 @@ class Tracker:
         return self.outcome
 
     def finish(self, status: str) -> str | None:
-        """Send what is left and end the run with `status` (FINISHED, FAILED or KILLED).
+        """Send all buffered metrics and end the MLflow run with `status` (FINISHED, FAILED or KILLED).
 
-        Return a line about what MLflow did not take; None if it took everything.
+        Return a message if points are lost or the end could not be logged, else None.
         """
         self.stopping.set()
         if self.sender is None:
@@ -180,8 +183,11 @@ class Tracker:
             self.stopping.wait(FLUSH_SECONDS if sent else RETRY_SECONDS)
 
     def _draw(self) -> None:
-        """Draw pictures of all points so far and log them in place of earlier ones; report only the first failure."""
-        from pipeline.train.pictures import DPI, pictures  # not before: a run should start without matplotlib
+        """Draw pictures of all points so far and log them in place of the earlier pictures.
+
+        A failure is reported, unless the attempt before it failed too.
+        """
+        from pipeline.train.pictures import DPI, pictures  # imported here, so that runs start without matplotlib
 
         with self.lock:
             points = {key: dict(values) for key, values in self.points.items()}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-# MLflow reads this variable at its import. An actor has the environment of Ray's head, which may not set the variable.
+# MLflow reads this variable when it is imported. An actor has the environment of Ray's head, which may lack it.
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 
 from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param
@@ -22,7 +22,7 @@ from pipeline.locations import absolute, is_url, without_login
 from pipeline.train.drivers import is_gone, this_driver
 from pipeline.train.origin import origin
 
-if TYPE_CHECKING:  # imports Ray, which the tracker does not need
+if TYPE_CHECKING:  # this import loads Ray, which this module does not need
     from pipeline.corpus.prepared import Corpus
 
 METRICS_A_CALL = 1_000  # MLflow's limits for one call of log_batch
@@ -30,13 +30,13 @@ PARAMETERS_A_CALL = 100
 LONGEST_NAME, LONGEST_DIGEST = 500, 36
 """MLflow's limits for a data set's name and digest, in characters."""
 MOST_SOURCES = 100
-"""Maximum sources of a corpus that a data set lists, because MLflow accepts at most 64 KB of text for the list."""
+"""Maximum number of sources that a data set lists; MLflow accepts at most 64 KB of text for the list."""
 DESCRIPTION = "mlflow.note.content"
 """Tag with the Markdown on the run's overview page."""
 DRIVER = "driver"
-"""Tag that names the process driving a run, so that a later start can tell whether that process has ended."""
+"""Tag with the name of the process that drives a run. A later start can tell whether this process has ended."""
 KIND = {"mlflow.experimentKind": "custom_model_development"}
-"""Tag of an experiment; without it, MLflow's UI may take the models for chat models, and hide the charts."""
+"""Tag of an experiment. Without this tag, MLflow's UI may take the models for chat models and hide the charts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,14 +46,14 @@ class MlflowRun:
     uri: str
     run_id: str
     experiment_id: str | None = None
-    """Part of the run page's URL; None where it was not looked up."""
+    """Part of the URL of the run's page; None if it is not known."""
 
 
 def tracking_uri(given: str | None, output: str, setting: str = "tracking.uri") -> str:
     """Return the MLflow URI, with absolute paths: `given`, else MLFLOW_TRACKING_URI, else SQLite in the output folder.
 
-    `setting` is the name of the setting that holds `given`. Raises ConfigError if the URI contains a login. Raises
-    it too if no URI is set and the output is a URL, because SQLite needs a local disk.
+    `setting` is the name of the setting that holds `given`. Raises ConfigError if the URI contains a login, or if no
+    URI is set and the output is a URL. In the second case, SQLite would need a local disk.
     """
     uri = given or os.environ.get("MLFLOW_TRACKING_URI")
     if uri is None:
@@ -84,11 +84,10 @@ def open_run(
     inputs: Sequence[DatasetInput] = (),
     setting: str = "tracking.uri",
 ) -> MlflowRun:
-    """Continue the run `run_id` if the tracking server still has it, else create a run with parameters, tags and data
-    sets.
+    """Continue the run `run_id` if the tracking server still has it; otherwise, create a run.
 
-    Also gives the status KILLED to the experiment's running runs whose driver no longer exists. Raises ConfigError,
-    naming `setting`, if the server does not work.
+    A new run gets the parameters, tags and data sets. Running runs of the experiment whose driver no longer exists get
+    the status KILLED. Raises ConfigError, naming `setting`, if the server does not work.
     """
     silence_mlflow()
     try:
@@ -99,7 +98,7 @@ def open_run(
         if known:
             _end_killed(client, known.experiment_id)
         if run_id is not None and has_run(client, run_id):
-            # before the status: the start of another run ends each RUNNING run whose tagged driver is gone
+            # Set the driver first, because the start of another run ends each RUNNING run whose driver is gone.
             client.set_tag(run_id, DRIVER, this_driver())
             client.update_run(run_id, status="RUNNING")
             return MlflowRun(uri=uri, run_id=run_id, experiment_id=client.get_run(run_id).info.experiment_id)
@@ -110,7 +109,7 @@ def open_run(
             client.log_batch(run.info.run_id, params=entries[start : start + PARAMETERS_A_CALL])
         if inputs:
             client.log_inputs(run.info.run_id, datasets=list(inputs))
-    except Exception as error:  # of MLflow, SQLAlchemy or requests, but always about this URI
+    except Exception as error:  # an error of MLflow, SQLAlchemy or requests, always about this URI
         raise ConfigError(f"{setting} ({uri}) does not work: {storage.first_line(error)}") from error
     return MlflowRun(uri=uri, run_id=run.info.run_id, experiment_id=experiment_id)
 
@@ -154,7 +153,7 @@ def corpus_inputs(corpus: "Corpus") -> list[DatasetInput]:
 def _end_killed(client: MlflowClient, experiment_id: str, stopped: Collection[str] = ()) -> None:
     """Give the status KILLED to the experiment's RUNNING runs whose driver no longer exists or is one of `stopped`.
 
-    The end time of such a run is the time of the last point of one of its metrics.
+    The end time of such a run is the time of the last point of its first metric.
     """
     for run in client.search_runs([experiment_id], "attributes.status = 'RUNNING'"):
         driver = run.data.tags.get(DRIVER, "")
@@ -167,9 +166,9 @@ def _end_killed(client: MlflowClient, experiment_id: str, stopped: Collection[st
 def end_killed(uri: str, experiment: str, stopped: Collection[str]) -> None:
     """Give the status KILLED to the experiment's running runs whose driver no longer exists or is one of `stopped`.
 
-    Ignore an error of MLflow.
+    Errors of MLflow are ignored.
     """
-    with suppress(Exception):  # of MLflow, SQLAlchemy or requests; the next start of a run tries again
+    with suppress(Exception):  # errors of MLflow, SQLAlchemy or requests; the next start of a run tries again
         client = MlflowClient(tracking_uri=uri)
         if known := client.get_experiment_by_name(experiment):
             _end_killed(client, known.experiment_id, stopped)
@@ -229,15 +228,15 @@ def logged_points(run: MlflowRun) -> dict[str, dict[int, float]]:
 def _artifact_location(uri: str) -> str | None:
     """Return a folder for artifacts next to the SQLite file; None for a server, which has its own.
 
-    By default, MLflow would make a folder mlruns in the working directory.
+    Without this folder, MLflow would create a folder mlruns in the working directory.
     """
     return f"file://{os.path.dirname(uri[len('sqlite:///') :])}/mlartifacts" if uri.startswith("sqlite:///") else None
 
 
 def silence_mlflow() -> None:
-    """Silence the logs of MLflow and Alembic, and limit MLflow's retries, which would take minutes.
+    """Silence the logs of MLflow and Alembic, and limit MLflow's retries.
 
-    The tracker keeps metrics and retries by itself.
+    MLflow's own retries would take minutes. They are not needed, because the tracker keeps metrics and retries.
     """
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")

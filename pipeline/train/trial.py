@@ -55,13 +55,13 @@ class Result:
     best_epoch: int
     """Epoch of the kept weights, counted from 1.
 
-    It is the last epoch; with early stopping, it is the epoch with the best score on the first split.
+    Without early stopping, the last epoch; with early stopping, the epoch with the best score on the first split.
     """
     steps: int
     rows: int
-    """Training rows per epoch, rows without a label included."""
+    """Training rows per epoch, including rows without a label."""
     tokens: int
-    """Training tokens in all."""
+    """Training tokens in all epochs together."""
     seconds: float
     """Training time, without evaluation."""
 
@@ -84,7 +84,7 @@ def run_trial(
 ) -> Result:
     """Train the module on the rows of `train`, score it on each of `splits` after every epoch, and return the result.
 
-    Each epoch also has all rows of `unlabelled`, which only have a teacher's logits.
+    Each epoch also contains all rows of `unlabelled`, which have a teacher's logits instead of labels.
 
     With early stopping, the first split selects the epoch whose weights the module keeps; otherwise the module keeps
     its last weights. With `checkpoints`, the state is saved at intervals, and a killed trial continues from the
@@ -123,7 +123,7 @@ def run_trial(
     if recipe.patience:
         module.load_state_dict(state.best.weights)
     answers = state.best.answers
-    if answers is None:  # a restart lost them; the same weights give the same answers again
+    if answers is None:  # lost in a restart; the same weights give the same answers again
         answers = handlers.answers(
             task, splits[first], compute_logits(module, splits[first].rows, device, autocast), cutting
         )
@@ -153,7 +153,7 @@ def assist_trial(
 
 
 def _agreed(over: bool, compute: Compute) -> bool:
-    """Return rank 0's value of `over`: is training over? Every rank must call this function after each epoch."""
+    """Return rank 0's value of `over`, which means that training ends. Every rank must call this after each epoch."""
     if compute.world == 1:
         return over
     decision = torch.tensor(int(over), device=compute.device)
@@ -253,12 +253,12 @@ def train_on_slots(
     counts = _summed_counts([module.counts(batch) for _, batch in on_device])
     shares = divisors(counts, module.weights)
     mine = on_device[compute.rank :: compute.world]
-    # The smaller step of an epoch may have no slot for this rank, but the rank must still take part in the reduction of
-    # gradients. So it computes another rank's slot with a divisor of infinity: its gradients are 0.
+    # The smallest step of an epoch may have no slot for this rank, but the rank must still take part in the reduction
+    # of gradients. So it computes another rank's slot with a divisor of infinity, which makes the gradients 0.
     taken, divided_by = (mine, shares) if mine else (on_device[:1], dict.fromkeys(shares, math.inf))
     sums, _ = train_step(objective, optimizer, taken, divided_by, compute, step=step, rate=rate, clip_norm=clip_norm)
-    # The terms have different counts, so the loss is the sum of their weighted means. It is returned times the last
-    # term's count, because the caller divides by that count.
+    # The terms have different counts, so the loss is the sum of their weighted means. The returned total is the loss
+    # times the last term's count, because the caller divides by that count.
     count = list(counts.values())[-1]
     total: Any = sum(value * (count / shares[term]) for term, value in sums.items())
     if not mine:
@@ -269,20 +269,21 @@ def train_on_slots(
 
 
 def _summed_counts(of_slots: Sequence[Mapping[str, int | Tensor]]) -> dict[str, Any]:
-    """Return term -> sum of its counts over slots; tensors are at least 1e-9, so that no step divides by 0."""
+    """Return term -> sum of its counts over slots. Tensors are at least 1e-9, so that no step divides by 0."""
     sums: dict[str, Any] = {term: sum(counts[term] for counts in of_slots) for term in of_slots[0]}
     return {term: count.clamp(min=1e-9) if isinstance(count, Tensor) else count for term, count in sums.items()}
 
 
 def _task_of(objective: nn.Module) -> TaskObjective:
-    """Return the module inside DistributedDataParallel; without DistributedDataParallel, the module itself."""
+    """Return the module inside DistributedDataParallel; the module itself if it is not wrapped."""
     return getattr(objective, "module", objective)
 
 
 def seen_words(config: Finetune, module: TaskObjective, rows: pa.Table) -> Callable[[], AbstractContextManager[None]]:
     """Return a function that opens a context in which only the word embeddings that `rows` use are trained.
 
-    The context is a no-op if word embeddings are frozen, and under LAMB, whose norms need the whole table.
+    The context is a no-op if word embeddings are frozen. It is also a no-op under LAMB, which needs the norm of the
+    whole table.
     """
     embeddings = module.encoder.embeddings
     if isinstance(config.optimizer, Lamb) or not embeddings.words.weight.requires_grad:
@@ -300,7 +301,7 @@ def training_rows(train: Prepared, unlabelled: pa.Table | None, most: int | None
 
 
 def sample_rows(rows: pa.Table, most: int | None, seed: int) -> pa.Table:
-    """Return the rows, or a random sample of `most` of them in their original order; `most` None: all rows."""
+    """Return a random sample of at most `most` rows, in their original order; all rows if `most` is None."""
     if most is None or most >= rows.num_rows:
         return rows
     return rows.take(np.sort(numbered_generator(seed, 1 << 32).permutation(rows.num_rows)[:most]))
@@ -309,8 +310,8 @@ def sample_rows(rows: pa.Table, most: int | None, seed: int) -> pa.Table:
 def batches(rows: pa.Table, recipe: Recipe, seed: int, epoch: int, skip: int = 0) -> Iterator[list[Slot]]:
     """Yield the slots of each step of an epoch, without its first `skip` steps.
 
-    An epoch has all rows once, in an order that depends on (seed, epoch). If rows_per_step does not divide
-    the number of rows, one step is smaller: the last one, or a random one if lengths are grouped.
+    An epoch has all rows once, in an order that depends on (seed, epoch). If rows_per_step does not divide the number
+    of rows, one step is smaller: the last step, or a random step if lengths are grouped.
     """
     order = numbered_generator(seed, epoch).permutation(rows.num_rows)
     starts = range(0, len(order), recipe.rows_per_step)
@@ -336,9 +337,12 @@ def compute_logits(
     autocast: torch.autocast,
     after: Callable[[int], None] = lambda rows: None,
 ) -> Logits:
-    """Return the module's logits of each row, in order; `after` is called with the number of newly finished rows."""
+    """Return the module's logits of each row, in order.
+
+    After each batch, `after` is called with the number of rows in the batch.
+    """
     module.eval()
-    # Batches hold rows of similar length, so that little is computed on padding.
+    # Batches hold rows of similar length, so that little padding is computed.
     order = np.argsort(rows["ids"].combine_chunks().value_lengths().to_numpy(), kind="stable")
     rows_of_logits: list[np.ndarray] = []
     with autocast:
@@ -351,7 +355,10 @@ def compute_logits(
 
 
 def load_encoder(pretrained: nn.Module, module: TaskObjective) -> TaskObjective:
-    """Load a pretrained encoder's weights into the module and return the module; one of the two may have no pooler."""
+    """Load a pretrained encoder's weights into the module and return the module.
+
+    The pooler may be missing in the pretrained encoder or in the module.
+    """
     given, own = pretrained.state_dict(), module.encoder.state_dict()
     assert all(name.startswith("pooler.") for name in given.keys() ^ own.keys()), "encoders differ beyond the pooler"
     module.encoder.load_state_dict({name: given.get(name, tensor) for name, tensor in own.items()})

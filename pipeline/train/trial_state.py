@@ -36,13 +36,13 @@ class Best:
     """Best epoch so far."""
 
     value: float
-    """Value of the selection metric, higher where the model is better."""
+    """Value of the selection metric; a higher value means a better model."""
     epoch: int
     """Number of the epoch, from 1."""
     weights: Mapping[str, Tensor]
     """Weights of that epoch; empty without early stopping, because then the module keeps its last weights."""
     answers: Any
-    """The model's answers, after that epoch, to the first development split; None after a restart."""
+    """The model's answers to the first development split after that epoch; None after a restart."""
 
 
 @dataclass(kw_only=True)
@@ -70,7 +70,7 @@ class TrialCheckpoints:
     def __init__(self, folder: str, seconds: float = SECONDS, share: float = SHARE) -> None:
         self.folder, self.seconds, self.share = folder, seconds, share
         self.saved, self.took = time.monotonic(), 0.0
-        """`saved`: the time when the last save ended; before the first save, the time when this object was made.
+        """`saved`: the time when the last save ended; before the first save, the time when this object was created.
 
         `took`: the seconds that the last save took; 0 before the first save.
         """
@@ -98,7 +98,7 @@ class TrialCheckpoints:
         self.took = self.saved - started
 
     def load(self, module: nn.Module, optimizer: Optimizer) -> TrialState:
-        """Load the newest intact checkpoint and return its state; an empty state if no checkpoint is intact."""
+        """Load the newest intact checkpoint and return its state; return an empty state if no checkpoint is intact."""
         step = resume_step(self.folder)
         if step is None:
             return TrialState()
@@ -118,7 +118,7 @@ class TrialCheckpoints:
 
 
 def resume_step(folder: str) -> int | None:
-    """Return the step of the newest intact checkpoint in a trial's folder; None without one."""
+    """Return the step of the newest intact checkpoint in a trial's folder; None if no checkpoint is intact."""
     return next(
         (step for step in reversed(steps_saved(folder)) if storage.damage(folder_of(folder, step)) is None), None
     )

@@ -40,7 +40,7 @@ from pipeline.text.vocabulary_saving import save_vocabulary
 from pipeline.train.checkpoint import CONFIG, WEIGHTS, read_tensors
 
 TASK, ADAPTERS = "task.json", "adapters.safetensors"
-# problem_type in config.json, for kinds of task that have one
+# kind of task -> problem_type in config.json; tags and spans have no problem_type
 PROBLEMS: dict[Kind, str] = {
     "classification": "single_label_classification",
     "multilabel": "multi_label_classification",
@@ -84,8 +84,8 @@ def save_tuned(
 ) -> None:
     """Publish a module with its task's data.
 
-    First merges low-rank adapters and the scaling of regression labels into the weights, which changes the module, too.
-    `beside` maps the names of further files, such as a model card, to their content.
+    First, low-rank adapters and the scaling of regression labels are merged into the module's weights. `beside` maps
+    the names of further files, such as a model card, to their content.
     """
     merge(module)
     if isinstance(module, SequenceTask):
@@ -134,8 +134,8 @@ def _task_file(about: About, adapter: Adapter) -> dict[str, Any]:
 def load_tuned(location: str) -> TunedModel:
     """Load a fine-tuned model from its folder.
 
-    Raises CheckpointError if the folder holds no fine-tuned model, if the model is damaged, or if the sizes in its
-    settings do not fit its tensors.
+    Raises CheckpointError if the folder holds no fine-tuned model, if the model is damaged, or if the settings do not
+    fit the tensors.
     """
     if not storage.exists(storage.join(location, TASK)):
         raise CheckpointError(

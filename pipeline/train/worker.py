@@ -50,7 +50,7 @@ STREAM = "train"  # key of the stream in the Ray Train trainer's `datasets`
 
 
 def run(settings: dict[str, Job]) -> None:
-    """Train; report every error to the tracker, which ends the run if a restart cannot fix the error."""
+    """Train; report every error to the tracker. If a restart cannot fix the error, the tracker ends the run."""
     job = settings["job"]
     try:
         device = get_device()
@@ -69,7 +69,7 @@ def worker_name() -> str:
 def run_worker(job: Job, device: torch.device) -> None:
     """Build or load the model, train one phase, and after the last phase send the summary to the tracker."""
     config, stream = job.config, job.stream
-    if read_run(job.folder) is None:  # the driver wrote it, but this machine does not see it
+    if read_run(job.folder) is None:  # the driver wrote the file, but this machine does not see it
         raise unshared_output(config.output, f"run.json of this run is missing on {ray.util.get_node_ip_address()}")
     context = ray.train.get_context()
     rank, world = context.get_world_rank(), context.get_world_size()
@@ -144,7 +144,7 @@ def run_worker(job: Job, device: torch.device) -> None:
 
 
 def prefetch_first_block(blocks: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Return the blocks in order, and request the first at once, so that the stream starts while the model is built."""
+    """Return the blocks in order. The first block is requested at once, while the caller builds the model."""
     coming = iter(blocks)
     first = ThreadPoolExecutor(max_workers=1).submit(next, coming, None)
 
@@ -157,14 +157,14 @@ def prefetch_first_block(blocks: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 
 def _no_op(*_: Any) -> None:
-    """Do nothing, in place of a function that only rank 0 calls."""
+    """Do nothing. Other ranks use this in place of functions that only rank 0 may call."""
 
 
 def _initial_state(job: Job, work: Work, module: Pretraining, tokenizer: CachedTokenizer, precision: str) -> State:
     """Return the state before the first step.
 
-    If the run starts from a published model, load it, and evaluate it with its own vocabulary. Every rank must call
-    this.
+    Also set the module's initial weights. A published model is evaluated with its own vocabulary. Every rank must call
+    this function.
     """
     if job.config.word_embeddings == "cooccurrence":
         if job.words is None:

@@ -1,4 +1,4 @@
-"""Measurements that workers make outside of the training loop: held-out words, baselines, and the run's summary."""
+"""Measure a run outside of the training loop, in the workers: held-out words, baselines, and the run's summary."""
 
 from dataclasses import asdict
 from typing import Any
@@ -22,11 +22,11 @@ from pipeline.train.run import EVALUATED_ROWS
 from pipeline.train.token_frequency import as_records, heldout_loss_by_frequency
 
 BY_FREQUENCY = "loss_by_frequency"
-"""Entry of summary.json: the held-out masked losses by frequency of the token."""
+"""Entry of summary.json: held-out masked losses by token frequency."""
 
 
 def measure_words(job: Job, work: Work, module: Pretraining, tokenizer: CachedTokenizer, step: int) -> dict[str, float]:
-    """Log and return the held-out loss per word and per byte; every rank must call it.
+    """Log and return the held-out loss per word and per byte; every rank must call this function.
 
     Empty if the module does not predict words.
     """
@@ -50,11 +50,11 @@ def measure_words(job: Job, work: Work, module: Pretraining, tokenizer: CachedTo
 def measure_languages(
     job: Job, work: Work, module: Pretraining, phase: Phase, tokenizer: CachedTokenizer, step: int
 ) -> dict[str, float]:
-    """Log the held-out metrics of each language, and return {language: held-out loss}; every rank must call it.
+    """Log the held-out metrics of each language, and return {language: held-out loss}.
 
-    Each language with enough text is evaluated on about as many rows as all languages together in an evaluation. The
-    result is empty if all held-out text is in one language. It is also empty for contrastive learning: its loss depends
-    on the rows that are compared, so losses of different rows are not comparable.
+    Each language with enough text is evaluated on about evaluation.rows rows. The result is empty if all held-out text
+    is in one language. The result is also empty for contrastive learning, whose loss depends on the compared rows: the
+    losses of two languages would not be comparable. Every rank must call this function.
     """
     config, corpus = job.config, job.stream.corpus
     languages = [] if isinstance(module, ContrastiveTexts) else heldout_languages(corpus, config.evaluation.rows)
@@ -88,7 +88,7 @@ def summarise(
     """Return the run's summary: held-out metrics, baselines, throughput, and sentences with blanks to fill in.
 
     Every rank must call this function, because held-out rows are shared among ranks. The entry "blanks" (the sentences)
-    is None on ranks other than 0, and if the module does not predict words.
+    is set only on rank 0, and only if the module predicts words; otherwise it is None.
     """
     config, stream = job.config, job.stream
     by_language: dict[str, float] = {}
@@ -153,9 +153,9 @@ def heldout_baselines(
 def measure_by_frequency(
     stream: StreamSettings, work: Work, module: Pretraining, tokenizer: CachedTokenizer
 ) -> list[dict[str, Any]]:
-    """Return the held-out masked losses by frequency of the token, one dictionary per group; every rank must call it.
+    """Return the held-out masked losses by token frequency, one dictionary per group.
 
-    Empty if the corpus has no held-out rows, or the module does not predict words.
+    Empty if the corpus has no held-out rows, or the module does not predict words. Every rank must call this function.
     """
     if not stream.corpus.heldout or isinstance(module, ContrastiveTexts):
         return []

@@ -32,13 +32,13 @@ def ablate(config: Ablate, report: Report) -> list[str]:
 
     Raises PipelineError, with a one-line message, for everything that the user can fix.
     """
-    variants = variants_of(config)  # before locations are made absolute: run names depend on locations as given
+    variants = variants_of(config)  # first, because run names depend on the locations as given, not on absolute ones
     name, config = ablation_name(config, variants), with_absolute_locations(config)
     folder, uri = storage.join(config.output, FOLDER, name), tracking_uri(config.tracking.uri, config.output)
     sized = _with_budget(config, variants, report)
     with tracked_ablation(config, name, folder, uri) as run:
         result = result_of(name, config.budget, sized, _run_all(config, sized, uri, report))
-        from pipeline.ablation.picture import draw  # not before: the runs should start without matplotlib
+        from pipeline.ablation.picture import draw  # imported here, so that runs start without matplotlib
 
         figure = draw(result)
         written = publish(result, figure, folder)
@@ -47,10 +47,10 @@ def ablate(config: Ablate, report: Report) -> list[str]:
 
 
 def _with_budget(config: Ablate, variants: Sequence[Variant], report: Report) -> list[Variant]:
-    """Return the variants, each with the number of steps that the budget gives it.
+    """Return the variants, each with the number of steps that fits the budget.
 
-    Raises ConfigError if a variant's settings cannot meet a token budget, or do not allow the short run that is timed
-    for a time budget.
+    For a time budget, a short run of each variant is timed. Raises ConfigError if a variant's settings cannot meet a
+    token budget, or do not allow this short run.
     """
     tune.connect(config.placement.address)
     room_for(config, config.seeds * len(variants), cluster.live_nodes())  # first, because counting tokens is slow
@@ -101,7 +101,7 @@ def _finished(runs: Mapping[str, Pretrain], report: Report) -> dict[str, dict[st
 def _train_missing(
     config: Ablate, missing: Mapping[str, Pretrain], uri: str, report: Report
 ) -> dict[str, dict[str, Any]]:
-    """Train the runs {label: run} in this order, several at the same time; return name of a run -> its summary."""
+    """Train the runs {label: run} in this order, several at the same time; return {name of a run: summary}."""
     room = room_for(config, len(missing), cluster.live_nodes())
     report(f"{len(missing)} runs to train, {room.at_once} at a time")
     tracking = replace(config.tracking, uri=uri)  # trials may run on a machine without MLFLOW_TRACKING_URI

@@ -1,4 +1,4 @@
-"""Export a run's model or a fine-tuned model: make, check and publish each requested kind, with its model card."""
+"""Export a run's model or a fine-tuned model: write, check and publish each requested kind, with a model card."""
 
 from pipeline import storage
 from pipeline.config.export import Export
@@ -16,10 +16,10 @@ from pipeline.train import run
 
 
 def export(config: Export, report: Report) -> None:
-    """Make every kind in config.kinds, push it to the hub if requested, and report its location and its check.
+    """Write every kind in config.kinds, push it to the hub if requested, and report its location and its check.
 
-    All settings are checked before anything is made. Raises PipelineError, with a one-line message, for everything that
-    the user can fix.
+    All settings are checked before anything is written. Raises PipelineError, with a one-line message, for everything
+    that the user can fix.
     """
     config = with_absolute_locations(config)
     folder = config.run

@@ -40,7 +40,7 @@ class FinetuneResult:
     models: dict[str, str]
     """Task -> folder of its best model on the development split."""
     closing: list[str]
-    """Lines on how to use the models and where to look at the trials."""
+    """Lines that say how to use the models and where to see the trials."""
 
 
 @cluster.ray_errors_as_cluster_lost()
@@ -98,7 +98,7 @@ def _report_table(rows: list[Reported], inputs: GridInputs, parent: runs.GridRun
 def _use_models(
     config: Finetune, problems: Mapping[str, Problem], models: Mapping[str, str], parent: runs.GridRun, report: Report
 ) -> None:
-    """Score and predict the test file, predict GLUE's test splits, and log the best models to MLflow."""
+    """Score and predict the test file, log the best models to MLflow, and predict GLUE's test splits."""
     for name, folder in models.items():
         score_and_answer(config, problems[name].task, folder, parent, report)
         runs.log_best(parent, config, problems[name], name, folder, len(models) > 1, report)
@@ -109,7 +109,7 @@ def _use_models(
 
 
 def score_and_answer(config: Finetune, task: Task, model: str, parent: runs.GridRun, report: Report) -> None:
-    """Score the test file if there is one, log its scores to MLflow, and write the predictions next to the model."""
+    """Score the test file, if there is one, log the scores to MLflow, and write predictions for the file."""
     if config.test is None:
         return
     report(f"scores of the test file, by the best model on dev ({model}):")

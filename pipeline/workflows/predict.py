@@ -41,8 +41,9 @@ def predict(config: Predict, report: Report) -> None:
 
 
 def _write(config: Predict, files: int, parts: Parts, whole: PartsSummary, target: str, asked: dict[str, Any]) -> None:
-    """Join the parts into the output. Raises DataError if there are no rows, or if the format cannot hold the
-    columns.
+    """Join the parts into the output.
+
+    Raises DataError if there are no rows, or if the output's format cannot hold the columns.
     """
     if not whole.rows:
         raise DataError(

@@ -9,7 +9,7 @@ from pipeline.reporting import Report
 
 
 def prepare(config: Prepare, report: Report) -> Corpus:
-    """Prepare the corpus, or continue a stopped preparation; Ray starts only if something is left to do.
+    """Prepare the corpus, or continue a stopped preparation. Ray starts only if something is left to do.
 
     Raises PipelineError, with a one-line message, for everything that the user can fix.
     """

@@ -40,11 +40,10 @@ CPU = torch.device("cpu")
 
 @cluster.ray_errors_as_cluster_lost()
 def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
-    """Start or continue the run config.name, train it to its end and return its summary; a finished run is not trained
-    again.
+    """Start or continue the run config.name, train it to its end and return its summary.
 
-    Raises PipelineError, with a one-line message, for everything that the user can fix. Writes only below config.output
-    and to the tracking server.
+    If the run is finished, only return its summary. Raises PipelineError, with a one-line message, for everything that
+    the user can fix. Writes only below config.output and to the tracking server.
     """
     config, initial, teacher = _with_models(with_absolute_locations(config), report)
     uri = tracking_uri(config.tracking.uri, config.output)
@@ -76,7 +75,7 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
 def _train_and_export(
     job: Job, resources: cluster.WorkerResources, uri: str, start: Start, report: Report
 ) -> dict[str, Any]:
-    """Train to the last step and export the model, tracked in MLflow; write the summary last and return it."""
+    """Train to the last step, export the model, and write and return the summary, all tracked in MLflow."""
     config, stream = job.config, job.stream
     mlflow = open_mlflow_run(config, uri, stream, start)
     report(
@@ -99,11 +98,11 @@ def _train_and_export(
 
 
 def _log_pictures(job: Job, summary: dict[str, Any], report: Report) -> None:
-    """Draw the pictures of the finished run and send them to the tracker; report a failure, which does not end the job.
+    """Draw the pictures of the finished run and send them to the tracker. A failure is reported, but not raised.
 
     The tracker itself draws the learning curve and the throughput.
     """
-    from pipeline.pictures.run_end import as_png, end_pictures  # not before: a run should start without matplotlib
+    from pipeline.pictures.run_end import as_png, end_pictures  # imported here, so that runs start without matplotlib
 
     try:
         figures = end_pictures(summary, job.stream.corpus)
@@ -134,8 +133,9 @@ def _driving(config: Pretrain) -> Generator[ActorHandle]:
 
 
 def _with_models(config: Pretrain, report: Report) -> tuple[Pretrain, Initial | None, Initial | None]:
-    """Return the settings, completed from the initial model and the teacher, and both models; None where the settings
-    name no model.
+    """Return the settings, the initial model and the teacher; None for a model that the settings do not name.
+
+    The settings are completed from both models.
     """
     config, initial = _with_initial_model(config, report)
     config, teacher = with_teacher(config, initial, report)
@@ -143,9 +143,9 @@ def _with_models(config: Pretrain, report: Report) -> tuple[Pretrain, Initial | 
 
 
 def _with_initial_model(config: Pretrain, report: Report) -> tuple[Pretrain, Initial | None]:
-    """Return the settings, completed from the initial model, and the initial model.
+    """Return the settings, completed from the initial model, and the initial model itself.
 
-    Without config.init, the run starts from random weights, and None takes the place of the initial model.
+    Without config.init, the run starts from random weights, and the initial model is None.
     """
     config = with_words_rate(config)
     storage.require_writable("output", config.output)
@@ -163,8 +163,8 @@ def _with_initial_model(config: Pretrain, report: Report) -> tuple[Pretrain, Ini
 def _join_cluster(config: Pretrain, uri: str) -> cluster.WorkerResources:
     """Join or start Ray and return the resources of each worker.
 
-    Raises ConfigError if the run does not fit into the cluster, or if some node of the cluster cannot see MLflow's
-    file.
+    Raises ConfigError if the run does not fit into the cluster, or if MLflow uses a file on one machine and the cluster
+    has several machines.
     """
     cluster.connect(config.placement.address)
     if uri.startswith("sqlite:") and cluster.count_nodes() > 1:

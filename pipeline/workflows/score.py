@@ -1,5 +1,7 @@
-"""Score a fine-tuned model on labelled examples, a pretrained model on BLiMP, an embedding model on retrieval or
-similarity, or a file of answers to SQuAD's questions; or measure what a model forgot in fine-tuning.
+"""Score a model or a file of answers.
+
+A fine-tuned model is scored on labelled examples, a pretrained model on BLiMP, an embedding model on retrieval or
+similarity, and a file of answers on SQuAD's questions. Or measure what a model forgot in fine-tuning.
 """
 
 from collections.abc import Callable
@@ -21,9 +23,7 @@ SCORES: dict[str, Callable[[Score, Report], dict[str, float]]] = {
     "triplets": score_triplets,
     "predictions": score_answers,
 }
-"""Setting -> function that measures what the setting names; without any of these settings, a model is scored on its
-task.
-"""
+"""Setting -> function that computes the scores. If none of these settings is set, a model is scored on its task."""
 
 
 def score(config: Score, report: Report) -> dict[str, float]:

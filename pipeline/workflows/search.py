@@ -1,4 +1,4 @@
-"""Search vectors: embed the queries, compare them with the vectors, and show or write what was found."""
+"""Search vectors: embed the queries, compare them with the vectors, and print or write the most similar texts."""
 
 from pipeline.config.embed import Search
 from pipeline.config.locations import with_absolute_locations
@@ -11,7 +11,7 @@ from pipeline.reporting import Report
 
 
 def search(config: Search, report: Report) -> None:
-    """Find the most similar texts of each query, and print or write them.
+    """Find the texts that are most similar to each query, and print or write them.
 
     Raises PipelineError, with a one-line message, for everything that the user can fix.
     """
