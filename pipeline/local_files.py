@@ -38,7 +38,7 @@ def path_problem(path: str) -> str | None:
 
 
 def replace_file(path: str, content: bytes) -> None:
-    """Write a whole file under a random new name and move it into place; a link at `path` is replaced, not followed."""
+    """Write a file under a random name, then move it to `path`. A link at `path` is replaced, not followed."""
     temporary = f"{path}.{secrets.token_hex(8)}.tmp"
     with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666), "wb") as stream:
         try:
@@ -52,7 +52,7 @@ def replace_file(path: str, content: bytes) -> None:
 
 
 def require_regular(path: str) -> None:
-    """Raise OSError for a path that exists and is not a regular file: reading a pipe or a device may never end."""
+    """Raise OSError if a path exists but is not a regular file. Reading a pipe or a device might never end."""
     try:
         mode = os.stat(path).st_mode
     except OSError:  # opening the file will raise an error that names the cause
@@ -76,10 +76,10 @@ def open_lock(path: str) -> IO[str]:
 
 @contextmanager
 def scratch_folder(purpose: str, parent: Path | None = None) -> Generator[Path]:
-    """Yield an empty temporary folder, which is deleted at the end. `purpose` becomes a part of its name.
+    """Yield an empty temporary folder in `parent`, and delete the folder at the end. Its name contains `purpose`.
 
-    `parent` None: the system's temporary folder. Scratch folders that killed processes of this user left in `parent`
-    are deleted first.
+    If `parent` is None, the system's temporary folder is used. First, scratch folders in `parent` are deleted that
+    killed processes of this user left behind.
     """
     parent = parent or Path(tempfile.gettempdir())
     _sweep(parent)
@@ -87,7 +87,7 @@ def scratch_folder(purpose: str, parent: Path | None = None) -> Generator[Path]:
         folder = Path(name)
         with open_lock(str(folder / f"{LOCK}.new")) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            # Renamed only now, so that other processes never see an unlocked lock file and delete the folder.
+            # Rename the file only after locking it: other processes delete a folder whose lock file is not locked.
             os.rename(folder / f"{LOCK}.new", folder / LOCK)
             (folder / FILES).mkdir()
             yield folder / FILES

@@ -28,7 +28,7 @@ def is_url(location: str) -> bool:
 
 
 def is_absolute(location: str) -> bool:
-    """Return whether a location means the same in every process, like the results of `absolute`."""
+    """Return whether a location means the same in every process, as the results of `absolute` do."""
     return location.startswith("/") or (is_url(location) and not location.startswith(LOCAL_URL))
 
 
@@ -68,7 +68,7 @@ def _refuse_login(location: str) -> None:
 
 
 def without_login(location: str) -> str:
-    """Return a location with *** instead of name and password, and instead of secrets among a URL's options."""
+    """Return a location with *** in place of name and password, and in place of secrets among a URL's options."""
     if not is_url(location):
         return location
     return KEY_OPTION.sub(r"\1***", LOGIN.sub(lambda match: f"{match[1] or match[2]}***@", location))

@@ -1,4 +1,4 @@
-"""Locks on local folders and paths against other processes of this machine; a lock ends with its process."""
+"""Lock local folders and paths against other processes of this machine. A lock ends with the process that holds it."""
 
 import fcntl
 import os
@@ -29,7 +29,7 @@ def locked(folder: str, *, wait: bool = False) -> Generator[None]:
 
 @contextmanager
 def locked_name(location: str, *, wait: bool = False) -> Generator[None]:
-    """Lock a local path, which need not exist, as `locked` locks a folder; the lock file is deleted at the end."""
+    """Lock a local path as `locked` locks a folder. The path need not exist. The lock file is deleted at the end."""
     if is_url(location):
         yield
         return
@@ -38,7 +38,7 @@ def locked_name(location: str, *, wait: bool = False) -> Generator[None]:
     path = f"{folder}/.{name}.lock"
     while True:
         with _hold_lock(path, location, wait) as lock:
-            # The process that held the lock may have deleted the file after this process opened it: then try again.
+            # The process that held the lock may have deleted the file after this process opened it. If so, try again.
             try:
                 is_current = os.path.samestat(os.fstat(lock.fileno()), os.lstat(path))
             except FileNotFoundError:
@@ -55,7 +55,7 @@ def locked_name(location: str, *, wait: bool = False) -> Generator[None]:
 def _hold_lock(path: str, location: str, wait: bool) -> Generator[IO[str]]:
     """Hold a lock file inside the context.
 
-    Raises ConfigError, naming `location`, if another process holds the lock and `wait` is False.
+    Raises ConfigError with `location` in its message if another process holds the lock and `wait` is False.
     """
     try:
         stream = open_lock(path)

@@ -1,11 +1,11 @@
 """Unigram and 5-gram baselines for sentences, counted from the training text.
 
-The 5-gram model interpolates every order with the next shorter one (Witten and Bell 1991). In the training text, c(h)
-tokens follow the context h, T(h) of them distinct, and h' is h without its first token. Then
-p(w|h) = (c(hw) + T(h) p(w|h')) / (c(h) + T(h)).
+The 5-gram model interpolates every order with the next shorter order (Witten and Bell 1991):
+p(w|h) = (c(hw) + T(h) p(w|h')) / (c(h) + T(h)). Here c counts in the training text, T(h) is the number of distinct
+tokens that follow the context h, and h' is h without its first token.
 
-Only the n-grams and contexts of the scored sentences are counted, by 64-bit hashes. Only the set of
-distinct n-grams that continue these contexts grows with the text.
+Only the n-grams and contexts of the scored sentences are counted. 64-bit hashes identify them. One set grows with the
+text: the distinct n-grams that continue these contexts.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ UNIGRAM, NGRAM = "unigram", f"{ORDER}-gram"
 
 
 class NgramCounts:
-    """Occurrences, in the training text, of the scored sentences' n-grams and of the contexts of these n-grams."""
+    """Count the n-grams of the scored sentences, and the contexts of these n-grams, in the training text."""
 
     def __init__(self, ids: np.ndarray, offsets: np.ndarray, vocabulary_size: int) -> None:
         """Take the S sentences to score. Sentence s is ids[offsets[s] : offsets[s + 1]].
@@ -28,7 +28,7 @@ class NgramCounts:
         beginning and the end of a sentence.
         """
         self.begin, self.end = vocabulary_size, vocabulary_size + 1
-        self.size = vocabulary_size + 1  # can be predicted: vocabulary entries, and the end of a sentence
+        self.size = vocabulary_size + 1  # number of predictable tokens: vocabulary entries, and the sentence end
         self.ids, self.offsets = ids, offsets
         self.tokens, self.index = self._bounded(ids, offsets)
         self.unigrams = np.zeros(vocabulary_size + 2, np.int64)
@@ -57,7 +57,7 @@ class NgramCounts:
         return tokens, np.arange(len(tokens)) - np.repeat(starts, lengths)
 
     def add(self, ids: np.ndarray, offsets: np.ndarray) -> None:
-        """Count whole sentences of the training text: concatenated ids and offsets, as in `__init__`."""
+        """Count whole sentences of the training text, given as concatenated ids and offsets as in `__init__`."""
         tokens, index = self._bounded(ids, offsets)
         self.unigrams += np.bincount(tokens, minlength=len(self.unigrams))
         hashes = _hashes(tokens)
@@ -76,14 +76,14 @@ class NgramCounts:
     def scores(self) -> dict[str, np.ndarray]:
         """Return {baseline: log-probability of each sentence in nats, float64 (S,)}.
 
-        The unigram baseline scores the sentence's pieces alone; the 5-gram baseline also scores the end of the
-        sentence. Both add one to every unigram count.
+        The unigram baseline scores only the pieces of the sentence; the 5-gram baseline also scores the end of the
+        sentence. Both baselines add one to every unigram count.
         """
         unigram = unigram_scores(self.ids, self.offsets, self.unigrams[: self.begin])
         counted = self.unigrams.copy()
         counted[self.begin] = 0
         share = (counted + 1.0) / (counted.sum() + self.size)
-        predicted = np.flatnonzero(self.index)  # all tokens but the beginnings
+        predicted = np.flatnonzero(self.index)  # all tokens except the beginnings of sentences
         probability = share[self.tokens[predicted]]
         for k in range(1, ORDER):
             has_context = self.index[predicted] >= k
@@ -113,8 +113,8 @@ def ngram_scores(
 ) -> dict[str, np.ndarray]:
     """Return {baseline: log-probability of each sentence in nats, float64 (S,)}, as NgramCounts.scores does.
 
-    `ids` (U,) and `offsets` (S + 1,) are the sentences to score. `text` yields the training text in parts, each the
-    (ids, offsets) of whole sentences.
+    `ids` (U,) and `offsets` (S + 1,) are the sentences to score. `text` yields the training text in parts. Each part is
+    the (ids, offsets) of whole sentences.
     """
     counts = NgramCounts(ids, offsets, vocabulary_size)
     waiting: list[tuple[np.ndarray, np.ndarray]] = []

@@ -54,8 +54,8 @@ SELECTIONS = {
     "even": (0, 2, 4, 6, 8),
     "fifth": (3, 7),
 }
-"""Name of a selection -> last digits of the numbers of its pairs. "fifth" has odd numbers only, so that a recipe can be
-chosen on "fifth" and reported on "even".
+"""Name of a selection -> last digits of its pair numbers. "fifth" has only odd numbers, so that a recipe can be chosen
+on "fifth" and reported on "even".
 """
 
 
@@ -104,7 +104,7 @@ def select(paradigms: Sequence[Paradigm], selection: str) -> list[Paradigm]:
 
 
 def sentences_of(paradigms: Sequence[Paradigm]) -> list[str]:
-    """Return all sentences of the paradigms, each once, because many pairs share a sentence."""
+    """Return all sentences of the paradigms. A sentence that several pairs share is returned once."""
     return list(dict.fromkeys(text for paradigm in paradigms for text in (*paradigm.good, *paradigm.bad)))
 
 
@@ -139,7 +139,7 @@ def _checked_row(row: Any) -> dict[str, str]:
 
 
 def download(folder: str, report: Report, base: str = BASE, setting: str = "blimp") -> None:
-    """Download all files into a new local folder, which does not appear before all files are complete.
+    """Download all files into a new local folder. The folder appears only when all files are complete.
 
     Raises ConfigError if the folder cannot be written, DataError if a file cannot be downloaded.
     """

@@ -9,23 +9,24 @@ from pipeline.columns import aligned
 from pipeline.minimal_pairs.paradigms import Paradigm
 
 TIE = 1e-6
-"""A difference of at most this many nats is a tie, because rounding alone causes such differences, for instance between
+"""A difference of at most this many nats is a tie. Rounding alone causes such differences, for example between two
 sentences that have the same words in another order.
 """
 QUANTILE = 1.96  # of the standard normal distribution, for a 95% interval
 
 
 def pair_scores(good: np.ndarray, bad: np.ndarray) -> np.ndarray:
-    """Return 1 for each pair whose good sentence is likelier than the bad one, 0.5 for a tie, else 0: float64 (P,).
+    """Return the score of each pair, float64 (P,).
 
-    `good` and `bad` (P,) are the log-probabilities of the sentences in nats.
+    The score is 1 if the good sentence is likelier than the bad sentence, 0.5 for a tie, else 0. `good` and `bad` (P,)
+    are the log-probabilities of the sentences in nats.
     """
     difference = good - bad
     return np.where(np.abs(difference) <= TIE, 0.5, difference > 0)
 
 
 def mean_and_half_width(scores: Sequence[np.ndarray]) -> tuple[float, float]:
-    """Return the mean over the paradigms' mean scores, and half the width of the 95% interval of this mean.
+    """Return the mean of the paradigms' mean scores, and half the width of the 95% interval of this mean.
 
     `scores` has one array (P,) per paradigm. The interval covers the random choice of pairs within each paradigm,
     but not the choice of paradigms or of the training seed.

@@ -1,4 +1,4 @@
-"""Masked copies of sentences: a sentence's pseudo-log-likelihood is a sum over its copies.
+"""Make masked copies of sentences. The pseudo-log-likelihood of a sentence is a sum over its masked copies.
 
 Shapes: S sentences with U pieces in all, R rows. A row is a whole sentence with some pieces masked. The model predicts
 only the first masked piece, which is called the asked piece.
@@ -24,7 +24,7 @@ class Sentences:
     ids: np.ndarray
     """int64 (U,): vocabulary entries."""
     word_ends: np.ndarray
-    """int64 (U,): for each piece, the end of its word: index in the sentence, one after the word's last piece."""
+    """int64 (U,): for each piece, the index in its sentence just after the last piece of its word."""
     offsets: np.ndarray
     """int64 (S + 1,): sentence s has the pieces from offsets[s] to offsets[s + 1] (exclusive)."""
 
@@ -40,7 +40,7 @@ class Sentences:
 class Rows:
     """Masked copies of sentences, ordered by the length of the sentence.
 
-    Two scorings use them, PLL and PLL-word-l2r. A row that both need is stored once.
+    Two scorings use the copies: PLL and PLL-word-l2r. A row that both scorings need is stored once.
     """
 
     sentence: np.ndarray
@@ -48,17 +48,20 @@ class Rows:
     asked: np.ndarray
     """int64 (R,): index of the asked piece in the sentence."""
     end: np.ndarray
-    """int64 (R,): end of the masked pieces: index in the sentence, one after the last masked piece."""
+    """int64 (R,): end of the masked pieces, which is the index in the sentence after the last masked piece."""
     in_pll: np.ndarray
-    """bool (R,): whether the row counts in PLL, which masks the asked piece alone (Salazar et al. 2020)."""
+    """bool (R,): whether the row counts in PLL, which masks only the asked piece (Salazar et al. 2020)."""
     in_word_l2r: np.ndarray
-    """bool (R,): whether the row counts in PLL-word-l2r, which also masks the word's rest (Kauf and Ivanova 2023)."""
+    """bool (R,): whether the row counts in PLL-word-l2r, which also masks the rest of the word after the asked piece
+    (Kauf and Ivanova 2023).
+    """
 
 
 def encode(texts: Sequence[str], vocabulary: Vocabulary, maximum_positions: int, remedy: str) -> Sentences:
     """Encode sentences without special tokens, and find the ends of their words.
 
-    Raises DataError, with `remedy`, for a sentence that has no pieces, or more pieces than the model has positions for.
+    Raises DataError for a sentence that has no pieces, or more pieces than the model has positions for. The message
+    ends with `remedy`.
     """
     encodings = vocabulary.tokenizer().encode_batch(list(texts), add_special_tokens=False)
     most = maximum_positions - SPECIALS
@@ -76,16 +79,16 @@ def encode(texts: Sequence[str], vocabulary: Vocabulary, maximum_positions: int,
 
 
 def _word_ends(word_ids: Sequence[int | None]) -> np.ndarray:
-    """Return, for each piece of a sentence, the end of its word, int64: index one after the word's last piece."""
+    """Return, for each piece of a sentence, the end of its word, int64: the index after the word's last piece."""
     words = np.asarray(word_ids, np.int64)
     ends = np.append(np.flatnonzero(np.diff(words)) + 1, len(words))
     return ends[np.searchsorted(ends, np.arange(len(words)), side="right")]
 
 
 def make_rows(sentences: Sentences) -> Rows:
-    """Return one row per piece for PLL, and a further row for PLL-word-l2r for each piece that is not its word's last.
+    """Return one row per piece for PLL, and a second row for PLL-word-l2r if the piece is not the last of its word.
 
-    For the last piece of a word, both scorings mask only this piece, so they share the row.
+    For the last piece of a word, both scorings mask only this piece, so they share one row.
     """
     lengths = np.diff(sentences.offsets)
     sentence = np.repeat(np.arange(len(lengths)), lengths)
@@ -122,7 +125,7 @@ def make_batch(sentences: Sentences, rows: Rows, part: slice, vocabulary: Vocabu
     offsets = np.append(0, np.cumsum(inner + SPECIALS))
     starts = np.repeat(offsets[:-1], inner + SPECIALS)
     positions = np.arange(offsets[-1]) - starts
-    # One more piece on either side of each sentence is copied too: the special tokens overwrite it.
+    # For each sentence, one piece before it and one after it are copied too. The special tokens overwrite these two.
     source = positions - 1 + np.repeat(sentences.offsets[sentence], inner + SPECIALS)
     ids = np.take(sentences.ids, source, mode="clip")
     ids[offsets[:-1]], ids[offsets[1:] - 1] = vocabulary.cls_id, vocabulary.sep_id

@@ -25,8 +25,8 @@ def pseudo_log_likelihoods(
 ) -> dict[str, np.ndarray]:
     """Return {PLL: scores, WORD_L2R: scores}. Scores are in nats at temperature 1, float64 (S,).
 
-    The module must be on `device` and in evaluation mode. Batches are dealt to the ranks, and the scores of all ranks
-    are added up, so every rank must call this function. Batches and scores are the same for any number of ranks.
+    The module must be on `device` and in evaluation mode. Every rank must call this function: each rank computes some
+    batches, and then the scores of all ranks are added up. Batches and scores are the same for any number of ranks.
     """
     rows = make_rows(sentences)
     nats = _row_log_probabilities(module, vocabulary, sentences, rows, device, autocast, rank, world)
@@ -54,5 +54,5 @@ def _row_log_probabilities(
             nats_R[part] = module.log_probabilities(batch)
     nats_R = nats_R.cpu()
     if world > 1:
-        dist.all_reduce(nats_R)  # a row has a value on one rank and zeros on all others, so the sum is exact
+        dist.all_reduce(nats_R)  # a row has a value on one rank, and is 0 on all other ranks, so the sum is exact
     return nats_R.double().numpy()

@@ -1,4 +1,5 @@
-"""Train a few weights added to a frozen encoder: low-rank changes (Hu et al. 2021), bottlenecks (Houlsby et al. 2019).
+"""Add a few trainable weights to a frozen encoder: low-rank changes (Hu et al. 2021) or bottlenecks (Houlsby et al.
+2019).
 
 Shapes: T tokens of the batch.
 """
@@ -17,9 +18,9 @@ from pipeline.model.dropout import dropout
 from pipeline.model.encoder import Encoder, initialize
 
 QKV = ("query", "key", "value")
-"""Parts of the fused projection, in the order of its output."""
+"""Parts of the fused attention projection (qkv), in the order of its output."""
 CHANGED = ("query", "value")
-"""Parts of the fused projection that get a low-rank change by default (Hu et al. 2021, sections 4.2 and 7.1)."""
+"""Parts of qkv that get a low-rank change by default (Hu et al. 2021, sections 4.2 and 7.1)."""
 WHOLE = ("whole",)
 """The only part of a linear layer that is not fused."""
 BOTTLENECK_DEVIATION = 1e-3
@@ -35,7 +36,7 @@ class LowRankChange(nn.Module):
     """
 
     def __init__(self, adapter: settings.LowRank, like: Tensor, generator: torch.Generator | None) -> None:
-        """Create a change of the matrix `like` (outputs, inputs), with the matrix's dtype and on its device."""
+        """Create a change for the matrix `like` (outputs, inputs), with the dtype and on the device of `like`."""
         super().__init__()
         self.factor = adapter.scale / adapter.rank
         self.down = nn.Parameter(like.new_empty(adapter.rank, like.shape[1]))
@@ -53,8 +54,8 @@ class LowRankChange(nn.Module):
 class LowRankLinear(nn.Linear):
     """Linear layer plus low-rank changes of its output.
 
-    The output consists of `parts` of equal width, and the parts in `changed` get a LowRankChange. Weight and bias
-    are those of the layer `plain`, under the same names. If they were frozen in `plain`, they stay frozen.
+    The output consists of `parts` of equal width. The parts in `changed` get a LowRankChange. Weight and bias are those
+    of the layer `plain`, under the same names. If they were frozen in `plain`, they stay frozen.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class LowRankLinear(nn.Linear):
 
     @torch.no_grad()
     def merged(self) -> nn.Linear:
-        """Return a plain layer that computes the same. It uses this layer's parameters, which are changed in place."""
+        """Return a plain layer with the same output. It takes over this layer's parameters, changed in place."""
         for name, rows in zip(self.parts, self.weight.chunk(len(self.parts)), strict=True):
             if name in self.changes:
                 rows += self.changes[name].product()
@@ -154,10 +155,10 @@ ADAPTERS: dict[type, Callable[..., None]] = {
 def add_adapter(module: nn.Module, adapter: settings.Adapter, generator: torch.Generator | None = None) -> None:
     """Add adapters to `module.encoder` and freeze its embeddings and layers; NoAdapter changes nothing.
 
-    The adapters, the pooler and the heads are trained, and with bottlenecks the LayerNorms too. In contrast,
+    The adapters, the pooler and the heads stay trainable; with bottlenecks, the LayerNorms do too. In contrast,
     google-research/adapter-bert does not train the pooler. Layers that share their weights share their adapters too.
     The original weights stay the same tensors under the same names. Adapters are initialised from `generator`, which
-    must be on the weights' device; None: torch's global one.
+    must be on the weights' device; None: torch's global generator.
     """
     ADAPTERS[type(adapter)](module.encoder, adapter, generator)
 
@@ -178,7 +179,7 @@ def freeze(module: nn.Module, layers: int, embeddings: bool) -> None:
 
 
 def merge(module: nn.Module) -> None:
-    """Add all low-rank changes to the weights that they change, and restore the original layers; bottlenecks stay."""
+    """Add all low-rank changes to the weights of their layers, and make these layers plain again. Bottlenecks stay."""
     for parent in list(module.modules()):
         for name, part in list(parent.named_children()):
             if isinstance(part, LowRankLinear):
@@ -200,7 +201,7 @@ def plain_state(module: nn.Module) -> dict[str, Tensor]:
 def load_adapter_state(module: nn.Module, tensors: dict[str, Tensor]) -> None:
     """Load tensors from `adapter_state` into a module whose adapters have the same settings.
 
-    Raises CheckpointError, which names the first tensor that does not fit.
+    Raises CheckpointError for the first tensor that does not fit.
     """
     wanted = adapter_state(module)
     if odd := sorted(wanted.keys() ^ tensors.keys()):

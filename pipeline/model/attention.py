@@ -19,12 +19,12 @@ KERNEL_CAPABILITY = 8
 """Lowest major compute capability that has flash-attention kernels (Ampere)."""
 KERNEL_HEAD_WIDTHS = range(8, 257, 8)
 GROUP_COST = 1 << 16
-"""Fixed cost of a group of sequences (about 20 operators per layer), counted in attention scores of one head."""
+"""Fixed cost of a group of sequences: about 20 operators per layer. The unit is one attention score of one head."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """Sequences padded to the longest of them, and the positions of their tokens; computed once per batch."""
+    """Sequences padded to the length of the longest, with the positions of their tokens; computed once per batch."""
 
     sequences: int
     """N."""
@@ -77,7 +77,7 @@ def layout(batch: Batch) -> Layout:
 
 
 def _padded_group(lengths_N: Tensor) -> Group:
-    """Return the group of sequences with these lengths (N,), whose tokens lie end to end in this order."""
+    """Return the group of sequences with these lengths (N,). Their tokens lie end to end in this order."""
     longest = int(lengths_N.max())
     key_mask = torch.arange(longest) < lengths_N[:, None]
     full = bool(key_mask.all())
@@ -109,13 +109,13 @@ def group_lengths(lengths: np.ndarray) -> list[int]:
 
 
 def attention(qkv: Tensor, where: Layout, dropout_probability: float) -> Tensor:
-    """Return the attention of every token over its own sequence, scaled by 1 / sqrt(D).
+    """Return the attention output of every token over its own sequence, with scores scaled by 1 / sqrt(D).
 
-    Maps queries, keys and values qkv (T, 3, H, D) to (T, H, D) of the same dtype. Dropout applies to attention weights;
-    the probability must be 0 outside training.
+    Maps queries, keys and values qkv (T, 3, H, D) to (T, H, D) of the same dtype. Dropout applies to the attention
+    weights; its probability must be 0 outside training.
     """
     if dropout_probability == 0 and has_kernel(qkv):
-        # Imported here because it loads torch's compiler, which takes two seconds and which only GPUs need.
+        # Imported here because the import also loads torch's compiler. That takes two seconds, and only GPUs need it.
         from torch.nn.attention.varlen import varlen_attn
 
         q, k, v = qkv.unbind(1)

@@ -11,7 +11,7 @@ LEVELS = 1 << 16
 def dropout(x: Tensor, probability: float) -> Tensor:
     """Set elements to 0 with the given probability, and scale the others so that the expected value stays the same.
 
-    Probability 0 is a no-op. Random numbers come from the global generator of x's device.
+    With probability 0, x is returned unchanged. Random numbers come from the global generator of x's device.
     """
     if probability == 0:
         return x
@@ -23,10 +23,10 @@ def dropout(x: Tensor, probability: float) -> Tensor:
     return x * (keep.to(x.dtype) * (LEVELS / (LEVELS - dropped)))
 
 
-# torch draws one random number per element on one thread, in compiled code too. For a small model, this takes a quarter
-# of the time per step. A custom operator draws in the same order in compiled and in eager code, so both drop the same
-# elements. The operator fills a tensor that the caller passes: if it returned a new tensor, the compiler would merge
-# two draws with equal arguments into one (torch 2.13, fx_graph_cse).
+# On a CPU, torch's own dropout draws one random number per element on one thread, in compiled code too. For a small
+# model, this takes a quarter of the time per step. This custom operator draws in the same order in compiled and in
+# eager code, so both drop the same elements. The operator fills a tensor that the caller passes. If the operator
+# returned a new tensor, the compiler would merge two draws with equal arguments into one (torch 2.13, fx_graph_cse).
 @torch.library.custom_op("pipeline::draw", mutates_args=("keep",))
 def _draw(keep: Tensor, dropped: int) -> None:
     """Fill a bool CPU tensor with values that are False with probability dropped / LEVELS."""

@@ -8,7 +8,7 @@ from pipeline.model.dropout import dropout
 
 
 class Embeddings(nn.Module):
-    """Map flat ids, positions and, if the settings have segments, segments to states (T, embedded width)."""
+    """Map flat ids and positions to states (T, embedded width). Segments are added if the settings have segments."""
 
     def __init__(self, settings: Model, vocabulary_size: int) -> None:
         super().__init__()

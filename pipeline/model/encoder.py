@@ -1,4 +1,4 @@
-"""The encoder over flat batches, composed of the parts that its settings choose, and its weight initialisation.
+"""Build the encoder from the parts that its settings choose, run it on flat batches, and initialise its weights.
 
 Shapes: T tokens of the batch, N sequences, H heads, D width of a head.
 """
@@ -74,20 +74,22 @@ class Layer(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Map a flat batch to hidden states (T, width). With a pooler, `pool` maps these to pooled states (N, width)."""
+    """Map a flat batch to hidden states (T, width). With a pooler, `pool` maps hidden to pooled states (N, width)."""
 
     def __init__(self, settings: Model, vocabulary_size: int, embeddings: Embeddings | None = None) -> None:
-        """Create the modules. `embeddings`: embeddings of another encoder, to share; None creates new ones."""
+        """Create the modules. `embeddings` are those of another encoder, to share; None: create new embeddings."""
         super().__init__()
         self.settings = settings
         self.embeddings = embeddings or Embeddings(settings, vocabulary_size)
         self.projection = nn.Linear(settings.embedded_width, settings.width) if settings.projects else nn.Identity()
         self.layers = nn.ModuleList(Layer(settings) for _ in range(settings.distinct_layers))
-        """The layers with weights of their own: all layers, or a single layer if all layers share their weights."""
+        """Layers with their own weights: all layers, or one layer if all layers share their weights."""
         pooled = isinstance(settings.pooler, EncoderPooler)
         self.pooler: nn.Linear | None = nn.Linear(settings.width, settings.width) if pooled else None
         self.recompute = False
-        """Activation checkpointing in training: layers store only their input; losses and gradients do not change."""
+        """Whether to use activation checkpointing in training: layers then store only their input, and recompute the
+        rest in the backward pass. Losses and gradients do not change.
+        """
 
     def forward(self, batch: Batch) -> Tensor:
         """Return hidden states (T, width) of the last layer.
@@ -121,14 +123,14 @@ class Encoder(nn.Module):
         return self.projection(embedded_T).to(embedded_T.dtype)  # float32 under autocast, for the residual sums
 
     def pool(self, hidden_T: Tensor, batch: Batch) -> Tensor:
-        """Return one state (N, width) per sequence: a tanh layer on the hidden state of the first token."""
+        """Return one state per sequence (N, width): a tanh layer on the hidden state of the first token."""
         assert self.pooler is not None, "pooled states need an encoder with a pooler"
         return torch.tanh(self.pooler(hidden_T[batch.offsets[:-1]]))
 
     def drop_pooler(self) -> None:
         """Remove the pooler, for an objective that does not use it.
 
-        The pooler is initialised first and then removed, so that all other weights start the same as with a pooler.
+        The pooler is removed only after initialisation, so that all other weights are the same as with a pooler.
         """
         self.pooler = None
 
@@ -141,8 +143,8 @@ def encoders_in(module: nn.Module) -> list[Encoder]:
 def initialize(module: nn.Module, deviation: float, generator: torch.Generator | None = None) -> None:
     """Initialise weights from a normal distribution of standard deviation `deviation`, truncated at two deviations.
 
-    Biases become 0 and LayerNorm's weights 1 (google-research/bert: create_initializer). The same generator state gives
-    the same weights; None: torch's global generator.
+    Biases become 0, and LayerNorm's weights become 1 (google-research/bert: create_initializer). The same state of
+    `generator` gives the same weights; None: torch's global generator.
     """
     for part in module.modules():
         if isinstance(part, nn.Linear | nn.Embedding):

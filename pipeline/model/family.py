@@ -1,4 +1,4 @@
-"""A published architecture: the names that its files use for our modules and settings."""
+"""Describe a published architecture: the names that its files use for our modules and settings."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,17 +24,17 @@ class Family:
     bare: tuple[str, ...]
     """Prefixes of tensors in a checkpoint of the encoder alone."""
     fused: tuple[str, tuple[str, ...]]
-    """Infix and parts. In the published names of a qkv, one of the parts follows the infix; our qkv stacks the parts in
-    order.
+    """(infix, parts). Query, key and value are separate tensors: in each name, one of the parts follows the infix. Our
+    qkv stacks these tensors in the order of the parts.
     """
     tied: dict[str, str]
-    """Copy of a tied tensor in some checkpoints -> the tensor that it repeats."""
+    """Name of a copy of a tied tensor, which some checkpoints contain -> name of the original tensor."""
     heads: tuple[str, ...]
     """Prefixes of pretrained heads. A checkpoint may lack a whole head, but not a part of a head."""
     other_heads: tuple[str, ...]
-    """Prefixes of further tensors that a checkpoint may have, such as fine-tuned heads; pretraining ignores them."""
+    """Prefixes of further tensors that a checkpoint may have, such as fine-tuned heads. Pretraining ignores them."""
     buffers: tuple[str, ...]
-    """Names of constant tensors that old checkpoints contain; they are ignored."""
+    """Names of constant tensors that old checkpoints contain. These tensors are ignored."""
     config: dict[str, str]
     """Our setting -> field of config.json."""
     fixed: dict[str, Any]

@@ -28,8 +28,8 @@ def to_float8(layers: nn.Module, *, emulated: bool = False) -> None:
     """Make the linear layers in `layers` multiply in float8, with dynamic tensorwise scaling (torchao).
 
     Parameters stay the same objects with the same dtype and names. Heads and embeddings must not be in `layers`: the
-    product with the vocabulary loses the most accuracy in 8 bits. `emulated` is for tests on any device: it rounds to
-    8 bits but multiplies in the tensors' own dtype.
+    product with the vocabulary loses the most accuracy in 8 bits. `emulated` is for tests on any device: values are
+    rounded to 8 bits, but multiplied in the tensors' own dtype.
     """
     from torchao.float8 import Float8LinearConfig, convert_to_float8_training
 

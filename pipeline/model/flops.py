@@ -1,4 +1,4 @@
-"""Model FLOPs utilisation of a training step (Chowdhery et al. 2022, appendix B), counting real tokens only."""
+"""Compute model FLOPs utilisation of a training step (Chowdhery et al. 2022, appendix B). Padding does not count."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from pipeline.config.model import Model
 
 BACKWARD = 3
-"""Cost of a training step, in units of one forward pass: the backward costs 2. Recomputed activations do not count."""
+"""Cost of a training step, in units of one forward pass. The backward pass costs 2 units. Recomputed activations do not
+count.
+"""
 
 TERA = 1e12
 PEAKS: dict[str, dict[str, float]] = {
@@ -41,13 +43,13 @@ PEAKS: dict[str, dict[str, float]] = {
     "RTX 4090": {"float32": 82.6 * TERA, "tf32": 82.6 * TERA, "bfloat16": 165.2 * TERA, "float8": 330.3 * TERA},
     "RTX 3090": {"float32": 35.6 * TERA, "tf32": 35.6 * TERA, "bfloat16": 71 * TERA},
     "RTX A6000": {"float32": 38.7 * TERA, "tf32": 77.4 * TERA, "bfloat16": 154.8 * TERA},
-    # NVIDIA RTX 6000 Ada Generation datasheet (2022): 1457 TFLOPS in float8 with sparsity. Dense float8 is a half of
-    # that, dense bfloat16 a quarter.
+    # NVIDIA RTX 6000 Ada Generation datasheet (2022): 1457 TFLOPS in float8 with sparsity. Dense float8 has half of
+    # this peak, dense bfloat16 a quarter.
     "RTX 6000 Ada": {"float32": 91.1 * TERA, "tf32": 182.1 * TERA, "bfloat16": 364.2 * TERA, "float8": 728.5 * TERA},
     # NVIDIA T4 datasheet (2019): no bfloat16. This project does not train in float16 (65 TFLOPS).
     "T4": {"float32": 8.1 * TERA},
-    # NVIDIA V100 datasheet (2020), three boards: no bfloat16. This project does not train in float16 (125, 112 and 130
-    # TFLOPS).
+    # NVIDIA V100 datasheet (2020): no bfloat16. This project does not train in float16 (125, 112 and 130 TFLOPS on the
+    # three boards).
     "V100 SXM2": {"float32": 15.7 * TERA},
     "V100 PCIe": {"float32": 14 * TERA},
     "V100S": {"float32": 16.4 * TERA},
@@ -86,27 +88,28 @@ NAMES = (
 )
 """Pairs of (consecutive words in the device name that the driver reports, key of PEAKS)."""
 SMALLER = {"MIG", "Laptop", "Ti", "D"}
-"""Words that mark devices not in PEAKS: slices of a GPU, and chips whose name is a row's name plus such a word."""
+"""Words in the names of devices that are not in PEAKS: slices of a GPU (MIG), and variants of the chips in PEAKS."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TokenCounts:
-    """Counts over the processed sequences, without padding; s is the length of a sequence in tokens."""
+    """Counts over all processed sequences, without padding. Here s is the length of one sequence in tokens."""
 
     tokens: int
     """Sum of s."""
     squares: int
     """Sum of s * s."""
     masked: int
-    """Number of positions on which the vocabulary head ran."""
+    """Number of positions at which the vocabulary head was computed."""
 
 
 def encoder_flops(model: Model, counted: TokenCounts) -> float:
-    """Return floating-point operations of an encoder's forward and backward per real token, matrix products only.
+    """Return the floating-point operations of an encoder's forward and backward pass per real token.
 
-    With L layers of width H and feed-forwards of width 4 H: 6 * 12 * L * H^2 for the layers' linear maps (8 of the 12
-    for the feed-forward) and 12 * L * H * (sum of s^2) / (sum of s) for attention scores and values. A projection of
-    embeddings of width E adds 6 * E * H. A layer that is applied L times counts L times, as L layers do.
+    Only matrix products count. With L layers of width H and feed-forward width 4 H, the linear maps of the layers need
+    6 * 12 * L * H^2 operations; 8 of these 12 are for the feed-forward. Attention scores and values need
+    12 * L * H * (sum of s^2) / (sum of s). A projection of embeddings of width E adds 6 * E * H. If L layers share
+    their weights, they still count L times.
     """
     L, H = model.layers, model.width
     layer = 4 * H * H + 2 * H * model.feed_forward
@@ -115,19 +118,19 @@ def encoder_flops(model: Model, counted: TokenCounts) -> float:
 
 
 def masked_head_flops(model: Model, vocabulary_size: int, counted: TokenCounts) -> float:
-    """Return floating-point operations of the masked-token head per real token, forward and backward.
+    """Return the floating-point operations of the masked-token head per real token, forward and backward.
 
-    Matrix products only: 6 * (masked share of positions) * (H * E + V * E), with width H, embeddings of width E and
-    V vocabulary entries.
+    Only matrix products count: 6 * (masked share of positions) * (H * E + V * E), with width H, embeddings of width E
+    and V vocabulary entries.
     """
     H, E = model.width, model.embedded_width
     return BACKWARD * 2 * counted.masked / counted.tokens * (H * E + vocabulary_size * E)
 
 
 def replaced_head_flops(model: Model) -> float:
-    """Return floating-point operations of the replaced-token head per real token, forward and backward.
+    """Return the floating-point operations of the replaced-token head per real token, forward and backward.
 
-    The head runs on all positions; matrix products only.
+    The head is computed at all positions. Only matrix products count.
     """
     return BACKWARD * 2 * (model.width**2 + model.width)
 
@@ -135,7 +138,7 @@ def replaced_head_flops(model: Model) -> float:
 def peak_flops(device_name: str, precision: str) -> float | None:
     """Return a device's dense peak in operations per second; `device_name` is the name that the driver reports.
 
-    Return None if the chip or number format is not in PEAKS, and for slices of a GPU.
+    Return None for a slice of a GPU, and if the chip or the number format is not in PEAKS.
     """
     words = device_name.replace("-", " ").split()
     if SMALLER & set(words):
@@ -145,7 +148,7 @@ def peak_flops(device_name: str, precision: str) -> float | None:
 
 
 def _contains(words: Sequence[str], name: Sequence[str]) -> bool:
-    """Return whether `words` contain those of `name` in sequence: "A10" is in neither "A100" nor "A10G"."""
+    """Return whether `words` contain the words of `name` in sequence. Only equal words match: not "A100" and "A10"."""
     return any(words[start : start + len(name)] == name for start in range(len(words)))
 
 

@@ -1,13 +1,13 @@
-"""Number formats that a GPU supports: on NVIDIA by its compute capability, on ROCm a fixed list."""
+"""Tell which number formats a GPU supports: by compute capability on NVIDIA, from a fixed list on ROCm."""
 
 from dataclasses import dataclass
 
 import torch
 
 AMPERE = (8, 0)
-"""Compute capability from which tensor cores support bfloat16 and TF32."""
+"""Lowest compute capability whose tensor cores support bfloat16 and TF32."""
 ADA = (8, 9)
-"""Compute capability from which tensor cores support float8: Ada, then Hopper."""
+"""Lowest compute capability whose tensor cores support float8; Hopper has a higher capability."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,9 +31,9 @@ def gpu_of(device: torch.device) -> Gpu:
 
 
 def supports_matmul(gpu: Gpu, precision: str) -> bool:
-    """Return whether a GPU multiplies matrices in a format natively.
+    """Return whether a GPU natively multiplies matrices in a number format.
 
-    On ROCm this is True for float32 and bfloat16 only, because float8 and TF32 have not been tried there.
+    On ROCm, return True only for float32 and bfloat16, because float8 and TF32 have not been tested on ROCm.
     """
     if precision == "float32" or (gpu.hip and precision == "bfloat16"):
         return True

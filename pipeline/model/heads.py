@@ -14,11 +14,11 @@ from pipeline.model.sampling import drawn, entries_at
 from pipeline.model.vocabulary_loss import pad_vocabulary, vocabulary_loss
 
 ROWS_SCORED = 64
-"""Number of masked positions that `log_probabilities` scores at a time. Their logits stay in the CPU's cache."""
+"""Masked positions that `log_probabilities` scores at a time, so that their logits stay in the CPU's cache."""
 
 
 class MaskedTokenHead(nn.Module):
-    """Map hidden states of masked positions (M, width) to logits (M, V); output weights are the word embeddings."""
+    """Map hidden states of masked positions (M, width) to logits (M, V). The output weights are the word embeddings."""
 
     def __init__(self, settings: Model, vocabulary_size: int) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class MaskedTokenHead(nn.Module):
         return self.norm(activated.to(self.norm.weight.dtype))  # float32 under autocast
 
     def logits(self, transformed_M: Tensor, words: Tensor) -> Tensor:
-        """Return float32 logits (M, V) of states from `transform`."""
+        """Return float32 logits (M, V) for states that `transform` returned."""
         return F.linear(transformed_M, words, self.bias).float()
 
     def log_probabilities(self, hidden_M: Tensor, words: Tensor, labels_M: Tensor) -> Tensor:
@@ -56,7 +56,7 @@ class MaskedTokenHead(nn.Module):
         return self._loss_and_samples(hidden_M, words, labels_M, hidden_M.new_empty(0, dtype=torch.float64))[0]
 
     def loss_and_samples(self, hidden_M: Tensor, words: Tensor, labels_M: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the result of `loss`, and entries (M,), int64, sampled from the distribution at each position."""
+        """Return the result of `loss`, and an entry for each position, int64 (M,), sampled from its distribution."""
         return self._loss_and_samples(hidden_M, words, labels_M, drawn(labels_M))
 
     def _loss_and_samples(
@@ -74,9 +74,9 @@ class MaskedTokenHead(nn.Module):
 
 
 class ReplacedTokenHead(nn.Module):
-    """Map hidden states (T, width) to one logit per token, which is above 0 if the token was probably replaced.
+    """Map hidden states (T, width) to one logit per token (Clark et al. 2020).
 
-    Source: Clark et al. 2020.
+    A logit above 0 means that the token was probably replaced.
     """
 
     def __init__(self, settings: Model) -> None:
@@ -97,7 +97,7 @@ class NextSentenceHead(nn.Linear):
 
 
 class ClassificationHead(nn.Linear):
-    """Map pooled states (N, width) to float32 logits (N, classes), by dropout and a linear layer.
+    """Map pooled states (N, width) to float32 logits (N, classes), with dropout and a linear layer.
 
     For tagging, the head maps hidden states (T, width) to float32 logits (T, classes).
     """
@@ -111,7 +111,7 @@ class ClassificationHead(nn.Linear):
 
 
 class FirstTokenLayer(nn.Linear):
-    """Map the states of first tokens (N, width) to the classification head's input (N, width), in place of a pooler."""
+    """Map the states of first tokens (N, width) to the classification head's input (N, width), instead of a pooler."""
 
     def __init__(self, settings: Model, layer: ClassifierLayer) -> None:
         super().__init__(settings.width, settings.width)
@@ -123,9 +123,9 @@ class FirstTokenLayer(nn.Linear):
 
 
 class AttentionPooling(nn.Linear):
-    """Pool hidden states (T, width) to one state per sequence (N, width): their mean, weighted by learned scores.
+    """Pool hidden states (T, width) to one state per sequence (N, width), a weighted mean of the sequence's states.
 
-    The weights are the softmax of the scores over the sequence.
+    The weights are the softmax of learned scores over the sequence.
     """
 
     def __init__(self, settings: Model) -> None:
@@ -145,7 +145,7 @@ def by_segment(values_T: Tensor, reduction: str, lengths_N: Tensor) -> Tensor:
 
     `reduction` is "sum", "mean" or "max".
     """
-    # unsafe=True skips torch's check of the lengths: in this check, the host would wait for the device twice.
+    # unsafe=True skips torch's check of the lengths, because in this check the host waits for the device twice.
     return torch.segment_reduce(  # ty: ignore[missing-attribute]  (torch's stubs lack it)
         values_T, reduction, lengths=lengths_N, unsafe=True
     )

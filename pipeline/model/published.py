@@ -32,14 +32,14 @@ WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.b
 BUNDLE = re.compile(r".*ckpt.*\.index")
 """Index file of a TensorFlow checkpoint."""
 MOST_CONFIG, MOST_INDEX = 1 << 24, 1 << 26
-"""Limits in bytes for a config and for the index of a sharded checkpoint; published files have a few thousand bytes."""
+"""Size limits in bytes: of a config, and of a sharded checkpoint's index. Published files have a few thousand bytes."""
 COPIES = 2
 """Limit for the total size of tensors, as a multiple of their file's size.
 
-Not 1, because output weights often repeat the word embeddings.
+The limit is above 1 because output weights often repeat the word embeddings.
 """
 FORBIDDEN = re.compile(r"GLOBAL (\S+)")
-"""torch's error text for a pickle that asks for an object that is not a tensor; group 1 is the object's name."""
+"""Part of torch's error text if a pickle asks for an object other than a tensor. Group 1 is the object's name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,15 +50,15 @@ class Files:
     weights: str
     """The weight file, the index of a sharded checkpoint, or the index of a TensorFlow checkpoint."""
     parts: tuple[str, ...]
-    """All weight files: `weights` itself and, if `weights` is an index, the files whose tensors it lists."""
+    """All weight files: `weights`, and if `weights` is an index, also the files that hold the indexed tensors."""
 
 
 @contextmanager
 def published_folder(location: str) -> Generator[tuple[Path, Files]]:
-    """Yield the local folder of a published model and its files; a model at a URL is fetched to a temporary folder.
+    """Yield the local folder of a published model and its files. A model at a URL is first copied to a local folder.
 
-    Raises CheckpointError if the location has no such model, does not match its own manifest, or cannot be read, and
-    ConfigError for a hub name without its owner.
+    Raises CheckpointError if the location has no published model, does not match its own manifest, or cannot be read.
+    Raises ConfigError for a hub name without its owner.
     """
     require_owner(location)
     with scratch_folder("published") as temporary:
@@ -116,7 +116,7 @@ def files_of(location: str) -> Files:
 
 
 def _require_files(location: str, names: Sequence[str]) -> None:
-    """Raise CheckpointError for a name that is not a regular file: reading a pipe or a device may never end."""
+    """Raise CheckpointError if a name is not a regular file. Reading a pipe or a device might never end."""
     for name in names:
         system, path = storage.filesystem(storage.join(location, name))
         if with_retries(partial(system.get_file_info, path)).type != fs.FileType.File:
@@ -124,7 +124,7 @@ def _require_files(location: str, names: Sequence[str]) -> None:
 
 
 def _require_header(file: Path) -> None:
-    """Raise CheckpointError for a safetensors file whose header does not match its size; other files pass."""
+    """Raise CheckpointError if a safetensors file's header does not match its size. Other formats are not checked."""
     if file.suffix != ".safetensors":
         return
     try:
@@ -135,9 +135,9 @@ def _require_header(file: Path) -> None:
 
 
 def _shards(location: str, index: str, names: list[str]) -> list[str]:
-    """Return the sorted files that a sharded checkpoint's index names.
+    """Return the files that a sharded checkpoint's index names, sorted by name.
 
-    Raises CheckpointError for an index that cannot be read, and for a file that is missing in the folder.
+    Raises CheckpointError if the index cannot be read, or if the folder lacks one of the files.
     """
     try:
         shards = sorted(
@@ -174,7 +174,7 @@ def fingerprint(folder: Path, files: Files) -> str:
 
 
 def json_object(content: bytes) -> dict[str, Any]:
-    """Return the object of a JSON text. Raises ValueError for any other text."""
+    """Parse a JSON text that holds an object. Raises ValueError for any other text."""
     value = storage.parse_json(content)
     if not isinstance(value, dict):
         raise ValueError(f"it must be a JSON object, not a {type(value).__name__}")
@@ -236,7 +236,10 @@ def _read_pickled(file: Path) -> dict[str, Tensor]:
 
 
 def _require_uncompressed(file: Path) -> None:
-    """Raise ValueError if an archive has compressed files, whose true size is unknown. torch.save never compresses."""
+    """Raise ValueError if an archive has compressed files, because their true size is unknown.
+
+    torch.save never compresses.
+    """
     with zipfile.ZipFile(file) as archive:
         if packed := [member.filename for member in archive.infolist() if member.compress_type != zipfile.ZIP_STORED]:
             raise ValueError(f"its member {packed[0]} is compressed")

@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 BLOCK = 64
-"""Number of entries per block in `entries_at`: about the square root of the vocabulary's size is fastest."""
+"""Number of entries per block in `entries_at`. Blocks of about the square root of the vocabulary's size are fastest."""
 
 
 def drawn(positions: Tensor) -> Tensor:
-    """Return random numbers in [0, 1), float64 (M,), from the global generator of the device of `positions` (M,)."""
+    """Return random numbers in [0, 1), float64 (M,), on the device of `positions` (M,), from its global generator."""
     numbers_M = torch.empty(positions.shape, dtype=torch.float64, device=positions.device)
     _fill(numbers_M)
     return numbers_M
@@ -35,10 +35,10 @@ def entries_at(shares: Tensor, drawn_M: Tensor) -> Tensor:
 
     A position's entry is the first entry whose cumulative share is above the position's random number.
 
-    `shares` are the entries' probabilities, float32 (M, V), and `drawn_M` the numbers (M,) from `drawn`. Gumbel noise
-    (the code of Clark et al. 2020) samples from the same distribution, but needs V random numbers and V logarithms
-    per position, instead of one random number. To be fast, cumulative sums of blocks find an entry's block first, and
-    then cumulative sums inside the block find the entry.
+    `shares` are the entries' probabilities, float32 (M, V). `drawn_M` are the numbers (M,) from `drawn`. Gumbel noise
+    (the code of Clark et al. 2020) samples from the same distribution. But it needs V random numbers and V logarithms
+    per position, instead of one random number. For speed, the search has two stages: cumulative sums over blocks find
+    the block of an entry, then cumulative sums inside this block find the entry.
     """
     V = shares.shape[1]
     whole = V - V % BLOCK
@@ -50,6 +50,6 @@ def entries_at(shares: Tensor, drawn_M: Tensor) -> Tensor:
     inside = (shares.gather(1, entries.clamp(max=V - 1)) * (entries < V)).double().cumsum(1)
     before_M = passed.gather(1, block_M) - inside[:, -1:]
     index_M = torch.searchsorted(inside, wanted_M - before_M, right=True)
-    # The last entry of the block with a share above 0: after rounding, index_M may lie beyond it.
+    # The last entry of the block with a share above 0. Because of rounding, index_M may lie after this entry.
     last_M = (inside < inside[:, -1:]).sum(1, keepdim=True)
     return (block_M * BLOCK + torch.minimum(index_M, last_M))[:, 0].clamp(max=V - 1)

@@ -1,6 +1,6 @@
 """Compute the loss on a teacher's probabilities of all vocabulary entries, without holding all logits in memory.
 
-Shapes: T tokens, V vocabulary entries, H width of the student's embeddings, G width of the teacher's.
+Shapes: T tokens, V vocabulary entries, H width of the student's embeddings, G width of the teacher's embeddings.
 """
 
 from collections.abc import Iterator
@@ -12,11 +12,12 @@ from torch import Tensor
 from pipeline.model.vocabulary_loss import LOGIT_BYTES, ROWS_AT_ONCE, pad_vocabulary
 
 GPU_LOGIT_BYTES = 1 << 28
-"""Bytes of a model's logits held at a time on an accelerator, where few large products beat many small ones."""
+"""Bytes of a model's logits held at a time on an accelerator, where few large products are faster than many small ones.
+"""
 
 
 class Output(NamedTuple):
-    """Inputs of a model's logits."""
+    """Tensors from which a model's logits are computed."""
 
     hidden_T: Tensor
     """States from `MaskedTokenHead.transform`, (T, embedded width)."""
@@ -26,7 +27,7 @@ class Output(NamedTuple):
     """Bias of each vocabulary entry, (V,)."""
 
     def to(self, dtype: torch.dtype) -> "Output":
-        """Return the tensors in a number format, with words and bias padded to a size that has fast kernels."""
+        """Return the tensors in a number format. Words and bias are padded to a size that has fast kernels."""
         words, bias = pad_vocabulary(self.words.to(dtype), self.bias.to(dtype))
         return Output(self.hidden_T.to(dtype), words, bias)
 
@@ -48,9 +49,10 @@ def soft_target_loss(student: Output, teacher: Output, temperature: float) -> Te
 def _parts(
     student: Output, teacher: Output, temperature: float, entries: int
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Yield, per part of the tokens: the student's states, the summed loss, the gradients of the student's logits.
+    """Split the tokens into parts; yield the student's states, the summed loss and the logits' gradients of each part.
 
-    The next part overwrites the gradients. `entries` is the number of vocabulary entries without padding.
+    The gradients are for the student's logits; the next part overwrites them. `entries` is the number of vocabulary
+    entries without padding.
     """
     T, dtype = len(student.hidden_T), student.words.dtype
     on_cpu = student.words.device.type == "cpu"
@@ -70,7 +72,7 @@ def _parts(
 
 
 def _to_gradients(logits: Tensor, wanted: Tensor, temperature: float) -> Tensor:
-    """Replace the student's logits in place by the gradients of the summed loss, and return this loss."""
+    """Overwrite the student's logits with the gradients of the summed loss, and return this loss."""
     own = (logits.float() / temperature).log_softmax(1)
     theirs = (wanted.float() / temperature).log_softmax(1)
     shares = theirs.exp()
@@ -79,7 +81,7 @@ def _to_gradients(logits: Tensor, wanted: Tensor, temperature: float) -> Tensor:
     return loss
 
 
-# A custom operator, for the reasons given in pipeline.model.vocabulary_loss.
+# This is a custom operator for the reasons given in pipeline.model.vocabulary_loss.
 @torch.library.custom_op("pipeline::soft_target_loss", mutates_args=())
 def _loss_and_gradients(
     hidden_T: Tensor,

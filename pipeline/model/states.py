@@ -17,7 +17,7 @@ from pipeline.model.encoder import Encoder, SelfAttention
 
 Layers = int | Sequence[int] | Literal["mean of last four"]
 LAST = 4
-"""Number of layers in "mean of last four" (Devlin et al. 2019, section 5.3, sum or concatenate these layers)."""
+"""Number of layers in "mean of last four". Devlin et al. 2019, section 5.3, sum or concatenate the same layers."""
 
 
 def layer_numbers(layers: Layers, count: int) -> list[int]:
@@ -45,7 +45,7 @@ def layer_numbers(layers: Layers, count: int) -> list[int]:
 
 @torch.inference_mode()
 def layer_states(encoder: Encoder, batch: Batch) -> list[Tensor]:
-    """Return L + 1 hidden states (T, width): those after the embeddings, and after each layer.
+    """Return L + 1 hidden states (T, width): the states after the embeddings, and the states after each layer.
 
     The encoder must be in evaluation mode.
     """
@@ -57,7 +57,7 @@ def layer_states(encoder: Encoder, batch: Batch) -> list[Tensor]:
 
 @torch.inference_mode()
 def attention_weights(encoder: Encoder, batch: Batch) -> Tensor:
-    """Return the attention of each token (row) on each token (column), float32 (L, H, T, T).
+    """Return the attention weights of each token (row) on each token (column), float32 (L, H, T, T).
 
     The batch must have one sequence, and the encoder must be in evaluation mode.
     """

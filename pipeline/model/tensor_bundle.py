@@ -1,10 +1,10 @@
-"""Read tensors of TensorFlow checkpoints (google-research/bert's own) without TensorFlow.
+"""Read the tensors of TensorFlow checkpoints, the format of google-research/bert, without TensorFlow.
 
 PREFIX.index is a LevelDB table (google/leveldb, doc/table_format.md). Its keys are tensor names, its values are
 BundleEntryProto messages (tensorflow/core/protobuf/tensor_bundle.proto). The files PREFIX.data-?????-of-????? hold the
 tensors' bytes.
 
-Hand-written, because this project needs nothing else of TensorFlow.
+The project has its own reader because it needs nothing else from TensorFlow.
 """
 
 import math
@@ -22,25 +22,27 @@ from pipeline.wire_format import Fields, fields, varint
 
 MAGIC = 0xDB4775248B80FB57
 FOOTER, TRAILER = 48, 5
-"""Bytes of the footer (two block handles, padding, magic number) and of a block's trailer (compression, checksum)."""
+"""Sizes in bytes: of the footer (two block handles, padding, magic number), and of a block's trailer (compression,
+checksum).
+"""
 DTYPES = {1: "<f4", 2: "<f8", 3: "<i4", 9: "<i8", 19: "<f2"}
 """tensorflow/core/framework/types.proto: DT_FLOAT, DT_DOUBLE, DT_INT32, DT_INT64, DT_HALF."""
 MOST_INDEX, LONGEST_NAME = 1 << 24, 1 << 10
-"""Limits: bytes of an index, and bytes of a name in it.
+"""Limits in bytes: of an index, and of a name in the index.
 
 The index of bert-large has 50,000 bytes.
 """
 OPTIMIZER = re.compile(r"(^|/)(adam_[mv]|lamb_[mv]|Adam(_1)?|beta[12]_power|global_step)$")
 """Names of a checkpoint's optimiser state, which is not loaded."""
 LEAVES = {"kernel": "weight", "gamma": "weight", "beta": "bias", "output_weights": "weight", "output_bias": "bias"}
-"""Last part of a name in TensorFlow -> in Hugging Face's checkpoints."""
+"""Last part of a tensor's name in TensorFlow -> last part of its name in Hugging Face's checkpoints."""
 
 
 def read_bundle(prefix: Path) -> dict[str, Tensor]:
     """Return the model's tensors under Hugging Face's names; `prefix` is the path of the index without .index.
 
-    The index is verified by its checksums, the data files only by their sizes. Raises CheckpointError for files that
-    are not such a checkpoint.
+    The index is verified by its checksums, but the data files only by their sizes. Raises CheckpointError for files
+    that are not a TensorFlow checkpoint.
     """
     index = prefix.with_name(f"{prefix.name}.index")
     try:
@@ -64,7 +66,7 @@ def read_bundle(prefix: Path) -> dict[str, Tensor]:
 
 
 def _to_published_name(name: str, array: np.ndarray) -> tuple[str, Tensor]:
-    """Return a tensor's name and values as Hugging Face publishes them; kernels are transposed."""
+    """Return a tensor's name and values as Hugging Face publishes them. Kernels are transposed."""
     *path, leaf = name.replace("/layer_", "/layer/").split("/")
     if leaf.endswith("_embeddings"):
         path, leaf = [*path, leaf], "weight"
@@ -97,7 +99,7 @@ def _table(content: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Yield all (key, value) pairs of a table, in order. Raises ValueError for a damaged table."""
     if int.from_bytes(content[-8:], "little") != MAGIC:
         raise ValueError("it does not end with the magic number of a LevelDB table")
-    _, position = handle(content, len(content) - FOOTER)  # skips the handle of the metaindex, which is empty
+    _, position = handle(content, len(content) - FOOTER)  # skip the handle of the metaindex block, which is empty
     index, _ = handle(content, position)
     end = 0
     for _, value in block(content, *index):
@@ -116,13 +118,13 @@ def handle(content: bytes, position: int) -> tuple[tuple[int, int], int]:
 
 
 def block(content: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes]]:
-    """Yield all (key, value) pairs of a block; keys are stored without the prefix shared with the previous key."""
+    """Yield all (key, value) pairs of a block. A key is stored without the prefix that the previous key has too."""
     whole, trailer = content[offset : offset + size], content[offset + size : offset + size + TRAILER]
     if trailer[0]:
         raise ValueError("its index is compressed")
     if int.from_bytes(trailer[1:], "little") != masked_crc32c(whole + trailer[:1]):
         raise ValueError("a checksum of its index does not match")
-    # After the entries come the offsets of the entries with whole keys, and last the number of these offsets.
+    # The entries are followed by the offsets of all entries with whole keys, and then by the number of these offsets.
     end = size - 4 - 4 * int.from_bytes(whole[-4:], "little")
     position, key = 0, b""
     while position < end:
@@ -137,7 +139,7 @@ def block(content: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes
 
 
 def _number(message: Fields, field: int) -> int:
-    """Return the last value of an integer field; 0 if the field is absent, because the default is not stored."""
+    """Return the last value of an integer field. An absent field is 0, because the default value is not stored."""
     return int(message.get(field, [0])[-1])
 
 

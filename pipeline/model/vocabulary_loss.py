@@ -11,10 +11,11 @@ from torch import Tensor
 from pipeline.model.sampling import entries_at
 
 MULTIPLE = 64
-"""The vocabulary is padded to a multiple of this with logits of -inf, for fast kernels; callers never see the padding.
+"""The vocabulary is padded to a multiple of this number, for fast kernels. The logits of padding are -inf, and callers
+never see the padding.
 """
 LOGIT_BYTES = 31 << 20  # bytes of logits at a time: from 32 MiB on, glibc maps fresh pages for every allocation
-ROWS_AT_ONCE = 32  # rows of logits at a time, whose softmax stays in the CPU's cache
+ROWS_AT_ONCE = 32  # rows whose softmax is computed at a time, so that it stays in the CPU's cache
 
 
 def pad_vocabulary(words: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
@@ -25,17 +26,18 @@ def pad_vocabulary(words: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
     )
 
 
-# A custom operator, so that compiled and eager code run the same code. The forward computes the gradients too, while
-# the logits are in memory. This is possible because the loss is a sum: the backward only scales these gradients.
+# This is a custom operator so that compiled and eager mode run the same code. The forward pass also computes the
+# gradients, while the logits are in memory. The backward pass only has to scale them, because the loss is a sum.
 @torch.library.custom_op("pipeline::vocabulary_loss", mutates_args=())
 def vocabulary_loss(
     hidden_M: Tensor, words: Tensor, bias: Tensor, labels_M: Tensor, dtype: torch.dtype, drawn_M: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Return, on a CPU, the summed cross-entropy, its three gradients, and sampled entries.
+    """Return the summed cross-entropy, its three gradients, and sampled entries, all computed on a CPU.
 
     The loss is a float32 scalar; the labels (M,) are int64. The gradients are for hidden states (M, H), words (V, H)
-    and bias (V,). The samples are int64, one for each number in `drawn_M` (M,); no samples if `drawn_M` is empty.
-    Matrix products use `dtype`, the softmax uses float32, and gradients of words and bias are summed in their own type.
+    and bias (V,). The samples are int64, one for each number in `drawn_M` (M,). There are none if `drawn_M` is empty.
+    Matrix products use `dtype`, and the softmax uses float32. The gradients of words and bias are summed in the dtypes
+    of words and bias.
     """
     V = words.shape[0]
     words_V, bias_V = pad_vocabulary(words.to(dtype), bias.to(dtype))
@@ -60,7 +62,7 @@ def vocabulary_loss(
 
 
 def _to_gradients(logits: Tensor, labels: Tensor, drawn_M: Tensor) -> tuple[Tensor, Tensor]:
-    """Replace logits in place by the gradients of their summed cross-entropy; return this sum and the samples."""
+    """Overwrite the logits with the gradients of their summed cross-entropy; return this sum and the samples."""
     wide, labels = logits.float(), labels[:, None]
     largest, wanted = wide.amax(1), wide.gather(1, labels)[:, 0]
     shares = wide.softmax(1)

@@ -23,16 +23,17 @@ PADDING_ENTRY = 1
 FEW_LAYERS, FEW_WEIGHTS, SLACK = 1_000, 1 << 24, 64
 """Limits of `require_sizes`.
 
-Up to FEW_LAYERS layers and SLACK * FEW_WEIGHTS weights, a model is always built. A larger model may have at most as
-many layers as its files have tensors, and at most SLACK times the weights in its files.
+A model with at most FEW_LAYERS layers and SLACK * FEW_WEIGHTS weights is always built. A model with more layers may
+have at most as many layers as its files have tensors. A model with more weights may have at most SLACK times the number
+of weights in its files.
 """
 
 
 def _published_name(name: str, family: Family) -> str:
     """Return the published name of one of our parameters.
 
-    For a qkv, the returned name is not complete: the caller inserts the names of query, key or value after the infix
-    of `family.fused`.
+    For a qkv, the returned name is not complete: after the infix of `family.fused`, the caller must insert the name of
+    query, key or value.
     """
     module, leaf = name.rsplit(".", 1)
     number = re.search(r"\.layers\.(\d+)\.", name)
@@ -43,7 +44,7 @@ def _published_name(name: str, family: Family) -> str:
 
 
 def published_names(name: str, family: Family) -> tuple[str, ...]:
-    """Return the published names of one of our parameters: three for a qkv, in stacking order, else one."""
+    """Return the published names of one of our parameters: three names for a qkv, in stacking order, else one name."""
     published = _published_name(name, family)
     if ".qkv." not in name:
         return (published,)
@@ -66,7 +67,7 @@ class Taken:
 def to_published(state: dict[str, Tensor], family: Family) -> dict[str, Tensor]:
     """Return the tensors of an encoder, and of its heads if it has any, under their published names.
 
-    qkv is split into query, key and value, which share the memory of qkv if possible. Tied output weights are left out.
+    qkv is split into query, key and value. They share the memory of qkv if possible. Tied output weights are left out.
     """
     published = {}
     for name, tensor in state.items():
@@ -76,11 +77,11 @@ def to_published(state: dict[str, Tensor], family: Family) -> dict[str, Tensor]:
 
 
 def take(tensors: dict[str, Tensor], like: Mapping[str, Tensor], family: Family) -> Taken:
-    """Return the weights of a published checkpoint that fit a module; `like`: the module's state, also on device meta.
+    """Return the weights of a published checkpoint that fit a module.
 
-    LayerNorm's parameters may be named gamma and beta, as in the first checkpoints, and names may lack the encoder's
-    prefix. Copies of tied weights are dropped. Raises CheckpointError, which names the first tensor with a wrong shape,
-    or the first copy that differs from the tensor that it repeats.
+    `like` is the module's state, which may be on device meta. LayerNorm's parameters may be named gamma and beta, as in
+    the first checkpoints. Names may lack the encoder's prefix. Copies of tied weights are dropped. Raises
+    CheckpointError for a tensor with a wrong shape, and for a copy that differs from its original.
     """
     published = _without_copies(_modern(tensors, family), family)
     shapes = {name: tensor.shape for name, tensor in like.items()}
@@ -98,9 +99,9 @@ def take(tensors: dict[str, Tensor], like: Mapping[str, Tensor], family: Family)
 
 
 def take_all(tensors: dict[str, Tensor], like: Mapping[str, Tensor], settings: Model) -> dict[str, Tensor]:
-    """Return a module's state from a published checkpoint, which must have exactly the tensors of the state `like`.
+    """Return a module's state from a published checkpoint. It must have exactly the tensors of the state `like`.
 
-    Raises CheckpointError as `take` and `require_sizes` do, and for the first tensor that is missing or unexpected.
+    Raises CheckpointError as `take` and `require_sizes` do, and also for a tensor that is missing or unexpected.
     """
     family = family_of(settings)
     require_sizes(settings, tensors)
@@ -118,7 +119,7 @@ def take_all(tensors: dict[str, Tensor], like: Mapping[str, Tensor], settings: M
 class Uninitialized(TorchFunctionMode):
     """Skip weight initialisation inside the context.
 
-    On the meta device, initialisation has no effect. But torch would first load its compiler, which takes two seconds.
+    Initialisation has no effect on the meta device, but it makes torch load its compiler, which takes two seconds.
     """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -129,7 +130,7 @@ class Uninitialized(TorchFunctionMode):
 
 @contextmanager
 def without_memory() -> Generator[None]:
-    """Create modules inside the context on the meta device, without memory for weights."""
+    """Create all modules inside the context on the meta device, without memory for their weights."""
     with torch.device("meta"), Uninitialized():
         yield
 
@@ -149,9 +150,10 @@ def pretrained_parts(settings: Model, vocabulary_size: int) -> nn.Module:
 
 
 def require_sizes(settings: Model, tensors: dict[str, Tensor]) -> None:
-    """Raise CheckpointError for a model far larger than its tensors: building it could take unlimited memory or time.
+    """Raise CheckpointError if the settings describe a far larger model than the tensors do.
 
-    Smaller differences pass here; `take` reports the first tensor that does not fit.
+    Building such a model could take unlimited memory or time. Smaller differences are not reported here: `take` reports
+    the first tensor that does not fit.
     """
     if settings.layers > max(FEW_LAYERS, len(tensors)):
         raise CheckpointError(
@@ -202,7 +204,7 @@ def published_config(settings: Model, vocabulary_size: int, pad_id: int, use: st
 def model_settings(config: dict[str, Any]) -> Model:
     """Return a published model's settings from its config.json.
 
-    A missing field gets our default, which is also the published default; sizes must not be missing. Raises
+    A missing field gets our default, which is also the published default. Sizes must not be missing. Raises
     CheckpointError for an unsupported architecture or a missing size, and ConfigError for invalid sizes.
     """
     family = _family_in(config)
@@ -234,9 +236,9 @@ def model_settings(config: dict[str, Any]) -> Model:
 
 
 def _family_in(config: dict[str, Any]) -> Family:
-    """Return the family that a config.json names: BERT if there is no model_type, as in google-research's files.
+    """Return the family that a config.json names. Without model_type, it is BERT, as in google-research's files.
 
-    Raises CheckpointError, with the names of the known families, for an unknown family.
+    For an unknown family, raises CheckpointError with the names of the known families.
     """
     kind = config.get("model_type", "bert")
     if not isinstance(kind, str) or kind not in FAMILIES:
@@ -253,7 +255,7 @@ def _family_in(config: dict[str, Any]) -> Family:
 
 
 def _padding_entry(config: dict[str, Any]) -> int:
-    """Return the id of the padding entry. Raises CheckpointError if it is not a whole number from 0 on."""
+    """Return the id of the padding entry. Raises CheckpointError if it is not a whole number of at least 0."""
     entry = config.get("pad_token_id", PADDING_ENTRY)
     if not isinstance(entry, int) or isinstance(entry, bool) or entry < 0:
         raise CheckpointError(f"config.json: pad_token_id is {entry!r}, but must be a whole number of at least 0")
@@ -276,7 +278,7 @@ def _require_numbers(values: dict[str, Any], family: Family) -> None:
 
 
 def _modern(tensors: dict[str, Tensor], family: Family) -> dict[str, Tensor]:
-    """Return the tensors with today's names: weight and bias of LayerNorms, and the encoder's prefix."""
+    """Return the tensors under today's names: with `weight` and `bias` for LayerNorms, and the encoder's prefix."""
     names = {
         name: re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name))
         for name in tensors

@@ -1,4 +1,6 @@
-"""ALBERT (Lan et al. 2020), as transformers publishes it: one layer, applied several times; a sentence-order head."""
+"""ALBERT (Lan et al. 2020), as transformers publishes it: one layer that is applied several times, and a head for
+sentence order.
+"""
 
 from pipeline.model.families.bert import ASSUMED, BARE, CONFIG, EMBEDDINGS, TASK_HEADS, buffers
 from pipeline.model.family import Family

@@ -1,4 +1,4 @@
-"""ELECTRA (Clark et al. 2020), as transformers publishes it: generator and discriminator are separate models."""
+"""ELECTRA (Clark et al. 2020), as transformers publishes it: generator and discriminator as two separate models."""
 
 from pipeline.model.families.bert import ASSUMED, BARE, CONFIG, FUSED, TASK_HEADS, buffers, encoder_names
 from pipeline.model.family import Family

@@ -25,7 +25,7 @@ ROBERTA = Family(
         "lm_head.decoder.bias": "lm_head.bias",
     },
     heads=("lm_head.",),
-    other_heads=("roberta.pooler.", *TASK_HEADS),  # fairseq did not train the pooler that some files contain
+    other_heads=("roberta.pooler.", *TASK_HEADS),  # some files contain a pooler, but fairseq did not train it
     buffers=buffers("roberta."),
     config=CONFIG,
     fixed={"model_type": "roberta", "hidden_act": "gelu"},
