@@ -65,7 +65,7 @@ class State:
     interval: dict[str, float] = field(default_factory=dict)
     """The meter's totals since the last logged step."""
     heldout_loss: float | None = None
-    """Held-out loss of these weights; None if they were not evaluated. It selects the best checkpoint."""
+    """Held-out loss of these weights, for selecting the best checkpoint; None if the weights were not evaluated."""
     blimp: dict[str, float] = field(default_factory=dict)
     """Accuracy of these weights on BLiMP by metric; empty if they were not evaluated on BLiMP."""
     heldout_before: dict[str, float] = field(default_factory=dict)

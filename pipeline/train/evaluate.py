@@ -115,7 +115,7 @@ def _all_keys(batches: Sequence[Batch], world: int) -> torch.Tensor:
 def _of_all_ranks(own: Mapping[int, torch.Tensor], like: torch.Tensor, world: int) -> torch.Tensor:
     """Return the rows of all ranks, rank by rank.
 
-    `own` has the rows of this rank's batches. `like` has no rows, and the shape of a row, type and device of `own`.
+    `own` has the rows of this rank's batches. `like` is a tensor without rows, as in `gather_slots`.
     """
     rank = dist.get_rank() if world > 1 else 0
     return gather_slots({rank: torch.cat([like, *own.values()])}, like, world)[0]

@@ -52,7 +52,7 @@ class Failures:
         self.before: dict[str, int] = {}
         """Error -> value of `newest` when the error occurred.
 
-        The errors are those after an earlier start of the workers: the newest one that was followed by an error.
+        Only errors of one earlier start of the workers: the newest start that was followed by an error.
         """
         self.now: dict[str, int] = {}
         """Error -> value of `newest` when the error occurred; only errors since the workers last started."""

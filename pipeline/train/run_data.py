@@ -44,7 +44,7 @@ def find_corpus(config: Pretrain, report: Report) -> Corpus | Listing:
 def stream_settings(
     config: Pretrain, corpus_or_listing: Corpus | Listing, initial: Initial | None, report: Report
 ) -> StreamSettings:
-    """Return the stream's settings. Before, prepare the corpus and train the vocabulary, if they do not exist.
+    """Return the stream's settings. Prepare the corpus and train the vocabulary first if they do not exist.
 
     If there is an initial model, its vocabulary is used. Raises DataError if the corpus yields no examples, and
     ConfigError if a slot has more rows than the corpus.

@@ -16,10 +16,10 @@ from pipeline.config.training import (
 
 
 def _warmup_and_remaining(warmup_share: float, step: int, steps: int) -> tuple[float, float]:
-    """Return two shares for a step: of the peak rate in the linear warm-up, and of the steps after the warm-up.
+    """Return (warmed, remaining) for a step, both from 0 to 1.
 
-    The first is the share that the warm-up has reached; at step 0 it is above 0 already. The second is the share that
-    remains.
+    `warmed` is the share of the peak rate that the linear warm-up has reached; it is above 0 already at step 0.
+    `remaining` is the share of the steps after the warm-up that are still to come.
     """
     warmup = round(warmup_share * steps)
     return min(1.0, (step + 1) / max(1, warmup)), min(1.0, max(0.0, (steps - step) / max(1, steps - warmup)))

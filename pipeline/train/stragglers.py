@@ -1,4 +1,4 @@
-"""Find the worker that the others wait for. Forward times are compared, because they do not include the waiting."""
+"""Find the worker that the others wait for, by comparing forward times. These times do not include the waiting."""
 
 from statistics import median
 from types import TracebackType

@@ -53,7 +53,7 @@ def tracking_uri(given: str | None, output: str, setting: str = "tracking.uri") 
     """Return the MLflow URI, with absolute paths: `given`, else MLFLOW_TRACKING_URI, else SQLite in the output folder.
 
     `setting` is the name of the setting that holds `given`. Raises ConfigError if the URI contains a login, or if no
-    URI is set and the output is a URL. In the second case, SQLite would need a local disk.
+    URI is set and the output is a URL (SQLite needs a local disk).
     """
     uri = given or os.environ.get("MLFLOW_TRACKING_URI")
     if uri is None:

@@ -153,7 +153,7 @@ def assist_trial(
 
 
 def _agreed(over: bool, compute: Compute) -> bool:
-    """Return rank 0's value of `over`, which means that training ends. Every rank must call this after each epoch."""
+    """Return rank 0's value of `over`: whether training ends. Every rank must call this after each epoch."""
     if compute.world == 1:
         return over
     decision = torch.tensor(int(over), device=compute.device)

@@ -40,7 +40,7 @@ from pipeline.text.vocabulary_saving import save_vocabulary
 from pipeline.train.checkpoint import CONFIG, WEIGHTS, read_tensors
 
 TASK, ADAPTERS = "task.json", "adapters.safetensors"
-# kind of task -> problem_type in config.json; tags and spans have no problem_type
+# kind of task -> problem_type in config.json; other kinds have no problem_type
 PROBLEMS: dict[Kind, str] = {
     "classification": "single_label_classification",
     "multilabel": "multi_label_classification",
