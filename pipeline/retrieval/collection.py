@@ -39,8 +39,8 @@ def build_collection(name: str, documents: Texts, queries: Texts, judgements: Ju
     Documents and queries with an empty text are left out and counted. An empty document that is judged relevant still
     counts as relevant: no ranking can find it. Queries without a relevant document are left out and counted.
 
-    Unless `bad` skips such rows, raises DataError for an id that is given twice, and for a judgement of an unknown
-    query or document. Also raises DataError if no query is left.
+    An id that is given twice is a bad row, and so is a judgement of an unknown query or document. `bad` skips bad rows,
+    or raises DataError. Also raises DataError if no query is left.
     """
     by_document, by_query = _by_id(documents, "document", bad), _by_id(queries, "query", bad)
     grades, repeated = _grades(judgements, by_document, by_query, bad)

@@ -1,7 +1,7 @@
 """Measures of rankings: nDCG@10, MRR@10, MAP and recall@100, each a share of 1, as trec_eval computes them.
 
-A document is relevant if its grade is above 0. `ranked` are the grades of a query's ranking, best document first, with
-0 for documents without a judgement; `judged` are the grades of all judged documents of the query.
+A document is relevant if its grade is above 0. `ranked` are the grades of a query's ranking, best document first; a
+document without a judgement has grade 0. `judged` are the grades of all judged documents of the query.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -44,8 +44,8 @@ class Archive:
 def fetch_glue(folder: str, tasks: Sequence[str], report: Report, base: str = BASE) -> None:
     """Download the tasks that are missing in a local folder, in the layout that pipeline.tasks.glue reads.
 
-    A task's folder appears only once it is complete. Raises ConfigError if the folder is a URL or a task is not one of
-    GLUE's, and DataError for files that cannot be downloaded, unpacked or written, and for an incomplete folder.
+    A task's folder appears only when it is complete. Raises ConfigError if `folder` is a URL, or a task is not one of
+    GLUE's. Raises DataError if a file cannot be downloaded, unpacked or written, or an existing folder is incomplete.
     """
     if is_url(folder):
         raise ConfigError(

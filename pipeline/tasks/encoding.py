@@ -46,8 +46,8 @@ def encode(
     If `maximum_length` is None, the task's maximum length is used.
 
     If `passages` is None, longer texts are truncated. Otherwise `passages` is an overlap in tokens: a longer text
-    becomes several overlapping rows, all with the text's index and label. In a pair, only the second text is split; if
-    the pair is too long and the first text takes more than half of the room, the first text is truncated.
+    becomes several overlapping rows, all with the text's index and label. In a pair, only the second text is split.
+    The first text keeps at most half of the room, or more if the second text is short.
 
     Special tokens that a text spells out are encoded as plain text. Raises ValueError if the length is below the number
     of special tokens of a pair, and for an unknown label. Raises ConfigError if the overlap leaves no room for new

@@ -80,9 +80,9 @@ def read_file(location: str, columns: Columns, kind: Kind | None = None, bad: Ba
     The file name gives the format: .csv, .tsv, .jsonl, .ndjson, .json or .parquet, optionally compressed. Quotes
     enclose fields in CSV and are plain characters in TSV.
 
-    Raises ConfigError if columns.labels are set and `kind` is neither None nor multilabel. Raises DataError for another
-    format, a missing column and broken quotes. Unless `bad` skips such rows, DataError is also raised, with file and
-    line, for broken JSON, a wrong number of columns, an empty text, and a missing or NaN label.
+    Raises ConfigError if columns.labels are set and `kind` is a kind that is not multilabel. Raises DataError for
+    another format, a missing column and broken quotes. A row is bad if it has broken JSON, a wrong number of columns,
+    an empty text, or a missing or NaN label. `bad` skips bad rows, or raises DataError with file and line.
     """
     reader, bad = reader_of(location), bad or BadRows()
     if columns.labels and kind not in (None, "multilabel"):
@@ -124,9 +124,8 @@ def own_task(
     If a multilabel task has one column per label, `labels` are the names of these columns, in order. Otherwise `labels`
     is empty, and the task has the labels of the rows, sorted (numerically if all are numbers).
 
-    Raises DataError if all labels are the same, or if there are too few rows per inferred class. Unless `skip` ignores
-    such rows, DataError is also raised for a label that is not a number (kind regression) or not a list (kind
-    multilabel).
+    Raises DataError if all labels are the same, or if there are too few rows per inferred class. Also raises DataError
+    for a label that is not a number (kinds in VALUED) or not a list (kind multilabel), unless `skip` ignores such rows.
     """
     require_trainable(texts, location)
     requested, kind = kind, kind or _infer_kind(location, texts, skip)

@@ -24,7 +24,7 @@ class TaskHandlers:
     tune: Callable[[Task, Prepared, Any], Tuned]
     """Choose values other than weights, such as thresholds, on the development set."""
     baseline: Callable[[Task, Prepared, Prepared], dict[str, float]]
-    """Return the metrics of a model-free baseline; the first split is the training split."""
+    """Return the metrics of a model-free baseline; of the two splits, the first is the training split."""
     collapsed: Callable[[Task, Prepared, Any], bool]
     """Return whether a model gives the same answer for all items."""
     details: Callable[[Task, Prepared, Any, Tuned], dict[str, Any]]

@@ -38,8 +38,8 @@ def read_question_table(
     column answer_start holds the offset of the text's first character in the context. If this column has no value, the
     first occurrence of the text in the context is used. An empty answer means that the context has no answer.
 
-    Raises DataError for a missing column. Unless `bad` skips such rows, DataError is also raised, with file and line,
-    for an empty context or question, and for answers of another form.
+    Raises DataError for a missing column. A row is bad if its context or question is empty, or if its answers have
+    another form. `bad` skips bad rows, or raises DataError with file and line.
     """
     content, read, bad = content_of(location), reader_of(location), bad or BadRows()
     answers = columns.answers or next((name for name in ANSWERS if has_columns(location, (name,), content)), ANSWERS[0])

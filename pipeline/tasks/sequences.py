@@ -103,9 +103,7 @@ def score(task: Task, prepared: Prepared, outputs: np.ndarray, tuned: Tuned) -> 
 
 
 def baseline(task: Task, train: Prepared, prepared: Prepared) -> dict[str, float]:
-    """Return the metrics of a constant answer: the most frequent class in training, the mean value, or the labels that
-    more than half of the training texts have.
-    """
+    """Return the metrics of the constant answer that `majority` chooses from the training labels."""
     return majority(task, true_labels(task, train), true_labels(task, prepared))
 
 

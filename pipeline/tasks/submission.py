@@ -13,7 +13,7 @@ from pipeline.tasks.glue import TASKS
 from pipeline.tasks.task import Task
 
 SIMILARITY = (0.0, 5.0)
-"""Range of STS-B's labels; predictions are clipped to it."""
+"""Range of STS-B's labels; predictions are clipped to this range."""
 EPOCH = (1980, 1, 1, 0, 0, 0)
 """Date of the zip's files, fixed so that equal predictions give equal bytes."""
 

@@ -80,8 +80,8 @@ def read_sentences(location: str, column: int = -1, bad: BadRows | None = None) 
     is the index of the column of tags (negative: from the end); column 0 has the words. If all tags are chunk tags
     (IOB1, IOB2, BIOES or BILOU), they are converted to IOB2.
 
-    Raises DataError for a file without sentences or without the column. Also raises DataError if a line with a word has
-    more or fewer columns than the first such line, unless `bad` skips the sentences with these lines.
+    Raises DataError for a file without sentences or without the column. If a line has more or fewer columns than the
+    first line with a word, its sentence is bad: `bad` skips the sentence, or raises DataError.
     """
     bad = bad or BadRows()
     sentences = list(_sentences_of(location, column, bad))

@@ -22,7 +22,7 @@ VALUED = ("regression", "similarity")
 FEW_CLASSES = 10
 """With at most this number of classes, a task may have any number of rows per class."""
 ROWS_PER_CLASS = 2
-"""With fewer rows per class on average, a column is assumed not to hold classes."""
+"""A column with fewer rows per class, on average, probably holds texts, ids or values instead of classes."""
 PLAIN = re.compile(r"([+-]?\d+(?:[.,]\d+)?)\s*%?")
 """A number with a decimal point or comma, optionally with a percent sign."""
 LARGEST = 1e30

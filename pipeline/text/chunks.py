@@ -86,10 +86,10 @@ def truncate(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Truncate each pair of segments to at most `maximum` tokens; return the new starts and ends, in the same order.
 
-    Starts and ends are token offsets, int64 (N,). In google-research/bert, truncate_seq_pair removes one token at a time
-    from the longer segment (B if both are equally long) until the pair fits. A fair coin chooses between the segment's
-    first and last token. This function is the closed form: the final lengths do not depend on the coins, and the number
-    of tokens that a segment loses at its front is Binomial(lost, 1/2).
+    Starts and ends are token offsets, int64 (N,). In google-research/bert, truncate_seq_pair removes single tokens from
+    the longer segment (B if both are equally long) until the pair fits. A fair coin chooses between the segment's first
+    and last token. This function is the closed form: the final lengths do not depend on the coins, and the number of
+    tokens that a segment loses at its front is Binomial(lost, 1/2).
     """
     a, b = a_end - a_start, b_end - b_start
     shorter = np.minimum(a, b)

@@ -21,10 +21,10 @@ def full_sentences(
 ) -> Sequences:
     """Pack full sentences into sequences, in order and without randomness; arguments as in `Pairing` (pairs.py).
 
-    With `across_documents`, a sequence that reaches the end of a document continues in the next document after a [SEP],
-    which counts towards the maximum length. Without `across_documents`, a sequence ends where its document ends. A
-    sentence that is longer than a whole sequence is split. Source: Liu et al. 2019, section 4.2
-    (FULL-SENTENCES and DOC-SENTENCES).
+    With `across_documents`, a sequence that reaches the end of a document continues in the next document after a [SEP].
+    This [SEP] counts towards the maximum length. Without `across_documents`, a sequence ends where its document ends. A
+    sentence that is longer than a whole sequence is split. Source: Liu et al. 2019, section 4.2 (FULL-SENTENCES and
+    DOC-SENTENCES).
     """
     maximum = maximum_length - SPECIALS_OF_ONE
     documents, starts, _ = _filled_documents(sentence_offsets, document_offsets)

@@ -141,7 +141,7 @@ def cuts_at_plain_spaces(text: np.ndarray, bounds: np.ndarray) -> np.ndarray:
     """Cut before each space between two printable ASCII characters; return bool (B,), as a Cut.
 
     Next to other characters a cut is not safe, because normalisation may change the text on both sides of the space
-    together: for example, NFKD and the removal of accents leave runs of spaces.
+    together. For example, NFKD and the removal of accents leave runs of spaces.
     """
     cuts = np.zeros(len(text), bool)
     plain = BYTE_KINDS[text] != OTHER

@@ -18,7 +18,7 @@ Reason = Literal[
     "file not UTF-8",  # a file in another encoding; or more than a tenth of a file is not UTF-8, and the rest is kept
     "HTML not text",  # a web page, for example one that a server sends instead of a file
     "JSON not JSON lines",  # one JSON value over several lines, or an array
-    "near-duplicate",  # most of it is in other documents; for a held-out document: part of it is in training documents
+    "near-duplicate",  # most of the text is in other documents; if held-out: part of the text is in training documents
     "not language",  # fewer letters than prepare.minimum_letters: tables, symbols, numbers
     "no text column",  # a table in which no column is the text
     "not UTF-8",  # a paragraph with invalid bytes or lone surrogates
