@@ -1,5 +1,5 @@
-"""Contrastive learning of text vectors (InfoNCE, van den Oord et al. 2018): the model finds the other text of a row
-among the texts of all rows of a step.
+"""Contrastive learning of text vectors (InfoNCE, van den Oord et al. 2018). A row has two texts: given one text, the
+model must find the other text among the texts of all rows of a step.
 
 Shapes: N rows of two texts, 2 N sequences with T tokens in total, B rows of a block, W width of a vector.
 """
@@ -51,9 +51,9 @@ BLOCK_ROWS = 1_024
 
 
 class ContrastiveTexts(nn.Module):
-    """Encoder whose pooled last hidden states are the vectors of texts, scaled to length 1.
+    """Encoder that maps a text to a vector: the text's last hidden states, pooled and scaled to length 1.
 
-    The loss of a step needs the vectors of all its rows, so `forward` returns vectors, not terms.
+    The loss of a step needs the vectors of all rows of the step, so `forward` returns vectors, not loss terms.
     """
 
     terms = (CONTRASTIVE,)
@@ -80,7 +80,7 @@ class ContrastiveTexts(nn.Module):
         return (PublishedModel(folder="", settings=self.encoder.settings, use="encoder"),)
 
     def counts(self, batch: Batch) -> dict[str, int]:
-        """Return {term: count} without a forward pass: the rows."""
+        """Return {term: number of rows} without a forward pass."""
         return {CONTRASTIVE: batch.sequences // 2}
 
     def forward(self, batch: Batch) -> Tensor:
@@ -99,7 +99,7 @@ class ContrastiveTexts(nn.Module):
 
     @torch.no_grad()
     def scores(self, texts: Tensor, keys: Tensor) -> Sums:
-        """Return the sums of an evaluation over N rows, each as (sum, count): loss and right answers.
+        """Return the loss and the right answers of an evaluation over N rows, each as (sum, count).
 
         Each text is compared with the texts of all N rows.
         """
@@ -114,16 +114,17 @@ class ContrastiveTexts(nn.Module):
         return {names[name]: total / count for name, (total, count) in sums.items() if count > 0}
 
     def baselines(self, keys: Tensor) -> dict[str, float]:
-        """Return {metric: baseline} of random guesses: the means of ln(texts to choose from) and 1 / their number."""
+        """Return {metric: baseline} of random guesses: the means of ln(n) and 1 / n, with n texts to choose from."""
         if not len(keys):
             return {}
         choices = torch.cat([(~excluded(keys, rows)).sum(1) for rows in _blocks(len(keys))]).double()
         return {CHANCE_LOSS: choices.log().mean().item(), CHANCE_ACCURACY: (1 / choices).mean().item()}
 
     def losses_and_gradients(self, texts: Tensor, keys: Tensor, divisor: float | Tensor) -> tuple[Tensor, Tensor]:
-        """Return the loss of each row, float32 (N,), and the gradient of their sum / divisor by `texts` (N, 2, W).
+        """Return the loss of each row, float32 (N,), and the gradient with respect to `texts`, (N, 2, W).
 
-        Both are computed in float32 and in blocks of rows.
+        The gradient is that of the sum of the losses, divided by `divisor`. Both results are computed in float32 and in
+        blocks of rows.
         """
         leaf = texts.detach().requires_grad_()
         losses_N = texts.new_zeros(len(texts))
@@ -137,9 +138,9 @@ class ContrastiveTexts(nn.Module):
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """A block of B rows in one direction: the first texts are compared with all second texts, or the other way round.
+    """A block of B rows in one direction: the first texts are compared with all second texts, or the reverse.
 
-    The two directions of a row add up to its loss.
+    A row's loss is the sum of its values in the two directions.
     """
 
     rows: slice
@@ -150,9 +151,9 @@ class Compared:
 
 
 def compared(texts: Tensor, keys: Tensor, temperature: float) -> Iterator[Compared]:
-    """Yield the comparisons of N rows, both directions of each block; `texts` are vectors of length 1, (N, 2, W).
+    """Yield the comparisons of N rows: for each block of rows, one comparison per direction.
 
-    `keys` (N, 3) are those of Batch.keys.
+    `texts` (N, 2, W) are vectors of length 1; `keys` (N, 3) are the keys of the rows, as in Batch.keys.
     """
     with torch.autocast(texts.device.type, enabled=False):
         for rows in _blocks(len(texts)):
@@ -163,14 +164,14 @@ def compared(texts: Tensor, keys: Tensor, temperature: float) -> Iterator[Compar
                 logits = similarity.div_(temperature).masked_fill_(wrong, -torch.inf)
                 right_B = logits.argmax(1) == answers_B
                 loss_B = F.cross_entropy(logits, answers_B, reduction="none")
-                del similarity, logits  # the backward needs only the copy that cross_entropy keeps
+                del similarity, logits  # the backward pass needs only the copy that cross_entropy keeps
                 yield Compared(rows=rows, loss_B=loss_B / 2, right_B=right_B.float() / 2)
 
 
 def excluded(keys: Tensor, rows: slice) -> Tensor:
-    """Return which of all N rows are not compared with each row of a block, bool (B, N).
+    """Return, for each row of a block, which of all N rows it is not compared with, bool (B, N).
 
-    Two rows are not compared if they have a text or the parent document in common. A row is compared with itself.
+    Two rows are not compared if they have a text or a parent document in common. A row is compared with itself.
     """
     ours, both = keys[rows], range(2)
     same = ours[:, 2, None] == keys[:, 2]
@@ -194,7 +195,7 @@ def build(
 
 
 def trained_parts(objective: Contrastive, sampling: Sampling) -> tuple[str, ...]:
-    """Return the name prefixes of the parameters that the objective trains besides those of the encoder: none."""
+    """Return the name prefixes of the trained parameters outside the encoder. This objective has none."""
     return ()
 
 
@@ -205,8 +206,9 @@ def described(objective: Contrastive, sampling: Sampling) -> str:
 
 
 def flops_per_token(objective: Contrastive, model: Model, vocabulary_size: int, counted: TokenCounts) -> float:
-    """Return the floating-point operations per token (no padding): two forward passes and a backward, matrix products
-    of the encoder only.
+    """Return the floating-point operations per token (no padding) of two forward passes and one backward pass.
+
+    Only matrix products of the encoder count.
     """
     return encoder_flops(model, counted) * (BACKWARD + 1) / BACKWARD
 
@@ -214,8 +216,8 @@ def flops_per_token(objective: Contrastive, model: Model, vocabulary_size: int, 
 def vectors_text(rows: int, width: int) -> str:
     """Return the estimated memory of a step's vectors on each worker as text, for a plan."""
     block = min(rows, BLOCK_ROWS)
-    vectors = 4 * 2 * rows * width  # own, gathered, their gradients, and those of a block
-    similarities = 4 * block * rows  # with their softmax and gradients
+    vectors = 4 * 2 * rows * width  # own vectors, gathered vectors, their gradients, and the gradients of one block
+    similarities = 4 * block * rows  # similarities, with their softmax and gradients
     return (
         f"{4 * (vectors + similarities) / 1e6:,.0f} MB per GPU besides a slot (estimated): the vectors of "
         f"{rows:,} rows and their gradients, and the similarities of {block:,} rows at a time"

@@ -1,5 +1,5 @@
-"""Distillation (Sanh et al. 2019): a student learns to predict masked tokens, to give every vocabulary entry the
-probability that a teacher gives it, and to give its last hidden states the direction of the teacher's.
+"""Distillation (Sanh et al. 2019). A student learns three things: to predict masked tokens, to give each vocabulary
+entry the same probability as a teacher, and to give its last hidden states the same direction as the teacher.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,14 +35,14 @@ DESCRIPTIONS = {
 }
 """Held-out metric -> (its type on the Hugging Face Hub, its name on a model card)."""
 WHOLE, LAYERS = ("encoder.embeddings.", "encoder.projection.", "masked_token_head."), "encoder.layers."
-"""Name prefixes of the parameters that a student may take from its teacher. WHOLE: not in layers; LAYERS: in layers."""
+"""Name prefixes of parameters that a student may take from its teacher: LAYERS for the layers, WHOLE for the rest."""
 
 
 class DistilledTokens(MaskedTokens):
-    """Student with a masked-token head; training and evaluation also need a teacher, which `learn_from` sets.
+    """Student with a masked-token head. Training and evaluation also need a teacher, which `learn_from` sets.
 
-    Training minimises the weighted sum of the terms' means. A term of weight 0 is left out. The student sees the masks,
-    and the teacher sees the same batch in evaluation mode (Sanh et al. 2019, section 2).
+    Training minimises the weighted sum of the terms' means. A term of weight 0 is left out. Student and teacher get the
+    same masked batch; the teacher is in evaluation mode (Sanh et al. 2019, section 2).
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class DistilledTokens(MaskedTokens):
         self.weights = {term: weight for term, weight in weights.items() if weight}
         self.terms = tuple(self.weights)
         self.temperature, self.only_masked = objective.temperature, objective.soft_targets == "masked"
-        # In a tuple, so that the teacher is no submodule: it is neither trained, saved nor sent to other workers.
+        # The tuple keeps the teacher from becoming a submodule, which would be saved and sent to other workers.
         self._teacher: tuple[MaskedTokens, ...] = ()
 
     def learn_from(self, teacher: MaskedTokens) -> None:
@@ -70,8 +70,8 @@ class DistilledTokens(MaskedTokens):
     def counts(self, batch: Batch) -> dict[str, int]:
         """Return {term: count} without a forward pass.
 
-        MLM counts masked positions, and COSINE counts all tokens. SOFT counts all tokens; if objective.soft_targets is
-        `masked`, SOFT counts only masked positions.
+        MLM counts masked positions, and COSINE counts all tokens. SOFT counts masked positions if
+        objective.soft_targets is `masked`, else all tokens.
         """
         counts = {SOFT: batch.masked if self.only_masked else batch.tokens, MLM: batch.masked, COSINE: batch.tokens}
         return {term: counts[term] for term in self.terms}
@@ -109,8 +109,9 @@ class DistilledTokens(MaskedTokens):
 
     @torch.no_grad()
     def scores(self, batch: Batch) -> Terms:
-        """Return the sums of an evaluation, each as (sum, count): loss and accuracy of masked tokens, and the terms of
-        `forward`.
+        """Return the sums of an evaluation, each as (sum, count).
+
+        The sums are loss and accuracy at masked tokens, and the other terms of `forward`.
         """
         hidden_T, counts = self.encoder(batch), self.counts(batch)
         imitation = {term: (loss, counts[term]) for term, loss in self._imitation(hidden_T, batch).items()}
@@ -123,7 +124,7 @@ class DistilledTokens(MaskedTokens):
 
     @torch.no_grad()
     def baseline_sums(self, batches: Sequence[Batch], counts: np.ndarray) -> dict[str, tuple[float, float]]:
-        """Return the sums of the unigram baseline, as `unigram_sums` does, and those of the teacher."""
+        """Return the sums of the unigram baseline, as `unigram_sums` does, and the sums of the teacher."""
         sums = dict.fromkeys(TEACHER_SCORES.values(), (0.0, 0.0))
         for batch in batches:
             on_device = batch.to(self.words.device)
@@ -141,9 +142,7 @@ class DistilledTokens(MaskedTokens):
 
 
 def _output(model: MaskedTokens, hidden_T: Tensor) -> Output:
-    """Return what a model's logits for hidden states (T, width) are computed from: the states after the head's
-    transform, the word embeddings and the bias.
-    """
+    """Return the tensors from which a model's logits for hidden states (T, width) are computed."""
     head = model.masked_token_head
     return Output(head.transform(hidden_T), model.words, head.bias)
 
@@ -160,10 +159,10 @@ def _masked_scores(logits: Tensor, batch: Batch) -> Terms:
 def taken_from_teacher(student: MaskedTokens, teacher: MaskedTokens) -> dict[str, Tensor]:
     """Return the teacher's tensors that a student starts with, under the student's names.
 
-    Layers are taken if width, heads, feed-forward width and activation agree, and all other tensors if their shapes
+    Layers are taken if width, heads, feed-forward width and activation agree. Other tensors are taken if their shapes
     agree. If the teacher's layers share their weights, all layers of the student start with these weights. If the
-    student's layers share their weights, they start with those of the teacher's first layer. Raises ConfigError if the
-    student's settings have more layers than the teacher's, shared or not.
+    student's layers share their weights, they start with the weights of the teacher's first layer. Raises ConfigError
+    if the student has more layers than the teacher, where layers with shared weights count separately.
     """
     mine, theirs = student.encoder.settings, teacher.encoder.settings
     names = {name: name for name in student.state_dict() if name.startswith(WHOLE)}
@@ -209,7 +208,7 @@ def build(
 
 
 def trained_parts(objective: Distilled, sampling: Sampling) -> tuple[str, ...]:
-    """Return the name prefixes of the parameters that the objective trains, without those of the encoder."""
+    """Return the name prefixes of the trained parameters outside the encoder."""
     return ("masked_token_head.",)
 
 
@@ -227,7 +226,7 @@ def described(objective: Distilled, sampling: Sampling) -> str:
 def flops_per_token(objective: Distilled, model: Model, vocabulary_size: int, counted: TokenCounts) -> float:
     """Return the floating-point operations of the student per token (no padding), matrix products only.
 
-    The teacher's operations are not counted: its sizes are not among the settings.
+    The teacher's operations are not counted, because the settings do not contain the teacher's sizes.
     """
     soft = counted if objective.soft_targets == "masked" else replace(counted, masked=counted.tokens)
     heads = [masked_head_flops(model, vocabulary_size, counted)] * bool(objective.masked_weight)

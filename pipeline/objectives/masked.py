@@ -22,16 +22,16 @@ from pipeline.objectives.terms import Curve, Sums, Terms
 
 MLM, NSP, SOP = "mlm", "nsp", "sop"
 HELDOUT_LOSS, UNIGRAM_LOSS = f"heldout/{MLM}_loss", f"baseline/unigram_{MLM}_loss"
-"""Names in a run's summary: the held-out loss on masked tokens, and the loss of unigrams on the same tokens."""
+"""Names in a run's summary: the held-out loss at masked tokens, and the unigram baseline's loss at the same tokens."""
 HELDOUT_ACCURACY, UNIGRAM_ACCURACY = f"heldout/{MLM}_accuracy", f"baseline/unigram_{MLM}_accuracy"
-"""Names in a run's summary: the accuracy on masked tokens, and the accuracy of unigrams on the same tokens."""
+"""Names in a run's summary: the accuracy at masked tokens, and the unigram baseline's accuracy at the same tokens."""
 PAIRS = (NSP, SOP)
 ACCURACY = "{}_accuracy"
 ONES = "{}_ones"
 """Name of the score whose sum is the number of pairs with label 1."""
 PAIR_NAMES = {NSP: "next-sentence prediction", SOP: "sentence-order prediction"}
 PAIR_TERMS: dict[type, str | None] = {NextSentence: NSP, SentenceOrder: SOP, FullSentences: None, SingleSegment: None}
-"""Type of sampling.pairs -> loss term of its pair task; None: its examples have no pair label."""
+"""Type of sampling.pairs -> loss term of its pair task; None if the examples have no pair label."""
 CURVES = (
     Curve(
         term=MLM,
@@ -85,7 +85,7 @@ class MaskedTokens(nn.Module):
     ) -> None:
         """Initialise weights from `generator`; None: from torch's global generator.
 
-        There is a pair head if `pairs` is true and the settings give the encoder a pooler.
+        The module has a pair head if `pairs` is true and the settings give the encoder a pooler.
         """
         super().__init__()
         self.encoder = Encoder(settings, vocabulary_size)
@@ -109,8 +109,8 @@ class MaskedTokens(nn.Module):
     def forward(self, batch: Batch) -> Terms:
         """Return {term: (summed loss, count)}; losses are float32 scalars.
 
-        The masked-token loss is summed over M masked positions. With a pair head and labelled pairs, there is
-        also a pair loss, summed over N pairs.
+        The masked-token loss is summed over M masked positions. With a pair head and labelled pairs, there is also a
+        pair loss, summed over N pairs.
         """
         hidden_T = self.encoder(batch)
         masked_loss = self.masked_token_head.loss(hidden_T[batch.masked_positions_M], self.words, batch.masked_labels_M)
@@ -153,7 +153,8 @@ class MaskedTokens(nn.Module):
     def heldout(self, sums: Sums) -> dict[str, float]:
         """Return {metric: mean over all held-out batches}.
 
-        A pair task is left out if all held-out pairs have the same label: a constant answer would be right for all.
+        A pair task is left out if all held-out pairs have the same label, because a constant answer would be right for
+        all pairs.
         """
         unmeasured = {
             name
@@ -171,7 +172,7 @@ class MaskedTokens(nn.Module):
     def baseline_sums(self, batches: Sequence[Batch], counts: np.ndarray) -> dict[str, tuple[float, float]]:
         """Return the sums that `baselines` takes, each as (sum, count).
 
-        These are the sums from `unigram_sums` and, for each pair task, (number of pairs with label 1, number of pairs).
+        They are the sums from `unigram_sums` and, for each pair task, (number of pairs with label 1, number of pairs).
         """
         ones = {term: _ones_and_rows(batches, term) for term in self.terms[1:]}
         return unigram_sums(batches, counts) | ones
@@ -179,7 +180,7 @@ class MaskedTokens(nn.Module):
     def baselines(self, sums: Sums) -> dict[str, float]:
         """Return {metric: baseline}.
 
-        The baselines are the unigram distribution and, for each pair task, the share of the commoner label.
+        The baselines are the unigram distribution and, for each pair task, the share of the more frequent label.
         """
         return unigram_baselines(sums) | {
             f"baseline/majority_{term}_accuracy": max(ones, rows - ones) / rows
@@ -197,14 +198,15 @@ class MaskedTokens(nn.Module):
     def log_probabilities(self, batch: Batch) -> Tensor:
         """Return the log-probability of each masked position's label in nats, float32 (M,).
 
-        Under autocast, the head is computed in float32 all the same: rounded logits would make different sentences tie.
+        The head is computed in float32 even under autocast: with rounded logits, different sentences would have equal
+        scores.
         """
         hidden_M = self.encoder(batch)[batch.masked_positions_M]
         return self.masked_token_head.log_probabilities(hidden_M, self.words, batch.masked_labels_M)
 
     @torch.no_grad()
     def outputs(self, batch: Batch) -> dict[str, Tensor]:
-        """Return the logits of each head: `masked` (M, V), and if there is a pair head `pairs` (N, 2)."""
+        """Return the logits of each head: `masked` (M, V) and, with a pair head, `pairs` (N, 2)."""
         hidden_T = self.encoder(batch)
         pairs = {} if self.next_sentence_head is None else {"pairs": self.pair_logits(hidden_T, batch)}
         return {"masked": self.masked_logits(hidden_T, batch)} | pairs
@@ -289,9 +291,8 @@ def flops_per_token(objective: Masked, model: Model, vocabulary_size: int, count
 def masked_rows(summary: Mapping[str, Any], other_length: str) -> list[tuple[str, str]]:
     """Return the summary's rows about masked tokens, as (name, text): loss and accuracy with their baselines.
 
-    `other_length` is text that follows the loss before training. It names the length at which this loss was measured,
-    and is empty if this length is the final length.
-    Empty for an objective without masked tokens.
+    `other_length` is text that follows the loss before training. The text names the length at which this loss was
+    measured, and is empty if this length is the final length. Return no rows for an objective without masked tokens.
     """
     before, after, baselines = summary["heldout_before"], summary["heldout_after"], summary["baselines"]
     if HELDOUT_LOSS not in after:

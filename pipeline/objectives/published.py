@@ -20,7 +20,7 @@ class PublishedModel:
     prefix: str = ""
     """Prefix of the model's parameter names in the objective's module."""
     others: tuple[str, ...] = ()
-    """Prefixes of the other models' parameter names in the objective's module; needed if `prefix` is empty."""
+    """Prefixes of the other models' parameter names in the objective's module; only needed if `prefix` is empty."""
 
     def path(self, name: str) -> str:
         """Return the path of the model's file `name`, relative to the checkpoint's folder."""

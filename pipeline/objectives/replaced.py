@@ -48,7 +48,7 @@ SCORES = (MLM, f"{MLM}_accuracy", REPLACED, "replaced_accuracy", "replaced_recal
 
 
 class Generator(nn.Module):
-    """Encoder that uses the embeddings of the encoder `shared`, with a masked-token head."""
+    """Encoder with a masked-token head. Its embeddings are the embeddings of the encoder `shared`."""
 
     def __init__(self, settings: Model, vocabulary_size: int, shared: Encoder) -> None:
         super().__init__()
@@ -59,9 +59,9 @@ class Generator(nn.Module):
 class ReplacedTokens(nn.Module):
     """Discriminator and generator (Clark et al. 2020, section 2).
 
-    Training minimises the generator's masked-token loss plus the weighted replaced-token loss, which is over all
-    tokens. No gradient passes through the generator's samples. A sample that equals the original token counts as
-    original.
+    Training minimises the generator's masked-token loss plus the weighted replaced-token loss. The replaced-token loss
+    covers all tokens. No gradient passes through the generator's samples. A sample that equals the original token
+    counts as original.
     """
 
     terms = (MLM, REPLACED)
@@ -114,7 +114,7 @@ class ReplacedTokens(nn.Module):
     def forward(self, batch: Batch) -> Terms:
         """Return {term: (summed loss, count)}; losses are float32 scalars.
 
-        The masked-token loss is summed over M masked positions, the replaced-token loss over T tokens.
+        The masked-token loss is summed over M masked positions, and the replaced-token loss over T tokens.
         """
         head = self.generator.masked_token_head
         masked_loss, sampled_M = head.loss_and_samples(self._masked_states(batch), self.words, batch.masked_labels_M)
@@ -125,10 +125,10 @@ class ReplacedTokens(nn.Module):
 
     @torch.no_grad()
     def scores(self, batch: Batch) -> Terms:
-        """Return the sums of an evaluation, each as (sum, count): the terms of `forward`, accuracies, and the recall
-        and share of replaced tokens.
+        """Return the sums of an evaluation, each as (sum, count).
 
-        The batch's ids seed the samples, so that every evaluation draws the same random numbers.
+        The sums are the terms of `forward`, accuracies, and the recall and share of replaced tokens. The batch's ids
+        seed the samples, so that every evaluation draws the same random numbers.
         """
         hidden_M = self._masked_states(batch)
         logits = self.generator.masked_token_head(hidden_M, self.words)
@@ -195,8 +195,9 @@ class ReplacedTokens(nn.Module):
 
 
 def _replace_tokens(batch: Batch, sampled_M: Tensor) -> tuple[Batch, Tensor]:
-    """Return the batch with `sampled_M` at its masked positions, and labels, float32 (T,): 1 where a token differs from
-    the original, else 0.
+    """Return the batch with `sampled_M` at its masked positions, and the labels of its tokens, float32 (T,).
+
+    A label is 1 if the token differs from the original token, else 0.
     """
     filled = replace(batch, ids_T=batch.ids_T.index_put((batch.masked_positions_M,), sampled_M))
     changed_M = (sampled_M != batch.masked_labels_M).float()
@@ -211,12 +212,12 @@ def build(
 
 
 def trained_parts(objective: Replaced, sampling: Sampling) -> tuple[str, ...]:
-    """Return the name prefixes of the parameters that the objective trains, without those of the encoder."""
+    """Return the name prefixes of the trained parameters outside the encoder."""
     return ("replaced_token_head.", GENERATOR_PART)
 
 
 def require_generator(objective: Replaced, model: Model, generator: Model, location: str) -> None:
-    """Raise ConfigError if the objective gives a generator of other sizes than `generator`.
+    """Raise ConfigError if the objective's generator would have other sizes than `generator`.
 
     `model` and `generator` are the settings of the published models at `location`.
     """
@@ -239,7 +240,7 @@ def described(objective: Replaced, sampling: Sampling) -> str:
 def flops_per_token(objective: Replaced, model: Model, vocabulary_size: int, counted: TokenCounts) -> float:
     """Return the floating-point operations per token (no padding), matrix products only.
 
-    Counts forward and backward of both generator and discriminator.
+    The forward and backward passes of both generator and discriminator count.
     """
     generator = objective.generator_of(model)
     return (

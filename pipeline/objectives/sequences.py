@@ -1,4 +1,4 @@
-"""One answer per sequence: a class (cross-entropy), several labels (one binary loss each) or a number (squared error).
+"""Predict one answer per sequence: a class (cross-entropy), labels (a binary loss each) or a number (squared error).
 
 Source: Devlin et al. 2019, section 4.1. Optionally, the model also learns from a teacher's logits (Hinton et al. 2015).
 Shapes: N sequences with T tokens in all.
@@ -20,10 +20,10 @@ POOLINGS = ("cls", "mean", "attention")
 
 
 class SequenceTask(nn.Module):
-    """Encoder with a linear layer on one state per sequence, which `pooling` chooses.
+    """Encoder with a linear layer on one state per sequence. `pooling` chooses this state.
 
-    "cls": the state of the first token, through the encoder's pooler or a layer of the head. "mean": the mean of all
-    states. "attention": the mean of all states, weighted by learnt scores.
+    "cls": the state of the first token, after the encoder's pooler or a layer of the head. "mean": the mean of all
+    states. "attention": the mean of all states, weighted by learned scores.
     """
 
     per_token = False
@@ -41,7 +41,7 @@ class SequenceTask(nn.Module):
     ) -> None:
         """Make the encoder, and a head with `outputs` logits: one per class or label, or 1 for a regression.
 
-        `class_weights` (classes,): factor on a sequence's loss, by the sequence's class; None: all factors are 1. The
+        `class_weights` (classes,) has the factor on a sequence's loss for each class; None: all factors are 1. The
         model is initialised from `generator`; None: from torch's global generator.
         """
         super().__init__()
@@ -61,8 +61,8 @@ class SequenceTask(nn.Module):
         """Train also on a teacher's logits: (1 - weight) x the labels' mean loss + weight x the teacher's mean loss.
 
         The teacher's loss of a sequence is temperature^2 x KL(teacher || student), where the logits of both are divided
-        by the temperature (Hinton et al. 2015, section 2). For a regression, it is the squared error to the teacher's
-        value. A term of weight 0 is left out.
+        by the temperature (Hinton et al. 2015, section 2). For a regression, the teacher's loss is the squared error
+        to the teacher's value. A term of weight 0 is left out.
         """
         self.temperature = temperature
         self.weights = {term: share for term, share in ((TASK, 1 - weight), (TEACHER, weight)) if share}
@@ -78,8 +78,8 @@ class SequenceTask(nn.Module):
             classes_N, weights = self._labels(batch).nan_to_num(IGNORED).long(), self.class_weights
             return F.cross_entropy(scores, classes_N, weights, ignore_index=IGNORED, reduction="sum")
         wanted = self._labels(batch).view_as(scores)
-        # With a teacher, some sequences have no label. In the labels' term, these sequences must have loss and gradient
-        # 0. Indexing with a mask would make the host wait: only the device knows how many sequences are labelled.
+        # With a teacher, some sequences have no label. In the term of the labels, the loss and gradient of such a
+        # sequence must be 0. Indexing with a mask would make the host wait for the device to count the labels.
         labelled = ~wanted.isnan() if TEACHER in self.weights else None
         if self.kind == "regression":
             wanted = (wanted - self.mean) / self.deviation
@@ -95,7 +95,7 @@ class SequenceTask(nn.Module):
         if self.kind == "regression":
             return F.mse_loss(scores, (wanted - self.mean) / self.deviation, reduction="sum")
         student, teacher = scores / self.temperature, wanted / self.temperature
-        if self.kind == "multilabel":  # each label is a choice between two outcomes: it applies, or it does not
+        if self.kind == "multilabel":  # each label has two outcomes: the label applies, or it does not apply
             student, teacher = (F.logsigmoid(torch.stack((logits, -logits))) for logits in (student, teacher))
         else:
             student, teacher = F.log_softmax(student, dim=1), F.log_softmax(teacher, dim=1)
@@ -108,11 +108,11 @@ class SequenceTask(nn.Module):
         return labels
 
     def counts(self, batch: Batch) -> dict[str, int | Tensor]:
-        """Return {term: count that its summed loss is divided by}, without a forward pass.
+        """Return {term: divisor of the term's summed loss}, without a forward pass.
 
-        The teacher's term counts all sequences. The labels' term counts only sequences with a label. For multilabel,
-        the number of sequences is multiplied by the task's number of classes. With class weights, the count of the
-        labels' term is the sum of the class weights of the labelled sequences.
+        The term of the teacher counts all sequences. The term of the labels counts only sequences with a label. For
+        multilabel, both counts are multiplied by the task's number of classes. With class weights, the term of the
+        labels adds up the class weights of the labelled sequences instead.
         """
         counts: dict[str, int | Tensor] = {}
         if TASK in self.weights:
@@ -123,7 +123,7 @@ class SequenceTask(nn.Module):
         return counts
 
     def _task_count(self, batch: Batch) -> int | Tensor:
-        """Return the count of the labels' term."""
+        """Return the divisor of the term of the labels."""
         labels = self._labels(batch)
         if self.class_weights is not None and self.kind == "classification":
             return (self.class_weights[labels.nan_to_num().long()] * ~labels.isnan()).sum()

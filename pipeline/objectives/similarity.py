@@ -1,7 +1,7 @@
-"""Similarity of two texts: each is encoded alone, and the cosine of their vectors is compared with a score.
+"""Similarity of two texts: each text is encoded alone, and the cosine of the two vectors is compared with a score.
 
-Losses: CoSENT (Su 2022, kexue.fm/archives/8847) or squared error of the cosine (Reimers and Gurevych 2019, 3). Shapes:
-N pairs, whose 2N sequences alternate in the batch: the first and the second text of each pair.
+Losses: CoSENT (Su 2022, kexue.fm/archives/8847) or squared error of the cosine (Reimers and Gurevych 2019, section 3).
+Shapes: N pairs, which are 2N sequences. In the batch, the second text of a pair follows its first text.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from pipeline.objectives.terms import TASK, Terms
 
 
 class SimilarityTask(nn.Module):
-    """Encoder whose vectors of two texts have a cosine that follows the pair's score; there is no head."""
+    """Encoder without a head. Training makes the cosine of two texts' vectors follow the score of the pair."""
 
     per_token = False
     weights = {TASK: 1.0}
@@ -48,13 +48,13 @@ class SimilarityTask(nn.Module):
         self.settings, self.low, self.range = settings, low, high - low
 
     def forward(self, batch: Batch) -> Terms:
-        """Return {TASK: (summed loss, its count)}; the loss is a float32 scalar."""
+        """Return {TASK: (summed loss, divisor as in `counts`)}; the loss is a float32 scalar."""
         assert batch.label_N is not None
         loss = LOSSES[self.settings.loss](self.cosines(batch), (batch.label_N - self.low) / self.range, self.settings)
         return {TASK: (loss, self.counts(batch)[TASK])}
 
     def counts(self, batch: Batch) -> dict[str, int | Tensor]:
-        """Return {TASK: count that its summed loss is divided by}: 1 for CoSENT, which is one value, else N."""
+        """Return {TASK: divisor of the summed loss}: 1 for CoSENT, whose loss is one value per batch, else N."""
         return {TASK: 1 if self.settings.loss == "cosent" else batch.sequences // 2}
 
     def logits(self, batch: Batch) -> Tensor:
@@ -74,15 +74,15 @@ class SimilarityTask(nn.Module):
 
 
 def cosent(cosines_N: Tensor, scores_N: Tensor, settings: Similarity) -> Tensor:
-    """Return log(1 + sum of exp((cos_j - cos_i) / temperature) over all i, j with a higher score of i than of j)."""
+    """Return log(1 + sum over i, j of exp((cos_j - cos_i) / temperature)), for all i with a higher score than j."""
     differences = (cosines_N[None, :] - cosines_N[:, None]) / settings.temperature  # [i, j]: cos_j - cos_i
     higher = scores_N[:, None] > scores_N[None, :]
     exponents = differences.masked_fill(~higher, -torch.inf).flatten()
-    return torch.logsumexp(F.pad(exponents, (1, 0)), dim=0)  # the 0 in front is the 1 in the sum
+    return torch.logsumexp(F.pad(exponents, (1, 0)), dim=0)  # the 0 added in front gives the 1 of the formula
 
 
 def squared_error(cosines_N: Tensor, scores_N: Tensor, settings: Similarity) -> Tensor:
-    """Return the squared differences of cosines and scores, which are scaled to the range from 0 to 1, summed."""
+    """Return the sum of the squared differences between cosines and scores. The scores are scaled to 0 to 1."""
     return F.mse_loss(cosines_N, scores_N, reduction="sum")
 
 

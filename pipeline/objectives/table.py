@@ -1,4 +1,4 @@
-"""Module of each pretraining objective, with its loss curves, metric names, description and FLOPs."""
+"""Tables of the pretraining objectives: modules, loss curves, metric names, descriptions and FLOPs."""
 
 from collections.abc import Callable
 
@@ -59,7 +59,7 @@ def build_objective(
 
 
 def trained_parts(objective: Objective, sampling: Sampling) -> tuple[str, ...]:
-    """Return the prefixes of the parameter names of the heads that an objective trains."""
+    """Return the prefixes of parameter names for the heads that an objective trains."""
     return _PARTS[type(objective)](objective, sampling)
 
 

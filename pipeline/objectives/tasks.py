@@ -1,4 +1,4 @@
-"""Table of the module that is trained for each kind of task."""
+"""Table of kinds of tasks: the module that is trained for each kind."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Loss terms of an objective: sums and counts, and how figures show each term (label and baseline)."""
+"""Loss terms of an objective: their sums and counts, and their labels and baselines in figures."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,11 +25,13 @@ class Curve:
     """Name of the metric that is the baseline; None: the term has no baseline."""
     guess_label: str = ""
     guess_is_share: bool = False
-    """Whether the metric `guess` is the frequency p of one of two possible answers. If so, the baseline is the entropy
-    of (p, 1 - p), which is the loss of guessing by frequency. Otherwise the baseline is the metric itself.
+    """Whether the metric `guess` is the frequency p of one of two possible answers.
+
+    If so, the baseline is the entropy of (p, 1 - p), which is the loss of guessing by frequency. Otherwise the baseline
+    is the metric itself.
     """
 
 
 def divisors(counts: Mapping[str, Any], weights: Mapping[str, float]) -> dict[str, Any]:
-    """Return the divisor of each term's loss sum: its count over all ranks, divided by its weight (default 1)."""
+    """Return the divisor of each term's summed loss: the term's count over all ranks / its weight (default 1)."""
     return {term: count / weights.get(term, 1) for term, count in counts.items()}

@@ -1,4 +1,4 @@
-"""Predictions per token: a tag, or logits for the start and end of an answer.
+"""Predict per token: a tag, or logits for the start and end of an answer.
 
 Shapes: N sequences have T tokens in total; the longest sequence has L tokens.
 """
@@ -15,7 +15,7 @@ from pipeline.model.encoder import Encoder, initialize
 from pipeline.model.heads import AnswerHead, ClassificationHead
 from pipeline.objectives.terms import TASK, Terms
 
-IGNORED = -100  # label of tokens without a loss: pipeline.tasks.tagging writes it; PyTorch's default ignore_index
+IGNORED = -100  # label of tokens without a loss, written by pipeline.tasks.tagging; PyTorch's default ignore_index
 
 
 class TagTask(nn.Module):
@@ -35,7 +35,7 @@ class TagTask(nn.Module):
     ) -> None:
         """Make the encoder, and a head for `outputs` tags.
 
-        `class_weights` (tags,): factor on a token's loss, by the token's tag; None: all factors are 1. The model is
+        `class_weights` (tags,) has the factor on a token's loss for each tag; None: all factors are 1. The model is
         initialised from `generator`; None: from torch's global generator.
         """
         super().__init__()
@@ -54,15 +54,15 @@ class TagTask(nn.Module):
         return {TASK: (total, self.counts(batch)[TASK])}
 
     def counts(self, batch: Batch) -> dict[str, int | Tensor]:
-        """Return {TASK: scalar that the summed loss is divided by}.
+        """Return {TASK: divisor of the summed loss}.
 
-        The scalar is the number of labelled tokens. If class weights are set, it is the sum of these tokens' weights.
-        It is 0 if no token is labelled.
+        The divisor is the number of labelled tokens or, with class weights, the sum of their weights. It is 0 if no
+        token is labelled.
         """
         assert batch.labels is not None
         labels_T = batch.labels.long()
         labelled_T = labels_T != IGNORED
-        # Indexing with a mask would make the host wait: only the device knows how many tokens are labelled.
+        # Indexing with a mask would make the host wait for the device to count the labelled tokens.
         weights_T = labelled_T if self.class_weights is None else self.class_weights[labels_T.clamp(min=0)] * labelled_T
         return {TASK: weights_T.sum()}
 
@@ -88,8 +88,8 @@ class AnswerTask(nn.Module):
     def forward(self, batch: Batch) -> Terms:
         """Return {TASK: (loss summed over N sequences, N)}; the loss is a float32 scalar.
 
-        A sequence's loss is the mean of the start's and the end's cross-entropy, each with the sequence's tokens as
-        classes.
+        A sequence's loss is the mean of two cross-entropies, one for the start and one for the end. The classes are the
+        tokens of the sequence.
         """
         assert batch.labels is not None
         start_and_end = batch.labels.view(-1, 2).long()
@@ -100,11 +100,11 @@ class AnswerTask(nn.Module):
         return {TASK: (total / 2, self.counts(batch)[TASK])}
 
     def counts(self, batch: Batch) -> dict[str, int | Tensor]:
-        """Return {TASK: count that the summed loss is divided by}, which is the number of sequences."""
+        """Return {TASK: divisor of the summed loss}. The divisor is the number of sequences."""
         return {TASK: batch.sequences}
 
     def logits(self, batch: Batch) -> Tensor:
-        """Return logits, float32 (T, 2): of the answer's start and of its end."""
+        """Return logits for the answer's start and end, float32 (T, 2)."""
         return self.answer_head(self.encoder(batch))
 
 
