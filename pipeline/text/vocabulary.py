@@ -17,8 +17,8 @@ from pipeline.text.template import ONE_SEPARATOR, Template
 SENTENCES_WITH_SPACES = 1
 """Version of the code that encodes sentences in byte-level BPE; part of the fingerprint.
 
-Increase this number when a change of the code gives the same sentences different ids. Then runs from before the change
-cannot continue with different rows.
+Increase this number when a code change gives the same sentences different ids. The change of the fingerprint then keeps
+old runs from continuing with different rows.
 """
 UNUSED = re.compile(r"\[unused\d+\]|madeupword\d+")  # the unused entries of BERT and RoBERTa
 

@@ -48,7 +48,7 @@ class Failures:
         self.told = ""
         """Last message reported since the workers started; empty if none was."""
         self.newest = 0
-        """Newest logged step when the last error occurred; 0 before the first error."""
+        """Last logged step when the last error occurred; 0 before the first error."""
         self.before: dict[str, int] = {}
         """Error -> value of `newest` when the error occurred.
 

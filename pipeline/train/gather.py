@@ -8,7 +8,9 @@ from torch import Tensor
 
 
 def gather_slots(own: Mapping[int, Tensor], like: Tensor, world: int) -> tuple[Tensor, dict[int, slice]]:
-    """Return the rows of the slots of all ranks, in the order of the slots' indices, and {index: slice of its rows}.
+    """Return the rows of the slots of all ranks, in the order of the slots' indices, and where each slot's rows are.
+
+    The second result maps the index of a slot to the slice of its rows.
 
     `own` maps the indices of this rank's slots to their rows; `own` may be empty. `like` is a tensor without rows; its
     other dimensions, its type and its device are those of the rows. Every rank must call this function.

@@ -121,9 +121,9 @@ def read_initial(
     """Read a published model, and copy it into the output folder unless an intact copy exists.
 
     The run uses the parameters whose names (in our modules) begin with a prefix in `used`. If the model lacks a head
-    with such parameters, a line reports this. `setting` is the name of the setting that holds `location`, for messages.
-    Raises CheckpointError for a model that cannot be used or does not fit the vocabulary, and ConfigError for
-    vocabulary settings that contradict the files.
+    with such parameters, the head is reported. `setting` is the setting that holds `location`, for messages. Raises
+    CheckpointError for a model that cannot be used or does not fit the vocabulary, and ConfigError for vocabulary
+    settings that contradict the files.
     """
     try:
         with _sources(location, used) as sources:
@@ -329,7 +329,7 @@ def agreed_model(chosen: Model, initial: Initial, location: str) -> Model:
 
 
 def load_initial(initial: Initial, module: Pretraining) -> None:
-    """Load the weights in the folder of `initial` into a module on the CPU; all other parameters do not change."""
+    """Load the weights in the folder of `initial` into a module on the CPU; other parameters do not change."""
     for model in module.models():
         if model.folder == GENERATOR and initial.generator is None:
             continue

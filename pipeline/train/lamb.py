@@ -61,7 +61,7 @@ class Lamb(torch.optim.Optimizer):
             torch._foreach_mul_(moments, torch.where(skip, 1.0, beta))
         torch._foreach_add_(means, gradients, alpha=1 - betas[0])
         torch._foreach_addcmul_(squares, gradients, gradients, 1 - betas[1])
-        # If the first step is skipped, 1 - beta ** 0 is 0. So that nothing is divided by 0, use 1 instead.
+        # If the first step is skipped, 1 - beta ** 0 is 0. Use 1 instead, so that nothing is divided by 0.
         corrections = [torch.where(skip, 1.0, 1 - beta ** steps[0]) for beta in betas]
         roots = torch._foreach_div(squares, corrections[1])
         torch._foreach_sqrt_(roots)

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from pipeline.train.tracking import MlflowRun
 
 POLL_SECONDS = 1.0
-# A line reports that the workers are silent. The silence must be longer than SILENT_SECONDS, and longer than
-# SILENT_INTERVALS times the longest silence so far, because some steps take minutes.
+# The user is told if the workers are silent for longer than SILENT_SECONDS, and for longer than SILENT_INTERVALS times
+# the longest silence so far. The second limit is needed because some steps take minutes.
 SILENT_SECONDS = 60.0
 SILENT_INTERVALS = 3
 # Attempts, of one minute each, to start a fixed number of workers; unlimited if nodes may still join.
@@ -163,8 +163,8 @@ def take_reservation(folder: str, requester: str) -> None:
     """
     record = storage.join(folder, RESERVATION)
     if storage.exists(record):
-        # The cluster may have no coordinator, or may have lost its node. This is no error: either the nodes are free,
-        # or the workers wait until the reservation ends.
+        # The cluster may have no coordinator, or may have lost the coordinator's node. Both are ignored: either the
+        # nodes are free, or the workers wait until the reservation ends.
         with suppress(ValueError, KeyError, ray.exceptions.RayError):
             coordinator = ray.get_actor("AutoscalingCoordinator", namespace="AutoscalingCoordinator")
             ray.get(

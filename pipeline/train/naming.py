@@ -33,7 +33,7 @@ A run does not record these locations; it records a fingerprint of the files ins
 
 
 def is_unrecorded(key: str, value: Any) -> bool:
-    """Return whether earlier versions did not record a setting, and it has the value of their runs."""
+    """Return whether `value` is the value of a setting in earlier versions, which did not record the setting."""
     return key in ADDED and ADDED[key] == value
 
 

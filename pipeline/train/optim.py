@@ -107,8 +107,8 @@ def load_optimizer(
 ) -> None:
     """Load the tensors of `optimizer_tensors`. Raises CheckpointError if a tensor is missing or of another shape.
 
-    With `complete` False, a parameter may have no tensors at all, because it never had a gradient. It starts without
-    state.
+    If `complete` is False, a parameter that never had a gradient may have no tensors at all. Such a parameter starts
+    without state.
     """
     for name, parameter in _trainable_parameters(module):
         if not complete and not any(f"{name}.{key}" in tensors for key in STATE):
