@@ -25,10 +25,10 @@ WORDS = "words.safetensors"
 CHARACTERS = 300_000_000
 """Maximum characters of text to count.
 
-To count this many, a task needs two minutes and 2 GB on one core at width 256.
+At width 256, a task counts this many in two minutes, with one core and 2 GB of memory.
 """
 METHOD = 1
-"""Version of the method; it is part of the folder's name, so that embeddings of other versions are not used."""
+"""Version of the method. The folder's name contains it, so embeddings of other versions are not used."""
 
 
 def counted_embeddings(corpus: Corpus, tokenizer: CachedTokenizer, width: int, output: str, report: Report) -> str:
@@ -68,9 +68,10 @@ def publish(
 ) -> dict[str, int]:
     """Ray task: count co-occurrences in the windows, and publish the embeddings, float32 (entries, width).
 
-    Each of `windows` is a list of the fields of a Window.
+    Each item of `windows` is a list of the fields of a Window.
 
-    Nothing is published if another driver's task was faster: folders at a URL have no lock, so two tasks may run.
+    Nothing is published if another run has already published the folder: folders at a URL have no lock, so two tasks
+    may run at the same time.
     Returns {"seen": number of vocabulary entries that occur}.
     """
     # Imported here because `cooccurrence` imports scikit-learn, which no other process of a run needs.

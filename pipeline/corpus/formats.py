@@ -1,4 +1,4 @@
-"""Table of the formats of input files, one row each."""
+"""Table of input file formats, one row per format."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from pipeline.corpus.wikiextractor import is_wikiextractor, read_wikiextractor
 from pipeline.text.documents import Dropped, Record
 
 HEAD_BYTES = 1 << 16
-"""Decompressed bytes from the start of a file by which its format is recognised."""
+"""Number of decompressed bytes at the start of a file that are used to recognise its format."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class Format:
 
 
 def _never(name: str, head: bytes) -> bool:
-    """Return False: used by formats that look like other formats, so that the user must name them."""
+    """Return False: the user must name formats that look like other formats."""
     return False
 
 
@@ -49,14 +49,14 @@ FORMATS: dict[str, Format] = {
     "gutenberg": Format(read=read_gutenberg, recognises=is_gutenberg),
     "text": Format(read=read_text, recognises=is_plain_text),
 }
-"""If the user names no format, a file has the first of these formats that recognises it.
+"""Input file formats, in the order in which they are tried if the user names no format.
 
 A file that no format recognises is binary.
 """
 
 
 def recognise(name: str, head: bytes, *, column: str | None = None) -> str | None:
-    """Return the name of the format of a file with these first bytes (`head`), or None if no format recognises it.
+    """Return the name of the first format that recognises a file with the first bytes `head`, or None.
 
     If the user chose a text column, only formats with columns count.
     """

@@ -42,9 +42,9 @@ LICENCE = (
 )
 """Words, in lower case, that occur only in the licence and the credits."""
 LICENCE_LINES = 30
-"""If a block of at most this many lines has such words, the whole block is removed.
+"""If a block of at most this many lines contains one of the LICENCE words, the whole block is removed.
 
-From a longer block, as in files without blank lines, only the lines with such words are removed.
+From a longer block, as in files without blank lines, only the lines with these words are removed.
 """
 CREDITS = re.compile(
     r"(?:This )?(?:e-?(?:text|book)|file|HTML|text)? ?(?:version )?(?:was )?"
@@ -54,7 +54,7 @@ CREDITS = re.compile(
     re.I,
 )
 CREDIT_BLOCKS = 40
-"""Blocks at the beginning of a book that may be credits; in later blocks, the same words are the author's text."""
+"""Number of blocks at the beginning of a book that are searched for credits. Later matches are the author's text."""
 TRANSCRIBER = re.compile(
     r"\W*(?:Note: )?Transcriber['’]?s?['’]? Notes?\b|[|+][^\n]*(?:\n *[|+][^\n]*)+$"
     r"|Page \d+,[^\n]*(?:added|removed|changed|corrected)",
@@ -62,7 +62,7 @@ TRANSCRIBER = re.compile(
 )
 """Start of a transcriber's note: its title, a box drawn with | or +, or a list of corrected misprints."""
 NOTE_BLOCKS = 6
-"""Maximum blocks of a caption in brackets; if the bracket is still open after them, later blocks are text."""
+"""Maximum blocks of a caption in brackets. If the bracket is not closed by then, later blocks are text."""
 CAPTION = re.compile(r"\s*\[\s*(?:Illustration|Blank Page|Music|Decoration|\*\* ?Transcriber|Transcriber)", re.I)
 PAGE = re.compile(
     r"\s?(?:\[(?:\d{1,3}|[A-Z*])\]|\{\d{1,4}\}|[\[{](?:Pg\.? ?|Page |p\. ?)(?:\d{1,4}|[ivxl]{1,7})[\]}])", re.I
@@ -75,7 +75,7 @@ COLUMNS = "   "
 LOWER = re.compile(r"\W*[a-z]")
 
 WIDTH_LINES = 400
-"""Lines of a book from which its wrap width is estimated."""
+"""Number of lines at the start of a book that are used to estimate its wrap width."""
 NARROW, WIDE = 50, 80
 """Bounds of the wrap width, in characters."""
 FULL = 0.8
@@ -84,11 +84,11 @@ FULL = 0.8
 A shorter line was ended on purpose, as in verse.
 """
 LONGEST_BLOCK = 2_000
-"""Maximum lines of a block; a longer block is cut, but no book has a paragraph of this length."""
+"""Maximum lines of a block. A longer block is cut; no book has a paragraph of this length."""
 LONGEST_LINE = 1_000
 """Maximum characters kept of each line between two books; these lines are searched for the next book's header."""
 LONGEST_LINES = 200_000
-"""Maximum characters of all lines that are held in memory at once."""
+"""Maximum total characters of the lines that are held in memory at once."""
 UNDECODABLE = re.compile("[\udc80-\udcff]")
 
 
@@ -171,7 +171,7 @@ def _next_header(text: Iterator[str]) -> Header | None:
 
 
 def _parse_header(head: list[str], body: list[str]) -> Header:
-    """Parse the lines `head` of a header; `body` has the first lines of the book, which were already read."""
+    """Parse the header lines `head`; `body` has the lines of the book that were already read."""
     # Files with the older licence are not UTF-8, and few state their encoding.
     header = Header(body=body, latin=bool(head) and SMALL_PRINT_END.match(head[-1]) is not None)
     for index, line in enumerate(head):
@@ -210,7 +210,7 @@ def _paragraphs(text: Iterator[str]) -> Iterator[str]:
     """Yield the paragraphs of a book; a line that is not wrapped is a paragraph of its own."""
     first = list(_next_lines(text, WIDTH_LINES))
     lengths = sorted(len(line) for line in first if line.strip()) or [WIDE]
-    # The 95th percentile is the wrap width: single lines may be longer.
+    # The wrap width is the 95th percentile of line lengths, because single lines may be longer.
     width = min(WIDE, max(NARROW, lengths[len(lengths) * 19 // 20]))
     for block in _without_notes(_blocks(chain(first, text))):
         for paragraph in _join_lines(block, FULL * width):

@@ -23,17 +23,17 @@ QUERY = re.compile(r"\?\w+=.*$")
 HIDDEN = re.compile(r"(^|/)\.")
 DUMP = "wikipedia-dump"
 RANGE_BYTES = 8_000_000
-"""Stored size of the ranges in which a bz2-compressed dump is read; a range takes about a minute."""
+"""Stored bytes per range of a bz2-compressed dump. Reading one range takes about a minute."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class InputFile:
     """One file to read, or a range of a file.
 
-    `source` is the location of its source. `name` is its path relative to that location, so that document ids are the
-    same on every machine. `bytes` is the stored size to read, or -1 if it is unknown. `stamp` is the modification time
-    in nanoseconds, a web server's ETag or date, or the version of a distribution. `start` and `stop` are the range to
-    read, in stored bytes; None: read the whole file.
+    `source` is the location of the source that contains the file. `name` is the file's path relative to `source`, so
+    that document ids are the same on every machine. `bytes` is the stored size to read, or -1 if it is unknown.
+    `stamp` is the modification time in nanoseconds, a web server's ETag or date, or the version of a distribution.
+    `start` and `stop` are the range to read, in stored bytes. If they are None, the whole file is read.
     """
 
     location: str
@@ -125,7 +125,7 @@ def _stored_files(source: Source, setting: str, system: fs.FileSystem, path: str
 
 
 def _files_below(system: fs.FileSystem, root: str, pattern: str) -> list[tuple[str, fs.FileInfo]]:
-    """Return (path below `root`, file info) of the files that match a pattern, or that lie in a folder that matches.
+    """Return (path below `root`, file info) of each file that matches a pattern or lies in a folder that matches.
 
     Hidden files, and files in hidden folders, are left out.
     """
@@ -148,12 +148,12 @@ def _walk(root: str) -> Iterator[str]:
             continue
         seen.add(real)
         folders[:] = [name for name in folders if not name.startswith(".")]
-        folders.sort(key=lambda name: (os.path.islink(f"{folder}/{name}"), name))  # prefer a folder to a link to it
+        folders.sort(key=lambda name: (os.path.islink(f"{folder}/{name}"), name))  # visit a folder before links to it
         yield from (f"{folder.rstrip('/')}/{name}" for name in names)
 
 
 def _refuse_unreadable(error: OSError) -> None:
-    """Raise an error from listing a folder; ignore a folder that does not exist."""
+    """Raise `error`, which occurred while listing a folder, unless the folder does not exist."""
     if not isinstance(error, FileNotFoundError):
         raise error
 
@@ -228,10 +228,10 @@ def _dump_head(file: InputFile) -> bytes | None:
 
 
 def with_distinct_names(files: Sequence[InputFile]) -> list[InputFile]:
-    """Return the files with distinct names: if an earlier file has the same name, more of the path is put in front.
+    """Return the files with distinct names. If an earlier file has the same name, the name gets more of the path.
 
-    Adding a source at the end therefore changes no other file's name. Raises ConfigError if two sources contain the
-    same file.
+    Therefore, adding a source at the end does not change the names of other files. Raises ConfigError if two sources
+    contain the same file.
     """
     sources: dict[str, str] = {}
     named: dict[str, InputFile] = {}

@@ -1,6 +1,6 @@
 """Read the index of a Wikipedia multistream dump.
 
-Such a dump is a sequence of bz2 streams, each of which has whole pages (usually 100).
+Such a dump is a sequence of bz2 streams. Each stream contains whole pages (usually 100).
 """
 
 import re

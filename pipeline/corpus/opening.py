@@ -13,7 +13,7 @@ from pipeline.errors import DataError
 COMPRESSED = (".gz", ".bz2", ".zst", ".xz")
 MAGIC = {b"\x1f\x8b\x08": ".gz", b"BZh": ".bz2", b"\x28\xb5\x2f\xfd": ".zst", b"\xfd7zXZ\x00": ".xz"}
 BZ2_BLOCK = b"1AY&SY"
-"""Bytes that follow the four bytes of a bz2 header; checked because a text could begin with "BZh"."""
+"""Bytes after the four bytes of a bz2 header. They are checked because a text could begin with "BZh"."""
 BLOCK_BYTES = 1 << 18
 LONGEST_LINE = 1 << 20
 """Maximum characters of a line; a longer line is split."""
@@ -22,7 +22,7 @@ EXPANSION_LIMIT = 200
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
 """Byte order marks of UTF-16."""
 HARMLESS_BYTES = 64 << 20
-"""Decompressed bytes that every file may have, whatever its stored size: a repetitive text is no attack."""
+"""Decompressed bytes that are allowed for every file, whatever its stored size: repetitive text is not an attack."""
 
 
 class CutOff(Exception):
@@ -95,8 +95,8 @@ def _open_raw(location: str) -> Any:
 def read_stored(location: str, start: int, stop: int | None = None, stamp: str = "") -> Iterator[bytes]:
     """Yield blocks of a file's stored bytes from `start` up to `stop` (exclusive; None: up to the file's end).
 
-    Raises DataError if the bytes cannot be read. For a `start` above 0, DataError is also raised if a web server's file
-    has another ETag or date than `stamp`.
+    Raises DataError if the bytes cannot be read. For a `start` above 0, DataError is also raised if the ETag or date
+    of a web server's file differs from `stamp`.
     """
     with LocatedStream(location, lambda location: _open_at(location, start, stop, stamp)) as stream:
         while (stop is None or start < stop) and (
@@ -135,7 +135,7 @@ def blocks(location: str, expansion_limit: int = EXPANSION_LIMIT) -> Iterator[by
 
     raw = LocatedStream(location)
     with io.BufferedReader(raw, BLOCK_BYTES) as source:
-        # Read from the stream below the wrapper's buffer, which would lose data decompressed just before an error.
+        # Bypass the wrapper's buffer: it would lose data that was decompressed just before an error.
         wrapper: Any = compression_wrapper(
             source, "rb", compression=compression_by_name(location) or _compression_by_magic(source.peek(16))
         )
@@ -173,9 +173,9 @@ def compression_by_name(location: str) -> str | None:
 
 
 def _compression_by_magic(head: bytes) -> str:
-    """Return smart_open's name for the compression of data with these first bytes ("disable": none).
+    """Return smart_open's name for the compression that the first bytes show; "disable" if they show none.
 
-    For downloads, whose names often do not show the compression.
+    File names of downloads often do not show the compression.
     """
     recognised = next((suffix for start, suffix in MAGIC.items() if head.startswith(start)), "disable")
     return "disable" if recognised == ".bz2" and head[4:10] != BZ2_BLOCK else recognised

@@ -1,6 +1,6 @@
-"""Order of all rows: the window at each position of an epoch, the rows of each step, the slots of each rank.
+"""Compute the order of all rows: the windows of each epoch, the rows of each step, the slots of each rank.
 
-Pure arithmetic, without Ray.
+This module is pure arithmetic, without Ray.
 
 epoch e        windows of the corpus, permuted by (seed, e); all epochs together are one sequence of rows
 step s         rows [offset(s), offset(s + 1)) of that sequence, divided into slots of equal size; while the batch warms
@@ -24,7 +24,7 @@ from pipeline.config.training import Batch
 from pipeline.text.randomness import generator
 
 MOST_SLOTS = 16
-"""Slots per block for one or two ranks; not more, because a rank's first slot waits for the rest of its block."""
+"""Slots per block for one or two ranks. More slots would delay a rank's first slot, which waits for its whole block."""
 SLOTS_PER_RANK = 8
 """With more than two ranks, a block has this many slots times the number of ranks, within the limits below.
 
@@ -38,7 +38,7 @@ LEAST_BLOCK_TOKENS = 2**16
 Ray returns a result below 100 KB inline, and the result's owner never frees it if other processes read it (ray 2.60).
 """
 ROUND_TOKENS = 2**26
-"""Maximum tokens per round: a round is ordered as one table, of 400 MB at this size."""
+"""Maximum tokens per round. A round is sorted as one table, which has 400 MB at this size."""
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -96,7 +96,7 @@ def cursor_for_phase(cursor: Cursor | None, phase: Phase, step: int) -> Cursor |
 
 
 def slots_at(step: int, batch: Batch) -> int:
-    """Return the number of slots in a step; it grows linearly during the warm-up, rounded down."""
+    """Return the number of slots in a step. During the warm-up, the number grows linearly and is rounded down."""
     if step >= batch.warmup_steps:
         return batch.slots_per_step
     return batch.fewest_slots + (batch.slots_per_step - batch.fewest_slots) * step // batch.warmup_steps
@@ -112,7 +112,7 @@ def _slots_of_warmup(batch: Batch) -> np.ndarray:
 
 
 def _slots_before(step: int, batch: Batch) -> int:
-    """Return the number of slots in all steps before this one."""
+    """Return the number of slots in all steps before `step`."""
     warmed = min(step, batch.warmup_steps)
     return int(_slots_of_warmup(batch)[warmed]) + (step - warmed) * batch.slots_per_step
 
@@ -142,7 +142,7 @@ def slots_of_block(batch: Batch, maximum_length: int, world: int) -> int:
 
 
 def rows_of_round(batch: Batch, maximum_length: int, world: int) -> int:
-    """Return the number of rows in a round, that is in one block of every rank."""
+    """Return the number of rows in a round: one block of every rank."""
     return world * slots_of_block(batch, maximum_length, world) * batch.rows_per_slot
 
 
@@ -156,7 +156,7 @@ def slots_by_rank(slots: int, world: int) -> list[int]:
 
 @dataclass(frozen=True, kw_only=True)
 class WindowRange:
-    """Consecutive windows of the endless sequence of epochs, as one input block of the stream."""
+    """Consecutive windows in the endless sequence of epochs; one input block of the stream."""
 
     first: int
     """First window, counted through all epochs: epoch * (windows per epoch) + position in the epoch's order."""
@@ -166,7 +166,7 @@ class WindowRange:
 
 
 def row_after(cursor: Cursor, windows: int) -> tuple[int, int]:
-    """Return (window, row) of the row after a cursor: the window counted through all epochs, the row's index in it.
+    """Return (window, row) of the row after a cursor: its window, counted through all epochs, and its index there.
 
     `windows` is the number of windows per epoch.
     """
@@ -175,11 +175,11 @@ def row_after(cursor: Cursor, windows: int) -> tuple[int, int]:
 
 
 def window_ranges(cursor: Cursor | None, windows: int, needed: int, most: int) -> Iterator[WindowRange]:
-    """Yield at most `most` ranges of equal length, which cover the `needed` windows (or a few more) after the cursor.
+    """Yield at most `most` ranges of equal length that cover the next `needed` windows after the cursor, or a few more.
 
-    `windows` is the number of windows per epoch; cursor None: start at the first window. Ranges are as short as
-    possible, because each is one task: while a task waits until its output is consumed, it holds a CPU that the
-    consumers of its output need.
+    `windows` is the number of windows per epoch. If `cursor` is None, the ranges start at the first window. Each range
+    is one task. Ranges are as short as possible, because a task that waits for its output to be consumed holds a CPU,
+    and the consumers need that CPU.
     """
     first, skip = (0, 0) if cursor is None else row_after(cursor, windows)
     size = -(-needed // most)

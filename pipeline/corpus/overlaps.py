@@ -1,15 +1,16 @@
 """Second stage of preparation: compare sketches to find texts contained in other texts, one range of hashes per task.
 
-A sketch is a sample of the hashes of a text's word sequences (pipeline/text/sketches.py). If several parents have the
-same sequence, one of them owns it. The first of these rules that distinguishes two parents decides:
+A sketch is a sample of the hashes of a text's word sequences (pipeline/text/sketches.py). A parent is the book or
+article that a text is part of. If several parents contain the same sequence, one parent owns the sequence. The first of
+these rules that distinguishes the parents decides:
 
-- a training parent before a held-out one
-- the parent with the larger text, by size class
-- the parent whose text is in mixed case or in a script without case, before text without capitals, before text mostly
-  in capitals (sketches.casing)
-- the parent with the greater hash
+- a training parent comes before a held-out parent
+- the parent with the larger text comes first, by size class
+- text in mixed case or in a script without case comes before text without capitals, and text mostly in capitals comes
+  last (sketches.casing)
+- the parent with the greater hash comes first
 
-Therefore the training side owns all sequences that are in both training and held-out text.
+Therefore training parents own all sequences that are in both training and held-out text.
 
     parts/PLAN-overlap-00000.parquet   schema OVERLAP, sorted by place
 """
@@ -64,7 +65,7 @@ def is_heldout(parent_hashes: np.ndarray, share: float) -> np.ndarray:
 
 
 def heldout_share(share: float, least_parents: np.ndarray) -> float:
-    """Return the share of hashes to hold out: `share`, but enough to hold out at least a tenth of `least_parents`.
+    """Return the share of hashes to hold out: `share`, or more if less than a tenth of `least_parents` is below it.
 
     `least_parents` are the smallest parent hashes of a corpus (at most forty, sorted, uint64). A share of 0 stays 0.
     """

@@ -66,10 +66,10 @@ def _random_access(file: Opened) -> Generator[Any]:
 
 
 def read_parquet(file: Opened) -> Iterator[Record | Dropped]:
-    """Yield one record per row, with the text of one column and, if such columns exist, an id or url and a title.
+    """Yield one record per row: the text of one column and, if such columns exist, an id or url and a title.
 
     Raises NoTextColumn if no column has the text. If the file cannot be decoded, the rows before the damage are kept,
-    and the drop "damaged file" follows.
+    and the last item is a drop with the reason "damaged file".
     """
     rows = _parquet_rows(file)
     for number, row in enumerate(rows):
@@ -77,7 +77,7 @@ def read_parquet(file: Opened) -> Iterator[Record | Dropped]:
 
 
 def read_parquet_sentences(file: Opened) -> Iterator[Record | Dropped]:
-    """Yield documents of 500 rows from a file with one sentence per row, as in the data set bookcorpus of the hub."""
+    """Yield documents of 500 rows from a file with one sentence per row, such as bookcorpus of the Hugging Face hub."""
     damage: list[Dropped] = []
     yield from sentence_blocks(file.name, _sentences(_parquet_rows(file), damage))
     yield from damage
@@ -93,7 +93,7 @@ def _sentences(rows: Iterator[tuple[dict[str, Any], list[str]] | Dropped], damag
 
 
 def _parquet_rows(file: Opened) -> Iterator[tuple[dict[str, Any], list[str]] | Dropped]:
-    """Yield (values, paragraphs) for each row; at damage, yield a drop.
+    """Yield (values, paragraphs) for each row; if the file is damaged, yield a drop at the end.
 
     `values` has the row's values in the columns id, title and url, as far as these columns exist.
     """

@@ -31,7 +31,7 @@ SKETCH = pa.schema(
     ]
 )
 PART_CHARACTERS = 48_000_000
-"""Approximate number of characters in one part."""
+"""Approximate number of characters per part."""
 TABLE_CHARACTERS = 4_000_000
 """Characters held as Python strings before they are converted to Arrow."""
 GROUP_BYTES = 250_000
@@ -49,7 +49,7 @@ class SketchedRow:
 
 
 def part_tables(rows: Iterable[SketchedRow]) -> Iterator[tuple[pa.Table, pa.Table]]:
-    """Yield rows as sorted tables of about 48 million characters, each with the table of its texts' sketches."""
+    """Yield (rows, sketches): two sorted tables, of rows with about 48 million characters and of their sketches."""
     tables: list[tuple[pa.Table, pa.Table]] = []
     held: list[SketchedRow] = []
     characters = gathered = 0

@@ -30,12 +30,12 @@ from pipeline.text.sketches import COMMON, casing, sample_hashes, shingle_hashes
 VERSION = 8
 """Version of the parts' contents.
 
-Increase it when the same input gives other parts, so that an unfinished preparation does not resume with old parts.
+Increase the version when the same input produces different parts. An unfinished preparation then makes its parts again.
 """
 MUCH_LOST = 0.1
-"""Maximum share of a file's characters in paragraphs that are not UTF-8; above it, a drop "file not UTF-8" is counted.
+"""Maximum share of a file's characters that are in paragraphs that are not UTF-8.
 
-The file's other paragraphs are kept.
+Above this share, a drop with the reason "file not UTF-8" is counted; the file's other paragraphs are kept.
 """
 BATCH_BYTES = 8_000_000
 BATCH_FILES = 500
@@ -51,7 +51,7 @@ If prepare.heldout_share is above 0, at least a tenth of these parents are held 
 
 @dataclass(kw_only=True)
 class Tally:
-    """Counts from reading some input, and a few samples for each drop reason: [id, beginning of the text].
+    """Counts from reading input files, and for each drop reason a few samples: [id, beginning of the text].
 
     `pieces` are rows of parts: a document, or one piece of a long document.
     """
@@ -77,8 +77,8 @@ class Tally:
 def batches(files: Sequence[InputFile]) -> list[list[InputFile]]:
     """Group files into batches, one per task.
 
-    A batch has at most 8 MB and 500 files; both limits grow with the input, so that there are about 2,000 batches at
-    most. A file above the limit gets its own batch. The result depends only on the files.
+    A batch has at most 8 MB and 500 files. For large inputs, both limits grow, so that there are at most about 2,000
+    batches. A file above the size limit gets its own batch. The result depends only on the files.
     """
     total = sum(max(file.bytes, 0) for file in files)
     most_bytes, most_files = max(BATCH_BYTES, total // MOST_BATCHES), max(BATCH_FILES, len(files) // MOST_BATCHES)
@@ -117,9 +117,9 @@ def write_parts(
     The record is {"files", "settings", "parts": names, "parents": smallest parent hashes, "tallies": {source: fields
     of a Tally}}.
 
-    `heads` maps a dump's location to the bytes before its first page. `fetched` has the stored bytes of each file's
-    range; None: read them from the files. Memory is bounded by one part, whatever the size of the files. Raises
-    DataError if a file cannot be read.
+    `heads` maps a dump's location to the bytes before the dump's first page. `fetched` has the stored bytes of each
+    file's range; if `fetched` is None, the files are read. Memory is bounded by the size of one part, whatever the size
+    of the files. Raises DataError if a file cannot be read.
     """
     about = part_settings(settings)
     name = batch_digest(files, about)
@@ -151,12 +151,12 @@ def write_parts(
 
 
 def least_parents(*hashes: np.ndarray) -> np.ndarray:
-    """Return the 40 smallest distinct parent hashes, sorted, uint64: enough to choose the parents that are held out."""
+    """Return the 40 smallest distinct parent hashes, sorted, uint64. Parents with small hashes are held out first."""
     return np.unique(np.concatenate([np.zeros(0, np.uint64), *hashes]))[:MOST_PARENTS]
 
 
 def records(folder: str, settings: Preparation) -> dict[str, dict[str, Any]]:
-    """Return {file name: record} of the batches that were finished in a folder with these settings.
+    """Return {file name: record} of the finished batches in a folder that were written with these settings.
 
     A batch is left out if one of its parts is missing.
     """
@@ -249,7 +249,7 @@ def file_records(
         for record in _read(file, FORMATS[str(format)], opened):
             if not (
                 damage and isinstance(record, Dropped) and record.reason == "truncated file"
-            ):  # `damage` already reports it
+            ):  # `damage` already reports the truncation
                 yield record
     yield from damage
 
@@ -291,7 +291,7 @@ def _is_named(file: InputFile) -> bool:
 def _blocks_until_damage(
     file: InputFile, expansion_limit: int, given: RangeInput, damage: list[Dropped]
 ) -> Iterator[bytes]:
-    """Yield the blocks of a file up to damage in its compressed data; a drop with the reason is appended to `damage`.
+    """Yield the blocks of a file up to the first damage; then append a drop with the reason to `damage`.
 
     For a byte range of a dump, intact blocks after the damage are yielded too.
     """
