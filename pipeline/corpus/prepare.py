@@ -34,7 +34,7 @@ UNFINISHED = re.compile(r"\.[0-9a-f]{16}\.tmp$")
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Inputs of a corpus as its manifest stores them: options of sources, settings, sizes and stamps of input files."""
+    """Inputs of a corpus in the form of the manifest: source options, settings, sizes and stamps of input files."""
 
     sources: dict[str, dict[str, Any]]
     settings: dict[str, Any]
@@ -49,7 +49,7 @@ class Listing:
     """
 
     sources: dict[Source, list[InputFile]]
-    """Files of each source, without those in the corpus folder itself; empty for the built-in source."""
+    """Files of each source, without files in the corpus folder; empty for the built-in source."""
     settings: Preparation
     folder: str
 
@@ -65,7 +65,10 @@ class Listing:
 
 
 def list_sources(sources: Sequence[str], settings: Preparation, folder: str, report: Report) -> Listing:
-    """List the files of each source. Raises ConfigError for a source without files, DataError for an unreadable one."""
+    """List the files of each source.
+
+    Raises ConfigError for a source without files, and DataError for an unreadable source.
+    """
     with patience(settings.web_timeout, report):
         stored = {source: [] if source.location == BUILTIN else list_files(source) for source in _parse_all(sources)}
     listed = {source: _files_outside(source, files, folder) for source, files in stored.items()}
@@ -81,9 +84,9 @@ def prepare_listed(listing: Listing, report: Report) -> Corpus:
     """Prepare a corpus in the listing's folder on the running Ray. If the corpus is already finished, only return it.
 
     The corpus depends only on the contents of the inputs and the settings, not on machines, CPUs or the order of files.
-    An interrupted preparation is continued. If files or sources were added or changed, they are read, and all text is
-    shuffled again: the result is a new corpus with its own fingerprint. The shards of the previous corpus are kept.
-    Raises ConfigError and DataError.
+    An interrupted preparation is continued. If files or sources were added or changed, only these are read, and all
+    text is shuffled again. The result is a new corpus with its own fingerprint. The shards of the previous corpus are
+    kept. Raises ConfigError and DataError.
     """
     folder, settings = listing.folder, listing.settings
     corpus = finished_corpus(listing)
@@ -120,7 +123,7 @@ def finished_corpus(listing: Listing) -> Corpus | None:
 
 
 def _files_outside(source: Source, files: list[InputFile], folder: str) -> list[InputFile]:
-    """Return the files of a source that lie outside a folder. Raises ConfigError if all of them lie inside."""
+    """Return the files of a source that lie outside a folder. Raises ConfigError if all files lie inside the folder."""
     real = cache(lambda location: location if is_url(location) else os.path.realpath(location))
     inside = f"{real(folder)}/"
     outside = [file for file in files if not f"{real(file.location.rsplit('/', 1)[0])}/".startswith(inside)]
@@ -144,7 +147,7 @@ def _summary(corpus: Corpus) -> str:
 
 
 def _parse_all(specs: Sequence[str]) -> list[Source]:
-    """Parse the sources of a corpus; without sources, return the built-in one. Raises ConfigError for duplicates."""
+    """Parse the sources of a corpus. The default is the built-in source. Raises ConfigError for duplicates."""
     parsed = [parse(spec) for spec in specs or (BUILTIN,)]
     for index, source in enumerate(parsed):
         if any(source.location == other.location for other in parsed[:index]):
@@ -153,7 +156,7 @@ def _parse_all(specs: Sequence[str]) -> list[Source]:
 
 
 def _refuse_unrelated_files(folder: str) -> None:
-    """Raise ConfigError if a folder without a manifest has files that do not come from an unfinished preparation."""
+    """Raise ConfigError if a folder without a manifest has files other than those of an unfinished preparation."""
     names = [name for name in storage.children(folder) if not name.startswith(".") and not name.endswith(".tmp")]
     unrelated = [name for name in names if name not in (PARTS, *SPLITS)] or (names if PARTS not in names else [])
     if unrelated:
@@ -163,7 +166,7 @@ def _refuse_unrelated_files(folder: str) -> None:
 
 
 def _matches_plan(folder: str, plan: Plan) -> bool:
-    """Whether the corpus in a folder was made from exactly this plan, without new or changed inputs or source options.
+    """Whether the corpus in a folder was made from exactly this plan: the same inputs and the same source options.
 
     Raises ConfigError if the corpus was made with other settings, or from a source that is not in the plan.
     """
@@ -192,7 +195,7 @@ def _build(files: list[InputFile], settings: Preparation, folder: str, plan: Pla
     parts, parents, tallies = extract(files, settings, folder, report)
     settings = replace(settings, heldout_share=heldout_share(settings.heldout_share, parents))
     count = shard_count(total_tally(tallies).characters, settings)
-    # This digest begins the names of overlap files and of shard reports. It covers everything that they depend on.
+    # The names of overlap files and shard reports begin with this digest of everything that these files depend on.
     digest = hashlib.blake2b(json.dumps([parts, count, plan.settings]).encode(), digest_size=8).hexdigest()
     if settings.near_duplicates is not None:
         find_overlaps(folder, parts, digest, count, settings.heldout_share, report)
@@ -243,7 +246,7 @@ def manifest_contents(shards: list[dict[str, Any]], tallies: Tallies, plan: Plan
 
 
 def _members_of(location: str, shards: list[dict[str, Any]]) -> list[list[str]]:
-    """Return digests that identify the documents of a source; they do not depend on the source's location."""
+    """Return digests that identify the documents of a source, independently of the source's location."""
     return [[shard[split]["members"].get(location, "") for shard in shards] for split in SPLITS]
 
 
@@ -267,7 +270,7 @@ def _source_counts(location: str, shards: list[dict[str, Any]], tally: Tally) ->
 
 
 def _shards_in_use(folder: str) -> set[str]:
-    """Return the shards of the corpus in a folder, as paths relative to the folder; empty without a manifest."""
+    """Return the shards of the corpus in a folder, as relative paths; an empty set if there is no manifest."""
     try:
         manifest = storage.read_json(storage.join(folder, storage.MANIFEST))
     except FileNotFoundError:
@@ -276,11 +279,11 @@ def _shards_in_use(folder: str) -> set[str]:
 
 
 def delete_unused_files(folder: str, shards: set[str], parts: list[str], digest: str) -> None:
-    """Delete files in a corpus folder that neither this corpus nor a later preparation needs.
+    """Delete the files in a corpus folder that are no longer needed.
 
-    - shards that are not in `shards`: they belong to corpora before the previous one
+    - shards that are not in `shards`
     - files of parts that are not in `parts`
-    - overlap files and shard reports, if the file name begins with another digest
+    - overlap files and shard reports whose names do not begin with `digest`
     - temporary files of a process that was killed
     """
     for split in SPLITS:

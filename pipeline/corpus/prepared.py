@@ -21,7 +21,7 @@ SHARD = re.compile(r"\d{5}-[0-9a-f]{12}\.parquet")
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """One row group of a shard; `shard` is the file's path relative to the corpus folder."""
+    """One row group of a shard; `shard` is the path of the shard's file relative to the corpus folder."""
 
     shard: str
     row_group: int
@@ -40,21 +40,18 @@ class Corpus:
     counts: dict[str, int]
     dropped: dict[str, int]
     sources: dict[str, dict[str, Any]]
-    """{location of a source: facts about this source}.
-
-    The facts are the source's options, counts, drops by reason, and length of training text by language.
-    """
+    """{location of a source: its options, counts, drops by reason, and length of training text by language}."""
 
     @property
     def weights(self) -> dict[str, float]:
-        """Return {location of a source: mean number of times that a document of this source occurs per epoch}."""
+        """Return {location of a source: mean occurrences per epoch of a document from this source}."""
         return {location: about["weight"] for location, about in self.sources.items()}
 
 
 def load_corpus(folder: str) -> Corpus:
     """Load the corpus in a folder.
 
-    Raises DataError if the manifest is missing or cannot be read, and ConfigError if it does not belong to a corpus.
+    Raises DataError if the manifest is missing or unreadable, and ConfigError if it does not belong to a corpus.
     """
     try:
         manifest = storage.read_json(storage.join(folder, storage.MANIFEST))
@@ -111,7 +108,7 @@ def is_prepared(location: str) -> bool:
 def read_window(corpus: Corpus, window: Window) -> pa.Table:
     """Read the documents of a window (schema DOCUMENT).
 
-    Raises DataError if the window's shard is missing or damaged, StorageUnavailable if storage cannot be read now.
+    Raises DataError if the window's shard is missing or damaged, and StorageUnavailable if storage cannot be read now.
     """
     location = storage.join(corpus.folder, window.shard)
 

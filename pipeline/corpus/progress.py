@@ -1,4 +1,4 @@
-"""Show the progress of long work: a bar with rate and time left in a terminal, plain lines in a log."""
+"""Show the progress of long work: in a terminal as a bar with rate and time left, in a log as plain lines."""
 
 import sys
 import time
@@ -15,9 +15,9 @@ MILLION = 1e6
 
 
 class Progress:
-    """Counter of finished things out of `total`, and of the characters of text processed.
+    """Counter of finished things, out of `total`, and of processed characters.
 
-    `task`, `verb` and `things` are the words of its lines, as in "prepare: reading: 3 of 10 files".
+    `task`, `verb` and `things` are words in the log lines, as in "prepare: reading: 3 of 10 files".
     """
 
     def __init__(self, report: Report, verb: str, things: str, total: int, task: str = "prepare") -> None:
@@ -51,7 +51,7 @@ class Progress:
             self.report(self.line(time.monotonic() - self.start))
 
     def skip(self, things: int) -> None:
-        """Count things that were finished earlier; the estimate of the time left ignores them."""
+        """Count things that an earlier run finished. The estimate of the time left ignores these things."""
         self.done += things
         self.before += things
         if self.bar:
@@ -79,6 +79,6 @@ class Progress:
         return ", ".join(part for part in parts if part)
 
     def rate(self, seconds: float) -> str:
-        """Return the text processed, in total and per second, as words; "" if no text was processed."""
+        """Return words for the characters processed, in total and per second; "" if no text was processed."""
         millions = self.characters / MILLION
         return f"{millions:,.0f} M characters, {millions / max(1e-3, seconds):,.1f} M/s" if self.characters else ""

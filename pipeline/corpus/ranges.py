@@ -12,7 +12,7 @@ KEYS = 1 << 64
 
 
 def key_edges(number: int, count: int) -> tuple[int, int]:
-    """Return (first key, key after the last) of range `number`, for `count` equal ranges of all 64-bit keys."""
+    """Return (first key, key after the last key) of range `number`, if all 64-bit keys have `count` equal ranges."""
     return -(-number * KEYS // count), -(-(number + 1) * KEYS // count)
 
 
@@ -20,8 +20,8 @@ def key_edges(number: int, count: int) -> tuple[int, int]:
 def sorted_range(location: str, schema: pa.Schema, column: str, low: int, high: int) -> pa.Table:
     """Return the rows of a Parquet file whose `column` is at least `low` and below `high`.
 
-    The file must be sorted by this column and have statistics of it. The column has unsigned 64-bit numbers, or
-    byte strings; the first 8 bytes of a byte string are read as a big-endian number.
+    The file must be sorted by this column and have statistics of the column. The values are unsigned 64-bit numbers or
+    byte strings. The first 8 bytes of a byte string are read as a big-endian number.
     """
     system, path = storage.filesystem(location)
     slices = [schema.empty_table()]
@@ -42,12 +42,12 @@ def sorted_range(location: str, schema: pa.Schema, column: str, low: int, high: 
 
 
 def _number(key: bytes | int) -> int:
-    """Return a key, or the first 8 bytes of a key, as a number."""
+    """Return a key as a number: the number itself, or the first 8 bytes of a byte string."""
     return int.from_bytes(key[:8], "big") if isinstance(key, bytes) else key
 
 
 def numbers(keys: pa.ChunkedArray) -> np.ndarray:
-    """Return keys, or the first 8 bytes of each key, as numbers, uint64 (rows,)."""
+    """Return keys as numbers, uint64 (rows,); byte strings become the number in their first 8 bytes."""
     return keys.to_numpy() if pa.types.is_integer(keys.type) else key_bytes(keys)[:, :8].copy().view(">u8").reshape(-1)
 
 

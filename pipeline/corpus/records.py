@@ -11,9 +11,9 @@ from pipeline.text.documents import Dropped, Record, dropped, one_line
 
 TEXT = "text"
 ABOUT = ("id", "title", "url")
-"""Columns that identify a record; such a column is taken as the text only if the user names it."""
+"""Columns that identify a record. They are used as text only if the user names one as the text column."""
 LONGEST_RECORD = 20_000_000
-"""Maximum characters of a line; a longer line counts as broken: parsing may take fifty times the memory of the line."""
+"""Maximum characters of a line. A longer line counts as broken, because parsing may need 50 times the line's memory."""
 SAMPLE_RECORDS, SAMPLE_CHARACTERS = 20, 4_000_000
 """Maximum records, and maximum characters, that are read to find the text column."""
 LONGEST_ID = 200
@@ -26,7 +26,7 @@ class NoTextColumn(DataError):
 
 
 def is_jsonl(name: str, head: bytes) -> bool:
-    """Whether a file is JSON by its name, or its first line is a JSON object; `head` may end within this line."""
+    """Whether a file has a JSON name, or its first line is a JSON object. `head` may end within the first line."""
     first, end, _ = head.removeprefix(b"\xef\xbb\xbf").partition(b"\n")
     if name.lower().endswith(NAMES) or not first.startswith(b"{"):
         return name.lower().endswith(NAMES)
@@ -38,7 +38,7 @@ def is_jsonl(name: str, head: bytes) -> bool:
 def read_jsonl(file: Opened) -> Iterator[Record | Dropped]:
     """Read JSON lines: one object per line, with the text in one column, and optionally an id or url and a title.
 
-    Raises NoTextColumn if no column has the text. A line that is not such an object is dropped as a broken record.
+    Raises NoTextColumn if no column has the text. A line without such an object is dropped as a broken record.
     """
     return line_records(file.location, file.name, file.blocks, file.column)
 
@@ -70,7 +70,7 @@ def _parse_lines(rows: Iterable[tuple[str, bool]]) -> Iterator[tuple[str, Any]]:
 
 
 def parse_json(line: str) -> Any:
-    """Return the value of a line of JSON; None if it is invalid, nested too deeply, or has too long a number."""
+    """Return the value of a JSON line; None if the line is invalid, nested too deeply, or has too long a number."""
     try:
         return json.loads(line, strict=False)
     except (ValueError, RecursionError):
@@ -78,7 +78,7 @@ def parse_json(line: str) -> Any:
 
 
 def _first_rows(rows: Iterator[tuple[str, Any]]) -> list[tuple[str, Any]]:
-    """Return the first rows, enough to find the text column."""
+    """Return the first rows, which are used to find the text column."""
     held: list[tuple[str, Any]] = []
     size = 0
     while len(held) < SAMPLE_RECORDS and size < SAMPLE_CHARACTERS and (row := next(rows, None)):
@@ -97,8 +97,8 @@ def _is_text(value: Any) -> bool:
 def text_column(location: str, named: Sequence[str], texts: Sequence[str], wanted: str | None) -> str:
     """Return the text column: `wanted`, else "text", else the only column with text except id, title and url.
 
-    `named` are all columns of the table, `texts` those with text. Raises NoTextColumn if the column does not exist, has
-    no text, or if several columns are possible. The message lists the columns.
+    `named` are all columns of the table; `texts` are the columns with text. Raises NoTextColumn if the column does not
+    exist or has no text, or if several columns are possible. The message lists the columns.
     """
     columns = f"its columns are {listed(named)}" if named else "it has no columns"
     if wanted is not None and wanted not in named:
@@ -120,7 +120,7 @@ def text_column(location: str, named: Sequence[str], texts: Sequence[str], wante
 
 
 def _record(name: str, number: int, line: str, value: Any, column: str) -> Record | Dropped:
-    """Return a line's value as a record, or a drop if it is no object with a text in `column`."""
+    """Return a line's value as a record, or a drop if the value is not an object with a text in `column`."""
     if (
         not isinstance(value, dict)
         or column not in value

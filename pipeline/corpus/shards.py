@@ -1,4 +1,4 @@
-"""Third stage of preparation: turn one range of keys from all parts into one training and one held-out shard."""
+"""Third stage of preparation: turn one range of text hashes from all parts into a training and a held-out shard."""
 
 import hashlib
 from collections import Counter
@@ -29,8 +29,8 @@ The loss on such a text would measure what a model has memorised from training t
 LEAST_SHARED = 3
 """A text is dropped only if other parents own at least this number of its sampled word sequences; fewer may be chance.
 
-Exception: a held-out text is also dropped, without this minimum, if other parents own at least the share
-prepare.near_duplicates of the text's sampled sequences with hashes below sketches.COMMON.
+Exception for held-out texts: this minimum does not apply if, among the text's sampled sequences with hashes below
+sketches.COMMON, other parents own at least the share prepare.near_duplicates.
 """
 HELDOUT_WINDOWS = 8
 """Factor by which held-out windows are smaller than training windows.
@@ -97,7 +97,7 @@ def without_repeats(table: pa.Table, tallies: dict[str, Tally]) -> pa.Table:
 def without_near_duplicates(
     table: pa.Table, overlaps: pa.Table, settings: Preparation, tallies: dict[str, Tally]
 ) -> pa.Table:
-    """Return the table without near-duplicates, which are counted in `tallies`.
+    """Return the table without near-duplicates; count the near-duplicates in `tallies`.
 
     A row is a near-duplicate if other parents own too large a share of its word sequences, as estimated by sketches.
     The limit is settings.near_duplicates for a training row, and HELDOUT_OVERLAP for a held-out row. `overlaps` has
@@ -112,8 +112,8 @@ def without_near_duplicates(
     keys = zip(numbers(table["key"]).tolist(), parents.tolist())
     shared, common = np.array([counts_of.get(key, (0, 0)) for key in keys], np.int64).reshape(-1, 2).T
     # The sketch of a long text keeps a smaller share of the text's hashes, so `share` is right only if both texts have
-    # the same sampling rate. `common_share` uses only hashes below sketches.COMMON, which all sketches keep, so it also
-    # finds a short text in a long one.
+    # the same sampling rate. All sketches keep the hashes below sketches.COMMON. `common_share` uses only these hashes,
+    # so it also finds a short text within a long text.
     share = shared / np.maximum(1, table["hashes"].to_numpy())
     common_share = common / np.maximum(1, table["common"].to_numpy())
     heldout = is_heldout(parents, settings.heldout_share)
@@ -143,7 +143,7 @@ def _drop_rows(table: pa.Table, dropped_rows: np.ndarray, reason: Reason, tallie
 def window_edges(lengths: Sequence[int], limit: int) -> list[tuple[int, int]]:
     """Divide documents into windows of about `limit` characters; return (first row, row after the last) of each window.
 
-    `lengths`: characters of each document. A remainder of less than half a window is added to the last window.
+    `lengths` are the characters of each document. A remainder of less than half a window is added to the last window.
     """
     edges: list[tuple[int, int]] = []
     start = size = 0
@@ -160,11 +160,11 @@ def window_edges(lengths: Sequence[int], limit: int) -> list[tuple[int, int]]:
 
 
 def write_windows(folder: str, split: str, number: int, table: pa.Table, limit: int) -> dict[str, Any]:
-    """Write documents as one Parquet file with one row group per window; without documents, write no file.
+    """Write documents as one Parquet file with one row group per window. If there are no documents, write no file.
 
-    The file's name has a digest of its contents, so that the shards of an older corpus are not overwritten. Returns
-    {"file", "windows": [[documents, characters], ...], "sources": {source: counts}, "digest", "members": {source:
-    digest of the ids of its documents}, "languages": {source: {language: length of its text}}}.
+    The file's name contains a digest of its contents, so that the shards of an older corpus are not overwritten.
+    Returns {"file", "windows": [[documents, characters], ...], "sources": {source: counts}, "digest", "members":
+    {source: digest of document ids}, "languages": {source: {language: length of text}}}.
     """
     lengths = pc.utf8_length(table["text"]).to_pylist()
     edges = window_edges(lengths, limit)
@@ -188,7 +188,7 @@ def write_windows(folder: str, split: str, number: int, table: pa.Table, limit: 
 
 
 def text_by_language(table: pa.Table) -> dict[str, dict[str, int]]:
-    """Return {source: {language: length of its text}}. Lengths are measured by `documents.length`."""
+    """Return {source: {language: length of text}}. `documents.length` measures the lengths."""
     lengths: dict[str, Counter[str]] = {}
     columns = (table[name].to_pylist() for name in ("source", "language", "text"))
     for source, language, text in zip(*columns, strict=True):
@@ -215,7 +215,7 @@ def counts_by_source(table: pa.Table) -> dict[str, dict[str, int]]:
 
 
 def _members(table: pa.Table) -> dict[str, str]:
-    """Return {source: digest of the ids of its documents in a table}.
+    """Return {source: digest of the ids of the source's documents in a table}.
 
     A digest does not depend on the source's location.
     """
@@ -226,9 +226,9 @@ def _members(table: pa.Table) -> dict[str, str]:
 
 
 def _content_digest(table: pa.Table, edges: list[tuple[int, int]]) -> str:
-    """Return the SHA-256 of everything in a shard that examples depend on.
+    """Return the SHA-256 of everything in a shard that changes the examples.
 
-    This includes the windows, and each document's id, parent, text, language, and whether its lines are sentences.
+    This is the windows, and for each document its id, parent, text, language and whether its lines are sentences.
     """
     digest = hashlib.sha256()
     columns = ["id", "parent", "text", "language", "lines_are_sentences"]

@@ -18,15 +18,16 @@ class Source:
     spec: str
     location: str
     format: str | None = None
-    """A name in FORMATS; None: the format is recognised for each file."""
+    """A name in FORMATS. If it is None, the format of each file is recognised."""
     column: str | None = None
-    """Column of the text in tables (Parquet, JSON lines); None: the column is found by its name or type."""
+    """Text column in tables (Parquet, JSON lines). If it is None, the column is found by its name or type."""
     language: str | None = None
-    """Language code for the sentence splitter; None: as the files say, else English."""
+    """Language code for the sentence splitter. If it is None, the language stated in a file is used, else English."""
     weight: float = 1.0
     """Mean occurrences of a document per epoch.
 
-    The fractional part is the probability of one more occurrence; a hash of the document and the epoch decides.
+    The fractional part is the probability of one more occurrence. A hash of the document and the epoch decides whether
+    the document gets this occurrence.
     """
 
 

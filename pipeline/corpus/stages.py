@@ -1,6 +1,6 @@
 """Run the stages of preparation on a Ray cluster: files -> parts -> overlaps -> shards.
 
-Reports progress and enforces the limit on broken input.
+The stages report their progress and stop if too much input is broken.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ from pipeline.text.documents import BROKEN_FILE, BROKEN_RECORD, Reason
 
 PARTS = "parts"
 WEB_CONNECTIONS = 2
-"""Concurrent connections to web servers; dumps.wikimedia.org allows no more."""
+"""Maximum concurrent connections to web servers: the limit of dumps.wikimedia.org."""
 Tallies = dict[str, Tally]
 """Tallies of the input, by source."""
 
@@ -37,10 +37,10 @@ def extract(
 ) -> tuple[list[str], np.ndarray, Tallies]:
     """Run the first stage, which writes parts; return the parts' names, the smallest parent hashes, and the tallies.
 
-    The names are sorted. The hashes are uint64, as from `least_parents`. Files that were read earlier are not read
-    again.
+    The names are sorted. The hashes are uint64, as from `least_parents`. Files that an earlier run has read are not
+    read again.
 
-    Raises DataError if no text is left, or if too many files or records are broken.
+    Raises DataError if no text is kept, or if too many files or records are broken.
     """
     split_files = {file.location: split_into_ranges(file) for file in files}
     inputs = [file_range for file_ranges, _ in split_files.values() for file_range in file_ranges]
@@ -71,8 +71,8 @@ def _extract_files(
 ) -> Iterator[dict[str, Any]]:
     """Read files, write their parts and yield the record of each batch.
 
-    At most WEB_CONNECTIONS tasks read from web servers. For ranges of web files, these tasks only download, and other
-    tasks process what was downloaded.
+    At most WEB_CONNECTIONS tasks read from web servers at once. For ranges of web files, these tasks only download, and
+    other tasks process the downloaded bytes.
     """
     work = partial(_parts_task, folder=storage.join(folder, PARTS), settings=settings, heads=heads)
     if web := [file for file in files if file.location.startswith(WEB)]:
@@ -92,7 +92,7 @@ def _batch_items(files: Sequence[InputFile]) -> list[list[dict[str, Any]]]:
 
 
 def _fetch_task(batch: list[dict[str, Any]], seconds: float, report: Report) -> list[bytes]:
-    """Ray task of the first stage: download the ranges of a batch; `seconds` is the longest time to wait for a byte."""
+    """Ray task of the first stage: download the ranges of a batch. It waits at most `seconds` for the next byte."""
     with patience(seconds, report):
         return [fetch_range(file["location"], file["start"], file["stop"], file["stamp"]) for file in batch]
 
@@ -117,7 +117,7 @@ def _file_key(file: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _reusable(finished: dict[str, dict[str, Any]], files: Sequence[InputFile]) -> list[dict[str, Any]]:
-    """Return the records of finished batches whose files are all in `files`; no file is in two of these records."""
+    """Return the records of finished batches whose files are all in `files`. No file is in two returned records."""
     wanted = {_file_key(asdict(file)) for file in files}
     chosen = []
     for _, record in sorted(finished.items()):
@@ -144,7 +144,7 @@ def _overlap_task(number: int, folder: str, parts: list[str], plan: str, count: 
 def shuffle_into_shards(
     folder: str, parts: list[str], plan: str, count: int, settings: Preparation, tallies: Tallies, report: Report
 ) -> list[dict[str, Any]]:
-    """Run the third stage, which writes all shards; return their reports in order, and add their drops to `tallies`."""
+    """Run the third stage, which writes all shards; return the shards' reports in order. Adds drops to `tallies`."""
     work = partial(_shard_task, folder=folder, parts=parts, plan=plan, count=count, settings=settings)
     shards: dict[int, dict[str, Any]] = {}
     with Progress(report, "shuffling", "shards", count) as progress:
@@ -163,7 +163,7 @@ def _shard_task(
 
 
 def _add_tallies(tallies: Tallies, more: dict[str, dict[str, Any]]) -> None:
-    """Add tallies, each as a dict of its fields, to `tallies`."""
+    """Add `more`, which has each tally as a dict, to `tallies`."""
     for source, tally in more.items():
         tallies.setdefault(source, Tally()).add(Tally(**tally))
 
@@ -177,7 +177,7 @@ def total_tally(tallies: Tallies) -> Tally:
 
 
 def _require_text(tallies: Tallies) -> None:
-    """Raise DataError if there is no text."""
+    """Raise DataError if no text was kept."""
     total = total_tally(tallies)
     if not total.pieces:
         reasons = ", ".join(f"{reason}: {count}" for reason, count in sorted(total.dropped.items())) or "no records"
@@ -187,7 +187,7 @@ def _require_text(tallies: Tallies) -> None:
 def _refuse_broken(things: str, reasons: frozenset[Reason], count: int, limit: float, tallies: Tallies) -> None:
     """Raise DataError if more than the share `limit` of `count` things ("files" or "records") were dropped as broken.
 
-    A single broken thing is tolerated if the limit is above 0. `reasons` are the drop reasons that count as broken.
+    If the limit is above 0, one broken thing is always tolerated. `reasons` are the drop reasons that count as broken.
     """
     total = total_tally(tallies)
     broken = sum(total.dropped.get(reason, 0) for reason in reasons)

@@ -1,4 +1,4 @@
-"""Ray Data graph that makes masked rows from shards, from any cursor on, and deals them to ranks in global order."""
+"""Ray Data graph that makes masked rows from shards, starting at any cursor, and deals the rows to ranks in order."""
 
 import math
 import time
@@ -24,38 +24,38 @@ from pipeline.text.schema import ROW
 from pipeline.text.vocabulary import Vocabulary
 
 INPUT_BLOCKS = 2_000  # with more, Ray Data's planning takes seconds at every start
-# Target size of a block: about the rows of one window. By default, Ray Data collects 128 MiB before it passes on a
-# block.
+# Target size of a block: about the rows of one window. With Ray Data's default of 128 MiB, a block would be passed on
+# much later.
 BLOCK_BYTES = 4 * 2**20
-STREAM_BYTES = 256 * 2**20  # a stream may hold at least this size of finished blocks (see bytes_ahead)
+STREAM_BYTES = 256 * 2**20  # minimum limit for the finished blocks that a stream holds (see bytes_ahead)
 # Rounds of finished blocks that a stream may hold. With fewer, Ray Data gives an operator less memory than a round
 # needs, and the stream stalls.
 ROUNDS_AHEAD = 10
 TOKEN_BYTES = 6.25  # bytes per token of a row in a block
-PARTS_OF_ROUND = 16  # blocks per round from the tasks that make rows; few, as Ray Data handles blocks one by one
+PARTS_OF_ROUND = 16  # blocks per round from the tasks that make rows; few, because each block costs Ray Data time
 # CPUs of a task that makes rows, and of a task that orders a round. If both do not fit on one CPU, the second waits
 # until the first hits back-pressure.
 ROWS_CPUS, ORDER_CPUS = 0.75, 0.25
 MEASURED_WINDOWS = 2  # windows that are read to estimate the rows per window
-# Allows a hundred iterations of Ray Data's scheduling loop per second; each iteration passes on all blocks that are
-# ready.
+# Pause per iteration of Ray Data's scheduling loop. 0.01 s allows 100 iterations per second; each iteration passes on
+# all finished blocks.
 REST_SECONDS = 0.01
 RESTS = 10  # maximum consecutive sleeps while blocks wait
-CHARACTERS_PER_TOKEN = 5  # English, for estimates only
+CHARACTERS_PER_TOKEN = 5  # of English text; used only for estimates
 NEEDED_BY_TWO_TEXTS: dict[type, str] = {
     TwoCrops: "documents with words",
     AdjacentParagraphs: "documents of two paragraphs (lines) with sampling.pairs.shortest ({pairs.shortest}) tokens "
     "each, or sampling.pairs:two-crops",
     TitleParagraph: "documents with a title and a paragraph (line), or sampling.pairs:two-crops",
 }
-"""Kind of sampling.pairs -> the documents that it needs, in words."""
+"""Kind of sampling.pairs -> words for the documents that this kind needs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamSettings:
-    """Everything that the rows of a stream depend on, and `table_chunks`, the size of the tokenizer's cache.
+    """Settings of a stream's rows, and `table_chunks`, the size of the tokenizer's cache.
 
-    The cache is a table of distinct chunks of text in each process; its size does not change the rows.
+    The cache is a table of distinct chunks of text in each process. The size of the cache does not change the rows.
     """
 
     corpus: Corpus
@@ -67,9 +67,9 @@ class StreamSettings:
 
     @cached_property
     def language_factors(self) -> Mapping[str, float]:
-        """Factor of the weights of each language's documents; empty for sampling.language_exponent 1.
+        """{language: factor for the weights of its documents}; empty for sampling.language_exponent 1.
 
-        Computed once in the process that builds the stream, and sent to its tasks with the settings.
+        The factors are computed once, in the process that builds the stream, and sent to the tasks with the settings.
         """
         if self.sampling.language_exponent == 1:
             return NO_FACTORS
@@ -79,13 +79,13 @@ class StreamSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class Stream:
-    """Rows in the global order, and the settings on which their dealing to ranks depends."""
+    """Rows in the global order, and the settings that are needed to deal the rows to ranks."""
 
     dataset: ray.data.Dataset
     batch: Batch
     maximum_length: int
     cpus: float = 1.0
-    """Sum of the CPUs requested by two tasks, one that makes rows and one that orders a round; at most 1."""
+    """CPUs of a task that makes rows plus CPUs of a task that orders a round; at most 1."""
 
 
 def settings_for_phase(settings: StreamSettings, phase: Phase) -> StreamSettings:
@@ -96,7 +96,7 @@ def settings_for_phase(settings: StreamSettings, phase: Phase) -> StreamSettings
 def window_rows(
     settings: StreamSettings, tokenizer: CachedTokenizer, windows: tuple[Window, ...], epoch: int, position: int
 ) -> pa.Table:
-    """Make the rows (schema ROW) of the window at `position` in the epoch's order. A pure function of its arguments."""
+    """Make the rows (schema ROW) of the window at `position` in the epoch's order. This is a pure function."""
     index = int(permutation(settings.seed, epoch, len(windows))[position])
     documents = documents_of_window(settings, windows[index], epoch)
     examples = make_examples(documents, tokenizer, settings.sampling, seed=settings.seed, epoch=epoch, window=index)
@@ -111,7 +111,7 @@ def window_rows(
 
 
 def documents_of_window(settings: StreamSettings, window: Window, epoch: int) -> pa.Table:
-    """Return the documents of a window as an epoch shows them, repeated by weight (schema DOCUMENT)."""
+    """Return the documents of a window in an epoch, repeated according to their weights (schema DOCUMENT)."""
     copy = settings.sampling.copy_of_epoch(epoch)
     return documents_of_epoch(settings.corpus, window, settings.language_factors, copy)
 
@@ -131,7 +131,7 @@ def rows_of_range(settings: StreamSettings, tokenizer: CachedTokenizer, windows:
 def count_rows_if_small(settings: StreamSettings, rows: int) -> int | None:
     """Return the number of rows in the first epoch if it may be below `rows`, else None.
 
-    Counting makes all rows of the epoch, so it is done only for a small corpus.
+    Rows are counted only for a small corpus, because counting makes all rows of the epoch.
     """
     if _characters_of(settings.corpus.train) > 20 * CHARACTERS_PER_TOKEN * rows * settings.sampling.maximum_length:
         return None
@@ -150,9 +150,9 @@ def _count_rows(settings: StreamSettings, positions: Iterable[int]) -> int:
 
 
 def windows_for(settings: StreamSettings, rows: int) -> int:
-    """Return a number of windows that is safely enough for `rows` rows: twice an estimate from the first windows.
+    """Return a number of windows with certainly at least `rows` rows: twice an estimate from the first two windows.
 
-    Raises DataError if these windows have no rows.
+    Raises DataError if the first two windows have no rows.
     """
     sample = range(min(MEASURED_WINDOWS, len(settings.corpus.train)))
     index = permutation(settings.seed, 0, len(settings.corpus.train))
@@ -167,7 +167,7 @@ def windows_for(settings: StreamSettings, rows: int) -> int:
 
 
 def needed_documents(sampling: Sampling) -> str:
-    """Return in words the documents that give examples."""
+    """Return words for the documents that are needed to make examples."""
     return NEEDED_BY_TWO_TEXTS.get(type(sampling.pairs), "documents of several sentences").format(pairs=sampling.pairs)
 
 
@@ -175,7 +175,7 @@ class StreamLoop(ray_private.execution_callback()):
     """Callback that sleeps and drops statistics in each iteration of Ray Data's scheduling loop.
 
     - It sleeps for 10 ms, or for up to 100 ms while blocks wait for the consumer. Reason: if the consumer is slower
-      than the stream, Ray Data may leave finished results unread, and then its loop polls again at once (ray 2.60,
+      than the stream, Ray Data may leave finished results unread. Then the loop polls again at once (ray 2.60,
       process_completed_tasks). Without the sleep, this polling took a whole core from the training.
     - It drops the statistics that Ray Data keeps for every finished block, because they grow during the whole run.
     """
@@ -225,7 +225,7 @@ def stream_from_items(
 
 
 def bytes_ahead(one_round: int, maximum_length: int) -> int:
-    """Return the size of finished blocks, in bytes, that a stream may hold; `one_round` is the rows per round."""
+    """Return the maximum bytes of finished blocks that a stream may hold; `one_round` is the rows per round."""
     return max(STREAM_BYTES, round(ROUNDS_AHEAD * TOKEN_BYTES * one_round * maximum_length))
 
 
@@ -250,7 +250,7 @@ def blocks_for_ranks(stream: Stream, world: int) -> ray.data.Dataset:
         whole = table.num_rows == one_round
         return rows_by_rank(table, batch.rows_per_slot, world) if whole else table.slice(0, 0)
 
-    # Both operators must request the same CPUs: then Ray Data fuses them, with whole rounds as input.
+    # Both operators must request the same CPUs. Then Ray Data fuses them, and their input is whole rounds.
     at_once = one_round if ordered else rows
     cpus = ORDER_CPUS * stream.cpus
     blocks = dataset.map_batches(by_rank, batch_size=at_once, batch_format="pyarrow", num_cpus=cpus).repartition(
@@ -267,6 +267,6 @@ def rows_by_rank(table: pa.Table, rows_per_slot: int, world: int) -> pa.Table:
 
 
 def slots_of_blocks(blocks: Iterable[pa.Table], rows_per_slot: int) -> Iterator[pa.Table]:
-    """Yield the slots of a rank's blocks in order; if a block does not have whole slots, its last slot is shorter."""
+    """Yield the slots of a rank's blocks in order. The last slot of an incomplete block has fewer rows."""
     for block in blocks:
         yield from (block.slice(start, rows_per_slot) for start in range(0, block.num_rows, rows_per_slot))

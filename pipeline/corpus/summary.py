@@ -7,9 +7,7 @@ COLUMNS = ("weight", "files", "documents", "pieces", "characters", "heldout_char
 
 
 def corpus_text(corpus: Corpus) -> str:
-    """Return a text with these parts: a table of the sources with their total, a line for each drop reason, and a line
-    with the numbers of windows and the fingerprint.
-    """
+    """Return a table of the sources, a line per drop reason, and a line with windows and fingerprint."""
     rows = [
         (location, *(about[name] for name in COLUMNS), sum(about["dropped"].values()))
         for location, about in corpus.sources.items()

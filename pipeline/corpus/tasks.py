@@ -1,4 +1,4 @@
-"""Run independent tasks on a Ray cluster, as one Ray Data graph whose rows are tasks."""
+"""Run independent tasks on a Ray cluster, as one Ray Data graph. Each row of the graph is one task."""
 
 import json
 import logging
@@ -73,7 +73,7 @@ def fetch_and_run_tasks(
 
 @contextmanager
 def relay_reports(report: Report) -> Generator[Callable[[str], None]]:
-    """Provide a function with which tasks report lines to the driver, because Ray does not show what tasks print."""
+    """Provide a function that tasks call to report lines to the driver. Ray does not show what tasks print."""
     queue = Queue(actor_options={"num_cpus": 0})
     over = threading.Event()
 
@@ -95,7 +95,7 @@ def relay_reports(report: Report) -> Generator[Callable[[str], None]]:
 
 
 def _rows_of(items: Sequence[Any]) -> Dataset:
-    """Return one row per item."""
+    """Return a dataset with one row per item."""
     rows = [{"item": json.dumps(item)} for item in items]
     return ray.data.from_items(rows, override_num_blocks=_block_count(MOST_BLOCKS, items))
 
@@ -109,7 +109,7 @@ def _block_count(most: int, items: Sequence[Any]) -> int:
 
 
 def _result_or_error(call: Callable[[], dict[str, Any]], failed: dict[str, Any]) -> dict[str, Any]:
-    """Return the row that a call returns, or `failed` with the PipelineError that it raises.
+    """Return the row that a call returns; if the call raises a PipelineError, return `failed` with the error.
 
     Transient storage errors are retried. The PipelineError is returned and not raised, because Ray would wrap a raised
     error in another error and print a traceback.
@@ -121,7 +121,7 @@ def _result_or_error(call: Callable[[], dict[str, Any]], failed: dict[str, Any])
 
 
 def _unpack_results(rows: Dataset) -> Iterator[Any]:
-    """Yield the results in rows as they arrive. Raises the PipelineError of a row."""
+    """Yield the result of each row as rows arrive. If a row has a PipelineError, raise this error."""
     for row in rows.iter_rows():
         if row["error"]:
             raise getattr(errors, row["error"])(row["message"])

@@ -24,7 +24,10 @@ RTF = re.compile(rb"\{\\rtf\d?\s*[\\{]")
 TABLE_NAMES = (".csv", ".tsv")
 ARRAY = re.compile(rb'\[\s*\{\s*"')
 CONTROL = bytes({*range(32), 127} - {*b"\t\n\x0b\x0c\r\x1a\x1b"})
-"""Control characters that text does not have. 0x1a, at the end of old files, and 0x1b, in ISO 2022, are allowed."""
+"""Control characters that text does not have.
+
+0x1a (the end of old files) and 0x1b (part of ISO 2022 text) are allowed.
+"""
 MOST_CONTROL_SHARE = 0.005
 """Maximum share of control characters in a text."""
 
@@ -46,12 +49,12 @@ def _is_html(name: str, head: bytes) -> bool:
 
 
 def _is_xml(name: str, head: bytes) -> bool:
-    """Whether a file is XML, or SGML with a document type, but neither a dump nor WikiExtractor's output.
+    """Whether a file is XML, or SGML with a document type. Dumps and WikiExtractor's output do not count as XML.
 
     A file that begins with a tag is XML if it has an XML declaration, a document type or an XML file name. Otherwise
-    its first bytes must parse as XML, and an element must end in them: the first element or, if the first element
-    begins with another element, any element. This excludes texts that merely begin with "<", and texts that mention
-    tags or mark up some words.
+    the first bytes must parse as XML and contain the end of the first element. If the first element begins with
+    another element, the end of any element is enough. This excludes texts that merely begin with "<", and texts that
+    mention tags or mark up some words.
     """
     start = head.lstrip(BLANK)
     if not start.startswith(b"<") or is_dump(head) or is_wikiextractor(name, head):
@@ -151,5 +154,5 @@ UNSUPPORTED: dict[Reason, UnsupportedKind] = {
 
 
 def unsupported_reason(name: str, head: bytes) -> Reason | None:
-    """Return why a file with these first bytes is unsupported; None if it may be a corpus, or is binary."""
+    """Return the reason why a file is unsupported, by its name and first bytes; None if it may be text or is binary."""
     return next((reason for reason, kind in UNSUPPORTED.items() if kind.recognises(name, head)), None)

@@ -1,4 +1,4 @@
-"""Train a run's vocabulary on the prepared corpus, or extend a given vocabulary by words of the corpus."""
+"""Train a run's vocabulary on the prepared corpus, or add words of the corpus to a given vocabulary."""
 
 import hashlib
 import json
@@ -31,8 +31,8 @@ def trained_vocabulary(
 ) -> Vocabulary:
     """Return the vocabulary trained on the corpus; train it on the running Ray if `output` does not have it.
 
-    If `language_exponent` is not 1, documents are repeated as in an epoch of training, so that each language has the
-    share that the exponent gives it. Here the shares are measured in text length, not in tokens.
+    If `language_exponent` is not 1, documents are repeated as in an epoch of training. The exponent sets the share of
+    each language. Here the shares are measured in text length, not in tokens.
 
     If another process of this machine is training the same vocabulary, wait for it. Raises DataError if the stored
     vocabulary is damaged.
@@ -51,12 +51,12 @@ def trained_vocabulary(
 
 
 def _of_languages(exponent: float) -> dict[str, float]:
-    """Return {"language_exponent": exponent}, or {} for exponent 1, so that folders of earlier versions are found."""
+    """Return {"language_exponent": exponent}; {} for exponent 1, so that folders of earlier versions are found."""
     return {} if exponent == 1 else {"language_exponent": exponent}
 
 
 def _factors(corpus: Corpus, exponent: float) -> Mapping[str, float]:
-    """Return the factors of languages, computed from text lengths: counting tokens would need the vocabulary."""
+    """Return the factors of languages. They are computed from text lengths, because token counts need a vocabulary."""
     return NO_FACTORS if exponent == 1 else language_factors(text_by_language(corpus), exponent)
 
 
@@ -68,9 +68,9 @@ def extended_vocabulary(
     report: Report,
     language_exponent: float = 1.0,
 ) -> Vocabulary:
-    """Return `base` extended by settings.extend words of the corpus, or by all new words if the corpus has fewer.
+    """Return `base` with settings.extend words of the corpus added, or with all new words if the corpus has fewer.
 
-    The words are counted only if `output` does not have them from an earlier run.
+    The words are counted only if `output` does not contain them from an earlier run.
 
     Raises ConfigError for a vocabulary that is not WordPiece, and DataError if the stored words are damaged.
     """
@@ -111,7 +111,7 @@ def _publish_new_words(
     report: Report,
     language_exponent: float,
 ) -> None:
-    """Count the words of the corpus and publish those to add to the vocabulary, most frequent first."""
+    """Count the words of the corpus and publish the words to add to the vocabulary, most frequent first."""
     partial = f"{folder}.counts"
     windows = first_windows(corpus, settings.training_characters)
     splitting = extension.splitting_of(base)
@@ -141,9 +141,9 @@ def settings_of_training(settings: VocabularySettings, splitting: Splitting) -> 
         "unused": settings.unused,
         "training_characters": settings.training_characters,
     } | asdict(splitting)
-    if settings.characters != ALPHABET:  # left out otherwise, so that folders of earlier versions are found
+    if settings.characters != ALPHABET:  # the default is left out, so that folders of earlier versions are found
         about["characters"] = settings.characters
-    # Earlier byte-level BPE vocabularies had BERT's special tokens; this entry keeps their folders from being used.
+    # Earlier byte-level BPE vocabularies had BERT's special tokens. With this entry, their folders are not used.
     return about | ({"specials": SPECIALS_OF_BYTES} if _has_roberta_specials(settings) else {})
 
 
@@ -161,7 +161,7 @@ def _train(
     report: Report,
     language_exponent: float,
 ) -> None:
-    """Count the words of the corpus, train the vocabulary and publish it; its manifest has `about` and the counts."""
+    """Count the words of the corpus, train the vocabulary and publish it. The manifest has `about` and the counts."""
     report(
         f"vocabulary: training {settings.size:,} "
         f"{'uncased' if splitting.lowercase else 'cased'} {settings.kind} entries"
@@ -198,9 +198,9 @@ def _train(
 
 
 def first_windows(corpus: Corpus, characters: int | None) -> tuple[Window, ...]:
-    """Return the first training windows with about `characters` characters in total (None: all windows).
+    """Return the first training windows with about `characters` characters in total; all windows for None.
 
-    They are a random sample, because the corpus is shuffled.
+    These windows are a random sample, because the corpus is shuffled.
     """
     if characters is None:
         return corpus.train

@@ -1,7 +1,7 @@
 """Read a file over http or https as a stream that resumes after a broken connection.
 
-Hand-written because requests and smart-open do not resume: if a server ends each response after 1 MB, they read 1 MB
-of a file of 10 MB, and this stream reads all of it.
+requests and smart-open do not resume. If a server ends each response after 1 MB, they read only 1 MB of a 10 MB file;
+this stream reads all 10 MB.
 """
 
 import io
@@ -24,13 +24,13 @@ WEB = ("http://", "https://")
 WEB_TIMEOUT = 180.0
 """Default of prepare.web_timeout."""
 TRIES_OF_SILENCE = 3
-"""Number of connections to try within the time limit for silence. Silence is time without a byte."""
+"""Number of connections to try within the time limit for silence. Silence is time in which no byte arrives."""
 SHORTEST_TIMEOUT = 0.05
 """Minimum timeout of a connection in seconds."""
 NOTICE_SECONDS = 10.0
 """Seconds of silence after which a line is reported."""
 WAITS = (1.0, 4.0, 15.0, 60.0)
-"""Seconds to wait before each retry; after PROGRESS_BYTES of new data, the waits start again with the first one."""
+"""Seconds to wait before each retry. After PROGRESS_BYTES of new data, the waits start again with the first wait."""
 PROGRESS_BYTES = 1 << 20
 TRANSIENT = (408, 425, 429, 500, 502, 503, 504)
 """Status codes worth a retry.
@@ -64,7 +64,7 @@ def patience(seconds: float, report: Report) -> Generator[None]:
 
 
 class Silence:
-    """Timer of a server's silence, the time without a byte; after ten seconds, it reports a line."""
+    """Timer of a server's silence: the time in which no byte arrives. After ten seconds, it reports a line."""
 
     def __init__(self, url: str):
         self.url, self.patience, self.standing = url, PATIENCE.get(), ""
@@ -102,7 +102,7 @@ class Silence:
         return max(SHORTEST_TIMEOUT, min(self.patience.seconds / TRIES_OF_SILENCE, self.left()))
 
     def given_up(self) -> str:
-        """Return the words with which an error message says that the time limit has passed."""
+        """Return words for an error message: the time limit has passed."""
         return (
             f"no data came for {self.patience.seconds:g} s; raise prepare.web_timeout ({self.patience.seconds:g}) "
             "to wait longer"
@@ -180,7 +180,7 @@ class WebStream(io.RawIOBase):
         time.sleep(wait)
 
     def standing(self) -> str:
-        """Return the words with which messages say how much was read."""
+        """Return words for messages: how many bytes were read."""
         if self.start and self.had == self.start:
             return f" for the bytes from {self.start:,} on"
         return (
@@ -192,7 +192,7 @@ class WebStream(io.RawIOBase):
         )
 
     def ask(self) -> None:
-        """Open a connection for the bytes that were not received yet."""
+        """Open a connection for the bytes that have not arrived yet."""
         headers = {"Accept-Encoding": "identity"}
         if self.had or self.stop is not None:
             headers["Range"] = f"bytes={self.had}-{'' if self.stop is None else self.stop - 1}"
@@ -233,7 +233,7 @@ class WebStream(io.RawIOBase):
         try:
             data = self.answer.raw.read1(
                 size, decode_content=False
-            )  # not `read`, which loses received bytes if the rest does not arrive
+            )  # `read` would lose received bytes if the rest does not arrive
         except (HTTPError, OSError) as error:
             raise self.broken() from error
         self.had += len(data)
@@ -244,7 +244,7 @@ class WebStream(io.RawIOBase):
     def broken(self) -> Exception:
         """Return the error for a broken connection.
 
-        Without an ETag or date, a retry is not allowed: the rest could belong to a changed file.
+        Without an ETag or date, a retry is not allowed, because the file may have changed.
         """
         if self.had > self.start and not self.validator:
             return OSError(

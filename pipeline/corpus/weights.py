@@ -17,11 +17,11 @@ from pipeline.text.examples import window_sentences
 
 NO_FACTORS: Mapping[str, float] = {}
 SAMPLED = 6_000_000
-"""Length of the sample of text, over all languages, in which each language's tokens per unit of length are counted."""
+"""Length of the text sample, over all languages, that is used to measure each language's tokens per unit of length."""
 
 
 def documents_of_epoch(corpus: Corpus, window: Window, factors: Mapping[str, float], epoch: int) -> pa.Table:
-    """Return the documents of a window, repeated as often as the epoch shows each of them (schema DOCUMENT)."""
+    """Return the documents of a window, each repeated as often as it occurs in the epoch (schema DOCUMENT)."""
     documents = read_window(corpus, window)
     if not factors:
         return repeat_by_weight(documents, corpus.weights, epoch)
@@ -29,7 +29,7 @@ def documents_of_epoch(corpus: Corpus, window: Window, factors: Mapping[str, flo
 
 
 def language_factors(text: Mapping[str, float], exponent: float) -> dict[str, float]:
-    """Return {language: factor of the weights of its documents}. `text`: {language: amount of text}.
+    """Return {language: factor for the weights of its documents}. `text` is {language: amount of text}.
 
     Let p be the share of a language in the text, and S the sum of p ** exponent over all languages. The language gets
     the share p ** exponent / S of an epoch. So its factor is p ** (exponent - 1) / S, and an epoch has as much text as
@@ -62,9 +62,9 @@ def text_by_language(corpus: Corpus) -> dict[str, float]:
 def tokens_by_language(corpus: Corpus, tokenizer: CachedTokenizer) -> dict[str, float]:
     """Return {language: estimated tokens of its training text}.
 
-    Each source's tokens are multiplied by the source's weight. The tokens per unit of length of a language are those of
-    the first windows, which are a random sample. For a language that is not in the sample, they are those of the whole
-    sample.
+    Each source's tokens are multiplied by the source's weight. The tokens per unit of length are measured for each
+    language in the first windows, which are a random sample. A language that is not in the sample gets the mean of the
+    whole sample.
     """
     text = text_by_language(corpus)
     tokens: Counter[str] = Counter()
@@ -89,9 +89,9 @@ def tokens_by_language(corpus: Corpus, tokenizer: CachedTokenizer) -> dict[str, 
 
 
 def repeat_by_weight(documents: pa.Table, weights: dict[str, float], epoch: int) -> pa.Table:
-    """Repeat each document as often as the weight of its source says; the copies follow after all documents.
+    """Repeat each document according to the weight of its source; the copies follow after all documents.
 
-    The fraction of a weight is the probability of one more copy, decided by a hash of the document and the epoch.
+    The fractional part of a weight is the probability of one more copy. A hash of document and epoch decides.
     """
     if all(weight == 1 for weight in weights.values()):
         return documents
@@ -105,9 +105,9 @@ def repeat_by_language(
     """Repeat each document. Its number of occurrences is its source's weight multiplied by its language's factor.
 
     This number is rounded up or down. The documents of a language are taken in the order of hashes of document and
-    epoch. Each number is rounded so that the length of the text shown so far is as close as possible to the length that
-    unrounded numbers would give. If each number were rounded independently, the shares of languages would be wrong by
-    about a percentage point over 100,000 rows.
+    epoch. Each number is rounded so that the total length of text so far is as close as possible to the total with
+    unrounded numbers. With independent rounding, the shares of languages would be wrong by about one percentage point
+    over 100,000 rows.
     """
     languages, sources, ids = (documents[name].to_pylist() for name in ("language", "source", "id"))
     lengths = pc.utf8_length(documents["text"]).to_pylist()
@@ -118,7 +118,7 @@ def repeat_by_language(
     times, missing, last = [0] * len(rows), 0.0, None
     for language, _, index, weight in sorted(rows):
         if language != last:
-            # A random start, so that even a lone document occurs, on average, as often as its weight says.
+            # With a random start, even the only document of a language occurs, on average, as often as its weight says.
             missing, last = (uniform(f"start {ids[index]}", epoch) - 0.5) * lengths[index], language
         wanted = weight * lengths[index] + missing
         times[index] = min(max(math.floor(wanted / lengths[index] + 0.5), math.floor(weight)), math.ceil(weight))

@@ -1,4 +1,4 @@
-"""Read WikiExtractor's output: `<doc>` elements, or with --json one object per line."""
+"""Read WikiExtractor's output: `<doc>` elements or, if it ran with --json, one JSON object per line."""
 
 import html
 import re
@@ -12,7 +12,7 @@ from pipeline.text.extracted import without_leftovers
 
 DOC = re.compile(r"<doc\b[^>]*?\bid=\"(?P<id>[^\"]*)\"(?:.*?\btitle=\"(?P<title>.*)\")?[^\"]*>\s*$")
 LONGEST_ARTICLE = 50_000_000
-"""Maximum characters of an article, to bound memory; a longer one, probably without </doc>, counts as broken."""
+"""Maximum characters of an article, to bound memory. A longer article probably lacks </doc> and counts as broken."""
 OBJECT = re.compile(
     rb'\{"id": ?"[^"]*", ?("revid": ?"[^"]*", ?)?"url": ?"[^"]*", ?"title": ?"(?:[^"\\]|\\.)*", ?"text": ?"'
 )
@@ -27,7 +27,10 @@ def is_wikiextractor(name: str, head: bytes) -> bool:
 
 
 def read_wikiextractor(file: Opened) -> Iterator[Record | Dropped]:
-    """Yield articles without leftover markup, and without the title that some versions repeat before the text."""
+    """Yield articles without leftover markup and without a repeated title.
+
+    Some versions of WikiExtractor repeat the title before the text.
+    """
     first = b""
     while not first.strip(BLANK) and (block := next(file.blocks, None)):
         first += block
@@ -72,7 +75,7 @@ def _read_elements(blocks: Iterator[bytes], name: str, language: str) -> Iterato
 
 
 def _articles(text: Iterable[str]) -> Iterator[tuple[str, list[str], bool]]:
-    """Yield (line with <doc>, other lines, is intact) of each article.
+    """Yield (line with <doc>, other lines, whether the article is intact) for each article.
 
     Text between articles is yielded as an article that is not intact, with "" as its first line.
     """
