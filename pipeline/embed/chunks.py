@@ -1,4 +1,4 @@
-"""Cut long texts into chunks that a model reads whole, at ends of sentences if possible, else between words."""
+"""Cut long texts into chunks that fit a model's maximum length: at sentence ends if possible, else between words."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,7 +7,7 @@ from tokenizers import Encoding, Tokenizer
 from pipeline.errors import ConfigError
 
 ENDS, CLOSING = ".!?…。！？", "\"')]”’»」"
-"""Characters that end a sentence, and characters that may follow them."""
+"""Characters that end a sentence, and closing characters that may come after the end."""
 LEAST_ROOM = 8
 """Minimum tokens of text in a chunk."""
 TEXTS_AT_ONCE = 256
@@ -16,9 +16,9 @@ Span = tuple[int, int]
 
 
 def room_of(tokenizer: Tokenizer, maximum_length: int, prompt: str) -> int:
-    """Return the tokens that a text may have besides the special tokens and the prompt.
+    """Return the maximum tokens of a text, after the special tokens and the prompt are subtracted.
 
-    Raises ConfigError if fewer than LEAST_ROOM are left.
+    Raises ConfigError if fewer than LEAST_ROOM tokens are left.
     """
     before = len(tokenizer.encode(prompt, add_special_tokens=False).ids) if prompt else 0
     room = maximum_length - tokenizer.num_special_tokens_to_add(False) - before
@@ -31,10 +31,10 @@ def room_of(tokenizer: Tokenizer, maximum_length: int, prompt: str) -> int:
 
 
 def chunk_spans(texts: Sequence[str], tokenizer: Tokenizer, room: int, prompt: str = "") -> list[list[Span]]:
-    """Return the spans of each text's chunks, which have at most `room` tokens; a short text is one chunk.
+    """Return the spans of each text's chunks. A chunk has at most `room` tokens; a short text is one chunk.
 
-    The chunks of a text together hold all of it but white space. `tokenizer` must not truncate. A chunk is counted
-    after `prompt`, as the model reads it.
+    Together, the chunks contain the whole text except white space. `tokenizer` must not truncate. The tokens of a chunk
+    are counted with `prompt` before the chunk, because the model reads both together.
     """
     before = len(tokenizer.encode(prompt, add_special_tokens=False).ids)
 
@@ -51,7 +51,7 @@ def chunk_spans(texts: Sequence[str], tokenizer: Tokenizer, room: int, prompt: s
         cut = {row: encoding for row, encoding in zip(rows, encodings, strict=True) if len(encoding.ids) > room}
         spans |= {row: _cut(texts[row], encoding, room) for row, encoding in cut.items()}
         pieces = [(row, texts[row][start:end]) for row in cut for start, end in spans[row]]
-        # Without the characters before it, a chunk may have other and more tokens than in its text.
+        # A chunk alone may be split into more tokens than the same characters within the text.
         sizes = counted([piece for _, piece in pieces])
         for row in {row for (row, _), size in zip(pieces, sizes) if size > room}:
             spans[row] = _cut(texts[row], cut[row], room, counted)
@@ -61,9 +61,10 @@ def chunk_spans(texts: Sequence[str], tokenizer: Tokenizer, room: int, prompt: s
 def _cut(
     text: str, encoding: Encoding, room: int, counted: Callable[[Sequence[str]], list[int]] | None = None
 ) -> list[Span]:
-    """Return the spans of a long text's chunks; `counted` returns the tokens of pieces of text by themselves.
+    """Return the spans of a long text's chunks.
 
-    With `counted`, a chunk with more than `room` tokens by itself is made shorter.
+    `counted` returns the number of tokens of each piece as a separate text. If `counted` is given, a chunk with more
+    than `room` tokens as a separate text is made shorter.
     """
     offsets, spans, first = encoding.offsets, [(0, 0)], 0
     while first < len(offsets):
@@ -77,9 +78,10 @@ def _cut(
 
 
 def _chunk(text: str, offsets: Sequence[Span], first: int, after: int, least: int) -> tuple[int, Span]:
-    """Return the token after a chunk of the tokens from `first` to at most `after`, and the chunk's span.
+    """Return the index of the token after a chunk, and the chunk's span.
 
-    The span has no white space at its ends and begins at `least` or later, because a character may have several tokens.
+    The chunk begins with the token `first` and ends before the token `after` or earlier. Its span has no white space at
+    the ends. The span begins at `least` or later, because one character may have several tokens.
     """
     after = _boundary(text, offsets, first, after) if after < len(offsets) else len(offsets)
     start, end = max(offsets[first][0], least), offsets[after - 1][1]
@@ -89,9 +91,9 @@ def _chunk(text: str, offsets: Sequence[Span], first: int, after: int, least: in
 
 
 def _boundary(text: str, offsets: Sequence[Span], first: int, after: int) -> int:
-    """Return the best token to begin the next chunk with: `after`, or an earlier one.
+    """Return the index of the token that begins the next chunk: `after`, or an earlier token.
 
-    The best is the last one that begins a sentence in the second half of the chunk, else the last that begins a word.
+    It is the last token that begins a sentence in the second half of the chunk, else the last token that begins a word.
     """
     candidates = range(after, first, -1)
     middle = first + (after - first) // 2
@@ -109,12 +111,12 @@ def _gap(offsets: Sequence[Span], token: int) -> Span:
 
 
 def _begins_word(text: str, end: int, start: int) -> bool:
-    """Return whether white space separates a token that starts at `start` from the one before, which ends at `end`."""
+    """Return whether white space is between a token that ends at `end` and the next token, which starts at `start`."""
     return end < start or text[start : start + 1].isspace()
 
 
 def _begins_sentence(text: str, end: int, start: int) -> bool:
-    """Return whether a token that starts at `start` begins a line or a sentence; `end`: end of the token before."""
+    """Return whether a token that starts at `start` begins a line or a sentence. The token before it ends at `end`."""
     if not _begins_word(text, end, start):
         return text[end - 1 : end] in ("。", "！", "？")
     return "\n" in text[end : start + 1] or text[max(0, end - 8) : end].rstrip(CLOSING)[-1:] in tuple(ENDS)

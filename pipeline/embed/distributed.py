@@ -1,4 +1,4 @@
-"""Embed texts on Ray Data: files are read as streams of parts; processes that hold the model embed and publish them."""
+"""Embed texts on Ray Data: read files as streams of parts; processes with the model embed and publish the parts."""
 
 import hashlib
 import json
@@ -36,11 +36,11 @@ from pipeline.shared_output import report_shared_output
 from pipeline.train.probe import require_usable_gpus
 
 QUEUED_BYTES = 128 << 20
-"""Bytes of parts that wait in the object store: without this limit, memory would grow with the number of texts."""
+"""Maximum bytes of parts that wait in the object store. Without this limit, memory would grow with the input."""
 
 
 def about(config: Embed, files: Sequence[InputFile], described: Description) -> dict[str, Any]:
-    """Return everything that determines the content of the vectors; the keys are words for error messages."""
+    """Return everything that determines the vectors. Error messages show the keys."""
     stamps = hashlib.sha256(json.dumps([vars(file) for file in files]).encode()).hexdigest()[:12]
     size = sum(file.bytes for file in files)
     names = ("text", "id", "title", "chunks", "keep_text", "rows_per_part")
@@ -58,7 +58,7 @@ def about(config: Embed, files: Sequence[InputFile], described: Description) -> 
 def embed_missing(
     config: Embed, files: Sequence[InputFile], described: Description, parts: Parts, report: Report
 ) -> None:
-    """Embed and publish every part that is not there yet, if any, with the model that `described` describes."""
+    """Embed and publish all missing parts with the model that `described` describes."""
     before = len(parts.done())
     if before:
         report(f"{before:,} parts are embedded already")
@@ -104,7 +104,7 @@ class Embedding:
 
     @cached_property
     def model(self) -> VectorModel:
-        """The model, loaded for the first part, so that `__call__` can report an error."""
+        """The model. It is loaded for the first part, so that `__call__` can report an error of loading."""
         return model.load_described(self.described, self.config)
 
     def __call__(self, batch: pa.Table) -> pa.Table:

@@ -1,7 +1,7 @@
-"""The folder of vectors: parts while they are computed, and a manifest when all are there.
+"""The folder of vectors: parts, which are written as they are computed, and a manifest, which is written last.
 
 VECTORS/
-    parts/FFFFFF-PPPPPP.parquet   part P of input file F: a row per chunk (`part_table`); metadata: counts
+    parts/FFFFFF-PPPPPP.parquet   part P of input file F: one row per chunk (`part_table`); counts in the metadata
     parts/about.json              while parts are missing: input, model and settings
     parts/FFFFFF.json             while parts are missing: number of parts of file F
     replacing.json                while older vectors are deleted
@@ -30,12 +30,12 @@ from pipeline.errors import ConfigError, DataError
 from pipeline.predict.parts import ABOUT, Parts
 
 TEXTS, EMPTY, CUT, PRECISION = b"texts", b"empty", b"cut", b"precision"
-"""Metadata of a part: its texts, those that are empty, those that are truncated, and the number format of products."""
+"""Metadata of a part: numbers of texts, empty texts and truncated texts, and the number format of matrix products."""
 NUMBERS = f"{VECTOR}.list.element"
-"""Name of the vectors' numbers in Parquet."""
+"""Parquet column with the numbers of the vectors."""
 KIND = "vectors"
 PARTS, INDEX = "parts", "index"
-"""Folders in that of the vectors: the parts, in the end nothing but Parquet files, and the index."""
+"""Subfolders: the parts (only Parquet files once all parts are complete) and the index."""
 REPLACING = "replacing.json"
 
 
@@ -57,12 +57,12 @@ class Counts:
 
     texts: int
     empty: int
-    """Texts that are empty, which have no vector."""
+    """Empty texts; they have no vector."""
     cut: int
     """Texts that were truncated."""
     vectors: int
     precisions: dict[str, int]
-    """Number format of matrix products -> vectors."""
+    """Number format of matrix products -> number of vectors."""
 
 
 def part_table(chunks: Chunks, vectors: np.ndarray, format: VectorFormat, keep_text: bool) -> pa.Table:
@@ -82,14 +82,14 @@ def part_table(chunks: Chunks, vectors: np.ndarray, format: VectorFormat, keep_t
 
 
 def publish_part(parts: Parts, file: int, part: int, table: pa.Table, metadata: dict[bytes, str]) -> None:
-    """Write a part; its file appears only when it is complete."""
+    """Write a part. Its file becomes visible only when it is complete."""
     buffer = io.BytesIO()
     bytes_each = pa.types.is_integer(table[VECTOR].type.value_type)
     pq.write_table(
         table.replace_schema_metadata(metadata),
         buffer,
         compression=dict.fromkeys(table.column_names, "zstd") | {NUMBERS: "zstd" if bytes_each else "none"},
-        # Parquet stores a small integer in 4 bytes, but its number in a dictionary of 256 in 1 byte.
+        # Parquet stores a small integer in 4 bytes; with a dictionary of 256 entries, it needs 1 byte.
         use_dictionary=["id", "title", *[NUMBERS] * bytes_each],
         write_page_checksum=True,
     )
@@ -102,10 +102,11 @@ def parts_in(folder: str) -> Parts:
 
 
 def begin(folder: str, asked: dict[str, Any], replace: bool) -> bool:
-    """Prepare the folder for parts of what is asked, and return whether all of its vectors are there already.
+    """Prepare the folder for the requested vectors, and return whether it already has all of them.
 
-    `replace` deletes other vectors and complete ones; parts of what is asked are kept. Raises ConfigError if the folder
-    has vectors of something else, or other files.
+    `asked` describes the requested vectors. `replace` deletes complete vectors, and all vectors that do not match
+    `asked`; unfinished parts that match are kept. Raises ConfigError if the folder has vectors that do not match
+    `asked`, or other files.
     """
     manifest = storage.read_object(storage.join(folder, storage.MANIFEST))
     begun = storage.read_object(storage.join(folder, PARTS, ABOUT))
@@ -133,7 +134,7 @@ def begin(folder: str, asked: dict[str, Any], replace: bool) -> bool:
 
 
 def _delete_vectors(folder: str) -> None:
-    """Delete the vectors in a folder; if this is interrupted, REPLACING tells that those left are not all."""
+    """Delete the vectors in a folder. If this is interrupted, the file REPLACING shows that vectors are missing."""
     storage.write_json(storage.join(folder, REPLACING), {})
     storage.delete_file(storage.join(folder, storage.MANIFEST))
     for name in (PARTS, INDEX):
@@ -149,9 +150,9 @@ def _delete_records(folder: str) -> None:
 
 
 def publish(folder: str, asked: dict[str, Any], model: Description, format: VectorFormat) -> Counts:
-    """Check that no id is there twice, write the manifest, and delete what was needed for the parts alone.
+    """Check that all ids differ, write the manifest, and delete the files that were needed only for missing parts.
 
-    Raises DataError if two texts have the same id, or if there is no text.
+    Raises DataError if two texts have the same id, or if all texts are empty.
     """
 
     parts = parts_in(folder)
@@ -172,7 +173,7 @@ def publish(folder: str, asked: dict[str, Any], model: Description, format: Vect
 
 
 def count(parts: Parts) -> tuple[Counts, dict[str, dict[str, int]]]:
-    """Return the totals over all parts, and rows and bytes of each part's file."""
+    """Return the totals over all parts, and the rows and bytes of each part's file."""
     texts, empty, cut, precisions, files = 0, 0, 0, {}, {}
     for file, part in sorted(parts.done()):
         location = parts.place(file, part)

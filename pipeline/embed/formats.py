@@ -1,6 +1,6 @@
-"""Number formats of stored vectors: float32 and float16, int8 with a scale per vector, and one bit per number.
+"""Number formats of stored vectors: float32, float16, int8 with a scale per vector, and one bit per number.
 
-Shapes: N vectors, D numbers of a vector.
+Shapes: N vectors, D numbers per vector.
 """
 
 from collections.abc import Callable
@@ -13,21 +13,21 @@ from pipeline.config.embed import VectorFormat
 from pipeline.errors import ConfigError
 
 VECTOR, SCALE = "vector", "scale"
-"""Columns of a part: the vector as a list of fixed size, and for int8 the factor of the numbers in that list."""
+"""Columns of a part: the vector as a list of fixed size, and for int8 the factor of the vector's numbers."""
 BITS = 8
 LARGEST = 127
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stored:
-    """Functions between vectors (N, D), float32, and what is stored of them."""
+    """Functions that convert vectors, float32 (N, D), to stored numbers and back."""
 
     kind: pa.DataType
     """Arrow type of a stored number."""
     encode: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray | None]]
     """Return the stored numbers (N, numbers per vector), and the scales (N,) if there are any."""
     decode: Callable[[np.ndarray, np.ndarray | None], np.ndarray]
-    """Return float32 vectors (N, D) of stored numbers and scales. Binary vectors are 1 and -1."""
+    """Return the vectors, float32 (N, D), from stored numbers and scales. Binary vectors consist of 1 and -1."""
 
 
 def _encode_int8(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
@@ -81,7 +81,7 @@ def to_columns(vectors: np.ndarray, format: VectorFormat) -> dict[str, pa.Array]
 
 
 def to_vectors(table: pa.Table, format: VectorFormat) -> np.ndarray:
-    """Return the vectors (N, D) of a part's columns as float32."""
+    """Return the vectors in a part's columns, float32 (N, D)."""
     column = table[VECTOR]
     size = column.type.list_size
     numbers = [chunk.flatten().to_numpy(zero_copy_only=False) for chunk in column.chunks]

@@ -1,4 +1,4 @@
-"""Find ids that two texts have, with 8 bytes of memory per text."""
+"""Find duplicate ids of texts, with 8 bytes of memory per text."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
@@ -11,12 +11,12 @@ from pipeline.locations import is_url
 from pipeline.predict.inputs import InputFile, parts_of
 
 CHECKED_BYTES = 2 << 30
-"""Maximum total bytes of inputs whose ids are checked before the texts are embedded; others are checked afterwards."""
+"""Maximum total bytes of inputs whose ids are checked before embedding. Ids of larger inputs are checked afterwards."""
 ROWS_AT_ONCE = 4_096
 
 
 def require_unique_inputs(files: Sequence[InputFile], columns: Columns) -> None:
-    """Raise DataError if two texts of the files have the same id. URLs and large inputs are not read for this."""
+    """Raise DataError if two texts of the files have the same id. URLs and large inputs are not checked here."""
     if sum(file.bytes for file in files) > CHECKED_BYTES or any(is_url(file.location) for file in files):
         return
     with_ids = [file for file in files if (columns.id or ID) in _columns_of(file)]
@@ -36,7 +36,10 @@ def _columns_of(file: InputFile) -> list[str]:
 
 
 def require_unique(batches: Callable[[], Iterator[Sequence[str]]], remedy: str) -> None:
-    """Raise DataError if an id is in the batches twice; `batches` is called twice if so. `remedy` ends the message."""
+    """Raise DataError if an id occurs twice in the batches. `remedy` ends the message.
+
+    `batches` is called a second time only if two ids have the same hash.
+    """
     hashes = np.sort(np.concatenate([np.zeros(0, np.uint64), *map(_hashes, batches())]))
     repeated = set(hashes[1:][hashes[1:] == hashes[:-1]].tolist())
     if not repeated:
@@ -54,6 +57,6 @@ def require_unique(batches: Callable[[], Iterator[Sequence[str]]], remedy: str) 
 
 
 def _hashes(ids: Sequence[str]) -> np.ndarray:
-    """Return 64 bits of a hash of each id, uint64."""
+    """Return a 64-bit hash of each id, uint64."""
     digests = b"".join(hashlib.blake2b(id.encode(), digest_size=8).digest() for id in ids)
     return np.frombuffer(digests, np.uint64)

@@ -2,7 +2,7 @@
 
 VECTORS/index/
     vectors.usearch   the graph
-    manifest.json     written last: fingerprint of the vectors, and rows
+    manifest.json     written last: fingerprint of the vectors, number of rows
 
 Malkov & Yashunin 2018, arXiv:1603.09320.
 """
@@ -25,15 +25,15 @@ from pipeline.reporting import Report
 
 GRAPH = "vectors.usearch"
 FROM = 1_000_000
-"""Vectors above which `auto` searches with an index."""
+"""Number of vectors above which the setting `auto` searches with an index."""
 CONNECTIVITY, EXPANSION_ADD, EXPANSION_SEARCH = 16, 128, 256
-"""Neighbours of a vector in the graph, and candidates while adding and while searching."""
+"""Neighbours of each vector in the graph, candidates while adding a vector, and candidates while searching."""
 CANDIDATES_PER_TEXT = 4
-"""Vectors that are taken from the index for each text to find: their exact similarity decides."""
+"""Vectors that are taken from the index per text to find. These vectors are then ranked by exact similarity."""
 
 
 def wants_index(setting: str, vectors: Vectors) -> bool:
-    """Return whether a search uses an index. Raises ConfigError if it would need usearch, which is not installed."""
+    """Return whether a search uses an index. Raises ConfigError if it does and usearch is not installed."""
     if setting == "off" or (setting == "auto" and vectors.count <= FROM):
         return False
     _usearch()
@@ -41,7 +41,7 @@ def wants_index(setting: str, vectors: Vectors) -> bool:
 
 
 def _usearch() -> Any:
-    """Return the class of usearch's indexes. Raises ConfigError if usearch is not installed."""
+    """Return usearch's class Index. Raises ConfigError if usearch is not installed."""
     try:
         from usearch.index import Index
     except ImportError as error:
@@ -52,9 +52,9 @@ def _usearch() -> Any:
 
 
 def index_hits(vectors: Vectors, queries: np.ndarray, top: int, report: Report) -> Hits:
-    """Return the most similar `top` texts of each query (Q, D), found by the index, which is built if needed.
+    """Find the `top` most similar texts for each query (Q, D) with the index. Build the index if needed.
 
-    The index chooses candidates; their order is that of the exact similarities.
+    The index chooses candidates. The candidates are then ordered by exact similarity.
     """
     compared = comparable(queries, vectors.model.similarity)
     graph = _opened(vectors, report)
@@ -73,7 +73,7 @@ def index_hits(vectors: Vectors, queries: np.ndarray, top: int, report: Report) 
 
 
 def _candidates(graph: Any, vectors: Vectors, queries: np.ndarray, top: int) -> list[list[int]]:
-    """Return candidate rows of each query."""
+    """Return the candidate rows for each query."""
     count = min(top * CANDIDATES_PER_TEXT, vectors.count)
     graph.expansion_search = max(EXPANSION_SEARCH, count)
     found = graph.search(queries, count)
@@ -83,7 +83,7 @@ def _candidates(graph: Any, vectors: Vectors, queries: np.ndarray, top: int) -> 
 
 
 def _opened(vectors: Vectors, report: Report) -> Any:
-    """Return the index of the vectors, mapped into memory; build it if it is missing or of other vectors."""
+    """Return the index, mapped into memory. Build it if it is missing, damaged, or belongs to other vectors."""
     if is_url(vectors.folder):
         raise ConfigError(
             f"index needs vectors on this machine, and vectors is {vectors.folder}: copy the folder, or give "

@@ -1,4 +1,4 @@
-"""Load a model that makes vectors, describe it, and compute the vectors of texts and of their chunks."""
+"""Load an embedding model, describe it, and compute the vectors of texts and chunks."""
 
 import hashlib
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ DIGEST_CHARACTERS = 16
 
 @dataclass(frozen=True, kw_only=True)
 class VectorModel:
-    """A loaded model, the text that is put before each text, and the number format of its matrix products."""
+    """A loaded model, the prompt that is put before each text, and the number format of matrix products."""
 
     model: api.LoadedModel
     prompt: str
@@ -33,7 +33,7 @@ class VectorModel:
 
     @property
     def maximum_length(self) -> int:
-        """Tokens to which texts are truncated."""
+        """Maximum tokens of a text; longer texts are truncated."""
         return self.model.embedding_length
 
     def vectors(self, texts: Sequence[str]) -> np.ndarray:
@@ -43,7 +43,7 @@ class VectorModel:
             return self.model.embed(prompted, prompt="")
 
     def spans(self, texts: Sequence[str]) -> list[list[Span]]:
-        """Return the spans of each text's chunks, which the model reads whole."""
+        """Return the spans of each text's chunks; the model reads a chunk without truncation."""
         tokenizer = self._whole_texts
         return chunk_spans(texts, tokenizer, room_of(tokenizer, self.maximum_length, self.prompt), self.prompt)
 
@@ -77,7 +77,8 @@ class Description:
 def load(checkpoint: str, placement: ModelPlacement, prompt: str | None, usual: tuple[str, ...]) -> VectorModel:
     """Load a model on this process's device.
 
-    `prompt`, `usual`: see Recipe.prompt. Raises CheckpointError or ConfigError if there is no such model or prompt.
+    `prompt` and `usual` are as in Recipe.prompt. Raises CheckpointError if the model cannot be loaded, and ConfigError
+    if the prompt does not exist.
     """
     device = required_device(placement)
     model = api.load(checkpoint, "cuda" if device.type == "cuda" else "cpu")
@@ -105,7 +106,7 @@ def describe(loaded: VectorModel) -> Description:
 
 
 def describe_on_cpu(config: Embed) -> Description:
-    """Load the model of settings on the CPU and describe it, so that its errors show before other processes start."""
+    """Load the model of the settings on the CPU and describe it. Its errors then appear before processes start."""
     placement = ModelPlacement(device="cpu", precision="float32")
     return describe(load(config.checkpoint, placement, config.prompt, OF_DOCUMENTS))
 
@@ -113,7 +114,7 @@ def describe_on_cpu(config: Embed) -> Description:
 def load_described(described: Description, config: Embed) -> VectorModel:
     """Load the model that `described` describes on this process's device.
 
-    Raises CheckpointError if its files are no longer the same.
+    Raises CheckpointError if the model's files have changed.
     """
     loaded = load(described.checkpoint, config.placement, config.prompt, OF_DOCUMENTS)
     digest = digest_of(loaded.model)

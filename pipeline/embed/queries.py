@@ -1,4 +1,4 @@
-"""Read queries, which are one text or a file with a query per row, and compute their vectors."""
+"""Read queries, given as one text or as a file with one query per row, and compute their vectors."""
 
 import re
 from collections import Counter
@@ -19,7 +19,7 @@ from pipeline.locations import absolute
 from pipeline.predict.inputs import list_inputs
 
 FILE_NAME = re.compile(r"\S+\.(csv|tsv|jsonl|ndjson|json|parquet|txt)(\.\w+)?")
-"""A word that names a file: it is never searched for as a text."""
+"""A word that looks like a file name; such a word is never used as the text of a query."""
 ROWS_AT_ONCE = 4_096
 
 
@@ -34,8 +34,8 @@ class Query:
 def read_queries(config: Search) -> list[Query]:
     """Return the queries of a search.
 
-    Raises ConfigError for the name of a file that does not exist, and DataError for a file without queries or with an
-    empty query or two queries with one id.
+    Raises ConfigError if the file does not exist. Raises DataError if the file has no queries, an empty query, or two
+    queries with the same id.
     """
     given = config.queries
     if not _is_file(given):
@@ -60,7 +60,7 @@ def _rows(table: pa.Table, given: str) -> list[Query]:
 
 
 def _is_file(given: str) -> bool:
-    """Return whether `queries` names a file. Raises ConfigError for the name of a file that does not exist."""
+    """Return whether `given` names a file. Raises ConfigError for a file name whose file does not exist."""
     looks_like_file = FILE_NAME.fullmatch(given) is not None
     if "\n" not in given and (looks_like_file or len(given) < 1_000):
         try:
@@ -77,7 +77,7 @@ def _is_file(given: str) -> bool:
 def query_vectors(config: Search, vectors: Vectors, queries: Sequence[Query]) -> np.ndarray:
     """Return one vector per query, float32 (queries, D), from the model that made the vectors.
 
-    Raises ConfigError if the model of the settings is another one, and CheckpointError if there is no model.
+    Raises ConfigError if the settings name a different model, and CheckpointError if the model cannot be loaded.
     """
     made = vectors.model
     model.use_threads(config.placement.threads)

@@ -1,11 +1,11 @@
 """Recipe for a text's vector: pooling, scaling, prompts and maximum length, read from a model's folder.
 
-The files are those of sentence-transformers, in the format before version 5.4 and in the format since:
+These files of sentence-transformers are read, in the format before version 5.4 and in the format since 5.4:
 
 modules.json                         the steps: Transformer, Pooling, and Normalize if vectors have length 1
-1_Pooling/config.json                pooling: flags pooling_mode_*, or since 5.4 the name under pooling_mode
-sentence_bert_config.json            max_seq_length: tokens to which texts are truncated
-tokenizer_config.json                model_max_length: the same since 5.4
+1_Pooling/config.json                pooling: flags pooling_mode_*; since 5.4, a name under pooling_mode
+sentence_bert_config.json            max_seq_length: maximum tokens of a text
+tokenizer_config.json                model_max_length: maximum tokens of a text, since 5.4
 config_sentence_transformers.json    prompts by name, the default prompt's name, and the similarity
 """
 
@@ -31,30 +31,31 @@ FLAGS = {"mean_tokens": "mean", "cls_token": "cls", "max_tokens": "max"}
 STEPS = (("Transformer", "Pooling"), ("Transformer", "Pooling", "Normalize"))
 """Classes of the steps that are supported."""
 OF_QUERIES, OF_DOCUMENTS = ("query",), ("document", "passage", "corpus")
-"""Names of prompts for queries and for documents, the first that the model has; sentence-transformers has the same."""
+"""Names of prompts for queries and for documents, as in sentence-transformers. The first name that exists is used."""
 NAME = re.compile(r"[\w-]+")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """Recipe for a text's vector. The default is for models that have none: the mean, scaled to length 1."""
+    """Recipe for a text's vector. The default, for models without a recipe, is the mean, scaled to length 1."""
 
     pooling: Pooling = "mean"
     normalized: bool = True
     """Whether vectors are scaled to length 1."""
     prompts: Mapping[str, str] = field(default_factory=dict)
-    """Name of a prompt -> text that is put before a text."""
+    """Name of a prompt -> its words, which are put before a text."""
     default_prompt: str = ""
-    """Text that is put before a text for which no prompt is named."""
+    """Words that are put before a text if no prompt is named."""
     maximum_length: int | None = None
-    """Tokens to which texts are truncated; None: the model's positions."""
+    """Maximum tokens of a text; longer texts are truncated. None means the number of the model's positions."""
     similarity: str = "cosine"
 
     def prompt(self, asked: str | None, usual: tuple[str, ...] = ()) -> str:
-        """Return the text of a prompt.
+        """Return the words of a prompt.
 
-        `asked` is a prompt's name or its text. None: the first of the names `usual` that the model has, else no prompt;
-        if `usual` is empty, the default prompt. Raises ConfigError for a word that is not the name of a prompt.
+        `asked` is a prompt's name or its words. If it is None, the first prompt of the model with a name in `usual` is
+        returned, or "" if there is none; if `usual` is empty, the default prompt is returned. Raises ConfigError for a
+        single word that is not the name of a prompt.
         """
         if asked is None:
             known = [self.prompts[name] for name in usual if name in self.prompts]
@@ -70,10 +71,11 @@ class Recipe:
 
 
 def read_recipe(location: str, default: Recipe = Recipe()) -> Recipe:  # noqa: B008  (frozen, so sharing it is safe)
-    """Read the recipe in a model's folder or URL; that of a run's checkpoint follows from the run's settings.
+    """Return the recipe of a model's folder or URL.
 
-    Return `default` for a folder without modules.json that is not in a run. Raises CheckpointError for a file
-    that cannot be read, and for a step or pooling that is not supported.
+    The recipe is read from the folder, or follows from the run's settings if the folder is a checkpoint of a run. Any
+    other folder has the recipe `default`. Raises CheckpointError for a file that cannot be read, and for a step or
+    pooling that is not supported.
     """
     try:
         if storage.exists(storage.join(location, "modules.json")):
@@ -88,14 +90,14 @@ def read_recipe(location: str, default: Recipe = Recipe()) -> Recipe:  # noqa: B
 
 
 def _of_run(settings: Pretrain) -> Recipe:
-    """Return the recipe of a run's checkpoints, which is that of its export."""
+    """Return the recipe of a run's checkpoints, which is the same as for the run's exported model."""
     return Recipe(pooling=pooling_of(settings), maximum_length=trained_length(settings))
 
 
 def trained_recipe(about: About) -> Recipe:
     """Return the recipe of a fine-tuned model without modules.json, such as one with bottleneck adapters.
 
-    For kind similarity it is that of the training, for other kinds the default.
+    For kind similarity, it is the recipe that was used in training. For other kinds, it is the default.
     """
     if about.task.kind != "similarity":
         return Recipe()
@@ -125,7 +127,7 @@ def _read(location: str) -> Recipe:
 
 
 def _steps(location: str) -> list[tuple[str, str]]:
-    """Return class and folder of each step in modules.json."""
+    """Return (class, folder) of each step in modules.json."""
     path = storage.join(location, "modules.json")
     try:
         steps = storage.parse_json(storage.read_at_most(path, MOST_CONFIG))
@@ -147,7 +149,7 @@ def _object(location: str, name: str) -> dict[str, Any]:
 
 
 def _pooling(folder: str, prompts: Mapping[str, str]) -> Pooling:
-    """Return the pooling of a folder's config.json."""
+    """Return the pooling that a folder's config.json names."""
     config = _object(folder, "config.json")
     flags = [name.removeprefix("pooling_mode_") for name, on in config.items() if on and name != "pooling_mode"]
     given = config.get("pooling_mode") or [FLAGS.get(flag, flag) for flag in flags if f"pooling_mode_{flag}" in config]
@@ -167,7 +169,7 @@ def _pooling(folder: str, prompts: Mapping[str, str]) -> Pooling:
 
 
 def _maximum_length(location: str) -> int | None:
-    """Return the number of tokens to which the folder's files truncate texts; None if they do not tell it."""
+    """Return the maximum tokens of a text according to the folder's files; None if they do not state it."""
     lengths = (
         _object(location, "sentence_bert_config.json").get("max_seq_length"),
         _object(location, "tokenizer_config.json").get("model_max_length"),

@@ -1,4 +1,4 @@
-"""Lines that tell what was embedded, and results of a search as a table or as JSON lines."""
+"""Report what was embedded, and show the results of a search as a table or as JSON lines."""
 
 import json
 from collections.abc import Sequence
@@ -16,12 +16,12 @@ from pipeline.embed.search import Found
 from pipeline.predict.output import require_free
 
 LONGEST_TEXT = 300
-"""Characters of a text that a table shows."""
+"""Maximum characters of a text in a table."""
 WIDTH = 120
 
 
 def embedded_lines(counts: Counts, model: Description, output: str, seconds: float) -> list[str]:
-    """Return the last lines of a job that embeds: counts, the vectors' kind, time and location."""
+    """Return the last lines of an embedding job: counts, kind of vectors, time and location."""
     empty = f", {counts.empty:,} of them empty and without a vector" if counts.empty else ""
     cut = f", {counts.cut:,} of them truncated at {model.maximum_length} tokens" if counts.cut else ""
     computed = f"computed in {' and '.join(counts.precisions)}, in {seconds:.0f} s"
@@ -30,7 +30,7 @@ def embedded_lines(counts: Counts, model: Description, output: str, seconds: flo
 
 
 def result_table(query: Query, found: Sequence[Found], width: int = WIDTH) -> str:
-    """Return a query and a table of what was found for it."""
+    """Return a query and the table of its results."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
     for head, right in (("rank", True), ("score", True), ("id", False), ("text", False)):
         table.add_column(head, justify="right" if right else "left", overflow="fold")
@@ -44,21 +44,21 @@ def result_table(query: Query, found: Sequence[Found], width: int = WIDTH) -> st
 
 
 def _shown_text(found: Found) -> str:
-    """Return a text for a table: title and the beginning of the text, on one line."""
+    """Return the title and the beginning of a text on one line, for a table."""
     title, text = " ".join((found.title or "").split()), " ".join((found.text or "").split())
     joined = " — ".join(part for part in (title, text) if part) if not text.startswith(title) else text
     return joined if len(joined) <= LONGEST_TEXT else f"{joined[:LONGEST_TEXT]}…"
 
 
 def require_output(output: str | None, replace: bool) -> None:
-    """Raise ConfigError if results cannot be written to `output`, or if it exists and may not be replaced."""
+    """Raise ConfigError if `output` cannot be written, or if it exists and `replace` is false."""
     if output:
         require_free(output, replace)
         storage.require_writable("output", output.rpartition("/")[0] or "/")
 
 
 def write_results(output: str, queries: Sequence[Query], found: Sequence[Sequence[Found]]) -> None:
-    """Write a JSON line per query: its id and text, and its results, the best first."""
+    """Write one JSON line per query: its id, its text and its results, best first."""
     lines = [
         {"id": query.id, "text": query.text, "results": [one.as_dict() for one in of_query]}
         for query, of_query in zip(queries, found, strict=True)

@@ -1,7 +1,7 @@
-"""Find the texts whose vectors are most similar to queries: exactly, by comparing each query with all vectors.
+"""Find the texts whose vectors are most similar to queries. The search is exact: a query is compared with all vectors.
 
-Shapes: Q queries, N vectors, D numbers of a vector, K texts to find. A text with several chunks has the similarity of
-its best chunk, and is found once.
+Shapes: Q queries, N vectors, D numbers per vector, K texts to find. A text with several chunks gets the similarity of
+its best chunk and occurs once in the results.
 """
 
 from collections.abc import Sequence
@@ -15,12 +15,12 @@ from pipeline.errors import ConfigError
 
 SIMILARITIES = ("cosine", "dot")
 QUERIES_AT_ONCE = 512
-"""Maximum queries that are compared with a block at a time, which limits the memory of their similarities."""
+"""Maximum queries that are compared with a block at a time. This limits the memory for similarities."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Hits:
-    """Rows found for Q queries, the most similar first; if fewer than K texts exist, there are fewer columns."""
+    """Rows found for Q queries, the most similar row first. If fewer than K texts exist, there are fewer columns."""
 
     rows: np.ndarray
     """int64 (Q, K)."""
@@ -30,7 +30,7 @@ class Hits:
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """A text that was found, or the best chunk of a long one."""
+    """A text that was found; for a text with several chunks, its best chunk."""
 
     id: str
     score: float
@@ -39,14 +39,14 @@ class Found:
     end: int
     title: str | None
     text: str | None
-    """None if the texts are not stored beside the vectors."""
+    """Text of the chunk; None if texts are not stored with the vectors."""
 
     def as_dict(self) -> dict[str, Any]:
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 def require_similarity(similarity: str) -> None:
-    """Raise ConfigError for a similarity of a model that search does not have."""
+    """Raise ConfigError if search does not support a model's similarity."""
     if similarity not in SIMILARITIES:
         raise ConfigError(
             f"the model's similarity ({similarity}) is not supported: use vectors of a model with one of "
@@ -55,7 +55,7 @@ def require_similarity(similarity: str) -> None:
 
 
 def comparable(vectors: np.ndarray, similarity: str) -> np.ndarray:
-    """Return vectors (N, D) whose dot products are the similarity: for cosine, scaled to length 1."""
+    """Return vectors (N, D) whose dot product is the similarity. For cosine, the vectors are scaled to length 1."""
     if similarity == "dot":
         return vectors
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -63,7 +63,7 @@ def comparable(vectors: np.ndarray, similarity: str) -> np.ndarray:
 
 
 def exact_hits(vectors: Vectors, queries: np.ndarray, top: int) -> Hits:
-    """Compare queries (Q, D) with all vectors, and return the most similar `top` texts of each query."""
+    """Compare queries (Q, D) with all vectors, and return the `top` most similar texts for each query."""
     compared = comparable(queries, vectors.model.similarity)
     best = Hits(rows=np.zeros((len(queries), 0), np.int64), scores=np.zeros((len(queries), 0), np.float32))
     for block in vectors.blocks():
@@ -79,7 +79,7 @@ def exact_hits(vectors: Vectors, queries: np.ndarray, top: int) -> Hits:
 
 
 def _hits_of_block(block: Block, ready: np.ndarray, queries: np.ndarray, top: int) -> Hits:
-    """Return the most similar texts of a block, in no order; `ready`: the block's vectors, from `comparable`."""
+    """Return the most similar texts of a block, unsorted. `ready` are the block's vectors from `comparable`."""
     scores = queries @ ready.T
     starts = np.flatnonzero(block.chunks == 0)
     of_texts = scores if len(starts) == len(block.chunks) else np.maximum.reduceat(scores, starts, axis=1)
@@ -97,13 +97,13 @@ def _hits_of_block(block: Block, ready: np.ndarray, queries: np.ndarray, top: in
 
 
 def _sorted(rows: np.ndarray, scores: np.ndarray, top: int) -> Hits:
-    """Return the `top` best of each query, the best first, and equal scores in the order of their rows."""
+    """Return the `top` best rows for each query, best first. Rows with equal scores are in row order."""
     order = np.lexsort((rows, -scores), axis=1)[:, :top]
     return Hits(rows=np.take_along_axis(rows, order, axis=1), scores=np.take_along_axis(scores, order, axis=1))
 
 
 def found_of(vectors: Vectors, hits: Hits) -> list[list[Found]]:
-    """Return what was found for each query, with ids, titles and texts."""
+    """Return the texts found for each query, with ids and titles."""
     rows = vectors.rows_of(hits.rows[hits.rows >= 0].reshape(-1).tolist())
     return [
         [_found(rows[row], score) for row, score in zip(of_query.tolist(), scores.tolist()) if row >= 0]
@@ -117,7 +117,7 @@ def _found(row: dict[str, Any], score: float) -> Found:
 
 
 def sorted_hits(candidates: Sequence[Sequence[tuple[int, float]]], top: int) -> Hits:
-    """Return candidates (row, score) of each query as hits, the best first; missing ones have the row -1."""
+    """Return candidates (row, score) of each query as hits, best first. Missing hits have the row -1."""
     rows = np.full((len(candidates), top), -1, np.int64)
     scores = np.full((len(candidates), top), -np.inf, np.float32)
     for query, of_query in enumerate(candidates):

@@ -1,4 +1,4 @@
-"""Read the texts to embed: rows with id, title and text, in parts of limited rows and characters."""
+"""Read the texts to embed, as rows with id, title and text. A part has limited rows and characters."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ from pipeline.predict.inputs import InputFile, list_inputs, parts_of
 ROWS_AT_ONCE = 256
 """Rows that are read before their characters are counted."""
 CHARACTERS_PER_PART = 4_000_000
-"""Maximum characters of a part, unless its only text is longer: about 4,000 chunks of 256 tokens."""
+"""Maximum characters of a part: about 4,000 chunks of 256 tokens. A single longer text is a part of its own."""
 ID, TITLE, TEXT = "id", "title", "text"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """Columns of the input files; None: the default of the setting."""
+    """Columns of the input files. None means the default: columns "id" and "title", if they exist."""
 
     text: str
     id: str | None
@@ -31,9 +31,9 @@ class Columns:
 
 
 def text_files(config: Embed) -> list[InputFile]:
-    """Return the input files, without the vectors, which may be in the same folder.
+    """Return the input files. The output folder may lie in the input folder; its files are left out.
 
-    Raises ConfigError if there is no file, and DataError for a file of unknown form.
+    Raises ConfigError if there is no file, and DataError for a file of unknown format.
     """
     files = list_inputs(config.input, "auto", tags=False, remedy="")
     remaining = [file for file in files if not file.location.startswith(f"{config.output}/")]
@@ -45,8 +45,8 @@ def text_files(config: Embed) -> list[InputFile]:
 def text_tables(file: InputFile, name: str, columns: Columns, rows_per_part: int) -> Iterator[pa.Table]:
     """Yield the parts of a file: tables with the columns id, text and, if the file has titles, title.
 
-    `name` begins the ids of rows without an id. Parts depend on the file, the columns and `rows_per_part` alone.
-    Raises DataError for a file that cannot be read, a missing column, and a text or id that is not one.
+    If the file has no ids, they are made of `name` and the row's number. Parts depend only on the file, the columns and
+    `rows_per_part`. Raises DataError for an unreadable file, a missing column, and a text or id of another type.
     """
     first, held, rows, characters = 1, [], 0, 0
     for table in parts_of(file, ROWS_AT_ONCE):
@@ -63,12 +63,12 @@ def text_tables(file: InputFile, name: str, columns: Columns, rows_per_part: int
 
 
 def _joined(tables: Sequence[pa.Table]) -> pa.Table:
-    """Return one table of several; a table without titles gets null for them."""
+    """Join tables into one table. A table without titles gets null titles."""
     return pa.concat_tables(tables, promote_options="default").combine_chunks()
 
 
 def _texts_of(table: pa.Table, location: str, name: str, columns: Columns, first: int) -> pa.Table:
-    """Return id, title and text of a table's rows; `first` is the number of its first row, from 1."""
+    """Return id, title and text of a table's rows. `first` is the number of the table's first row, counted from 1."""
     required = [("text", columns.text), ("id", columns.id), ("title", columns.title)]
     for flag, column in required:
         if column is not None and column not in table.column_names:
@@ -95,7 +95,7 @@ def _ids(table: pa.Table, location: str, name: str, column: str, first: int) -> 
 
 
 def _strings(values: pa.ChunkedArray, location: str, what: str, first: int) -> pa.ChunkedArray:
-    """Return values as text; for `what` id, whole numbers too. Raises DataError for values of other types."""
+    """Return values as text. Ids may also be integers. Raises DataError for values of other types."""
     kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind):
         return values.cast(pa.string())
@@ -108,6 +108,6 @@ def _strings(values: pa.ChunkedArray, location: str, what: str, first: int) -> p
 
 
 def short_names(files: Sequence[InputFile]) -> list[str]:
-    """Return a name per file for ids: the file's own name if all names differ, else its location."""
+    """Return the name of each file, for use in ids: the file name if all file names differ, else the location."""
     names = [file.location.rpartition("/")[2] for file in files]
     return names if len(set(names)) == len(names) else [file.location for file in files]

@@ -28,7 +28,7 @@ class Block:
     vectors: np.ndarray
     """float32 (rows, D)."""
     chunks: np.ndarray
-    """int32 (rows,): number of each row's chunk in its text; the chunks of a text are consecutive rows of one block."""
+    """Number of each row's chunk in its text, int32 (rows,). The chunks of a text are consecutive rows of one block."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class Vectors:
     fingerprint: str
     names: tuple[str, ...]
     rows: tuple[int, ...]
-    """Rows of each part."""
+    """Number of rows of each part."""
 
     @property
     def count(self) -> int:
@@ -53,7 +53,7 @@ class Vectors:
         return np.concatenate([[0], np.cumsum(self.rows)[:-1]]).astype(np.int64)
 
     def blocks(self) -> Iterator[Block]:
-        """Yield all vectors, a part at a time. Raises DataError for a part that is missing or damaged."""
+        """Yield all vectors, one part at a time. Raises DataError for a missing or damaged part."""
         for number, rows in enumerate(self.rows):
             if rows:
                 table = self.read(number, [*self._stored, "chunk"])
@@ -61,7 +61,7 @@ class Vectors:
                 yield Block(first=int(self.starts[number]), vectors=to_vectors(table, self.format), chunks=chunks)
 
     def rows_of(self, wanted: Sequence[int], with_vectors: bool = False) -> dict[int, dict[str, Any]]:
-        """Return row number -> columns of the row but the vector; with_vectors: also `vector`, float32 (D,)."""
+        """Return row number -> columns of the row without the vector; `with_vectors` adds `vector`, float32 (D,)."""
         found: dict[int, dict[str, Any]] = {}
         unique = np.unique(np.asarray(wanted, np.int64))
         parts = np.searchsorted(self.starts, unique, side="right") - 1
@@ -82,12 +82,12 @@ class Vectors:
         return [VECTOR, SCALE] if self.format == "int8" else [VECTOR]
 
     def _shown(self, number: int) -> list[str]:
-        """Return the columns of a part but the vector."""
+        """Return the names of a part's columns without the vector."""
         with self._opened(number) as file:
             return [name for name in file.schema_arrow.names if name not in (VECTOR, SCALE)]
 
     def read(self, number: int, columns: list[str] | None) -> pa.Table:
-        """Read columns of a part. Raises DataError if the part is missing, damaged, or has other rows."""
+        """Read columns of a part. Raises DataError if the part is missing or damaged, or has a wrong number of rows."""
         try:
             with self._opened(number) as file:
                 table = file.read(columns=columns)
@@ -106,7 +106,7 @@ class Vectors:
         return storage.join(self.folder, PARTS, self.names[number])
 
     def _opened(self, number: int) -> pq.ParquetFile:
-        """Open a part; a local one is mapped into memory."""
+        """Open a part. A local part is mapped into memory."""
         location = self._location(number)
         if not is_url(location):
             return pq.ParquetFile(location, memory_map=True, page_checksum_verification=True)
@@ -115,7 +115,7 @@ class Vectors:
 
 
 def open_vectors(folder: str) -> Vectors:
-    """Open a folder of vectors. Raises DataError if its manifest is missing or not that of vectors."""
+    """Open a folder of vectors. Raises DataError if its manifest is missing or is not a manifest of vectors."""
     path = storage.join(folder, storage.MANIFEST)
     manifest = storage.read_object(path)
     if manifest is None or manifest.get("kind") != KIND:
