@@ -3,15 +3,16 @@
 import os
 
 DEFAULTS = {
-    # Without a token, anyone who reaches a Ray port can run commands (CVE-2023-48022). Head and clients must agree.
+    # Without a token, anyone who reaches a Ray port can run commands (CVE-2023-48022). The Ray head and the clients
+    # must use the same value.
     "RAY_AUTH_MODE": "token",
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.5",  # seconds until a lost worker, or the end of training, is detected
     "RAY_worker_niceness": "0",  # with Ray's default of 15, a run gets little CPU time while other programs are busy
     "RAY_USAGE_STATS_ENABLED": "0",
     "MLFLOW_DISABLE_TELEMETRY": "true",
-    # Metrics for Prometheus are off: they make Ray Data's _StatsActor grow by about 9 MB per minute (ray 2.60).
+    # Metrics for Prometheus are off, because they make Ray Data's _StatsActor grow by about 9 MB per minute (ray 2.60).
     "RAY_enable_metrics_collection": "0",
-    # Number of tasks that `ray list tasks` can show; Ray's default of 100,000 takes about 100 MB in the head.
+    # Maximum tasks that `ray list tasks` can show. Ray's default of 100,000 needs about 100 MB of memory in the head.
     "RAY_task_events_max_num_task_in_gcs": "10000",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # Ray's future default; Ray warns if the variable is not set
 }

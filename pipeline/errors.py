@@ -1,6 +1,4 @@
-"""Errors shown in one line, without a traceback. The line names the setting or file, the values in conflict, and what
-would work.
-"""
+"""Errors shown in one line, without a traceback. The line names the setting or file, the wrong values and a remedy."""
 
 from collections.abc import Iterable
 
@@ -25,7 +23,7 @@ class DataError(PipelineError):
 
 
 class BadRow(DataError):
-    """A row of labelled examples that cannot be used; `reason` names it in the counts of skipped rows."""
+    """A row of labelled examples that cannot be used. Skipped rows are counted by `reason`."""
 
     def __init__(self, message: str, reason: str = "bad-row") -> None:
         super().__init__(message)
@@ -33,7 +31,7 @@ class BadRow(DataError):
 
 
 class StorageUnavailable(DataError):
-    """Data that cannot be read now because its storage fails; the data may be undamaged, and a later try may work."""
+    """Data that cannot be read now because its storage fails. A later try may work."""
 
 
 class CheckpointError(PipelineError):
@@ -41,9 +39,9 @@ class CheckpointError(PipelineError):
 
 
 class ClusterLost(PipelineError):
-    """Ray, or one of its processes that a command needs, is gone.
+    """Ray, or a Ray process that a command needs, is gone.
 
-    The command itself is correct: if the user starts it again, it continues.
+    The command itself is correct. If the user starts the command again, it continues.
     """
 
     exit_code = 1
@@ -58,7 +56,7 @@ def shown(value: object) -> str:
 def listed(names: Iterable[object], most: int = MOST_LISTED) -> str:
     """Return at most `most` names for a message, on one line; "none" if there are no names.
 
-    Long names are cut in the middle, because long paths often differ only at their ends.
+    A long name is shortened in its middle, because long paths often differ only at their ends.
     """
     whole = [" ".join(str(name).splitlines()) for name in names]
     half = LONGEST_SHOWN // 2

@@ -37,7 +37,7 @@ from pipeline.train.summary import figures
 TEACHER = "teacher.fingerprint"
 """Name of the teacher's fingerprint in the identity of a run."""
 PUBLISHED_TOKENS = 1_000_000 * 256 * 512
-"""Most tokens that a published BERT was trained on (Devlin et al. 2019, A.2: 1 M steps of 256 sequences of 512)."""
+"""Maximum training tokens of a published BERT (Devlin et al. 2019, A.2: 1 M steps of 256 sequences of 512 tokens)."""
 FORMS = {
     "huggingface": "the published format, which `transformers` and `sentence-transformers` read",
     "onnx": "ONNX graphs",
@@ -58,11 +58,11 @@ class Lineage:
     summary: dict[str, Any] | None
     """Summary of the run; None if it is not finished."""
     corpus: Corpus | DataError
-    """The prepared corpus, or the error with which reading it failed."""
+    """The prepared corpus, or the error if the corpus cannot be read."""
     license: str | None = None
-    """SPDX identifier; None: the card states no license."""
+    """SPDX identifier. If it is None, the card states no license."""
     language: tuple[str, ...] = ()
-    """Language codes; if empty, the card has those of the corpus."""
+    """Language codes. If empty, the card states the languages of the corpus."""
     repository: str | None = None
     """OWNER/NAME on the hub; None if the model is not pushed."""
 
@@ -80,7 +80,7 @@ class Made:
     library: str = "transformers"
     """The hub's name of the library that loads the model."""
     tags: tuple[str, ...] = ()
-    """Tags of the card besides the family and "bertstream"."""
+    """Additional tags of the card. The family and "bertstream" are always tags."""
     extra: tuple[str, ...] = ()
     """Additional sections of the card."""
     figures: str = ""
@@ -156,7 +156,7 @@ def _use(trained: Trained, made: Made, lineage: Lineage) -> str:
 
 
 def languages(sources: dict[str, dict[str, Any]]) -> list[str]:
-    """Return the languages of a corpus' sources; empty if any source does not state its language."""
+    """Return the languages of a corpus' sources; an empty list if any source does not state its language."""
     codes = {"en" if location == BUILTIN else about.get("language") for location, about in sources.items()}
     return [] if None in codes else sorted(map(str, codes))
 
@@ -172,7 +172,7 @@ def _pipeline(trained: Trained) -> str:
 
 
 def _results(summary: dict[str, Any] | None, step: int, pipeline: str) -> list[dict[str, Any]]:
-    """Return the `results` of the card's model-index: measurements on held-out text after this step."""
+    """Return the `results` of the card's model-index: measurements on held-out text after `step`."""
     after = _measured(summary, step)
     scores = [(*names, after[metric]) for metric, names in DESCRIPTIONS.items() if metric in after]
     dataset = {"type": "held-out", "name": "held-out part of the training corpus"}
@@ -180,7 +180,7 @@ def _results(summary: dict[str, Any] | None, step: int, pipeline: str) -> list[d
 
 
 def _measured(summary: dict[str, Any] | None, step: int) -> dict[str, float]:
-    """Return metric -> value on held-out text after this step; empty if the run was not measured at this step."""
+    """Return metric -> value on held-out text after `step`; an empty dict if the run was not measured at `step`."""
     return summary["heldout_after"] if summary and summary["steps"] == step else {}
 
 
@@ -201,7 +201,7 @@ def _introduction(trained: Trained, lineage: Lineage, settings: Pretrain, step: 
 
 
 def _started_from(lineage: Lineage, settings: Pretrain) -> str:
-    """Return words for the introduction: what the run started from and, for a distillation, what the teacher is."""
+    """Return words for the introduction: the initial weights and, for a distillation, the teacher."""
     identity, objective = lineage.recorded["identity"], settings.objective
     initial = public_model_location(_initial_model(lineage)) or "another model"
     started = f"the weights of {initial}" if "init.fingerprint" in identity else "random weights"
@@ -215,7 +215,7 @@ def _started_from(lineage: Lineage, settings: Pretrain) -> str:
 
 
 def _texts(lineage: Lineage) -> str:
-    """Return the amount and sources of the training text, for the introduction; empty if the corpus cannot be read."""
+    """Return words for the introduction: amount and sources of training text; "" if the corpus cannot be read."""
     if isinstance(lineage.corpus, DataError):
         return ""
     sources = lineage.corpus.sources
@@ -262,7 +262,7 @@ def trained_length(settings: Pretrain) -> int:
 
 
 def _parameters(trained: Trained) -> int:
-    """Return the number of weights of everything that the run trained, heads included; tied weights count once."""
+    """Return the number of weights that the run trained, including heads. Tied weights count once."""
     return sum(weight.numel() for weight in trained.module.parameters())
 
 
@@ -278,7 +278,7 @@ def metrics(summary: dict[str, Any] | None, step: int) -> str:
 
 
 def data(lineage: Lineage) -> str:
-    """Return the card's data section: sources with their counts, and what was dropped, by reason."""
+    """Return the card's data section: the sources with their counts, and the drops by reason."""
     corpus = lineage.corpus
     if isinstance(corpus, DataError):
         return f"Not described: {html.escape(corpus_problem(lineage))}."
@@ -297,7 +297,7 @@ def data(lineage: Lineage) -> str:
 
 
 def corpus_problem(lineage: Lineage) -> str:
-    """Return the reason why the corpus cannot be read; it names a local corpus folder without its parent folders."""
+    """Return the reason why the corpus cannot be read. A local corpus folder is named without its parent folders."""
     folder = str(lineage.recorded["corpus"])
     return str(lineage.corpus).replace(folder, public_location(folder))
 
@@ -309,12 +309,12 @@ def _dropped(counts: dict[str, int]) -> str:
 
 
 def _settings(identity: dict[str, Any]) -> Sequence[tuple[str, str]]:
-    """Return (name, value) of the settings that define the run. Fingerprints are left out: the lineage has them."""
+    """Return (name, value) of the settings that define the run. Fingerprints are in the lineage section instead."""
     return [(f"`{name}`", str(value)) for name, value in identity.items() if not name.endswith(".fingerprint")]
 
 
 def _lineage_rows(trained: Trained, lineage: Lineage, step: int) -> list[tuple[str, str]]:
-    """Return (item, identifier) of what the model was made from, without folders of this machine."""
+    """Return (item, identifier) for everything that the model was made from, without local paths."""
     identity = lineage.recorded["identity"]
     weights = storage.read_json(storage.join(trained.checkpoint, storage.MANIFEST))["files"][WEIGHTS]
     return [

@@ -35,10 +35,10 @@ def require_hub(repository: str) -> None:
 
 
 def push(target: str, repository: str, private: bool) -> str:
-    """Upload a published folder to the repository OWNER/NAME and return its URL; make the repository if it is missing.
+    """Upload a published folder to the repository OWNER/NAME and return the repository's URL.
 
-    `private` applies to a new repository only. Raises CheckpointError if the hub refuses the upload or cannot be
-    reached; the message never has the token in it.
+    A missing repository is created; `private` applies only to a new repository. Raises CheckpointError if the hub
+    refuses the upload or cannot be reached. The message never contains the token.
     """
     from huggingface_hub import CommitOperationAdd, HfApi
     from huggingface_hub.utils import disable_progress_bars
@@ -51,7 +51,7 @@ def push(target: str, repository: str, private: bool) -> str:
             url = api.create_repo(repository, private=private or None, exist_ok=True)
             operations = [CommitOperationAdd(path_in_repo=name, path_or_fileobj=folder / name) for name in files]
             api.create_commit(repository, operations, commit_message="Upload a model exported by bertstream")
-        except Exception as error:  # the library raises its own errors, those of its web client, and ValueError
+        except Exception as error:  # the library raises its own errors, its web client's errors, and ValueError
             raise CheckpointError(
                 f"push_to_hub ({repository}): {reason(error, api)}; the export is in {target}"
             ) from error
@@ -59,7 +59,7 @@ def push(target: str, repository: str, private: bool) -> str:
 
 
 def fetch(target: str, folder: Path) -> list[str]:
-    """Copy a published folder to a local one and return the names of its files.
+    """Copy a published folder to a local folder and return the names of the files.
 
     The copied manifest.json names the checkpoint without its parent folders.
     """
@@ -80,7 +80,7 @@ def copy_file(source: str, target: str) -> None:
 
 
 def reason(error: Exception, api: "HfApi") -> str:
-    """Return why an upload failed, in one line without the token."""
+    """Return the reason why an upload failed, in one line without the token."""
     from huggingface_hub import get_token
 
     status = getattr(getattr(error, "response", None), "status_code", None)

@@ -51,21 +51,25 @@ from pipeline import api
 model = api.load("PLACE")
 FILLprint(model.embed(["A first text.", "A second one."]).shape)
 ```"""
-"""Usage of a folder in the published format. FOLDER stands for the folder in calls of transformers, PLACE in calls of
-pipeline.api. SUBFOLDER stands for an argument with the subfolder of the model that fills blanks, if any. VECTOR stands
-for the pooling, and FILL for a line that fills a blank, if the model does so.
+"""Usage of a folder in the published format, with these placeholders:
+
+FOLDER      the folder, in calls of transformers
+PLACE       the folder, in calls of pipeline.api
+SUBFOLDER   an argument with the subfolder of the model that fills blanks, or nothing
+VECTOR      the pooling
+FILL        a line that fills a blank, or nothing if the model does not fill blanks
 """
 FILL_LINE = 'print(model.fill("A text with a [MASK] in it."))\n'
 VECTORS = {"mean": "the mean of the last hidden states", "cls": "the last hidden state of [CLS]"}
 """Pooling -> its description."""
 Logits = Callable[[Batch], dict[str, Tensor]]
-"""Function: batch -> logits by head, such as an objective's `outputs`."""
+"""Function from a batch to logits by head, such as an objective's `outputs`."""
 
 
 def export(checkpoint: str, target: str, lineage: Lineage) -> str:
-    """Publish a checkpoint's model, tokenizer and card to `target`, and return how the export was checked.
+    """Publish a checkpoint's model, tokenizer and card to `target`, and return a description of the check.
 
-    Raises CheckpointError if the checkpoint is damaged, or the exported model's logits differ from the checkpoint's.
+    Raises CheckpointError if the checkpoint is damaged, or if the exported model's logits differ from the checkpoint's.
     """
     trained = load_trained(checkpoint)
     with scratch_folder("export") as temporary:
@@ -100,7 +104,7 @@ def _usage(trained: Trained) -> str:
 
 
 def copy_model(checkpoint: str, folder: Path) -> None:
-    """Copy a checkpoint's files of the published format to a local folder."""
+    """Copy those files of a checkpoint that belong to the published format to a local folder."""
     for name in storage.read_json(storage.join(checkpoint, storage.MANIFEST))["files"]:
         if name not in TRAINING_ONLY:
             (folder / name).parent.mkdir(exist_ok=True)
@@ -108,10 +112,10 @@ def copy_model(checkpoint: str, folder: Path) -> None:
 
 
 def check(folder: Path, trained: Trained) -> str:
-    """Load an exported folder, compare its logits with the checkpoint's, and return how it was checked.
+    """Load an exported folder, compare its logits with the checkpoint's, and return a description of the check.
 
-    The folder is loaded with transformers or, if that is not installed, with our code. Raises CheckpointError if the
-    logits differ by more than TOLERANCE.
+    The folder is loaded with transformers or, if transformers is not installed, with our code. Raises CheckpointError
+    if the logits differ by more than TOLERANCE.
     """
     installed = importlib.util.find_spec("transformers") is not None
     theirs = published_logits(folder, trained) if installed else load_module(str(folder), trained.model)[0].outputs
@@ -132,7 +136,7 @@ def check(folder: Path, trained: Trained) -> str:
 def largest_difference(theirs: Logits, trained: Trained) -> float:
     """Return the largest difference between `theirs` and the checkpoint's logits, in float32.
 
-    It is relative to the largest logit, or to 1 if that logit is smaller.
+    The difference is relative to the largest logit, or to 1 if the largest logit is below 1.
     """
     differences = []
     with torch.inference_mode():
@@ -143,9 +147,9 @@ def largest_difference(theirs: Logits, trained: Trained) -> float:
 
 
 def published_logits(folder: Path, trained: Trained) -> Logits:
-    """Load a folder's models with transformers; return the function: batch -> logits by name of head.
+    """Load a folder's models with transformers; return a function from a batch to logits by name of head.
 
-    The heads have the names that our module gives them. For an encoder alone, the function returns its hidden states.
+    The heads have the same names as in our module. For an encoder without heads, the function returns hidden states.
     """
     from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForPreTraining
     from transformers.utils import logging

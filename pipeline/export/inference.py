@@ -1,4 +1,4 @@
-"""Run an exported model on texts: predict their blanks, or compute one vector per text.
+"""Run an exported model on texts: predict mask tokens, or compute one vector per text.
 
 Shapes: N texts, T tokens in all, M mask tokens in all, V vocabulary entries.
 """
@@ -20,13 +20,13 @@ from pipeline.text.vocabulary import Vocabulary
 
 TEXTS_AT_ONCE = 32
 TEXTS_SORTED, TOKENS_AT_ONCE = 1_024, 4_096
-"""Maximum texts that are sorted by length together, and maximum tokens of a batch of them, counted with padding."""
+"""Maximum texts that are sorted by length together, and maximum tokens of one batch, including padding."""
 
 
 def read_tokenizer(folder: str, maximum_length: int) -> Tokenizer:
-    """Load a folder's tokenizer.json, and let it truncate texts to `maximum_length` tokens.
+    """Load a folder's tokenizer.json, which then truncates texts to `maximum_length` tokens.
 
-    If a text contains the mask token, such as "[MASK]", this token is encoded as one id.
+    A mask token in a text, such as "[MASK]", is encoded as one id.
     """
     tokenizer = Tokenizer.from_file(f"{folder}/tokenizer.json")
     tokenizer.enable_truncation(maximum_length)
@@ -34,12 +34,12 @@ def read_tokenizer(folder: str, maximum_length: int) -> Tokenizer:
 
 
 def encode(texts: Sequence[str], tokenizer: Tokenizer, mask_id: int) -> Batch:
-    """Encode each text as [CLS] text [SEP]. Masked positions are those of the mask token; their labels are dummies."""
+    """Encode each text as [CLS] text [SEP]. Masked positions are the positions of mask tokens; labels are dummies."""
     return batch_of(tokenizer.encode_batch(list(texts)), mask_id)
 
 
 def batch_of(encodings: Sequence[Encoding], mask_id: int) -> Batch:
-    """Build a batch from encodings. Masked positions are those of the mask token; their labels are dummies."""
+    """Build a batch from encodings. Masked positions are the positions of mask tokens; labels are dummies."""
     rows = []
     for encoding in encodings:
         blanks = [position for position, id in enumerate(encoding.ids) if id == mask_id]
@@ -58,7 +58,7 @@ def batches_by_length(
 ) -> Iterator[tuple[list[int], Batch]]:
     """Yield batches of texts of similar lengths, each with the indexes of its texts.
 
-    The batches depend on the texts and the tokenizer alone, so the same texts always give the same batches.
+    The batches depend only on the texts and the tokenizer.
     """
     for first in range(0, len(texts), TEXTS_SORTED):
         encodings = tokenizer.encode_batch(list(texts[first : first + TEXTS_SORTED]))
@@ -68,7 +68,7 @@ def batches_by_length(
 
 
 def _rows_by_length(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Yield the indexes of lengths, the longest first, in lists of at most TOKENS_AT_ONCE tokens after padding."""
+    """Yield lists of row indexes, longest rows first. The rows of a list have at most TOKENS_AT_ONCE padded tokens."""
     held: list[int] = []
     for row in sorted(range(len(lengths)), key=lambda row: -lengths[row]):
         if held and lengths[held[0]] * (len(held) + 1) > TOKENS_AT_ONCE:
@@ -96,10 +96,7 @@ def pooled_by(pooling: Literal["mean", "cls", "max"], normalized: bool) -> Calla
 def fill_masks(
     trained: Trained, batch: Batch, vocabulary: Vocabulary, top: int
 ) -> list[list[list[dict[str, str | float]]]]:
-    """Return the `top` most likely entries, with probabilities, for each mask token of each text.
-
-    The most likely entry is first.
-    """
+    """Return the `top` most likely entries, with probabilities, for each mask token of each text. The best is first."""
     best = trained.module.predict_masked(batch).softmax(-1).topk(min(top, trained.vocabulary_size))
     guesses: list[list[list[dict[str, str | float]]]] = [[] for _ in range(batch.sequences)]
     rows_M = torch.searchsorted(batch.offsets.long(), batch.masked_positions_M, right=True) - 1

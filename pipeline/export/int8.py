@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
 WORST = 0.5
-"""Largest allowed root-mean-square difference between int8's and float32's outputs, relative to the standard deviation
-of float32's outputs. If the difference is larger, the graph is broken.
+"""Maximum root-mean-square difference between int8 and float32 outputs; with a larger difference, the graph is broken.
 
-Unrelated outputs differ by 1.4, and outputs of sound graphs differ by a few hundredths.
+The difference is relative to the standard deviation of the float32 outputs. Unrelated outputs differ by 1.4, and the
+outputs of correct graphs differ by a few hundredths.
 """
 WARM_UP = 5
 """Sequences that are run before timing."""
@@ -42,7 +42,7 @@ class Measured:
     loss: float
     """Mean cross-entropy at the masked positions, in nats."""
     accuracy: float
-    """Share of masked positions where the most likely entry is the original one."""
+    """Share of masked positions where the most likely entry is the original token."""
     milliseconds: tuple[float, ...]
     """Latency of the logits of one sequence, at each of PERCENTILES."""
 
@@ -50,16 +50,16 @@ class Measured:
 def quantize_graphs(float32: Path, folder: Path) -> None:
     """Read both float32 graphs from a folder, and write them with 8-bit weights and dynamically quantised activations.
 
-    Only 7 of the 8 bits are used, because processors without VNNI add products in 16 bits, which 8 bits would overflow.
+    Only 7 of the 8 bits are used: processors without VNNI add products in 16 bits, and 8-bit weights would overflow.
     """
     from onnxruntime.quantization import QuantType, quantize_dynamic
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
     for name in (FILL_MASK, EMBEDDING):
         with quiet(), scratch_folder("export") as temporary:
-            # The output layer's weights are the embeddings, transposed in the graph. quantize_dynamic skips them unless
-            # preprocessing stores the transposed weights. It must not skip them: this layer takes half of a
-            # small model's time.
+            # The weights of the output layer are the embeddings, transposed in the graph. Without preprocessing, which
+            # stores the transposed weights, quantize_dynamic would skip this layer. The layer takes half of a small
+            # model's time.
             quant_pre_process(float32 / name, f"{temporary}/{name}", skip_symbolic_shape=True)
             quantize_dynamic(
                 f"{temporary}/{name}", folder / name, weight_type=QuantType.QInt8, per_channel=True, reduce_range=True
@@ -90,14 +90,14 @@ def check_int8(float32: Path, folder: Path, trained: Trained) -> str:
 
 
 def deviation(theirs: torch.Tensor, ours: torch.Tensor) -> float:
-    """Return the root-mean-square difference, relative to the standard deviation of `ours`; NaN if any value is NaN."""
+    """Return the root-mean-square difference relative to the standard deviation of `ours`; NaN if any value is NaN."""
     return ((theirs - ours).square().mean().sqrt() / ours.std()).item()
 
 
 def compare(float32: Path, int8: Path, rows: Sequence[Batch], model: Model) -> tuple[Measured, Measured]:
     """Measure the fill-mask graphs of the folders `float32` and `int8`; return float32's measurements, then int8's.
 
-    `rows`: batches of one sequence each. The graphs alternate, so that both see the same load on the machine.
+    `rows` are batches of one sequence each. The graphs alternate, so that other load on the machine affects both.
     """
     graphs = [session(folder / FILL_MASK) for folder in (float32, int8)]
     for graph in graphs:
@@ -118,7 +118,7 @@ def compare(float32: Path, int8: Path, rows: Sequence[Batch], model: Model) -> t
 def _score(graph: "InferenceSession", batch: Batch, model: Model) -> tuple[float, int, float]:
     """Return the sum of cross-entropies in nats, the number of right first guesses, and the seconds of the graph.
 
-    `batch`: one sequence. The sum and the number are over the masked positions of this sequence.
+    `batch` has one sequence. The sum and the number are over the masked positions of this sequence.
     """
     inputs = {name: tensor.numpy() for name, tensor in padded(batch, model).items()}
     begun = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Kinds of export that are folders: each has a function that writes, checks and describes its files."""
+"""Kinds of export that are folders. Each kind has a function that writes, checks and describes the files."""
 
 import os
 import platform
@@ -74,7 +74,7 @@ def _int8(trained: Trained, lineage: Lineage, scratch: Path, folder: Path) -> Ma
 
 
 def _use(trained: Trained) -> str:
-    """Return the card's text on the use of both graphs, with the inputs of the model's family."""
+    """Return the card's usage section for both graphs, with the inputs of the model's family."""
     lines = [
         f'    "{name}": numpy.array([text.{ENCODED[name]} for text in texts]),'
         for name in family_of(trained.model).inputs
@@ -95,7 +95,7 @@ def _copy_tokenizer(trained: Trained, folder: Path) -> None:
 
 
 def _float32_graphs(trained: Trained, scratch: Path) -> Path:
-    """Return the folder of the float32 graphs. They are written once per job, for onnx and int8."""
+    """Return the folder of the float32 graphs. The graphs are written once per job, and used by onnx and int8."""
     published, folder = scratch / "published", scratch / "float32"
     if not folder.exists():
         published.mkdir()
@@ -108,8 +108,8 @@ def _float32_graphs(trained: Trained, scratch: Path) -> Path:
 def _sequences(trained: Trained, lineage: Lineage) -> tuple[list[Batch], str | None]:
     """Return (batches, reason): batches of one held-out sequence each, masked as in the run's evaluations.
 
-    With held-out text, the reason is None. Without held-out text, the batches repeat one random sequence, and the
-    reason says why there is no held-out text.
+    With held-out text, the reason is None. Without it, the batches repeat one random sequence, and the reason states
+    why there is no held-out text.
     """
     if isinstance(lineage.corpus, DataError):
         problem = corpus_problem(lineage)
@@ -128,7 +128,7 @@ def _sequences(trained: Trained, lineage: Lineage) -> tuple[list[Batch], str | N
 
 
 def _comparison(float32: Measured, int8: Measured, batches: list[Batch], problem: str | None) -> str:
-    """Return the card's table that compares float32 and int8 graphs, and a text on how they were measured."""
+    """Return the card's table that compares float32 and int8 graphs, and a description of the measurement."""
     term = MLM.upper()
     figures = {
         "megabytes, both graphs": [f"{m.megabytes:.1f}" for m in (float32, int8)],
@@ -165,7 +165,7 @@ def _comparison_in_a_line(float32: Measured, int8: Measured, problem: str | None
 
 
 def _processor() -> str:
-    """Return the number of cores and the name of the machine's processor, to be stated with measurements."""
+    """Return the number of cores and the name of the machine's processor; the card states them with measurements."""
     try:
         names = [
             line.split(":", 1)[1].strip()

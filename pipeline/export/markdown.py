@@ -14,7 +14,7 @@ from pipeline.locations import is_url
 
 CARD = "README.md"
 DEVELOPMENT = "development set"
-"""Added to each data set's name in a card's results: all results are of development sets, none of test sets."""
+"""Words that are added to each data set's name in a card's results, because no result is of a test set."""
 DATASET = re.compile(r"hf://datasets/([^/@]+/[^/@]+)")
 UNSAID = (
     "Not stated. Whoever publishes this model chooses a license (`--license` of `jobs/export.py`). The training texts "
@@ -25,7 +25,7 @@ LICENSES = "https://spdx.org/licenses"
 
 
 def header(fields: Mapping[str, Any], license: str | None) -> str:
-    """Return the YAML header of a card. Fields without a value are left out. `license`: an SPDX identifier or None."""
+    """Return the YAML header of a card, without empty fields. `license` is an SPDX identifier or None."""
     wanted = dict(fields) | (license_fields(license) if license else {})
     kept = {name: value for name, value in wanted.items() if value not in (None, "", [], ())}
     return f"---\n{yaml.safe_dump(kept, sort_keys=False, allow_unicode=True, width=120)}---\n"
@@ -37,7 +37,7 @@ def license_text(license: str | None) -> str:
 
 
 def result(task: str, dataset: Mapping[str, Any], metrics: Sequence[tuple[str, str, float]]) -> dict[str, Any]:
-    """Return one of the `results` of a card's model-index. `metrics`: (hub name, readable name, value) of each."""
+    """Return one result of a card's model-index. `metrics` has (hub name, readable name, value) of each metric."""
     measured = [{"type": hub_type, "value": round(value, 4), "name": name} for hub_type, name, value in metrics]
     marked = dict(dataset) | {"name": f"{dataset['name']}, {DEVELOPMENT}", "split": "validation"}
     return {"task": {"type": task}, "dataset": marked, "metrics": measured}
@@ -49,7 +49,7 @@ def model_index(name: str, results: Sequence[dict[str, Any]]) -> list[dict[str, 
 
 
 def hub_name(location: str) -> str | None:
-    """Return OWNER/NAME of a model of the hub; None for any other location."""
+    """Return OWNER/NAME of a model on the hub; None for any other location."""
     return location.removeprefix(storage.HUB).partition("@")[0] if location.startswith(storage.HUB) else None
 
 
@@ -61,8 +61,8 @@ def public_location(location: str) -> str:
 def public_model_location(location: str) -> str:
     """Return a model's location for publication, without the parent folders of a local path.
 
-    If the path is in a run or trial, the result begins with the name of the run or trial; otherwise it is the last part
-    of the path. URLs and locations without a leading slash are unchanged.
+    For a path in a run or trial, the result begins with the name of the run or trial. For another path, the result is
+    the last part of the path. URLs and locations without a leading slash are unchanged.
     """
     if not location.startswith("/"):
         return location
@@ -71,7 +71,7 @@ def public_model_location(location: str) -> str:
 
 
 def version() -> str:
-    """Return this package's version, or "from its source tree" where the package is not installed."""
+    """Return this package's version, or "from its source tree" if the package is not installed."""
     try:
         return importlib.metadata.version("bertstream")
     except importlib.metadata.PackageNotFoundError:

@@ -3,8 +3,8 @@
 fill_mask.onnx    outputs logits (batch, length, V)
 embedding.onnx    outputs sentence_embedding (batch, width): mean of the last hidden states, [CLS] and [SEP] included
 
-The inputs of both are input_ids, attention_mask and, in families with segments, token_type_ids: int64 (batch, length).
-The batch may have any size, and the length may be anything up to the model's number of positions.
+Both graphs have the inputs input_ids, attention_mask and, in families with segments, token_type_ids: int64 (batch,
+length). The batch may have any size. The length may be at most the model's number of positions.
 
 Shapes: N sequences, S tokens in the longest, T tokens in all, V vocabulary entries.
 """
@@ -33,13 +33,14 @@ if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
 OPSET = 18
-"""Version of ONNX's operators: it has LayerNormalization, and all recent runtimes implement it."""
+"""Version of ONNX's operators. This version has LayerNormalization, and all recent runtimes implement it."""
 FILL_MASK, EMBEDDING = "fill_mask.onnx", "embedding.onnx"
 NEEDED = ("transformers", "onnx", "onnxscript", "onnxruntime")
 """Packages that an ONNX export needs."""
 WEIGHTS_INSIDE = 2**30
-"""If a model's weights have more bytes than this, they are stored in a file next to the graph. Reason: the graph's own
-file (protobuf) has at most 2^31 bytes, and the exporter may store tied weights twice.
+"""Maximum bytes of weights inside the graph's file; larger weights are stored in a separate file.
+
+Reason: the graph's file (protobuf) can have at most 2^31 bytes, and the exporter may store tied weights twice.
 """
 
 
@@ -55,7 +56,7 @@ class FillMask(nn.Module):
 
 
 class Embedding(nn.Module):
-    """A published encoder that returns the mean (N, width) of its last hidden states over the attention mask."""
+    """A published encoder that returns the mean (N, width) of the last hidden states of unpadded tokens."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -115,20 +116,20 @@ def session(file: Path) -> "InferenceSession":
     from onnxruntime import InferenceSession, SessionOptions
 
     options = SessionOptions()
-    # With spinning, idle threads wait in a busy loop and take the cores from the next session.
+    # With spinning, idle threads wait in a busy loop and take CPU time from the next session.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return InferenceSession(file, options, providers=["CPUExecutionProvider"])
 
 
 def run(graph: "InferenceSession", batch: Batch, model: Model) -> Tensor:
-    """Return a graph's float32 output for a batch: logits (T, V) of all tokens but padding, or vectors (N, width)."""
+    """Return a graph's float32 output for a batch: logits (T, V) without padding, or vectors (N, width)."""
     inputs = padded(batch, model)
     output = torch.from_numpy(graph.run(None, {name: tensor.numpy() for name, tensor in inputs.items()})[0])
     return output[inputs["attention_mask"].bool()] if output.dim() == 3 else output
 
 
 def check_graphs(folder: Path, trained: Trained) -> str:
-    """Load both graphs from disk, compare their outputs with the checkpoint's, and return how they were checked.
+    """Load both graphs from disk, compare their outputs with the checkpoint's, and return a description of the check.
 
     The batches have rows of unequal length. Raises CheckpointError if an output differs by more than TOLERANCE.
     """
@@ -153,7 +154,7 @@ def check_graphs(folder: Path, trained: Trained) -> str:
 
 @contextmanager
 def quiet() -> Generator[None]:
-    """Suppress log lines, warnings and prints while the context is open: exporters write many for their developers."""
+    """Suppress the many log lines, warnings and prints of exporters while the context is open."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

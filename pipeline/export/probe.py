@@ -1,4 +1,4 @@
-"""Test inputs for every export: batches of random ids with unequal lengths, flat for our model and padded for others.
+"""Test inputs for exports: batches of random ids with unequal lengths, unpadded for our model and padded for others.
 
 Shapes: N sequences, S tokens in the longest, T tokens in all.
 """
@@ -16,12 +16,13 @@ from pipeline.model.families.table import family_of
 from pipeline.text.schema import EXAMPLE
 
 TOLERANCE = 1e-5
-"""Largest allowed difference of outputs in float32, relative to the largest output, or to 1 if that is smaller."""
+"""Maximum difference of float32 outputs, relative to the largest output, or to 1 if the largest output is below 1."""
 
 
 def _padding_entry(model: Model) -> int:
-    """Return the id that published models pad with. RoBERTa models recognise padding by this id, and their position ids
-    start with the next number.
+    """Return the id that published models use for padding.
+
+    RoBERTa models recognise padding by this id, and their position ids start with the next number.
     """
     return max(0, model.positions.first - 1)
 
@@ -36,7 +37,7 @@ def probes(model: Model, vocabulary_size: int) -> Iterator[Batch]:
 def probe(model: Model, vocabulary_size: int, lengths: Sequence[int]) -> Batch:
     """Return sequences of random ids with labels at every position.
 
-    If the models of the family recognise padding by its id, this id is left out.
+    If models of this family recognise padding by its id, the padding id does not occur.
     """
     random, padding = np.random.default_rng(0), _padding_entry(model)
     entries = np.array([entry for entry in range(vocabulary_size) if entry != padding or not model.positions.first])
@@ -56,7 +57,7 @@ def probe(model: Model, vocabulary_size: int, lengths: Sequence[int]) -> Batch:
 
 
 def padded(batch: Batch, model: Model) -> dict[str, Tensor]:
-    """Return the batch as the family's published models take it, int64 (N, S). Padding has segment 0 and mask 0."""
+    """Return the batch as inputs of the family's published models, int64 (N, S). Padding has segment 0 and mask 0."""
     rows_T = torch.repeat_interleave(torch.arange(batch.sequences), batch.offsets.diff())
     values = {
         "input_ids": (batch.ids_T, _padding_entry(model)),
@@ -72,7 +73,7 @@ def padded(batch: Batch, model: Model) -> dict[str, Tensor]:
 
 
 def difference(theirs: Tensor, ours: Tensor) -> float:
-    """Return the largest difference, relative to the largest value of `ours` or to 1 if that value is smaller.
+    """Return the largest difference, relative to the largest value of `ours`, or to 1 if that value is below 1.
 
     The result is NaN if any value is NaN.
     """

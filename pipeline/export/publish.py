@@ -1,4 +1,4 @@
-"""Make, check and publish one kind of export; refuse settings and target folders that cannot work."""
+"""Make, check and publish one kind of export. Raise errors for settings and target folders that cannot work."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,13 +21,13 @@ from pipeline.train.tracking import tracking_uri
 
 
 def require_languages(codes: Sequence[str]) -> None:
-    """Raise ConfigError if a code is no language code."""
+    """Raise ConfigError if a code is not a language code."""
     if wrong := [code for code in codes if not is_language_code(code)]:
         raise ConfigError(f"language ({wrong[0]}) is not a language code: give an ISO 639 code, such as en")
 
 
 def require_blanks(kinds: Sequence[str], settings: Pretrain) -> None:
-    """Raise ConfigError for kinds of export that fill blanks if the run trained no masked-token head."""
+    """Raise ConfigError if a kind of export needs a masked-token head and the run trained none."""
     wrong = [kind for kind in kinds if kind != "huggingface"]
     if wrong and isinstance(settings.objective, Contrastive):
         raise ConfigError(
@@ -37,7 +37,7 @@ def require_blanks(kinds: Sequence[str], settings: Pretrain) -> None:
 
 
 def mlflow_uri(config: Export, folder: str, lineage: Lineage) -> str:
-    """Return the URI of the MLflow that tracked the run; an empty string if config.kinds does not include "mlflow".
+    """Return the URI of the MLflow server or file that tracked the run; "" if config.kinds does not include "mlflow".
 
     Raises ConfigError if the URI is unknown.
     """
@@ -46,7 +46,7 @@ def mlflow_uri(config: Export, folder: str, lineage: Lineage) -> str:
 
 
 def require_free(target: str, replace: bool) -> None:
-    """Raise ConfigError if `target` holds files that are no export, or holds an export and `replace` is false."""
+    """Raise ConfigError if `target` has files that are not an export, or has an export and `replace` is false."""
     names = storage.children(target)
     if not names:
         return
@@ -62,7 +62,7 @@ def require_free(target: str, replace: bool) -> None:
 
 
 def publish(trained: Trained, lineage: Lineage, kind: str, scratch: Path, target: str) -> str:
-    """Export one kind to `target`, with a card; return the location, how the export was checked, and measurements.
+    """Export one kind to `target`, with a card; return one line with location, check and measurements.
 
     Raises CheckpointError if the written files do not match their manifest.
     """
@@ -76,7 +76,7 @@ def publish(trained: Trained, lineage: Lineage, kind: str, scratch: Path, target
 
 
 def log(trained: Trained, lineage: Lineage, config: Export, uri: str) -> str:
-    """Log the model to its MLflow run, register it if requested, and return its URI and how it was checked."""
+    """Log the model to its MLflow run, register it if requested, and return one line with URI and check."""
     with scratch_folder("export") as temporary:
         written, published = temporary / "written", temporary / "model"
         written.mkdir()

@@ -1,4 +1,4 @@
-"""Log a model to its MLflow run as code and files (never pickled), load it back, compare answers, and register it."""
+"""Log a model to its MLflow run as code and files (never pickled), check the logged model, and register it."""
 
 import importlib.metadata
 import os
@@ -53,11 +53,11 @@ model.predict(texts, params={"task": "embeddings"})  # for each text: the mean o
 
 
 def require_run(uri: str, run_id: str) -> None:
-    """Raise ConfigError if the MLflow at `uri` does not work or does not have the run."""
+    """Raise ConfigError if MLflow at `uri` does not work or does not have the run."""
     silence_mlflow()
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     hint = "name the run's MLflow with mlflow_uri"
-    if uri.startswith(SQLITE) and not os.path.exists(uri.removeprefix(SQLITE)):  # MLflow would make a new file
+    if uri.startswith(SQLITE) and not os.path.exists(uri.removeprefix(SQLITE)):  # MLflow would create the file
         raise ConfigError(f"mlflow_uri ({uri}) names a file that does not exist; {hint}")
     try:
         known = has_run(MlflowClient(tracking_uri=uri), run_id)
@@ -70,7 +70,7 @@ def require_run(uri: str, run_id: str) -> None:
 def log(published: Path, trained: Trained, uri: str, run_id: str, step: int) -> str:
     """Log a published folder's model to a run, load it back, and return its models:/ URI.
 
-    If the answers of the loaded model differ from the checkpoint's, the logged model is deleted and CheckpointError
+    If the loaded model's answers differ from the checkpoint's, the logged model is deleted, and CheckpointError is
     raised.
     """
     with at(uri), without_warnings():
@@ -88,9 +88,9 @@ def log(published: Path, trained: Trained, uri: str, run_id: str, step: int) -> 
 def _log_code(
     code: Path, folder: str, run_id: str, name: str, step: int, signature: ModelSignature, required: Sequence[str]
 ) -> ModelInfo:
-    """Log a model to a run of the current MLflow: a file of code, and the folder that the code loads as "model"."""
+    """Log a model to a run of the current MLflow: a code file, and the folder that this code loads as "model"."""
     client = MlflowClient()
-    # Model.log alone would create the model in the default experiment, and put its files into the current folder.
+    # Model.log alone would create the model in the default experiment, and the model's files in the current folder.
     made = client.create_logged_model(client.get_run(run_id).info.experiment_id, name=name, source_run_id=run_id)
     return Model.log(
         artifact_path=None,
@@ -108,8 +108,8 @@ def _log_code(
 def log_tuned(folder: str, asked: Mapping[str, Sequence[str | None]], uri: str, run_id: str, name: str) -> str:
     """Log a fine-tuned model's folder to a run, load it back, and return its models:/ URI.
 
-    `asked`: test inputs, by column. If the loaded model's answers to these inputs differ from the answers of the
-    folder's model, the logged model is deleted and CheckpointError raised.
+    `asked` has test inputs by column. If the loaded model's answers to these inputs differ from the answers of the
+    model in `folder`, the logged model is deleted, and CheckpointError is raised.
     """
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     tuned = load_tuned(folder)
@@ -169,7 +169,7 @@ def alike(ours: Any, theirs: Any) -> bool:
 
 
 def register(model_uri: str, name: str, uri: str, tags: dict[str, str] | None = None) -> str:
-    """Register a logged model as the newest version of a name, and return the version's models:/ URI.
+    """Register a logged model as the newest version of `name`, and return the version's models:/ URI.
 
     Raises ConfigError if MLflow refuses the name.
     """
@@ -184,7 +184,7 @@ def register(model_uri: str, name: str, uri: str, tags: dict[str, str] | None = 
 def largest_difference(served: mlflow.pyfunc.PyFuncModel, published: Path, trained: Trained) -> float:
     """Return the largest difference between a served model's answers and the checkpoint's.
 
-    It is relative to the largest answer, or to 1 if that answer is smaller.
+    The difference is relative to the largest number in the answers, or to 1 if that number is below 1.
     """
     vocabulary = load_vocabulary(str(published), None)
     words = [vocabulary.tokens[i] for i in vocabulary.ordinary_ids[:: max(1, len(vocabulary.ordinary_ids) // 8)]]
@@ -213,7 +213,7 @@ def _requirements(required: Sequence[str]) -> list[str]:
 
 
 def _has_distribution(name: str) -> bool:
-    """Return whether a package is installed. bertstream may not be: it also runs from its source tree."""
+    """Return whether a package is installed. bertstream may be missing, because it also runs from its source tree."""
     try:
         importlib.metadata.distribution(name)
     except importlib.metadata.PackageNotFoundError:
@@ -223,7 +223,7 @@ def _has_distribution(name: str) -> bool:
 
 @contextmanager
 def at(uri: str) -> Generator[None]:
-    """Set MLflow's global tracking and registry URIs while the context is open: Model.log uses only the global URIs."""
+    """Set MLflow's global tracking and registry URIs while the context is open. Model.log uses only the global URIs."""
     # MLflow also writes both URIs into environment variables, for child processes. At the end, the URIs and these
     # variables are restored.
     before = os.environ.get(TRACKING), os.environ.get(REGISTRY)

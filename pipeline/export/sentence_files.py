@@ -2,7 +2,7 @@
 
 modules.json                 the steps: encoder, pooling of the last hidden states, scaling to length 1
 1_Pooling/config.json        the pooling, in the format before sentence-transformers 5.4; all versions read this format
-sentence_bert_config.json    the number of tokens to which texts are truncated
+sentence_bert_config.json    the maximum tokens of a text; longer texts are truncated
 """
 
 import json
@@ -14,21 +14,21 @@ from pipeline.config.objective import Contrastive
 MODULES = (("0", "", "Transformer"), ("1", "1_Pooling", "Pooling"), ("2", "2_Normalize", "Normalize"))
 """Name, folder and class of each step; the last step has no files."""
 Pooling = Literal["mean", "cls"]
-"""Mean of the last hidden states, or the last hidden state of [CLS]."""
+"""Vector of a text: the mean of the last hidden states, or the last hidden state of [CLS]."""
 POOLINGS = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
-"""Ways of pooling that the format has, each a flag."""
+"""Poolings of the format; each is a flag in the file."""
 
 
 def pooling_of(settings: Pretrain) -> Pooling:
-    """Return the pooling of a run's model: that of its objective, else the mean."""
+    """Return the pooling of a run's model: for objective contrastive the objective's pooling, else the mean."""
     return settings.objective.pooling if isinstance(settings.objective, Contrastive) else "mean"
 
 
 def sentence_files(width: int, maximum_length: int, pooling: Pooling = "mean") -> dict[str, str]:
-    """Return file name -> content; with these files `encode` of sentence-transformers equals `embed` of pipeline.api.
+    """Return file name -> content. With these files, `encode` of sentence-transformers equals `embed` of pipeline.api.
 
-    `width`: of the hidden states. `maximum_length`: tokens to which longer texts are truncated, usually the length of
-    the longest training sequences. `pooling`: the vector of a text is the mean of its states, or the state of [CLS].
+    `width` is the width of the hidden states. `maximum_length` is the maximum tokens of a text, usually the length of
+    the longest training sequences.
     """
     modules = [
         {"idx": index, "name": name, "path": path, "type": f"sentence_transformers.models.{kind}"}

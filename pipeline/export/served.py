@@ -1,5 +1,6 @@
-"""Code of a logged MLflow model: MLflow copies this file into the model and executes it when the model is loaded
-(models from code).
+"""Code of a logged MLflow model ("models from code").
+
+MLflow copies this file into the model, and executes the copy when the model is loaded.
 """
 
 from typing import Any
@@ -17,8 +18,10 @@ TASKS = ("fill-mask", "embeddings")
 
 
 class Served(PythonModel):
-    """Return one answer for each text in the column `text`. The parameter `task` sets what an answer is: guesses for
-    each [MASK] (`fill-mask`, the default), or one vector (`embeddings`).
+    """Return one answer for each text in the column `text`.
+
+    The parameter `task` sets the kind of answer: guesses for each [MASK] (`fill-mask`, the default), or one vector
+    (`embeddings`).
     """
 
     def load_context(self, context: PythonModelContext) -> None:

@@ -1,5 +1,6 @@
-"""Code of a logged MLflow model of a fine-tuned task: MLflow copies this file into the model and executes it when the
-model is loaded (models from code).
+"""Code of a logged MLflow model of a fine-tuned task ("models from code").
+
+MLflow copies this file into the model, and executes the copy when the model is loaded.
 """
 
 from typing import Any
@@ -14,7 +15,7 @@ from pipeline.train.tuned import load_tuned
 
 
 class ServedTask(PythonModel):
-    """Answer columns of texts, sentences or questions: one record per row."""
+    """Return one answer record per row of the input columns (texts, sentences or questions)."""
 
     def load_context(self, context: PythonModelContext) -> None:
         self.tuned = load_tuned(context.artifacts["model"])

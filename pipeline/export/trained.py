@@ -32,7 +32,7 @@ class Trained:
 def recorded_run(folder: str) -> dict[str, Any]:
     """Return the run.json of a run's folder.
 
-    Raises ConfigError if the folder has no run.json, CheckpointError if it is damaged.
+    Raises ConfigError if the folder has no run.json, and CheckpointError if run.json is damaged.
     """
     recorded = run.read_run(folder)
     if recorded is None:
@@ -41,9 +41,9 @@ def recorded_run(folder: str) -> dict[str, Any]:
 
 
 def find_checkpoint(folder: str, step: int | None, report: Report) -> str:
-    """Return the folder of the run's checkpoint after `step` steps (None: of the newest undamaged checkpoint).
+    """Return the folder of the run's checkpoint after `step` steps; for None, of the newest undamaged checkpoint.
 
-    Raises ConfigError if the run has no such checkpoint, CheckpointError if the checkpoint is damaged.
+    Raises ConfigError if the run has no such checkpoint, and CheckpointError if the checkpoint is damaged.
     """
     steps = [
         saved
@@ -71,8 +71,8 @@ def find_checkpoint(folder: str, step: int | None, report: Report) -> str:
 def load_trained(folder: str, *, fills_blanks: bool = False) -> Trained:
     """Load the model of a checkpoint or exported folder.
 
-    Raises CheckpointError if the folder is damaged, if the architecture is unknown, or with `fills_blanks`, if the
-    model has no head for masked tokens.
+    Raises CheckpointError if the folder is damaged, if the architecture is unknown, or if `fills_blanks` is true and
+    the model has no head for masked tokens.
     """
     if problem := storage.damage(folder):
         raise CheckpointError(f"checkpoint {folder} is damaged ({problem})")
@@ -84,7 +84,7 @@ def load_trained(folder: str, *, fills_blanks: bool = False) -> Trained:
 
 
 def _read_model(location: str) -> Model:
-    """Return the settings of a config.json. Raises CheckpointError if it is unreadable or the family is unknown."""
+    """Return the settings in a config.json. Raises CheckpointError if the file is unreadable or the family unknown."""
     try:
         return model_settings(json_object(storage.read_at_most(location, MOST_CONFIG)))
     except (OSError, ValueError) as error:
@@ -94,9 +94,9 @@ def _read_model(location: str) -> Model:
 def load_module(folder: str, model: Model) -> tuple[Pretraining, int]:
     """Load the weights of a published folder; return the module, in evaluation mode, and the number of word embeddings.
 
-    If the folder has a generator in a subfolder, the model is ELECTRA's discriminator and both are loaded. An encoder
-    without a masked-token head was trained by objective contrastive; the files do not tell its temperature. Raises
-    CheckpointError if the weights do not fit the model.
+    If the folder has a generator in a subfolder, the model is ELECTRA's discriminator, and both models are loaded. An
+    encoder without a masked-token head is loaded as a model of objective contrastive; the files do not contain the
+    temperature. Raises CheckpointError if the weights do not fit the model.
     """
     family = family_of(model)
     try:

@@ -1,4 +1,4 @@
-"""Export a fine-tuned model: its files and a model card, without paths of this machine."""
+"""Export a fine-tuned model: its files and a model card, without local paths."""
 
 from pipeline import storage
 from pipeline.config.checks import require
@@ -13,7 +13,7 @@ from pipeline.reporting import Report
 from pipeline.train.tuned import TASK, about_of, load_tuned
 
 ONLY = ("huggingface",)
-"""Kinds of export that fine-tuned models have."""
+"""Kinds of export that fine-tuned models support."""
 CHECKED = "checked: read back from its files"
 
 
@@ -23,7 +23,7 @@ def is_tuned(location: str) -> bool:
 
 
 def target_of(config: Export, location: str) -> str:
-    """Return the folder to write: TRIAL/exports/huggingface, or huggingface in the folder of the setting `folder`."""
+    """Return the folder to write: TRIAL/exports/huggingface, or FOLDER/huggingface if the setting `folder` is given."""
     folder = config.folder or storage.join(location.rpartition("/")[0], "exports")
     return storage.join(folder, ONLY[0])
 
@@ -41,7 +41,7 @@ def require_published_format(config: Export) -> None:
 def export_tuned(config: Export, location: str, target: str, report: Report) -> None:
     """Publish a fine-tuned model's folder with its card, push it if requested, and report its location.
 
-    Raises CheckpointError if the written files do not match their manifest, or the hub refuses them.
+    Raises CheckpointError if the written files do not match their manifest, or if the hub refuses the upload.
     """
     tuned = load_tuned(location)
     with scratch_folder("export") as folder:

@@ -1,4 +1,4 @@
-"""The model card of a fine-tuned model, and the sentence-transformers files if the model's head uses mean pooling."""
+"""The model card of a fine-tuned model, and files for sentence-transformers if the model makes text vectors."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -30,7 +30,7 @@ PIPELINES = {
     "tags": "token-classification",
     "spans": "question-answering",
 }
-"""Kind of task -> pipeline of transformers, which is also the hub's task name."""
+"""Kind of task -> name of the transformers pipeline. The hub uses the same name for the task."""
 GLUE, ENGLISH = "nyu-mll/glue", ("en",)
 DATASETS: dict[str, tuple[str, str]] = {
     **{name: (GLUE, name) for name in ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli", "ax")},
@@ -38,7 +38,7 @@ DATASETS: dict[str, tuple[str, str]] = {
     "squad2": ("rajpurkar/squad_v2", "squad_v2"),
     **dict.fromkeys(("conll2003", "conll2003-pos", "conll2003-chunks"), ("eriktks/conll2003", "conll2003")),
 }
-"""Known task -> name and configuration of its data set on the hub; all are English."""
+"""Known task -> name and configuration of its data set on the hub. All data sets are in English."""
 WHAT = {
     "classification": "tells which of {labels} a text is",
     "multilabel": "tells which of {labels} apply to a text (any number of them)",
@@ -57,7 +57,7 @@ METRICS = {
     "spearman": "spearmanr",
     "matthews": "matthews_correlation",
 }
-"""Name of a metric in this project -> its name on the hub. All other metrics have the same name in both."""
+"""Name of a metric in this project -> name on the hub. All other metrics have the same name on the hub."""
 ASKED = {
     "classification": '["A text."]',
     "multilabel": '["A text."]',
@@ -87,9 +87,9 @@ def tuned_files(
 ) -> dict[str, str]:
     """Return file name -> content of the card and related files of a fine-tuned model.
 
-    `plain`: the model has no bottleneck adapters, so that transformers can load its encoder. A plain model for
-    similarity, or one whose head reads the mean of the last hidden states, also gets files for sentence-transformers.
-    With these files, sentence-transformers computes the same vectors.
+    `plain` is true if the model has no bottleneck adapters, so that transformers can load its encoder. A plain model
+    also gets files for sentence-transformers if its task is similarity, or if the head of its text classification reads
+    the mean of the last hidden states. With these files, sentence-transformers computes the same vectors.
     """
     files = {CARD: _tuned_card(about, model, plain, license, language, repository)}
     if _has_vectors(about, plain):
@@ -131,7 +131,7 @@ def _tuned_card(
 
 
 def _purpose(task: Task) -> str:
-    """Return what a model of the task does, with the first labels by name."""
+    """Return words for what a model of the task does; they name the first labels."""
     more = len(task.labels) - MOST_LABELS
     labels = ", ".join(task.labels[:MOST_LABELS]) + (f" and {more} more labels" if more > 0 else "")
     return WHAT[task.kind].format(labels=labels)
@@ -145,7 +145,7 @@ def _training(about: About, encoder: str) -> list[tuple[str, str]]:
 
 
 def _teacher(facts: Mapping[str, Any] | None) -> list[tuple[str, str]]:
-    """Return table rows about the teacher whose logits the model was trained on; an empty list without a teacher."""
+    """Return table rows about the model's teacher; an empty list if there was no teacher."""
     if not facts:
         return []
     loss = f"weight {facts['weight']:g}, temperature {facts['temperature']:g}"
@@ -199,8 +199,8 @@ def _data_name(task: Task) -> str:
 def _use(about: About, plain: bool, repository: str | None) -> str:
     """Return the usage examples.
 
-    The example for pipeline.api is always present. The example for transformers is present if transformers gives the
-    same answers, and the example for sentence-transformers if the model makes text vectors.
+    There is always an example for pipeline.api. There is an example for transformers if transformers gives the same
+    answers, and an example for sentence-transformers if the model makes text vectors.
     """
     kind, folder = PIPELINES[about.task.kind], repository or "."
     location = f"hf://{repository}" if repository else "."
@@ -232,7 +232,7 @@ def _use(about: About, plain: bool, repository: str | None) -> str:
 
 
 def _in_pairs(task: Task) -> bool:
-    """Return whether the task's rows are pairs of texts. For GLUE, the name decides: `paired` is not set."""
+    """Return whether the task's rows are pairs of texts. GLUE tasks are looked up by name; they do not set `paired`."""
     splits = glue.TASKS[task.name].splits if task.name in glue.TASKS else ()
     return task.kind != "spans" and (task.paired or any(split.second for split in splits))
 
@@ -255,11 +255,11 @@ def _limits(about: About) -> list[str]:
 
 
 BASELINE_OF_KIND = {"similarity": "The baseline is the cosine of the two texts' word counts."}
-"""Kind of task -> sentence about its baseline, if it is not a constant answer."""
+"""Kind of task -> sentence about the baseline, for kinds whose baseline is not a constant answer."""
 
 
 def figures(lineage: Mapping[str, Any], kind: str = "") -> str:
-    """Return the card's figures section: the scores, next to those of a baseline without a model."""
+    """Return the card's figures section: the scores of the model, and the scores of a baseline without a model."""
     scores, baselines, rows = (lineage.get(name, {}) for name in ("scores", "baselines", "rows"))
     if not scores:
         return "None are recorded."
