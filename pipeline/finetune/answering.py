@@ -12,7 +12,7 @@ SECONDS = 5.0
 class AnswerProgress:
     """Count answered rows and report progress, at most once every SECONDS.
 
-    The rate counts rows and time after the first call of `add`: the time before that call includes loading the model.
+    The rate is measured from the first call of `add`, because the time before this call includes loading the model.
     """
 
     def __init__(
@@ -20,8 +20,8 @@ class AnswerProgress:
     ) -> None:
         """Start to count at `before`, the number of rows that an earlier run answered.
 
-        `total`: number of all rows, those of the earlier run included; None while unknown. `name` begins each line;
-        empty: no name. `done`: words for the counted rows.
+        `total` is the number of all rows, including the rows of the earlier run, or None if unknown. Each line begins
+        with `name`, unless it is empty. `done` are words for the counted rows.
         """
         self.report, self.total, self.rows, self.name, self.done = report, total, before, name, done
         self.first, self.begun = before, 0.0

@@ -12,23 +12,24 @@ from pipeline.tasks.prepared import Prepared
 from pipeline.tasks.task import VALUED, Task, several
 
 Text = Hashable
-"""Texts of an item, by which equal items are found.
+"""Texts of an item. Two items with equal texts count as duplicates.
 
-They are, by the kind of task: (first, second), with an empty second for a single text; (question, context); or the
-words of a sentence. White space is collapsed, but not in the words of a sentence.
+The texts depend on the kind of task: (first, second), with an empty second for a single text; (question, context); or
+the words of a sentence. White space is collapsed, except in the words of a sentence.
 """
 
 
 def split_summary(task: Task, prepared: Prepared) -> str:
-    """Return a line about a split: `labels_in_words`, then `lengths_in_words`."""
+    """Return a line about a split, from `labels_in_words` and `lengths_in_words`."""
     return "; ".join(filter(None, [labels_in_words(task, prepared), lengths_in_words(prepared.rows)]))
 
 
 def labels_in_words(task: Task, prepared: Prepared) -> str:
-    """Describe a split's labels.
+    """Return words about a split's labels.
 
-    For classes, labels or tags: their counts, most frequent first. For regression: the range and mean of the values.
-    For questions: the number of questions without an answer; empty if the task requires an answer to each question.
+    - classes, labels or tags: their counts, most frequent first
+    - numbers as labels: the range and mean of the values
+    - questions: the number of questions without an answer; "" if the task requires an answer to each question
     """
     if task.kind == "spans":
         without = sum(not item.answers for item in prepared.items)
@@ -48,7 +49,7 @@ def labels_in_words(task: Task, prepared: Prepared) -> str:
 
 
 def _counted(noun: str, counts: Counter[str]) -> str:
-    """Return the noun, then each name with its count, most frequent first."""
+    """Return the noun and each name with its count, most frequent first."""
     return f"{noun} {listed(f'{name} {times:,}' for name, times in counts.most_common())}"
 
 
@@ -60,10 +61,9 @@ def lengths_in_words(rows: pa.Table) -> str:
 
 
 def shared_in_words(task: Task, train: Any, items: Any) -> str:
-    """Return a warning: how many of the items have texts that also occur in `train`, and how many of these have another
-    answer in `train`.
+    """Return a warning if texts of the items also occur in `train`; "" if no text is shared.
 
-    Empty if no text is shared.
+    The warning has the number of such items, and the number of those that have another answer in `train`.
     """
     answers = _answers_by_text(train)
     shared = [(text, answer) for text, answer in zip(texts_of(items), _answers_of(items)) if text in answers]
@@ -75,7 +75,7 @@ def shared_in_words(task: Task, train: Any, items: Any) -> str:
 
 
 def contradictions_in_words(task: Task, items: Any) -> str:
-    """Return a line with the number of items whose texts also occur with another answer; empty if there are none."""
+    """Return a line with the number of items whose texts also occur with another answer; "" if there are none."""
     answers = _answers_by_text(items)
     rows = sum(len(answers[text]) > 1 for text in texts_of(items))
     return f"{rows:,} of {len(items):,} have a text that also occurs with another label" if rows else ""
@@ -90,7 +90,7 @@ def _answers_by_text(items: Any) -> dict[Text, set[Hashable]]:
 
 
 def texts_of(items: Any) -> list[Text]:
-    """Return the texts of each item; `items` is a table of TEXTS, or a list of Sentence or Question."""
+    """Return the texts of each item. `items` is a table with schema TEXTS, or a list of Sentence or Question."""
     if isinstance(items, pa.Table):
         pairs = zip(items["first"].to_pylist(), items["second"].to_pylist())
         return [(_plain(first), _plain(second or "")) for first, second in pairs]

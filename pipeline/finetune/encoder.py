@@ -6,8 +6,8 @@ from pipeline.train.initial import POOLER, Initial, read_initial
 
 
 def read_encoder(config: Finetune, checkpoint: str, report: Report) -> Initial:
-    """Read the published model `checkpoint` (which need not be config.checkpoint), and copy it to the output folder.
+    """Read the published model `checkpoint`, which may differ from config.checkpoint, and copy it to the output folder.
 
-    Raises CheckpointError if the model cannot be used, ConfigError or DataError if its vocabulary cannot be used.
+    Raises CheckpointError if the model cannot be used, and ConfigError or DataError if its vocabulary cannot be used.
     """
     return read_initial(checkpoint, config.vocabulary, config.output, report, setting="checkpoint", used=(POOLER,))

@@ -1,4 +1,4 @@
-"""Facts about a training, which are stored with the fine-tuned model for its model card and its lineage."""
+"""Facts about a training. They are stored with the fine-tuned model, for its model card and its lineage."""
 
 from typing import Any
 
@@ -11,9 +11,10 @@ from pipeline.train.trial import Result
 def training_facts(config: Finetune, problem: Problem, seed: int, result: Result) -> dict[str, Any]:
     """Return facts about a training as JSON values.
 
-    The facts are: the encoder's checkpoint; the scores, the baselines and the number of rows, each per split; training
-    settings; and, if there is a teacher, `teacher_facts`. If a problem has only training rows, these are the only
-    split.
+    - the encoder's checkpoint
+    - scores, baselines and number of rows per split; for a problem with only training rows, of the split "train"
+    - training settings
+    - `teacher_facts`, if there is a teacher
     """
     splits = problem.splits or {"train": problem.train}
     kind = KINDS[problem.task.kind]

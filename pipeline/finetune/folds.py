@@ -1,4 +1,4 @@
-"""Cross-validation folds of a training file: assign rows to folds, and group folds by task."""
+"""Cross-validation: assign the rows of a training file to folds, and group folds by task."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -35,8 +35,8 @@ def fold_numbers(task: Task, items: Any, folds: int) -> np.ndarray:
     classes = items["label"].to_pylist() if task.kind == "classification" else [""] * len(items)
     rows_by_class = {name: np.zeros(folds, np.int64) for name in classes}
     rows, numbers = np.zeros(folds, np.int64), np.empty(len(items), np.int64)
-    # Large groups first, because small ones can then even out the folds. Sorting is stable: groups of one class and
-    # size keep their random order.
+    # Large groups come first, because small groups can then even out the folds. Sorting is stable, so groups of the
+    # same class and size keep their random order.
     for group in sorted(shuffled, key=lambda group: (classes[group[0]], -len(group))):
         class_rows = rows_by_class[classes[group[0]]]
         fold = min(range(folds), key=lambda fold: (class_rows[fold], rows[fold]))
@@ -47,7 +47,7 @@ def fold_numbers(task: Task, items: Any, folds: int) -> np.ndarray:
 
 
 def _grouped_by(items: Any) -> Sequence[Text]:
-    """Return each item's text, or for questions the context: items with an equal value belong in one fold."""
+    """Return each item's text, or its context for questions. Items with the same value must be in the same fold."""
     if isinstance(items, pa.Table) or hasattr(items[0], "words"):
         return texts_of(items)
     return [item.context for item in items]

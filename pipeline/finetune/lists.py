@@ -39,7 +39,7 @@ class Lists:
     labels: Sequence[Any]
     """One label per row; for multilabel, one list of labels per row."""
     dev: tuple[Sequence[str | tuple[str, str]], Sequence[Any]] | None
-    """Texts and labels of the development rows; None: the model is scored on the training rows."""
+    """Texts and labels of the development rows. If it is None, the model is scored on the training rows."""
 
 
 def fit_lists(
@@ -59,8 +59,9 @@ def fit_lists(
 ) -> TunedModel:
     """Return a model fine-tuned from a copy of the encoder.
 
-    `model`: the encoder's settings. `learning_rate`: peak; None: the default for the encoder's width. `checkpoint`: the
-    encoder's name in messages and in the lineage. Raises DataError for invalid rows, ConfigError for invalid settings.
+    `model` has the encoder's settings. `learning_rate` is the peak, or None for the default at the encoder's width.
+    `checkpoint` is the encoder's name in messages and in the lineage. Raises DataError for invalid rows, and
+    ConfigError for invalid settings.
     """
     _require_usable(kind, encoder, checkpoint)
     config = Finetune(
@@ -120,7 +121,7 @@ def _problem(config: Finetune, given: Lists, kind: Kind, initial: Initial) -> Pr
 
 
 def _table(name: str, texts: Sequence[Any], labels: Sequence[Any], kind: str) -> pa.Table:
-    """Return a table, schema TEXTS. Raises DataError for lists of different lengths and for invalid texts or labels."""
+    """Return a table with schema TEXTS. Raises DataError for lists of different lengths and invalid texts or labels."""
     if isinstance(texts, str) or isinstance(labels, str):
         raise DataError(f"{name}: give a list of texts and a list of labels, not a single text")
     if len(texts) != len(labels):

@@ -1,4 +1,4 @@
-"""Display the progress of trials: a live table on a terminal; elsewhere one line per epoch and per finished trial."""
+"""Display the progress of trials: on a terminal as a live table, else as one line per epoch and per finished trial."""
 
 import time
 from collections.abc import Generator, Mapping, Sequence
@@ -27,10 +27,10 @@ def label(trial: Trial) -> str:
 
 
 def _scores_line(trial: Trial, result: Mapping[str, Any]) -> str:
-    """Return a line with a trial's scores. In each split, the selecting metric is first.
+    """Return a line with a trial's scores. In each split, the metric that selects settings is first.
 
-    For a trial that was stopped early, the line has its last score and epoch. If the result has no score at all, the
-    line is empty.
+    For a trial that was stopped early, the line has the last score and epoch. If the result has no scores, the line is
+    empty.
     """
     if "scores" not in result:
         return (
@@ -46,7 +46,7 @@ def _scores_line(trial: Trial, result: Mapping[str, Any]) -> str:
 
 
 def _epoch_line(trial: Trial, news: Mapping[str, Any]) -> str:
-    """Return the progress line after an epoch; `news` has the epoch and the value of the selecting metric."""
+    """Return the progress line after an epoch. `news` has the epoch and the value of the selecting metric."""
     return f"epoch {news['epoch']} of {trial.config.recipe.epochs}: {trial.metric} {news['value']:.3f}"
 
 
@@ -62,7 +62,7 @@ class Live:
 
     @contextmanager
     def table(self, trials: Sequence[Trial], ready: Mapping[str, Mapping[str, Any]]) -> Generator[None]:
-        """Show the trials while the context is open; `ready`: trial name -> result of an earlier run."""
+        """Show the trials while the context is open. `ready` maps trial names to results of an earlier run."""
         self.trials, self.begun = trials, time.monotonic()
         self.states = {
             trial.name: ("done", _scores_line(trial, ready[trial.name])) if trial.name in ready else ("waiting", "")
@@ -81,8 +81,8 @@ class Live:
     def tell(self, trial: Trial, state: str, news: Mapping[str, Any]) -> None:
         """Record and display a trial's state.
 
-        `news`: the trial's result, or the number of an epoch and the value of the selecting metric. If `news` has
-        neither scores nor an epoch, the trial's line is kept.
+        `news` is the trial's result, or the number of an epoch and the value of the selecting metric. If `news` has
+        neither scores nor an epoch, the trial's line does not change.
         """
         if "scores" in news:
             line = _scores_line(trial, news)

@@ -14,7 +14,7 @@ CONFIDENCE = 0.95
 DRAWS = 1_000
 """Resamples of the bootstrap."""
 BATCH_INDICES = 1_000_000
-"""Maximum number of row indices, of 8 bytes each, that the bootstrap draws at once, to limit its memory."""
+"""Maximum row indices (8 bytes each) that the bootstrap draws at once; this limits its memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,7 @@ class Difference:
     def better(self) -> int:
         """1 if B's score is significantly higher, -1 if A's score is significantly higher, else 0.
 
-        If `exact`, the value is 0, because the spread is unknown.
+        If `exact` is true, the value is 0, because the spread is unknown.
         """
         return 0 if self.exact else int(self.low > 0) - int(self.high < 0)
 
@@ -40,9 +40,9 @@ class Difference:
 
 
 def over_seeds(a: Sequence[float], b: Sequence[float]) -> Difference:
-    """Return the mean of B - A over seeds, with Student's t interval; for n = 1 the interval is infinite.
+    """Return the mean of B - A over seeds, with Student's t interval. For n = 1, the interval is infinite.
 
-    `a` and `b`: scores (n,) of the same seeds in the same order. Raises ValueError if their lengths differ or are 0.
+    `a` and `b` are scores (n,) of the same seeds in the same order. Raises ValueError if their lengths differ or are 0.
     """
     if len(a) != len(b) or not a:
         raise ValueError(f"A has {len(a)} seeds and B has {len(b)}: give both the same number of seeds, 1 or more")
@@ -56,9 +56,7 @@ def over_seeds(a: Sequence[float], b: Sequence[float]) -> Difference:
 
 
 def p_value(a: Sequence[float], b: Sequence[float]) -> float | None:
-    """Return the two-sided p-value of the paired t-test over seeds; None if the spread of the differences is unknown
-    (n = 1) or 0.
-    """
+    """Return the two-sided p-value of the paired t-test over seeds; None for n = 1 or if all differences are equal."""
     difference = over_seeds(a, b)
     if difference.exact or not math.isfinite(difference.low):
         return None
@@ -67,7 +65,7 @@ def p_value(a: Sequence[float], b: Sequence[float]) -> float | None:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return p-values corrected for their number (Holm 1979), in the same order."""
+    """Return p-values corrected for multiple tests (Holm 1979), in the same order."""
     corrected, largest = [0.0] * len(p_values), 0.0
     for rank, index in enumerate(sorted(range(len(p_values)), key=lambda index: p_values[index])):
         largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
@@ -80,8 +78,8 @@ def over_rows(
 ) -> Difference:
     """Return the difference of two models' scores on all R rows, with a percentile bootstrap interval (Efron 1979).
 
-    `a` and `b` map row indices, int64 (R,), to a model's score on these rows. Each of `draws` resamples takes the same
-    rows for both models. For R = 1 the interval has width 0.
+    `a` and `b` map row indices, int64 (R,), to a model's score on these rows. Each of the `draws` resamples uses the
+    same rows for both models. For R = 1, the interval has width 0.
     """
     everything = np.arange(rows)
     mean = b(everything) - a(everything)
@@ -101,19 +99,19 @@ def over_rows(
 
 
 def format_difference(difference: Difference, percent: bool) -> str:
-    """Return mean and interval as text, in percentage points if `percent`, else in the metric's unit."""
+    """Return mean and interval as text: in percentage points if `percent` is true, else in the metric's unit."""
     if percent:
         return f"{100 * difference.mean:+.1f} ({100 * difference.low:.1f} to {100 * difference.high:.1f})"
     return f"{difference.mean:+.3f} ({difference.low:.3f} to {difference.high:.3f})"
 
 
 def verdict(task: str, difference: Difference, *, percent: bool = True, lower_is_better: bool = False) -> str:
-    """Return a sentence that says which encoder is better on a task, or why none can be called better."""
+    """Return a sentence that says which encoder is better on a task, or why no significant difference was found."""
     if difference.exact and difference.mean == 0:
         return f"no significant difference on {task}: A and B score the same with every seed"
     if not math.isfinite(difference.low):
         return f"no significant difference on {task}: the spread of one seed is unknown; give --seeds 2 or more"
-    if difference.exact:  # models that collapsed with every seed, or chance with few rows
+    if difference.exact:  # e.g. models that collapsed with every seed, or chance if there are few rows
         return (
             f"no significant difference on {task}: the difference is "
             f"{format_difference(difference, percent).split()[0]} with every seed, so its spread is unknown; give more "

@@ -22,10 +22,12 @@ from pipeline.train.step import Compute
 from pipeline.train.trial import batches, seen_words, train_on_slots, training_rows
 
 LARGE = 10_000
-"""Training rows above which a task is large. Large tasks are reduced first: their scores vary little between seeds."""
+"""A task with more training rows is large. Large tasks are reduced first: their scores vary little between seeds."""
 STEPS, LEAST_STEPS, WARMUP = 30, 6, 2
-"""Steps measured per problem: at most STEPS. Measuring stops earlier if at least LEAST_STEPS steps have taken more than
-MEASURED_SECONDS. The first WARMUP steps do not count.
+"""Numbers of steps in the measurement of a problem.
+
+At most STEPS steps are run. The measurement stops earlier if at least LEAST_STEPS steps have taken more than
+MEASURED_SECONDS in total. The first WARMUP steps do not count.
 """
 MEASURED_SECONDS = 3.0
 EVALUATED = 0.4
@@ -33,31 +35,32 @@ EVALUATED = 0.4
 START_SECONDS = 4.0
 """Fixed time per trial: process start, reading, saving."""
 SURE = 0.9
-"""Share of the remaining time that a plan may use. The rest is for errors of the estimate, and for the table and models
-after the trials.
+"""Share of the remaining time that a plan may use.
+
+The rest is a margin for errors of the estimate, and for the work after the trials (result table, models).
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Share:
-    """Numbers of seeds, epochs and rows with which a problem is trained."""
+    """Numbers of seeds, epochs and rows of a problem's training."""
 
     seeds: int
     epochs: int
     rows: int | None
-    """Maximum number of labelled training rows; None: all. Rows without a label are never left out."""
+    """Maximum labelled training rows; None means all. Rows without a label are never left out."""
 
 
 def size(share: Share) -> tuple[int, int, float]:
-    """Return a sort key for shares of the same problem: a share that trains more has a larger key."""
+    """Return a sort key for shares of the same problem. A share with more training has a larger key."""
     return share.seeds, share.epochs, math.inf if share.rows is None else share.rows
 
 
 def seconds_of(config: Finetune, problem: Problem, initial: Initial) -> float:
     """Measure a few training steps of one worker on this device, and return the estimated mean seconds per step.
 
-    The number of tokens differs between steps, and a few steps may not be typical. So the estimate is the measured
-    seconds per token, times the mean tokens per step of the whole problem.
+    The number of tokens differs between steps, and the measured steps may not be typical. So the estimate is the
+    measured seconds per token, times the mean tokens per step of the whole problem.
     """
     device = device_of(config.placement, config.trials.gpus)
     autocast = autocast_for(config.placement, initial.model.width, device)
@@ -88,15 +91,15 @@ def seconds_of(config: Finetune, problem: Problem, initial: Initial) -> float:
 
 
 def trial_seconds(config: Finetune, problem: Problem, per_step: float, share: Share) -> float:
-    """Return the estimated seconds of one trial; `per_step`: seconds per step of a single worker."""
+    """Return the estimated seconds of one trial. `per_step` is the seconds per step with one worker."""
     steps = math.ceil(problem.rows_per_epoch(share.rows) / config.recipe.rows_per_step)
     evaluated = sum(split.rows.num_rows for split in problem.splits.values()) / config.recipe.rows_per_step
-    trained = steps * _busiest_share(config)  # workers share the training; the first one evaluates alone
+    trained = steps * _busiest_share(config)  # all workers train, but only the first worker evaluates
     return START_SECONDS + share.epochs * per_step * (trained + EVALUATED * evaluated)
 
 
 def _busiest_share(config: Finetune) -> float:
-    """Return the share of a step's slots that the busiest worker trains on: the other workers wait for it."""
+    """Return the share of a step's slots that the busiest worker trains on. The other workers wait for this worker."""
     recipe, workers = config.recipe, config.trials.workers
     slot = recipe.rows_per_slot or math.ceil(recipe.rows_per_step / workers)
     slots = math.ceil(recipe.rows_per_step / slot)
@@ -106,8 +109,8 @@ def _busiest_share(config: Finetune) -> float:
 def answering_seconds(config: Finetune, rows: Mapping[str, int], per_step: Mapping[str, float], at_once: int) -> float:
     """Return the estimated seconds to answer the test rows of all tasks in one process.
 
-    The process has the cores of all `at_once` concurrent trials. `rows`: task -> number of rows to answer. `per_step`:
-    task -> seconds per training step.
+    The process has the cores of all `at_once` concurrent trials. `rows` maps a task to its number of rows to answer.
+    `per_step` maps a task to its seconds per training step.
     """
     return (
         sum(EVALUATED * per_step[name] * count / config.recipe.rows_per_step for name, count in rows.items())
@@ -117,8 +120,10 @@ def answering_seconds(config: Finetune, rows: Mapping[str, int], per_step: Mappi
 
 
 def _smaller_shares(whole: Share, large: bool) -> list[Share]:
-    """Return the shares to choose from, largest first: a large task loses seeds, then epochs, then rows; a small task
-    loses seeds only.
+    """Return the shares to choose from, largest first.
+
+    For a large task, the seeds are reduced first, then the epochs, then the rows. For a small task, only the seeds are
+    reduced.
     """
     if not large:
         return [whole, replace(whole, seeds=min(whole.seeds, 2)), replace(whole, seeds=1)]
@@ -136,7 +141,7 @@ def _smaller_shares(whole: Share, large: bool) -> list[Share]:
 
 
 def makespan(seconds: Iterable[float], at_once: int) -> float:
-    """Return the seconds until the last trial ends, if `at_once` run at the same time and the longest start first."""
+    """Return the seconds until the last trial ends, if `at_once` trials run concurrently, longest trials first."""
     free = [0.0] * at_once
     for duration in sorted(seconds, reverse=True):
         heapq.heapreplace(free, free[0] + duration)
@@ -153,7 +158,7 @@ def total_seconds(
 ) -> float:
     """Return the estimated seconds until all trials end.
 
-    `settings`: number of settings to try. If it is above 1, the trials that select a setting are included.
+    `settings` is the number of settings to try. If it is above 1, the trials that select a setting are included.
     """
 
     def each(problem: Problem) -> list[float]:
@@ -173,11 +178,11 @@ def fit_to_time(
     settings: int,
     spent: float = 0.0,
 ) -> dict[str, Share]:
-    """Return problem -> share to train: everything, or less if everything does not fit the time limit.
+    """Return problem -> share to train. Shares are reduced until the trials fit the time limit.
 
-    The limit is SURE times (config.minutes less `spent` seconds). Large tasks are reduced before small tasks; among
-    tasks of the same size class, the task whose trials take longest is reduced first. If even the smallest shares do
-    not fit, they are returned nevertheless.
+    The limit is SURE times (config.minutes minus `spent` seconds). Large tasks are reduced before small tasks. Among
+    large tasks, and among small tasks, the task whose trials take longest is reduced first. If even the smallest shares
+    do not fit, the smallest shares are returned.
     """
     whole = Share(seeds=config.seeds, epochs=config.recipe.epochs, rows=config.recipe.training_rows)
     choices = {
@@ -209,9 +214,9 @@ def fit_to_time(
 
 
 def write_plan(location: str, shares: dict[str, Share], per_step: dict[str, float]) -> None:
-    """Write the shares, and the seconds per step that they were planned with.
+    """Write the shares, and the seconds per step from which they were planned.
 
-    A rerun reads them, so that it plans the same trials without measuring again.
+    A rerun reads this file and runs the same trials without measuring again.
     """
     storage.write_json(
         location, {name: vars(share) | {"seconds_per_step": per_step[name]} for name, share in shares.items()}
@@ -240,7 +245,7 @@ def read_plan(location: str) -> tuple[dict[str, Share], dict[str, float]] | None
 
 
 def left_out(problem: Problem, config: Finetune, share: Share) -> str | None:
-    """Return a line about the seeds, epochs and rows that are left out to save time; None if nothing is left out."""
+    """Return a line about the reduced seeds, epochs and rows; None if nothing was reduced to save time."""
     rows = problem.train.rows.num_rows
     parts = [f"{share.seeds} of {config.seeds} seeds"] * (share.seeds < config.seeds)
     parts += [f"{share.epochs} of {config.recipe.epochs} epochs"] * (share.epochs < config.recipe.epochs)

@@ -29,22 +29,22 @@ from pipeline.train.initial import Initial
 
 BUILTIN = "builtin"
 HELD_OUT = 10
-"""Without a development file, one in HELD_OUT training items, chosen by a hash, is held out for development."""
+"""Without a development file, about one in HELD_OUT training items is held out for development, chosen by a hash."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Teacher:
-    """A fine-tuned model; the trials of a problem learn its logits."""
+    """A fine-tuned model whose logits are learned in the trials of a problem."""
 
     location: str
     name: str
-    """Name of the trial that trained the teacher; if the teacher has no trial name, the last part of `location`."""
+    """Name of the trial that trained the teacher, or the last part of `location` if the trial is unknown."""
     fingerprint: str
     """Digest of the teacher's files."""
     order: tuple[int, ...]
     """For each output of the problem's models, the index of the teacher's output for the same label."""
     unlabelled: str | None = None
-    """Digest of the texts without labels; None without such texts."""
+    """Digest of the texts without labels; None if there are no such texts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,18 +56,18 @@ class Problem:
     """Truncation and splitting of the texts, with length and stride filled in."""
     train: Prepared
     splits: dict[str, Prepared]
-    """Labelled splits to score; the first is the development split, whose scores select settings and models."""
+    """Labelled splits to score. The first is the development split; its scores select settings and models."""
     digest: str
-    """Digest of the rows and items of all splits: a changed file of the same name gives another problem."""
+    """Digest of the rows and items of all splits, so that a changed file with the same name is another problem."""
     fold_of: str | None = None
-    """Name of the task of which this problem is a fold; None without cross-validation."""
+    """Name of the task, if this problem is a fold of it; None without cross-validation."""
     teacher: Teacher | None = None
-    """Teacher, whose logits are in column batch.TEACHER of the rows of `train` and `unlabelled`; None: no teacher."""
+    """Teacher, or None. The column batch.TEACHER of the rows of `train` and `unlabelled` has the teacher's logits."""
     unlabelled: Prepared | None = None
-    """Texts without labels, for the teacher's loss term only; their labels are NaN. None: no such texts."""
+    """Texts without labels, or None. They are used only in the teacher's loss term, and their labels are NaN."""
 
     def rows_per_epoch(self, most: int | None = None) -> int:
-        """Return the number of training rows: at most `most` labelled rows, and all unlabelled rows."""
+        """Return the number of training rows: at most `most` labelled rows, plus all unlabelled rows."""
         labelled = self.train.rows.num_rows
         return min(most or labelled, labelled) + (self.unlabelled.rows.num_rows if self.unlabelled else 0)
 
@@ -79,7 +79,7 @@ def read_problems(config: Finetune, initial: Initial, report: Report) -> list[Pr
     """
     if config.train is not None:
         task, items, lost = read_own(config, config.train, config.dev)
-        # A task is named after its file. If a known task has that name, the two must not be confused in tables.
+        # A task is named after its file. If a known task has the same name, the prefix distinguishes them in tables.
         if task.name in {*known.TASKS, BUILTIN}:
             task = replace(task, name=f"own-{task.name}")
         if config.search.folds is not None:
@@ -108,7 +108,7 @@ def read_problems(config: Finetune, initial: Initial, report: Report) -> list[Pr
 def _kept_builtin(folder: str, report: Report) -> tuple[Task, pa.Table, pa.Table]:
     """Return the built-in task, its training table and its development table.
 
-    They are cached in `folder` until the installed packages change.
+    Task and tables are cached in `folder` until the installed packages change.
     """
     installed = json.dumps({name: package.version for name, package in distributions().items()})
     location = storage.join(folder, f"{hashlib.sha256(installed.encode()).hexdigest()[:16]}.json")
@@ -130,14 +130,14 @@ def _has_files(folder: str) -> bool:
 
 
 def data_of(config: Finetune) -> str:
-    """Return the folder of the tasks' files: config.data, else OUTPUT/glue, where GLUE's archives are downloaded to."""
+    """Return the folder of the tasks' files: config.data, or OUTPUT/glue, to which GLUE's files are downloaded."""
     return config.data or storage.join(config.output, "glue")
 
 
 def download(config: Finetune, names: Sequence[str], folder: str, report: Report) -> None:
-    """Download the files that `folder` lacks for the GLUE tasks in `names`; "glue" stands for all GLUE tasks.
+    """Download the files of the GLUE tasks in `names` that are missing in `folder`; "glue" stands for all GLUE tasks.
 
-    Raises ConfigError for other tasks, DataError if a file cannot be downloaded.
+    Raises ConfigError for other tasks, and DataError if a file cannot be downloaded.
     """
     if others := [name for name in names if name not in (*known.GLUE, "glue")]:
         raise ConfigError(
@@ -147,9 +147,7 @@ def download(config: Finetune, names: Sequence[str], folder: str, report: Report
 
 
 def _read_known(config: Finetune, task: Task, folder: str, initial: Initial, report: Report) -> Problem:
-    """Read a task of `known.TASKS`: its training split, its development split, and all other labelled splits whose
-    files exist.
-    """
+    """Read a task of `known.TASKS`: training split, development split, and other labelled splits whose files exist."""
     skip = config.on_bad_rows == "skip"
     train, lost_of_train = known.read_items(task, folder, "train", skip=skip)
     task, lost = known.with_labels(task, train), {"train": lost_of_train}
@@ -196,10 +194,10 @@ def _problem_of(
 def _folds_of(
     config: Finetune, folds: int, task: Task, items: Any, lost: Lost, initial: Initial, report: Report
 ) -> list[Problem]:
-    """Return one problem per fold: the fold is the development split, the other folds are the training split.
+    """Return one problem per fold: the fold is the development split, and the other folds are the training split.
 
-    Reports a summary of the whole file. Raises DataError if the file has too few texts for the folds, or if a training
-    split has only one class.
+    Reports a summary of the whole file. Raises DataError if there are fewer different texts than folds, or if a
+    training split has only one class.
     """
     whole, numbers, problems = (
         _problem_of(config, task, items, {}, lost, initial, report),
@@ -222,7 +220,7 @@ def _folds_of(
 
 
 def cut(task: Task, cutting: Cutting, items: dict[str, Any], initial: Initial) -> Problem:
-    """Build a problem by encoding the items of its splits as token ids; one of the splits must be `train`.
+    """Build a problem: encode the items of its splits as token ids. One of the splits must be `train`.
 
     Raises ConfigError if cutting.maximum_length exceeds the model's positions, and DataError if all training rows of
     kind similarity have the same score.
@@ -242,10 +240,11 @@ def cut(task: Task, cutting: Cutting, items: dict[str, Any], initial: Initial) -
 def in_cuttings(
     problem: Problem, cuttings: Iterable[Cutting], initial: Initial, report: Report
 ) -> dict[Cutting, Problem]:
-    """Return cutting -> problem, for every cutting (truncation settings) that a search tries.
+    """Return cutting (truncation settings) -> problem, for every cutting that a search tries.
 
-    The first cutting is that of `problem`, which is returned unchanged. For every other cutting, the problem is encoded
-    again, and a report says what this cutting truncates. Raises ConfigError as `cut` does.
+    The first cutting must be the cutting of `problem`; for it, `problem` is returned unchanged. For every other
+    cutting, the problem is encoded again, and a line reports what the cutting truncates. Raises ConfigError as `cut`
+    does.
     """
     first, *others = dict.fromkeys(cuttings)
     items, problems = (
@@ -281,7 +280,7 @@ def noun(task: Task) -> str:
 
 
 def digest(splits: Sequence[Prepared]) -> str:
-    """Return a digest of the token ids of all rows, and of all items with their labels or answers."""
+    """Return a digest of the token ids of all rows and of all items with their labels or answers."""
     sha256 = hashlib.sha256()
     for split in splits:
         ids = split.rows["ids"].combine_chunks()
@@ -297,8 +296,8 @@ def with_dev(task: Task, items: dict[str, Any], report: Report) -> tuple[Any, di
     """Return the training items, and the development items as {"dev": items}.
 
     Without a development file, about a tenth of the training items become development items, chosen by a hash of their
-    text. An item stays in training if it has a label that training would lack otherwise. Raises DataError if no item is
-    left for training or for development.
+    text. A chosen item stays in training if one of its labels occurs only in chosen items. Raises DataError if no item
+    is left for training or for development.
     """
     if "dev" in items:
         return items["train"], {"dev": items["dev"]}
@@ -339,7 +338,7 @@ def texts(items: Any) -> list[str]:
 
 
 def is_held_out(text: str) -> bool:
-    """Return whether a text's hash selects the text for development; about one in HELD_OUT is selected."""
+    """Return whether a text is held out for development. Its hash decides; about one text in HELD_OUT is held out."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) % HELD_OUT == 0
 
 

@@ -1,4 +1,4 @@
-"""Expand a search into the settings to try: all combinations of listed values, with random draws from ranges."""
+"""Expand a search into the settings to try: all combinations of listed values, with values drawn from ranges."""
 
 import dataclasses
 import itertools
@@ -27,25 +27,26 @@ GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
         "recipe.epochs": (4,),
     },
 }
-"""Grid -> dotted name -> values to try. Sources: Devlin et al. 2019, A.3, for bert; google-research/bert's README for
-miniatures, the smaller models.
+"""Grid -> dotted name -> values to try.
+
+Sources: Devlin et al. 2019, A.3, for bert; the README of google-research/bert for miniatures, the smaller models.
 """
 SEARCHED = ("cutting", "recipe", "similarity", "optimizer", "schedule", "freeze", "adapter")
 """Groups of settings that a search may vary."""
 NOT_SEARCHED = ("recipe.metric",)
-"""Settings in the groups of SEARCHED that a search may not vary: the search selects by recipe.metric."""
+"""Settings in the groups of SEARCHED that a search may not vary. recipe.metric is the metric that selects settings."""
 DRAWS = 7_001
 """Key of the random generator that draws settings."""
 
 
 def settings_of(config: Finetune) -> list[dict[str, Any]]:
-    """Return the settings to try, each as {dotted name: value}; without a search, return one empty setting.
+    """Return the settings to try, each as {dotted name: value}. Without a search, return one empty setting.
 
-    Draws are the same for the same config. Raises ConfigError for an invalid name, value or range.
+    The same config always gives the same draws. Raises ConfigError for an invalid name, value or range.
     """
     values, ranges, hints = dict(GRIDS[config.search.grid]), {}, _hints_of(config)
     entries = [(entry, *entry.partition("=")[::2]) for entry in config.search.over]
-    # Names without a dot choose a kind, such as the adapter. They come first, because a kind defines further names.
+    # A name without a dot, such as adapter, chooses a kind. These come first, because a kind defines further names.
     for entry, name, text in sorted(entries, key=lambda entry: "." in entry[1]):
         name = name.replace("-", "_")
         if "=" not in entry or name not in hints:
@@ -66,7 +67,7 @@ def settings_of(config: Finetune) -> list[dict[str, Any]]:
     expanded = [_without_unused(config, setting | draw) for draw in draws for setting in fixed]
     for setting in expanded:
         with_setting(config, setting)
-    # without duplicates: several draws from a short range of whole numbers may be equal
+    # Remove duplicates: draws from a short range of whole numbers may be equal.
     return list({json.dumps(setting, sort_keys=True): setting for setting in expanded}.values())
 
 
@@ -80,7 +81,7 @@ def _hints_of(config: Finetune) -> dict[str, Any]:
 
 
 def _is_choice(hint: Any) -> bool:
-    """Return whether a setting of this type chooses between kinds that have their own settings, as `adapter` does."""
+    """Return whether a setting of this type, such as `adapter`, chooses between kinds that have their own settings."""
     return all(map(dataclasses.is_dataclass, _kinds_of(hint)))
 
 
@@ -96,7 +97,7 @@ def _without_unused(config: Finetune, chosen: dict[str, Any]) -> dict[str, Any]:
 
 
 def _require_number(hint: Any, entry: str, name: str) -> None:
-    """Raise ConfigError if a setting is not a number, because only numbers have ranges."""
+    """Raise ConfigError if a setting is not a number. Only numbers can have ranges."""
     if not {int, float} & set(_kinds_of(hint)):
         raise ConfigError(f"search.over ({entry}): {name} is not a number and has no range; give {name}=VALUE,VALUE")
 
@@ -113,7 +114,7 @@ def _bounds(entry: str, text: str) -> tuple[float, float]:
 
 
 def _parse_value(hint: Any, entry: str, text: str) -> Any:
-    """Parse a value of a setting's type, `hint`. A kind is returned as the name of its class, as `flatten` does.
+    """Parse a value of type `hint`. A kind is returned as the name of its class, as in `flatten`.
 
     Raises ConfigError for a value of another type.
     """
@@ -148,7 +149,7 @@ def _hint_of(config: Any, name: str) -> Any:
 
 
 def _draws(search: Search, ranges: dict[str, tuple[float, float]], hints: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return search.samples draws, each with a log-uniform value of every range; without ranges, one empty draw."""
+    """Return search.samples draws. A draw has one log-uniform value per range. Without ranges, return an empty draw."""
     if not ranges:
         return [{}]
     random = numbered_generator(0, DRAWS)
@@ -160,15 +161,15 @@ def _draws(search: Search, ranges: dict[str, tuple[float, float]], hints: dict[s
 
 
 def _rounded(hint: Any, value: float) -> float | int:
-    """Round to a whole number for an integer setting, else to three significant digits."""
+    """Round to a whole number for an integer setting, and to three significant digits for other settings."""
     return round(value) if int in _kinds_of(hint) else float(f"{value:.3g}")
 
 
 def with_setting(config: Any, chosen: dict[str, Any]) -> Any:
     """Return the config with the values of `chosen`, {dotted name: value}.
 
-    A kind is given as the name of its class. If the config has another kind, the new kind has its default settings.
-    Raises ConfigError for values that the config refuses.
+    A kind is given as the name of its class. If this changes the kind, the new kind gets its default settings. Raises
+    ConfigError for invalid values.
     """
     for name, value in chosen.items():
         first, _, rest = name.partition(".")

@@ -1,4 +1,4 @@
-"""Predict GLUE's test splits with the models of its tasks, and write the file for gluebenchmark.com."""
+"""Predict GLUE's test splits with the fine-tuned models, and write the submission file for gluebenchmark.com."""
 
 from collections.abc import Callable, Collection, Mapping
 
@@ -20,13 +20,13 @@ from pipeline.train.tuned import load_tuned
 
 ZIP = "glue-submission.zip"
 ANSWERS_FOR = {"ax": "mnli"}
-"""Task -> task whose model answers its test set: the diagnostic set, ax, has no training split."""
+"""Task -> task whose model answers the test set. The diagnostic set, ax, has no training split, so no own model."""
 
 
 def submit(config: Finetune, problems: Mapping[str, Problem], models: Mapping[str, str], report: Report) -> None:
-    """Write OUTPUT/glue-submission.zip if all models and test files of GLUE exist; else report which are missing.
+    """Write OUTPUT/glue-submission.zip if all models and test files of GLUE exist; else report the missing ones.
 
-    `models`: task -> folder of its model. Does nothing if `models` has no GLUE task, or if config.data is None.
+    `models` maps a task to the folder of its model. A no-op if `models` has no GLUE task, or if config.data is None.
     """
     if config.data is None or not any(name in GLUE for name in models):
         return
@@ -51,7 +51,7 @@ def _model_for(task: str) -> str:
 def _missing_of(data: str, tasks: Collection[str]) -> list[str]:
     """Return the missing models and test files of GLUE.
 
-    `data`: folder of the test files. `tasks`: the tasks that have a model.
+    `data` is the folder of the test files. `tasks` are the tasks that have a model.
     """
     missing = [
         f"a model of {task}"
@@ -66,7 +66,7 @@ def _missing_of(data: str, tasks: Collection[str]) -> list[str]:
 
 
 def rows_to_answer(data: str, tasks: Collection[str]) -> dict[str, int]:
-    """Return task -> number of test rows that its model answers; empty if a model or a test file is missing."""
+    """Return task -> number of test rows that its model answers; {} if a model or a test file is missing."""
     rows: dict[str, int] = {}
     if not _missing_of(data, tasks):
         for file in FILES.values():
@@ -75,7 +75,7 @@ def rows_to_answer(data: str, tasks: Collection[str]) -> dict[str, int]:
 
 
 def _predictions(config: Finetune, model: str, task: str, split: str, after: Callable[[int], None]) -> Predictions:
-    """Return the predictions of a model (a folder) on a test split; `after` gets the number of new answers."""
+    """Return the predictions of a model (a folder) on a test split. `after` is called with numbers of new answers."""
     assert config.data is not None
     tuned, device = load_tuned(model), device_of(config.placement, config.trials.gpus)
     texts = read_split(TASKS[task], config.data, split)

@@ -12,7 +12,7 @@ from pipeline.tasks.glue import NOT_AVERAGED, TASKS, glue_mean
 from pipeline.tasks.selection import comparable_score
 
 UNITS = ("mean_absolute_error",)
-"""Metrics in the unit of the labels; they are not shares of 1, and lower is better."""
+"""Metrics in the unit of the labels. They are not shown in percent, and a lower value is better."""
 PUBLISHED: dict[tuple[int, int], tuple[str, dict[str, str]]] = {
     (2, 128): (
         "BERT-tiny",
@@ -97,10 +97,10 @@ PUBLISHED: dict[tuple[int, int], tuple[str, dict[str, str]]] = {
         },
     ),
 }
-"""(layers, width) -> name and GLUE test scores in percent, from google-research/bert's README; base and large from
-Devlin et al. 2019, table 1.
+"""(layers, width) -> name and GLUE test scores in percent.
 
-Two scores are F1/accuracy for MRPC and QQP, Pearson/Spearman for STS-B, and matched/mismatched for MNLI.
+Sources: Devlin et al. 2019, table 1, for BERT-base and BERT-large; the README of google-research/bert for the others.
+Two scores in one cell are F1/accuracy for MRPC and QQP, Pearson/Spearman for STS-B, and matched/mismatched for MNLI.
 """
 
 
@@ -112,13 +112,13 @@ class Reported:
     name: str
     """Split and metric, such as "dev accuracy"."""
     values: tuple[float, ...]
-    """One per reported seed."""
+    """One value per seed; with folds, one per fold and seed."""
     baseline: float | None
     """Score of the model-free baseline; None if the baseline has no score in this metric."""
     collapsed: int
-    """Number of seeds whose model gave the same answer to everything; their values are included."""
+    """Number of values from collapsed models, which gave the same answer to every row. `values` includes them."""
     setting: str
-    """The selected setting, and the number of candidates; empty without a search."""
+    """The selected setting and the number of candidates; "" without a search."""
     folds: int = 1
     """Number of folds, each with the same number of seeds; 1 for a single development split."""
 
@@ -144,11 +144,10 @@ def reported(
     setting: str,
     folds: int = 1,
 ) -> list[Reported]:
-    """Return a row per split and metric, then a row per metric that was computed with thresholds tuned on dev.
+    """Return one row per split and metric, then one row per metric that was computed with thresholds tuned on dev.
 
-    The names of the latter rows end in "tuned on dev".
-
-    `baselines`: split -> metric -> score. `results`: the results of all seeds, and of all folds.
+    The names of rows with tuned thresholds end in "tuned on dev". `baselines` is split -> metric -> score. `results`
+    has the results of all seeds and folds.
     """
     task, rows, collapsed = problem.fold_of or problem.task.name, [], sum(result["collapsed"] for result in results)
     for split in problem.splits:
@@ -200,9 +199,9 @@ def select(
 ) -> tuple[dict[str, Any], float]:
     """Return the setting with the best development score, and this score.
 
-    The score is the median over the selecting seeds; with several problems (folds), the mean over folds and seeds. Only
-    the settings with the most finished trials count: trials with low scores are stopped early, so the median of a
-    setting's remaining trials would be too high.
+    The score is the median over the seeds of the search. With several problems (folds), it is the mean over folds and
+    seeds. Only the settings with the most finished trials count. Reason: trials with low scores are stopped early, so
+    the median of a setting's remaining trials would be too high.
     """
     by_setting: dict[str, list[Trial]] = {}
     first, metric = next(iter(problems[0].splits)), problems[0].task.metrics[0]
@@ -226,17 +225,17 @@ def select(
 
 
 def is_share(name: str) -> bool:
-    """Return whether the score of this name is a share of 1, which is shown in percent."""
+    """Return whether the best value of the score with this name is 1; such a score is shown in percent."""
     return not set(name.split(" ")) & set(UNITS)
 
 
 def format_score(name: str, value: float | None, digits: int = 1) -> str:
-    """Format a share in percent with `digits` decimals, and any other value with `digits` + 1; None becomes empty."""
+    """Format a score: in percent with `digits` decimals, or in its unit with `digits` + 1 decimals; None becomes ""."""
     return "" if value is None else f"{100 * value:.{digits}f}" if is_share(name) else f"{value:.{digits + 1}f}"
 
 
 def published_figure(row: Reported, published: Mapping[str, str]) -> str:
-    """Return the published score of a row's task and metric; empty if none was published."""
+    """Return the published score for a row's task and metric; "" if no score was published."""
     split, metric = row.name.split(" ")[:2]
     figures = published.get(row.task, "").split("/")
     order = {"mrpc": ("f1", "accuracy"), "qqp": ("f1", "accuracy"), "stsb": ("pearson", "spearman")}
@@ -297,9 +296,9 @@ def table(rows: Sequence[Reported], model: Model) -> str:
 
 
 def glue_line(rows: Sequence[Reported], names: Sequence[str]) -> str | None:
-    """Return a line with the mean score of the reported GLUE tasks; None if fewer than two are averaged.
+    """Return a line with the mean score of the reported GLUE tasks; None if fewer than two tasks are averaged.
 
-    The score of a task is the mean of its metrics' medians over seeds. `names`: all GLUE tasks.
+    The score of a task is the mean of its metrics' medians over seeds. `names` are all GLUE tasks.
     """
     by_task = {
         name: {

@@ -1,4 +1,4 @@
-"""Learn from a teacher: check that it fits the task, answer texts with it, and give its logits to the training rows."""
+"""Learn from a teacher: check that the teacher fits the task, and add its logits to the training rows."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -35,7 +35,7 @@ Pair = tuple[str, str | None]
 
 
 def load_teacher(location: str) -> TunedModel:
-    """Load a fine-tuned model as a teacher. Raises CheckpointError if it has no head of a task, or is damaged."""
+    """Load a fine-tuned model as a teacher. Raises CheckpointError if the model has no task head or is damaged."""
     try:
         return load_tuned_or_published(location)
     except CheckpointError as error:
@@ -43,7 +43,7 @@ def load_teacher(location: str) -> TunedModel:
 
 
 def teacher_of(config: Finetune, problem: Problem, tuned: TunedModel) -> Teacher:
-    """Return the teacher of a problem. Raises ConfigError if `tuned` has learnt another task."""
+    """Return the teacher of a problem. Raises ConfigError if `tuned` was trained on another task."""
     assert config.teacher is not None
     lineage = tuned.about.lineage
     return Teacher(
@@ -57,8 +57,8 @@ def teacher_of(config: Finetune, problem: Problem, tuned: TunedModel) -> Teacher
 def _order_of(location: str, problem: Problem, teacher: Task) -> tuple[int, ...]:
     """Return the index of the teacher's output for each output of the problem's models.
 
-    Raises ConfigError if the teacher's kind, labels or task differ from those of the problem, or if the teacher needs
-    pairs of texts and the problem has single texts.
+    Raises ConfigError if kind, labels or task of the teacher and the problem differ, or if the teacher needs pairs of
+    texts and the problem has single texts.
     """
     task, name = problem.task, problem.fold_of or problem.task.name
     of_teacher = f"teacher ({location})"
@@ -88,9 +88,9 @@ def _order_of(location: str, problem: Problem, teacher: Task) -> tuple[int, ...]
 
 
 def with_teacher(problem: Problem, teacher: Teacher, unlabelled: pa.Table | None, vocabulary: Vocabulary) -> Problem:
-    """Add the teacher, and the encoded unlabelled texts if there are any, to the problem.
+    """Return the problem with the teacher and, if there are any, the encoded unlabelled texts.
 
-    `with_logits` adds the teacher's logits later. `unlabelled` is a table of TEXTS, or None.
+    `with_logits` adds the teacher's logits later. `unlabelled` is a table with schema TEXTS, or None.
     """
     if unlabelled is not None:
         teacher = replace(teacher, unlabelled=digest_of(unlabelled))
@@ -106,7 +106,7 @@ def digest_of(texts: pa.Table) -> str:
 
 
 def _without_labels(task: Task, rows: pa.Table) -> pa.Table:
-    """Return encoded rows with NaN in place of each label, in the column that the kind of task uses."""
+    """Return encoded rows with all labels replaced by NaN. The kind of task decides which column has the labels."""
     name = "labels" if task.kind == "multilabel" else "label"
     value: Any = [NO_LABEL] * len(task.labels) if task.kind == "multilabel" else NO_LABEL
     column = pa.array([value] * rows.num_rows, ENCODED.field(name).type)
@@ -126,7 +126,7 @@ def pairs_in(texts: pa.Table) -> Iterable[Pair]:
 
 
 def answer_texts(tuned: TunedModel, texts: pa.Table, placement: ModelPlacement, device: torch.device) -> np.ndarray:
-    """Return the model's logits (for regression: its values) for a table of TEXTS, float32 (texts, outputs).
+    """Return the model's logits for a table with schema TEXTS, float32 (texts, outputs). For regression, return values.
 
     The texts are encoded with the vocabulary and truncation settings of the model.
     """
@@ -138,7 +138,7 @@ def answer_texts(tuned: TunedModel, texts: pa.Table, placement: ModelPlacement, 
 
 
 def with_logits(problem: Problem, logits: Mapping[Pair, np.ndarray]) -> Problem:
-    """Return the problem with a column TEACHER, the teacher's logits, in its training rows and its unlabelled rows.
+    """Return the problem with the teacher's logits in a new column TEACHER of its training and unlabelled rows.
 
     `logits` maps the texts of `distinct_texts` to the teacher's outputs, in the teacher's order.
     """
