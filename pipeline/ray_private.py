@@ -35,8 +35,8 @@ def address_file() -> Path:
 def listening_on_loopback() -> Generator[None]:
     """Make a Ray that is started or joined inside this context listen on 127.0.0.1 only.
 
-    `ray.init` has no option for this. Ray has an environment variable that does it, to avoid firewall popups on macOS
-    and Windows. Ray copies the variable to a constant when Ray is imported, so the constant is changed too.
+    `ray.init` has no option for this. Ray has an environment variable for this, to avoid firewall popups on macOS and
+    Windows. Ray copies the variable to a constant when Ray is imported, so the constant is changed too.
     """
     variable, constants = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", ray._private.ray_constants
     before = os.environ.get(variable), constants.ENABLE_RAY_CLUSTER
@@ -106,7 +106,7 @@ def set_cpus_of_last_step(stream: Any, cpus: float) -> None:
 
 
 def torch_backend() -> Any:
-    """Return Ray Train's class that sets up the process group; our subclass of it listens on another address."""
+    """Return Ray Train's class that sets up the process group. Our subclass of this class uses another address."""
     from ray.train.torch.config import _TorchBackend
 
     return _TorchBackend

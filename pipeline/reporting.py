@@ -9,7 +9,7 @@ Report = Callable[[str], None]
 
 
 def print_line(line: str) -> None:
-    """Print a line without buffering, so that it appears at once, also in a file or pipe.
+    """Print a line at once, without buffering, also to a file or pipe.
 
     If the user called `bertstream`, `python jobs/JOB.py` in the line becomes `bertstream JOB` (`as_called`).
     """

@@ -71,7 +71,7 @@ def list_inputs(
 
 
 def form_of(location: str, format: str, tags: bool, setting: str = "input", remedy: str = GIVE_FORMAT) -> Form:
-    """Return `format`, or if it is "auto", the form that the file's name shows.
+    """Return the form of a file: `format`, or the form that the file's name shows if `format` is "auto".
 
     If the name does not show the form, the content decides. `tags`: whether the model tags words, so that a .txt file
     may have CoNLL's columns. Raises DataError if neither name nor content shows the form.

@@ -91,7 +91,7 @@ def _write_json_lines(tables: Iterator[pa.Table], schema: pa.Schema, stream: Bin
 
 
 def _write_answers(tables: Iterator[pa.Table], schema: pa.Schema, stream: BinaryIO) -> None:
-    """Write {id: answer}, as SQuAD's official scripts read it.
+    """Write {id: answer}, the format that SQuAD's official scripts read.
 
     "No answer" is an empty text. Without a column `id`, ids are row numbers from 0.
     """

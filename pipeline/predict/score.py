@@ -119,7 +119,7 @@ def _of_task(config: Score, task: Task) -> Labelled:
 
 
 def of_file(config: Score, task: Task) -> Labelled:
-    """Read config.input, a labelled file. Raises DataError if it cannot be read, or has labels that `task` lacks."""
+    """Read the labelled file config.input. Raises DataError if it is unreadable, or has labels that `task` lacks."""
     assert config.input is not None
     form = kind_of(config.input)
     columns = Finetune(
@@ -163,8 +163,8 @@ def _as_asked(labelled: Labelled) -> Task:
 def _baseline_of(tuned: TunedModel, labelled: Labelled, prepared: Prepared) -> tuple[dict[str, float], str]:
     """Return the baseline's scores and its description; both empty for tags without training items.
 
-    Without training items, the baseline is fitted on the examples themselves, so it is the best constant answer to
-    them. For questions, the baseline is always "no answer". For similarity, it is the cosine of the word counts.
+    Without training items, the baseline is fitted on the examples themselves: it is their best constant answer. For
+    questions, the baseline is always "no answer". For similarity, the baseline is the cosine of the word counts.
     """
     task = tuned.about.task
     answer = {

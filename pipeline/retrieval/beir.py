@@ -44,7 +44,7 @@ def _texts(location: str, bad: BadRows) -> Iterator[tuple[str, str, str]]:
 
 
 def _field(where: str, row: dict[str, Any], name: str, *, required: bool = False) -> str:
-    """Return a field's text; a missing field is empty unless it is required. An id may also be a number.
+    """Return a field's text; a missing field gives "", or raises BadRow if `required`. An id may also be a number.
 
     Half of a surrogate pair becomes U+FFFD in a text, and raises BadRow in an id.
     """

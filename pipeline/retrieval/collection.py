@@ -37,7 +37,8 @@ def build_collection(name: str, documents: Texts, queries: Texts, judgements: Ju
     """Check ids and texts, and return the collection.
 
     Documents and queries with an empty text are left out and counted. An empty document that is judged relevant still
-    counts as relevant: no ranking can find it. Queries without a relevant document are left out and counted.
+    counts as relevant, although no ranking can find this document. Queries without a relevant document are left out and
+    counted.
 
     An id that is given twice is a bad row, and so is a judgement of an unknown query or document. `bad` skips bad rows,
     or raises DataError. Also raises DataError if no query is left.

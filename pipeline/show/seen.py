@@ -32,8 +32,10 @@ def recompute_rows(folder: str, step: int, row: int, number: int = 1) -> list[Se
     """Return `number` rows of the global batch of step `step`, from row `row` on. Steps count from 1, rows from 0.
 
     The run saves its position in the stream at each checkpoint. Recomputing starts at the last position before the
-    step, so it covers at most the windows between two checkpoints. Raises ConfigError if there is no such step or row.
-    Raises DataError if the corpus has changed, or if the installed versions may give other rows.
+    step, so at most the windows between two checkpoints are recomputed.
+
+    Raises ConfigError if there is no such step or row. Raises DataError if the corpus has changed, or if the installed
+    versions may give other rows.
     """
     recorded = run.read_run(folder)
     if recorded is None:

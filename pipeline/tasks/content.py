@@ -14,7 +14,7 @@ from pipeline.errors import DataError
 BOM = "\ufeff"
 """Byte order mark. Programs write this mark at the start of a file, or alone on an extra last line."""
 BZ2_BLOCK = b"1AY&SY"
-"""Magic number after bzip2's four-byte header. It is checked because a plain text may begin with the header's "BZh"."""
+"""Magic number after bzip2's four-byte header. The header alone is not enough: a plain text may begin with "BZh"."""
 
 
 def _unzstd(stored: bytes) -> bytes:

@@ -119,7 +119,7 @@ def _usable_rows(
 def own_task(
     location: str, texts: pa.Table, kind: Kind | None = None, labels: tuple[str, ...] = (), *, skip: bool = False
 ) -> Task:
-    """Return the task that a training file's labels define. If `kind` is None, it is inferred from the labels.
+    """Return the task that a training file's labels define. If `kind` is None, the labels decide the kind.
 
     If a multilabel task has one column per label, `labels` are the names of these columns, in order. Otherwise `labels`
     is empty, and the task has the labels of the rows, sorted (numerically if all are numbers).
@@ -191,7 +191,7 @@ def _require_plain_numbers(location: str, labels: set[str]) -> None:
 def _named_labels(location: str, texts: pa.Table, skip: bool) -> list[str]:
     """Return all labels in the rows of a multilabel task.
 
-    Raises DataError at the first row whose label is not a list, unless `skip` ignores it.
+    Raises DataError at the first row whose label is not a list, unless `skip` ignores such rows.
     """
     rows = zip(texts["id"].to_pylist(), texts["label"].to_pylist())
     return list(

@@ -109,7 +109,7 @@ TASKS: dict[str, Task] = {
             metrics=("accuracy",),
             splits=_splits("WNLI", "sentence1", "sentence2"),
         ),
-        Task(  # has no training split: a model that was trained on MNLI answers it
+        Task(  # has no training split: a model that was trained on MNLI answers this task
             name="ax",
             kind="classification",
             labels=INFERENCE,

@@ -196,7 +196,7 @@ def tuned_thresholds(probabilities: np.ndarray, truth: np.ndarray) -> np.ndarray
     """Return for each label the threshold with the best F1 on these rows, float64 (L,).
 
     `probabilities` and `truth` (N, L) are those of a multilabel task's development set. If several thresholds have the
-    best F1, the one nearest to 0.5 is returned. A label that no row has gets 0.5.
+    best F1, the threshold nearest to 0.5 is returned. A label that no row has gets 0.5.
     """
     return np.array([_tuned_threshold(*column) for column in zip(probabilities.T.astype(np.float64), truth.T > 0)])
 

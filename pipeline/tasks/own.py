@@ -30,7 +30,7 @@ Lost = dict[str, tuple[str, ...]]
 def read_own(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[str, Any], Lost]:
     """Return the task that a training file defines, the files' items by split, and what was left out.
 
-    `dev` is None if there is no development file. The columns are those of `with_pair_columns`. Raises DataError for a
+    `dev` is None if there is no development file. `with_pair_columns` gives the columns. Raises DataError for a
     file that cannot be read, and for a format that does not fit the setting `kind`. Unless bad rows are skipped,
     DataError is also raised for labels of `dev` that `train` lacks.
     """

@@ -40,9 +40,11 @@ class Prepared:
 def resolved_cutting(cutting: Cutting, task: Task, positions: int) -> Cutting:
     """Return the cutting with all lengths and the stride filled in.
 
-    If maximum_length is not set, it becomes the task's maximum length, but at most the model's `positions`. If stride
-    is not set, it becomes the default, but at most a third of maximum_length. question_length becomes at most a quarter
-    of maximum_length. Raises ConfigError if maximum_length is set and exceeds `positions`.
+    The default of maximum_length is the task's maximum length, but at most the model's `positions`. The default of
+    stride is DEFAULT_STRIDE or OTHER_STRIDE, but at most a third of maximum_length. question_length is reduced to at
+    most a quarter of maximum_length.
+
+    Raises ConfigError if maximum_length is set and exceeds `positions`.
     """
     if (cutting.maximum_length or 0) > positions:
         raise ConfigError(

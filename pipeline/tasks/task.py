@@ -109,7 +109,7 @@ def several(label: str) -> list[str]:
 
 
 def list_in(value: Any) -> list[Any] | None:
-    """Return `value` if it is a list, or the list that it holds as JSON text; None for other values."""
+    """Return `value` if it is a list, or parse it if it is the JSON text of a list; None for other values."""
     if isinstance(value, str) and value.lstrip().startswith("["):
         try:
             value = json.loads(value)
@@ -138,7 +138,7 @@ def finite(label: str) -> float:
 def number_in(label: str) -> float | None:
     """Parse a number that may have a percent sign or decimal comma; None if it is not a number.
 
-    The result for "12.50%" is 12.5, for "0,14" it is 0.14.
+    "12.50%" gives 12.5, and "0,14" gives 0.14.
     """
     match = PLAIN.fullmatch(label.strip())
     value = float(match[1].replace(",", ".")) if match else math.inf

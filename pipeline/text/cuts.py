@@ -55,7 +55,7 @@ def _separable() -> np.ndarray:
 
     The index of two kinds is 5 * (kind of the first byte) + (kind of the second byte).
 
-    The pattern splits text into runs of letters, of digits and of signs. But it keeps contractions such as 's and 'll
+    The pattern splits text into runs of letters, of digits and of signs. But contractions such as 's and 'll stay
     whole, so a cut between an apostrophe and a following letter is not safe.
     """
     table = np.zeros((KINDS_OF_BYTE, KINDS_OF_BYTE), bool)
@@ -181,7 +181,7 @@ def _of_unigram(vocabulary: Vocabulary, normalizers: list, splitters: list) -> C
     always = splitters[-1].get("prepend_scheme", "always") == "always" and splitters[-1].get("split", True)
     if types not in (["Metaspace"], ["WhitespaceSplit", "Metaspace"]) or not always:
         return None
-    # It does no harm if Strip removes a chunk's first space: the tokenizer puts a space before every text.
+    # Strip may remove a chunk's first space without harm, because the tokenizer puts a space before every text.
     kept = all(part["type"] == "Strip" or _keeps_plain_spaces(part) for part in normalizers)
     return cuts_at_plain_spaces if kept else None
 

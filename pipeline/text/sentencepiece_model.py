@@ -45,7 +45,7 @@ class SentencePieceModel:
 
 
 def parse(content: bytes) -> SentencePieceModel:
-    """Return the content of a file. Raises ValueError if it is no SentencePiece model of the unigram kind."""
+    """Return the content of a file. Raises ValueError if the file is no unigram SentencePiece model."""
     try:
         model = fields(content)
         pieces = [fields(piece) for piece in model[PIECES]]
@@ -83,7 +83,7 @@ def tokenizer_of(model: SentencePieceModel, *, lowercase: bool, strip_accents: b
     """Return the tokenizer with ALBERT's normalisation, as in its published tokenizer.json.
 
     Quotes in TeX's form become double quotes. Accents are removed if `strip_accents`, and text is lower-cased if
-    `lowercase`. If the model has a table of character replacements, it is applied. Runs of spaces become one space.
+    `lowercase`. The model's table of character replacements is applied, if it exists. Runs of spaces become one space.
     """
     steps: list[normalizers.Normalizer] = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
     steps += [normalizers.NFKD(), normalizers.StripAccents()] if strip_accents else []

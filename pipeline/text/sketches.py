@@ -17,7 +17,7 @@ SHINGLE_WORDS = 8
 LEAST_HASHES = 16
 """A sketch keeps at least about this many hashes of a text, or all hashes if the text has fewer.
 
-If a text has at least eight times this many hashes, its sketch keeps about an eighth of them.
+If a text has at least eight times this many hashes, its sketch keeps about an eighth of the hashes.
 """
 MOST_HALVINGS = 3
 """The bound of a sketch is halved at most three times, so at least an eighth of the hashes stays."""
