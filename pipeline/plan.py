@@ -1,4 +1,4 @@
-"""Estimate a pretraining run without running it: size, tokens, operations, time and cost on GPUs, storage, slots."""
+"""Estimate a pretraining run without running it: size, tokens, operations, storage, slots, time and cost on GPUs."""
 
 import math
 import tomllib
@@ -25,22 +25,25 @@ from pipeline.train.schedule import decay_start
 
 PRICES = Path(__file__).with_name("prices.toml")
 FILL = 0.92
-"""Tokens per row as a share of maximum_length: 118.4 of 128, the mean of 109,000 rows of books and Wikipedia."""
+"""Tokens per row as a share of maximum_length. Measured: 118.4 of 128, mean of 109,000 rows of books and Wikipedia."""
 TEXT_FILL: dict[type, float] = {TwoCrops: 0.59, AdjacentParagraphs: 0.66, TitleParagraph: 0.36}
-"""Tokens per text as a share of maximum_length (128), for rows of two texts, in one window of books and Wikipedia."""
-STREAM_TOKENS = 1.6e6
-"""Tokens per second and core through Ray Data: 3.2e6 on two cores, `jobs/bench.py stream` on English books."""
-STREAM_BLOCKS = 27
-"""Blocks per second that one stream, which runs on two cores, delivers to 64 ranks, with rows made in advance.
+"""Tokens per text as a share of maximum_length, for rows of two texts.
 
-Source: `jobs/bench.py scale` on English books.
+Measured with maximum_length 128 in one window of books and Wikipedia.
+"""
+STREAM_TOKENS = 1.6e6
+"""Tokens per second and core through Ray Data. Measured: 3.2e6 on two cores (`jobs/bench.py stream`, English books)."""
+STREAM_BLOCKS = 27
+"""Blocks per second that one stream on two cores delivers to 64 ranks.
+
+Measured with rows that were made in advance (`jobs/bench.py scale`, English books).
 """
 CHECKPOINT_BYTES = 12
-"""Bytes per parameter: its value and both moments of Adam, in float32."""
+"""Bytes per parameter in a checkpoint: the parameter and both moments of Adam, in float32."""
 EXPORT_BYTES, GRADIENT_BYTES = 4, 4
-"""Bytes per parameter, in float32."""
+"""Bytes per parameter in an exported model, and in gradients: both are float32."""
 MOST_WORLDS = 12
-"""Up to this many slots per step, the plan shows every world size."""
+"""Highest number of slots per step for which the plan shows every world size."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +64,7 @@ class Machine:
     network_gigabits: float
     """Network bandwidth between machines, gigabits per second."""
     link_gigabytes: float | None = None
-    """All-reduce bandwidth of each GPU inside the machine, gigabytes per second; None with one GPU."""
+    """All-reduce bandwidth of each GPU inside the machine, gigabytes per second; None for machines with one GPU."""
 
     @property
     def flops(self) -> float:
@@ -92,14 +95,14 @@ class Gradients:
     overlapped: bool
     """Whether the gradients of all other parameters are sent during the backward pass."""
     backward: float = 1 - 1 / BACKWARD
-    """Share of the backward pass in a slot's operations."""
+    """Operations of the backward pass as a share of a slot's operations."""
 
     def bytes_sent(self, world: int) -> float:
         """Return the bytes that a worker sends per step in a ring all-reduce (Patarasuk and Yuan 2009)."""
         return 2 * (world - 1) / world * GRADIENT_BYTES * self.count
 
     def seconds(self, world: int, machine: Machine) -> float:
-        """Return the seconds of one all-reduce: the time of the GPU links or of the network, whichever is longer."""
+        """Return the seconds of one all-reduce: the time on the GPU links or on the network, whichever is longer."""
         sent = self.bytes_sent(world)
         between = 8 * sent / (machine.network_gigabits * 1e9) if world > machine.gpus else 0.0
         within = sent / (machine.link_gigabytes * 1e9) if world > 1 and machine.link_gigabytes else 0.0
@@ -108,8 +111,8 @@ class Gradients:
     def wait(self, world: int, machine: Machine, slot_flops: float) -> float:
         """Return the seconds per step that GPUs wait for gradients.
 
-        DistributedDataParallel sends most gradients during the backward pass of the last slot, and those of the
-        embeddings after it. `slot_flops` are the operations of one slot, in all passes.
+        DistributedDataParallel sends most gradients during the backward pass of the last slot. It sends the gradients
+        of the embeddings after this pass. `slot_flops` are the operations of one slot, in all passes.
         """
         whole = self.seconds(world, machine)
         backward = self.backward * slot_flops / machine.flops
@@ -119,8 +122,8 @@ class Gradients:
 def gradients_of(config: Pretrain) -> Gradients:
     """Return the gradient traffic of a run.
 
-    With compiled code, all gradients are complete only at the end of the backward pass, so none are sent during it. The
-    code of objective contrastive is never compiled.
+    Compiled code completes all gradients only at the end of the backward pass, so it sends no gradients during the
+    pass. The code of objective contrastive is never compiled.
     """
     model, contrastive = config.model, isinstance(config.objective, Contrastive)
     positions = model.positions.first + model.maximum_positions
@@ -134,7 +137,7 @@ def gradients_of(config: Pretrain) -> Gradients:
 
 
 def read_prices(path: Path = PRICES) -> list[Machine]:
-    """Return the machines of a price table. Raises ConfigError, with the row and the problem, for an invalid table."""
+    """Return the machines of a price table. For an invalid table, raises ConfigError with the row and the problem."""
     try:
         table = tomllib.loads(path.read_text())
     except FileNotFoundError as error:
@@ -169,7 +172,7 @@ def _machine_of(path: Path, name: str, row: Any) -> Machine:
 
 
 def loads(config: Pretrain) -> Iterator[Load]:
-    """Yield the work of each phase; rows are assumed to be filled as with English books and Wikipedia."""
+    """Yield the work of each phase. Rows are assumed to be as full as rows of English books and Wikipedia."""
     for phase in config.all_phases:
         rows = offset(phase.end - phase.first, phase.batch)
         sampling = phase.sampling
@@ -186,19 +189,19 @@ def loads(config: Pretrain) -> Iterator[Load]:
 
 
 def parameters(config: Pretrain) -> int:
-    """Return the number of trained parameters, including all heads; tied parameters count once."""
+    """Return the number of trained parameters, including all heads. Tied parameters count once."""
     with torch.device("meta"):
         module = build_objective(config.objective, config.sampling, config.model, config.vocabulary.size)
         return sum(parameter.numel() for parameter in module.parameters())
 
 
 def _slots_of_busiest_rank(slots: int, world: int) -> int:
-    """Return the number of slots per step of the rank that has the most slots."""
+    """Return the slots per step of the rank that has the most slots."""
     return math.ceil(slots / world)
 
 
 def imbalance(slots: int, world: int) -> float:
-    """Return how much longer a step takes than with evenly dealt slots, as a share of the even time.
+    """Return the extra time of a step because slots are not dealt evenly, as a share of the time with even dealing.
 
     All ranks wait for the rank that has the most slots.
     """
@@ -226,7 +229,7 @@ def _training_seconds(load: Load, world: int, machine: Machine, gradients: Gradi
 
 
 def stream_seconds(load: Load, world: int) -> float:
-    """Return the seconds that one stream needs to deliver a phase's blocks, without the processing of text."""
+    """Return the seconds that one stream needs to deliver a phase's blocks; the processing of text is not included."""
     return _blocks_of(load, world) / STREAM_BLOCKS
 
 
@@ -255,9 +258,10 @@ def _slots_of(phase: Phase) -> int:
 
 
 def worlds_to_show(slots: int, asked: WorkerRange) -> list[int]:
-    """Return the world sizes to show: all up to `slots`, or if these are more than MOST_WORLDS, a selection.
+    """Return the world sizes to show.
 
-    The selection has the sizes that divide the slots evenly, and those in the range `asked`.
+    Up to MOST_WORLDS slots, these are all sizes from 1 to `slots`. With more slots, they are the sizes that divide the
+    slots evenly, and the sizes in the range `asked`.
     """
     every = range(1, slots + 1)
     even = [world for world in every if slots % world == 0]
@@ -338,7 +342,8 @@ def _machine_lines(
 ) -> list[str]:
     """Return one line per machine type: count, speed, hours and cost.
 
-    If one stream might be too slow, hours and cost are ranges: from the time of the GPUs to the time of the stream.
+    If one stream might be too slow, hours and cost are ranges: from the time without waits for data to the time with
+    one stream.
     """
     heads = ("machine", "GPU", "machines", "of peak", "gradients", "tokens/s", "cores to feed", "blocks/s")
     heads += ("per hour", "time", "on demand", "spot", "per billion tokens")
@@ -376,7 +381,7 @@ def dollars(price: float) -> str:
 
 
 def _dealing_lines(phase: Phase, asked: WorkerRange) -> list[str]:
-    """Return a table that shows, for several numbers of workers, how the slots of a step are dealt."""
+    """Return a table of how the slots of a step are dealt, with a line per number of workers."""
     slots = _slots_of(phase)
     rows = []
     for world in worlds_to_show(slots, asked):

@@ -1,4 +1,4 @@
-"""Draw a corpus: characters by source, what was dropped, and how full the rows of examples are."""
+"""Draw a corpus: characters by source, shares of dropped documents, and the lengths of rows."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.pictures import GREY
 
 BARS = 20
-"""Bars of the histogram of row fill."""
+"""Number of bars in the histogram of row lengths."""
 MOST_SOURCES = 12
-"""Maximum sources with a bar of their own."""
+"""Maximum number of sources that have their own bar."""
 LONGEST_NAME = 34
-"""Maximum characters of a source's name; longer names keep their end."""
+"""Maximum number of characters of a source's name. Of a longer name, only the end is shown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,7 @@ def row_fill(corpus: Corpus, vocabulary: Vocabulary, sampling: Sampling, windows
 
 
 def characters(corpus: Corpus) -> dict[str, int]:
-    """Return source -> characters, the largest first; sources after the first MOST_SOURCES are added up."""
+    """Return source -> characters, the largest source first. Sources after the first MOST_SOURCES are added up."""
     ordered = Counter({location: about["characters"] for location, about in corpus.sources.items()}).most_common()
     rest = ordered[MOST_SOURCES:]
     return dict(ordered[:MOST_SOURCES]) | ({f"{len(rest)} more": sum(n for _, n in rest)} if rest else {})
@@ -61,7 +61,7 @@ def _dropped_shares(corpus: Corpus) -> dict[str, dict[str, float]]:
     """Return reason -> source -> share of the source's documents or pieces that were dropped for this reason.
 
     The denominator is the number of the source's kept pieces, plus the number of its documents and pieces dropped for
-    any reason. The reasons are ordered by their total, and the sources as in `characters`. Sources without a bar are
+    any reason. Reasons are ordered by their total, and sources as in `characters`. Sources without their own bar are
     left out.
     """
     reasons = [reason for reason, _ in Counter(corpus.dropped).most_common()]
@@ -74,7 +74,7 @@ def _dropped_shares(corpus: Corpus) -> dict[str, dict[str, float]]:
 
 
 def lines(corpus: Corpus, fill: RowFill | None) -> list[str]:
-    """Return lines of text that say what the picture shows."""
+    """Return the content of the picture as lines of text."""
     every = max(1, corpus.counts["characters"])
     result = [f"{corpus.counts['characters']:,} characters in {corpus.counts['documents']:,} documents"]
     result += [f"  {n / every:6.1%}  {name}" for name, n in characters(corpus).items()]
@@ -91,7 +91,7 @@ def lines(corpus: Corpus, fill: RowFill | None) -> list[str]:
 
 
 def draw(corpus: Corpus, fill: RowFill | None, title: str) -> Figure:
-    """Draw characters by source, dropped shares by source, and a histogram of row fill if it was measured."""
+    """Draw characters by source and dropped shares by source; draw a histogram of row lengths if `fill` is given."""
     sources = len(characters(corpus))
     figure = white_figure(12.5 if fill is not None else 9.0, 2.6 + 0.3 * max(3, sources))
     panels = figure.subplots(1, 2 if fill is None else 3, width_ratios=[1, 1] if fill is None else [1, 1, 1.1])
@@ -121,7 +121,7 @@ def _sources(axes: Axes, corpus: Corpus) -> None:
 
 
 def _dropped(axes: Axes, corpus: Corpus) -> None:
-    """Draw a bar per source, with a part per reason."""
+    """Draw a bar per source, with a segment per reason."""
     shares = _dropped_shares(corpus)
     sources = [name for name in characters(corpus) if name in corpus.sources]
     left = np.zeros(len(sources))

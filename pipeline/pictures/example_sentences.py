@@ -1,4 +1,4 @@
-"""Built-in sentences for words with two meanings, each sentence with its meaning."""
+"""Built-in sentences for words with two meanings. Each sentence is labelled with the meaning of the word."""
 
 SENTENCES: dict[str, tuple[tuple[str, str], ...]] = {
     "bank": (

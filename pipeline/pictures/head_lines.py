@@ -14,11 +14,13 @@ LEAST_DRAWN = 0.02
 TOKEN_HEIGHT = 0.24
 """Inches per token."""
 MOST_TOKENS = 60
-"""Maximum tokens that fit on a page."""
+"""Maximum number of tokens that fit on a page."""
 
 
 def head_weights(attentions: np.ndarray, layer: int, head: int) -> np.ndarray:
-    """Return the weights (T, T) of one head from those of all heads (L, H, T, T); `layer` and `head` count from 1.
+    """Return the weights (T, T) of one head from the weights of all heads (L, H, T, T).
+
+    `layer` and `head` count from 1.
 
     Raises ConfigError if there is no such layer or head, or if there are too many tokens for a picture.
     """
@@ -32,7 +34,7 @@ def head_weights(attentions: np.ndarray, layer: int, head: int) -> np.ndarray:
 
 
 def lines(weights: np.ndarray, tokens: Sequence[str]) -> list[str]:
-    """Return what each token attends to most, as lines of text."""
+    """Return, as a line of text per token, the token that it attends to most."""
     best = weights.argmax(-1)
     width = max(map(len, tokens))
     return [
@@ -42,7 +44,7 @@ def lines(weights: np.ndarray, tokens: Sequence[str]) -> list[str]:
 
 
 def draw(weights: np.ndarray, tokens: Sequence[str], name: str) -> Figure:
-    """Draw a line from each token (left) to each token that it attends to (right), darker for more attention."""
+    """Draw a line from each token (left) to each token that it attends to (right). More attention is darker."""
     figure = white_figure(5.2, 0.9 + TOKEN_HEIGHT * len(tokens))
     axes = figure.subplots()
     pairs = np.argwhere(weights >= LEAST_DRAWN)

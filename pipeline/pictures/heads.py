@@ -1,4 +1,4 @@
-"""Measure and draw what each attention head attends to, by layer (Clark et al. 2019, sections 3.1 to 3.3).
+"""Measure and draw the tokens that each attention head attends to, by layer (Clark et al. 2019, sections 3.1 to 3.3).
 
 Shapes: T tokens of a text, L layers, H heads per layer.
 """
@@ -17,17 +17,17 @@ from pipeline.pictures.style import COLOURS, LIGHT, plain, tidy, white_figure
 from pipeline.train.pictures import GREY
 
 TARGETS = ("previous", "next", "separator", "first", "itself")
-"""Tokens that a head may attend to: the previous and the next one, every [SEP], [CLS], and the token itself."""
+"""Tokens that a head may attend to: the previous token, the next token, every [SEP], [CLS], and the token itself."""
 FOCUSED = 0.5
 """A head is named after a target that gets more than this share of its mean attention (Clark et al., section 3.1)."""
 BROAD = 0.1
 """A head is broad if its most attended token gets at most this share on average (Clark et al., section 3.3)."""
 LEAST_TOKENS = 16
-"""Minimum tokens of a text: with fewer than 10, no head could be broad."""
+"""Minimum number of tokens of a text. In a text of fewer than 10 tokens, no head could be broad."""
 CELL = 0.45
 """Height of a head's cell in the grid, as a share of the cell's width."""
 MOST_WRITTEN = 16
-"""Maximum heads per layer for which percentages are written into the grid."""
+"""Maximum number of heads per layer for which percentages are written into the grid."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,14 +37,14 @@ class HeadShares:
     shares: np.ndarray
     """float64 (5, L, H): share of attention that each of TARGETS gets.
 
-    The share of the previous (next) token is averaged over the tokens that have one.
+    The share of the previous token is averaged only over tokens that have a previous token. The same holds for next.
     """
     entropy: np.ndarray
     """float64 (L, H): entropy of a token's attention, in nats."""
     largest: np.ndarray
-    """float64 (L, H): share of the token that is attended to most."""
+    """float64 (L, H): share of attention that the most attended token gets."""
     uniform: float
-    """Entropy of attention that is spread evenly over each text, in nats."""
+    """Entropy in nats if attention were spread evenly over each text."""
     texts: int
     tokens: int
     separator: str
@@ -53,7 +53,7 @@ class HeadShares:
     """The vocabulary's entry for [CLS]."""
 
     def title(self, kind: str) -> str:
-        """Return the name of a kind of head as the vocabulary's users know it."""
+        """Return the name of a kind of head. For `separator` and `first`, this is the vocabulary's entry."""
         return {"separator": self.separator, "first": self.first}.get(kind, kind)
 
     def kinds(self) -> np.ndarray:
@@ -91,7 +91,7 @@ def head_shares(
 
 
 def _sums(weights: np.ndarray, is_separator: np.ndarray) -> np.ndarray:
-    """Return sums over a text's tokens, (7, L, H): the five TARGETS, entropy, largest weight."""
+    """Return sums over a text's tokens, (7, L, H): attention to the five TARGETS, entropy, largest weight."""
     diagonals = [np.trace(weights, offset, axis1=-2, axis2=-1) for offset in (-1, 1, 0)]
     entropy = -(weights * np.log(np.maximum(weights, 1e-30))).sum((-2, -1))
     separators, first = weights[..., is_separator].sum((-2, -1)), weights[..., 0].sum(-1)
@@ -99,7 +99,7 @@ def _sums(weights: np.ndarray, is_separator: np.ndarray) -> np.ndarray:
 
 
 def lines(measured: HeadShares) -> list[str]:
-    """Return the kinds of heads and what they attend to, as lines of text."""
+    """Return the kinds of heads, and their shares of attention by layer, as lines of text."""
     kinds = measured.kinds()
     layers, heads = kinds.shape
     result = [
@@ -175,7 +175,7 @@ def _layer_axis(axes: Axes, layers: int) -> None:
 
 
 def _grid(axes: Axes, measured: HeadShares) -> None:
-    """Draw a cell per head, coloured by its kind, with its largest share; layers from top to bottom."""
+    """Draw a cell per head, coloured by its kind and with its largest share. Layers go from top to bottom."""
     kinds, largest = measured.kinds(), measured.shares.max(axis=0)
     layers, heads = kinds.shape
     shown = [kind for kind in KINDS if (kinds == kind).any()]

@@ -9,7 +9,7 @@ from pipeline.train.token_frequency import LossByFrequency
 
 
 def lines(measured: LossByFrequency) -> list[str]:
-    """Return the losses by group as lines of text."""
+    """Return the losses by group of token frequency, as lines of text."""
     every = int(measured.counts.sum())
     mean, guess = (float((values * measured.counts).sum() / every) for values in (measured.model, measured.unigram))
     result = [

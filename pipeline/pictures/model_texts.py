@@ -1,4 +1,4 @@
-"""Load the model of a picture, and cut texts for it from a corpus, a text file or Python's docstrings."""
+"""Cut texts for a model from a corpus, a text file or Python's docstrings; compute the model's attention on texts."""
 
 import importlib.util
 from collections.abc import Iterable, Iterator
@@ -25,7 +25,7 @@ STANDARD = (
 
 
 def random_weights(model: api.LoadedModel) -> api.LoadedModel:
-    """Return a model with the same sizes and vocabulary, and random weights of seed 0."""
+    """Return a model with the same sizes and vocabulary, but with random weights (seed 0)."""
     encoder = Encoder(model.settings, len(model.encoder.embeddings.words.weight))
     initialize(encoder, model.settings.initializer_deviation, torch.Generator().manual_seed(0))
     return replace(model, encoder=encoder.to(model.device).eval(), pretrained=None, tuned=None)
@@ -34,8 +34,8 @@ def random_weights(model: api.LoadedModel) -> api.LoadedModel:
 def cut_texts(model: api.LoadedModel, location: str | None, texts: int, length: int, least: int) -> list[str]:
     """Return at most `texts` texts. Each text is the beginning of a document and has at most `length` tokens.
 
-    Texts of fewer than `least` tokens are left out. `length` includes [CLS] and [SEP], and must not be larger than the
-    model's positions. Raises ConfigError for a larger `length`, and DataError if no text is left.
+    Texts of fewer than `least` tokens are left out. `length` includes [CLS] and [SEP]. Raises ConfigError if `length`
+    is larger than the model's number of positions, and DataError if no text is left.
     """
     if length > model.settings.maximum_positions:
         raise ConfigError(
@@ -51,16 +51,16 @@ def cut_texts(model: api.LoadedModel, location: str | None, texts: int, length: 
 def cut_text(model: api.LoadedModel, text: str, length: int, least: int) -> str | None:
     """Return the beginning of a text, cut after at most `length` tokens.
 
-    Return None if the beginning, tokenised again, has fewer than `least` or more than `length` tokens.
+    The beginning is tokenised again. Return None if it then has fewer than `least` or more than `length` tokens.
     """
     spans = model.tokenize(text).spans
     if len(spans) > length:
-        text = text[: spans[length - 2, 1]]  # [SEP] follows the last token that is kept
+        text = text[: spans[length - 2, 1]]  # keep length - 1 tokens: [SEP] is the last token
     return text if least <= len(model.tokenize(text).ids) <= length else None
 
 
 def _documents(location: str | None) -> Iterator[str]:
-    """Yield the texts of a corpus' held-out part, the paragraphs of a text file, or Python's docstrings."""
+    """Yield the held-out texts of a corpus, the paragraphs of a text file, or Python's docstrings."""
     if location is None:
         yield from _docstrings()
     elif is_prepared(location):
@@ -81,7 +81,7 @@ def _docstrings() -> Iterator[str]:
 
 
 def _joined(rows: Iterable[str]) -> Iterator[str]:
-    """Yield the paragraphs of a file: lines between blank lines, joined by spaces."""
+    """Yield the paragraphs of a file: the lines between blank lines, joined with spaces."""
     paragraph: list[str] = []
     for row in (*rows, ""):
         if row.strip():

@@ -1,4 +1,4 @@
-"""Compare the logged losses of two runs with the same settings, such as an undisturbed and a resumed one."""
+"""Compare the logged losses of two runs with the same settings, such as an uninterrupted run and a resumed run."""
 
 from dataclasses import dataclass
 
@@ -13,14 +13,14 @@ from pipeline.pictures.style import BLUE, RED, plain, tidy, white_figure
 from pipeline.train.pictures import GREY, Points
 
 ROWS = "stream/rows_crc32"
-"""Metric: checksum of all rows up to a step, so that one different row changes it at all later steps."""
+"""Metric: checksum of all rows up to a step. One different row changes the checksum at all later steps."""
 PROMISED = 1e-5
-"""Largest difference in nats that is called rounding (in float32; other precisions round more)."""
+"""Largest difference in nats that is called rounding. The limit is for float32; other precisions round more."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TermDifference:
-    """One loss term of both runs, at the S steps that both logged."""
+    """One loss term of both runs, at the S steps that both runs logged."""
 
     term: str
     label: str
@@ -41,15 +41,15 @@ class RunDifference:
 
     terms: tuple[TermDifference, ...]
     same_rows: int
-    """Number of compared steps with equal checksums: up to these steps, both runs have read the same rows."""
+    """Number of steps at which both checksums are equal, which means that both runs have read the same rows so far."""
     compared_rows: int
-    """Number of steps with a checksum of the rows in both runs."""
+    """Number of steps at which both runs logged a checksum of the rows."""
     alone: tuple[int, int]
-    """Number of steps that only the first run logged, and that only the second logged."""
+    """Number of steps that only the first run logged, and number of steps that only the second run logged."""
 
 
 def run_difference(one: Points, other: Points, names: tuple[str, str]) -> RunDifference:
-    """Compare the logged points of two runs. Raises ConfigError if they have no loss at a common step."""
+    """Compare the logged points of two runs. Raises ConfigError if the runs have no loss at a common step."""
     terms = []
     for curve in CURVES:
         first, second = (points.get(f"train/{curve.term}_loss", {}) for points in (one, other))
@@ -104,7 +104,7 @@ def draw(measured: RunDifference, names: tuple[str, str]) -> Figure:
 
 
 def _losses(axes: Axes, term: TermDifference, names: tuple[str, str]) -> None:
-    """Draw the first run as a wide pale line, and the second as a thin dashed one on top, so that both are seen."""
+    """Draw the first run as a wide pale line, and the second run as a thin dashed line on top of it."""
     tidy(axes)
     axes.plot(term.steps, term.losses[0], color=BLUE, alpha=0.4, linewidth=4.0, label=plain(names[0]))
     axes.plot(term.steps, term.losses[1], "--", color=RED, linewidth=1.2, label=plain(names[1]))
@@ -113,7 +113,7 @@ def _losses(axes: Axes, term: TermDifference, names: tuple[str, str]) -> None:
 
 
 def _difference(axes: Axes, term: TermDifference) -> None:
-    """Draw the difference on an axis that is never finer than PROMISED, so that rounding looks small."""
+    """Draw the difference. The axis covers at least PROMISED in both directions, so that rounding looks small."""
     tidy(axes)
     most = float(np.abs(term.difference).max())
     limit = max(PROMISED, 1.15 * most)

@@ -1,4 +1,4 @@
-"""Pictures of a finished training run, drawn only from its workers' summary and its corpus."""
+"""Draw pictures of a finished training run. They need only the summary of the run's workers, and the run's corpus."""
 
 from collections.abc import Mapping
 from io import BytesIO
@@ -13,13 +13,13 @@ from pipeline.train.token_frequency import of_records
 from pipeline.train.worker_summary import BY_FREQUENCY
 
 LOSS, CORPUS = "pictures/loss-by-frequency.png", "pictures/corpus.png"
-"""Artifacts in MLflow."""
+"""Paths of artifacts in MLflow."""
 
 
 def end_pictures(summary: Mapping[str, Any], corpus: Corpus) -> dict[str, Figure]:
     """Return artifact path -> figure: the held-out loss by frequency, and the sources of the corpus.
 
-    Without held-out rows there is no picture of the loss.
+    A picture is left out if its data is missing: losses by frequency in the summary, or sources in the corpus.
     """
     figures = {}
     if records := summary[BY_FREQUENCY]:
@@ -34,7 +34,7 @@ def end_pictures(summary: Mapping[str, Any], corpus: Corpus) -> dict[str, Figure
 def as_png(figure: Figure) -> bytes:
     """Return a figure as a PNG file.
 
-    Figures cannot be drawn after Ray sent them to another process, because their arrays are read-only there.
+    Pictures are sent between processes as PNG: Ray makes the arrays of a figure read-only, so that it cannot be drawn.
     """
     figure.savefig(content := BytesIO(), format="png", dpi=DPI)
     return content.getvalue()

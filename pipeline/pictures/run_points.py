@@ -13,8 +13,8 @@ from pipeline.train.tracking import MlflowRun, logged_points, tracking_uri
 def read_points(folder: str, uri: str | None) -> Points:
     """Return metric -> step -> value of a run, finished or running.
 
-    The MLflow store is the first of these that is known: `uri`, the URI in the run's summary, or the default store of
-    runs in this output folder. Raises ConfigError if the folder is no run, or if the store does not have the run.
+    The MLflow store is `uri`, or else the URI in the run's summary, or else the default store of runs in this output
+    folder. Raises ConfigError if the folder is not a run, or if the store does not have the run.
     """
     recorded = recorded_run(folder)
     return logged_points(MlflowRun(uri=_store(folder, uri), run_id=recorded["mlflow_run_id"]))
@@ -32,7 +32,7 @@ def name_of(folder: str) -> str:
 
 
 def newest_losses(points: Points) -> list[str]:
-    """Return a line of text per loss term: newest training loss, newest held-out loss, and the term's baseline."""
+    """Return a line of text per loss term, with its newest training loss, newest held-out loss and baseline."""
     result = []
     for curve in CURVES:
         training = points.get(f"train/{curve.term}_loss", {})

@@ -1,4 +1,4 @@
-"""Style of all pictures: colours, panels on white, and the file that a picture is written to."""
+"""Set the style of all pictures (colours, panels, white background), and write pictures to files."""
 
 import os
 from pathlib import Path
@@ -10,7 +10,7 @@ from pipeline.errors import ConfigError
 from pipeline.train.pictures import BLUE, DPI, RED
 
 GREEN, YELLOW, PURPLE, CYAN = "#228833", "#ccbb44", "#aa3377", "#66ccee"
-"""With BLUE, RED and GREY: colours that remain distinct in common forms of colour blindness (Paul Tol, bright)."""
+"""These colours, BLUE, RED and GREY remain distinct in common forms of colour blindness (Paul Tol, bright)."""
 LIGHT = "#dddddd"
 COLOURS = (BLUE, RED, GREEN, YELLOW, PURPLE, CYAN, "#ee7733", "#000000", "#999933", "#bb9977")
 """Colours of categories, in this order."""
@@ -29,12 +29,12 @@ def require_picture(path: str) -> None:
 
 
 def write_picture(figure: Figure, path: str) -> None:
-    """Write a figure to a file, in the format of the file's ending."""
+    """Write a figure to a file. The ending of the file's name determines the format."""
     figure.savefig(path, dpi=DPI)
 
 
 def white_figure(width: float, height: float) -> Figure:
-    """Return an empty figure of a size in inches; it has a white background, so that dark pages do not hide text."""
+    """Return an empty figure of a size in inches. Its background is white, so that text is readable on dark pages."""
     return Figure(figsize=(width, height), layout="constrained", facecolor="white")
 
 
@@ -46,5 +46,5 @@ def tidy(axes: Axes) -> None:
 
 
 def plain(text: str) -> str:
-    """Return a text for matplotlib, which takes text between dollar signs for a formula."""
+    """Escape dollar signs, because matplotlib treats text between dollar signs as a formula."""
     return text.replace("$", r"\$")

@@ -1,4 +1,4 @@
-"""Map text embeddings to two dimensions, coloured by label, and measure how often near texts have the same label.
+"""Map text embeddings to two dimensions, with a colour per label, and measure how often near texts share a label.
 
 Shapes: N texts.
 """
@@ -18,7 +18,7 @@ from pipeline.tasks.readers import rows_in
 NEAREST = 5
 """Number of nearest texts that vote on a text's label."""
 PERPLEXITY = 30.0
-"""Perplexity of t-SNE (scikit-learn's default), lower for few texts."""
+"""Perplexity of t-SNE: scikit-learn's default. Few texts get a lower perplexity."""
 OTHERS = "other labels"
 
 
@@ -31,11 +31,11 @@ class TextMap:
     explained: tuple[float, float] | None
     """Share of the embeddings' variance along each axis; None for t-SNE."""
     agreement: float
-    """Share of texts whose label is the most frequent label of their NEAREST texts, by cosine of whole embeddings."""
+    """Share of texts whose label is the most frequent label of their NEAREST texts, as `agreement` computes it."""
 
 
 def read_labelled(file: str, text: str, label: str, rows: int, seed: int) -> tuple[list[str], list[str]]:
-    """Return at most `rows` texts of a file with their labels, drawn at random, in the file's order.
+    """Return at most `rows` texts of a file, and their labels. The texts are drawn at random, and stay in file order.
 
     Raises DataError if the file cannot be read, lacks a column, or has fewer than four texts.
     """
@@ -55,7 +55,10 @@ def text_map(vectors: np.ndarray, labels: Sequence[str], method: str, seed: int)
 
 
 def _pca(vectors: np.ndarray, seed: int) -> tuple[np.ndarray, tuple[float, float] | None]:
-    """Return the first two principal components and their shares of variance; each has its largest loading positive."""
+    """Return the texts' values on the first two principal components, and the components' shares of variance.
+
+    The sign of a component is such that its largest loading is positive.
+    """
     centred = vectors - vectors.mean(axis=0)
     _, sizes, directions = np.linalg.svd(centred, full_matrices=False)
     two = directions[:2]
@@ -65,8 +68,8 @@ def _pca(vectors: np.ndarray, seed: int) -> tuple[np.ndarray, tuple[float, float
 
 
 def _tsne(vectors: np.ndarray, seed: int) -> tuple[np.ndarray, tuple[float, float] | None]:
-    """Return t-SNE's map (van der Maaten & Hinton 2008), started from the principal components."""
-    from sklearn.manifold import TSNE  # here: it takes a second to import
+    """Return the t-SNE map (van der Maaten & Hinton 2008), initialised with the principal components."""
+    from sklearn.manifold import TSNE  # imported here because the import takes a second
 
     perplexity = min(PERPLEXITY, (len(vectors) - 1) / 3)
     return TSNE(perplexity=perplexity, init="pca", random_state=seed).fit_transform(vectors).astype(np.float64), None
@@ -78,7 +81,7 @@ METHODS = {"pca": _pca, "tsne": _tsne}
 def agreement(vectors: np.ndarray, labels: Sequence[str]) -> float:
     """Return the share of texts whose label is the most frequent label of their NEAREST other texts.
 
-    Vectors (N, width) have length 1. Between equally frequent labels, the nearer text decides.
+    Vectors (N, width) have length 1; near means a high cosine. Of equally frequent labels, the nearest text's wins.
     """
     cosines = vectors @ vectors.T
     np.fill_diagonal(cosines, -np.inf)
@@ -103,7 +106,7 @@ def lines(maps: Mapping[str, TextMap], labels: Sequence[str]) -> list[str]:
 
 
 def draw(maps: Mapping[str, TextMap], labels: Sequence[str], title: str) -> Figure:
-    """Draw one panel per model, a point per text in the colour of its label."""
+    """Draw one panel per model, with one point per text in the colour of its label."""
     figure = white_figure(0.6 + 5.6 * len(maps), 5.8)
     shown = [name for name, _ in Counter(labels).most_common(len(COLOURS))]
     panels = figure.subplots(1, len(maps), squeeze=False)[0]
@@ -117,7 +120,7 @@ def draw(maps: Mapping[str, TextMap], labels: Sequence[str], title: str) -> Figu
 
 
 def _points(axes: Axes, measured: TextMap, labels: Sequence[str], shown: Sequence[str]) -> None:
-    """Draw the texts of one model; labels that are not in `shown` are light and behind the others."""
+    """Draw the texts of one model. Texts whose labels are not in `shown` are light and behind the others."""
     named = np.array(labels)
     groups = [(OTHERS, LIGHT, ~np.isin(named, shown))]
     groups += [(name, colour, named == name) for name, colour in zip(shown, COLOURS)]

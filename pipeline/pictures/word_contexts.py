@@ -19,16 +19,16 @@ from pipeline.pictures.style import BLUE, RED, plain, tidy, white_figure
 from pipeline.tasks import content
 
 NEIGHBOURS = 3
-"""Nearest words that are shown for each context."""
+"""Number of nearest words that are shown for each context."""
 AROUND = 22
-"""Characters of the sentence that are shown on either side of the word."""
+"""Number of characters of the sentence that are shown on each side of the word."""
 WORD = re.compile(r"\w{4,}")
-"""A word that may be shown as a neighbour: shorter words are mostly function words, which say little."""
+"""A word that may be shown as a neighbour. Most shorter words are function words, which say little."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """A sentence that contains the word. `meaning` is the word's meaning there; empty if the file states none."""
+    """A sentence that contains the word. `meaning` is the word's meaning in it; empty if the file states none."""
 
     meaning: str
     sentence: str
@@ -51,16 +51,16 @@ class Contexts:
     """Similarities of a word's vectors in N contexts."""
 
     similarity: np.ndarray
-    """float64 (L + 1, N, N): cosine of the word's vectors in two contexts, in each layer."""
+    """float64 (L + 1, N, N): cosine between the word's vectors in two contexts, for each layer."""
     neighbours: tuple[tuple[str, ...], ...]
-    """For each context, the nearest words of all other contexts in the last layer, the nearest first."""
+    """For each context, the nearest words from other contexts in the last layer, the nearest word first."""
 
 
 def read_contexts(word: str, files: Sequence[str]) -> list[Context]:
     """Return the contexts of a word in files, or in the built-in sentences if there are no files.
 
-    A line of a file is SENTENCE or MEANING<TAB>SENTENCE. Raises ConfigError if there are neither files nor built-in
-    sentences for the word, and DataError if fewer than two sentences have the word.
+    A line of a file is SENTENCE or MEANING<TAB>SENTENCE. Raises ConfigError if there are no files and the word has no
+    built-in sentences. Raises DataError if fewer than two sentences contain the word.
     """
     if not files and word.lower() not in SENTENCES:
         raise ConfigError(
@@ -103,7 +103,7 @@ def compare(model: LoadedModel, contexts: Sequence[Context]) -> Contexts:
 
 
 def _word_vector(hidden: np.ndarray, spans: np.ndarray, start: int, end: int) -> np.ndarray | None:
-    """Return the mean vector (L + 1, width) of the tokens within a span of characters; None if there are none."""
+    """Return the mean vector (L + 1, width) of the tokens that overlap a span of characters; None if there are none."""
     inside = (spans[:, 0] < end) & (spans[:, 1] > start)
     return hidden[:, inside].mean(axis=1, dtype=np.float64) if inside.any() else None
 
@@ -125,9 +125,10 @@ def _other_words(hidden: np.ndarray, spans: np.ndarray, context: Context) -> lis
 def _neighbours(vectors: np.ndarray, words: Sequence[tuple[int, str, np.ndarray]]) -> tuple[tuple[str, ...], ...]:
     """Return the NEIGHBOURS nearest distinct words of each context; `vectors` (N, width) has a row per context.
 
-    `words` are (index of the context, word, vector (width,)). Words of the context itself are left out, because
-    attention mixes them into the vector. The means of the contexts' and of the words' vectors are subtracted first:
-    all vectors share a large common part (Mu & Viswanath 2018), and so the same words would be nearest to all contexts.
+    Each of `words` is (index of its context, word, vector (width,)). Words of the context itself are left out, because
+    attention mixes them into the vector. First, the mean of the contexts' vectors and the mean of the words' vectors
+    are subtracted. All vectors share a large common part (Mu & Viswanath 2018), so without this step the same words
+    would be nearest to all contexts.
     """
     centred = _normed(vectors - vectors.mean(axis=0))
     others = np.stack([vector for _, _, vector in words]) if words else np.zeros((0, vectors.shape[1]))
@@ -140,9 +141,9 @@ def _neighbours(vectors: np.ndarray, words: Sequence[tuple[int, str, np.ndarray]
 
 
 def by_meaning(similarity: np.ndarray, meanings: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean similarity of pairs with the same meaning, and with different ones, float64 (L + 1,) each.
+    """Return the mean similarities of pairs with the same meaning, and of pairs with different meanings.
 
-    Values are NaN if there is no such pair.
+    Both are float64 (L + 1,). Values are NaN if there is no such pair.
     """
     same = np.array([[one == other for other in meanings] for one in meanings])
     once = np.triu(np.ones_like(same), 1)
@@ -181,7 +182,7 @@ def lines(word: str, contexts: Sequence[Context], trained: Contexts, random: Con
 
 
 def draw(word: str, contexts: Sequence[Context], trained: Contexts, random: Contexts | None, name: str) -> Figure:
-    """Draw similarity by layer, and the similarities of all contexts in the last layer with their nearest words."""
+    """Draw the similarity by layer, and the similarities of all contexts in the last layer with their nearest words."""
     figure = white_figure(12.5, 1.6 + max(2.8, 0.36 * len(contexts)))
     left, right = figure.subplots(1, 2, width_ratios=[1, 1.15])
     _by_layer(left, [context.meaning for context in contexts], trained, random)
@@ -191,7 +192,7 @@ def draw(word: str, contexts: Sequence[Context], trained: Contexts, random: Cont
 
 
 def _by_layer(axes: Axes, meanings: Sequence[str], trained: Contexts, random: Contexts | None) -> None:
-    """Draw the mean similarity of pairs by layer, dashed for random weights."""
+    """Draw the mean similarity of pairs by layer. Lines for random weights are dashed."""
     several = len(set(meanings)) > 1
     for measured, style, suffix in ((trained, "-o", ""), (random, "--", ", random weights")):
         if measured is not None:

@@ -19,24 +19,27 @@ from pipeline.train.trial import compute_logits
 from pipeline.train.tuned import TunedModel
 
 COLUMNS: dict[str, tuple[str, ...]] = {"tags": ("text",), "spans": ("question", "context")}
-"""Kind of task -> required input columns; all other kinds have OF_TEXTS."""
+"""Kind of task -> required input columns; all other kinds require OF_TEXTS."""
 OF_TEXTS = ("text",)
 """Required input columns of tasks on texts."""
 CUT = b"cut"
-"""Table metadata key: number of truncated texts."""
+"""Key of a table's metadata; its value is the number of truncated texts."""
 
 
 def required_columns(task: Task) -> tuple[str, ...]:
-    """Return the required input columns. Texts may also have `second`; tags may have `words` instead of `text`."""
+    """Return the required input columns.
+
+    Tasks on texts may also have the column `second`. Tags may have `words` instead of `text`.
+    """
     return COLUMNS.get(task.kind, OF_TEXTS)
 
 
 def items_of(tuned: TunedModel, columns: Mapping[str, Sequence[Any]]) -> Any:
     """Convert columns of equal length to items of a model's task, one per row.
 
-    Tasks on texts read `text`, and for pairs `second`, where None means no second text. Tagging reads lists of words in
-    `words`, or else `text`, which is split at white space. Question answering reads `question` and `context`. Raises
-    DataError for a missing column.
+    Tasks on texts read `text`; tasks on pairs also read `second`. None in `second` means that there is no second text.
+    Tagging reads lists of words in `words`. Without `words`, it splits `text` at white space. Question answering reads
+    `question` and `context`. Raises DataError for a missing column.
     """
     task = tuned.about.task
     if missing := [
@@ -49,7 +52,7 @@ def items_of(tuned: TunedModel, columns: Mapping[str, Sequence[Any]]) -> Any:
             f"{listed(list(columns))}"
         )
     if task.kind == "tags":
-        # Encoding needs tags that the task knows. Answers do not depend on them, so all words get the same tag.
+        # Encoding needs tags that the task knows. Answers do not depend on these tags, so all words get the same tag.
         words = columns["words"] if "words" in columns else [text.split() for text in columns["text"]]
         return [Sentence(words=tuple(sentence), tags=(task.labels[0],) * len(sentence)) for sentence in words]
     if task.kind == "spans":
@@ -87,11 +90,11 @@ def answer_schema(task: Task) -> pa.Schema:
 
 
 def answer_items(tuned: TunedModel, items: Any, device: torch.device, autocast: torch.autocast) -> pa.Table:
-    """Return a table with schema `answer_schema`: one row per item, in order. If it has rows, it has metadata CUT.
+    """Return a table with schema `answer_schema`: one row per item, in order. A table with rows has metadata CUT.
 
     Probabilities of labels come from a softmax, and for multilabel tasks from sigmoids. An answer to a question is the
-    characters of the context from `start` up to `end`; its probability is relative to the n-best answers. "No answer"
-    is an empty text, without offsets. Moves the model to the device.
+    text of the context from `start` up to `end` (exclusive), counted in characters. Its probability is relative to the
+    n-best answers. "No answer" is an empty text without offsets. Moves the model to the device.
     """
     about = tuned.about
     if not len(items):
@@ -107,7 +110,7 @@ def answer_items(tuned: TunedModel, items: Any, device: torch.device, autocast: 
 
 
 def _sequence_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list[dict[str, Any]]:
-    """Return one row per text: its label, labels or value, with probabilities."""
+    """Return one row per text: its label or labels with probabilities, or its value."""
     task = tuned.about.task
     outputs = sequences.answers(task, prepared, logits, tuned.about.cutting)
     predicted = sequences.predicted_labels(task, outputs, tuned.about.tuned)

@@ -1,7 +1,7 @@
-"""Score a pretrained model on BLiMP, next to baselines counted from its training text.
+"""Score a pretrained model on BLiMP, and compare it with baselines counted in its training text.
 
-BLiMP (Warstadt et al. 2020) has pairs of a good and a bad sentence, in 67 paradigms. A model or baseline is right about
-a pair if it gives the good sentence the higher score.
+BLiMP (Warstadt et al. 2020) has pairs of a good and a bad sentence, in 67 paradigms. A model or baseline is right on a
+pair if it gives the good sentence the higher score.
 """
 
 import time
@@ -34,7 +34,7 @@ METRICS = {PLL: "pll", WORD_L2R: "pll_word_l2r", UNIGRAM: "unigram", NGRAM: "5gr
 
 
 def score_blimp(config: Score, report: Report) -> dict[str, float]:
-    """Report accuracy by paradigm and phenomenon; return scorer -> mean accuracy over paradigms, as a share of 1.
+    """Report accuracy by paradigm and phenomenon; return scorer -> mean accuracy over paradigms, from 0 to 1.
 
     Raises PipelineError if config.blimp is not BLiMP's folder, or if config.checkpoint is not a model that
     predicts masked tokens.
@@ -65,8 +65,9 @@ def score_blimp(config: Score, report: Report) -> dict[str, float]:
 def _find_model(config: Score, checkpoint: str, report: Report) -> tuple[str, Vocabulary, str | None]:
     """Return the folder of the weights, the vocabulary, and the folder of the corpus.
 
-    The corpus is config.corpus. If that is not set, it is the corpus that the run recorded; None if there is no run.
-    Raises CheckpointError for a fine-tuned model, ConfigError for a vocabulary without an entry for masks.
+    The corpus is config.corpus. If config.corpus is not set, it is the corpus that the run recorded, or None if the
+    checkpoint is not a run. Raises CheckpointError for a fine-tuned model, and ConfigError for a vocabulary without an
+    entry for masks.
     """
     recorded = run.read_run(checkpoint)
     if recorded is not None:

@@ -1,4 +1,4 @@
-"""Answer input files on Ray Data: files are read as streams of parts; processes that hold the model answer the parts,
+"""Answer input files on Ray Data. Files are read as streams of parts. Processes that hold the model answer the parts
 and publish the answers.
 """
 
@@ -30,11 +30,11 @@ from pipeline.train.hardware import cores
 from pipeline.train.probe import gpus_of_process, require_usable_gpus
 
 READER_CPUS = 0.5
-"""CPUs of the process that reads files, and of the process that distributes parts: both mostly wait for the models."""
+"""CPUs of the process that reads files, and of the process that distributes parts. Both mostly wait for the models."""
 COUNTED_BYTES = 2 << 30
-"""Maximum total bytes of inputs whose rows are counted in the background, to estimate the time left."""
+"""Total bytes of inputs up to which rows are counted in the background, to estimate the time left."""
 SMALL_BYTES = 1 << 20
-"""Maximum total bytes of inputs whose rows are counted first, so that no more processes start than there are parts."""
+"""Total bytes of inputs up to which rows are counted before the start, so that at most one process per part starts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,7 @@ class ModelResources:
 
 
 def inputs_of(given: str, target: str, format: str, *, tags: bool) -> list[InputFile]:
-    """Return the input files, without the output, its manifest and its parts, which may be in the same folder."""
+    """Return the input files. The output, its manifest and its parts may be in the same folder: they are left out."""
     ours = (target, output.manifest_of(target))
     files = [file for file in list_inputs(given, format, tags) if file.location not in ours]
     remaining = [file for file in files if not file.location.startswith(f"{target}.parts/")]
@@ -74,7 +74,7 @@ def mixed_precisions_line(precisions: Mapping[str, int]) -> str:
 
 
 def about(config: Predict, files: Sequence[InputFile], fingerprint: str) -> dict[str, Any]:
-    """Return everything that determines the content of the parts; the keys are words for error messages."""
+    """Return everything that determines the content of the parts. The keys are words for error messages."""
     stamps = hashlib.sha256(json.dumps([vars(file) for file in files]).encode()).hexdigest()[:12]
     size = sum(file.bytes for file in files)
     settings = {"text": config.text, "pair": config.pair, "top": config.top, "rows_per_part": config.rows_per_part}
@@ -87,7 +87,7 @@ def about(config: Predict, files: Sequence[InputFile], fingerprint: str) -> dict
 
 
 def answer_missing(config: Predict, files: Sequence[InputFile], parts: Parts, report: Report) -> None:
-    """Answer and publish every part that is not answered yet, if any."""
+    """Answer and publish every part that is not answered yet."""
     if before := len(parts.done()):
         report(f"{before:,} parts are answered already")
     if parts.missing(len(files)):
@@ -112,7 +112,7 @@ def _answer_all(config: Predict, files: Sequence[InputFile], parts: Parts, repor
 
 @dataclass(frozen=True, kw_only=True)
 class Worker:
-    """Processes that work on parts: a class that Ray Data starts with `arguments` in each process."""
+    """Processes that work on parts. In each process, Ray Data creates `kind` with `arguments`."""
 
     kind: type
     arguments: tuple[Any, ...]
@@ -124,8 +124,8 @@ def run_parts(
 ) -> None:
     """Let workers work on every missing part of the reader's files. Raises the PipelineError of a part.
 
-    `queued_bytes`: bytes of parts that wait for the workers in the object store, before back-pressure stops the reader;
-    None: Ray's default, a share of the object store.
+    `queued_bytes` limits the bytes of parts that wait for the workers in the object store. At this limit, back-pressure
+    stops the reader. None: Ray's default, a share of the object store.
     """
     done, counts, files = parts.done(), parts.counts(), reader.files
     items = [
@@ -142,7 +142,7 @@ def run_parts(
                 [{"file": number} for number in items], override_num_blocks=min(len(items), MOST_BLOCKS)
             )
             .map_batches(reader, batch_size=1, batch_format="pyarrow", num_cpus=READER_CPUS)
-            # one part per block, since blocks are the unit of scheduling
+            # one part per block, because Ray Data schedules whole blocks
             .repartition(target_num_rows_per_block=1, strict=True)
             .map_batches(
                 worker.kind,
@@ -160,18 +160,18 @@ def run_parts(
 def most_parts(files: Sequence[InputFile], rows_per_part: int) -> float:
     """Return the number of parts of all files, at least 1.
 
-    Return infinity if the number is not known: for more than SMALL_BYTES, for URLs, and if a file cannot be read.
+    Return infinity if the rows are not counted: for more than SMALL_BYTES, for URLs, and if a file cannot be read.
     """
     if sum(file.bytes for file in files) > SMALL_BYTES or any(is_url(file.location) for file in files):
         return math.inf
     try:
         return max(1, sum(math.ceil(rows_of(file) / rows_per_part) for file in files))
-    except PipelineError:  # reported when the file is read to be answered
+    except PipelineError:  # not raised here: `Reader` reports the error when it reads the file
         return math.inf
 
 
 def resources_line(files: int, use: ModelResources) -> str:
-    """Return a line with the number of files, and number and resources of the processes."""
+    """Return a line with the number of files, the number of processes, and the resources of each process."""
     gpus = f" and {use.gpus:g} GPU{'s' * (use.gpus > 1)}" if use.gpus else ""
     processes = f"{use.actors} process{'es' * (use.actors > 1)} with the model"
     each = f"{'each ' * (use.actors > 1)}{use.cpus:g} CPU{'s' * (use.cpus != 1)}{gpus}"
@@ -179,7 +179,10 @@ def resources_line(files: int, use: ModelResources) -> str:
 
 
 def _start_counting(files: Sequence[InputFile]) -> ray.ObjectRef | None:
-    """Start to count the rows of all files. Return None for URLs and above COUNTED_BYTES, to read these only once."""
+    """Start to count the rows of all files in the background.
+
+    For URLs and for more than COUNTED_BYTES, do not count and return None: counting would read the files twice.
+    """
     if sum(file.bytes for file in files) > COUNTED_BYTES or any(is_url(file.location) for file in files):
         return None
     return ray.remote(num_cpus=0, max_retries=0)(count).remote(list(files))
@@ -194,7 +197,7 @@ def count(files: list[InputFile]) -> int | None:
 
 
 def _follow(rows: Any, parts: Parts, progress: Progress, counting: ray.ObjectRef | None) -> None:
-    """Read a row (schema PART) per finished part, and report progress. Raises the PipelineError that a row has."""
+    """Read a row (schema PART) per finished part, and report progress. Raises the PipelineError that a row contains."""
     for row in rows.iter_rows():
         if counting and ray.wait([counting], timeout=0)[0]:
             progress.total, counting = ray.get(counting), None
@@ -211,12 +214,12 @@ PART = pa.schema(
         ("file", pa.int64()),
         ("part", pa.int64()),
         ("rows", pa.int64()),  # number of rows of the table
-        # the part's input rows as an Arrow stream; null once they are answered, and in rows that have no part
+        # the part's input rows as an Arrow stream; null after they are answered, and in rows without a part
         ("table", pa.large_binary()),
-        # in a file's last row: the file's number of parts, plus 1 so that it is not 0; in all other rows 0
+        # in a file's last row: 1 + the file's number of parts, so that the value is not 0; in all other rows: 0
         ("parts", pa.int64()),
-        # Class and message of an error while reading or answering, else empty. Errors are passed as rows because Ray
-        # would add a traceback to a raised one.
+        # class and message of an error while reading or answering, else empty. Errors are passed as rows because Ray
+        # would add a traceback to a raised error.
         ("error", pa.string()),
         ("message", pa.string()),
     ]
@@ -308,10 +311,10 @@ def output_columns(table: pa.Table, file: InputFile) -> pa.Table:
 
 
 def fit(config: Predict | Embed, *, cpus: float, gpus: float) -> ModelResources:
-    """Return how many processes hold the model, and the resources of each, in a cluster of `cpus` and `gpus`.
+    """Return the number of processes that hold the model, and the resources of each, in a cluster of `cpus` and `gpus`.
 
     Two times READER_CPUS are left for reading. An autoscaling cluster is assumed to grow as needed. Raises ConfigError
-    if config.actors processes (None: one process) do not fit.
+    if config.actors processes do not fit, or if config.actors is None and not even one process fits.
     """
     if config.placement.autoscaled and config.actors:
         return ModelResources(

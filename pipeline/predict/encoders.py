@@ -1,4 +1,4 @@
-"""Encoders of which the vectors are scored side by side: the model, its untrained copy, and a model to compare with."""
+"""Load the encoders whose vectors are scored: the model, an untrained copy of it, and a model to compare with."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ SEED = 0
 
 
 def load_encoders(config: Score) -> dict[str, LoadedModel]:
-    """Return UNTRAINED, MODEL, and AGAINST if config.against is set, in this order; their vectors have length 1.
+    """Return the encoders UNTRAINED, MODEL and, if config.against is set, AGAINST. Their vectors have length 1.
 
     Raises CheckpointError for a location without an encoder.
     """
@@ -28,12 +28,12 @@ def load_encoders(config: Score) -> dict[str, LoadedModel]:
 
 
 def _scaled(model: LoadedModel) -> LoadedModel:
-    """Return the model with a recipe that scales vectors to length 1, so that their products are cosines."""
+    """Return the model with a recipe that scales vectors to length 1, so that dot products are cosines."""
     return replace(model, recipe=replace(model.recipe, normalized=True))
 
 
 def untrained(model: LoadedModel) -> LoadedModel:
-    """Return a copy of the model whose encoder has random weights; tokens and recipe are the model's."""
+    """Return a copy of the model whose encoder has random weights. Vocabulary and recipe stay the same."""
     encoder = Encoder(model.settings, model.encoder.embeddings.words.num_embeddings)
     initialize(encoder, model.settings.initializer_deviation, torch.Generator().manual_seed(SEED))
     return replace(model, encoder=encoder.to(model.device).eval(), pretrained=None, tuned=None)

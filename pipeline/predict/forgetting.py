@@ -1,7 +1,7 @@
 """Measure forgetting: the held-out masked-token loss of an encoder before and after fine-tuning.
 
-Fine-tuning drops the masked-token head, so the loss is computed with the head of the pretraining run. The head's
-vocabulary matrix is the table of word embeddings, so after fine-tuning the matrix has the tuned embeddings.
+Fine-tuning drops the masked-token head, so the loss is computed with the head of the pretraining run. This head
+multiplies by the encoder's word embeddings. For the loss after fine-tuning, these are the fine-tuned embeddings.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ BEFORE, AFTER = "heldout_loss_before", "heldout_loss_after"
 
 @dataclass(frozen=True, kw_only=True)
 class _Pretrained:
-    """A pretraining run: its last model, and the rows of its held-out evaluations."""
+    """A pretraining run: its newest model, its settings, its corpus, and the number of held-out rows it evaluated."""
 
     folder: str
     module: MaskedTokens
@@ -52,9 +52,9 @@ class _Pretrained:
 def score_forgetting(config: Score, report: Report) -> dict[str, float]:
     """Report the held-out masked-token loss before and after fine-tuning; return both, in nats.
 
-    Rows and masks are those of the run's own evaluations. Raises PipelineError if config.heldout is not a run with a
-    masked-token head, config.checkpoint is not a fine-tuned model of the same sizes and vocabulary, or the corpus has
-    no held-out rows.
+    Rows and masks are the same as in the run's own evaluations. Raises PipelineError if config.heldout is not a run
+    with a masked-token head, if config.checkpoint is not a fine-tuned model of the same sizes and vocabulary, or if the
+    corpus has no held-out rows.
     """
     assert config.checkpoint is not None and config.heldout is not None
     device = required_device(config.placement)
@@ -96,8 +96,8 @@ def score_forgetting(config: Score, report: Report) -> dict[str, float]:
 def _load_run(folder: str, report: Report) -> _Pretrained:
     """Load a pretraining run's newest checkpoint and its settings.
 
-    Raises ConfigError if the folder is not a run, and CheckpointError if it is a fine-tuned model, or a run whose
-    masked-token head is the generator's.
+    Raises ConfigError if the folder is not a run. Raises CheckpointError if it is a fine-tuned model, or a run whose
+    masked-token head belongs to a generator.
     """
     if storage.exists(storage.join(folder, TASK)):
         raise CheckpointError(f"heldout {folder} is a model without a head for masked tokens, not a pretraining run")
@@ -122,11 +122,11 @@ def _load_run(folder: str, report: Report) -> _Pretrained:
 
 
 def _require_same_encoder(checkpoint: str, tuned: TunedModel, pretrained: _Pretrained) -> None:
-    """Raise CheckpointError if the fine-tuned model differs from the run's in size or vocabulary."""
+    """Raise CheckpointError if the fine-tuned model differs from the run's model in size or vocabulary."""
     wanted, model = (replace(settings, **dict.fromkeys(FREE, 0.5)) for settings in (pretrained.model, tuned.model))
     differing = [name for name in vars(wanted) if getattr(wanted, name) != getattr(model, name)]
     if differing:
-        # The width first, because sizes such as feed_forward follow from it.
+        # Report the width first, because other sizes such as feed_forward depend on it.
         name = "width" if "width" in differing else differing[0]
         raise CheckpointError(
             f"checkpoint {checkpoint} has {name} {getattr(model, name)} and heldout {pretrained.folder} has "
