@@ -20,12 +20,12 @@ from pipeline.text.documents import Dropped, Record, dropped
 
 DISTRIBUTION = "bertstream"
 LEAST_CHARACTERS = 200
-"""Docstrings of at most this length are skipped: they say little more than the name."""
+"""Docstrings of at most this length are skipped, because they say little more than a name."""
 WRAPPED_CHARACTERS = 60
-"""A line is taken as wrapped if the line, a space and the next line's first word reach this width together. PEP 8 wraps
-at 72; this value is lower, because some docstrings are wrapped earlier.
+"""A line counts as wrapped if the line, a space and the first word of the next line have at least this width together.
 
-A shorter line was ended on purpose, so the next line is not joined to it.
+If they are shorter, the author ended the line on purpose, so the next line is not joined to it. PEP 8 wraps at 72; this
+value is lower, because some docstrings are wrapped earlier.
 """
 
 ITEM = re.compile(r"([-*+•|#]|\.\.|\d+[.)]|\[\d+\]|:[\w .*]+:)(\s|$)|[@$]\w")
@@ -50,9 +50,9 @@ def _own_requirements() -> list[str]:
 def distributions() -> dict[str, Distribution]:
     """Return {normalised name: distribution} of this project's installed requirements, sorted by name.
 
-    Requirements of requirements are included, also those of requested extras; a requirement whose environment marker is
-    false is left out. Other installed packages do not change the result. Raises ConfigError if neither the project's
-    metadata nor pyproject.toml exists.
+    Requirements of requirements and of requested extras are included. Requirements with a false environment marker are
+    left out. Other installed packages do not change the result. Raises ConfigError if neither the project's metadata
+    nor pyproject.toml exists.
     """
     installed: dict[str, Distribution] = {}
     followed: dict[str, set[str]] = {}
@@ -76,7 +76,7 @@ def distributions() -> dict[str, Distribution]:
 def read_docstrings(blocks: Iterator[bytes], name: str) -> Iterator[Record | Dropped]:
     """Yield one record for each docstring of more than 200 characters in a Python file; the file is not executed.
 
-    A file that does not compile gives one drop.
+    A file that does not compile gives one Dropped.
     """
     source = b"".join(blocks)
     try:
@@ -136,7 +136,7 @@ def _docstring(code: CodeType) -> str | None:
 def _function_docstring(code: CodeType) -> str | None:
     """Return the docstring of a function, or None; lambdas and comprehensions have none.
 
-    The docstring is the first constant; from Python 3.14 on, only if the flag CO_HAS_DOCSTRING is set.
+    The docstring is the first constant. From Python 3.14 on, the flag CO_HAS_DOCSTRING must also be set.
     """
     has_flag = sys.version_info < (3, 14) or code.co_flags & inspect.CO_HAS_DOCSTRING
     first = code.co_consts[0] if code.co_consts else None
@@ -144,7 +144,7 @@ def _function_docstring(code: CodeType) -> str | None:
 
 
 def unwrap(text: str) -> Iterator[str]:
-    """Yield the paragraphs of a docstring. Wrapped lines are joined; list items, examples and short lines are not."""
+    """Yield the paragraphs of a docstring. Join wrapped lines; do not join list items, examples and short lines."""
     paragraph, last, example = "", "", False
     for line in text.split("\n"):
         if not line.strip():
@@ -162,7 +162,7 @@ def unwrap(text: str) -> Iterator[str]:
 def _continues(last: str, line: str) -> bool:
     """Return whether `line` continues `last`, the line before it.
 
-    It does if `last` is as long as a wrapped line, and `line` starts no list item and is not indented less.
+    This is true if `last` is as long as a wrapped line, `line` starts no list item, and `line` is not indented less.
     """
     stripped = line.strip()
     if not stripped or not last.strip() or ITEM.match(stripped) or _indent(line) < _indent(last):

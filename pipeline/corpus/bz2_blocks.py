@@ -1,9 +1,9 @@
-"""Find blocks in bz2 data by their magic number and decompress them one by one, starting at any byte of a file.
+"""Find blocks in bz2 data by their magic number and decompress each block alone, starting at any byte of a file.
 
 A block has up to 900,000 bytes of text and can start in the middle of a byte.
 
-Hand-written because Python's bz2 can only read a file from its first byte, and so only on one core: 19 MB of a dump's
-XML per second on an AMD EPYC.
+Hand-written because Python's bz2 can only read a file from its first byte, so only one core can work on a file. On an
+AMD EPYC, this gives 19 MB of a dump's XML per second.
 """
 
 import bz2
@@ -16,12 +16,12 @@ END_MAGIC = 0x177245385090
 CHECKSUM_BITS = 32
 """Bits of the checksum that follows a magic number.
 
-After BLOCK_MAGIC, it is the checksum of the block; after END_MAGIC, it is the checksum of the whole stream.
+After BLOCK_MAGIC, this is the block's checksum; after END_MAGIC, this is the checksum of the whole stream.
 """
 HEADER = b"BZh9"
-"""Header of a stream with blocks of up to 900,000 bytes; under this header, a decoder accepts smaller blocks too."""
+"""Header of a stream with blocks of up to 900,000 bytes. A decoder also accepts smaller blocks after this header."""
 LONGEST_BLOCK = 1_100_000
-"""Upper bound for the compressed size of a block in bytes, which also holds for incompressible data."""
+"""Upper bound of the compressed bytes of a block, also for incompressible data."""
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -38,8 +38,8 @@ class Mark:
 def find_marks(data: bytes | bytearray, start: int = 0) -> list[Mark]:
     """Return the marks of all magic numbers in the data from byte `start` on, sorted by bit.
 
-    Bits are counted from the first bit of the data. A magic number may extend over 7 bytes. It is found only if the
-    data has 7 bytes from the magic number's first byte on.
+    Bits are counted from the first bit of the data. A magic number may extend over 7 bytes, so it is found only if the
+    data has 7 bytes from the first byte of the magic number on.
     """
     marks = []
     for magic, block in ((BLOCK_MAGIC, True), (END_MAGIC, False)):
@@ -56,9 +56,10 @@ def find_marks(data: bytes | bytearray, start: int = 0) -> list[Mark]:
 
 
 def _decompress_block(block: int, bits: int) -> bytes:
-    """Return the decompressed text of a block; `block` is a number of `bits` bits, from BLOCK_MAGIC to the block's end.
+    """Return the decompressed text of a block.
 
-    Raises OSError if these bits are not a complete, valid block.
+    `block` is a number with the `bits` bits of the block, from BLOCK_MAGIC on. Raises OSError if these bits are not a
+    complete, valid block.
     """
     # Python's bz2 needs a whole stream. The checksum of a stream with one block is the checksum of this block.
     checksum = block >> bits - MAGIC_BITS - CHECKSUM_BITS & (1 << CHECKSUM_BITS) - 1
@@ -72,17 +73,17 @@ def _decompress_block(block: int, bits: int) -> bytes:
 
 
 def _as_stream(content: int, bits: int) -> bytes:
-    """Return a stream's header and then the `bits` bits of `content`, filled up with zeros to whole bytes."""
+    """Return a stream: the header, then the `bits` bits of `content`, filled up with zeros to whole bytes."""
     return HEADER + (content << -bits % 8).to_bytes(-(-bits // 8))
 
 
 class Blocks:
-    """Reader of the blocks in bz2 data that arrives in pieces; the first piece starts at byte `start` of the file.
+    """Read blocks from pieces of bz2 data; the first piece starts at byte `start` of the file.
 
     Memory is bounded by a few blocks and one piece.
 
-    `cut_off` becomes True if the data ends within a stream. `damaged` lists the byte offsets in the file of blocks that
-    could not be decompressed.
+    `cut_off` becomes True if the data ends within a stream. `damaged` lists the positions of blocks that could not be
+    decompressed, in bytes from the start of the file.
     """
 
     def __init__(self, pieces: Iterator[bytes], start: int):
@@ -113,7 +114,7 @@ class Blocks:
         """
         longest = start.bit + 8 * LONGEST_BLOCK
         first = end = self.mark(self.at, longest)
-        for _ in range(2):  # the bits of a magic number can occur in a block by chance: then try the next mark
+        for _ in range(2):  # try the next mark too: a block can contain the bits of a magic number by chance
             if end is None:
                 break
             try:
@@ -134,7 +135,7 @@ class Blocks:
     def rest(self, start: Mark) -> bytes | None:
         """Set `cut_off`; return the text of the last block of truncated data, or None if the block is incomplete."""
         bits = 8 * (self.base + len(self.held)) - start.bit
-        bits -= bits % 8  # whole bytes only: zeros that fill up a last byte would be read as data
+        bits -= bits % 8  # whole bytes only, because zeros that fill up a last byte would be read as data
         decoder = bz2.BZ2Decompressor()
         text = decoder.decompress(_as_stream(self.bits(start.bit, start.bit + bits), bits))
         while more := decoder.decompress(b""):  # the first call may not return all of the output
@@ -143,7 +144,7 @@ class Blocks:
         return text or None
 
     def mark(self, first: int, stop: int) -> Mark | None:
-        """Return the first mark at bit `first` or later and before bit `stop`, or None; read as much data as needed."""
+        """Return the first mark from bit `first` on and before bit `stop`, or None. Read as much data as needed."""
         while not (next_mark := next((mark for mark in self.marks if mark.bit >= first), None)):
             if self.ended or 8 * (self.base + self.searched) >= stop:
                 return None
@@ -157,7 +158,7 @@ class Blocks:
         return 8 * (self.base + len(self.held)) >= stop
 
     def take(self) -> None:
-        """Append the next piece of data and find the marks that can be recognised now."""
+        """Append the next piece of data, and find the marks that are complete now."""
         piece = next(self.pieces, None)
         self.ended = piece is None
         self.held += piece or b""

@@ -22,8 +22,7 @@ from pipeline.text.training import COUNTS, counts_table, word_counts
 PARTITIONS = 64
 """Number of partitions into which a hash divides the words.
 
-Constant, because each partition keeps its own most frequent words: with another number of partitions, other words would
-be kept.
+The number is a constant because it changes the result: each partition keeps its own most frequent words.
 """
 MOST_WORDS = 5_000_000
 """Maximum distinct words kept, about 200 MB.
@@ -33,19 +32,20 @@ In web text, rarer words are misspellings and numbers that occur once or twice.
 MOST_UNIGRAM_WORDS = 1_000_000
 """Maximum distinct words kept for a unigram vocabulary.
 
-It is lower, because the unigram trainer reads all words in every round: 800,000 words took 7 minutes on 2 busy cores.
+This limit is lower than MOST_WORDS, because the unigram trainer reads all words in every round. With 800,000 words, it
+took 7 minutes on 2 busy cores.
 """
 TASK_CHARACTERS = 32_000_000
 COMBINED_ROWS = 2_000_000
-"""Rows (a word and its count in one file) that a task gathers before it adds up the rows of each word."""
+"""Number of rows (a word and its count in one file) above which a task adds up the rows of each word."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
     """Word counts of a text.
 
-    `table` has the kept words with their counts (schema COUNTS). `characters` and `words` are totals of the text,
-    `distinct` is its number of distinct words, and `dropped` is the number of distinct words that are not in `table`.
+    `table` has the kept words with their counts (schema COUNTS). `characters` and `words` are totals of the text.
+    `distinct` is the number of distinct words in the text, and `dropped` is the number of those not in `table`.
     """
 
     table: pa.Table
@@ -66,15 +66,18 @@ def count_words(
     most_words: int = MOST_WORDS,
     factors: Mapping[str, float] = NO_FACTORS,
 ) -> Counts:
-    """Count all words in windows of a corpus; the result does not depend on tasks, CPUs or order.
+    """Count all words in windows of a corpus. The result does not depend on tasks, CPUs or order.
 
     Partial counts are written to files in `folder`. If `factors` are given (the result of `language_factors`),
     documents are repeated as in the first epoch of training with these factors.
 
-    Memory is bounded: a counting task holds the distinct words of about `task_characters` characters (more if the
-    corpus is so large that there would be over 2,000 tasks), a summing task holds one partition, and this process
-    holds at most `most_words` words. To meet that limit, each partition keeps its most frequent words; if words have
-    equal counts, the partition keeps the words that come first in code point order.
+    Memory is bounded:
+
+    - A counting task holds the distinct words of about `task_characters` characters. For a very large corpus, a task
+      has more characters, so that there are about 2,000 tasks.
+    - A summing task holds one partition.
+    - This process holds at most `most_words` words. Each partition keeps its most frequent words. If words have equal
+      counts, the partition keeps the words that come first in code point order.
     """
     tasks = counting_tasks(windows, max(task_characters, sum(window.characters for window in windows) // MOST_BLOCKS))
     characters, files = 0, []
@@ -134,16 +137,16 @@ def write_counts(
 
 
 def texts_of(corpus: Corpus, windows: Sequence[Window], factors: Mapping[str, float] = NO_FACTORS) -> Iterator[str]:
-    """Yield the text of each document in the windows: once, or with `factors` as often as the first epoch shows it."""
+    """Yield the text of each document in the windows, once or, with `factors`, as often as in the first epoch."""
     for window in windows:
         documents = documents_of_epoch(corpus, window, factors, 0) if factors else read_window(corpus, window)
         yield from documents.column("text").to_pylist()
 
 
 def sum_partition(partition: int, files: list[str], folder: str, most: int) -> dict[str, Any]:
-    """Ray task: add up one partition's counts from all files; write its `most` most frequent words, sorted by word.
+    """Ray task: add up a partition's counts from all files; write the `most` most frequent words, sorted by word.
 
-    Returns the partition, the file's name, and the partition's numbers of distinct words and of all words; both numbers
+    Returns the partition, the file's name, and the partition's numbers of distinct words and of all words. Both numbers
     include the words that are not written.
     """
     gathered = [counts_table({})]

@@ -15,7 +15,7 @@ LONGEST_PAGE = 50_000_000
 LONGEST_HEAD = 1 << 18
 """Bytes before the first page that are searched for the wiki's language and names."""
 LONGEST_REDIRECT = 1000
-"""A text of fewer characters that begins with #WORD [[…]] is a redirect, whatever upper-case word WORD is."""
+"""A text that begins with #WORD [[…]] and has fewer characters than this is a redirect, for any upper-case WORD."""
 KEPT_BYTES = 1 << 12
 """Bytes kept of a page that is too long or broken, to identify the page."""
 
@@ -40,15 +40,16 @@ DISAMBIGUATION_NAME = re.compile(
     r"disambig|desambig|dezambig|disamb\b|homonymie$|begriffskl|doorverwijs|ujednoznaczn|неоднознач|багатозначн"
     r"|многозначн|неадназнач|消歧|曖昧さ回避|동음이의"
 )
-"""Parts of template names that mark disambiguation pages, for wikis whose template is not in DISAMBIGUATIONS."""
+"""Parts of the names of templates that mark disambiguation pages, for templates that are not in DISAMBIGUATIONS."""
 HATNOTE = re.compile(r"needed|link|hinweis|redirect|check|^(?:voir|ver|nota|zie|about|other|see) |\?$")
-"""Parts of names of templates about a link to a disambiguation page, such as "disambiguation needed". The page that has
-such a template is not itself a disambiguation page.
+"""Parts of the names of templates about links to disambiguation pages, such as "disambiguation needed".
+
+A page with such a template is not a disambiguation page.
 """
 
 Kind = Literal["outside", "page", "page too long", "broken record", "truncated file", "head"]
 LIMITS: dict[Kind, int] = {"outside": LONGEST_HEAD, "page": LONGEST_PAGE, "page too long": KEPT_BYTES}
-"""Maximum bytes held of what lies outside pages, of a page, and of a page that is too long."""
+"""Kind -> maximum bytes held: of the content outside pages, of a page, and of a page that is too long."""
 ELEMENTS = frozenset({"title", "ns", "id", "redirect", "revision/text"})
 """Elements that are read, as paths below <page>."""
 DEEPEST = 10
@@ -61,7 +62,7 @@ class TooDeep(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Wiki:
-    """Language of a wiki and (number, name) of its namespaces, from the head of a dump; None and () if unknown."""
+    """Language of a wiki, and (number, name) of each namespace, from the head of a dump. None and () if unknown."""
 
     language: str | None = None
     namespaces: tuple[tuple[str, str], ...] = ()
@@ -83,10 +84,10 @@ def end_of_prolog(head: bytes) -> int:
 
 
 def read_dump(blocks: Iterable[bytes], name: str) -> Iterator[Record | Dropped]:
-    """Yield the articles of a MediaWiki export of any version and language, and a drop for every other page.
+    """Yield the articles of a MediaWiki export of any version and language, and a Dropped for every other page.
 
-    A broken page gives the drop "broken record", and reading continues at the next page. XML that ends within a page
-    gives the drop "truncated file". A stream may start at any page; the language of its articles is then unknown.
+    A broken page gives the reason "broken record", and reading continues at the next page. XML that ends within a page
+    gives the reason "truncated file". A stream may start at any page; then the language of the articles is unknown.
     """
     wiki = Wiki()
     for number, (kind, content) in enumerate(split_pages(_without_prolog(blocks))):
@@ -122,7 +123,7 @@ def _article(page: dict[str, str], id: str, wiki: Wiki) -> Record | Dropped:
 
 
 def _reason_to_drop(page: dict[str, str], title: str, text: str, wiki: Wiki) -> Reason | None:
-    """Return why a page is not an article, or None if it is one.
+    """Return the reason why a page is not an article, or None for an article.
 
     Exports before version 0.6 have no <ns> element, so the namespace is taken from the prefix of the title.
     """
@@ -158,9 +159,9 @@ def _is_disambiguation(title: str, text: str) -> bool:
 
 
 def _without_prolog(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the bytes of a dump from its first element on, because a comment before it could contain "<page>".
+    """Yield the bytes of a dump from the first XML element on, because an earlier comment could contain "<page>".
 
-    A stream that does not begin as a dump is yielded unchanged.
+    A stream that does not begin like a dump is yielded unchanged.
     """
     rest = iter(blocks)
     head = b""
@@ -227,10 +228,9 @@ def split_pages(blocks: Iterable[bytes]) -> Iterator[tuple[Kind, bytes]]:
 
 
 def _finish_piece(kind: Kind, content: bytes, closed: bool) -> Iterator[tuple[Kind, bytes]]:
-    """Yield the bytes read up to a </page> (then `closed` is true), a <page> or the end of the stream, with their kind
-    or drop reason.
+    """Yield (kind or drop reason, bytes) for the bytes read before a </page>, a <page> or the end of the stream.
 
-    White space between pages and the closing </mediawiki> yield nothing.
+    `closed` is True if a </page> follows. Yield nothing for white space between pages, or for the final </mediawiki>.
     """
     if kind == "page":
         yield ("page", content + b"</page>") if closed else ("broken record", content)
@@ -247,8 +247,8 @@ def _parse(content: bytes) -> dict[str, str]:
 
     If the page has several revisions, the text is that of the last revision.
 
-    Safe for untrusted input: the content begins with <page>, and after that XML allows no definition of entities that
-    could expand. Raises ExpatError or TooDeep.
+    Safe for untrusted input: the content begins with <page>, and XML allows definitions of entities, which could expand
+    to much text, only before the first element. Raises ExpatError or TooDeep.
     """
     texts: dict[str, list[str]] = {}
     path: list[str] = []

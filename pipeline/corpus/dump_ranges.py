@@ -1,6 +1,6 @@
-"""Read byte ranges of a bz2-compressed MediaWiki dump independently; all ranges together give the pages of the file.
+"""Read byte ranges of a bz2-compressed MediaWiki dump independently. All ranges together give all pages of the file.
 
-The first byte of a page lies in a bz2 block. The page belongs to the range in which this block starts.
+A page belongs to the range in which the bz2 block with the page's first byte starts.
 """
 
 import bz2
@@ -81,7 +81,7 @@ def read_dump_head(location: str) -> bytes:
 
 
 def fetch_range(location: str, start: int, stop: int, stamp: str) -> bytes:
-    """Return the stored bytes of a range and 1 MiB after it, which usually completes the last page.
+    """Return the stored bytes of a range and of the 1 MiB after the range. The extra bytes usually end the last page.
 
     Raises DataError if the bytes cannot be read.
     """
@@ -91,7 +91,7 @@ def fetch_range(location: str, start: int, stop: int, stamp: str) -> bytes:
 def stored_pieces(location: str, start: int, stop: int, stamp: str, fetched: bytes | None) -> Iterator[bytes]:
     """Return an iterator over a file's stored bytes from `start` on: first `fetched`, then bytes read from the file.
 
-    The file is opened only when bytes after the fetched ones are needed.
+    The file is opened only when bytes after `fetched` are needed.
     """
     if fetched is None:
         return read_stored(location, start, stamp=stamp)
@@ -102,7 +102,7 @@ def stored_pieces(location: str, start: int, stop: int, stamp: str, fetched: byt
 
 def _stored_after(location: str, start: int, stamp: str) -> Iterator[bytes]:
     """Yield the stored bytes of a file from `start` on; `start` may be the file's end."""
-    # Also read the byte before `start`: at the file's end, the range from `start` on is empty, and servers refuse it.
+    # Also read the byte before `start`: if `start` is the file's end, servers refuse the empty range from `start` on.
     pieces = read_stored(location, start - 1, stamp=stamp)
     yield next(pieces)[1:]
     yield from pieces
@@ -150,8 +150,8 @@ def _texts_in_range(blocks: Blocks, stop: int, expansion_limit: int, wrong: list
 def _pages_in_range(own: Iterator[bytes | None], beyond: Iterator[bytes | None]) -> Iterator[bytes]:
     """Yield, in pieces, the pages that begin in the texts `own`, and the bytes between these pages.
 
-    The end of the last page is read from `beyond`, the texts after the range. After None (a damaged block), skip to the
-    next <page>.
+    The end of the last page is read from `beyond`, the texts after the range. After a damaged block (None), the bytes
+    up to the next <page> are skipped.
     """
     rest, wanted, size = b"", False, None  # `size`: bytes of the open page; None outside pages
     for text in own:
@@ -175,8 +175,8 @@ def _pages_in_range(own: Iterator[bytes | None], beyond: Iterator[bytes | None])
 def _end_of_page(rest: bytes, beyond: Iterator[bytes | None], size: int | None) -> Iterator[bytes]:
     """Yield the end of a range's last page from the texts `beyond`.
 
-    `rest` is the end of the range's own text, which may be the beginning of a tag. `size` is the number of bytes of the
-    last page that were already yielded. If no page is open, `size` is None, but a <page> tag may begin in `rest`.
+    `rest` is the end of the range's own text; a tag may begin in `rest`. `size` is the number of already yielded bytes
+    of the last page. If no page is open, `size` is None, but a <page> tag may begin in `rest`.
 
     If a page is too long, yield only enough of the page to show that it is too long.
     """
