@@ -32,7 +32,7 @@ NAMESPACE = "bertstream"
 SHARES = tuple(sixteenths / 16 for sixteenths in range(16, 0, -1))
 """CPUs per worker to try, in this order, if placement.worker_cpus is not set.
 
-Sixteenths, because sums of them have no rounding error.
+All are sixteenths, because sums of sixteenths have no rounding error.
 """
 STAGES = 2
 """Number of a stream's Ray Data operators that request CPUs.
@@ -41,16 +41,16 @@ Ray rounds the request of each operator up to whole CPUs, so a stream may reques
 """
 CONNECT_SECONDS = 5.0
 HEAD_SECONDS = 60.0
-"""Seconds without a head after which Ray ends a process, by default."""
+"""Ray's default: seconds without contact to the head after which Ray ends a process."""
 HEAD_SHARE, LOOKS = 0.75, 10
-"""This project ends the process earlier than Ray does, after HEAD_SHARE of Ray's seconds. Until then, it checks LOOKS
-times whether the head answers.
+"""The process ends itself earlier than Ray would end it: after HEAD_SHARE of Ray's seconds. In this time, the process
+checks LOOKS times whether the head answers.
 """
 AGAIN = "start the same command again, and it continues from what is already done"
 PRIVATE = f"/{SCRATCH}ray-"
-"""Part of the paths of a Ray instance that `start` started for one process.
+"""Part of all paths of a Ray instance that `start` has started for one process.
 
-The folder of this instance is deleted when the process ends.
+The instance's folder is deleted when the process ends.
 """
 LONGEST_TEMPORARY = 103 - len(
     "/bertstream-ray-01234567/files/session_2026-01-01_00-00-00_000000_1234567/sockets/plasma_store"
@@ -90,7 +90,7 @@ class NodeGroup:
 
 
 def connect(address: str | None) -> None:
-    """Join a cluster, or start Ray in this process if there is no cluster; a no-op if Ray is initialised.
+    """Join a cluster, or start Ray on this machine if there is no cluster; a no-op if Ray is already initialised.
 
     The cluster's address is `address`, else the environment variable RAY_ADDRESS, else the address of a head on this
     machine. Raises ConfigError if an address does not answer or Ray does not start.
@@ -118,13 +118,13 @@ def connect(address: str | None) -> None:
         raise ConfigError(f"{name} ({target}) cannot be joined: {storage.first_line(error)}; {remedy}") from error
     if not str(target).startswith("ray://"):
         watch_head()
-    # Must follow ray.init, which sets Ray's own handler: Ray's handler aborts the process three seconds after SIGTERM.
+    # After ray.init, to replace Ray's handler, which aborts the process three seconds after SIGTERM.
     interrupt_on_sigterm()
 
 
 @contextmanager
 def ray_errors_as_cluster_lost() -> Generator[None]:
-    """Raise ClusterLost if Ray or one of its processes dies; errors raised by code inside tasks pass unchanged."""
+    """Raise ClusterLost if Ray or one of its processes dies. Errors of the code inside tasks pass unchanged."""
     try:
         yield
     except (ray.exceptions.RayError, ConnectionError) as error:
@@ -194,7 +194,7 @@ def start(**options: Any) -> None:
 
 
 def keep_logs(folder: str) -> str:
-    """Copy Ray's logs to a local folder if they are deleted when Ray ends; return where they are, for a message."""
+    """Return where Ray's logs are, for a message. Logs that are deleted when Ray ends are copied to `folder` first."""
     logs = ray_private.connection().get_logs_dir_path()
     if PRIVATE not in logs or is_url(folder):
         return "in Ray's logs"
@@ -204,10 +204,10 @@ def keep_logs(folder: str) -> str:
 
 
 def make_token() -> None:
-    """Create Ray's authentication token if it is missing, and make it readable by this user only.
+    """Create Ray's authentication token if it is missing, and make the token readable by this user only.
 
-    If Ray created the token, all users could read it. A no-op without token authentication, and if an environment
-    variable gives another token.
+    All users could read a token that Ray creates. A no-op without token authentication, or if an environment variable
+    gives another token.
     """
     token = Path.home() / ".ray" / "auth_token"
     if os.environ.get("RAY_AUTH_MODE") != "token" or {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & os.environ.keys():
@@ -234,7 +234,7 @@ def local_head_address() -> str | None:
 
 
 def listens_only_on_loopback(address: str) -> bool:
-    """Return whether a head listens on a loopback address, and not on this machine's address, which Ray would use."""
+    """Return whether a head listens on a loopback address, but not on the node address that Ray would use."""
     host, _, port = address.rpartition(":")
     return is_loopback(host) and not is_listening(f"{ray.util.get_node_ip_address()}:{port}")
 
@@ -250,7 +250,7 @@ def is_loopback(host: str) -> bool:
 def is_listening(address: str) -> bool:
     """Return whether something listens at HOST:PORT or ray://HOST:PORT; True for "auto" and "local".
 
-    Ray resolves these two words itself. Without this check, Ray would retry a wrong address for minutes.
+    Ray itself resolves "auto" and "local". Without this check, Ray would retry a wrong address for minutes.
     """
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not (host and port.isdigit()):
@@ -273,10 +273,7 @@ def live_nodes() -> list[dict[str, float]]:
 
 
 def worker_resources(placement: Placement, workers: WorkerRange) -> WorkerResources:
-    """Return the resources that each worker requests in this cluster; one whole CPU is left for the data stream.
-
-    Raises ConfigError as `fit_workers` does.
-    """
+    """Return the resources that each worker requests in this cluster. See `fit_workers`, also for the errors."""
     return fit_workers(placement, workers, live_nodes(), node_groups(placement))
 
 
@@ -296,12 +293,14 @@ def node_groups(placement: Placement) -> list[NodeGroup]:
 def fit_workers(
     placement: Placement, workers: WorkerRange, nodes: Sequence[Mapping[str, float]], groups: Sequence[NodeGroup] = ()
 ) -> WorkerResources:
-    """Return the resources that each worker requests, where `nodes` are the resources of each live node.
+    """Return the resources that each worker requests. `nodes`: resources of each live node.
 
-    One whole CPU of one node is left for the data stream, which would otherwise wait for ever without a message. In an
-    autoscaled cluster, the node types `groups` count instead of the live nodes. Raises ConfigError if the minimum
-    number of workers does not fit, or if the maximum number might leave no CPU for the data stream; the message states
-    what the workers need and what the cluster has.
+    One whole CPU of one node is left for the data stream, because the stream would otherwise wait for ever without a
+    message. Raises ConfigError if the minimum number of workers does not fit, or if the maximum number might leave no
+    CPU for the data stream. The message states what the workers need and what the cluster has.
+
+    In an autoscaled cluster, the node types `groups` count instead of the live nodes, and the maximum number of workers
+    must fit (see `_fit_autoscaled_workers`).
     """
     name, least = placement.worker_resource, workers.least
     if placement.autoscaled:
@@ -332,11 +331,11 @@ def fit_workers(
 def _leaves_one_cpu(
     nodes: Sequence[Mapping[str, float]], bounds: Sequence[str], workers: WorkerRange, share: float
 ) -> bool:
-    """Return whether some node keeps a whole CPU, however Ray places workers of `share` CPUs each.
+    """Return whether some node keeps a whole CPU for any placement of the workers, which have `share` CPUs each.
 
-    A node holds at most as many workers as it has units of each resource in `bounds`. If an elastic group loses nodes,
-    its workers may fill all other nodes. So for an elastic group, one node must keep a CPU however many workers it
-    holds.
+    The units of each resource in `bounds` limit the number of workers on a node. If an elastic group loses nodes, its
+    workers may fill all other nodes. So for an elastic group, one node must keep a CPU even with its maximum number of
+    workers.
     """
     needed = 0
     for node in nodes:
@@ -371,8 +370,9 @@ def _remedy(nodes: Sequence[Mapping[str, float]], bounds: Sequence[str], workers
 def _fit_autoscaled_workers(placement: Placement, workers: WorkerRange, groups: Sequence[NodeGroup]) -> WorkerResources:
     """Return the resources that each worker requests in a cluster that starts nodes on demand.
 
-    Raises ConfigError for placement.device auto, and if the maximum number of workers does not fit on all nodes that
-    may be started: Ray's autoscaler starts no node for a request that it cannot satisfy in full.
+    Raises ConfigError for placement.device auto. Also raises ConfigError if the maximum number of workers does not fit
+    on all nodes that may be started, because Ray's autoscaler starts no node for a request that it can only satisfy in
+    part.
     """
     if placement.device == "auto":
         raise ConfigError(
@@ -395,11 +395,11 @@ def _fit_autoscaled_workers(placement: Placement, workers: WorkerRange, groups: 
 def stream_cpus(resources: WorkerResources, workers: WorkerRange, groups: Sequence[NodeGroup]) -> float:
     """Return the number of CPUs that a stream may request; infinite if `groups` is empty.
 
-    If some node types have no room for a worker, the stream may request the CPUs of these node types. Otherwise, it may
-    request the CPUs that the workers leave free. STAGES CPUs are subtracted, but the result is at least 1.
+    If some node types have no room for a worker, the stream may request the CPUs of these node types. Otherwise, the
+    stream may request the CPUs that the workers leave free. STAGES CPUs are subtracted, but the result is at least 1.
 
-    A limit is needed because Ray combines the requests of the stream and of an elastic group: Ray's autoscaler starts
-    no node for a combined request that it cannot satisfy in full.
+    A limit is needed because Ray combines the requests of the stream and of an elastic group, and Ray's autoscaler
+    starts no node for a combined request that it can only satisfy in part.
     """
     if not groups:
         return math.inf

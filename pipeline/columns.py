@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 WIDEST = 10_000
-"""Console width in characters, above the length of any line, because rich wraps longer lines."""
+"""Console width in characters. It is larger than any line, because rich wraps lines that are longer than the width."""
 
 
 def aligned(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The command `bertstream` of an installed package: `bertstream JOB` does the same as `python jobs/JOB.py`."""
+"""The command `bertstream` of the installed package: `bertstream JOB` does the same as `python jobs/JOB.py`."""
 
 import importlib
 import sys
@@ -11,9 +11,9 @@ HELP = ("-h", "--help")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the job named by the first word and return its exit code; return 2 if there is no such job.
+    """Run the job that the first word names and return the job's exit code; return 2 if there is no such job.
 
-    If `arguments` is None, the words of the command line are used.
+    `arguments` None: the words of the command line.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
     if not words or words[0] in HELP:

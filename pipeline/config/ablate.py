@@ -19,7 +19,7 @@ COMMON = (
 UNITS = {"k": 10**3, "M": 10**6, "B": 10**9}
 """Suffix of a number of tokens -> its factor."""
 INTERVAL_SEEDS = 3
-"""Minimum seeds for an interval: with two seeds, the half-width of an interval is nine standard deviations."""
+"""Minimum seeds for an interval. With two seeds, the interval would extend nine standard deviations to either side."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +27,7 @@ class Ablate(Pretrain):
     """Pretrain variants of one run, each with the same seeds, and compare them with the first variant."""
 
     ablation: str | None = None
-    """Name of the ablation, given as the command's first word. To compare other variants, set over instead."""
+    """Name of the ablation: the first word of the command. To compare other variants, set over instead."""
     preset: str = "bert-tiny"
     """Preset of the base run."""
     over: tuple[str, ...] = ()
@@ -36,12 +36,12 @@ class Ablate(Pretrain):
     setting, and each other variant changes one setting of the first variant.
     """
     tokens: str | None = None
-    """Tokens that each run is trained on, such as 250k, 10M or 20_000_000. The number of steps follows from the lengths
-    of the rows that the run reads.
+    """Tokens that each run is trained on, such as 250k, 10M or 20_000_000. The number of steps is computed from the
+    lengths of the rows that the run reads.
     """
     minutes: float | None = None
-    """Minutes of training per run, instead of tokens. The number of steps of each variant follows from the speed of a
-    short run, so nothing else may load the machine while the command runs.
+    """Minutes of training per run, instead of tokens. A short run measures the speed of each variant to choose its
+    number of steps, so nothing else may load the machine while the command runs.
     """
     seeds: int = 3
     """Pretraining runs per variant, with the seeds `seed`, `seed` + 1, and so on. Variants are compared
@@ -52,7 +52,7 @@ class Ablate(Pretrain):
     if placement.threads is set, because a run otherwise uses every core.
     """
     blimp: Location | None = None
-    """Folder of BLiMP's files, on which every run is scored. If the folder does not exist, the files are downloaded
+    """Folder of BLiMP's files; every run is scored on BLiMP. If the folder does not exist, the files are downloaded
     into it (20 MB).
     """
     blimp_pairs: Literal["all", "odd", "even", "fifth"] = "even"
@@ -92,7 +92,7 @@ class Ablate(Pretrain):
 
     @property
     def budget(self) -> str:
-        """Training budget per run, as a text: a number of tokens or minutes, which is equal for all variants."""
+        """Training budget per run, as a text: the number of tokens or minutes that all variants have."""
         return f"{self.tokens} tokens" if self.minutes is None else f"{self.minutes:g} minutes"
 
     @property
@@ -102,7 +102,7 @@ class Ablate(Pretrain):
 
 
 def number_of_tokens(text: str) -> int:
-    """Parse a number such as 250k, 1.5M or 20_000_000. Raises ConfigError for any other text and for 0."""
+    """Parse a whole number above 0, such as 250k, 1.5M or 20_000_000. Raises ConfigError for any other text."""
     unit = UNITS.get(text[-1:], 1)
     try:
         number = float(text.removesuffix(text[-1:]) if unit > 1 else text) * unit
@@ -117,7 +117,7 @@ def number_of_tokens(text: str) -> int:
 
 
 def _require_variants(ablation: str | None, over: tuple[str, ...]) -> None:
-    """Raise ConfigError unless exactly one of `ablation` and `over` is given, or if `ablation` is unknown."""
+    """Raise ConfigError if both or neither of `ablation` and `over` are given, or if `ablation` is unknown."""
     names = ", ".join(ABLATIONS)
     require(
         (ablation is None) == bool(over),
@@ -130,10 +130,10 @@ def _require_variants(ablation: str | None, over: tuple[str, ...]) -> None:
 
 
 def _require_budget(tokens: str | None, minutes: float | None) -> None:
-    """Raise ConfigError unless exactly one of `tokens` and `minutes` is given and its value is valid."""
+    """Raise ConfigError if both or neither of `tokens` and `minutes` are given, or if the value is invalid."""
     require(
         (tokens is None) != (minutes is None),
-        f"tokens ({tokens}) or minutes ({minutes}): give exactly one, which all variants then have in equal amount",
+        f"tokens ({tokens}) or minutes ({minutes}): give exactly one; all variants get the same amount",
     )
     if tokens is not None:
         number_of_tokens(tokens)

@@ -1,4 +1,4 @@
-"""Named ablations: for each, its variants and the paper whose claim it examines."""
+"""Named ablations: each has its variants and the published claim that it examines."""
 
 from dataclasses import dataclass, field
 
@@ -12,7 +12,7 @@ class OfBase:
 
 
 Value = str | OfBase
-"""A value as written on the command line, or one that depends on the base run."""
+"""A value as written on the command line, or a value that is computed from the base run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,12 +21,12 @@ class Row:
 
     label: str
     settings: dict[str, Value] = field(default_factory=dict)
-    """Settings that replace those of the base run: dotted name -> value."""
+    """Dotted name -> value of the settings that differ from the base run."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ablation:
-    """Variants to compare; each is compared with the first."""
+    """Variants to compare. Each variant is compared with the first one."""
 
     examines: str
     """The claim, with its source."""
@@ -39,9 +39,9 @@ def _rows(rows: dict[str, dict[str, Value]]) -> tuple[Row, ...]:
 
 
 def _length(length: int, times: float) -> dict[str, Value]:
-    """Return the settings of a maximum length. Rows per step are multiplied by `times`.
+    """Return the settings of a maximum length, with the base run's rows per step multiplied by `times`.
 
-    If `times` is below 1, rows per slot are multiplied too.
+    If `times` is below 1, the rows per slot are multiplied too.
     """
     slots: dict[str, Value] = {"batch.rows_per_slot": OfBase(setting="batch.rows_per_slot", times=times)}
     rows: dict[str, Value] = {"batch.rows_per_step": OfBase(setting="batch.rows_per_step", times=times)}
@@ -85,8 +85,8 @@ ABLATIONS: dict[str, Ablation] = {
         ),
     ),
     "rate": Ablation(
-        examines="Masking 40% of the tokens is better than 15% (Wettig et al. 2023), and so is a share that falls "
-        "during training (GPT-BERT, Charpentier and Samuel 2024; mmBERT, Marone et al. 2025)",
+        examines="Masking 40% of the tokens is better than masking 15% (Wettig et al. 2023); a share that falls during "
+        "training is better too (GPT-BERT, Charpentier and Samuel 2024; mmBERT, Marone et al. 2025)",
         rows=_rows(
             {
                 "15%": {"sampling.masking.share": "0.15"},
@@ -105,8 +105,8 @@ ABLATIONS: dict[str, Ablation] = {
         ),
     ),
     "length": Ablation(
-        examines="Short sequences for most steps, and long ones at the end, are as good as long ones throughout "
-        "(Devlin et al. 2019, appendix A.2); rows per step change so that all steps have the same number of tokens",
+        examines="Training on short sequences first and on long sequences at the end is as good as training only on "
+        "long sequences (Devlin et al. 2019, appendix A.2); all steps have the same number of tokens",
         rows=_rows(
             {
                 "128": _length(128, 1),
@@ -154,8 +154,8 @@ ABLATIONS: dict[str, Ablation] = {
         ),
     ),
     "size": Ablation(
-        examines="Larger encoders learn more per token, and deeper ones more than wider ones (Turc et al. 2019, "
-        "section 5; Clark et al. 2020, figure 3)",
+        examines="Larger encoders learn more per token, and deep encoders learn more than wide encoders (Turc et al. "
+        "2019, section 5; Clark et al. 2020, figure 3)",
         rows=_rows(
             {
                 "2 × 128": _size(2, 128),
@@ -166,7 +166,7 @@ ABLATIONS: dict[str, Ablation] = {
         ),
     ),
     "dropout": Ablation(
-        examines="Dropout hurts pretraining that does not repeat its text (Lan et al. 2020, section 4.8; Izsak et "
+        examines="Dropout hurts pretraining that reads each text only once (Lan et al. 2020, section 4.8; Izsak et "
         "al. 2021)",
         rows=_rows(
             {

@@ -1,4 +1,4 @@
-"""Settings for fine-tuning only a few weights: adapters added to the encoder, and frozen parts of the encoder."""
+"""Settings for fine-tuning only some weights: adapters added to the encoder, and frozen parts of the encoder."""
 
 from dataclasses import dataclass
 
@@ -13,8 +13,8 @@ class NoAdapter:
 
 @dataclass(frozen=True, kw_only=True)
 class LowRank:
-    """Freeze the encoder's embeddings and layers, and add a trained product of two thin matrices to some weight
-    matrices (LoRA, Hu et al. 2021). After training, the products are merged into the matrices.
+    """Freeze the encoder's embeddings and layers, and add a trained low-rank product of two matrices to some weight
+    matrices (LoRA, Hu et al. 2021). After training, the products are merged into the weights.
     """
 
     rank: int = 8
@@ -36,8 +36,8 @@ class LowRank:
 
 @dataclass(frozen=True, kw_only=True)
 class Bottleneck:
-    """Train only the LayerNorms, and a narrow two-layer network added after each attention and feed-forward block
-    (Houlsby et al. 2019). These networks cannot be merged into the encoder's weights.
+    """Train only the LayerNorms and new narrow two-layer networks, one after each attention block and each feed-forward
+    block (Houlsby et al. 2019). These networks cannot be merged into the encoder's weights.
     """
 
     width: int = 64
@@ -52,8 +52,8 @@ Adapter = NoAdapter | LowRank | Bottleneck
 
 @dataclass(frozen=True, kw_only=True)
 class Freeze:
-    """Parts of the encoder that are not trained, from the embeddings upwards. With frozen embeddings, the backward pass
-    ends at the lowest trained layer.
+    """Parts of the encoder that are not trained. With frozen embeddings, the backward pass ends at the lowest trained
+    layer.
     """
 
     embeddings: bool = False
@@ -68,7 +68,7 @@ class Freeze:
 
 
 def require_freezable(layers: int, model: Model) -> None:
-    """Raise ConfigError if some, but not all, layers are to be frozen in a model whose layers share their weights."""
+    """Raise ConfigError if only some layers would be frozen, but all layers share their weights."""
     require(
         layers in (0, model.layers) or not model.shares_layers,
         f"freeze.layers ({layers}) must be 0 or {model.layers} for model.family {model.family}: its {model.layers} "

@@ -1,9 +1,9 @@
-"""Check the words of a command line against the settings, and sort them as the parser requires.
+"""Check the words of a command line against the settings, and sort the words as the parser requires.
 
 In the sorted command line, kinds such as `optimizer:lamb` come last, each before its own options.
 
-Hand-written because tyro's CascadeSubcommandArgs requires an option to follow the word of its kind: it refused 52 of 60
-valid command lines in shuffled order (tyro 1.0.17).
+Hand-written because tyro requires the word of a kind to come before the options of this kind, even with
+CascadeSubcommandArgs: tyro 1.0.17 refused 52 of 60 valid command lines in shuffled order.
 """
 
 from collections.abc import Iterator, Sequence
@@ -46,8 +46,7 @@ class Word:
     text: str
     values: tuple[str, ...] = ()
     option: Option | None = None
-    """The option that the word names, or None. If several kinds have an option of this name, it is the option of the
-    first kind.
+    """The option that the word names, or None. If several kinds have an option of this name: the first kind's option.
     """
     kind: tuple[str, str] | None = None
     """(setting, kind) if the word chooses a kind, such as ("optimizer", "lamb"); else None."""
@@ -65,7 +64,7 @@ def words_of(
     """Return the words of a command line, in order.
 
     `positional` is the maximum number of words that are neither options nor kinds. With `several`, a repeatable option
-    takes all values up to the next option. Raises ConfigError, with the nearest name, for an unknown word; also for a
+    takes all values up to the next option. Raises ConfigError for an unknown word (the message has the nearest name), a
     missing value, a value of the wrong type, or a value after an option that takes no value.
     """
     known = Known(settings, extra)
@@ -81,7 +80,7 @@ def words_of(
 
 
 def extras(words: Sequence[Word]) -> dict[str, str]:
-    """Return {name: value} of the options that are not settings; the value is empty for an option that takes none."""
+    """Return {name: value} of the given options that are not settings; "" for an option that takes no value."""
     return {word.extra.name: "".join(word.values) for word in words if word.extra is not None}
 
 
@@ -97,12 +96,12 @@ class Known:
         self.choices = choices(settings)
 
     def option(self, name: str) -> Option | None:
-        """Return the option that a word names, or None; hyphens and underscores are equal."""
+        """Return the option that a word names, or None. Hyphens and underscores are interchangeable."""
         name = name.replace("_", "-")
         return self.options.get(name) or self.off.get(name)
 
     def word(self, text: str, following: Sequence[str], several: bool) -> tuple[Word, int]:
-        """Return a word, and how many of the words in `following` are its values."""
+        """Return the Word of `text`, and the number of words in `following` that are its values."""
         name, equals, value = text.partition("=")
         option, extra = self.option(name), self.extras.get(name)
         if option is not None and option.boolean:
@@ -128,7 +127,9 @@ class Known:
         return Word(text=text, extra=extra, kind=kind_in(text, self.choices)), 0
 
     def values(self, following: Sequence[str], many: bool) -> int:
-        """Return how many of the words in `following` are values of the option before them: 0 or 1 without `many`."""
+        """Return the number of words in `following` that are values of the option before them; at most 1 without
+        `many`.
+        """
         count = 0
         for word in following[: None if many else 1]:
             name = word.partition("=")[0]
@@ -184,7 +185,7 @@ def _is_number(kind: type, value: str) -> bool:
 
 
 def kind_in(word: str, known: dict[str, dict[str, type]]) -> tuple[str, str] | None:
-    """Return (setting, kind) of a word such as optimizer:lamb; None for a word that chooses no kind.
+    """Return (setting, kind) for a word such as optimizer:lamb; None for a word that chooses no kind.
 
     `known` is the result of `choices`. Raises ConfigError for a kind that the setting does not have.
     """
@@ -206,9 +207,8 @@ def shown(path: str) -> str:
 def in_order(words: Sequence[Word], settings: type, default: Any = None) -> list[str]:
     """Return the words in the order that the parser requires, without options that are not settings.
 
-    If no word chooses a setting's kind, the setting has the kind that it has in `default`, or the class's default kind
-    if `default` is None. Raises ConfigError if a setting's kind is chosen twice, or if an option belongs to another
-    kind than the chosen one.
+    If no word chooses a setting's kind, the kind comes from `default`, or from the class if `default` is None. Raises
+    ConfigError if the kind of a setting is chosen twice, or if an option does not belong to the chosen kind.
     """
     kinds: dict[str, str] = {}
     for word in words:
@@ -233,9 +233,9 @@ def in_order(words: Sequence[Word], settings: type, default: Any = None) -> list
 
 
 def _of_choice(word: Word) -> str:
-    """Return the setting whose kind a word's option belongs to, such as optimizer.
+    """Return the setting with the kind that a word's option belongs to, such as optimizer.
 
-    The result is empty if the word has no option, or if the option belongs to no kind.
+    The result is empty if the word is not an option, or if the option belongs to no kind.
     """
     return word.option.choice if word.option is not None else ""
 

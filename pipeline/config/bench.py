@@ -17,7 +17,7 @@ class BenchSources:
 
 @dataclass(frozen=True, kw_only=True)
 class Text(BenchSources):
-    """Measure the path from a shard to masked Arrow blocks on one core, stage by stage, next to two baselines.
+    """Measure the path from a shard to masked Arrow blocks on one core, stage by stage, and two baselines.
 
     The baselines are encode_batch_fast of `tokenizers` and the usual preparation in Python (`pipeline.bench.usual`).
     """
@@ -32,14 +32,14 @@ class Text(BenchSources):
 
 @dataclass(frozen=True, kw_only=True)
 class Stream(BenchSources):
-    """Compare the stream of rows through Ray Data with one plain process that makes the same rows; show peak memory."""
+    """Compare the stream through Ray Data with one plain process that makes the same rows; measure peak memory."""
 
     vocabulary: VocabularySettings = VocabularySettings()
     sampling: Sampling = Sampling()
     rows_per_slot: int = 128
     rows: int = 400_000
-    """Number of rows to make. With fewer rows, much of the time goes into filling the table of known words in each
-    process.
+    """Number of rows to make. If there are fewer rows, each process spends much of the time on filling its table of
+    known words.
     """
 
 
@@ -53,13 +53,14 @@ class Wikitext:
     dump: Location
     """File …-pages-articles….xml, compressed or not, or its URL. At most the first 268 MB of its XML are read."""
     extracted: Location | None = None
-    """File or folder of WikiExtractor's output for the same wiki. The words of pages with the same title are compared.
+    """File or folder of WikiExtractor's output for the same wiki. Pages with the same title are compared by their
+    words.
     """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job(BenchSources):
-    """Compare the training loop alone, on rows made in advance, with a job under Ray Train, on the live stream."""
+    """Compare the training loop alone on rows made in advance with a Ray Train job on the live stream."""
 
     preset: str = "bert-tiny"
     """A preset that starts from random weights; its first phase is measured."""
@@ -70,15 +71,15 @@ class Job(BenchSources):
     threads: int | None = None
     """CPU threads of each loop; default: all cores, which the loop under Ray shares with Ray's own processes."""
     repetitions: int = 3
-    """Number of times that the time from a job's submission to the end of its first step is measured."""
+    """Number of jobs for which the time from submission to the end of the first step is measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scale(BenchSources):
     """Measure the cost of coordination: tokens per second of 1, 2 and 4 workers that sleep instead of computing.
 
-    The workers are also measured without the sleep. Then one process reads the blocks of 8 and of 64 workers. This
-    bench has no floors.
+    The workers are also measured without the sleep. After that, a single process reads all blocks that 8 or 64 workers
+    would read. This bench has no floors.
     """
 
     vocabulary: VocabularySettings = VocabularySettings(size=8_192)
@@ -89,7 +90,7 @@ class Scale(BenchSources):
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """Measure for how long a checkpoint stops training, and for how long it is written in the background.
+    """Measure how long a checkpoint stops training, and how long writing the checkpoint in the background takes.
 
     This bench has no floors.
     """
@@ -98,7 +99,7 @@ class Checkpoint:
     output: Location | None = None
     """Local folder on the disk to measure; default: the system's temporary folder."""
     step_milliseconds: float = 200.0
-    """Assumed duration of a training step in milliseconds, to print the cost of checkpoints as a share of the time."""
+    """Assumed milliseconds per training step. The cost of checkpoints is printed as a share of this time."""
     repetitions: int = 5
 
 

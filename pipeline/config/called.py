@@ -1,4 +1,4 @@
-"""Commands in help and messages, written as the user started this job: `python jobs/JOB.py` or `bertstream JOB`."""
+"""Write commands in help and messages in the form that the user typed: `python jobs/JOB.py` or `bertstream JOB`."""
 
 import re
 import sys

@@ -1,4 +1,4 @@
-"""Checks of settings: a value that cannot work is refused with the setting's dotted name."""
+"""Check values of settings; the error messages have the setting's dotted name and value."""
 
 from pipeline.errors import ConfigError
 
@@ -20,5 +20,5 @@ def require_at_least(name: str, value: float, least: float) -> None:
 
 
 def require_above_zero(name: str, value: float) -> None:
-    """Raise ConfigError unless `value` is above 0; NaN raises it too."""
+    """Raise ConfigError unless `value` is above 0; NaN is not above 0."""
     require(value > 0, f"{name} ({value}) must be above 0")

@@ -19,13 +19,14 @@ class Command(Described):
     """A command that reads its settings from command-line options."""
 
     several: bool = False
-    """Whether a repeatable option takes several values, as in --kinds A B; if False, the user repeats the option, as in
+    """True: a repeatable option takes several values, as in --kinds A B. False: the user repeats the option, as in
     --task A --task B.
     """
 
     def words(self, arguments: Sequence[str], default: Any = None) -> list[Word]:
-        """Return the words of a command line. If the words ask for help, print the help with the values of `default`,
-        and raise SystemExit.
+        """Return the words of a command line.
+
+        If the words ask for help, print the help with the values of `default`, and raise SystemExit.
         """
         if set(HELP) & set(arguments):
             print(as_called(help_text(self, arguments, default)))
@@ -34,9 +35,10 @@ class Command(Described):
         return words_of(arguments, self.settings, self.extra, required, self.several)
 
     def parse(self, words: Sequence[Word], default: Any = None) -> Any:
-        """Return the settings. A setting that `words` does not set keeps its value from `default`, or has
-        the default value of its class if `default` is None.
-        `default` may hold invalid values, because options in `words` may still replace them (see `unchecked`). Raises
+        """Return the settings of a command line.
+
+        A setting that is not in `words` has the value in `default`, or the class's default value if `default` is None.
+        `default` may hold invalid values, because options in `words` may replace them (see `unchecked`). Raises
         ConfigError for a missing or invalid setting.
         """
         import tyro
@@ -56,7 +58,7 @@ class Command(Described):
         return tyro.cli(self.settings, prog=as_called(self.prog), args=ordered, config=markers, **known)
 
     def read(self, arguments: Sequence[str]) -> Any:
-        """Return the settings of a command line. Raises ConfigError, and SystemExit after printing help."""
+        """Return the settings of a command line. Raises ConfigError for invalid words, and SystemExit after help."""
         return self.parse(self.words(arguments))
 
 
@@ -81,8 +83,9 @@ def read_one_of(
 
 
 def _without_repeated(default: Any, paths: set[str], prefix: str = "") -> Any:
-    """Return `default` with () for each repeatable setting in `paths`, because the parser would append to the setting's
-    default values.
+    """Return `default` with () for each repeatable setting in `paths`.
+
+    Otherwise, the parser would append the given values to the default values.
     """
     values = {field.name: getattr(default, field.name) for field in dataclasses.fields(default)}
     for name, value in values.items():

@@ -10,8 +10,10 @@ PASSING = frozenset({"prepare.web_timeout"})
 """Settings that do not affect the content of a prepared corpus."""
 PRESET_KINDS = ("wordpiece", "byte-bpe", "unigram")
 PRESET_SIZES = (30_522, 8_192, 50_265, 30_000, 119_547, 250_002)
-"""Kinds and sizes that presets set for a trained vocabulary. With vocabulary.path, a kind or size from these lists is
-ignored, because a preset may have set it; another kind or size is refused.
+"""Kinds and sizes that presets set for a trained vocabulary.
+
+With vocabulary.path, a kind or size in these lists is ignored, because a preset may have set it. Any other size is
+refused.
 """
 
 
@@ -23,10 +25,10 @@ class Sources:
     """A file, folder, glob or URL (https://, s3://, gs://, hf://); for pretraining also a folder prepared by
     jobs/prepare.py. Default: the built-in corpus.
 
-    Options may follow the location. ::format=NAME names the format. It must be given for sentences and
-    parquet-sentences; wikipedia-dump, wikiextractor, gutenberg, bookscorpus, jsonl, parquet and text are recognised.
+    Options may follow the location. ::format=NAME names the format: sentences and parquet-sentences must be named;
+    wikipedia-dump, wikiextractor, gutenberg, bookscorpus, jsonl, parquet and text are recognised without a name.
     ::column=NAME names the column of the text in JSON lines and Parquet. ::language=CODE sets the language (default:
-    what the files say, or en). ::weight=TIMES sets how often a document occurs per epoch (default: 1).
+    the language in the files, or en). ::weight=TIMES sets how often a document occurs per epoch (default: 1).
     """
 
 
@@ -36,8 +38,8 @@ class Preparation:
 
     heldout_share: float = 0.01
     """Share of parents (whole books, articles) that are held out for evaluation, chosen by a hash. If the share is
-    above 0, at least four parents are held out, because a next-sentence pair needs text of two parents. If the corpus
-    has fewer than forty parents, the minimum is a tenth of them, rounded down.
+    above 0, at least four parents are held out, because a next-sentence pair needs text of two parents. For a corpus of
+    fewer than forty parents, the minimum is a tenth of the parents, rounded down.
     """
     window_characters: int = 2_000_000
     """Characters of text per window (a Parquet row group): the unit of reading, shuffling and resuming."""
@@ -48,7 +50,7 @@ class Preparation:
     minimum_characters: int = 100
     """Shorter documents are dropped (reason: too short).
 
-    A Chinese character, kana or Hangul syllable counts as three characters because it says about as much as three
+    A Chinese character, kana or Hangul syllable counts as three characters, because its content is about that of three
     letters.
     """
     minimum_letters: float = 0.5
@@ -65,12 +67,12 @@ class Preparation:
     larger than this, preparation stops with an error.
     """
     expansion_limit: int = 200
-    """Maximum ratio of decompressed to compressed bytes; text has 3 to 20. If a file exceeds the limit after 64 MB of
-    decompressed text, the rest of the file is left out.
+    """Maximum ratio of decompressed to compressed bytes; usual for text: 3 to 20. If a file exceeds the limit after 64
+    MB of decompressed text, the rest of the file is left out.
     """
     web_timeout: float = 180.0
-    """Reading from a web server fails if no byte arrives for this many seconds. Up to three connections are tried in
-    this time. After ten seconds without a byte, the job prints a line about it.
+    """Seconds without any byte from a web server after which reading fails. In this time, up to three connections are
+    tried. After ten seconds without a byte, the job prints a line about the wait.
     """
 
     def __post_init__(self) -> None:
@@ -109,8 +111,7 @@ class VocabularySettings:
 
     path: Location | None = None
     """A given vocabulary: vocab.txt, tokenizer.json, vocab.json with its merges.txt, spiece.model, or a folder with one
-    of these.
-    Default: train a vocabulary on the prepared corpus.
+    of these files. Default: train a vocabulary on the prepared corpus.
     """
     kind: Literal["wordpiece", "byte-bpe", "unigram"] = "wordpiece"
     """Kind of a trained vocabulary: WordPiece as in BERT, byte-level BPE as in RoBERTa, or unigram as in ALBERT and
@@ -121,19 +122,19 @@ class VocabularySettings:
     lowercase: bool | None = None
     """Lower-case the text.
 
-    Default: for a given vocabulary, what its tokenizer's config says (a vocab.txt alone does not say it, so set this
-    option); for a trained vocabulary, yes for WordPiece and no for other kinds.
+    Default: for a given vocabulary, the value in its tokenizer's config (set this option for a vocab.txt without a
+    config); for a trained vocabulary, yes for WordPiece and no for other kinds.
     """
     strip_accents: bool | None = None
-    """Remove accents. Default: what the given tokenizer's config says, else yes if text is lower-cased (BERT's
+    """Remove accents. Default: the value in the given tokenizer's config, else yes if text is lower-cased (BERT's
     rule).
     """
     chinese_characters: bool = True
-    """Make every Chinese character a word of its own. For WordPiece only: the other kinds never do this."""
+    """Make every Chinese character a separate word. For WordPiece only; the other kinds never do this."""
     special_tokens: Literal["bert", "roberta"] | None = None
     """Special tokens of a trained unigram vocabulary. bert: [PAD] [UNK] [CLS] [SEP] [MASK]; roberta: <s> <pad> </s>
-    <unk> <mask>, as in XLM-R. Default: bert. The other kinds have no choice: wordpiece has BERT's special tokens, and
-    byte-bpe has RoBERTa's.
+    <unk> <mask>, as in XLM-R. Default: bert. For the other kinds they are fixed: wordpiece has BERT's special tokens,
+    and byte-bpe has RoBERTa's.
     """
     characters: int = 1_000
     """Maximum characters in the alphabet of a trained WordPiece vocabulary; the alphabet never has more than a quarter
@@ -141,17 +142,16 @@ class VocabularySettings:
     """
     unused: int = 0
     """Number of entries [unused0], [unused1], … of a trained vocabulary, kept free for words of a later task. Their ids
-    follow those of the special tokens.
+    come after the ids of the special tokens.
     """
     training_characters: int | None = 100_000_000
     """Maximum characters of text that a vocabulary is trained on, from the first windows of the shuffled corpus. 100
     million characters are about 20 million English words; counting them takes seconds. None: the whole corpus.
     """
     extend: int = 0
-    """Number of words of the corpus that are added to the vocabulary of the model at --init; for WordPiece only.
-    These are the most frequent words that the vocabulary splits into three pieces or more, counted in the first
-    training_characters of the corpus.
-    The first added words replace [unused] entries; if no [unused] entry is left, new entries are appended.
+    """Number of words of the corpus to add to the vocabulary of the model at --init; for WordPiece only. The added
+    words are the most frequent words that the vocabulary splits into three pieces or more, counted in the first
+    training_characters of the corpus. Added words replace [unused] entries first; then new entries are appended.
     """
 
     def __post_init__(self) -> None:
@@ -209,7 +209,7 @@ class SentenceOrder:
 
 @dataclass(frozen=True, kw_only=True)
 class FullSentences:
-    """Sequences of full sentences in order, filled as far as possible, without a pair task (Liu et al. 2019, section
+    """Consecutive full sentences that fill a sequence as far as possible, without a pair task (Liu et al. 2019, section
     4.2).
     """
 
@@ -234,10 +234,10 @@ class SingleSegment:
 
 @dataclass(frozen=True, kw_only=True)
 class TwoCrops:
-    """Two random spans of one stretch of a document, for objective contrastive (Contriever, Izacard et al. 2022).
+    """Two random spans of the same part of a document, for objective contrastive (Contriever, Izacard et al. 2022).
 
-    A document is cut into equal stretches of at most 2 x (sampling.maximum_length - 2) tokens. Each stretch gives one
-    row. The length of a span is uniform from a tenth to half of its stretch.
+    A document is cut into equal parts of at most 2 x (sampling.maximum_length - 2) tokens. Each part gives one row. The
+    length of a span is drawn uniformly from a tenth to half of the part's length.
     """
 
 
@@ -270,19 +270,20 @@ class TitleParagraph:
 
 
 TWO_TEXTS = (TwoCrops, AdjacentParagraphs, TitleParagraph)
-"""Kinds of sampling.pairs whose rows hold two texts. The encoder reads each text as a sequence of its own."""
+"""Kinds of sampling.pairs whose rows hold two texts. The encoder reads each text as a separate sequence."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TokenMasking:
-    """Masked positions are drawn token by token (Devlin et al. 2019, section 3.1)."""
+    """Single tokens are drawn at random and masked (Devlin et al. 2019, section 3.1)."""
 
     share: float = 0.15
     """Share of a sequence's tokens to mask: max(1, round(share * length)) positions."""
     mask_share: float = 0.8
     """Share of masked positions replaced by [MASK]."""
     random_share: float = 0.1
-    """Share of masked positions replaced by a random ordinary entry of the vocabulary; the rest keep their token."""
+    """Share of masked positions replaced by a random ordinary vocabulary entry; the other positions keep their token.
+    """
 
     def __post_init__(self) -> None:
         require_share("sampling.masking.share", self.share)
@@ -351,10 +352,9 @@ class Sampling:
     each time (google-research/bert: 10). Default: new pairs and masks in every epoch.
     """
     language_exponent: float = 1.0
-    """Exponent for the shares of languages. Each language's share of the text, in tokens, is raised to this power and
-    divided by the sum of all these powers; the result is the language's share of an epoch. So a value below 1 shows
-    small languages more often (google-research/bert: 0.7; Conneau et al. 2020: 0.3). In the text that a
-    vocabulary is trained on, each language has about the same share as in an epoch.
+    """Exponent of the shares of languages: a language's share of an epoch is proportional to its share of the tokens,
+    raised to this power. A value below 1 shows small languages more often (google-research/bert: 0.7; Conneau et al.
+    2020: 0.3). In the text that a vocabulary is trained on, each language has about the same share as in an epoch.
     """
     mix_languages: bool = True
     """Let a sequence hold text of several languages. False: each sequence, and both segments of a pair, have one
@@ -369,7 +369,7 @@ class Sampling:
 
     @property
     def two_texts(self) -> bool:
-        """Whether each row holds two texts, which are sequences of their own."""
+        """Whether each row holds two texts, which the encoder reads as separate sequences."""
         return isinstance(self.pairs, TWO_TEXTS)
 
     @property
@@ -378,5 +378,5 @@ class Sampling:
         return 2 * self.maximum_length - 1 if self.two_texts else self.maximum_length
 
     def copy_of_epoch(self, epoch: int) -> int:
-        """Return the number of the copy of the examples that an epoch shows; without copies, the epoch's own number."""
+        """Return the number of the copy that an epoch shows; without copies, the number of the epoch."""
         return epoch if self.copies is None else epoch % self.copies

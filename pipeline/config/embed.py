@@ -24,7 +24,7 @@ class Embed:
     prepared corpus, whose training documents are embedded.
     """
     output: Location
-    """Folder or URL of the vectors: Parquet files in its folder parts, and a manifest when all vectors are there."""
+    """Folder or URL of the vectors: Parquet files in the subfolder parts, and a manifest after the last vector."""
     format: VectorFormat = "float32"
     """Number format of the vectors. int8: a scale per vector and a byte per number; binary: the sign bit of each
     number.
@@ -32,19 +32,19 @@ class Embed:
     text: str = "text"
     """Column of the text."""
     id: str | None = None
-    """Column of the ids; default: id if the files have it, else FILE:ROW."""
+    """Column of the ids; default: id if the files have this column, else FILE:ROW."""
     title: str | None = None
-    """Column of the titles, which search shows and which are not embedded; default: title if the files have it."""
+    """Column of the titles; they are shown by search but not embedded. Default: title if the files have this column."""
     prompt: str | None = None
     """Name of one of the model's prompts, or a text such as "passage: " that is put before each text; default: the
     model's prompt for documents, if it has one.
     """
     chunks: bool = True
-    """Cut a text that is longer than the model reads into chunks, each with a vector. If off, such a text is
-    truncated.
+    """Cut texts that are too long for the model into chunks, and compute a vector for each chunk. If off, such texts
+    are truncated.
     """
     keep_text: bool = True
-    """Store the texts beside the vectors, so that search can show them."""
+    """Store the texts with the vectors, so that search can show the texts."""
     rows_per_part: int = 4_096
     """Maximum texts that are embedded and saved together. If the job is killed, each of its processes loses at most
     this number of texts.
@@ -76,7 +76,7 @@ class Embed:
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """Find the texts whose vectors are most similar to those of queries."""
+    """Find the texts whose vectors are most similar to the vectors of queries."""
 
     vectors: Location
     """Folder or URL of vectors that jobs/embed.py wrote."""
@@ -91,15 +91,15 @@ class Search:
     text: str = "text"
     """Column of the query, in a file with columns."""
     id: str | None = None
-    """Column of the query's id; default: id if the file has it, else the number of the query from 1."""
+    """Column of the query's id; default: id if the file has this column, else the number of the query, from 1."""
     checkpoint: Location | None = None
-    """Folder or URL of the model that made the vectors; default: its location when it made them."""
+    """Folder or URL of the model that made the vectors; default: the model's location at that time."""
     prompt: str | None = None
     """Name of one of the model's prompts, or a text such as "query: " that is put before each query; default: the
     model's prompt for queries, if it has one.
     """
     index: Literal["auto", "on", "off"] = "auto"
-    """Search with an approximate index, which is built once and stored beside the vectors; needs the package usearch.
+    """Search with an approximate index, which is built once and stored with the vectors; needs the package usearch.
     auto: only for more than a million vectors. off: compare each query with all vectors.
     """
     placement: ModelPlacement = ModelPlacement()

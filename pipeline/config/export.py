@@ -45,7 +45,7 @@ class Export:
     login).
     """
     private: bool = False
-    """Make the repository private, instead of public, if push_to_hub creates it."""
+    """Make the repository private if push_to_hub creates it; otherwise it is public."""
 
     def __post_init__(self) -> None:
         unknown = [kind for kind in self.kinds if kind not in EXPORT_KINDS]

@@ -18,15 +18,13 @@ COMMON = (
 """Settings that --help shows first."""
 OnBadRows = Literal["refuse", "skip"]
 RATES = ((256, 3e-4), (512, 1e-4))
-"""Maximum encoder width -> default peak learning rate. 3e-4 is the highest rate of the grid "miniatures" of
-search.grid.
-"""
+"""Maximum encoder width -> default peak learning rate. 3e-4 is the highest rate of search.grid "miniatures"."""
 WIDE_RATE = 5e-5
-"""Default peak learning rate of wider encoders: the highest rate of the grid "bert" of search.grid."""
+"""Default peak learning rate of wider encoders: the highest rate of search.grid "bert"."""
 DISTILLED = ("recipe.temperature", "recipe.teacher_weight")
-"""Settings without effect unless there is a teacher."""
+"""Settings that need a teacher."""
 HIGH_RATE = 4
-"""A learning rate above this many times the default rate leads to a warning."""
+"""A warning is printed for a learning rate above HIGH_RATE times the default rate."""
 
 
 def usual_rate(width: int) -> float:
@@ -47,7 +45,7 @@ class Cutting:
     and at most a third of the maximum length.
     """
     question_length: int = 64
-    """Maximum tokens of a question; longer ones are truncated."""
+    """Maximum tokens of a question; longer questions are truncated."""
     longest_answer: int = 30
     """Maximum tokens of an answer."""
     passages: bool = False
@@ -78,8 +76,8 @@ class Recipe:
     rows_per_step: int = 32
     """Rows per optimiser step; the last step of an epoch has the remaining rows."""
     rows_per_slot: int | None = None
-    """Rows per forward and backward pass; the gradients of a step's passes are summed. Lower it when memory runs out.
-    Default: all rows of the step.
+    """Rows per forward and backward pass; the gradients of a step's passes are summed. Lower this value when memory
+    runs out. Default: all rows of the step.
     """
     training_rows: int | None = None
     """Maximum number of training rows; a random sample is drawn with the trial's seed. Default: all rows."""
@@ -105,12 +103,12 @@ class Recipe:
     mean_absolute_error. With two classes, f1 is the F1 score of the second class.
     """
     temperature: float = 2.0
-    """Number that divides the logits of teacher and student in the teacher's loss term, except in regression. Hinton et
-    al. 2015, section 4.1, tried 1, 2, 5 and 10, and 2 was best; Sanh et al. 2019 (DistilBERT) use 2 as well.
+    """Divisor of the logits of teacher and student in the teacher's loss term, except in regression. Of 1, 2, 5 and 10,
+    2 was best in Hinton et al. 2015, section 4.1; Sanh et al. 2019 (DistilBERT) also use 2.
     """
     teacher_weight: float = 0.5
-    """Weight of the teacher's loss term; the labels' term has the weight 1 - teacher_weight. 0.5 is from Hinton et al.
-    2015, section 4.1; with 1, trials learn from the teacher alone, as in Turc et al. 2019.
+    """Weight of the teacher's loss term; the labels' loss term has the weight 1 - teacher_weight. 0.5 is from Hinton et
+    al. 2015, section 4.1. With 1, trials learn only from the teacher, as in Turc et al. 2019.
     """
 
     def __post_init__(self) -> None:
@@ -134,14 +132,14 @@ class Similarity:
     """Loss and vectors of kind similarity, which compares two texts by the cosine of their vectors."""
 
     loss: Literal["cosent", "cosine"] = "cosent"
-    """cosent: pairs with a higher score should have a higher cosine, for all pairs of pairs in a step (Su 2022);
-    cosine: squared error of the cosine to the score, which is scaled to the range from 0 to 1 (Reimers and Gurevych
-    2019).
+    """cosent: of any two pairs in a step, the pair with the higher score should have the higher cosine (Su 2022);
+    cosine: squared error between the cosine and the score, after scaling the score to the range from 0 to 1 (Reimers
+    and Gurevych 2019).
     """
     pooling: Literal["mean", "cls"] = "mean"
     """Vector of a text. mean: the mean of the last hidden states; cls: the last hidden state of [CLS]."""
     temperature: float = 0.05
-    """Number that divides the differences of cosines in cosent. 0.05 is from Su 2022."""
+    """Divisor of the differences of cosines in cosent. 0.05 is from Su 2022."""
 
     def __post_init__(self) -> None:
         require_above_zero("similarity.temperature", self.temperature)
@@ -162,9 +160,9 @@ class Search:
     adapter.
     """
     samples: int = 8
-    """Number of random draws if search.over has a range; each is combined with all values of the other settings."""
+    """Number of random draws if search.over has a range. Each draw is tried with all values of the other settings."""
     seeds: int = 1
-    """Number of seeds with which each setting is tried; the reported scores use other seeds."""
+    """Number of seeds for each tried setting; the reported scores use other seeds."""
     folds: int | None = None
     """Number of folds for cross-validation on a small file of your own; classes are stratified. Each fold is the
     development split of trials that train on the other folds. No model is kept. Default: one development split.
@@ -247,7 +245,7 @@ class Finetune:
     """
     kind: Literal["auto", "classification", "regression", "multilabel", "similarity", "tags", "spans"] = "auto"
     """Kind of the labels in your own file; auto: detected from the file. similarity: an embedding model, which encodes
-    each text of a pair alone, and whose cosines follow the labels; it is never detected.
+    each text of a pair alone; the cosine of the two vectors should follow the label. auto never chooses similarity.
     """
     on_bad_rows: OnBadRows = "refuse"
     """Treatment of rows with an empty text, no label, or a label that only the development file has. refuse: stop with
@@ -258,14 +256,14 @@ class Finetune:
     the teacher's logits in addition to the labels (knowledge distillation, Hinton et al. 2015).
     """
     unlabelled: tuple[Location, ...] = ()
-    """Files of more texts, without labels, from which trials learn the teacher's logits: one text per line (.txt), or
-    CSV, TSV, JSON lines or Parquet with the columns that text and pair name.
+    """Files of more texts, without labels; trials learn the teacher's logits on these texts. One text per line (.txt),
+    or CSV, TSV, JSON lines or Parquet with the columns that text and pair name.
     """
     seeds: int = 3
     """Runs per task and setting; the seed of a run sets the head's initial weights, the order of rows and dropout."""
     minutes: float | None = None
-    """Approximate minutes from the start to the result table. If the trials need longer, large tasks lose seeds, then
-    epochs, then rows, and a line names the reductions.
+    """Approximate minutes from the start to the result table. If the trials need longer, large tasks get fewer seeds,
+    then fewer epochs, then fewer rows; a printed line names the reductions.
     """
     random_weights: bool = False
     """Start from random weights with the checkpoint's sizes, to measure the gain from pretraining."""
@@ -278,7 +276,7 @@ class Finetune:
     NAME-sst2.
     """
     output: Location = "output"
-    """Folder of results; finished trials in it are not trained again."""
+    """Folder of results. Trials that are finished in this folder are not trained again."""
     mlflow_uri: str | None = None
     """MLflow tracking URI; default: MLFLOW_TRACKING_URI, else SQLite at OUTPUT/mlflow.db."""
     cutting: Cutting = Cutting()
@@ -333,7 +331,7 @@ class Finetune:
         )
 
     def _require_teacher(self) -> None:
-        """Raise ConfigError if settings need a teacher and none is given, or if unlabelled texts would have no loss."""
+        """Raise ConfigError if settings need a missing teacher, or if unlabelled texts would have no loss."""
         if self.teacher is None:
             require(
                 not self.unlabelled,
@@ -354,11 +352,10 @@ class Finetune:
         )
 
     def for_workers(self) -> "Finetune":
-        """Return the settings, with recipe.rows_per_slot set if it was unset and a trial has several workers.
+        """Return the settings. If a trial has several workers and recipe.rows_per_slot is unset, set it.
 
-        This value gives each worker a slot of every full step.
-        Dropout is drawn per slot, so trials with the same rows_per_slot have the same losses on any number of workers.
-        Raises ConfigError if some worker would have no rows.
+        The chosen value gives each worker a slot of every full step. Dropout is drawn per slot, so trials with the same
+        rows_per_slot have the same losses on any number of workers. Raises ConfigError if a worker would have no rows.
         """
         workers, recipe = self.trials.workers, self.recipe
         if workers == 1:
@@ -380,8 +377,7 @@ class Finetune:
     def for_model(self, model: Model) -> "Finetune":
         """Return the settings with unset learning rate and layer decay replaced by the defaults for this model.
 
-        If this model's layers share their weights, raises ConfigError for settings that treat some layers differently
-        from others.
+        Raises ConfigError if settings treat layers differently, but the model's layers share their weights.
         """
         require_freezable(self.freeze.layers, model)
         require_one_rate(self.optimizer.layer_decay, model)

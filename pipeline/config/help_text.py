@@ -1,4 +1,4 @@
-"""The help of a command: common options and kinds, one kind's options, or all options."""
+"""Make the help of a command: the common options and kinds, the options of one kind, or all options."""
 
 import shutil
 import textwrap
@@ -32,11 +32,15 @@ class Described:
 
 
 def help_text(command: Described, arguments: Sequence[str], default: Any = None) -> str:
-    """Return the help of a command. The help shows the defaults in `default`; if `default` is None, the class's.
+    """Return the help of a command. The shown defaults are the values in `default`, or the class's if it is None.
 
-    If `arguments` contain "all", the help lists every option. Otherwise, if `arguments` contain words of kinds such as
-    optimizer:lamb, the help lists the options of these kinds; if not, the common options. Raises ConfigError for an
-    unknown kind.
+    The help lists:
+
+    - every option, if `arguments` contain "all"
+    - the options of the kinds in `arguments`, if there are words such as optimizer:lamb
+    - the common options and all kinds, otherwise
+
+    Raises ConfigError for an unknown kind.
     """
     known = choices(command.settings)
     options = list(options_of(command.settings, default))
@@ -55,7 +59,7 @@ def help_text(command: Described, arguments: Sequence[str], default: Any = None)
 
 
 def _usage(command: Described, options: Iterable[Option], known: dict[str, dict[str, type]]) -> str:
-    """Return the words after the command in its usage line."""
+    """Return the words that follow the command in the usage line."""
     required = [option for option in options if option.required]
     words = [option.path.upper() if command.positional else f"{option.flag} {option.metavar}" for option in required]
     return " ".join([*words, "[OPTIONS]", *["[KINDS]"] * bool(known)])
@@ -130,8 +134,9 @@ def _default_of(option: Option) -> str:
 
 
 def _wrapped(line: str) -> str:
-    """Wrap a line to the terminal's width. Following lines have the same indent as the first line; if that indent is at
-    most two spaces, they have four spaces more.
+    """Wrap a line to the terminal's width.
+
+    The following lines have the indent of the first line; if this indent is at most two spaces, four spaces are added.
     """
     indent = " " * (len(line) - len(line.lstrip()))
     further = indent if len(indent) > 2 else f"{indent}    "

@@ -24,8 +24,8 @@ from pipeline.config.training import (
 from pipeline.config.workers import WorkerRange, worker_range
 
 COUNTED_RATE = 0.1
-"""Factor on the learning rate of word embeddings that start from co-occurrence counts. At the full rate (1e-3), their
-initial values are lost after 500 steps; at a tenth of the rate, the initial values stay.
+"""Factor on the learning rate of word embeddings that start from co-occurrence counts. At the full rate (1e-3), the
+initial values are lost after 500 steps; at a tenth of the rate, they are kept.
 """
 COMMON = (
     *("corpus", "init", "steps", "workers", "name", "output", "seed"),
@@ -43,8 +43,8 @@ FEWEST_EVALUATIONS, MOST_BETWEEN = 10, 1_000
 CONTRASTIVE_IS_EAGER = "objective contrastive needs equal dropout in a pass with gradients and in one without"
 """Reason why torch.compile is not used for objective contrastive."""
 LONGEST_NAME = 200
-"""Maximum bytes of a run's name: file systems allow 255, and the names of locks and temporary files next to the run's
-folder are longer than the run's name.
+"""Maximum bytes of a run's name. File systems allow names of 255 bytes, and locks and temporary files next to the run's
+folder have longer names than the run.
 """
 
 
@@ -65,14 +65,14 @@ class Pretrain(Sources):
     steps: int = 1_000
     """Total optimiser updates."""
     workers: int | str = 1
-    """Number of Ray Train workers; at most the number of slots in the smallest step. The global batches are the same
+    """Number of Ray Train workers, at most the number of slots in the smallest step. The global batches are the same
     for any number of workers.
 
-    LEAST..MOST, such as 2..8: as many workers as fit; the number falls when nodes leave and rises when nodes join.
+    A range LEAST..MOST, such as 2..8, starts as many workers as fit. The number falls when nodes leave and rises when
+    nodes join.
     """
     name: str | None = None
-    """Name of the run; default: the preset and a digest of the settings, so the same command continues the same run.
-    """
+    """Name of the run; default: the preset and a digest of the settings. So the same command continues the same run."""
     output: Location = "output"
     """Folder or URL of prepared corpora, runs and the MLflow database."""
     seed: int = 0
@@ -154,12 +154,12 @@ class Pretrain(Sources):
         return split(self.phases, self.steps, self.sampling, self.batch)
 
     def phase_at(self, step: int) -> Phase:
-        """Return the phase of a step (from 0); steps after the end of the run are in the last phase."""
+        """Return the phase of a step (from 0). Steps after the end of the run belong to the last phase."""
         return next((phase for phase in self.all_phases if step < phase.end), self.all_phases[-1])
 
 
 def _refuse_surplus_workers(workers: int, batch: Batch, prefix: str) -> None:
-    """Raise ConfigError if a worker would have no slot in some step; `prefix` is the group of the batch settings."""
+    """Raise ConfigError if a worker would have no slot in some step. `prefix`: group of the batch settings."""
     rows = "warmup_rows" if batch.warmup_rows else "rows_per_step"
     require(
         workers <= batch.fewest_slots,
@@ -170,7 +170,7 @@ def _refuse_surplus_workers(workers: int, batch: Batch, prefix: str) -> None:
 
 
 def _require_two_texts(config: Pretrain) -> None:
-    """Raise ConfigError if only one of objective contrastive and pairs of texts is set."""
+    """Raise ConfigError for objective contrastive without pairs of texts, and for pairs of texts without it."""
     contrastive, kind = isinstance(config.objective, Contrastive), type(config.sampling.pairs).__name__
     require(
         not contrastive or config.sampling.two_texts,
@@ -211,7 +211,7 @@ def _refuse_for_contrastive(config: Pretrain) -> None:
 
 
 def _refuse_long_warmups(config: Pretrain) -> None:
-    """Raise ConfigError if the batch would never reach its full size, or the learning rate its peak."""
+    """Raise ConfigError if the batch would never reach its full size, or if the learning rate would reach no peak."""
     first, *others = config.all_phases
     require(
         first.batch.warmup_steps <= first.end,
@@ -228,8 +228,9 @@ def _refuse_long_warmups(config: Pretrain) -> None:
 
 
 def require_trained_parts(config: Pretrain) -> None:
-    """Raise ConfigError if the family does not support the objective or optimizer.layer_decay, or if rows are labelled
-    sentence pairs and the model has no head that learns from the labels.
+    """Raise ConfigError if the family does not support the objective or optimizer.layer_decay.
+
+    Also raise ConfigError if rows are labelled sentence pairs, but the model has no head that learns from the labels.
     """
     require_one_rate(config.optimizer.layer_decay, config.model)
     replaced, family = isinstance(config.objective, Replaced), config.model.family
@@ -252,7 +253,7 @@ def require_trained_parts(config: Pretrain) -> None:
 
 
 def with_words_rate(config: Pretrain) -> Pretrain:
-    """Return the settings; if word embeddings start from counts, an unset word_embeddings_rate becomes COUNTED_RATE."""
+    """Return the settings. If word embeddings start from counts, set an unset word_embeddings_rate to COUNTED_RATE."""
     if config.word_embeddings == "random" or config.optimizer.word_embeddings_rate is not None:
         return config
     return replace(config, optimizer=replace(config.optimizer, word_embeddings_rate=COUNTED_RATE))

@@ -1,4 +1,4 @@
-"""Types of settings that are locations, and the function that makes all locations of a job's settings absolute."""
+"""Types for settings that are locations, and a function that makes all locations in a job's settings absolute."""
 
 import dataclasses
 from collections.abc import Callable
@@ -12,7 +12,7 @@ BUILTIN = "builtin"
 
 @dataclasses.dataclass(frozen=True)
 class MadeAbsolute:
-    """Mark in a field's type: `with_absolute_locations` replaces the field's values by the results of `by`."""
+    """Mark in a field's type: `with_absolute_locations` applies `by` to the field's values."""
 
     by: Callable[[str], str]
 
@@ -33,8 +33,8 @@ Settings = TypeVar("Settings", bound=Any)
 def with_absolute_locations(settings: Settings) -> Settings:
     """Return the settings with every location absolute.
 
-    Each workflow calls this function first, and the code that it calls relies on absolute locations. Raises ConfigError
-    for a URL with a login in it, and for an invalid path.
+    Each workflow calls this function first, because all later code needs absolute locations. Raises ConfigError for a
+    URL that contains a login, and for an invalid path.
     """
     hints, changed = get_type_hints(type(settings), include_extras=True), {}
     for field in dataclasses.fields(settings):

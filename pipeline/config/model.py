@@ -1,4 +1,4 @@
-"""Settings of the encoder: its sizes, and the parts in which architectures differ."""
+"""Settings of the encoder: its sizes, and the parts that differ between architectures."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -14,8 +14,8 @@ class LearnedPositions:
     """A learned embedding of each position, added to the word embedding (Devlin et al. 2019)."""
 
     first: int = 0
-    """Row of the position embeddings for the first position of a sequence. In RoBERTa, this is the id of the
-    padding entry plus 1, and the rows before this row are unused.
+    """Row of the position embeddings for the first position of a sequence. In RoBERTa, this row is the id of the
+    padding entry plus 1, and earlier rows are unused.
     """
 
     def __post_init__(self) -> None:
@@ -62,12 +62,12 @@ class Model:
     maximum_positions: int = 512
     """Maximum tokens per sequence."""
     segments: int = 2
-    """Rows of the segment embeddings; with 1, the model does not distinguish segments; with 0, it has no such
+    """Rows of the segment embeddings. With 1, the model does not distinguish segments; with 0, the model has no segment
     embeddings.
     """
     embedding_width: int | None = None
-    """Width of the embeddings. If it is not model.width, a linear layer projects them to model.width. Default:
-    model.width.
+    """Width of the embeddings. If it is not model.width, a linear layer projects the embeddings to model.width.
+    Default: model.width.
     """
     positions: LearnedPositions = LearnedPositions()
     hidden_dropout: float = 0.1
@@ -96,8 +96,9 @@ class Model:
         FAMILY_PARTS[self.family].check(self)
 
     def for_padding(self, entry: int) -> "Model":
-        """Return the model for a vocabulary with the padding id `entry`: in some families positions start after this
-        id.
+        """Return the model for a vocabulary with the padding id `entry`.
+
+        In some families, the position embeddings are used from row `entry` + 1 on.
         """
         after = FAMILY_PARTS[self.family].positions_after_padding
         return replace(self, positions=LearnedPositions(first=entry + 1)) if after else self
@@ -129,7 +130,7 @@ class Model:
 
 
 def require_one_rate(layer_decay: float | None, model: Model) -> None:
-    """Raise ConfigError for a learning rate that falls from layer to layer, if the layers share their weights."""
+    """Raise ConfigError if the learning rate would differ between layers, but the layers share their weights."""
     require(
         layer_decay in (None, 1) or not model.shares_layers,
         f"optimizer.layer_decay ({layer_decay}) must be 1 for model.family {model.family}: its layers share their "
@@ -143,11 +144,11 @@ class FamilyParts:
 
     pooler: EncoderPooler | ClassifierLayer
     tells_segments: bool = True
-    """Whether segment embeddings have two rows or more; if False, they have `segment_rows`."""
+    """Whether segment embeddings have two rows or more; if False, they have `segment_rows` rows."""
     segment_rows: int = 1
-    """Rows of the segment embeddings if `tells_segments` is False: 1, or 0 for a model without such embeddings."""
+    """Rows of the segment embeddings if `tells_segments` is False: 1, or 0 for a model without segment embeddings."""
     layer_norm_epsilon: float | None = None
-    """The only valid value of model.layer_norm_epsilon, if the family's config.json has no field for the value; None if
+    """The only valid value of model.layer_norm_epsilon if the family's config.json cannot state another value. None:
     every value is valid.
     """
     positions_after_padding: bool = False
@@ -155,7 +156,7 @@ class FamilyParts:
     projects_embeddings: bool = False
     """Whether embeddings may have another width than the model."""
     always_projects: bool = False
-    """Whether a linear layer follows the embeddings even if they have the model's width."""
+    """Whether a linear layer follows the embeddings even if the embeddings have the model's width."""
     shares_layers: bool = False
     """Whether all layers are one layer, applied `model.layers` times."""
     activations: tuple[Activation, ...] = ("gelu",)

@@ -26,8 +26,8 @@ class Replaced:
     weight: float = 50.0
     """Weight of the loss on replaced tokens; the generator's loss has weight 1 (Clark et al. 2020, table 6)."""
     generator_share: float = 0.25
-    """Width of the generator as a share of the model's width. The generator's number of heads and feed-forward width
-    are the same share of the model's.
+    """Width of the generator as a share of the model's width. The generator's heads and feed-forward width are the same
+    share of the model's heads and feed-forward width.
     """
 
     def __post_init__(self) -> None:
@@ -65,12 +65,12 @@ class Replaced:
 class Distilled:
     """Learn from a larger pretrained model, the teacher (DistilBERT, Sanh et al. 2019).
 
-    The student learns to give all vocabulary entries the teacher's probabilities, to predict masked tokens, and to give
-    its last hidden states the direction of the teacher's.
+    The student learns to predict the teacher's probabilities of all vocabulary entries (soft targets), to predict
+    masked tokens, and to give its last hidden states the same direction as the teacher's last hidden states.
     """
 
     teacher: Location | None = None
-    """Model to learn from, with a masked-token head, such as a run's export. It may be of any family.
+    """Model of any family to learn from, with a masked-token head, such as a run's export.
 
     A folder, an s3:// or gs:// URL, or hf://OWNER/NAME. The run uses the teacher's vocabulary.
     """
@@ -87,9 +87,9 @@ class Distilled:
     soft_targets: Literal["all", "masked"] = "all"
     """Tokens with soft targets. all: all tokens, as published; masked: only masked positions.
 
-    masked saves the logits of all other tokens in both models: a quarter of a step's operations for distilbert-base
-    with the teacher bert-base (estimated). With either value, memory is bounded, because logits are computed in
-    parts.
+    With masked, neither model computes logits for the other tokens. Estimated: this saves a quarter of a step's
+    operations for distilbert-base with the teacher bert-base. With either value, memory is bounded, because logits are
+    computed in parts.
     """
     start: Literal["teacher", "random"] = "teacher"
     """Initial weights. teacher: the teacher's embeddings, head and evenly spaced layers, where shapes agree (6 layers
@@ -142,9 +142,9 @@ class Contrastive:
 
 
 def chosen_layers(student: int, teacher: int) -> tuple[int, ...]:
-    """Return the numbers of the teacher's layers that a student with `student` layers starts from, evenly spaced.
+    """Return the evenly spaced numbers (from 0) of the teacher's layers that a student of `student` layers starts from.
 
-    The first and the last layer are among them, if the student has two layers or more. Raises ConfigError if the
+    If the student has two layers or more, the teacher's first and last layer are included. Raises ConfigError if the
     student has more layers than the teacher.
     """
     require(

@@ -1,4 +1,4 @@
-"""Settings of a class as options: dotted names, types, kinds, descriptions, and suggestions for misspelt names."""
+"""List the settings of a class as options, with names, types and descriptions. Suggest names for misspelt ones."""
 
 import ast
 import dataclasses
@@ -29,17 +29,14 @@ class Option:
     hint: Any
     """Type hint of its values."""
     default: Any
-    """Default value; dataclasses.MISSING if it is required."""
+    """Default value; dataclasses.MISSING if the option is required."""
     text: str
     """Description."""
     choice: str = ""
-    """Dotted name of the setting whose kind the option belongs to, such as "optimizer"; empty if the option belongs to
-    no kind.
+    """If the option belongs to a kind: dotted name of the setting that has this kind, such as "optimizer"; else empty.
     """
     kind: str = ""
-    """Kind of the setting `choice` that has this option, as written on the command line, such as "lamb"; empty if
-    `choice` is empty.
-    """
+    """If the option belongs to a kind: the kind, as written on the command line, such as "lamb"; else empty."""
 
     @property
     def flag(self) -> str:
@@ -76,8 +73,8 @@ def options_of(
 ) -> Iterator[Option]:
     """Yield every option of a settings class, including the options of all kinds.
 
-    The default of an option is the option's value in `default`. If `default` is None or of another kind, the default of
-    an option is that of the class.
+    The default of an option is the option's value in `default`. If `default` is None or of another kind, the default
+    comes from the class.
     """
     hints, texts = get_type_hints(settings), field_texts(settings)
     for field in dataclasses.fields(settings):
@@ -93,7 +90,7 @@ def options_of(
 
 
 def choices(settings: type, prefix: str = "") -> dict[str, dict[str, type]]:
-    """Return dotted name -> {name on the command line: kind} of every setting with several kinds."""
+    """Return dotted name -> {name of the kind on the command line: class} for every setting with several kinds."""
     choices_by_path: dict[str, dict[str, type]] = {}
     for name, hint in get_type_hints(settings).items():
         kinds = kinds_of(hint)
@@ -105,8 +102,9 @@ def choices(settings: type, prefix: str = "") -> dict[str, dict[str, type]]:
 
 
 def default_kind(settings: Any, default: Any, path: str) -> str:
-    """Return the kind of a setting in `default`, as written on the command line; if `default` is None, return the
-    class's default kind.
+    """Return the kind that a setting has in `default`, or in the class if `default` is None.
+
+    The kind is written as on the command line.
     """
     value: Any = default
     owner: Any = settings
@@ -154,7 +152,7 @@ def field_texts(settings: type) -> dict[str, str]:
     """Return field -> the field's docstring in the source, including the fields of base classes."""
     texts: dict[str, str] = {}
     for base in reversed(settings.__mro__):
-        source = getattr(sys.modules.get(base.__module__), "__file__", None)  # None for a class of no imported module
+        source = getattr(sys.modules.get(base.__module__), "__file__", None)  # None if the module is not imported
         if dataclasses.is_dataclass(base) and source:
             texts |= _texts_in(source).get(base.__name__, {})
     return texts
@@ -177,8 +175,11 @@ def _texts_in(source: str) -> dict[str, dict[str, str]]:
 def nearest(word: str, known: Iterable[str]) -> list[str]:
     """Return at most three of the known dotted names that a misspelt name may mean.
 
-    These are the names with the same last part as `word`. If there are none, they are the names whose last part has
-    the last part of `word` as its initials (lr for learning_rate). Otherwise, it is the most similar name.
+    The first of these groups that is not empty:
+
+    - the names with the same last part as `word`
+    - the names with the last part of `word` as the initials of their last part (lr for learning_rate)
+    - the most similar name
     """
     names = list(known)
     last = word.rpartition(".")[2]

@@ -16,9 +16,8 @@ class OnePhase:
 class TwoPhases:
     """The last steps have longer sequences, another share of masked tokens, or both.
 
-    Devlin et al. 2019, appendix A.2, use length 128 for 90% of the steps, then 512. The second phase never continues a
-    window that the first phase has begun, but starts at the next window: all examples of a window are made for one
-    length.
+    Devlin et al. 2019, appendix A.2, use length 128 for 90% of the steps, then 512. All examples of a window are made
+    for one length, so the second phase starts with a new window.
     """
 
     share: float = 0.1
@@ -28,8 +27,8 @@ class TwoPhases:
     rows_per_step: int = 256
     """Rows per optimiser update in the second phase."""
     rows_per_slot: int = 8
-    """Rows per slot in the second phase. A quarter of the rows needs the same memory if sequences are four times as
-    long.
+    """Rows per slot in the second phase. If sequences are four times as long, a quarter of the rows needs about the
+    same memory.
     """
     masking_share: float | None = None
     """Share of a sequence's tokens to mask in the second phase; mmBERT (Marone et al. 2025) and GPT-BERT (Charpentier

@@ -45,7 +45,7 @@ class Attention:
 
 @dataclass(frozen=True, kw_only=True)
 class Word:
-    """Picture of one word in several sentences: similarity of the word's vectors, by layer, and nearest neighbours."""
+    """Picture of one word in several sentences: similarity of the word's vectors by layer, and nearest neighbours."""
 
     checkpoint: Location
     """Model, run, or hf://OWNER/NAME."""
@@ -97,7 +97,7 @@ class Store:
 
 @dataclass(frozen=True, kw_only=True)
 class Resumed:
-    """Picture of two runs with the same settings, such as an undisturbed and a resumed one, and their difference."""
+    """Picture of two runs with the same settings and their difference, such as an undisturbed and a resumed run."""
 
     run: Location
     """Folder of the undisturbed run."""
@@ -121,7 +121,7 @@ class Curve:
 
 @dataclass(frozen=True, kw_only=True)
 class Corpus:
-    """Picture of a corpus: characters by source, what was dropped, and how full the rows of examples are."""
+    """Picture of a corpus: characters by source, dropped documents, and how full the rows of examples are."""
 
     folder: Location
     """Folder or URL of the prepared corpus."""
@@ -139,7 +139,7 @@ class Corpus:
 
 @dataclass(frozen=True, kw_only=True)
 class Loss:
-    """Picture of a run's held-out masked loss by the frequency of the masked token in the training text."""
+    """Picture of a run's held-out loss on masked tokens, by the frequency of the token in the training text."""
 
     run: Location
     """Folder of the run."""

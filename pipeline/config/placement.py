@@ -12,11 +12,11 @@ class DevicePlacement:
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
     precision: str = "auto"
-    """Number format of matrix products; each subclass has its own choices."""
+    """Number format of matrix products; the choices depend on the job."""
     threads: int | None = None
     """CPU threads of each process; default: one per CPU of the process."""
     autoscaled: bool = False
-    """The cluster adds nodes on request: the job waits for missing resources instead of stopping with an error."""
+    """The cluster adds nodes on request. So the job waits for missing resources instead of stopping with an error."""
     address: str | None = None
     """Address of the Ray cluster to join; default: RAY_ADDRESS, else a head on this machine, else Ray starts in this
     process.
@@ -28,7 +28,7 @@ class DevicePlacement:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelPlacement(DevicePlacement):
-    """Device and precision of a fine-tuned model; results differ only by rounding."""
+    """Device and precision of a loaded model; results differ only by rounding."""
 
     precision: Literal["auto", "float32", "tf32", "bfloat16"] = "auto"
     """Number format of matrix products. auto in training: bfloat16 if the hardware supports it, but float32 for a
@@ -66,8 +66,8 @@ class Placement(DevicePlacement):
     needs torchao and an NVIDIA GPU from Ada or Hopper on.
     """
     compile: Literal["auto", "on", "off"] = "auto"
-    """torch.compile. auto: on if there is a C++ compiler and the run is long enough to save more time than compilation
-    takes.
+    """torch.compile. auto: on if there is a C++ compiler, and if the run is so long that the faster steps save more
+    time than compilation takes.
     """
     recompute: bool = False
     """Activation checkpointing: keep only the input of each layer, and compute the layer again in the backward pass. It
@@ -76,26 +76,26 @@ class Placement(DevicePlacement):
     threads: int | None = None
     """CPU threads of each worker; default: the node's cores divided by its workers."""
     table_chunks: int = 1_000_000
-    """Maximum number of distinct words whose ids each data process keeps in a table, about 200 bytes each; a full table
-    is cleared.
+    """Maximum number of words in the table of known words and their ids that each data process keeps. A word takes
+    about 200 bytes. A full table is cleared.
     """
     restarts: int = 8
-    """Maximum number of restarts after worker failures; the run stops at the next failure. Restarts after a node is
-    taken away with notice do not count.
+    """Maximum number of restarts after worker failures; the run stops at the next failure. Restarts after an announced
+    loss of a node (preemption with notice) do not count.
     """
     hang_seconds: int = 120
-    """Seconds after which a worker is replaced if its process exists but does not respond."""
+    """Seconds without a response after which a worker is replaced although its process still exists."""
     worker_cpus: float | None = None
     """CPUs that each worker requests from Ray; default: the largest share of a CPU, at most 1, that leaves one whole
     CPU for the data stream. With placement.autoscaled, the default is 1.
     """
     data_cpus: float | None = None
-    """CPUs that all tasks of the data stream request from Ray together; default: every CPU that is free. Set it if
-    several runs share a cluster. Below 1, each task requests a smaller share of a CPU.
+    """CPUs that all tasks of the data stream request from Ray together; default: every free CPU. Set this option if
+    several runs share a cluster. With a value below 1, each task requests a smaller share of a CPU.
     """
     worker_resource: str | None = None
-    """Name of a custom Ray resource of which each worker takes 1. Workers run only on nodes that have it (ray start
-    --resources '{"NAME": 4}'); the other nodes process data.
+    """Name of a custom Ray resource; each worker takes 1 of it. Workers run only on nodes that have this resource (ray
+    start --resources '{"NAME": 4}'); the other nodes process data.
     """
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Settings for using a fine-tuned model: predictions, scores, and the comparison of two encoders."""
+"""Settings for predictions, for scores, and for the comparison of two encoders."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -12,11 +12,11 @@ OUTPUTS = (".parquet", ".csv", ".jsonl", ".ndjson", ".json")
 COMMON_OF_COMPARE = ("random_weights", *(name for name in COMMON if name != "minutes"))
 """Settings that the comparison's --help shows first."""
 MEASURED = ("input", "task", "blimp", "heldout", "similarity", "retrieval", "triplets")
-"""Settings of `Score` that say what is measured; exactly one of them must be given."""
+"""Settings of `Score` that choose the measurement; exactly one must be given."""
 OF_VECTORS = ("similarity", "retrieval", "triplets")
 """Settings of `Score` that measure the vectors of an encoder."""
 OF_MODELS = ("blimp", "heldout", *OF_VECTORS)
-"""Settings of `Score` that need a model, and not predictions."""
+"""Settings of `Score` that need checkpoint; predictions are not enough."""
 Format = Literal["auto", "table", "squad", "words", "text"]
 
 
@@ -32,18 +32,18 @@ class Predict:
     """File, folder, glob or URL of the inputs."""
     output: Location
     """File or URL of the predictions, ending in .parquet, .csv or .jsonl; for SQuAD's questions also .json, with {id:
-    answer} as SQuAD's official scripts read it.
+    answer} in the format of SQuAD's official scripts.
     """
     format: Format = "auto"
-    """Form of the input files. table: CSV, TSV, JSON lines, Parquet; squad: SQuAD's JSON; words: CoNLL's columns, of
-    which the first is read; text: one text per line; auto: detected by each file's name, else by its content.
+    """Form of the input files. table: CSV, TSV, JSON lines, Parquet; squad: SQuAD's JSON; words: the first of CoNLL's
+    columns; text: one text per line; auto: detected by each file's name, else by its content.
     """
     text: str | None = None
     """Column of the text; default: text, or context for questions, or words for tags."""
     pair: str | None = None
     """Column of the second text of a pair, or of the question; default: question for questions, else no second text."""
     top: int = 5
-    """Number of the most likely words to write for each [MASK]."""
+    """Number of words to write for each [MASK]: the most likely ones."""
     rows_per_part: int = 2_000
     """Rows that are predicted and saved together. If the job is killed, each of its processes loses at most this number
     of rows.
@@ -81,8 +81,8 @@ class Predict:
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """Score a fine-tuned model, or a file of answers, on labelled examples; a pretrained model on BLiMP; an embedding
-    model on similarity, retrieval or triplets; or measure what a model forgot in fine-tuning.
+    """Score a fine-tuned model or a file of answers on labelled examples, a pretrained model on BLiMP, or an embedding
+    model on similarity, retrieval or triplets. Or measure how much a model forgot in fine-tuning.
     """
 
     checkpoint: Location | None = None
@@ -90,8 +90,8 @@ class Score:
     folder of a pretraining run or of its export; for similarity, retrieval and triplets, any encoder.
     """
     predictions: Location | None = None
-    """Instead of checkpoint: JSON file {id: text} of answers to the questions of input or task, as SQuAD's official
-    scripts read it.
+    """Instead of checkpoint: JSON file {id: text} of answers to the questions of input or task, in the format of
+    SQuAD's official scripts.
     """
     input: Location | None = None
     """Labelled file: CSV, TSV, JSON lines, Parquet, SQuAD's JSON or CoNLL's columns."""
@@ -118,9 +118,9 @@ class Score:
     for the last column.
     """
     on_bad_rows: OnBadRows = "refuse"
-    """Treatment of rows with an empty text, no label, or a label that the model does not know, and in retrieval of
-    unknown or repeated ids. refuse: stop with an error at the first such row; skip: leave these rows out and count
-    them.
+    """Treatment of rows with an empty text, no label, or a label that the model does not know; for retrieval also of
+    rows with unknown or repeated ids. refuse: stop with an error at the first such row; skip: leave these rows out and
+    count them.
     """
     blimp: Location | None = None
     """Instead of labelled examples: the folder of BLiMP's files, with 67,000 pairs of a good and a bad sentence. If the
@@ -149,8 +149,8 @@ class Score:
     against: Location | None = None
     """For similarity, retrieval and triplets: a second encoder, to score next to checkpoint."""
     corpus: Location | None = None
-    """For blimp: the prepared corpus from which the baselines (unigrams and 5-grams) are counted, and which is searched
-    for BLiMP's sentences. For heldout: the prepared corpus with the held-out rows. Default: the run's corpus.
+    """For blimp: a prepared corpus. Its unigrams and 5-grams give the baselines, and it is searched for BLiMP's
+    sentences. For heldout: the prepared corpus with the held-out rows. Default: the run's corpus.
     """
     placement: ModelPlacement = ModelPlacement()
 

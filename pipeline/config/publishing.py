@@ -8,7 +8,7 @@ from pipeline.config.options import did_you_mean
 from pipeline.errors import ConfigError
 
 REPOSITORY = re.compile(r"[A-Za-z0-9]([\w.-]*\w)?", re.ASCII)
-"""An owner or repository name, as the hub allows them."""
+"""Names that the hub allows for an owner or a repository."""
 LONGEST = 96
 """Maximum characters of a name on the hub."""
 MOST_NEAR = 3
@@ -71,7 +71,7 @@ The hub's name for any other license is `other`.
 
 
 def spdx_identifier(given: str) -> str:
-    """Return the official spelling of an SPDX identifier, which may be given in upper or lower case.
+    """Return the official spelling of an SPDX identifier; `given` may be in upper or lower case.
 
     Raises ConfigError, with the most similar identifiers, if the identifier is unknown.
     """

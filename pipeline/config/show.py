@@ -1,4 +1,4 @@
-"""Settings of the job `show`: views of a corpus, of its examples, of the rows that a training run saw, and pictures."""
+"""Settings of the job `show`: views of a corpus, of examples and of the rows that a training run saw, and pictures."""
 
 from dataclasses import dataclass
 
@@ -29,14 +29,14 @@ class Documents:
 
 @dataclass(frozen=True, kw_only=True)
 class Dropped:
-    """Documents left out of a prepared corpus: counts by reason, and a few of them for each reason."""
+    """Documents left out of a prepared corpus: counts by reason, and a few documents for each reason."""
 
     folder: Location
 
 
 @dataclass(frozen=True, kw_only=True)
 class Statistics:
-    """Numbers of documents, words and tokens of a prepared corpus, their lengths, and a picture of the lengths."""
+    """Statistics of a prepared corpus: numbers and lengths of documents, words and tokens; picture of the lengths."""
 
     folder: Location
     vocabulary: VocabularySettings = VocabularySettings()
@@ -78,7 +78,7 @@ class Seen:
     step: int
     """Number of the step, from 1."""
     row: int = 0
-    """Index of the first row to show in the step's global batch, from 0."""
+    """First row to show, as an index into the step's global batch, from 0."""
     number: int = 1
     """Number of rows to show."""
 

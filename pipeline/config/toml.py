@@ -16,12 +16,12 @@ from pipeline.config.options import did_you_mean, flag_of, kinds_of, nearest, op
 from pipeline.errors import ConfigError, shown
 
 NONE = "None"
-"""Text that stands for None where the preset has another value: a setting that is left out has the preset's value."""
+"""Text that stands for None in the file. It unsets a preset's value; a setting that is left out keeps this value."""
 
 
 def to_toml(settings: Any, base: Any) -> str:
-    """Return the settings as TOML. A setting that is None is left out, or is written as NONE if `base` has another
-    value.
+    """Return the settings as TOML. A setting that is None is left out if it is also None in `base`; otherwise it is
+    written as NONE.
     """
     return "\n".join(_lines_of(settings, base)).strip() + "\n"
 
@@ -58,7 +58,7 @@ def toml_value(value: Any) -> str:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ConfigFile:
-    """A file of settings: its text, and the values parsed from it."""
+    """A file of settings: its text, and the values parsed from the text."""
 
     name: str
     text: str
@@ -66,7 +66,7 @@ class ConfigFile:
     settings: type
 
     def error(self, path: str, problem: str) -> ConfigError:
-        """Return a ConfigError about a setting, with its line number.
+        """Return a ConfigError about a setting, with the line number of the setting.
 
         To find the line, parse the first line of the file, the first two lines, and so on, until the setting appears.
         """
@@ -75,7 +75,7 @@ class ConfigFile:
         return ConfigError(f"config ({self.name}), line {line}: {path} {problem}")
 
     def unknown(self, path: str, kind: str) -> str:
-        """Return the text for `error` about a name that a table of this kind does not have."""
+        """Return the problem, for `error`, of a name that a table of this kind does not have."""
         options = list(options_of(self.settings))
         kinds = [option.kind for option in options if option.path == path]
         if kinds:
@@ -86,7 +86,7 @@ class ConfigFile:
 
 
 def read_config(name: str, settings: type) -> ConfigFile:
-    """Read a settings file. Raises ConfigError if it cannot be read or is not TOML."""
+    """Read a settings file. Raises ConfigError if the file cannot be read or is not TOML."""
     try:
         text = Path(name).read_text("utf-8")
         return ConfigFile(name=name, text=text, values=tomllib.loads(text), settings=settings)
@@ -128,9 +128,7 @@ def _table_of(file: ConfigFile, table: dict[str, Any], kind: type, base: Any, pa
 
 
 def _part_of(file: ConfigFile, table: Any, kinds: list[type], known: Any, path: str) -> Any:
-    """Return the settings of a subtable. The subtable may name its kind; if not, the settings have the kind of
-    `known`.
-    """
+    """Return the settings of a subtable. If the subtable names no kind, the settings have the kind of `known`."""
     named = {flag_of(kind): kind for kind in kinds}
     if not isinstance(table, dict):
         kind = f' with kind = "{next(iter(named))}" or another' if len(kinds) > 1 else ""
@@ -147,7 +145,7 @@ def _part_of(file: ConfigFile, table: Any, kinds: list[type], known: Any, path: 
 
 
 def _value_of(file: ConfigFile, value: Any, hint: Any, path: str) -> Any:
-    """Return a value in the setting's type. Raises ConfigError if its type does not fit."""
+    """Return a value in the setting's type. Raises ConfigError if the value does not fit this type."""
     types = types_of(hint)
     if value == NONE and NoneType in types:
         return None
@@ -162,7 +160,7 @@ def _value_of(file: ConfigFile, value: Any, hint: Any, path: str) -> Any:
 
 
 def _value_shown(value: Any) -> str:
-    """Return a value for a message; a text is in quotation marks."""
+    """Return a value as shown in a message; a text is put in quotation marks."""
     return shown(value) if isinstance(value, str) else str(value)
 
 

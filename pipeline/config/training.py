@@ -1,4 +1,4 @@
-"""Settings of training: batches, optimiser, schedule, and what is written when."""
+"""Settings of training: batches, optimiser, schedule, evaluation, checkpoints and tracking."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from pipeline.config.locations import Location
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """Rows per step and slot: a step is a whole number of slots, whatever the number of workers."""
+    """Rows per step and slot. For any number of workers, a step is a whole number of slots."""
 
     rows_per_step: int = 256
     """Rows per optimiser update, over all workers."""
@@ -67,9 +67,9 @@ class AdamW:
     clip_norm: float = 1.0
     """Maximum norm of a step's gradient; a gradient with a larger norm is scaled down to this norm."""
     layer_decay: float = 1.0
-    """Ratio of a layer's learning rate to that of the next higher layer; Clark et al. 2020 fine-tune with such a ratio.
-    Pooler and heads have the full rate, the top layer has layer_decay times the full rate, and the embeddings have
-    layer_decay^(layers + 1) times the full rate.
+    """A layer's learning rate divided by the learning rate of the next higher layer, as in the fine-tuning of Clark et
+    al. 2020. Pooler and heads have the full rate, the top layer has layer_decay times the full rate, and the embeddings
+    have layer_decay^(layers + 1) times the full rate.
     """
     word_embeddings_rate: float | None = None
     """Factor on the learning rate of the word embeddings, above 0 and at most 1.
@@ -94,8 +94,8 @@ class AdamW:
 
 @dataclass(frozen=True, kw_only=True)
 class Lamb(AdamW):
-    """LAMB: Adam with each matrix's update scaled in proportion to the matrix's norm, for large batches, with bias
-    correction (You et al. 2020, algorithm 2).
+    """LAMB, for large batches: Adam with bias correction, in which each matrix's update is scaled in proportion to the
+    norm of the matrix (You et al. 2020, algorithm 2).
     """
 
     learning_rate: float = 6.25e-4
@@ -138,8 +138,8 @@ class CosineDecay:
 
 @dataclass(frozen=True, kw_only=True)
 class PolynomialDecay:
-    """Linear warm-up, then a rate in proportion to a power of the share of steps that remain (exponent 1 in
-    google-research/bert, 0.5 in NVIDIA's examples of BERT with LAMB).
+    """Linear warm-up, then a rate in proportion to (share of the steps that remain) ^ power. The power is 1 in
+    google-research/bert, and 0.5 in NVIDIA's examples of BERT with LAMB.
     """
 
     warmup_share: float = 0.01
@@ -194,8 +194,8 @@ class Evaluation:
     """Folder of BLiMP's files: each evaluation also measures the accuracy on 13,400 pairs of a good and a bad sentence,
     a fifth of all pairs. If the folder does not exist, the files are downloaded into it (20 MB).
 
-    An evaluation of bert-tiny with 8,192 vocabulary entries takes 55 s of one core, as long as training on two
-    million tokens: set evaluation.every in short runs.
+    For bert-tiny with 8,192 vocabulary entries, this takes 55 s on one core, as long as training on two million tokens.
+    So set evaluation.every in short runs.
     """
 
     def __post_init__(self) -> None:
@@ -212,12 +212,12 @@ class Checkpoints:
     keep: int = 3
     """Number of newest checkpoints to keep."""
     keep_best: bool = False
-    """Also keep the checkpoint with the lowest held-out loss, among those at steps with an evaluation
-    (evaluation.every).
+    """Also keep the checkpoint with the lowest held-out loss. Only checkpoints at steps with an evaluation
+    (evaluation.every) are compared.
     """
     patience_seconds: int = 300
-    """Seconds for which a failed write of a checkpoint is retried while training continues. If no retry succeeds, the
-    run stops.
+    """Seconds for which a failed write of a checkpoint is retried while training continues. If the write still fails,
+    the run stops.
     """
 
     def __post_init__(self) -> None:
@@ -234,7 +234,7 @@ class Tracking:
     """MLflow tracking URI; default: MLFLOW_TRACKING_URI, else SQLite at OUTPUT/mlflow.db."""
     experiment: str = "pretrain"
     every: int = 10
-    """Steps between logged metrics and progress lines."""
+    """Number of steps after which metrics are logged and a progress line is printed."""
 
     def __post_init__(self) -> None:
         require_at_least("tracking.every", self.every, 1)

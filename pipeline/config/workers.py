@@ -8,7 +8,7 @@ from pipeline.errors import ConfigError
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerRange:
-    """From `least` to `most` workers; elastic if they differ."""
+    """From `least` to `most` workers; elastic if the two numbers differ."""
 
     least: int
     most: int
