@@ -310,9 +310,9 @@ def plan_text(config: Pretrain, machines: list[Machine]) -> str:
             "Column gradients shows the share of the wait for gradients.",
             f"  One core is assumed to feed {STREAM_TOKENS / 1e6:.1f} M tokens per second, as measured on English "
             "books.",
-            f"  * The GPUs need more than the {STREAM_BLOCKS} blocks per second that one stream delivered in a "
-            "measurement on two cores, with rows made in advance;",
-            "    the second value is for a stream of that speed.",
+            "  * One stream may be too slow for these GPUs. The first value assumes that GPUs never wait for data.",
+            f"    The second value assumes {STREAM_BLOCKS} blocks per second, as measured for one stream on two cores, "
+            "with rows made in advance.",
             "",
             *(line for load in work for line in _dealing_lines(load.phase, config.worker_range)),
         ]

@@ -1,4 +1,4 @@
-"""Run all workers of a trial except rank 0: actors on the same machine, each of which trains its slots of a step."""
+"""Run all workers of a trial except rank 0. Each worker is an actor on rank 0's machine, and trains its own slots."""
 
 from collections.abc import Generator
 from contextlib import contextmanager, suppress

@@ -84,7 +84,7 @@ def selection_trials(grid: Grid) -> list[Trial]:
 
 
 def report_trials(grid: Grid, name: str, chosen: dict[str, Any]) -> list[Trial]:
-    """Return the trials that report the setting `chosen` of a problem, on seeds other than those that selected it.
+    """Return the trials that report the setting `chosen` of a problem, on seeds that were not used to select it.
 
     Trials of folds keep no model.
     """

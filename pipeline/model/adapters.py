@@ -193,7 +193,7 @@ def adapter_state(module: nn.Module) -> dict[str, Tensor]:
 
 
 def plain_state(module: nn.Module) -> dict[str, Tensor]:
-    """Return {name in `module`: tensor} for all tensors except those of adapters, without copying them."""
+    """Return {name in `module`: tensor} for all tensors that are not part of an adapter, without copying them."""
     adapters = adapter_state(module)
     return {name: tensor for name, tensor in module.state_dict().items() if name not in adapters}
 

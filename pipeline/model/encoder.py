@@ -77,7 +77,7 @@ class Encoder(nn.Module):
     """Map a flat batch to hidden states (T, width). With a pooler, `pool` maps hidden to pooled states (N, width)."""
 
     def __init__(self, settings: Model, vocabulary_size: int, embeddings: Embeddings | None = None) -> None:
-        """Create the modules. `embeddings` are those of another encoder, to share; None: create new embeddings."""
+        """Create the modules. `embeddings` of another encoder are shared with it; None: create new embeddings."""
         super().__init__()
         self.settings = settings
         self.embeddings = embeddings or Embeddings(settings, vocabulary_size)

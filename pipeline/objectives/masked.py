@@ -126,7 +126,7 @@ class MaskedTokens(nn.Module):
 
     @property
     def score_names(self) -> tuple[str, ...]:
-        """All keys that `scores` may return, including those of pair tasks that a batch has no labels for."""
+        """All keys that `scores` may return. A batch without labels of a pair task lacks the keys of this task."""
         return (*self.terms, *map(ACCURACY.format, self.terms), *map(ONES.format, self.terms[1:]))
 
     @torch.no_grad()
