@@ -93,7 +93,7 @@ def _open_raw(location: str) -> Any:
 
 
 def read_stored(location: str, start: int, stop: int | None = None, stamp: str = "") -> Iterator[bytes]:
-    """Yield blocks of a file's stored bytes from `start` up to `stop` (exclusive; None: up to the file's end).
+    """Yield blocks of a file's stored bytes from `start` up to `stop` (exclusive), or to the file's end for None.
 
     Raises DataError if the bytes cannot be read. For a `start` above 0, DataError is also raised if the ETag or date
     of a web server's file differs from `stamp`.

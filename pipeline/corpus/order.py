@@ -10,7 +10,7 @@ slot k         slots are counted from the step at which the stream was started o
 block          consecutive slots of one rank, sent together
 round          one block of every rank
 phase          consecutive steps with one sequence length; inside a phase, steps are counted from the phase's first
-               step; the second phase starts at the window after the one in which the first phase ended
+               step; the second phase starts at the window after the first phase's last window
 """
 
 from collections.abc import Iterator, Sequence
@@ -188,7 +188,7 @@ def window_ranges(cursor: Cursor | None, windows: int, needed: int, most: int) -
 
 
 def check_chain(cursor: Cursor | None, slots: Sequence[tuple[Cursor, Cursor]]) -> str | None:
-    """Return a description of an error in the order of a step's slots, or None if each slot follows the one before.
+    """Return a description of an error in the order of a step's slots, or None if each slot follows the previous slot.
 
     A slot is (cursor of its first row, cursor of its last row). `cursor` is the cursor of the last row of the previous
     step, or None at the start of the stream.

@@ -1,4 +1,4 @@
-"""Read Parquet files, such as those of the Hugging Face hub."""
+"""Read Parquet files, such as data sets of the Hugging Face hub."""
 
 import io
 import tempfile

@@ -20,7 +20,7 @@ MUCH = 0.05
 
 
 def is_plain_text(name: str, head: bytes) -> bool:
-    """Whether a file's first bytes are UTF-8 text: no NUL, and at most 3 undecodable bytes or 5% of the bytes."""
+    """Whether a file's first bytes are UTF-8 text: no NUL, and at most 3 undecodable bytes, or at most 5%."""
     undecodable = sum("\udc80" <= c <= "\udcff" for c in head.decode("utf-8", "surrogateescape"))
     return b"\0" not in head and undecodable <= max(3, MUCH * len(head))
 

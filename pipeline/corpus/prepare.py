@@ -156,7 +156,7 @@ def _parse_all(specs: Sequence[str]) -> list[Source]:
 
 
 def _refuse_unrelated_files(folder: str) -> None:
-    """Raise ConfigError if a folder without a manifest has files other than those of an unfinished preparation."""
+    """Raise ConfigError if a folder without a manifest has files that no unfinished preparation wrote."""
     names = [name for name in storage.children(folder) if not name.startswith(".") and not name.endswith(".tmp")]
     unrelated = [name for name in names if name not in (PARTS, *SPLITS)] or (names if PARTS not in names else [])
     if unrelated:

@@ -189,10 +189,10 @@ class StreamLoop(ray_private.execution_callback()):
 
 
 def build_stream(settings: StreamSettings, cursor: Cursor | None, rows: int, cpus: float = 1.0) -> Stream:
-    """Return a stream of at least `rows` rows (schema ROW) after `cursor` (None: from the beginning), in global order.
+    """Return a stream of at least `rows` rows (schema ROW), in global order.
 
-    `cpus`: see `Stream`. Pass the stream to `blocks_for_ranks`. The order holds only under
-    ExecutionOptions(preserve_order=True).
+    The stream starts after `cursor`, or at the beginning for None. `cpus` is as in `Stream`. Pass the stream to
+    `blocks_for_ranks`. The order holds only under ExecutionOptions(preserve_order=True).
     """
     tokenizer = CachedTokenizer(settings.vocabulary, settings.table_chunks)
     ranges = list(window_ranges(cursor, len(settings.corpus.train), windows_for(settings, rows), INPUT_BLOCKS))
@@ -213,7 +213,7 @@ def stream_from_items(
 ) -> Stream:
     """Return a stream of rows; `rows_of_block` makes the rows from each block of items.
 
-    `cpus`: see `Stream`. Pass the stream to `blocks_for_ranks`.
+    `cpus` is as in `Stream`. Pass the stream to `blocks_for_ranks`.
     """
     dataset = ray.data.from_items(items, override_num_blocks=min(len(items), INPUT_BLOCKS)).map_batches(
         rows_of_block, batch_size=None, batch_format="pyarrow", num_cpus=ROWS_CPUS * cpus
@@ -261,7 +261,7 @@ def blocks_for_ranks(stream: Stream, world: int) -> ray.data.Dataset:
 
 
 def rows_by_rank(table: pa.Table, rows_per_slot: int, world: int) -> pa.Table:
-    """Return the rows of a round with the slots of rank 0 first, then those of rank 1, and so on."""
+    """Return the rows of a round in the order of ranks: the slots of rank 0, then of rank 1, and so on."""
     slots = slots_by_rank(table.num_rows // rows_per_slot, world)
     return pa.concat_tables([table.slice(slot * rows_per_slot, rows_per_slot) for slot in slots]).combine_chunks()
 

@@ -118,7 +118,7 @@ class Unreachable(Broken):
 
 
 class WebStream(io.RawIOBase):
-    """Stream of the stored bytes of a URL from `start` up to `stop` (None: up to the end).
+    """Stream of the stored bytes of a URL from `start` up to `stop` (exclusive), or to the end for None.
 
     If the server does not support Range, a `start` above 0 is an error, and `stop` is ignored. For a `start` above 0,
     the file must have the ETag or date `stamp`, unless `stamp` is empty or a weak ETag.

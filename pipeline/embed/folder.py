@@ -1,4 +1,4 @@
-"""The folder of vectors: parts, which are written as they are computed, and a manifest, which is written last.
+"""The folder of vectors: parts are written as they are computed, and a manifest is written last.
 
 VECTORS/
     parts/FFFFFF-PPPPPP.parquet   part P of input file F: one row per chunk (`part_table`); counts in the metadata

@@ -33,7 +33,7 @@ CANDIDATES_PER_TEXT = 4
 
 
 def wants_index(setting: str, vectors: Vectors) -> bool:
-    """Return whether a search uses an index. Raises ConfigError if it does and usearch is not installed."""
+    """Return whether a search uses an index. Raises ConfigError if the search needs usearch, which is missing."""
     if setting == "off" or (setting == "auto" and vectors.count <= FROM):
         return False
     _usearch()
@@ -86,8 +86,8 @@ def _opened(vectors: Vectors, report: Report) -> Any:
     """Return the index, mapped into memory. Build it if it is missing, damaged, or belongs to other vectors."""
     if is_url(vectors.folder):
         raise ConfigError(
-            f"index needs vectors on this machine, and vectors is {vectors.folder}: copy the folder, or give "
-            "--index off"
+            f"index needs vectors on this machine, but vectors ({vectors.folder}) is a URL: copy the folder to this "
+            "machine, or give --index off"
         )
     folder = storage.join(vectors.folder, INDEX)
     with locked_name(folder, wait=True):  # so that two searches do not build the index at the same time
@@ -95,8 +95,8 @@ def _opened(vectors: Vectors, report: Report) -> Any:
         if about is None or about.get("vectors") != vectors.fingerprint or storage.damage(folder):
             if about is not None:
                 report(
-                    f"{folder} is an index of vectors {about.get('vectors')}, not of {vectors.fingerprint}, or is "
-                    "damaged: it is built again"
+                    f"{folder} is damaged, or is an index of vectors {about.get('vectors')} instead of "
+                    f"{vectors.fingerprint}: building the index again"
                 )
             _build(vectors, folder, report)
     return _usearch().restore(f"{folder}/{GRAPH}", view=True)

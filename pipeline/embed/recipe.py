@@ -43,7 +43,7 @@ class Recipe:
     normalized: bool = True
     """Whether vectors are scaled to length 1."""
     prompts: Mapping[str, str] = field(default_factory=dict)
-    """Name of a prompt -> its words, which are put before a text."""
+    """Name of a prompt -> words that are put before a text."""
     default_prompt: str = ""
     """Words that are put before a text if no prompt is named."""
     maximum_length: int | None = None
@@ -111,8 +111,8 @@ def _read(location: str) -> Recipe:
     kinds = tuple(kind for kind, _ in steps)
     if kinds not in STEPS:
         raise CheckpointError(
-            f"{location}/modules.json has the steps {', '.join(kinds)}, and this can only be Transformer, Pooling and "
-            "Normalize: choose a model without other steps"
+            f"{location}/modules.json has the steps {', '.join(kinds)}, but only Transformer, Pooling and Normalize "
+            "are supported: choose a model without other steps"
         )
     about = _object(location, "config_sentence_transformers.json")
     prompts = {name: text or "" for name, text in (about.get("prompts") or {}).items()}

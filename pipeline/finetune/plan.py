@@ -240,7 +240,7 @@ def read_plan(location: str) -> tuple[dict[str, Share], dict[str, float]] | None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(
             f"{location} cannot be read ({storage.first_line(error)}): delete it and run the same command "
-            "again, which plans the trials anew"
+            "again to plan the trials again"
         ) from error
 
 

@@ -91,7 +91,7 @@ def test_a_run_is_read_to_the_length_that_it_was_trained_on(tiny_run: Path, tmp_
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "step": (
         {"modules.json": steps(("Transformer", "Pooling", "Dense"))},
-        r"modules\.json has the steps Transformer, Pooling, Dense, and this can only be Transformer, Pooling and Norm",
+        r"modules\.json has the steps Transformer, Pooling, Dense, but only Transformer, Pooling and Normalize are ",
     ),
     "pooling": (
         {"1_Pooling/config.json": {"pooling_mode": "lasttoken"}},

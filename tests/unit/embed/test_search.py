@@ -132,8 +132,8 @@ def test_an_index_of_other_vectors_is_built_again(write_vectors: Write) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | {"vectors": "older"}))
     hits = index_hits(vectors, PLANE, 2, lines.append)
     assert lines[1] == (
-        f"{vectors.folder}/index is an index of vectors older, not of {vectors.fingerprint}, or is damaged: it is "
-        "built again"
+        f"{vectors.folder}/index is damaged, or is an index of vectors older instead of {vectors.fingerprint}: "
+        "building the index again"
     )
     assert hits.rows.tolist() == exact_hits(vectors, PLANE, 2).rows.tolist() == [[0, 3], [1, 3], [2, 3], [3, 1]]
 

@@ -238,7 +238,7 @@ def test_a_damaged_plan_is_named(tmp_path: Path, content: str) -> None:
     with pytest.raises(
         DataError,
         match=rf"^{tmp_path}/plan.json cannot be read \(.+\): delete it "
-        "and run the same command again, which plans the trials anew$",
+        "and run the same command again to plan the trials again$",
     ):
         read_plan(str(tmp_path / "plan.json"))
 
