@@ -12,7 +12,6 @@ README = ROOT / "pipeline" / "README.md"
 TREE = re.compile(r"(?<=<!-- tree -->\n```text\n).*?(?=\n```\n<!-- /tree -->)", re.S)
 BEGINS_BADLY = re.compile(r'^\s*"""(What|How|Where|Of|That which)\b.*$', re.M)
 NOT_YET = {
-    "pipeline/train/worker_summary.py",
     "tests/parity/test_api.py",
     "tests/parity/test_cards.py",
     "tests/parity/test_export.py",
