@@ -15,6 +15,7 @@ import torch
 from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.registry import _registry
+from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
 from pipeline.environment import set_ray_defaults
@@ -44,6 +45,10 @@ from pipeline.train.loop import Work, train  # noqa: E402
 from pipeline.train.optim import build_optimizer  # noqa: E402
 from pipeline.train.run import SUMMARY, identity, record, save_run_vocabulary, write_run  # noqa: E402
 from pipeline.train.tracking import open_run  # noqa: E402
+
+# A test does not fail because the machine is slow: no time limit for an example, nor for making it.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 RAY_TESTS = "tests/ray/"
 OWN_RAY = ("head", "wheel")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.errors import DataError
@@ -63,7 +63,6 @@ def assert_same(texts: pa.Table, vocabulary: Vocabulary, theirs: Any, length: in
     return ours.cut
 
 
-@settings(deadline=None)
 @given(rows=st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=6), paired=st.booleans(), length=st.integers(4, 40))
 def test_made_up_texts(theirs: Any, rows: list[tuple[str, str]], paired: bool, length: int) -> None:
     texts = pa.table(

@@ -106,7 +106,7 @@ def example_rows(draw) -> dict:
     }
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(example_rows(), min_size=1, max_size=7), st.integers(1, 3))
 def test_every_row_can_be_read_back(rows, chunks):
     batch = collate(table(rows, chunks))

@@ -104,7 +104,7 @@ def test_the_dumps_have_many_blocks_and_long_pages(files: list[tuple[InputFile, 
     ) > 200_000
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 2), st.lists(st.floats(0, 1), max_size=6))
 def test_any_ranges_give_the_records_of_the_whole_file(
     files: list[tuple[InputFile, list[tuple]]], number: int, cuts: list[float]

@@ -34,7 +34,7 @@ def rows(*pairs: tuple[str, str]) -> pa.Table:
     )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.integers(0, 4), min_size=12, max_size=90), st.integers(2, 6))
 def test_every_class_has_as_many_rows_in_each_fold(labels: list[int], folds: int) -> None:
     items = rows(*((f"text {place}", str(label)) for place, label in enumerate(labels)))

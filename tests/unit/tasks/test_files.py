@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.errors import ConfigError, DataError
@@ -81,7 +81,6 @@ def test_without_a_label_column_labels_are_null(tmp_path: Path):
     assert rows(read(tmp_path, "t.csv", "review,stars\nbad,\n", Columns(first="review"))) == [("2", "bad", None, None)]
 
 
-@settings(deadline=None)
 @given(
     st.lists(
         st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8).filter(str.strip),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.errors import DataError
@@ -186,7 +186,6 @@ def test_a_split_that_is_not_there_names_those_that_are(tmp_path: Path):
         read_split(TASKS["ax"], str(tmp_path), "train")
 
 
-@settings(deadline=None)
 @given(st.lists(st.lists(FIELD, min_size=2, max_size=3), max_size=5), st.sampled_from(["\n", "\r\n"]))
 def test_fields_come_back_as_they_were(lines: list[list[str]], end: str):
     content = "".join("\t".join(fields) + end for fields in lines)

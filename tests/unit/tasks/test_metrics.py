@@ -89,7 +89,6 @@ def test_confusion_has_a_row_for_each_true_class():
     assert score(THREE, predictions, labels)["macro_f1"] == pytest.approx((2 / 3 + 1 / 2) / 2)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=30))
 def test_confusion_holds_the_other_figures(pairs: list[tuple[int, int]]):
     predictions, labels = np.array(pairs).T
@@ -139,7 +138,7 @@ def test_thresholds_by_hand():
     assert tuned_thresholds(np.array([[0.3], [0.7]]), np.array([[0], [1]])).tolist() == [0.5]
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(st.lists(st.tuples(st.sampled_from([0.0, 0.1, 0.3, 0.5, 0.7, 1.0]), st.booleans()), min_size=1, max_size=12))
 def test_no_threshold_is_better_and_none_as_good_nearer_to_half(rows: list[tuple[float, bool]]):
     probabilities, truth = np.array([p for p, _ in rows]), np.array([t for _, t in rows])

@@ -38,7 +38,7 @@ def test_an_empty_part_has_no_tokens() -> None:
 
 
 @given(CUTS)
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_parts_cover_all_and_share_the_stride(cut: tuple[int, int, int]) -> None:
     tokens, room, stride = cut
     bounds = parts(tokens, room, stride)
@@ -48,7 +48,7 @@ def test_parts_cover_all_and_share_the_stride(cut: tuple[int, int, int]) -> None
 
 
 @given(CUTS)
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_each_token_has_the_most_context_in_one_part_as_the_published_loop_finds_it(cut: tuple[int, int, int]) -> None:
     bounds = parts(*cut)
     ours = [[bool(flag) for flag in flags] for flags in most_context(bounds)]

@@ -214,7 +214,7 @@ def test_predictions_come_back_to_words_by_hand() -> None:
     st.integers(3, 9),
     st.booleans(),
 )
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_labels_come_back_as_the_tags_whatever_the_windows(
     words: list[tuple[str, str]], maximum_length: int, label_all_pieces: bool
 ) -> None:
