@@ -39,7 +39,7 @@ TIMING = "ablation timing"
 def with_token_budget(
     config: Ablate, variants: Sequence[Variant], streams: Sequence[StreamSettings], cache: str, report: Report
 ) -> list[Variant]:
-    """Return the variants with the number of steps for each seed that brings a run's tokens nearest to config.tokens.
+    """Return the variants with a number of steps per seed, chosen so that a run's tokens are nearest to config.tokens.
 
     `streams`: stream settings of each variant. `cache`: folder that stores the counts. Raises ConfigError, with the
     variant's label, if the variant's settings allow only runs with more tokens.
@@ -146,7 +146,8 @@ def steps_for_tokens(config: Pretrain, tokens: int, rows: Mapping[Sampling, RowL
         low, high = (middle, high) if _tokens_of_steps(config, middle, rows) < tokens else (low, middle)
     below, above = (abs(_tokens_of_steps(config, steps, rows) - tokens) for steps in (low, high))
     if low and _tokens_of_steps(config, high, rows) > tokens:
-        replace(config, steps=low)  # ConfigError if only runs with too many tokens are possible
+        # All runs with fewer tokens may be invalid. Then this raises the ConfigError that says why.
+        replace(config, steps=low)
     return low if low and below < above else high
 
 

@@ -1,14 +1,14 @@
 """Second stage of preparation: compare sketches to find texts contained in other texts, one range of hashes per task.
 
 A sketch is a sample of the hashes of a text's word sequences (pipeline/text/sketches.py). A parent is the book or
-article that a text is part of. If several parents contain the same sequence, one parent owns the sequence. The first of
-these rules that distinguishes the parents decides:
+article that a text is part of. If several parents contain the same sequence, one parent owns the sequence: the parent
+whose text is best by the first of these rules that tells them apart.
 
-- a training parent comes before a held-out parent
-- the parent with the larger text comes first, by size class
-- text in mixed case or in a script without case comes before text without capitals, and text mostly in capitals comes
-  last (sketches.casing)
-- the parent with the greater hash comes first
+1. A training text is better than a held-out text.
+2. A larger text is better. Sizes are compared by class (sketches.size_class).
+3. Text in mixed case, or in a script without case, is best; then text without capitals; then text mostly in capitals
+   (sketches.casing).
+4. The parent with the greater hash is better.
 
 Therefore training parents own all sequences that are in both training and held-out text.
 
@@ -65,9 +65,10 @@ def is_heldout(parent_hashes: np.ndarray, share: float) -> np.ndarray:
 
 
 def heldout_share(share: float, least_parents: np.ndarray) -> float:
-    """Return the share of hashes to hold out: `share`, or more if less than a tenth of `least_parents` is below it.
+    """Return `share`, raised so far that a small corpus has held-out parents too. A share of 0 stays 0.
 
-    `least_parents` are the smallest parent hashes of a corpus (at most forty, sorted, uint64). A share of 0 stays 0.
+    `least_parents` are the smallest parent hashes of the corpus (at most forty, sorted, uint64). At least a tenth of them
+    is held out (is_heldout).
     """
     count = len(least_parents) // 10
     if share == 0 or count == 0:
