@@ -49,7 +49,9 @@ def with_token_budget(
     for variant, stream in zip(variants, streams, strict=True):
         counted = {seed: _counted(variant, stream, seed, config.token_count, cache) for seed in config.all_seeds}
         sized.append(replace(variant, steps={seed: steps for seed, (steps, _) in counted.items()}))
-        counts = " and ".join(f"{steps:,} steps ({tokens:,} tokens in all)" for steps, tokens in counted.values())
+        counts = "; ".join(
+            f"seed {seed}: {steps:,} steps, {tokens:,} tokens" for seed, (steps, tokens) in counted.items()
+        )
         report(f"{variant.label}: {counts}")
     return sized
 

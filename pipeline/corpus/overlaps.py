@@ -67,8 +67,8 @@ def is_heldout(parent_hashes: np.ndarray, share: float) -> np.ndarray:
 def heldout_share(share: float, least_parents: np.ndarray) -> float:
     """Return `share`, raised so far that a small corpus has held-out parents too. A share of 0 stays 0.
 
-    `least_parents` are the smallest parent hashes of the corpus (at most forty, sorted, uint64). At least a tenth of them
-    is held out (is_heldout).
+    `least_parents` are the smallest parent hashes of the corpus (at most forty, sorted, uint64). At least a tenth of
+    them is held out (is_heldout).
     """
     count = len(least_parents) // 10
     if share == 0 or count == 0:

@@ -104,9 +104,9 @@ def parts_in(folder: str) -> Parts:
 def begin(folder: str, asked: dict[str, Any], replace: bool) -> bool:
     """Prepare the folder for the requested vectors, and return whether it already has all of them.
 
-    `asked` describes the requested vectors. With `replace`, a finished set of vectors is deleted, and so is an unfinished
-    set that does not match `asked`. An unfinished set that matches is kept and continued. Raises ConfigError if the folder has vectors that do not match
-    `asked`, or other files.
+    `asked` describes the requested vectors. With `replace`, a finished set of vectors is deleted, and so is an
+    unfinished set that does not match `asked`. An unfinished set that matches is kept and continued. Raises ConfigError
+    if the folder has vectors that do not match `asked`, or other files.
     """
     manifest = storage.read_object(storage.join(folder, storage.MANIFEST))
     begun = storage.read_object(storage.join(folder, PARTS, ABOUT))
