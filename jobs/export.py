@@ -14,9 +14,7 @@ from collections.abc import Sequence
 from pipeline.exit_codes import job_main
 
 
-@job_main(
-    stopped="stopped; finished exports are kept: give --kinds for the missing ones, or --replace for all"
-)
+@job_main(stopped="stopped; finished exports are kept: give --kinds for the missing ones, or --replace for all")
 def main(arguments: Sequence[str]) -> None:
     """Parse and export; exit with 0 when every export is made and checked, 2 for errors that the user can fix."""
     from pipeline.config.command import Command

@@ -104,8 +104,9 @@ def wanted_tasks(names: tuple[str, ...], folder: str) -> list[Task]:
 def read_items(task: Task, folder: str, split: str, *, skip: bool = False) -> tuple[Any, tuple[str, ...]]:
     """Return a split's items, and notes on what was left out.
 
-    The items are a table with schema tables.TEXTS, or a list of Sentence or Question. A table has no notes; `tables.left_out` returns its skipped lines. If `skip`, bad rows are skipped; otherwise they
-    raise DataError. Also raises DataError if the file is missing or cannot be read.
+    The items are a table with schema tables.TEXTS, or a list of Sentence or Question. A table has no notes;
+    `tables.left_out` returns its skipped lines. If `skip`, bad rows are skipped; otherwise they raise DataError. Also
+    raises DataError if the file is missing or cannot be read.
     """
     if task.kind not in ("spans", "tags"):
         return read_split(task, folder, split, skip=skip), ()
