@@ -23,7 +23,7 @@ MILLION = 1_000_000
 MOST_BYTES = 1 << 28
 """Maximum bytes of XML to measure; all bytes are held in memory."""
 REASON, SHARE = "dropped: ", " per million words"
-"""Parts of the names of figures: counts of dropped pages begin with REASON, frequencies of markup end with SHARE."""
+"""Prefix of the names of counts of dropped pages, and suffix of the names of frequencies of markup."""
 
 
 def measure(dump: str, extracted: str | None = None) -> dict[str, float]:

@@ -103,8 +103,8 @@ class Recipe:
     mean_absolute_error. With two classes, f1 is the F1 score of the second class.
     """
     temperature: float = 2.0
-    """Divisor of the logits of teacher and student in the teacher's loss term, except in regression. Of 1, 2, 5 and 10,
-    2 was best in Hinton et al. 2015, section 4.1; Sanh et al. 2019 (DistilBERT) also use 2.
+    """Divisor of the logits of teacher and student in the teacher's loss term, except in regression. Hinton et
+    al. 2015, section 4.1, tried 1, 2, 5 and 10, and 2 was best. Sanh et al. 2019 (DistilBERT) also use 2.
     """
     teacher_weight: float = 0.5
     """Weight of the teacher's loss term; the labels' loss term has the weight 1 - teacher_weight. 0.5 is from Hinton et
@@ -181,13 +181,11 @@ class Trials:
     """Resources of a trial."""
 
     cpus: float = 1.0
-    """CPUs per trial. A trial also uses this number of CPU threads, unless placement.threads is set."""
+    """CPUs per worker of a trial. A worker also uses this number of CPU threads, unless placement.threads is set."""
     gpus: float | None = None
-    """GPUs per trial, such as 0.25; default: one if the cluster has GPUs."""
+    """GPUs per worker of a trial, such as 0.25; default: one if the cluster has GPUs."""
     workers: int = 1
-    """Number of workers that share each step of a trial, on one machine. Each worker has trials.cpus and
-    trials.gpus.
-    """
+    """Number of workers that share each step of a trial, on one machine."""
     at_once: int | None = None
     """Maximum number of concurrent trials; default: as many as fit."""
 
@@ -205,9 +203,9 @@ class TaskAdamW(AdamW):
     learning_rate: float | None = None  # ty: ignore[incompatible-attribute-override]
     """Peak learning rate; default: 3e-4 for widths up to 256, 1e-4 up to 512, 5e-5 above."""
     layer_decay: float | None = None  # ty: ignore[incompatible-attribute-override]
-    """Learning rate of a layer, divided by the learning rate of the next higher layer. Pooler and heads have the full
-    rate, the top layer has layer_decay times the full rate, and the embeddings have layer_decay^(layers + 1) times the
-    full rate. Default: 0.8 for ELECTRA (Clark et al. 2020), 1 for other families.
+    """Ratio of a layer's learning rate to that of the next higher layer. Pooler and heads have the full rate, the top
+    layer has layer_decay times the full rate, and the embeddings have layer_decay^(layers + 1) times it. Default:
+    0.8 for ELECTRA (Clark et al. 2020), 1 for other families.
     """
 
     def __post_init__(self) -> None:

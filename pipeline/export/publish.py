@@ -87,4 +87,6 @@ def log(trained: Trained, lineage: Lineage, config: Export, uri: str) -> str:
             published, trained, uri, lineage.recorded["mlflow_run_id"], read_state(trained.checkpoint).step
         )
     address = registry.register(model_uri, config.register, uri) if config.register else model_uri
-    return f"{address} at {uri}; checked: the loaded model's answers equal the checkpoint's; its files {made.checked}"
+    return (
+        f"{address} at {uri}; checked: the loaded model's answers equal the checkpoint's; exported files {made.checked}"
+    )

@@ -29,7 +29,7 @@ class Difference:
     def better(self) -> int:
         """1 if B's score is significantly higher, -1 if A's score is significantly higher, else 0.
 
-        If `exact` is true, the value is 0, because the spread is unknown.
+        Also 0 if all differences are equal: so few different values say nothing about the spread.
         """
         return 0 if self.exact else int(self.low > 0) - int(self.high < 0)
 
@@ -111,7 +111,7 @@ def verdict(task: str, difference: Difference, *, percent: bool = True, lower_is
         return f"no significant difference on {task}: A and B score the same with every seed"
     if not math.isfinite(difference.low):
         return f"no significant difference on {task}: the spread of one seed is unknown; give --seeds 2 or more"
-    if difference.exact:  # e.g. models that collapsed with every seed, or chance if there are few rows
+    if difference.exact:  # The models collapsed, or few rows gave equal scores by chance.
         return (
             f"no significant difference on {task}: the difference is "
             f"{format_difference(difference, percent).split()[0]} with every seed, so its spread is unknown; give more "

@@ -114,14 +114,14 @@ def _without_labels(task: Task, rows: pa.Table) -> pa.Table:
 
 
 def distinct_texts(problems: Iterable[Problem]) -> pa.Table:
-    """Return the distinct texts of all training rows, labelled and unlabelled, as a table of TEXTS."""
+    """Return the distinct texts of all training rows, labelled and unlabelled, as a table with schema TEXTS."""
     splits = [split for problem in problems for split in (problem.train, problem.unlabelled) if split is not None]
     first, second = zip(*dict.fromkeys(pair for split in splits for pair in pairs_in(split.items)), strict=True)
     return pa.table([list(map(str, range(len(first)))), first, second, [None] * len(first)], schema=TEXTS)
 
 
 def pairs_in(texts: pa.Table) -> Iterable[Pair]:
-    """Return the texts of each row of a table of TEXTS."""
+    """Return the texts of each row of a table with schema TEXTS."""
     return zip(texts["first"].to_pylist(), texts["second"].to_pylist(), strict=True)
 
 

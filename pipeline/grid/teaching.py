@@ -55,7 +55,7 @@ def _score_on_train(problem: Problem, logits: Mapping[Pair, np.ndarray]) -> str:
 
 
 def _logits_of(inputs: GridInputs, tuned: TunedModel, texts: pa.Table, report: Report) -> np.ndarray:
-    """Return the teacher's logits for a table of TEXTS, float32 (texts, outputs).
+    """Return the teacher's logits for a table with schema TEXTS, float32 (texts, outputs).
 
     The logits are read from the output folder, or computed and then stored in that folder.
     """
@@ -85,7 +85,7 @@ def _read_logits(location: str, rows: int) -> np.ndarray | None:
 
 
 def _answer_all(config: Finetune, tuned: TunedModel, texts: pa.Table, report: Report) -> np.ndarray:
-    """Return the model's logits for a table of TEXTS, computed by Ray tasks.
+    """Return the model's logits for a table with schema TEXTS, computed by Ray tasks.
 
     Each task has the CPUs and GPUs of one worker of a trial. Raises PipelineError if a task fails.
     """
@@ -113,6 +113,6 @@ def _result_of(done: ray.ObjectRef) -> np.ndarray:
 
 
 def _answer(config: Finetune, tuned: TunedModel, texts: pa.Table) -> np.ndarray:
-    """Return the model's logits for a table of TEXTS, computed in this process with a trial worker's resources."""
+    """Return the model's logits for a table with schema TEXTS, computed with the resources of a trial's worker."""
     torch.set_num_threads(config.placement.threads or max(1, round(config.trials.cpus)))
     return answer_texts(tuned, texts, config.placement, device_of(config.placement, config.trials.gpus))

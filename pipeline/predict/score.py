@@ -191,7 +191,7 @@ def _baseline_of(tuned: TunedModel, labelled: Labelled, prepared: Prepared) -> t
 
 
 def _without_texts(texts: pa.Table) -> pa.Table:
-    """Return a table of TEXTS with dummy texts, which are fast to encode: the baseline needs only the labels."""
+    """Return a table with schema TEXTS and dummy texts, fast to encode; the baseline needs only the labels."""
     rows = texts.num_rows
     columns = {"first": pa.array(["-"] * rows, pa.string()), "second": pa.nulls(rows, pa.string())}
     return pa.table([columns.get(field.name, texts[field.name]) for field in texts.schema], schema=texts.schema)
