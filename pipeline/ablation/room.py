@@ -47,7 +47,7 @@ def room_for(config: Ablate, runs: int, nodes: Sequence[Mapping[str, float]]) ->
 
 
 def _most_runs(config: Ablate, resources: WorkerResources, nodes: Sequence[Mapping[str, float]]) -> int:
-    """Return how many runs fit at the same time; 1 if none fits.
+    """Return how many runs fit at the same time, at least 1.
 
     A run fits if the nodes have enough GPUs and custom resources for its workers. Without GPUs, the nodes must also
     have one core for each thread of the workers. If placement.threads is not set, the workers of one run use all

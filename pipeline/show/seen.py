@@ -70,13 +70,13 @@ def recompute_rows(folder: str, step: int, row: int, number: int = 1) -> list[Se
 def _require_trained(folder: str, planned: int, step: int) -> int:
     """Return the last step that the run's files show as trained.
 
-    `planned`: the number of steps in the run's settings. Raises ConfigError if `step` is below 1, or above both
-    `planned` and the returned step.
+    `planned`: the number of steps in the run's settings. Raises ConfigError if `step` is below 1, or above the
+    larger of `planned` and the returned step: a running run may be ahead of its newest checkpoint.
     """
     summary = run.read_summary(folder)
     ended = summary["steps"] if summary else 0
     known = max([ended, *checkpoint.positions(folder), *checkpoint.steps_saved(folder)])
-    most = max(known, planned)  # a run may be ahead of its newest checkpoint
+    most = max(known, planned)
     if not 1 <= step <= most:
         last = (
             f"the run trained {ended} steps"

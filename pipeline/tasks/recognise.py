@@ -36,8 +36,8 @@ def kind_of(location: str) -> ExampleKind:
 def infer_file_kind(location: str, content: Callable[[], bytes]) -> ExampleKind | None:
     """Return the format of a file by its name, else by its content; None if neither shows the format.
 
-    `content` must return the whole content of a .json file. For other files, `content` may return only the beginning,
-    if this has more than SAMPLE_BYTES bytes.
+    `content` must return the whole content of a .json file. For other files, it may return a beginning of more than
+    SAMPLE_BYTES bytes.
     """
     name = bare_name(location)
     if name.endswith(TABLES):

@@ -55,6 +55,7 @@ def _write(config: Predict, files: int, parts: Parts, whole: PartsSummary, targe
         output.write_manifest(target, asked, whole)
     except pa.ArrowException as error:
         raise DataError(
-            f"output ({config.output}) cannot hold these columns: {storage.first_line(error)}; the answers are "
-            f"kept in {parts.folder}; run the same command with an --output name that ends in .jsonl"
+            f"output ({config.output}) cannot hold these columns: {storage.first_line(error)}; the answers "
+            f"are kept as Parquet in {parts.folder}; an --output name that ends in .jsonl can hold them, but computes "
+            "them again"
         ) from error
