@@ -10,6 +10,7 @@ import pytest
 
 from pipeline import storage
 from pipeline.config.embed import Search
+from pipeline.embed import index
 from pipeline.embed.folder import (
     CUT,
     EMPTY,
@@ -103,6 +104,17 @@ def test_of_equal_scores_the_first_rows_are_found(write_vectors: Write) -> None:
     assert hits.rows.tolist() == [[0, 1, 2], [0, 1, 2]]
 
 
+def test_equal_vectors_have_equal_scores_at_every_place_of_every_part(write_vectors: Write) -> None:
+    random = np.random.default_rng(5)
+    stored, queries = (random.normal(size=(count, 384)).astype(np.float32) for count in (203, 5))
+    copies = [0, 51, 99, 100, 150, 201, 202]  # a float32 product gives these up to 5 different scores
+    stored[copies] = queries[0]
+    hits = exact_hits(write_vectors(stored), queries, 4)
+    assert hits.rows[0].tolist() == copies[:4] and set(hits.scores[0].tolist()) == {1.0}
+    alone = exact_hits(open_vectors(str(write_vectors(stored, name="again").folder)), queries[:1], 4)
+    assert alone.rows.tolist() == hits.rows[:1].tolist()
+
+
 @pytest.mark.parametrize("format", ["float16", "int8", "binary"])
 def test_a_vector_finds_itself_in_every_format(format, write_vectors: Write) -> None:
     stored = np.random.default_rng(2).normal(size=(200, 64)).astype(np.float32)
@@ -123,6 +135,42 @@ def test_the_index_finds_what_an_exact_search_finds_and_is_built_once(write_vect
     assert lines == [f"building an index of 3,000 vectors: {vectors.folder}/index"]
     index_hits(vectors, queries, 10, lines.append)
     assert len(lines) == 1
+
+
+def test_the_index_proposes_more_if_one_text_has_all_of_the_candidates(write_vectors: Write) -> None:
+    angles = np.concatenate([np.linspace(0, 0.1, 95), [0.5, 0.4, 0.3, 0.2, 0.6]])
+    stored = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+    vectors = write_vectors(stored, chunks=[*range(95), 0, 0, 0, 0, 0])
+    query = np.array([[1, 0]], np.float32)
+    assert (vectors.count, vectors.texts) == (100, 6)
+    assert index_hits(vectors, query, 5, print).rows.tolist() == [[0, 98, 97, 96, 95]]
+    assert index_hits(vectors, query, 9, print).rows.tolist() == [[0, 98, 97, 96, 95, 99]]
+
+
+def test_a_query_with_too_few_candidates_is_compared_with_all_vectors(
+    write_vectors: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index, "MOST_CANDIDATES", 8)
+    vectors = write_vectors(np.stack([np.ones(100), np.arange(100)], axis=1), chunks=[*range(98), 0, 0])
+    queries = np.array([[1, 0], [0, 1]], np.float32)
+    hits = index_hits(vectors, queries, 2, print)
+    assert hits.rows.tolist() == [[0, 98], [99, 98]] == exact_hits(vectors, queries, 2).rows.tolist()
+
+
+def test_the_graph_is_read_for_a_check_only_if_it_changed(
+    write_vectors: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vectors, lines, checks, sound = write_vectors(PLANE), [], [], storage.damage
+    monkeypatch.setattr(storage, "damage", lambda folder: checks.append(folder) or sound(folder))
+    for _ in range(3):
+        index_hits(vectors, PLANE, 2, lines.append)
+    assert len(checks) == 1  # by the second search, because the first one built the index
+    graph = Path(vectors.folder) / "index" / "vectors.usearch"
+    content = graph.read_bytes()
+    graph.write_bytes(content[:-1] + bytes([content[-1] ^ 255]))
+    index_hits(vectors, PLANE, 2, lines.append)
+    assert len(checks) == 2 and len(lines) == 3 and "is damaged: it is built again" in lines[1]
+    assert graph.read_bytes() == content
 
 
 def test_an_index_of_other_vectors_is_built_again(write_vectors: Write) -> None:
