@@ -38,6 +38,8 @@ class Found:
 
     id: str
     score: float
+    rerank_score: float | None = None
+    """Score of the cross-encoder; None without one."""
     chunk: int
     start: int
     end: int

@@ -87,6 +87,11 @@ class Vectors:
             yield part, unique[parts == part]
 
     @property
+    def keeps_texts(self) -> bool:
+        """Whether the texts are stored beside the vectors."""
+        return "text" in self._shown(next(number for number, rows in enumerate(self.rows) if rows))
+
+    @property
     def _stored(self) -> list[str]:
         return [VECTOR, SCALE] if self.format == "int8" else [VECTOR]
 

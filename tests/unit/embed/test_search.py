@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,67 +10,17 @@ import pytest
 from pipeline import storage
 from pipeline.config.embed import Search
 from pipeline.embed import index
-from pipeline.embed.folder import (
-    CUT,
-    EMPTY,
-    PRECISION,
-    TEXTS,
-    Chunks,
-    begin,
-    part_table,
-    parts_in,
-    publish,
-    publish_part,
-)
+from pipeline.embed.folder import begin, parts_in
 from pipeline.embed.index import index_hits, wants_index
-from pipeline.embed.model import Description
 from pipeline.embed.queries import Query, read_queries
 from pipeline.embed.results import result_table, write_results
 from pipeline.embed.search import exact_hits, found_of, require_similarity
-from pipeline.embed.vectors import Vectors, open_vectors
+from pipeline.embed.vectors import open_vectors
 from pipeline.errors import ConfigError, DataError
 from pipeline.workflows.search import search
+from tests.unit.embed.conftest import Write
 
-Write = Callable[..., Vectors]
 PLANE = np.array([[1, 0], [0, 2], [3, 3], [-1, 0]], np.float32)
-
-
-@pytest.fixture
-def write_vectors(tmp_path: Path) -> Write:
-    """A function that writes vectors (N, D) to a folder in parts of 100 rows and opens the folder."""
-
-    def write(
-        vectors: np.ndarray,
-        *,
-        name: str = "vectors",
-        format="float32",
-        similarity: str = "cosine",
-        chunks=None,
-        ids=None,
-    ) -> Vectors:
-        count, dimension = vectors.shape
-        model = Description(
-            checkpoint="/none", digest="d", dimension=dimension, pooling="mean", normalized=False,
-            similarity=similarity, prompt="", maximum_length=16,
-        )  # fmt: skip
-        numbers = chunks or [0] * count
-        texts = np.cumsum([number == 0 for number in numbers])
-        names = ids or [f"t{text}" for text in texts]
-        folder = str(tmp_path / name)
-        assert not begin(folder, {"format": format}, replace=False)
-        for part, first in enumerate(range(0, count, 100)):
-            rows = slice(first, first + 100)
-            shown = Chunks(
-                ids=names[rows], titles=None, numbers=numbers[rows], spans=[(0, 1)] * len(names[rows]),
-                texts=[f"text {row}" for row in range(count)][rows],
-            )  # fmt: skip
-            table = part_table(shown, vectors[rows], format, True)
-            counts = {TEXTS: str(numbers[rows].count(0)), EMPTY: "0", CUT: "0", PRECISION: "float32"}
-            publish_part(parts_in(folder), 0, part, table, counts)
-        publish(folder, {"format": format}, model, format)
-        return open_vectors(folder)
-
-    return write
 
 
 def test_the_order_of_cosine_and_of_dot_product(write_vectors: Write) -> None:
