@@ -9,6 +9,8 @@ from pipeline.config.placement import ModelPlacement
 
 VectorFormat = Literal["float32", "float16", "int8", "binary"]
 RESULTS = ".jsonl"
+RERANKED = 100
+"""Texts of each query that are reranked, unless set otherwise."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +96,14 @@ class Search:
     """Column of the query's id; default: id if the file has this column, else the number of the query, from 1."""
     checkpoint: Location | None = None
     """Folder or URL of the model that made the vectors; default: the model's location at that time."""
+    rerank: Location | None = None
+    """Folder, URL or hf://OWNER/NAME of a cross-encoder, which reads a query and a text together. Its scores decide the
+    order of the texts that the vectors find: output/finetune/NAME/model of pairs of texts, or a published model.
+    """
+    rerank_top: int | None = None
+    """Texts of each query that rerank scores, at least top; default: 100, or top if that is more."""
+    rerank_label: str | None = None
+    """Label of rerank whose logit is the score; default: the second of two labels."""
     prompt: str | None = None
     """Name of one of the model's prompts, or a text such as "query: " that is put before each query; default: the
     model's prompt for queries, if it has one.
@@ -111,3 +121,18 @@ class Search:
             self.output is None or self.output.endswith(RESULTS),
             f"output ({self.output}) must end in {RESULTS}, the format of the results",
         )
+        for name in ("rerank_top", "rerank_label"):
+            value = getattr(self, name)
+            require(
+                self.rerank is not None or value is None,
+                f"{name} ({value}) needs rerank, which is not given: name a cross-encoder with --rerank",
+            )
+        require(
+            self.rerank_top is None or self.rerank_top >= self.top,
+            f"rerank_top ({self.rerank_top}) must be at least top ({self.top})",
+        )
+
+    @property
+    def candidates(self) -> int:
+        """Texts of each query that the vectors find."""
+        return self.top if self.rerank is None else self.rerank_top or max(self.top, RERANKED)

@@ -143,6 +143,11 @@ class Similarity:
 
     def __post_init__(self) -> None:
         require_above_zero("similarity.temperature", self.temperature)
+        require(
+            self.loss == "cosent" or self.temperature == Similarity.temperature,
+            f"similarity.temperature ({self.temperature:g}) is for similarity.loss cosent, but similarity.loss is "
+            f"{self.loss}: leave similarity.temperature out",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

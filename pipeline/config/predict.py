@@ -17,6 +17,14 @@ OF_VECTORS = ("similarity", "retrieval", "triplets")
 """Settings of `Score` that measure the vectors of an encoder."""
 OF_MODELS = ("blimp", "heldout", *OF_VECTORS)
 """Settings of `Score` that need checkpoint; predictions are not enough."""
+USED: dict[str, tuple[str, ...]] = {
+    "split": ("task", "retrieval"),
+    "text": ("input", "similarity", "triplets"),
+    "pair": ("input", "similarity", "triplets"),
+    "negative": ("triplets",),
+    "label": ("input", "similarity"),
+}
+"""Setting of `Score` -> settings of MEASURED on which it has an effect."""
 Format = Literal["auto", "table", "squad", "words", "text"]
 
 
@@ -176,6 +184,7 @@ class Score:
             f"placement.precision ({self.placement.precision}): vectors are computed in float32, so leave "
             "placement.precision out",
         )
+        self._require_used("predictions" if self.predictions and self.input else name)
         require(
             name == "blimp" or self.pairs == "all",
             f"pairs ({self.pairs}) is for blimp: leave it out, or give blimp",
@@ -188,6 +197,16 @@ class Score:
             (self.task is None) == (self.data is None),
             f"task ({self.task}) and data ({self.data}), the folder of its files, belong together: give both",
         )
+
+    def _require_used(self, measured: str) -> None:
+        """Raise ConfigError for a setting that has no effect on what is measured: one of MEASURED, or predictions."""
+        for name, places in USED.items():
+            value = getattr(self, name)
+            shown = ", ".join(value) if isinstance(value, tuple) else value
+            require(
+                value == getattr(Score, name) or measured in places,
+                f"{name} ({shown}) is for {' and '.join(places)}, and has no effect on {measured}: leave {name} out",
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ import numpy as np
 from pipeline.embed.texts import ID, Columns, text_tables
 from pipeline.errors import DataError
 from pipeline.locations import is_url
-from pipeline.predict.inputs import InputFile, parts_of
+from pipeline.predict.inputs import InputFile, column_names
 
 CHECKED_BYTES = 2 << 30
 """Maximum total bytes of inputs whose ids are checked before embedding. Ids of larger inputs are checked afterwards."""
@@ -19,7 +19,7 @@ def require_unique_inputs(files: Sequence[InputFile], columns: Columns) -> None:
     """Raise DataError if two texts of the files have the same id. URLs and large inputs are not checked here."""
     if sum(file.bytes for file in files) > CHECKED_BYTES or any(is_url(file.location) for file in files):
         return
-    with_ids = [file for file in files if (columns.id or ID) in _columns_of(file)]
+    with_ids = [file for file in files if (columns.id or ID) in column_names(file)]
 
     def batches() -> Iterator[list[str]]:
         for file in with_ids:
@@ -27,12 +27,6 @@ def require_unique_inputs(files: Sequence[InputFile], columns: Columns) -> None:
                 yield table[ID].to_pylist()
 
     require_unique(batches, "")
-
-
-def _columns_of(file: InputFile) -> list[str]:
-    """Return the columns of a file's first row."""
-    first = next(parts_of(file, 1), None)
-    return [] if first is None else first.column_names
 
 
 def require_unique(batches: Callable[[], Iterator[Sequence[str]]], remedy: str) -> None:

@@ -2,12 +2,12 @@
 
 VECTORS/index/
     vectors.usearch   the graph
-    manifest.json     written last: fingerprint of the vectors, number of rows
+    manifest.json     written last: fingerprint of the vectors, and rows; size and digest of the graph
+    checked.json      size and time of the graph when it had the digest of the manifest: it is not read again to check
 
 Malkov & Yashunin 2018, arXiv:1603.09320.
 """
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +15,28 @@ import numpy as np
 
 from pipeline import storage
 from pipeline.embed.folder import INDEX
-from pipeline.embed.search import Hits, comparable, sorted_hits
+from pipeline.embed.search import Hits, comparable, exact_hits, exact_scores, sorted_hits
 from pipeline.embed.vectors import Vectors
 from pipeline.errors import ConfigError
 from pipeline.local_files import scratch_folder
 from pipeline.locations import is_url
 from pipeline.locks import locked_name
 from pipeline.reporting import Report
+from pipeline.train.hardware import cores
 
-GRAPH = "vectors.usearch"
+GRAPH, CHECKED = "vectors.usearch", "checked.json"
 FROM = 1_000_000
 """Number of vectors above which the setting `auto` searches with an index."""
 CONNECTIVITY, EXPANSION_ADD, EXPANSION_SEARCH = 16, 128, 256
 """Neighbours of each vector in the graph, candidates while adding a vector, and candidates while searching."""
 CANDIDATES_PER_TEXT = 4
-"""Vectors that are taken from the index per text to find. These vectors are then ranked by exact similarity."""
+"""Vectors that the index proposes for each text to find, and the factor by which it proposes more; their exact
+similarity decides.
+"""
+MOST_CANDIDATES = 4_096
+"""Maximum vectors that the index proposes when a few long texts with many chunks leave too few texts."""
+Best = dict[int, tuple[int, float]]
+"""Row of a text's first chunk -> row of its best chunk, and the score."""
 
 
 def wants_index(setting: str, vectors: Vectors) -> bool:
@@ -54,32 +61,50 @@ def _usearch() -> Any:
 def index_hits(vectors: Vectors, queries: np.ndarray, top: int, report: Report) -> Hits:
     """Find the `top` most similar texts for each query (Q, D) with the index. Build the index if needed.
 
-    The index chooses candidates. The candidates are then ordered by exact similarity.
+    The index chooses candidates; their order is that of the exact similarities. If the candidates of a query are chunks
+    of fewer than `top` texts, the index proposes more; if too few still, the query is compared with all vectors.
     """
     compared = comparable(queries, vectors.model.similarity)
-    graph = _opened(vectors, report)
-    chosen = _candidates(graph, vectors, compared, top)
-    rows = vectors.rows_of(sorted({row for of_query in chosen for row in of_query}), with_vectors=True)
-    hits = []
-    for query, of_query in zip(compared, chosen):
-        best: dict[int, tuple[int, float]] = {}
-        for row in of_query:
-            score = float(query @ comparable(rows[row]["vector"][None], vectors.model.similarity)[0])
-            text = row - rows[row]["chunk"]
-            if text not in best or score > best[text][1]:
-                best[text] = (row, score)
-        hits.append(list(best.values()))
-    return sorted_hits(hits, min(top, max(map(len, hits), default=0)))
+    graph, enough = _opened(vectors, report), min(top, vectors.texts)
+    best: list[Best] = [{} for _ in compared]
+    lacking, count = np.arange(len(compared)), top * CANDIDATES_PER_TEXT
+    while len(lacking) and count <= max(MOST_CANDIDATES, top * CANDIDATES_PER_TEXT):
+        for query, of_query in zip(lacking.tolist(), _best_of(graph, vectors, compared[lacking], count)):
+            best[query] = of_query
+        lacking = np.array([query for query in lacking.tolist() if len(best[query]) < enough], np.int64)
+        count *= CANDIDATES_PER_TEXT
+    if len(lacking):
+        exact = exact_hits(vectors, queries[lacking], top)
+        for query, rows, scores in zip(lacking.tolist(), exact.rows.tolist(), exact.scores.tolist()):
+            best[query] = dict(enumerate(zip(rows, scores)))
+    return sorted_hits([list(of_query.values()) for of_query in best], enough)
 
 
-def _candidates(graph: Any, vectors: Vectors, queries: np.ndarray, top: int) -> list[list[int]]:
-    """Return the candidate rows for each query."""
-    count = min(top * CANDIDATES_PER_TEXT, vectors.count)
+def _best_of(graph: Any, vectors: Vectors, queries: np.ndarray, count: int) -> list[Best]:
+    """Return the best chunk of each text among `count` candidates of each query."""
+    chosen = _candidates(graph, vectors, queries, count)
+    rows = np.unique(np.concatenate([np.zeros(0, np.int64), *chosen]))
+    ready, chunks = vectors.vectors_of(rows)
+    ready, found = comparable(ready, vectors.model.similarity), []
+    for number, of_query in enumerate(chosen):
+        at = np.searchsorted(rows, np.sort(of_query))
+        scores = exact_scores(queries, ready, np.full(len(at), number), at)
+        best: Best = {}
+        for row, chunk, score in zip(rows[at].tolist(), chunks[at].tolist(), scores.tolist()):
+            if row - chunk not in best or score > best[row - chunk][1]:
+                best[row - chunk] = (row, score)
+        found.append(best)
+    return found
+
+
+def _candidates(graph: Any, vectors: Vectors, queries: np.ndarray, count: int) -> list[np.ndarray]:
+    """Return up to `count` candidate rows of each query, int64."""
+    count = min(count, vectors.count)
     graph.expansion_search = max(EXPANSION_SEARCH, count)
     found = graph.search(queries, count)
     keys = np.asarray(found.keys).reshape(len(queries), -1)
     counts = np.asarray(getattr(found, "counts", [keys.shape[1]] * len(queries)))
-    return [of_query[:valid].astype(np.int64).tolist() for of_query, valid in zip(keys, counts)]
+    return [of_query[:valid].astype(np.int64) for of_query, valid in zip(keys, counts)]
 
 
 def _opened(vectors: Vectors, report: Report) -> Any:
@@ -92,14 +117,28 @@ def _opened(vectors: Vectors, report: Report) -> Any:
     folder = storage.join(vectors.folder, INDEX)
     with locked_name(folder, wait=True):  # so that two searches do not build the index at the same time
         about = storage.read_object(storage.join(folder, storage.MANIFEST))
-        if about is None or about.get("vectors") != vectors.fingerprint or storage.damage(folder):
+        if about is None or about.get("vectors") != vectors.fingerprint or not _is_sound(folder, about):
             if about is not None:
-                report(
-                    f"{folder} is damaged, or is an index of vectors {about.get('vectors')} instead of "
-                    f"{vectors.fingerprint}: building the index again"
-                )
+                other = about.get("vectors") != vectors.fingerprint
+                reason = f"is an index of other vectors ({about.get('vectors')})" if other else "is damaged"
+                report(f"{folder} {reason}: building the index again")
             _build(vectors, folder, report)
     return _usearch().restore(f"{folder}/{GRAPH}", view=True)
+
+
+def _is_sound(folder: str, about: dict[str, Any]) -> bool:
+    """Return whether the graph has the digest of its manifest, `about`, or is unchanged since it had this digest."""
+    try:
+        graph = (Path(folder) / GRAPH).stat()
+    except OSError:
+        return False
+    stamp = {"bytes": graph.st_size, "modified": graph.st_mtime_ns, "files": about.get("files")}
+    if storage.read_object(storage.join(folder, CHECKED)) == stamp:
+        return True
+    if storage.damage(folder):
+        return False
+    storage.write_json(storage.join(folder, CHECKED), stamp)
+    return True
 
 
 def _build(vectors: Vectors, folder: str, report: Report) -> None:
@@ -112,7 +151,7 @@ def _build(vectors: Vectors, folder: str, report: Report) -> None:
     )
     for block in vectors.blocks():
         keys = np.arange(block.first, block.first + len(block.vectors), dtype=np.uint64)
-        graph.add(keys, comparable(block.vectors, vectors.model.similarity), threads=os.cpu_count() or 1)
+        graph.add(keys, comparable(block.vectors, vectors.model.similarity), threads=cores())
     with scratch_folder("index") as scratch:
         graph.save(str(Path(scratch) / GRAPH))
         storage.publish(Path(scratch), folder, {"vectors": vectors.fingerprint, "rows": vectors.count})

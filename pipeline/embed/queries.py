@@ -4,9 +4,11 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
+from pyarrow import fs
 
 from pipeline import storage
 from pipeline.config.embed import Search
@@ -17,6 +19,7 @@ from pipeline.embed.vectors import Vectors
 from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.locations import absolute
 from pipeline.predict.inputs import list_inputs
+from pipeline.retries import with_retries
 
 FILE_NAME = re.compile(r"\S+\.(csv|tsv|jsonl|ndjson|json|parquet|txt)(\.\w+)?")
 """A word that looks like a file name; such a word is never used as the text of a query."""
@@ -53,25 +56,29 @@ def read_queries(config: Search) -> list[Query]:
 
 def _rows(table: pa.Table, given: str) -> list[Query]:
     """Return the queries of a table. Raises DataError for an empty query."""
-    rows = [Query(id=row["id"].removeprefix(":"), text=row["text"] or "") for row in table.to_pylist()]
+    rows = [Query(id=row["id"], text=row["text"] or "") for row in table.to_pylist()]
     if empty := next((row for row in rows if not row.text.strip()), None):
         raise DataError(f"queries ({given}): the query with the id {empty.id} is empty; leave it out")
     return rows
 
 
 def _is_file(given: str) -> bool:
-    """Return whether `given` names a file. Raises ConfigError for a file name whose file does not exist."""
-    looks_like_file = FILE_NAME.fullmatch(given) is not None
+    """Return whether `queries` names a file. Raises ConfigError for a folder, and for the name of a missing file."""
+    looks_like_file, kind = FILE_NAME.fullmatch(given) is not None, fs.FileType.NotFound
     if "\n" not in given and (looks_like_file or len(given) < 1_000):
         try:
-            if storage.exists(absolute(given)):
-                return True
+            system, path = storage.filesystem(absolute(given))
+            kind = with_retries(partial(system.get_file_info, path)).type
         except (ConfigError, OSError, RuntimeError):  # RuntimeError: ~NAME of an unknown user
             if looks_like_file:
                 raise
-    if looks_like_file:
+    if kind == fs.FileType.Directory:
+        raise ConfigError(
+            f"queries ({given}) is a folder: give a file of queries, or add a space at the end to search for this text"
+        )
+    if looks_like_file and kind == fs.FileType.NotFound:
         raise ConfigError(f"queries ({given}) does not exist: give a file of queries, or the text of one query")
-    return False
+    return kind != fs.FileType.NotFound
 
 
 def query_vectors(config: Search, vectors: Vectors, queries: Sequence[Query]) -> np.ndarray:

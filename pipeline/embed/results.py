@@ -9,11 +9,14 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline import storage
+from pipeline.config.embed import Search
 from pipeline.embed.folder import Counts
 from pipeline.embed.model import Description
 from pipeline.embed.queries import Query
 from pipeline.embed.search import Found
+from pipeline.embed.vectors import Vectors
 from pipeline.predict.output import require_free
+from pipeline.reporting import Report
 
 LONGEST_TEXT = 300
 """Maximum characters of a text in a table."""
@@ -32,11 +35,13 @@ def embedded_lines(counts: Counts, model: Description, output: str, seconds: flo
 def result_table(query: Query, found: Sequence[Found], width: int = WIDTH) -> str:
     """Return a query and the table of its results."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
-    for head, right in (("rank", True), ("score", True), ("id", False), ("text", False)):
-        table.add_column(head, justify="right" if right else "left", overflow="fold")
+    reranked = any(one.rerank_score is not None for one in found)
+    for head in ("rank", *["rerank"] * reranked, "score", "id", "text"):
+        table.add_column(head, justify="left" if head in ("id", "text") else "right", overflow="fold")
     for rank, one in enumerate(found, 1):
         where = f"{one.id}#{one.chunk}" if one.chunk else one.id
-        table.add_row(str(rank), f"{one.score:.4f}", Text(where), Text(_shown_text(one)))
+        scores = [f"{score:.4f}" for score in (one.rerank_score, one.score) if score is not None]
+        table.add_row(str(rank), *scores, Text(where), Text(_shown_text(one)))
     lines = StringIO()
     console = Console(file=lines, width=width, color_system=None)
     console.print(table)
@@ -48,6 +53,18 @@ def _shown_text(found: Found) -> str:
     title, text = " ".join((found.title or "").split()), " ".join((found.text or "").split())
     joined = " — ".join(part for part in (title, text) if part) if not text.startswith(title) else text
     return joined if len(joined) <= LONGEST_TEXT else f"{joined[:LONGEST_TEXT]}…"
+
+
+def report_results(
+    config: Search, vectors: Vectors, queries: Sequence[Query], found: Sequence[Sequence[Found]], report: Report
+) -> None:
+    """Write the results to the output of the settings, or report them as tables."""
+    if config.output:
+        write_results(config.output, queries, found)
+        report(f"{len(queries):,} queries in {vectors.count:,} vectors: {config.output}")
+        return
+    for query, of_query in zip(queries, found, strict=True):
+        report(result_table(query, of_query))
 
 
 def require_output(output: str | None, replace: bool) -> None:

@@ -15,7 +15,11 @@ from pipeline.errors import ConfigError
 
 SIMILARITIES = ("cosine", "dot")
 QUERIES_AT_ONCE = 512
-"""Maximum queries that are compared with a block at a time. This limits the memory for similarities."""
+"""Maximum queries that are compared with a block at a time, which limits the memory of their similarities."""
+PAIRS_AT_ONCE = 8_192
+"""Maximum pairs of a query and a vector whose exact scores are computed at a time."""
+ROUNDING = 2e-6
+"""Maximum error of a product in float32, as a share of the product of both lengths."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +38,8 @@ class Found:
 
     id: str
     score: float
+    rerank_score: float | None = None
+    """Score of the cross-encoder; None without one."""
     chunk: int
     start: int
     end: int
@@ -63,43 +69,69 @@ def comparable(vectors: np.ndarray, similarity: str) -> np.ndarray:
 
 
 def exact_hits(vectors: Vectors, queries: np.ndarray, top: int) -> Hits:
-    """Compare queries (Q, D) with all vectors, and return the `top` most similar texts for each query."""
+    """Compare queries (Q, D) with all vectors, and return the most similar `top` texts of each query.
+
+    Of texts with equal scores, the first in the order of the vectors comes first.
+    """
     compared = comparable(queries, vectors.model.similarity)
-    best = Hits(rows=np.zeros((len(queries), 0), np.int64), scores=np.zeros((len(queries), 0), np.float32))
+    slices = [compared[first : first + QUERIES_AT_ONCE] for first in range(0, len(compared), QUERIES_AT_ONCE)]
+    best = [_no_hits(len(some)) for some in slices]
     for block in vectors.blocks():
         ready = comparable(block.vectors, vectors.model.similarity)
-        parts = [
-            _hits_of_block(block, ready, compared[first : first + QUERIES_AT_ONCE], top)
-            for first in range(0, len(compared), QUERIES_AT_ONCE)
-        ]
-        rows = np.concatenate([best.rows, np.concatenate([part.rows for part in parts])], axis=1)
-        scores = np.concatenate([best.scores, np.concatenate([part.scores for part in parts])], axis=1)
-        best = _sorted(rows, scores, top)
-    return best
+        best = [_with_block(hits, block, ready, some, top) for hits, some in zip(best, slices, strict=True)]
+    return Hits(
+        rows=np.concatenate([hits.rows for hits in best]), scores=np.concatenate([hits.scores for hits in best])
+    )
 
 
-def _hits_of_block(block: Block, ready: np.ndarray, queries: np.ndarray, top: int) -> Hits:
-    """Return the most similar texts of a block, unsorted. `ready` are the block's vectors from `comparable`."""
-    scores = queries @ ready.T
-    starts = np.flatnonzero(block.chunks == 0)
-    of_texts = scores if len(starts) == len(block.chunks) else np.maximum.reduceat(scores, starts, axis=1)
-    kept = min(top, len(starts))
-    columns = np.argpartition(-of_texts, kept - 1, axis=1)[:, :kept]
-    lowest = np.take_along_axis(of_texts, columns, axis=1).min(axis=1, keepdims=True)
-    for query in np.flatnonzero((of_texts >= lowest).sum(axis=1) > kept):  # equal scores: the first rows are kept
-        columns[query] = np.argsort(-of_texts[query], kind="stable")[:kept]
-    rows = starts[columns]
-    if len(starts) < len(block.chunks):
-        ends = np.append(starts[1:], len(block.chunks))[columns]
-        for query, hit in np.ndindex(rows.shape):
-            rows[query, hit] += np.argmax(scores[query, rows[query, hit] : ends[query, hit]])
-    return Hits(rows=block.first + rows, scores=np.take_along_axis(of_texts, columns, axis=1))
+def _no_hits(queries: int) -> Hits:
+    return Hits(rows=np.zeros((queries, 0), np.int64), scores=np.zeros((queries, 0), np.float32))
 
 
-def _sorted(rows: np.ndarray, scores: np.ndarray, top: int) -> Hits:
-    """Return the `top` best rows for each query, best first. Rows with equal scores are in row order."""
-    order = np.lexsort((rows, -scores), axis=1)[:, :top]
-    return Hits(rows=np.take_along_axis(rows, order, axis=1), scores=np.take_along_axis(scores, order, axis=1))
+def _with_block(best: Hits, block: Block, ready: np.ndarray, queries: np.ndarray, top: int) -> Hits:
+    """Return the best `top` hits of `best` and of a block; `ready`: the block's vectors, from `comparable`."""
+    products = queries @ ready.T
+    slack = ROUNDING * np.linalg.norm(queries, axis=1) * np.linalg.norm(ready, axis=1).max()
+    query, row = np.nonzero(products >= (_floors(best, block, products, top) - slack)[:, None])
+    scores = exact_scores(queries, ready, query, row)
+    text = row - block.chunks[row]
+    order = np.lexsort((row, -scores, text, query))  # the best chunk of each text first, and the first of equal ones
+    first = order[np.flatnonzero(np.diff(query[order] * len(ready) + text[order], prepend=-1))]
+    return _merged(best, query[first], block.first + row[first], scores[first], top)
+
+
+def _floors(best: Hits, block: Block, products: np.ndarray, top: int) -> np.ndarray:
+    """Return a score for each query that the best `top` texts reach, float32 (Q,)."""
+    if best.rows.shape[1] == top:
+        return best.scores[:, -1]
+    of_texts = np.maximum.reduceat(products, np.flatnonzero(block.chunks == 0), axis=1)
+    kept = min(top, of_texts.shape[1])
+    return np.partition(of_texts, -kept, axis=1)[:, -kept]
+
+
+def exact_scores(queries: np.ndarray, ready: np.ndarray, query: np.ndarray, row: np.ndarray) -> np.ndarray:
+    """Return the products of pairs of a query and a row, float32 (pairs,), from their numbers `query` and `row`.
+
+    Equal vectors have equal scores, because sums in float64 are rounded to float32. A matrix product in float32 may
+    give them different scores, depending on their place in the matrix.
+    """
+    scores = np.empty(len(query), np.float32)
+    for first in range(0, len(query), PAIRS_AT_ONCE):
+        some = slice(first, first + PAIRS_AT_ONCE)
+        left, right = queries[query[some]].astype(np.float64), ready[row[some]].astype(np.float64)
+        scores[some] = np.einsum("pd,pd->p", left, right)
+    return scores
+
+
+def _merged(best: Hits, query: np.ndarray, rows: np.ndarray, scores: np.ndarray, top: int) -> Hits:
+    """Return the best `top` hits of `best` and of others, given as flat arrays; rows decide between equal scores."""
+    count, width = best.rows.shape
+    query = np.concatenate([np.repeat(np.arange(count), width), query])
+    rows, scores = np.concatenate([best.rows.ravel(), rows]), np.concatenate([best.scores.ravel(), scores])
+    order = np.lexsort((rows, -scores, query))
+    counts = np.bincount(query, minlength=count)
+    kept = order[(np.cumsum(counts) - counts)[:, None] + np.arange(min(top, counts.min()))]
+    return Hits(rows=rows[kept], scores=scores[kept])
 
 
 def found_of(vectors: Vectors, hits: Hits) -> list[list[Found]]:

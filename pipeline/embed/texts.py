@@ -1,6 +1,6 @@
 """Read the texts to embed, as rows with id, title and text. A part has limited rows and characters."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from pipeline.config.embed import Embed
 from pipeline.errors import ConfigError, DataError, listed
-from pipeline.predict.inputs import InputFile, list_inputs, parts_of
+from pipeline.predict.inputs import InputFile, column_names, list_inputs, parts_of
 
 ROWS_AT_ONCE = 256
 """Rows that are read before their characters are counted."""
@@ -43,66 +43,75 @@ def text_files(config: Embed) -> list[InputFile]:
 
 
 def text_tables(file: InputFile, name: str, columns: Columns, rows_per_part: int) -> Iterator[pa.Table]:
-    """Yield the parts of a file: tables with the columns id, text and, if the file has titles, title.
+    """Yield the parts of a file: tables with the columns id, text and, if any row has a title, title.
 
-    If the file has no ids, they are made of `name` and the row's number. Parts depend only on the file, the columns and
-    `rows_per_part`. Raises DataError for an unreadable file, a missing column, and a text or id of another type.
+    The id of a row without an id is its number from 1, after `name` and a colon unless `name` is empty. Parts depend on
+    the file, the columns and `rows_per_part` alone. Raises DataError for a file that cannot be read, a missing column,
+    and a text, id or title that is not one.
     """
+    wanted = _found_columns(file, columns)
     first, held, rows, characters = 1, [], 0, 0
     for table in parts_of(file, ROWS_AT_ONCE):
-        texts, start = _texts_of(table, file.location, name, columns, first), 0
+        texts, start = _texts_of(table, file.location, name, wanted, first), 0
         first += texts.num_rows
         for row, size in enumerate(pc.fill_null(pc.utf8_length(texts[TEXT]), 0).to_pylist()):
             if rows and (rows == rows_per_part or characters + size > CHARACTERS_PER_PART):
-                yield _joined([*held, texts.slice(start, row - start)])
+                yield pa.concat_tables([*held, texts.slice(start, row - start)]).combine_chunks()
                 held, rows, characters, start = [], 0, 0, row
             rows, characters = rows + 1, characters + size
         held.append(texts.slice(start))
     if rows:
-        yield _joined(held)
+        yield pa.concat_tables(held).combine_chunks()
 
 
-def _joined(tables: Sequence[pa.Table]) -> pa.Table:
-    """Join tables into one table. A table without titles gets null titles."""
-    return pa.concat_tables(tables, promote_options="default").combine_chunks()
+def _found_columns(file: InputFile, columns: Columns) -> dict[str, str]:
+    """Return ID, TEXT and TITLE -> column of the file. ID and TITLE are left out if they are neither named nor present.
 
-
-def _texts_of(table: pa.Table, location: str, name: str, columns: Columns, first: int) -> pa.Table:
-    """Return id, title and text of a table's rows. `first` is the number of the table's first row, counted from 1."""
-    required = [("text", columns.text), ("id", columns.id), ("title", columns.title)]
-    for flag, column in required:
-        if column is not None and column not in table.column_names:
+    The columns are those of the whole file, so that it does not matter which of its rows have a column. Raises
+    DataError for a named column that no row has.
+    """
+    names = column_names(file)
+    for flag, column in (("text", columns.text), ("id", columns.id), ("title", columns.title)):
+        if names and column is not None and column not in names:
             raise DataError(
-                f"{location} has no column {column}: its columns are {listed(table.column_names)}; name the right one "
-                f"with --{flag}"
+                f"{file.location} has no column {column}: its columns are {listed(names)}; name the right one with "
+                f"--{flag}"
             )
     ids, titles = columns.id or ID, columns.title or TITLE
-    found = {ID: _ids(table, location, name, ids, first), TEXT: _strings(table[columns.text], location, TEXT, first)}
-    if titles in table.column_names and titles != columns.text:
-        found[TITLE] = pc.cast(table[titles], pa.string())
-    return pa.table(found)
+    found = {ID: ids, TEXT: columns.text} if ids in names else {TEXT: columns.text}
+    return found | {TITLE: titles} if titles in names and titles != columns.text else found
 
 
-def _ids(table: pa.Table, location: str, name: str, column: str, first: int) -> pa.Array | pa.ChunkedArray:
-    """Return the ids of rows as text. Raises DataError for a row without an id."""
-    if column not in table.column_names:
-        return pa.array([f"{name}:{first + row}" for row in range(table.num_rows)], pa.string())
-    ids = _strings(table[column], location, ID, first)
-    if ids.null_count:
-        row = first + ids.is_null().to_pylist().index(True)
-        raise DataError(f"{location}, row {row}: column {column} has no id; fill it, or name another column with --id")
-    return ids
+def _texts_of(table: pa.Table, location: str, name: str, wanted: Mapping[str, str], first: int) -> pa.Table:
+    """Return id, text and perhaps title of rows; `wanted`: see `_found_columns`; `first`: number of the first row."""
+    missing = pa.chunked_array([pa.nulls(table.num_rows, pa.string())])
+    given = {
+        what: _strings(table[column] if column in table.column_names else missing, location, what, column, first)
+        for what, column in wanted.items()
+    }
+    if ID not in wanted:
+        before = f"{name}:" if name else ""
+        numbered = pa.array([f"{before}{first + row}" for row in range(table.num_rows)], pa.string())
+        return pa.table({ID: numbered} | given)
+    if given[ID].null_count:
+        row = first + given[ID].is_null().to_pylist().index(True)
+        raise DataError(
+            f"{location}, row {row}: column {wanted[ID]} has no id; fill it, or name another column with --id"
+        )
+    return pa.table(given)
 
 
-def _strings(values: pa.ChunkedArray, location: str, what: str, first: int) -> pa.ChunkedArray:
-    """Return values as text. Ids may also be integers. Raises DataError for values of other types."""
+def _strings(values: pa.ChunkedArray, location: str, what: str, column: str, first: int) -> pa.ChunkedArray:
+    """Return values as text; ids may be whole numbers, and titles any single values. Raises DataError for others."""
     kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind):
-        return values.cast(pa.string())
-    if what == ID and pa.types.is_integer(kind):
-        return values.cast(pa.string())
+    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind)
+    if is_text or (what == ID and pa.types.is_integer(kind)) or (what == TITLE and not pa.types.is_nested(kind)):
+        try:
+            return values.cast(pa.string())
+        except pa.ArrowException:  # bytes that are not UTF-8, and types without a text
+            pass
     raise DataError(
-        f"{location}, rows {first} to {first + len(values) - 1}: column {what} holds {kind}, which is not text; name "
+        f"{location}, rows {first} to {first + len(values) - 1}: column {column} holds {kind}, which is not text; name "
         f"the right column with --{what}"
     )
 

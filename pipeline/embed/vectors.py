@@ -42,6 +42,8 @@ class Vectors:
     names: tuple[str, ...]
     rows: tuple[int, ...]
     """Number of rows of each part."""
+    texts: int
+    """Texts that have a vector."""
 
     @property
     def count(self) -> int:
@@ -60,22 +62,34 @@ class Vectors:
                 chunks = table["chunk"].to_numpy()
                 yield Block(first=int(self.starts[number]), vectors=to_vectors(table, self.format), chunks=chunks)
 
-    def rows_of(self, wanted: Sequence[int], with_vectors: bool = False) -> dict[int, dict[str, Any]]:
-        """Return row number -> columns of the row without the vector; `with_vectors` adds `vector`, float32 (D,)."""
+    def rows_of(self, wanted: Sequence[int]) -> dict[int, dict[str, Any]]:
+        """Return row number -> columns of the row without the vector."""
         found: dict[int, dict[str, Any]] = {}
+        for part, numbers in self._by_part(wanted):
+            table = self.read(part, self._shown(part)).take(pa.array(numbers - self.starts[part]))
+            found |= zip(numbers.tolist(), table.to_pylist())
+        return found
+
+    def vectors_of(self, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the vectors of increasing row numbers (N,), float32 (N, D), and their chunks, int32 (N,)."""
+        vectors, chunks = [np.zeros((0, self.model.dimension), np.float32)], [np.zeros(0, np.int32)]
+        for part, numbers in self._by_part(wanted):
+            table = self.read(part, [*self._stored, "chunk"]).take(pa.array(numbers - self.starts[part]))
+            vectors.append(to_vectors(table, self.format))
+            chunks.append(table["chunk"].to_numpy())
+        return np.concatenate(vectors), np.concatenate(chunks)
+
+    def _by_part(self, wanted: Sequence[int] | np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+        """Yield the number of each part that has rows of `wanted`, and these rows' numbers, increasing, each once."""
         unique = np.unique(np.asarray(wanted, np.int64))
         parts = np.searchsorted(self.starts, unique, side="right") - 1
         for part in np.unique(parts).tolist():
-            numbers = unique[parts == part]
-            table = self.read(part, None if with_vectors else self._shown(part))
-            table = table.take(pa.array(numbers - self.starts[part]))
-            others = [name for name in table.column_names if name not in (VECTOR, SCALE)]
-            for number, row in zip(numbers.tolist(), table.select(others).to_pylist()):
-                found[number] = row
-            if with_vectors:
-                for number, vector in zip(numbers.tolist(), to_vectors(table, self.format)):
-                    found[number]["vector"] = vector
-        return found
+            yield part, unique[parts == part]
+
+    @property
+    def keeps_texts(self) -> bool:
+        """Whether the texts are stored beside the vectors."""
+        return "text" in self._shown(next(number for number, rows in enumerate(self.rows) if rows))
 
     @property
     def _stored(self) -> list[str]:
@@ -133,6 +147,7 @@ def open_vectors(folder: str) -> Vectors:
             fingerprint=manifest["fingerprint"],
             names=tuple(name for name, _ in files),
             rows=tuple(int(about["rows"]) for _, about in files),
+            texts=int(manifest["counts"]["texts"]) - int(manifest["counts"]["empty"]),
         )
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise DataError(f"{path} cannot be read ({storage.first_line(error)}): embed again with --replace") from error

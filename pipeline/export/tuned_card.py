@@ -18,7 +18,7 @@ from pipeline.export.markdown import (
 )
 from pipeline.export.sentence_files import sentence_files
 from pipeline.model.families.table import family_of
-from pipeline.tasks import glue
+from pipeline.tasks.known import takes_pairs
 from pipeline.tasks.task import Task
 from pipeline.train.tuned import About
 
@@ -204,7 +204,7 @@ def _use(about: About, plain: bool, repository: str | None) -> str:
     """
     kind, folder = PIPELINES[about.task.kind], repository or "."
     location = f"hf://{repository}" if repository else "."
-    pair = _in_pairs(about.task)
+    pair = takes_pairs(about.task)
     rows = '[("A text.", "Another.")]' if pair else ASKED[about.task.kind]
     call = 'answer({"text": "A text.", "text_pair": "Another."})' if pair else CALLED.get(kind)
     parts = [] if repository else ["Run this in the model's folder; from elsewhere, give the folder's path."]
@@ -229,12 +229,6 @@ def _use(about: About, plain: bool, repository: str | None) -> str:
         ]
     ours = _python(f'from pipeline import api\n\nmodel = api.load("{location}")\nprint(model.predict({rows}))')
     return "\n\n".join([*parts, "With `bertstream`:", ours])
-
-
-def _in_pairs(task: Task) -> bool:
-    """Return whether the task's rows are pairs of texts. GLUE tasks are looked up by name; they do not set `paired`."""
-    splits = glue.TASKS[task.name].splits if task.name in glue.TASKS else ()
-    return task.kind != "spans" and (task.paired or any(split.second for split in splits))
 
 
 def _python(code: str) -> str:

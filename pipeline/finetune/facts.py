@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pipeline.config.finetune import Finetune
+from pipeline.config.finetune import Finetune, Similarity
 from pipeline.finetune.problems import Problem
 from pipeline.tasks.kinds import KINDS
 from pipeline.train.trial import Result
@@ -19,6 +19,7 @@ def training_facts(config: Finetune, problem: Problem, seed: int, result: Result
     splits = problem.splits or {"train": problem.train}
     kind = KINDS[problem.task.kind]
     teacher = {} if problem.teacher is None else {"teacher": teacher_facts(config, problem)}
+    similarity = similarity_facts(config.similarity) if problem.task.kind == "similarity" else {}
     return teacher | {
         "checkpoint": config.checkpoint,
         "scores": result.scores,
@@ -31,8 +32,15 @@ def training_facts(config: Finetune, problem: Problem, seed: int, result: Result
             "learning rate": config.optimizer.learning_rate,
             "steps": result.steps,
             "tokens": result.tokens,
-        },
+        }
+        | similarity,
     }
+
+
+def similarity_facts(settings: Similarity) -> dict[str, Any]:
+    """Return the loss of kind similarity, and the temperature if the loss has one, by dotted name."""
+    facts = {"similarity.loss": settings.loss}
+    return facts | {"similarity.temperature": settings.temperature} if settings.loss == "cosent" else facts
 
 
 def teacher_facts(config: Finetune, problem: Problem) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from pipeline import storage
 from pipeline.config.adapters import Bottleneck, LowRank
-from pipeline.config.finetune import Cutting, Finetune, Recipe
+from pipeline.config.finetune import Cutting, Finetune, Recipe, Similarity
 from pipeline.errors import ConfigError
 from pipeline.finetune.encoder import read_encoder
 from pipeline.finetune.problems import Problem, in_cuttings, read_problems
@@ -104,10 +104,22 @@ def _require_fitting(
         for name, problem in problems.items():
             if problem.task.kind == "similarity":
                 _require_similarity(tried_config, name, initial.model.layers)
+        _require_use_of_similarity(tried_config, problems)
     if storage.exists(storage.join(config.checkpoint, ADAPTERS)):
         raise ConfigError(
             f"checkpoint ({config.checkpoint}) has bottleneck adapters, which cannot be fine-tuned again: "
             "choose another checkpoint"
+        )
+
+
+def _require_use_of_similarity(config: Finetune, problems: Mapping[str, Problem]) -> None:
+    """Raise ConfigError for settings of similarity if no task is of that kind."""
+    changed = [name for name, value in vars(config.similarity).items() if value != getattr(Similarity, name)]
+    if changed and all(problem.task.kind != "similarity" for problem in problems.values()):
+        tasks = ", ".join(f"{name} is of kind {problem.task.kind}" for name, problem in problems.items())
+        raise ConfigError(
+            f"similarity.{changed[0]} ({getattr(config.similarity, changed[0])}) is for kind similarity, but {tasks}: "
+            "leave the setting out, or give --kind similarity"
         )
 
 

@@ -140,6 +140,17 @@ def rows_of(file: InputFile) -> int:
     return sum(1 for _ in FORMS[file.form](file.location))
 
 
+def column_names(file: InputFile) -> list[str]:
+    """Return the columns of a file. A JSON file is read to its end, because each of its rows may have other columns.
+
+    Raises DataError as `parts_of` does.
+    """
+    if file.form == "table" and not bare_name(file.location).endswith((".csv", ".tsv", ".parquet")):
+        return list(dict.fromkeys(name for row in _read_table(file.location) for name in row))
+    first = next(parts_of(file, 1), None)
+    return [] if first is None else first.column_names
+
+
 def rechunked(tables: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
     """Regroup tables of the same schema into tables of `rows` rows; the last one may be shorter."""
     held: list[pa.Table] = []

@@ -28,16 +28,16 @@ def score_retrieval(config: Score, report: Report) -> dict[str, float]:
     checkpoint has no encoder.
     """
     assert config.retrieval is not None
-    collection = read_collection(config.retrieval, config.split or "test", skip=config.on_bad_rows == "skip")
+    collection = read_collection(config.retrieval, config.split, skip=config.on_bad_rows == "skip")
     encoders = load_encoders(config)
     ids, documents, queries = (
         list(collection.documents), list(collection.documents.values()), list(collection.queries.values())
     )  # fmt: skip
     counts = f"{len(documents):,} documents, {len(queries):,} queries, {collection.relevant:,} relevant judgements"
     report(", ".join([f"{collection.name}: {counts}", *collection.notes]))
-    ties = tie_ranks(ids)
-    rankings = {bm25.NAME: bm25.rank_by_bm25(queries, documents, ties)} | {
-        name: rank_by_cosine(encoder.embed(queries), encoder.embed(documents), ties)
+    ties, own = tie_ranks(ids), collection.own_indices()
+    rankings = {bm25.NAME: bm25.rank_by_bm25(queries, documents, ties, own)} | {
+        name: rank_by_cosine(encoder.embed(queries), encoder.embed(documents), ties, own)
         for name, encoder in encoders.items()
     }
     grades = list(collection.grades.values())

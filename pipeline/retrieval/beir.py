@@ -6,6 +6,7 @@ qrels/SPLIT.tsv    a header line, then query id, document id and grade
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from pipeline import storage
@@ -22,13 +23,19 @@ HEADER = ("query-id", "corpus-id", "score")
 
 
 def read(folder: str, split: str, bad: BadRows) -> Collection:
-    """Read the collection of a folder; a document's text is its title, a space and its text, as in BEIR."""
+    """Read the collection of a folder; a document's text is its title, a space and its text, as in BEIR.
+
+    A document with a query's id is that query itself (in ArguAna), and not among its results, as in BEIR.
+    """
     qrels = storage.join(folder, JUDGEMENTS.format(split=split))
     if existing_file(qrels) is None:
         available = listed(storage.children(storage.join(folder, "qrels")))
         raise DataError(f"{qrels} does not exist; its folder has {available}: name one of them with --split")
     documents, queries = storage.join(folder, DOCUMENTS), storage.join(folder, QUERIES)
-    return build_collection(folder, _texts(documents, bad), _texts(queries, bad), _judgements(qrels, bad), bad)
+    collection = build_collection(folder, _texts(documents, bad), _texts(queries, bad), _judgements(qrels, bad), bad)
+    own = {id: id for id in collection.queries if id in collection.documents}
+    note = f"{len(own):,} queries are documents, which are not among their own results"
+    return replace(collection, own=own, notes=(*collection.notes, note)) if own else collection
 
 
 def _texts(location: str, bad: BadRows) -> Iterator[tuple[str, str, str]]:

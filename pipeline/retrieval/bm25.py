@@ -13,10 +13,13 @@ DESCRIPTION = (
 )
 
 
-def rank_by_bm25(queries: Sequence[str], documents: Sequence[str], ties: np.ndarray) -> list[np.ndarray]:
+def rank_by_bm25(
+    queries: Sequence[str], documents: Sequence[str], ties: np.ndarray, without: Sequence[int | None]
+) -> list[np.ndarray]:
     """Return each query's ranking; `ties` as in `rank`. Only documents that share a word with the query are found.
 
-    The parameters are bm25s's defaults, see DESCRIPTION (Lù 2024; scores as in Lucene).
+    `without` has for each query the index of a document that is left out, or None. The parameters are those of
+    DESCRIPTION, bm25s's defaults (Lù 2024; scores as in Lucene).
     """
     tokens = bm25s.tokenize(list(documents), return_ids=False, show_progress=False)
     if not any(tokens):  # bm25s cannot make an index without words
@@ -24,8 +27,8 @@ def rank_by_bm25(queries: Sequence[str], documents: Sequence[str], ties: np.ndar
     index = bm25s.BM25()
     index.index(tokens, show_progress=False)
     rankings = []
-    for words in bm25s.tokenize(list(queries), return_ids=False, show_progress=False):
+    for words, own in zip(bm25s.tokenize(list(queries), return_ids=False, show_progress=False), without, strict=True):
         known = [str(word) for word in words if word in index.vocab_dict]
         scores = index.get_scores(known) if known else np.zeros(len(documents), np.float32)
-        rankings.append(rank(np.where(scores > 0, scores, -np.inf), ties))
+        rankings.append(rank(np.where(scores > 0, scores, -np.inf), ties, without=own))
     return rankings

@@ -1,8 +1,8 @@
 """A retrieval collection: documents, queries, and judgements of which documents answer which query."""
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from pipeline.errors import BadRow, DataError, shown
 from pipeline.tasks.bad_rows import BadRows
@@ -24,8 +24,15 @@ class Collection:
     """Id -> text. Each query has at least one relevant document."""
     grades: dict[str, dict[str, int]]
     """Query id -> document id -> grade: 0 or below is not relevant, a higher grade is more relevant."""
+    own: Mapping[str, str] = field(default_factory=dict)
+    """Query id -> id of the document that is the query itself, and is left out of its results."""
     notes: tuple[str, ...] = ()
     """Descriptions of what was left out, with counts."""
+
+    def own_indices(self) -> list[int | None]:
+        """Return for each query the index of the document that is the query itself, or None."""
+        index = {id: number for number, id in enumerate(self.documents)}
+        return [index[self.own[query]] if query in self.own else None for query in self.queries]
 
     @property
     def relevant(self) -> int:

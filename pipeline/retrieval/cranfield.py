@@ -19,7 +19,7 @@ LEAST_RELEVANT = 4
 """Code of documents of minimum interest. Codes outside of 1 to 4 mean that a document is not relevant."""
 
 
-def read(folder: str, split: str, bad: BadRows) -> Collection:
+def read(folder: str, bad: BadRows) -> Collection:
     """Read the collection of a folder, which has no splits. Grades are 4 for code 1, down to 1 for code 4.
 
     A document's text is its abstract, which begins with the title.

@@ -25,22 +25,30 @@ def tie_ranks(ids: Sequence[str]) -> np.ndarray:
     return ranks
 
 
-def rank(scores: np.ndarray, ties: np.ndarray, depth: int = DEPTH) -> np.ndarray:
+def rank(scores: np.ndarray, ties: np.ndarray, depth: int = DEPTH, without: int | None = None) -> np.ndarray:
     """Return the indices of the best documents, best first, int64 (at most `depth`,).
 
-    `scores` (D,) are a query's scores; a document with the score -inf is not found. `ties` is from `tie_ranks`.
+    `scores` (D,) are a query's scores; a document with the score -inf is not found, nor is that of index `without`.
+    `ties` is from `tie_ranks`.
     """
     found = np.flatnonzero(scores > -np.inf)
+    found = found if without is None else found[found != without]
     if len(found) > depth:
         lowest = np.partition(scores[found], len(found) - depth)[len(found) - depth]
         found = found[scores[found] >= lowest]  # may be more than `depth` if several documents have the lowest score
     return found[np.lexsort((ties[found], -scores[found]))][:depth]
 
 
-def rank_by_cosine(queries: np.ndarray, documents: np.ndarray, ties: np.ndarray) -> list[np.ndarray]:
-    """Return each query's ranking by cosine; `queries` (Q, width) and `documents` (D, width) are unit vectors."""
-    return [
-        rank(scores, ties)
+def rank_by_cosine(
+    queries: np.ndarray, documents: np.ndarray, ties: np.ndarray, without: Sequence[int | None]
+) -> list[np.ndarray]:
+    """Return the ranking of each query by cosine; `queries` (Q, width) and `documents` (D, width) have length 1.
+
+    `without` has for each query the index of a document that is left out, or None.
+    """
+    scores = (
+        of_query
         for start in range(0, len(queries), QUERIES_AT_ONCE)
-        for scores in queries[start : start + QUERIES_AT_ONCE] @ documents.T
-    ]
+        for of_query in queries[start : start + QUERIES_AT_ONCE] @ documents.T
+    )
+    return [rank(of_query, ties, without=index) for of_query, index in zip(scores, without, strict=True)]

@@ -54,7 +54,7 @@ def _similarity(name: str, files: dict[str, str], first: str, second: str, label
 
 
 STSB = {"train": "STS-B/train.tsv", "dev": "STS-B/dev.tsv"}
-SICK = {"train": "SICK_train.txt", "dev": "SICK_trial.txt", "dev-test": "SICK_test_annotated.txt"}
+SICK = {"train": "SICK_train.txt", "dev": "SICK_trial.txt", "test": "SICK_test_annotated.txt"}
 TASKS: dict[str, Task] = glue.TASKS | {
     task.name: task
     for task in (
@@ -68,6 +68,12 @@ TASKS: dict[str, Task] = glue.TASKS | {
     )
 }
 GLUE = tuple(glue.TASKS)
+
+
+def takes_pairs(task: Task) -> bool:
+    """Return whether a task's rows are pairs of texts. For tasks in TASKS, the name decides: `paired` is not set."""
+    splits = TASKS[task.name].splits if task.name in TASKS else ()
+    return task.kind != "spans" and (task.paired or any(split.second for split in splits))
 
 
 def has_train(task: Task) -> bool:

@@ -27,7 +27,13 @@ SEPARATORS = ",;\t|"
 """Possible separators of a .csv file, the most usual first."""
 BLANK = f"{BOM} \t\r\n"
 """Characters that may surround a JSON value."""
+COLUMN_OPTIONS = "--text, --pair and --label"
+"""Options that name columns, for messages."""
 ONE_OBJECT = "expected one object per line, or one list of objects"
+
+
+class MissingColumn(DataError):
+    """A table lacks a column; the message says that COLUMN_OPTIONS name columns."""
 
 
 def reader_of(location: str) -> Reader:
@@ -63,9 +69,9 @@ def _require_named(location: str, names: Sequence[str], wanted: Sequence[str], h
     The message names the options that set columns, and ends in `hint`.
     """
     if missing := [name for name in wanted if name not in names]:
-        raise DataError(
+        raise MissingColumn(
             f"{location} has no column {missing[0]}: its columns are {listed(names)}; "
-            f"name yours with --text, --pair and --label{hint}"
+            f"name yours with {COLUMN_OPTIONS}{hint}"
         )
     require_columns(location, names, wanted)
 
@@ -219,5 +225,6 @@ READERS: dict[str, Reader] = {
     ".jsonl": _read_json,
     ".ndjson": _read_json,
     ".json": _read_json,
+    ".txt": _read_tsv,
     ".parquet": _read_parquet,
 }

@@ -7,6 +7,7 @@ from typing import Literal
 from pipeline.errors import DataError
 from pipeline.tasks.content import BOM, bare_name, content_of
 from pipeline.tasks.readers import is_one_list
+from pipeline.tasks.scored_pairs import LAYOUTS
 from pipeline.tasks.tagging import BLANK, DOCUMENT_START
 
 ExampleKind = Literal["table", "squad", "conll"]
@@ -45,7 +46,8 @@ def infer_file_kind(location: str, content: Callable[[], bytes]) -> ExampleKind 
     if name.endswith(TAGGED):
         return "conll"
     if not name.endswith(".json"):
-        return "conll" if _has_tagged_words(content()) else None
+        sample = content()
+        return "conll" if _has_tagged_words(sample) else "table" if _has_scored_pairs(name, sample) else None
     json_content = content()
     return (
         "squad"
@@ -54,6 +56,12 @@ def infer_file_kind(location: str, content: Callable[[], bytes]) -> ExampleKind 
         if _begins_with_object(json_content) or _has_list_of_objects(json_content)
         else None
     )
+
+
+def _has_scored_pairs(name: str, content: bytes) -> bool:
+    """Return whether a .txt file begins with a published header of scored pairs, as SICK's files do."""
+    header = content[:SAMPLE_BYTES].decode("utf-8-sig", "replace").partition("\n")[0].removesuffix("\r").split("\t")
+    return name.endswith(".txt") and any(set(columns) <= set(header) for columns in LAYOUTS)
 
 
 def _has_articles(content: bytes) -> bool:

@@ -8,7 +8,7 @@ from pipeline.errors import BadRow, ConfigError, DataError, shown
 from pipeline.tasks.bad_rows import BadRows
 from pipeline.tasks.content import content_of
 from pipeline.tasks.files import Columns, read_file, require_labels
-from pipeline.tasks.readers import has_columns, rows_in
+from pipeline.tasks.readers import COLUMN_OPTIONS, MissingColumn, Values, has_columns, rows_in
 from pipeline.tasks.squad import SURROGATE
 from pipeline.tasks.task import Task
 
@@ -65,7 +65,7 @@ def read_triplets(location: str, names: tuple[str, str, str], bad: BadRows) -> l
     A row is bad if one of the three is blank or is not a text. Raises DataError if the table has no usable row.
     """
     triplets = []
-    for line, values in rows_in(location, names, bad):
+    for line, values in _triplet_rows(location, names, bad):
         wrong = next((item for item in zip(names, values) if not (isinstance(item[1], str) and item[1].strip())), None)
         if wrong:
             name, value = wrong
@@ -77,3 +77,11 @@ def read_triplets(location: str, names: tuple[str, str, str], bad: BadRows) -> l
     if not triplets:
         raise DataError(f"{location} has no rows")
     return triplets
+
+
+def _triplet_rows(location: str, names: tuple[str, str, str], bad: BadRows) -> Values:
+    """Yield the rows of a table. Raises DataError for a missing column, with the options for columns of triplets."""
+    try:
+        yield from rows_in(location, names, bad)
+    except MissingColumn as error:
+        raise DataError(str(error).replace(COLUMN_OPTIONS, "--text, --pair and --negative")) from error

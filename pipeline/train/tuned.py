@@ -56,7 +56,7 @@ class About:
     cutting: Cutting
     """Truncation: length and stride."""
     pooling: str
-    """Value of recipe.pooling: cls, mean or attention."""
+    """Value of recipe.pooling: cls, mean or attention; for kind similarity, of similarity.pooling: mean or cls."""
     tuned: Tuned
     """Values tuned on the development split, such as thresholds."""
     lineage: dict[str, Any]

@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,67 +9,18 @@ import pytest
 
 from pipeline import storage
 from pipeline.config.embed import Search
-from pipeline.embed.folder import (
-    CUT,
-    EMPTY,
-    PRECISION,
-    TEXTS,
-    Chunks,
-    begin,
-    part_table,
-    parts_in,
-    publish,
-    publish_part,
-)
+from pipeline.embed import index
+from pipeline.embed.folder import begin, parts_in
 from pipeline.embed.index import index_hits, wants_index
-from pipeline.embed.model import Description
 from pipeline.embed.queries import Query, read_queries
 from pipeline.embed.results import result_table, write_results
 from pipeline.embed.search import exact_hits, found_of, require_similarity
-from pipeline.embed.vectors import Vectors, open_vectors
+from pipeline.embed.vectors import open_vectors
 from pipeline.errors import ConfigError, DataError
 from pipeline.workflows.search import search
+from tests.unit.embed.conftest import Write
 
-Write = Callable[..., Vectors]
 PLANE = np.array([[1, 0], [0, 2], [3, 3], [-1, 0]], np.float32)
-
-
-@pytest.fixture
-def write_vectors(tmp_path: Path) -> Write:
-    """A function that writes vectors (N, D) to a folder in parts of 100 rows and opens the folder."""
-
-    def write(
-        vectors: np.ndarray,
-        *,
-        name: str = "vectors",
-        format="float32",
-        similarity: str = "cosine",
-        chunks=None,
-        ids=None,
-    ) -> Vectors:
-        count, dimension = vectors.shape
-        model = Description(
-            checkpoint="/none", digest="d", dimension=dimension, pooling="mean", normalized=False,
-            similarity=similarity, prompt="", maximum_length=16,
-        )  # fmt: skip
-        numbers = chunks or [0] * count
-        texts = np.cumsum([number == 0 for number in numbers])
-        names = ids or [f"t{text}" for text in texts]
-        folder = str(tmp_path / name)
-        assert not begin(folder, {"format": format}, replace=False)
-        for part, first in enumerate(range(0, count, 100)):
-            rows = slice(first, first + 100)
-            shown = Chunks(
-                ids=names[rows], titles=None, numbers=numbers[rows], spans=[(0, 1)] * len(names[rows]),
-                texts=[f"text {row}" for row in range(count)][rows],
-            )  # fmt: skip
-            table = part_table(shown, vectors[rows], format, True)
-            counts = {TEXTS: str(numbers[rows].count(0)), EMPTY: "0", CUT: "0", PRECISION: "float32"}
-            publish_part(parts_in(folder), 0, part, table, counts)
-        publish(folder, {"format": format}, model, format)
-        return open_vectors(folder)
-
-    return write
 
 
 def test_the_order_of_cosine_and_of_dot_product(write_vectors: Write) -> None:
@@ -103,6 +53,17 @@ def test_of_equal_scores_the_first_rows_are_found(write_vectors: Write) -> None:
     assert hits.rows.tolist() == [[0, 1, 2], [0, 1, 2]]
 
 
+def test_equal_vectors_have_equal_scores_at_every_place_of_every_part(write_vectors: Write) -> None:
+    random = np.random.default_rng(5)
+    stored, queries = (random.normal(size=(count, 384)).astype(np.float32) for count in (203, 5))
+    copies = [0, 51, 99, 100, 150, 201, 202]  # a float32 product gives these up to 5 different scores
+    stored[copies] = queries[0]
+    hits = exact_hits(write_vectors(stored), queries, 4)
+    assert hits.rows[0].tolist() == copies[:4] and set(hits.scores[0].tolist()) == {1.0}
+    alone = exact_hits(open_vectors(str(write_vectors(stored, name="again").folder)), queries[:1], 4)
+    assert alone.rows.tolist() == hits.rows[:1].tolist()
+
+
 @pytest.mark.parametrize("format", ["float16", "int8", "binary"])
 def test_a_vector_finds_itself_in_every_format(format, write_vectors: Write) -> None:
     stored = np.random.default_rng(2).normal(size=(200, 64)).astype(np.float32)
@@ -125,16 +86,49 @@ def test_the_index_finds_what_an_exact_search_finds_and_is_built_once(write_vect
     assert len(lines) == 1
 
 
+def test_the_index_proposes_more_if_one_text_has_all_of_the_candidates(write_vectors: Write) -> None:
+    angles = np.concatenate([np.linspace(0, 0.1, 95), [0.5, 0.4, 0.3, 0.2, 0.6]])
+    stored = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+    vectors = write_vectors(stored, chunks=[*range(95), 0, 0, 0, 0, 0])
+    query = np.array([[1, 0]], np.float32)
+    assert (vectors.count, vectors.texts) == (100, 6)
+    assert index_hits(vectors, query, 5, print).rows.tolist() == [[0, 98, 97, 96, 95]]
+    assert index_hits(vectors, query, 9, print).rows.tolist() == [[0, 98, 97, 96, 95, 99]]
+
+
+def test_a_query_with_too_few_candidates_is_compared_with_all_vectors(
+    write_vectors: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index, "MOST_CANDIDATES", 8)
+    vectors = write_vectors(np.stack([np.ones(100), np.arange(100)], axis=1), chunks=[*range(98), 0, 0])
+    queries = np.array([[1, 0], [0, 1]], np.float32)
+    hits = index_hits(vectors, queries, 2, print)
+    assert hits.rows.tolist() == [[0, 98], [99, 98]] == exact_hits(vectors, queries, 2).rows.tolist()
+
+
+def test_the_graph_is_read_for_a_check_only_if_it_changed(
+    write_vectors: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vectors, lines, checks, sound = write_vectors(PLANE), [], [], storage.damage
+    monkeypatch.setattr(storage, "damage", lambda folder: checks.append(folder) or sound(folder))
+    for _ in range(3):
+        index_hits(vectors, PLANE, 2, lines.append)
+    assert len(checks) == 1  # by the second search, because the first one built the index
+    graph = Path(vectors.folder) / "index" / "vectors.usearch"
+    content = graph.read_bytes()
+    graph.write_bytes(content[:-1] + bytes([content[-1] ^ 255]))
+    index_hits(vectors, PLANE, 2, lines.append)
+    assert len(checks) == 2 and len(lines) == 3 and lines[1].endswith("index is damaged: building the index again")
+    assert graph.read_bytes() == content
+
+
 def test_an_index_of_other_vectors_is_built_again(write_vectors: Write) -> None:
     vectors, lines = write_vectors(PLANE, chunks=[0, 1, 2, 0]), []
     index_hits(vectors, PLANE, 2, lines.append)
     path = Path(vectors.folder) / "index" / "manifest.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"vectors": "older"}))
     hits = index_hits(vectors, PLANE, 2, lines.append)
-    assert lines[1] == (
-        f"{vectors.folder}/index is damaged, or is an index of vectors older instead of {vectors.fingerprint}: "
-        "building the index again"
-    )
+    assert lines[1] == f"{vectors.folder}/index is an index of other vectors (older): building the index again"
     assert hits.rows.tolist() == exact_hits(vectors, PLANE, 2).rows.tolist() == [[0, 3], [1, 3], [2, 3], [3, 1]]
 
 

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from pipeline.config.embed import Search
@@ -47,10 +49,53 @@ def test_parts_have_limited_rows_and_characters(tmp_path: Path, monkeypatch: pyt
     assert [id for part in parts for id in part["id"].to_pylist()] == [f"a:{row}" for row in range(1, 11)]
 
 
+def test_columns_are_those_of_all_rows_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(texts, "ROWS_AT_ONCE", 2)
+    rows: list[dict[str, object]] = [{"other": 1}, {}, {"text": "c"}, {"text": "d", "title": "D"}, {"text": "e"}]
+    for order in (rows, rows[::-1]):
+        parts = list(text_tables(written(tmp_path / "a.jsonl", order), "a", TEXT, 3))
+        assert {tuple(part.column_names) for part in parts} == {("id", "text", "title")}
+        found = [row for part in parts for row in part.to_pylist()]
+        assert [row["id"] for row in found] == ["a:1", "a:2", "a:3", "a:4", "a:5"]
+        assert [(row["text"], row["title"]) for row in found] == [(r.get("text"), r.get("title")) for r in order]
+
+
+@pytest.mark.parametrize("place", [0, 1, 4])
+def test_a_row_without_an_id_is_refused_wherever_it_is(
+    place: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(texts, "ROWS_AT_ONCE", 1)
+    rows: list[dict[str, object]] = [{"id": str(row), "text": "a"} for row in range(5)]
+    del rows[place]["id"]
+    with pytest.raises(DataError, match=rf"a\.jsonl, row {place + 1}: column id has no id; fill it, or name another"):
+        list(text_tables(written(tmp_path / "a.jsonl", rows), "a", TEXT, 10))
+
+
+def test_titles_may_be_numbers_but_not_lists(tmp_path: Path) -> None:
+    def read(titles: pa.Array, columns: Columns = TEXT) -> list[object]:
+        pq.write_table(pa.table({"text": ["a"] * len(titles), "name": titles}), tmp_path / "a.parquet")
+        (file,) = list_inputs(f"{tmp_path}/a.parquet", "auto", tags=False)
+        return [title for table in text_tables(file, "a", columns, 10) for title in table["title"].to_pylist()]
+
+    named = Columns(text="text", id=None, title="name")
+    assert read(pa.array([1984, None]), named) == ["1984", None]
+    assert read(pa.array(["x", "y"]).dictionary_encode(), named) == ["x", "y"]
+    for titles, kind in (
+        (pa.array([["x"]]), "list"),
+        (pa.array([{"en": "x"}]), "struct"),
+        (pa.array([b"\xff"]), "bin"),
+    ):
+        with pytest.raises(
+            DataError, match=rf"rows 1 to 1: column name holds {kind}.*, which is not text; name .*--ti"
+        ):
+            read(titles, named)
+
+
 REFUSED: dict[str, tuple[list[dict[str, object]], Columns, str]] = {
     "no-text": ([{"body": "a"}], TEXT, r"a\.jsonl has no column text: its columns are body; .* with --text$"),
     "no-id": ([{"text": "a"}], Columns(text="text", id="key", title=None), r"no column key: .* with --id$"),
     "empty-id": ([{"id": "1", "text": "a"}, {"text": "b"}], TEXT, r"a\.jsonl, row 2: column id has no id; fill it"),
+    "body": ([{"body": 3}], Columns(text="body", id=None, title=None), r"column body holds int64, .* with --text$"),
     "number": ([{"text": 3}], TEXT, r"rows 1 to 1: column text holds int64, which is not text; .* with --text$"),
 }
 
@@ -69,6 +114,15 @@ def test_equal_ids_in_two_files_are_refused_before_anything_is_embedded(tmp_path
         require_unique_inputs(files, TEXT)
 
 
+def test_queries_in_a_folder_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bridges").mkdir()
+    monkeypatch.chdir(tmp_path)
+    for given in ("bridges", str(tmp_path)):
+        with pytest.raises(ConfigError, match=r"\) is a folder: give a file of queries, or add a space at the end to "):
+            read_queries(Search(vectors="v", queries=given))
+    assert [query.text for query in read_queries(Search(vectors="v", queries="bridges "))] == ["bridges "]
+
+
 def test_queries_are_a_text_or_a_file(tmp_path: Path) -> None:
     def read(given: str) -> list[tuple[str, str]]:
         return [(query.id, query.text) for query in read_queries(Search(vectors="v", queries=given))]
@@ -76,6 +130,8 @@ def test_queries_are_a_text_or_a_file(tmp_path: Path) -> None:
     assert read("why is the sky blue?") == [("1", "why is the sky blue?")]
     (tmp_path / "q.txt").write_text("one\ntwo\n")
     assert read(str(tmp_path / "q.txt")) == [("1", "one"), ("2", "two")]
+    written(tmp_path / "q.jsonl", [{"id": ":7", "text": "one"}])
+    assert read(str(tmp_path / "q.jsonl")) == [(":7", "one")]
     written(tmp_path / "q.jsonl", [{"id": "a", "text": "one"}])
     assert read(str(tmp_path / "q.jsonl")) == [("a", "one")]
     with pytest.raises(

@@ -2,12 +2,14 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from pipeline.config.adapters import Adapter, Bottleneck, Freeze, LowRank, NoAdapter
-from pipeline.config.finetune import Cutting, Finetune, Recipe, Similarity, Trials
+from pipeline.config.finetune import Cutting, Finetune, Recipe, Search, Similarity, Trials
+from pipeline.config.placement import TrialPlacement
 from pipeline.config.predict import Score
 from pipeline.errors import ConfigError
 from pipeline.export.tuned_card import tuned_files
@@ -44,7 +46,10 @@ def test_a_trained_model_has_the_dev_score_of_its_trial(tiny_run: Path, glue: Pa
     )  # near ties may be rounded
     assert result["steps"] == 8 and -1 < result["scores"]["dev"]["spearman"] <= 1
     assert '"pooling_mode_mean_tokens": true' in Path(f"{model}/1_Pooling/config.json").read_text()
-    assert "word counts" in Path(f"{model}/README.md").read_text()
+    card = Path(f"{model}/README.md").read_text()
+    assert (
+        "word counts" in card and "| similarity.loss | cosent |" in card and "| similarity.temperature | 0.05 |" in card
+    )
 
 
 def test_similarity_settings_name_trials_of_that_kind_alone(tiny_run: Path, glue: Path) -> None:
@@ -59,6 +64,18 @@ def test_similarity_settings_name_trials_of_that_kind_alone(tiny_run: Path, glue
         assert ("similarity.loss" in identity) == (task == "stsb-similarity")
     assert names["cola"][0] == names["cola"][1]
     assert not set(names["stsb-similarity"][0]) & set(names["stsb-similarity"][1])
+
+
+def test_the_names_of_a_trial_and_of_a_grid_do_not_change(tiny_run: Path, glue: Path) -> None:
+    """A changed name would train again what is trained already. The encoder and the rows may differ by machine."""
+    inputs = inputs_of(tiny_run, glue)
+    vocabulary = SimpleNamespace(fingerprint="vocabulary")
+    initial = SimpleNamespace(fingerprint="encoder", vocabulary=vocabulary, model=inputs.initial.model)
+    ((name, problem),) = inputs.problems.items()
+    problem = replace(problem, digest="rows")
+    config = replace(inputs.config, placement=TrialPlacement(device="cpu"), checkpoint="m", data="d", output="o")
+    assert make_trial(config, problem, initial, 0, {}, "report").name == "stsb-similarity-seed0-6326c726262b"
+    assert grid_name(config, {name: problem}, initial) == "stsb-similarity-606eda59"
 
 
 def test_an_own_file_has_the_columns_of_sts_b(tiny_run: Path, glue: Path, tmp_path: Path) -> None:
@@ -95,6 +112,23 @@ def test_score_has_the_pooling_and_the_length_of_the_training(
     states = model.cls([" ".join(["kar"] * 6)])
     found = model.embed([" ".join(["kar"] * 30)])
     np.testing.assert_allclose(found, states / np.linalg.norm(states), rtol=0, atol=1e-5)
+
+
+def test_settings_of_similarity_are_refused_for_other_kinds(tiny_run: Path, glue: Path) -> None:
+    for settings in ({"similarity": COSINE}, {"search": Search(over=("similarity.loss=cosine",))}):
+        with pytest.raises(
+            ConfigError, match=r"^similarity.loss \(cosine\) is for kind similarity, but cola is of kind c"
+        ):
+            inputs_of(tiny_run, glue, "cola", **settings)
+
+
+def test_a_temperature_is_refused_for_a_loss_without_one() -> None:
+    with pytest.raises(ConfigError) as error:
+        Similarity(loss="cosine", temperature=0.1)
+    assert str(error.value) == (
+        "similarity.temperature (0.1) is for similarity.loss cosent, but similarity.loss is cosine: leave "
+        "similarity.temperature out"
+    )
 
 
 def test_several_labels_are_refused(tiny_run: Path, glue: Path) -> None:

@@ -77,6 +77,14 @@ def test_retrieval(tiny_run: Path, tmp_path: Path) -> None:
     [
         (["--against", "x", "--input", "a.csv"], "against (x) is for similarity, retrieval, trip"),
         (["--similarity", "a.tsv", "--placement.precision", "bfloat16"], "placement.precision (bfloat16): vectors ar"),
+        (["--similarity", "a.tsv", "--split", "test"], "split (test) is for task and retrieval, and has no ef"),
+        (["--triplets", "a.tsv", "--split", "dev"], "has no effect on triplets: leave split out"),
+        (["--input", "a.tsv", "--split", "dev"], "has no effect on input: leave split out"),
+        (["--similarity", "a.tsv", "--negative", "n"], "negative (n) is for triplets, and has no effect"),
+        (["--retrieval", "a", "--text", "t"], "text (t) is for input and similarity and triplets, and has"),
+        (["--retrieval", "a", "--pair", "p"], "pair (p) is for input and similarity and triplets, and has"),
+        (["--retrieval", "a", "--label", "l"], "label (l) is for input and similarity, and has no effect"),
+        (["--task", "cola", "--data", "d", "--text", "t"], "has no effect on task: leave text out"),
         (["--similarity", "a.tsv", "--triplets", "b.tsv"], "or triplets (b.tsv): give exactly one"),
     ],
 )  # fmt: skip

@@ -62,5 +62,5 @@ def test_a_document_without_a_score_is_not_found() -> None:
 def test_queries_are_ranked_in_their_order_over_several_blocks() -> None:
     angles = np.linspace(0, 1, 100)
     vectors = np.stack((np.cos(angles), np.sin(angles)), axis=1).astype(np.float32)
-    rankings = rank_by_cosine(vectors, vectors, tie_ranks([f"{number:03}" for number in range(100)]))
+    rankings = rank_by_cosine(vectors, vectors, tie_ranks([f"{number:03}" for number in range(100)]), [None] * 100)
     assert [ranking[0] for ranking in rankings] == list(range(100))

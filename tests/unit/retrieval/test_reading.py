@@ -4,11 +4,12 @@ import gzip
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from pipeline.errors import DataError
+from pipeline.errors import ConfigError, DataError
 from pipeline.retrieval.bm25 import rank_by_bm25
-from pipeline.retrieval.ranking import tie_ranks
+from pipeline.retrieval.ranking import rank_by_cosine, tie_ranks
 from pipeline.retrieval.reading import read_collection
 
 DOCUMENTS = [
@@ -49,7 +50,7 @@ def test_cranfield_s_files_whose_queries_are_counted_and_whose_best_code_is_1(tm
     (tmp_path / "cran.qry").write_text(".I 001\n.W\nwhat of\nwings .\n.I 004\n.W\nwhat of heat .\n")
     (tmp_path / "cranqrel").write_text("1 1 1\n1 2 4\n2 1 2 \n2 2 -1\n2 1 3\n")
     found = read_collection(str(tmp_path))
-    assert found.documents == {"1": "wings and lift ."}
+    assert found.own == {} and found.documents == {"1": "wings and lift ."}
     assert found.queries == {"1": "what of wings .", "2": "what of heat ."}
     assert found.grades == {"1": {"1": 4, "2": 1}, "2": {"1": 3, "2": 0}}
     assert found.notes == ("1 documents have no text", "1 judgements are given twice; the highest grade counts")
@@ -79,6 +80,26 @@ def test_a_bad_row_is_one_line_or_counted(tmp_path: Path, change: dict, message:
     assert found.notes[-1].startswith("1 rows left out (") and message in found.notes[-1]
 
 
+def test_a_query_that_is_a_document_is_not_among_its_own_results(tmp_path: Path) -> None:
+    """As in BEIR for ArguAna; Cranfield's queries and documents share numbers by chance."""
+    queries = [{"_id": "a", "text": "Wings lift and drag"}, {"_id": "2", "text": "heat"}]
+    found = read_collection(beir(tmp_path, queries=queries, qrels=[QRELS[0], "a\tb\t1", "2\tb\t1"]))
+    assert found.own == {"a": "a"} and found.own_indices() == [0, None]
+    assert found.notes[-1] == "1 queries are documents, which are not among their own results"
+    ties, vectors = tie_ranks(list(found.documents)), np.eye(2)
+    assert [list(ranking) for ranking in rank_by_cosine(vectors, vectors, ties, found.own_indices())] == [[1], [1, 0]]
+    texts = ["wings lift", "wings drag"]
+    assert [list(ranking) for ranking in rank_by_bm25(["wings lift"] * 2, texts, ties, [0, None])] == [[1], [0, 1]]
+
+
+def test_the_cranfield_collection_has_no_splits(tmp_path: Path) -> None:
+    (tmp_path / "cran.all.1400").write_text("")
+    with pytest.raises(
+        ConfigError, match=r"^split \(dev\) is for BEIR's layout, but .* is the Cranfield collection: l"
+    ):
+        read_collection(str(tmp_path), "dev")
+
+
 def test_half_of_a_surrogate_pair_in_a_text_is_replaced(tmp_path: Path) -> None:
     documents = [{"_id": "a", "text": "x\ud800"}, *DOCUMENTS[1:]]
     assert read_collection(beir(tmp_path, documents)).documents["a"] == "x\ufffd"
@@ -106,12 +127,14 @@ def test_a_folder_of_something_else_is_told_both_layouts(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("documents", [[], ["the of", "a"]])
 def test_bm25_finds_nothing_in_documents_without_words(documents: list[str]) -> None:
-    (ranking,) = rank_by_bm25(["wings"], documents, tie_ranks([str(number) for number in range(len(documents))]))
+    (ranking,) = rank_by_bm25(
+        ["wings"], documents, tie_ranks([str(number) for number in range(len(documents))]), [None]
+    )
     assert ranking.tolist() == []
 
 
 def test_bm25_finds_only_documents_with_a_word_of_the_query() -> None:
     documents = ["wings lift drag", "heat heat slabs", "wings wings wings"]
     queries = ["Wings", "heat and wings", "unknown", "the of"]
-    rankings = rank_by_bm25(queries, documents, tie_ranks(["a", "b", "c"]))
+    rankings = rank_by_bm25(queries, documents, tie_ranks(["a", "b", "c"]), [None] * len(queries))
     assert [ranking.tolist() for ranking in rankings] == [[2, 0], [1, 2, 0], [], []]

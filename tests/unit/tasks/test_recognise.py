@@ -49,6 +49,7 @@ def test_compressed_files_are_known_by_their_content(tmp_path: Path):
         ("a.txt", b"Two words.\n\nThree words here.\n"),
         ("a.txt", b"EU B-ORG\nrejects O\n"),
         ("a.txt", b"one\n\nword\n"),
+        ("a.txt", b"text\tlabel\na b\t1\n"),
         ("a.txt", b"-DOCSTART- O\n\n"),
         ("a.json", b"[1, 2]"),
         ("a.json", b"[" * 100_000),

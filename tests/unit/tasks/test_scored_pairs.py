@@ -4,8 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.config.finetune import Finetune
 from pipeline.errors import DataError
 from pipeline.tasks.bad_rows import BadRows
+from pipeline.tasks.known import TASKS
+from pipeline.tasks.own import read_own
 from pipeline.tasks.scored_pairs import LAYOUTS, pair_columns, read_pairs, read_triplets
 
 STSB = 'index\tsentence1\tsentence2\tscore\n0\tA man.\tA "man".\t4.5\n1\tA dog.\tNo cat.\t0\n'
@@ -16,6 +19,7 @@ STSB = 'index\tsentence1\tsentence2\tscore\n0\tA man.\tA "man".\t4.5\n1\tA dog.\
     [
         ("dev.tsv", STSB, ("sentence1", "sentence2", "score")),
         ("SICK.tsv", "\t".join(LAYOUTS[1]) + "\na\tb\t1\n", ("sentence_A", "sentence_B", "relatedness_score")),
+        ("SICK_train.txt", "pair_ID\t" + "\t".join(LAYOUTS[1]) + "\n1\ta\tb\t1\n", LAYOUTS[1]),
         ("own.csv", "text,pair,label\na,b,1\n", ("text", "pair", "label")),
         ("own.jsonl", '{"sentence1": "a", "sentence2": "b", "score": 1}\n', ("sentence1", "sentence2", "score")),
     ],
@@ -24,6 +28,17 @@ def test_columns_are_found(tmp_path: Path, name: str, content: str, columns: tup
     (tmp_path / name).write_text(content)
     found = pair_columns(str(tmp_path / name), None, None, ())
     assert (found.first, found.second, found.label) == columns
+
+
+def test_sick_s_own_files_are_read_by_scores_and_by_fine_tuning(tmp_path: Path) -> None:
+    header = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\r\n"
+    for name in ("SICK_train.txt", "SICK_trial.txt"):
+        (tmp_path / name).write_text(f"{header}1\tA dog\tA cat\t3.5\tNEUTRAL\r\n2\tA man\tA man\t5\tENTAILMENT\r\n")
+    train, dev = (f"{tmp_path}/SICK_{split}.txt" for split in ("train", "trial"))
+    task, items, _ = read_own(Finetune(checkpoint="m", train=train, kind="similarity"), train, dev)
+    assert task.kind == "similarity" and items["dev"]["second"].to_pylist() == ["A cat", "A man"]
+    assert read_pairs(train, pair_columns(train, None, None, ()), BadRows()).scores.tolist() == [3.5, 5]
+    assert [split.name for split in TASKS["sick-similarity"].splits] == ["train", "dev", "test"]
 
 
 def test_named_columns_go_before_those_found(tmp_path: Path) -> None:
@@ -63,6 +78,8 @@ def test_triplets(tmp_path: Path) -> None:
     assert read_triplets(str(file), names, bad) == [("a", "b", "c")] and bad.reasons == {"no-text": 1}
     file.write_text('{"anchor": "a\\ud800", "positive": "b", "negative": "c"}\n')
     assert read_triplets(str(file), names, BadRows()) == [("a\ufffd", "b", "c")]
+    with pytest.raises(DataError, match=r"has no column x: .*; name yours with --text, --pair and --negative$"):
+        read_triplets(str(file), ("anchor", "positive", "x"), BadRows())
     file.write_text('{"anchor": 1, "positive": "b", "negative": "c"}\n')
     with pytest.raises(DataError, match="has no row that can be used"):
         read_triplets(str(file), names, BadRows(skip=True))
