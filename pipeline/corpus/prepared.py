@@ -46,6 +46,11 @@ class Corpus:
     """
 
     @property
+    def formats(self) -> list[str | None]:
+        """Formats of the sources, as far as the user named them."""
+        return [about["format"] for about in self.sources.values()]
+
+    @property
     def weights(self) -> dict[str, float]:
         """Return {location of a source: mean number of times that a document of this source occurs per epoch}."""
         return {location: about["weight"] for location, about in self.sources.items()}
