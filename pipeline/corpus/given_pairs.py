@@ -60,7 +60,7 @@ def read_pairs(file: Opened) -> Iterator[Pair | Dropped]:
     else:
         rows = _json_rows(file, choose)
     for number, row in enumerate(rows):
-        yield from [row] if isinstance(row, Dropped) else pairs_of_row(f"{file.name}:{number}", row)
+        yield from [row] if isinstance(row, Dropped) else _pairs_of_row(f"{file.name}:{number}", row)
 
 
 def pair_columns(location: str, wanted: str | None, names: Sequence[str]) -> list[str]:
@@ -85,7 +85,7 @@ def pair_columns(location: str, wanted: str | None, names: Sequence[str]) -> lis
     return [name for name in both if name] + [name for name in names if NEGATIVE.fullmatch(name)]
 
 
-def pairs_of_row(id: str, values: Sequence[Any]) -> Iterator[Pair | Dropped]:
+def _pairs_of_row(id: str, values: Sequence[Any]) -> Iterator[Pair | Dropped]:
     """Yield the pairs of the values of a row: the two texts and the negatives, each a text, a list of texts or None."""
     if not all(value is None or value == [] or is_text(value) for value in values):
         yield dropped(id, "broken record", str(values))
