@@ -60,8 +60,12 @@ class Batch:
     None without a teacher.
     """
     keys: Tensor | None = None
-    """int64, one row per two sequences: 64-bit hashes of the ids of both texts, and of their parent document. Sequences
-    2 i and 2 i + 1 are the two texts of row i. None if each row is one sequence.
+    """int64, one row per row of two texts: 64-bit hashes of the ids of both texts, of their parent document, and of the
+    ids of each hard negative; 0 where a row has no negative. None if each row is one sequence.
+    """
+    places: Tensor | None = None
+    """int64, one per sequence: number of the text among all rows' texts, of which each row has as many as the row with
+    most. None if all rows have the same number of sequences: then sequences 2 i and 2 i + 1 are the texts of row i.
     """
 
     @property
@@ -93,7 +97,8 @@ class Batch:
 def collate(rows: pa.Table | pa.RecordBatch) -> Batch:
     """Collate all rows, in their order, into one flat batch.
 
-    A row of two texts (its `parent` is not null) becomes two sequences, [CLS] A [SEP] and [CLS] B [SEP]. Reads the
+    A row of two texts (its `parent` is not null) becomes two sequences, [CLS] A [SEP] and [CLS] B [SEP], and one for
+    each hard negative. Reads the
     model's columns of pipeline.text.schema.EXAMPLE and ignores other columns. Raises ValueError if there are no rows.
     """
     if rows.num_rows and "parent" in rows.schema.names and not rows.column("parent").null_count:
@@ -112,14 +117,20 @@ def collate(rows: pa.Table | pa.RecordBatch) -> Batch:
 
 
 def _collate_two_texts(rows: pa.Table | pa.RecordBatch) -> Batch:
-    """Collate rows of two texts; sequences 2 i and 2 i + 1 of the batch are the texts of row i."""
-    ids, lengths = _flat_lists(rows.column("ids"))
-    first, starts = _flat(rows.column("first_length")), np.cumsum(lengths) - lengths
-    ids_T = np.insert(ids, starts + first, ids[starts])  # the second text begins with [CLS] too
-    lengths_N = np.stack((first, lengths - first + 1), axis=1).ravel()
+    """Collate rows of two texts and their hard negatives; each text is a sequence, in the order of the row."""
+    ids, row_lengths = _flat_lists(rows.column("ids"))
+    lengths = _lengths_of_texts(rows, row_lengths)
+    places = np.flatnonzero(lengths)
+    lengths_N = lengths.ravel()[places]
+    later = places % lengths.shape[1] > 0  # texts that share the [CLS] of the row's first text
+    ends = np.cumsum(lengths_N - later)
+    begins = (ends - lengths_N + later)[later]
+    ids_T = np.insert(ids, begins, ids[0])  # each text begins with [CLS]
     offsets = np.concatenate(([0], np.cumsum(lengths_N)))
-    texts = np.array([_hash(ids_T[start:end]) for start, end in zip(offsets[:-1], offsets[1:])])
-    keys = np.column_stack((texts.reshape(-1, 2), _flat(rows.column("parent"))))
+    texts = np.zeros(lengths.size, np.int64)
+    texts[places] = [_hash(ids_T[start:end]) for start, end in zip(offsets[:-1], offsets[1:])]
+    texts = texts.reshape(lengths.shape)
+    keys = np.column_stack((texts[:, :2], _flat(rows.column("parent")), texts[:, 2:]))
     none = torch.zeros(0, dtype=torch.int64)
     return Batch(
         ids_T=torch.from_numpy(ids_T),
@@ -130,7 +141,21 @@ def _collate_two_texts(rows: pa.Table | pa.RecordBatch) -> Batch:
         masked_positions_M=none,
         masked_labels_M=none,
         keys=torch.from_numpy(keys),
+        places=torch.from_numpy(places) if lengths.shape[1] > 2 else None,
     )
+
+
+def _lengths_of_texts(rows: pa.Table | pa.RecordBatch, row_lengths: np.ndarray) -> np.ndarray:
+    """Return the lengths of both texts and of the hard negatives of each row, as sequences of their own, int64
+    (rows, 2 + negatives); 0 where a row has no negative.
+    """
+    first = _flat(rows.column("first_length"))
+    column = rows.column("negative_lengths")
+    if column.null_count:
+        return np.stack((first, row_lengths - first + 1), axis=1)
+    negatives = _flat_lists(column)[0].reshape(len(first), -1)
+    second = row_lengths - first + 1 - (negatives - (negatives > 0)).sum(1)
+    return np.column_stack((first, second, negatives))
 
 
 def _hash(ids: np.ndarray) -> int:

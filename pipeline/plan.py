@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from pipeline.columns import aligned
-from pipeline.config.data import AdjacentParagraphs, TitleParagraph, TwoCrops
+from pipeline.config.data import AdjacentParagraphs, GivenPairs, Sampling, TitleParagraph, TwoCrops
 from pipeline.config.jobs import Pretrain
 from pipeline.config.objective import Contrastive, Distilled
 from pipeline.config.phases import Phase
@@ -26,10 +26,11 @@ from pipeline.train.schedule import decay_start
 PRICES = Path(__file__).with_name("prices.toml")
 FILL = 0.92
 """Tokens per row as a share of maximum_length. Measured: 118.4 of 128, mean of 109,000 rows of books and Wikipedia."""
-TEXT_FILL: dict[type, float] = {TwoCrops: 0.59, AdjacentParagraphs: 0.66, TitleParagraph: 0.36}
+TEXT_FILL: dict[type, float] = {TwoCrops: 0.59, AdjacentParagraphs: 0.66, TitleParagraph: 0.36, GivenPairs: 1.0}
 """Tokens per text as a share of maximum_length, for rows of two texts.
 
-Measured with maximum_length 128 in one window of books and Wikipedia.
+Measured with maximum_length 128 in one window of books and Wikipedia. Given pairs may have any length, so their texts
+count as full.
 """
 STREAM_TOKENS = 1.6e6
 """Tokens per second and core through Ray Data. Measured: 3.2e6 on two cores (`jobs/bench.py stream`, English books)."""
@@ -176,8 +177,8 @@ def loads(config: Pretrain) -> Iterator[Load]:
     for phase in config.all_phases:
         rows = offset(phase.end - phase.first, phase.batch)
         sampling = phase.sampling
-        length, texts = TEXT_FILL.get(type(sampling.pairs), FILL) * sampling.maximum_length, 1 + sampling.two_texts
-        tokens = rows * texts * length
+        length = TEXT_FILL.get(type(sampling.pairs), FILL) * sampling.maximum_length
+        tokens = rows * sampling.sequences * length
         masked = 0 if sampling.two_texts else round(tokens * sampling.masking.share)
         counted = TokenCounts(tokens=round(tokens), squares=round(tokens * length), masked=masked)
         yield Load(
@@ -268,6 +269,14 @@ def worlds_to_show(slots: int, asked: WorkerRange) -> list[int]:
     return list(every) if slots <= MOST_WORLDS else sorted({*even, *range(asked.least, asked.most + 1)})
 
 
+def _fill_text(sampling: Sampling) -> str:
+    """Return the assumed length of sequences as text."""
+    if isinstance(sampling.pairs, GivenPairs):
+        negatives = f" and {sampling.negatives} hard negatives" * (sampling.negatives > 0)
+        return f"at most: rows are counted with two full texts{negatives}"
+    return f"English books and Wikipedia fill {TEXT_FILL.get(type(sampling.pairs), FILL):.0%} of a sequence's length"
+
+
 def plan_text(config: Pretrain, machines: list[Machine]) -> str:
     """Return the plan as text for a terminal."""
     work, gradients, world = list(loads(config)), gradients_of(config), config.worker_range.most
@@ -283,11 +292,11 @@ def plan_text(config: Pretrain, machines: list[Machine]) -> str:
         ("steps", "; ".join(_phase_text(load) for load in work)),
         (
             "tokens",
-            f"about {tokens / 1e9:,.2f} billion in {rows:,} rows{' of two texts' * config.sampling.two_texts}; English "
-            f"books and Wikipedia fill {TEXT_FILL.get(type(config.sampling.pairs), FILL):.0%} of a sequence's length",
+            f"about {tokens / 1e9:,.2f} billion in {rows:,} rows{' of two texts' * config.sampling.two_texts}; "
+            f"{_fill_text(config.sampling)}",
         ),
         ("operations", f"{flops:.2e} floating-point operations in matrix products, {passes}"),
-        *[("vectors", vectors_text(most_rows, config.model.width))] * contrastive,
+        *[("vectors", vectors_text(most_rows, config.model.width, config.sampling.negatives))] * contrastive,
         *[("teacher", "its operations and its memory are not counted")] * isinstance(config.objective, Distilled),
         ("gradients", _gradients_text(gradients, world)),
         (

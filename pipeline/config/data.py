@@ -8,6 +8,8 @@ from pipeline.config.locations import Location, SourceText
 
 PASSING = frozenset({"prepare.web_timeout"})
 """Settings that do not affect the content of a prepared corpus."""
+PAIRS = "pairs"
+"""Format of a source of given pairs: a table with two texts per row, and perhaps hard negatives."""
 PRESET_KINDS = ("wordpiece", "byte-bpe", "unigram")
 PRESET_SIZES = (30_522, 8_192, 50_265, 30_000, 119_547, 250_002)
 """Kinds and sizes that presets set for a trained vocabulary.
@@ -25,10 +27,11 @@ class Sources:
     """A file, folder, glob or URL (https://, s3://, gs://, hf://); for pretraining also a folder prepared by
     jobs/prepare.py. Default: the built-in corpus.
 
-    Options may follow the location. ::format=NAME names the format: sentences and parquet-sentences must be named;
-    wikipedia-dump, wikiextractor, gutenberg, bookscorpus, jsonl, parquet and text are recognised without a name.
-    ::column=NAME names the column of the text in JSON lines and Parquet. ::language=CODE sets the language (default:
-    the language in the files, or en). ::weight=TIMES sets how often a document occurs per epoch (default: 1).
+    Options may follow the location. ::format=NAME names the format. It must be given for pairs, sentences and
+    parquet-sentences; wikipedia-dump, wikiextractor, gutenberg, bookscorpus, jsonl, parquet and text are recognised.
+    ::column=NAME names the column of the text in JSON lines and Parquet, or the columns of pairs. ::language=CODE sets
+    the language (default: what the files say, or en). ::weight=TIMES sets how often a document occurs per epoch
+    (default: 1).
     """
 
 
@@ -269,8 +272,21 @@ class TitleParagraph:
         require_at_least("sampling.pairs.shortest", self.shortest, 1)
 
 
-TWO_TEXTS = (TwoCrops, AdjacentParagraphs, TitleParagraph)
-"""Kinds of sampling.pairs whose rows hold two texts. The encoder reads each text as a separate sequence."""
+@dataclass(frozen=True, kw_only=True)
+class GivenPairs:
+    """The two texts of each row of a table, and the row's hard negatives, for objective contrastive. The corpus must be
+    prepared with ::format=pairs.
+    """
+
+    negatives: int = 4
+    """Maximum hard negatives per row. If a row has more, each epoch draws others of them. 0: use none."""
+
+    def __post_init__(self) -> None:
+        require_at_least("sampling.pairs.negatives", self.negatives, 0)
+
+
+TWO_TEXTS = (TwoCrops, AdjacentParagraphs, TitleParagraph, GivenPairs)
+"""Kinds of sampling.pairs whose rows hold two texts. The encoder reads each text as a sequence of its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -344,7 +360,14 @@ class Sampling:
     maximum_length: int = 128
     """Maximum tokens per sequence, including [CLS] and [SEP]."""
     pairs: (
-        NextSentence | SentenceOrder | FullSentences | SingleSegment | TwoCrops | AdjacentParagraphs | TitleParagraph
+        NextSentence
+        | SentenceOrder
+        | FullSentences
+        | SingleSegment
+        | TwoCrops
+        | AdjacentParagraphs
+        | TitleParagraph
+        | GivenPairs
     ) = NextSentence()
     masking: TokenMasking | WholeWordMasking | SpanMasking | NgramMasking = TokenMasking()
     copies: int | None = None
@@ -373,9 +396,19 @@ class Sampling:
         return isinstance(self.pairs, TWO_TEXTS)
 
     @property
+    def negatives(self) -> int:
+        """Maximum hard negatives per row."""
+        return self.pairs.negatives if isinstance(self.pairs, GivenPairs) else 0
+
+    @property
+    def sequences(self) -> int:
+        """Maximum sequences per row: one, or two texts and hard negatives."""
+        return 2 + self.negatives if self.two_texts else 1
+
+    @property
     def row_length(self) -> int:
-        """Maximum tokens per row; the two texts of a row share its [CLS]."""
-        return 2 * self.maximum_length - 1 if self.two_texts else self.maximum_length
+        """Maximum tokens per row; the texts of a row share its [CLS]."""
+        return self.sequences * (self.maximum_length - 1) + 1
 
     def copy_of_epoch(self, epoch: int) -> int:
         """Return the number of the copy that an epoch shows; without copies, the number of the epoch."""

@@ -175,7 +175,7 @@ def _require_two_texts(config: Pretrain) -> None:
     require(
         not contrastive or config.sampling.two_texts,
         f"objective (contrastive) needs pairs of texts, but sampling.pairs is {kind}: choose sampling.pairs:two-crops, "
-        "sampling.pairs:adjacent-paragraphs or sampling.pairs:title-paragraph",
+        "sampling.pairs:adjacent-paragraphs, sampling.pairs:title-paragraph or sampling.pairs:given-pairs",
     )
     require(
         contrastive or not config.sampling.two_texts,

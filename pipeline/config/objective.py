@@ -128,8 +128,8 @@ class Contrastive:
     """Learn text vectors: for each text, the model finds the other text of the row among the texts of all rows of the
     step (InfoNCE, van den Oord et al. 2018; in both directions).
 
-    sampling.pairs must be two-crops, adjacent-paragraphs or title-paragraph. Rows that have a text or a document in
-    common are not compared with each other. sampling.masking has no effect.
+    sampling.pairs must be two-crops, adjacent-paragraphs, title-paragraph or given-pairs. Rows that have a text or a
+    document in common are not compared with each other. sampling.masking has no effect.
     """
 
     temperature: float = 0.05

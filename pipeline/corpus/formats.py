@@ -3,15 +3,17 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from pipeline.config.data import PAIRS
 from pipeline.corpus.builtin import read_docstrings
 from pipeline.corpus.dump import is_dump, read_dump
+from pipeline.corpus.given_pairs import read_pairs
 from pipeline.corpus.gutenberg import is_gutenberg, read_gutenberg
-from pipeline.corpus.opening import COMPRESSED, Opened
+from pipeline.corpus.opening import Opened, bare_name
 from pipeline.corpus.parquet import is_parquet, read_parquet, read_parquet_sentences
 from pipeline.corpus.plain import is_bookscorpus, is_plain_text, read_bookscorpus, read_sentences, read_text
 from pipeline.corpus.records import is_jsonl, read_jsonl
 from pipeline.corpus.wikiextractor import is_wikiextractor, read_wikiextractor
-from pipeline.text.documents import Dropped, Record
+from pipeline.text.documents import Dropped, Pair, Record
 
 HEAD_BYTES = 1 << 16
 """Number of decompressed bytes at the start of a file that are used to recognise its format."""
@@ -24,10 +26,10 @@ class Format:
     `recognises` gets the file's name without compression suffix and the file's first bytes.
     """
 
-    read: Callable[[Opened], Iterator[Record | Dropped]]
+    read: Callable[[Opened], Iterator[Record | Pair | Dropped]]
     recognises: Callable[[str, bytes], bool]
     columns: bool = False
-    """Whether the user can choose the text column with ::column=NAME."""
+    """Whether the user can choose the text column, or the columns of pairs, with ::column=NAME."""
 
 
 def _never(name: str, head: bytes) -> bool:
@@ -41,6 +43,7 @@ FORMATS: dict[str, Format] = {
     ),
     "builtin": Format(read=lambda file: read_docstrings(file.blocks, file.name), recognises=_never),
     "sentences": Format(read=read_sentences, recognises=_never),
+    PAIRS: Format(read=read_pairs, recognises=_never, columns=True),
     "parquet-sentences": Format(read=read_parquet_sentences, recognises=_never, columns=True),
     "parquet": Format(read=read_parquet, recognises=is_parquet, columns=True),
     "wikiextractor": Format(read=read_wikiextractor, recognises=is_wikiextractor),
@@ -65,8 +68,3 @@ def recognise(name: str, head: bytes, *, column: str | None = None) -> str | Non
         (format for format, row in FORMATS.items() if (row.columns or column is None) and row.recognises(bare, head)),
         None,
     )
-
-
-def bare_name(name: str) -> str:
-    """Return a file's name without its compression suffix."""
-    return next((name[: -len(suffix)] for suffix in COMPRESSED if name.lower().endswith(suffix)), name)

@@ -172,6 +172,11 @@ def compression_by_name(location: str) -> str | None:
     return next((suffix for suffix in COMPRESSED if path.lower().endswith(suffix)), None)
 
 
+def bare_name(name: str) -> str:
+    """Return a file's name without its compression suffix."""
+    return next((name[: -len(suffix)] for suffix in COMPRESSED if name.lower().endswith(suffix)), name)
+
+
 def _compression_by_magic(head: bytes) -> str:
     """Return smart_open's name for the compression that the first bytes show; "disable" if they show none.
 

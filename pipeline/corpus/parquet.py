@@ -2,7 +2,7 @@
 
 import io
 import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -112,6 +112,23 @@ def _parquet_rows(file: Opened) -> Iterator[tuple[dict[str, Any], list[str]] | D
                 texts, *more = (_strings(batch.column(name)) for name in (column, *about))
                 for text, *values in zip(texts, *more, strict=True):
                     yield dict(zip(about, values, strict=True)), [text] if isinstance(text, str) else text or []
+        except DataError:
+            raise
+        except BROKEN as error:
+            yield dropped(file.name, "damaged file", storage.first_line(error))
+
+
+def column_rows(file: Opened, choose: Callable[[list[str]], Sequence[str]]) -> Iterator[tuple[Any, ...] | Dropped]:
+    """Yield the values of some columns of each row: texts, lists of texts or None; at damage, yield a drop.
+
+    `choose` gets the names of the columns with texts or lists of texts, and returns those to read.
+    """
+    with _random_access(file) as stream:
+        try:
+            table = pq.ParquetFile(stream, buffer_size=BUFFER_BYTES, pre_buffer=False)
+            names = choose(_text_columns(table.schema_arrow, None))
+            for batch in table.iter_batches(BATCH_ROWS, columns=list(dict.fromkeys(names))):
+                yield from zip(*(_strings(batch.column(name)) for name in names), strict=True)
         except DataError:
             raise
         except BROKEN as error:

@@ -17,14 +17,24 @@ import numpy as np
 from pipeline import storage
 from pipeline.config.data import Preparation
 from pipeline.corpus.dump_ranges import RangeInput, range_text, stored_pieces
-from pipeline.corpus.formats import FORMATS, HEAD_BYTES, Format, bare_name, recognise
+from pipeline.corpus.formats import FORMATS, HEAD_BYTES, Format, recognise
 from pipeline.corpus.inputs import InputFile
-from pipeline.corpus.opening import EXPANSION_LIMIT, CutOff, Damaged, ExpandsTooFar, Opened, as_utf8, blocks, is_utf16
+from pipeline.corpus.opening import (
+    EXPANSION_LIMIT,
+    CutOff,
+    Damaged,
+    ExpandsTooFar,
+    Opened,
+    as_utf8,
+    bare_name,
+    blocks,
+    is_utf16,
+)
 from pipeline.corpus.part_tables import KEY_BYTES, SketchedRow, parquet, part_tables
 from pipeline.corpus.records import NoTextColumn
 from pipeline.corpus.unsupported import UNSUPPORTED, unsupported_reason
 from pipeline.errors import DataError
-from pipeline.text.documents import ENGLISH, Document, Dropped, Record, documents, dropped
+from pipeline.text.documents import ENGLISH, Document, Dropped, Pair, Record, documents, dropped, pair_document
 from pipeline.text.sketches import COMMON, casing, sample_hashes, shingle_hashes, size_class
 
 VERSION = 8
@@ -209,6 +219,8 @@ def _unchecked_documents(file: InputFile, settings: Preparation, given: RangeInp
     for record in file_records(file, settings.expansion_limit, given):
         if isinstance(record, Dropped):
             yield record
+        elif isinstance(record, Pair):
+            yield pair_document(record, settings.piece_characters, file.language or ENGLISH)
         else:
             yield from documents(
                 record,
@@ -221,7 +233,7 @@ def _unchecked_documents(file: InputFile, settings: Preparation, given: RangeInp
 
 def file_records(
     file: InputFile, expansion_limit: int = EXPANSION_LIMIT, given: RangeInput = WHOLE_FILE
-) -> Iterator[Record | Dropped]:
+) -> Iterator[Record | Pair | Dropped]:
     """Yield the records of one file, read in the format that the user named, else in the recognised format.
 
     If a file is damaged, the records before the damage are kept.
@@ -254,7 +266,7 @@ def file_records(
     yield from damage
 
 
-def _read(file: InputFile, format: Format, opened: Opened) -> Iterator[Record | Dropped]:
+def _read(file: InputFile, format: Format, opened: Opened) -> Iterator[Record | Pair | Dropped]:
     """Yield the records of an opened file; drop a table that has no text column.
 
     Raises DataError for such a table if the user named exactly this file, its format or its column.

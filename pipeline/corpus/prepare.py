@@ -11,7 +11,7 @@ from functools import cache, cached_property
 from typing import Any
 
 from pipeline import storage
-from pipeline.config.data import PASSING, Preparation
+from pipeline.config.data import PAIRS, PASSING, Preparation
 from pipeline.config.flat import flatten
 from pipeline.config.locations import BUILTIN
 from pipeline.corpus.inputs import InputFile, fingerprint, list_files, with_distinct_names
@@ -52,6 +52,11 @@ class Listing:
     """Files of each source, without files in the corpus folder; empty for the built-in source."""
     settings: Preparation
     folder: str
+
+    @property
+    def formats(self) -> list[str | None]:
+        """Formats of the sources, as far as the user named them."""
+        return [source.format for source in self.sources]
 
     @cached_property
     def plan(self) -> Plan:
@@ -152,6 +157,12 @@ def _parse_all(specs: Sequence[str]) -> list[Source]:
     for index, source in enumerate(parsed):
         if any(source.location == other.location for other in parsed[:index]):
             raise ConfigError(f"corpus {source.spec} is given twice: name it once")
+    pairs, documents = ([source for source in parsed if (source.format == PAIRS) == given] for given in (True, False))
+    if pairs and documents:
+        raise ConfigError(
+            f"corpus {pairs[0].spec} has given pairs, and corpus {documents[0].spec} has documents: prepare them as "
+            "two corpora"
+        )
     return parsed
 
 
@@ -191,7 +202,12 @@ def _matches_plan(folder: str, plan: Plan) -> bool:
 
 
 def _build(files: list[InputFile], settings: Preparation, folder: str, plan: Plan, report: Report) -> None:
-    """Run all stages and write the manifest."""
+    """Run all stages and write the manifest.
+
+    Near-duplicates are not dropped among given pairs: many pairs have a text in common.
+    """
+    if any(file.format == PAIRS for file in files):
+        settings = replace(settings, near_duplicates=None)
     parts, parents, tallies = extract(files, settings, folder, report)
     settings = replace(settings, heldout_share=heldout_share(settings.heldout_share, parents))
     count = shard_count(total_tally(tallies).characters, settings)

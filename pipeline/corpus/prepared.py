@@ -43,6 +43,11 @@ class Corpus:
     """{location of a source: its options, counts, drops by reason, and length of training text by language}."""
 
     @property
+    def formats(self) -> list[str | None]:
+        """Formats of the sources, as far as the user named them."""
+        return [about["format"] for about in self.sources.values()]
+
+    @property
     def weights(self) -> dict[str, float]:
         """Return {location of a source: mean occurrences per epoch of a document from this source}."""
         return {location: about["weight"] for location, about in self.sources.items()}

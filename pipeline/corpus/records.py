@@ -45,8 +45,8 @@ def read_jsonl(file: Opened) -> Iterator[Record | Dropped]:
 
 def line_records(location: str, name: str, blocks: Iterator[bytes], wanted: str | None) -> Iterator[Record | Dropped]:
     """Yield the records of JSON lines, with the text of column `wanted` (None: `text_column` chooses the column)."""
-    rows = _parse_lines(whole_lines(blocks, LONGEST_RECORD))
-    first = _first_rows(rows)
+    rows = parse_lines(whole_lines(blocks, LONGEST_RECORD))
+    first = first_rows(rows)
     objects = [value for _, value in first if isinstance(value, dict)]
     if not objects:
         column = wanted or TEXT
@@ -55,14 +55,14 @@ def line_records(location: str, name: str, blocks: Iterator[bytes], wanted: str 
         texts = [
             key
             for key in named
-            if any(_is_text(value.get(key)) for value in objects) or not any(value.get(key) for value in objects)
+            if any(is_text(value.get(key)) for value in objects) or not any(value.get(key) for value in objects)
         ]
         column = text_column(location, named, texts, wanted)
     for number, (line, value) in enumerate(chain(first, rows)):
         yield _record(name, number, line, value, column)
 
 
-def _parse_lines(rows: Iterable[tuple[str, bool]]) -> Iterator[tuple[str, Any]]:
+def parse_lines(rows: Iterable[tuple[str, bool]]) -> Iterator[tuple[str, Any]]:
     """Yield (line, parsed value) of each line that is not blank; the value is None if the line is invalid."""
     for line, whole in rows:
         if line.strip():
@@ -77,8 +77,8 @@ def parse_json(line: str) -> Any:
         return None
 
 
-def _first_rows(rows: Iterator[tuple[str, Any]]) -> list[tuple[str, Any]]:
-    """Return the first rows, which are used to find the text column."""
+def first_rows(rows: Iterator[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    """Return the first rows, enough to find the text column."""
     held: list[tuple[str, Any]] = []
     size = 0
     while len(held) < SAMPLE_RECORDS and size < SAMPLE_CHARACTERS and (row := next(rows, None)):
@@ -87,7 +87,7 @@ def _first_rows(rows: Iterator[tuple[str, Any]]) -> list[tuple[str, Any]]:
     return held
 
 
-def _is_text(value: Any) -> bool:
+def is_text(value: Any) -> bool:
     """Whether a value is a text or a list of texts."""
     return isinstance(value, str) or (
         isinstance(value, list) and value != [] and all(isinstance(part, str) for part in value)
@@ -124,7 +124,7 @@ def _record(name: str, number: int, line: str, value: Any, column: str) -> Recor
     if (
         not isinstance(value, dict)
         or column not in value
-        or not (value[column] in (None, []) or _is_text(value[column]))
+        or not (value[column] in (None, []) or is_text(value[column]))
     ):
         return dropped(f"{name}:{number}", "broken record", line)
     text = value[column] or ()

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 
+from pipeline.config.data import PAIRS
 from pipeline.config.locations import BUILTIN
 from pipeline.corpus.formats import FORMATS
 from pipeline.errors import ConfigError
@@ -20,7 +21,10 @@ class Source:
     format: str | None = None
     """A name in FORMATS. If it is None, the format of each file is recognised."""
     column: str | None = None
-    """Text column in tables (Parquet, JSON lines). If it is None, the column is found by its name or type."""
+    """Column of the text in tables (Parquet, JSON lines); None: the column is found by its name or type.
+
+    For given pairs: the columns of the two texts and of hard negatives, separated by commas.
+    """
     language: str | None = None
     """Language code for the sentence splitter. If it is None, the language stated in a file is used, else English."""
     weight: float = 1.0
@@ -54,6 +58,11 @@ def parse(spec: str) -> Source:
         raise ConfigError(
             f"corpus {spec}: column ({values['column']}) is for the formats {tables}, but format is {format}: "
             "leave column or format out"
+        )
+    if format == PAIRS and values.get("column") and len(values["column"].split(",")) < 2:
+        raise ConfigError(
+            f"corpus {spec}: column ({values['column']}) must name at least two columns of pairs, as in "
+            "PATH::format=pairs::column=QUESTION,PARAGRAPH,NEGATIVE"
         )
     if not is_language_code(values.get("language", "en")):
         raise ConfigError(

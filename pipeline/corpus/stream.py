@@ -11,7 +11,7 @@ import pyarrow as pa
 import ray
 
 from pipeline import ray_private
-from pipeline.config.data import AdjacentParagraphs, Sampling, TitleParagraph, TwoCrops
+from pipeline.config.data import AdjacentParagraphs, GivenPairs, Sampling, TitleParagraph, TwoCrops
 from pipeline.config.phases import Phase
 from pipeline.config.training import Batch
 from pipeline.corpus.order import Cursor, WindowRange, permutation, rows_of_round, slots_by_rank, window_ranges
@@ -47,6 +47,7 @@ NEEDED_BY_TWO_TEXTS: dict[type, str] = {
     AdjacentParagraphs: "documents of two paragraphs (lines) with sampling.pairs.shortest ({pairs.shortest}) tokens "
     "each, or sampling.pairs:two-crops",
     TitleParagraph: "documents with a title and a paragraph (line), or sampling.pairs:two-crops",
+    GivenPairs: "pairs of texts with words",
 }
 """Kind of sampling.pairs -> words for the documents that this kind needs."""
 

@@ -1,7 +1,7 @@
 """Contrastive learning of text vectors (InfoNCE, van den Oord et al. 2018). A row has two texts: given one text, the
 model must find the other text among the texts of all rows of a step.
 
-Shapes: N rows of two texts, 2 N sequences with T tokens in total, B rows of a block, W width of a vector.
+Shapes: N rows of two texts and up to K hard negatives, T tokens in total, B rows of a block, W width of a vector.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pipeline.batch import Batch
-from pipeline.config.data import AdjacentParagraphs, Sampling, TitleParagraph, TwoCrops
+from pipeline.config.data import AdjacentParagraphs, GivenPairs, Sampling, TitleParagraph, TwoCrops
 from pipeline.config.model import Model
 from pipeline.config.objective import Contrastive
 from pipeline.model.encoder import Encoder, initialize
@@ -45,6 +45,7 @@ PAIRS_IN_WORDS: dict[type, str] = {
     TwoCrops: "two crops of one document",
     AdjacentParagraphs: "adjacent paragraphs",
     TitleParagraph: "a title and a paragraph of its document",
+    GivenPairs: "given pairs of texts",
 }
 BLOCK_ROWS = 1_024
 """Rows whose similarities to all rows are computed at a time: 32 MB in float32 for a step of 8,192 rows."""
@@ -67,10 +68,12 @@ class ContrastiveTexts(nn.Module):
         vocabulary_size: int,
         objective: Contrastive = Contrastive(),  # noqa: B008 (it is frozen)
         generator: torch.Generator | None = None,
+        negatives: int = 0,
     ) -> None:
-        """Initialise weights from `generator`; None: from torch's global generator."""
+        """Initialise weights from `generator`; None: from torch's global generator. `negatives` is K."""
         super().__init__()
         self.encoder = Encoder(settings, vocabulary_size)
+        self.negatives = negatives
         self.pooling, self.temperature = objective.pooling, objective.temperature
         initialize(self, settings.initializer_deviation, generator)
         self.encoder.drop_pooler()
@@ -81,16 +84,25 @@ class ContrastiveTexts(nn.Module):
 
     def counts(self, batch: Batch) -> dict[str, int]:
         """Return {term: number of rows} without a forward pass."""
-        return {CONTRASTIVE: batch.sequences // 2}
+        assert batch.keys is not None
+        return {CONTRASTIVE: len(batch.keys)}
 
     def forward(self, batch: Batch) -> Tensor:
-        """Return the vectors of both texts of each row, float32 (N, 2, W)."""
+        """Return the vectors of both texts and of the hard negatives of each row, float32 (N, 2 + K, W).
+
+        The vector of a negative that a row does not have is 0.
+        """
         hidden_T = self.encoder(batch)
         if self.pooling == "cls":
             pooled = hidden_T[batch.offsets[:-1]].float()
         else:
             pooled = by_segment(hidden_T.float(), "mean", batch.offsets.diff().long())
-        return F.normalize(pooled, dim=1).view(-1, 2, pooled.shape[1])
+        vectors, width = F.normalize(pooled, dim=1), pooled.shape[1]
+        if batch.places is not None:
+            assert batch.keys is not None
+            every = vectors.new_zeros(len(batch.keys) * (2 + self.negatives), width)
+            vectors = every.index_copy(0, batch.places, vectors)
+        return vectors.view(-1, 2 + self.negatives, width)
 
     @torch.no_grad()
     def outputs(self, batch: Batch) -> dict[str, Tensor]:
@@ -101,7 +113,7 @@ class ContrastiveTexts(nn.Module):
     def scores(self, texts: Tensor, keys: Tensor) -> Sums:
         """Return the loss and the right answers of an evaluation over N rows, each as (sum, count).
 
-        Each text is compared with the texts of all N rows.
+        Each text is compared with the texts of all N rows, and first texts also with all hard negatives.
         """
         loss = right = 0.0
         for part in compared(texts, keys, self.temperature):
@@ -117,11 +129,11 @@ class ContrastiveTexts(nn.Module):
         """Return {metric: baseline} of random guesses: the means of ln(n) and 1 / n, with n texts to choose from."""
         if not len(keys):
             return {}
-        choices = torch.cat([(~excluded(keys, rows)).sum(1) for rows in _blocks(len(keys))]).double()
+        choices = torch.cat([count for rows in _blocks(len(keys)) for count in _choices(keys, rows)]).double()
         return {CHANCE_LOSS: choices.log().mean().item(), CHANCE_ACCURACY: (1 / choices).mean().item()}
 
     def losses_and_gradients(self, texts: Tensor, keys: Tensor, divisor: float | Tensor) -> tuple[Tensor, Tensor]:
-        """Return the loss of each row, float32 (N,), and the gradient with respect to `texts`, (N, 2, W).
+        """Return the loss of each row, float32 (N,), and the gradient of their sum / divisor by `texts` (N, 2 + K, W).
 
         The gradient is that of the sum of the losses, divided by `divisor`. Both results are computed in float32 and in
         blocks of rows.
@@ -138,7 +150,8 @@ class ContrastiveTexts(nn.Module):
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """A block of B rows in one direction: the first texts are compared with all second texts, or the reverse.
+    """A block of B rows in one direction: the first texts are compared with all second texts and hard negatives, or the
+    second texts with all first texts.
 
     A row's loss is the sum of its values in the two directions.
     """
@@ -151,17 +164,17 @@ class Compared:
 
 
 def compared(texts: Tensor, keys: Tensor, temperature: float) -> Iterator[Compared]:
-    """Yield the comparisons of N rows: for each block of rows, one comparison per direction.
+    """Yield the comparisons of N rows, both directions of each block; `texts` are vectors of length 1, (N, 2 + K, W).
 
-    `texts` (N, 2, W) are vectors of length 1; `keys` (N, 3) are the keys of the rows, as in Batch.keys.
+    `keys` (N, 3 + K) are those of Batch.keys.
     """
     with torch.autocast(texts.device.type, enabled=False):
         for rows in _blocks(len(texts)):
-            wrong = excluded(keys, rows)
+            wrong = _excluded_by_side(keys, rows)
             answers_B = torch.arange(rows.start, rows.stop, device=texts.device)
             for side in (0, 1):
-                similarity = texts[rows, side] @ texts[:, 1 - side].T
-                logits = similarity.div_(temperature).masked_fill_(wrong, -torch.inf)
+                similarity = texts[rows, side] @ _candidates(texts, side).T
+                logits = similarity.div_(temperature).masked_fill_(wrong[side], -torch.inf)
                 right_B = logits.argmax(1) == answers_B
                 loss_B = F.cross_entropy(logits, answers_B, reduction="none")
                 del similarity, logits  # the backward pass needs only the copy that cross_entropy keeps
@@ -181,6 +194,44 @@ def excluded(keys: Tensor, rows: slice) -> Tensor:
     return same
 
 
+def excluded_negatives(keys: Tensor, rows: slice) -> Tensor:
+    """Return which of all K N hard negatives are not compared with the first text of each row of a block, bool
+    (B, N K); the negatives of a row are next to each other.
+
+    A negative is excluded if it is equal to a text of the row, or of a row that has a text or the parent in common with
+    it: such a row shows another right answer. Negatives that a row does not have are excluded too.
+    """
+    negatives = keys[:, 3:].reshape(-1)
+    related = excluded(keys, rows)
+    related[torch.arange(len(related)), torch.arange(rows.start, rows.stop)] = True
+    wrong = (negatives == 0).repeat(len(related), 1)
+    for others in _blocks(len(keys)):
+        equal = (keys[others, 0, None] == negatives) | (keys[others, 1, None] == negatives)
+        wrong |= related[:, others].float() @ equal.float() > 0
+    return wrong
+
+
+def _excluded_by_side(keys: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
+    """Return the candidates that the first and the second text of each row of a block are not compared with."""
+    wrong = excluded(keys, rows)
+    if keys.shape[1] == 3:
+        return wrong, wrong
+    return torch.cat((wrong, excluded_negatives(keys, rows)), dim=1), wrong
+
+
+def _choices(keys: Tensor, rows: slice) -> list[Tensor]:
+    """Return the numbers of candidates of the first and of the second text of each row of a block, int64 (B,)."""
+    return [(~wrong).sum(1) for wrong in _excluded_by_side(keys, rows)]
+
+
+def _candidates(texts: Tensor, side: int) -> Tensor:
+    """Return the vectors that the texts of one side are compared with, (N, W), or with hard negatives (N + N K, W)."""
+    others = texts[:, 1 - side]
+    if side == 1 or texts.shape[1] == 2:
+        return others
+    return torch.cat((others, texts[:, 2:].reshape(-1, texts.shape[2])))
+
+
 def _blocks(rows: int) -> Iterator[slice]:
     """Yield slices of at most BLOCK_ROWS rows."""
     for start in range(0, rows, BLOCK_ROWS):
@@ -191,7 +242,7 @@ def build(
     objective: Contrastive, sampling: Sampling, model: Model, vocabulary_size: int, generator: torch.Generator | None
 ) -> ContrastiveTexts:
     """Return the module."""
-    return ContrastiveTexts(model, vocabulary_size, objective, generator)
+    return ContrastiveTexts(model, vocabulary_size, objective, generator, sampling.negatives)
 
 
 def trained_parts(objective: Contrastive, sampling: Sampling) -> tuple[str, ...]:
@@ -213,11 +264,11 @@ def flops_per_token(objective: Contrastive, model: Model, vocabulary_size: int, 
     return encoder_flops(model, counted) * (BACKWARD + 1) / BACKWARD
 
 
-def vectors_text(rows: int, width: int) -> str:
-    """Return the estimated memory of a step's vectors on each worker as text, for a plan."""
+def vectors_text(rows: int, width: int, negatives: int = 0) -> str:
+    """Return the estimated memory of a step's vectors on each worker as text, for a plan; `negatives` is K."""
     block = min(rows, BLOCK_ROWS)
-    vectors = 4 * 2 * rows * width  # own vectors, gathered vectors, their gradients, and the gradients of one block
-    similarities = 4 * block * rows  # similarities, with their softmax and gradients
+    vectors = 4 * (2 + negatives) * rows * width  # own, gathered, their gradients, and those of a block
+    similarities = 4 * block * rows * (1 + negatives)  # with their softmax and gradients
     return (
         f"{4 * (vectors + similarities) / 1e6:,.0f} MB per GPU besides a slot (estimated): the vectors of "
         f"{rows:,} rows and their gradients, and the similarities of {block:,} rows at a time"

@@ -77,7 +77,9 @@ def segments(row: dict[str, Any], vocabulary: Vocabulary) -> list[Text]:
 def label(row: dict[str, Any]) -> str:
     """Return the pair label in words, or a note that the row holds two texts. Other rows give an empty string."""
     if row.get("parent") is not None:
-        return "two texts, read separately"
+        negatives = sum(length > 0 for length in row.get("negative_lengths") or ())
+        more = f" and {negatives} hard negative{'s' * (negatives > 1)}" * (negatives > 0)
+        return f"two texts{more}, read separately"
     if row["not_next"] is not None:
         return "B is from another document (NotNext)" if row["not_next"] else "B follows A (IsNext)"
     if row["swapped"] is not None:
@@ -99,16 +101,16 @@ def _origin(document: dict[str, Any]) -> Text:
 def example_lines(row: dict[str, Any], documents: pa.Table, vocabulary: Vocabulary) -> Iterator[tuple[Text, Text]]:
     """Yield the lines of an example as (margin, text): its documents, and its segments.
 
-    The segments of a pair are marked A and B in the margin. If the segments come from two documents, each segment has a
-    line before it with the mark and the segment's document.
+    The segments of a pair are marked A and B in the margin, and hard negatives N. If A and B come from two documents,
+    the marks are not next to the segments: the line before each segment has the mark and the segment's document.
     """
     first, last = (_origin(documents.slice(row[name], 1).to_pylist()[0]) for name in ("document_a", "document_b"))
     texts, paired, same_document = segments(row, vocabulary), bool(label(row)), row["document_a"] == row["document_b"]
-    unmarked, a, b = (Text.assemble((f"  {name:3}", NAMES.get(name, ""))) for name in ("", "A", "B"))
+    unmarked, a, b, negative = (Text.assemble((f"  {name:3}", NAMES.get(name, ""))) for name in ("", "A", "B", "N"))
     if paired and not same_document:
         yield from ((a, first), (unmarked, texts[0]), (b, last), (unmarked, texts[1]))
         return
     yield unmarked, first if same_document else Text.assemble("begins in ", first)
     if not same_document:
         yield unmarked, Text.assemble("ends in ", last)
-    yield from zip((a, b) if paired else (unmarked,) * len(texts), texts)
+    yield from zip((a, b, *(negative,) * (len(texts) - 2)) if paired else (unmarked,) * len(texts), texts)

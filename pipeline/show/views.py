@@ -12,6 +12,7 @@ from pipeline import storage
 from pipeline.config.data import Sampling, VocabularySettings
 from pipeline.config.show import Documents, Dropped, Examples, Seen, Statistics, View
 from pipeline.config.training import Batch
+from pipeline.corpus.given_pairs import require_fitting_pairs
 from pipeline.corpus.given_vocabulary import given_vocabulary
 from pipeline.corpus.prepared import load_corpus, read_window
 from pipeline.corpus.stream import StreamSettings, window_rows
@@ -88,6 +89,7 @@ def _examples(
     folder: str, number: int, window: int, epoch: int, seed: int, vocabulary: VocabularySettings, sampling: Sampling
 ) -> None:
     corpus = load_corpus(folder)
+    require_fitting_pairs(sampling, corpus.formats, folder)
     _require_in_range("window", window, len(corpus.train))
     settings = StreamSettings(
         corpus=corpus, vocabulary=_require_vocabulary(vocabulary), sampling=sampling, batch=Batch(), seed=seed

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from typing import Literal
 
 Reason = Literal[
@@ -13,7 +14,7 @@ Reason = Literal[
     "disambiguation",  # a wiki page that lists the meanings of its title
     "does not compile",  # a Python file for another version of Python
     "duplicate",  # the same text as another document, which is kept
-    "empty",  # a record without text
+    "empty",  # a record without text, or a pair in which one of the two texts is empty
     "expands too far",  # compressed data beyond prepare.expansion_limit; text up to the limit is kept
     "file not UTF-8",  # a file in another encoding; or more than a tenth of a file is not UTF-8, and the rest is kept
     "HTML not text",  # a web page, for example one that a server sends instead of a file
@@ -64,6 +65,15 @@ class Record:
     lines_are_sentences: bool = False
     language: str | None = None
     """Language code, such as "de"; None if the record does not state its language."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """A given pair of texts with its hard negatives, from a reader of tables."""
+
+    id: str
+    texts: tuple[str, ...]
+    """The two texts, and then the negatives."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +132,30 @@ def documents(
         yield _piece(record, f"{record.id}#0", held, language, minimum_letters)
     elif not any_paragraph:
         yield Dropped(id=record.id, reason="empty")
+
+
+def pair_document(pair: Pair, limit: int, language: str) -> Document | Dropped:
+    """Return a pair as a document with one text per line, each of at most `limit` characters; or a Dropped if one of
+    the two texts is empty, or if any text is not UTF-8.
+
+    Negatives without text, and those equal to another text of the pair, are left out. The parent is named by a hash of
+    the second text, so pairs with the same second text are held out together and are not compared with each other.
+    """
+    texts = [" ".join(text.replace("\0", "").split())[:limit] for text in pair.texts]
+    if undecodable := [text for text in texts if not _is_text(text)]:
+        lost = dropped(f"{pair.id}#0", "not UTF-8", undecodable[0])
+        return replace(lost, characters=sum(map(len, texts)))
+    if not all(texts[:2]):
+        return dropped(f"{pair.id}#0", "empty", " ".join(filter(None, texts)))
+    negatives = [text for text in dict.fromkeys(texts[2:]) if text and text not in texts[:2]]
+    return Document(
+        id=f"{pair.id}#0",
+        parent=f"pairs:{blake2b(texts[1].encode(), digest_size=8).hexdigest()}",
+        title="",
+        text="\n".join([*texts[:2], *negatives]),
+        lines_are_sentences=True,
+        language=language,
+    )
 
 
 def length(text: str) -> int:

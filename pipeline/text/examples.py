@@ -15,7 +15,7 @@ from pipeline.text.randomness import generator
 from pipeline.text.schema import EXAMPLE
 from pipeline.text.sentences import split_sentences
 from pipeline.text.sequences import Sequences
-from pipeline.text.template import ONE_SEPARATOR, Template
+from pipeline.text.template import ONE_SEPARATOR, SPECIALS_OF_ONE, Template
 from pipeline.text.vocabulary import Vocabulary
 
 
@@ -198,8 +198,21 @@ def example_table(
         pa.array(sequences.document_a),
         pa.array(sequences.document_b),
         pa.nulls(len(sequences), pa.int64()) if parents is None else pa.array(parents),
+        _negative_lengths(sequences),
     ]
     return pa.Table.from_arrays(columns, schema=EXAMPLE)
+
+
+def _negative_lengths(sequences: Sequences) -> pa.Array:
+    """Return the lengths of each example's hard negatives, list<int32> (N,); null without negatives."""
+    if not sequences.negatives:
+        return pa.nulls(len(sequences), EXAMPLE.field("negative_lengths").type)
+    counts = np.diff(sequences.offsets) - 2
+    number = np.arange(len(sequences.starts)) - np.repeat(sequences.offsets[:-1], counts + 2)
+    given = np.arange(sequences.negatives) < counts[:, None]
+    lengths = np.zeros(given.shape, np.int64)
+    lengths[given] = (sequences.ends - sequences.starts)[number >= 2] + SPECIALS_OF_ONE
+    return _lists(sequences.negatives * np.arange(len(sequences) + 1), lengths.ravel())
 
 
 def _lists(offsets: np.ndarray, values: np.ndarray) -> pa.ListArray:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pipeline.config.data import (
     AdjacentParagraphs,
     FullSentences,
+    GivenPairs,
     NextSentence,
     SentenceOrder,
     SingleSegment,
@@ -15,7 +16,7 @@ from pipeline.text.contiguous import full_sentences, single_segments
 from pipeline.text.next_sentence import next_sentence_pairs
 from pipeline.text.sentence_order import sentence_order_pairs
 from pipeline.text.sequences import Sequences
-from pipeline.text.two_texts import adjacent_paragraphs, title_paragraphs, two_crops
+from pipeline.text.two_texts import adjacent_paragraphs, given_pairs, title_paragraphs, two_crops
 
 Pairing = Callable[..., Sequences]
 """Function of (settings, sentence_offsets, document_offsets, parents, maximum_length, rng, template).
@@ -36,4 +37,5 @@ PAIRINGS: dict[type, Pairing] = {
     TwoCrops: two_crops,
     AdjacentParagraphs: adjacent_paragraphs,
     TitleParagraph: title_paragraphs,
+    GivenPairs: given_pairs,
 }

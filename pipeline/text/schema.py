@@ -22,7 +22,8 @@ EXAMPLE = pa.schema(
         # positions are already replaced
         pa.field("ids", pa.list_(pa.int32()), nullable=False),
         # number of tokens in [CLS], A and all [SEP] between A and B, so B (segment 1) starts at this index; without a
-        # pair task, the length of ids. A row of two texts has one [SEP] after A in all vocabularies, and no masks
+        # pair task, the length of ids. A row of two texts has one [SEP] after A in all vocabularies, and no masks; its
+        # hard negatives follow after B, each with a [SEP]
         pa.field("first_length", pa.int32(), nullable=False),
         pa.field("masked_positions", pa.list_(pa.int32()), nullable=False),  # increasing indices into ids
         pa.field("masked_labels", pa.list_(pa.int32()), nullable=False),  # the original ids at these positions
@@ -37,6 +38,9 @@ EXAMPLE = pa.schema(
         pa.field("document_b", pa.int32(), nullable=False),
         # for rows of two texts: hash of the id of the parent of A's document; null in other rows
         pa.field("parent", pa.int64()),
+        # for rows with hard negatives: the length of each as a sequence of its own, with [CLS] and [SEP]; 0 if the row
+        # has fewer negatives than others of its table; null in other rows
+        pa.field("negative_lengths", pa.list_(pa.int32())),
     ]
 )
 

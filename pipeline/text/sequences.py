@@ -25,7 +25,8 @@ class Sequences:
     document_b: np.ndarray
     not_next: np.ndarray | None = None  # bool (N,), whether the second range is from another parent
     swapped: np.ndarray | None = None  # bool (N,), whether the second range stands before the first in the text
-    two_texts: bool = False  # whether each example is two texts (one range each) that the encoder reads separately
+    two_texts: bool = False  # whether each example is two texts, of one range each, that the encoder reads separately
+    negatives: int = 0  # maximum number of ranges after the two texts; each is a hard negative of the example
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -38,7 +39,7 @@ class Sequences:
     def take(self, order: np.ndarray) -> "Sequences":
         """Return the examples at the indices `order`, in that order."""
         counts = np.diff(self.offsets)[order]
-        offsets = _offsets_of_counts(counts)
+        offsets = offsets_of_counts(counts)
         ranges = np.arange(offsets[-1]) + np.repeat(self.offsets[order] - offsets[:-1], counts)
         return Sequences(
             starts=self.starts[ranges],
@@ -49,10 +50,11 @@ class Sequences:
             not_next=None if self.not_next is None else self.not_next[order],
             swapped=None if self.swapped is None else self.swapped[order],
             two_texts=self.two_texts,
+            negatives=self.negatives,
         )
 
 
-def _offsets_of_counts(counts: np.ndarray) -> np.ndarray:
+def offsets_of_counts(counts: np.ndarray) -> np.ndarray:
     """Return the offsets of runs of these lengths, int64 (len(counts) + 1,)."""
     return np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
 

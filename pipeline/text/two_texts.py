@@ -1,4 +1,5 @@
-"""Pairs of texts for contrastive training: two crops, adjacent paragraphs, or a title and a paragraph of one document.
+"""Pairs of texts for contrastive training: two crops, adjacent paragraphs, or a title and a paragraph of one document;
+or given pairs.
 
 All arguments are as in `Pairing` (pairs.py), with lines in place of sentences. Shapes: L lines, D documents,
 P paragraphs, N pairs.
@@ -8,9 +9,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipeline.config.data import AdjacentParagraphs, TitleParagraph, TwoCrops
+from pipeline.config.data import AdjacentParagraphs, GivenPairs, TitleParagraph, TwoCrops
 from pipeline.text.chunks import sentence_reaching
-from pipeline.text.sequences import Sequences, follow_chain, pairs_of_segments, without_empty_sentences
+from pipeline.text.sequences import (
+    Sequences,
+    follow_chain,
+    offsets_of_counts,
+    pairs_of_segments,
+    without_empty_sentences,
+)
 from pipeline.text.template import ONE_SEPARATOR, SPECIALS_OF_ONE, Template
 
 SHORTEST_CROP, LONGEST_CROP = 0.1, 0.5
@@ -128,6 +135,43 @@ def title_paragraphs(
     documents, texts = documents[with_title], texts[with_title]
     a, b = (_truncated(paragraphs, chosen, maximum_length) for chosen in (title_of[documents], texts))
     return pairs_of_segments(a, b, (documents, documents), two_texts=True)
+
+
+def given_pairs(
+    settings: GivenPairs,
+    sentence_offsets: np.ndarray,
+    document_offsets: np.ndarray,
+    parents: np.ndarray,
+    maximum_length: int,
+    rng: np.random.Generator,
+    template: Template = ONE_SEPARATOR,
+) -> Sequences:
+    """Return the two texts of each document and its hard negatives: its first two lines, and the lines after them.
+
+    Of more than settings.negatives negatives, some are drawn. A document whose first or second text has no tokens gives
+    no row, and such a negative is left out. Longer texts are truncated to the maximum length.
+    """
+    counts, lengths = np.diff(document_offsets), np.diff(sentence_offsets)
+    owner = np.repeat(np.arange(len(counts)), counts)
+    number = np.arange(len(owner)) - document_offsets[owner]
+    usable = np.bincount(owner, (number < 2) & (lengths > 0), len(counts)) == 2
+    negatives = np.flatnonzero((number >= 2) & (lengths > 0))
+    drawn = negatives[np.lexsort((rng.random(len(negatives)), owner[negatives]))]
+    of_owner = np.bincount(owner[drawn], minlength=len(counts))
+    rank = np.arange(len(drawn)) - offsets_of_counts(of_owner)[owner[drawn]]
+    lines = np.sort(np.concatenate((np.flatnonzero(number < 2), drawn[rank < settings.negatives])))
+    lines = lines[usable[owner[lines]]]
+    starts = sentence_offsets[lines]
+    documents = np.flatnonzero(usable).astype(np.int32)
+    return Sequences(
+        starts=starts,
+        ends=np.minimum(sentence_offsets[lines + 1], starts + maximum_length - SPECIALS_OF_ONE),
+        offsets=offsets_of_counts(np.bincount(owner[lines], minlength=len(counts))[usable]),
+        document_a=documents,
+        document_b=documents,
+        two_texts=True,
+        negatives=settings.negatives,
+    )
 
 
 def _truncated(paragraphs: Paragraphs, chosen: np.ndarray, maximum_length: int) -> tuple[np.ndarray, np.ndarray]:

@@ -102,14 +102,14 @@ def _compare_all(
     """Return the sums of the scores of the rows of all ranks; each row is compared with all others."""
     with torch.inference_mode(), autocast:
         texts = {number: module(batch.to(device)) for number, batch in enumerate(batches)}
-    none = torch.zeros(0, 2, module.encoder.settings.width, device=device)
-    return module.scores(_of_all_ranks(texts, none, world), _all_keys(batches, world).to(device))
+    none = torch.zeros(0, 2 + module.negatives, module.encoder.settings.width, device=device)
+    return module.scores(_of_all_ranks(texts, none, world), _all_keys(module, batches, world).to(device))
 
 
-def _all_keys(batches: Sequence[Batch], world: int) -> torch.Tensor:
-    """Return the keys of the rows of all ranks (N, 3), on the CPU."""
+def _all_keys(module: ContrastiveTexts, batches: Sequence[Batch], world: int) -> torch.Tensor:
+    """Return the keys of the rows of all ranks, as in Batch.keys, on the CPU."""
     keys = {number: batch.keys for number, batch in enumerate(batches) if batch.keys is not None}
-    return _of_all_ranks(keys, torch.zeros(0, 3, dtype=torch.int64), world)
+    return _of_all_ranks(keys, torch.zeros(0, 3 + module.negatives, dtype=torch.int64), world)
 
 
 def _of_all_ranks(own: Mapping[int, torch.Tensor], like: torch.Tensor, world: int) -> torch.Tensor:
@@ -151,7 +151,7 @@ def baselines(module: Pretraining, batches: Sequence[Batch], counts: np.ndarray,
     `counts` (V,) come from `unigram_counts`.
     """
     if isinstance(module, ContrastiveTexts):
-        return module.baselines(_all_keys(batches, world))
+        return module.baselines(_all_keys(module, batches, world))
     return module.baselines(_over_ranks(module.baseline_sums(batches, counts), world))
 
 

@@ -7,9 +7,10 @@ from dataclasses import asdict
 import pyarrow as pa
 
 from pipeline import storage
-from pipeline.config.data import PASSING, NextSentence, Preparation, TitleParagraph
+from pipeline.config.data import PASSING, GivenPairs, NextSentence, Preparation, TitleParagraph
 from pipeline.config.jobs import Pretrain
 from pipeline.config.locations import BUILTIN
+from pipeline.corpus.given_pairs import require_fitting_pairs
 from pipeline.corpus.given_vocabulary import given_vocabulary
 from pipeline.corpus.prepare import Listing, finished_corpus, list_sources, prepare_listed
 from pipeline.corpus.prepared import Corpus, is_prepared, load_corpus, read_window
@@ -35,8 +36,11 @@ def find_corpus(config: Pretrain, report: Report) -> Corpus | Listing:
     if not config.init:
         given_vocabulary(config.vocabulary)
     if _is_prepared_corpus(config):
-        return load_corpus(config.corpus[0])
+        corpus = load_corpus(config.corpus[0])
+        require_fitting_pairs(config.sampling, corpus.formats, corpus.folder)
+        return corpus
     listing = list_sources(config.corpus, config.prepare, _corpus_folder(config), report)
+    require_fitting_pairs(config.sampling, listing.formats, f"corpus {listed(config.corpus or (BUILTIN,))}")
     finished_corpus(listing)
     return listing
 
@@ -67,7 +71,7 @@ def stream_settings(
     if isinstance(config.sampling.pairs, TitleParagraph):
         _require_titles(corpus)
     if config.sampling.two_texts:
-        _require_parents(corpus, report)
+        _require_parents(config, corpus, report)
     _require_rows(config, settings)
     return settings
 
@@ -84,7 +88,7 @@ def _require_titles(corpus: Corpus) -> None:
         )
 
 
-def _require_parents(corpus: Corpus, report: Report) -> None:
+def _require_parents(config: Pretrain, corpus: Corpus, report: Report) -> None:
     """Raise DataError if the first documents of the corpus all have the same parent: no rows would be compared.
 
     If in most pairs of these documents both have the same parent, report a note.
@@ -93,6 +97,11 @@ def _require_parents(corpus: Corpus, report: Report) -> None:
         [chunk for window in corpus.train[:PARENT_WINDOWS] for chunk in read_window(corpus, window)["parent"].chunks]
     )
     shares = parents.value_counts().field("counts").to_numpy() / len(parents)
+    if len(shares) == 1 and isinstance(config.sampling.pairs, GivenPairs):
+        raise DataError(
+            f"objective contrastive compares different pairs, but the first {len(parents):,} pairs of {corpus.folder} "
+            "have one second text: add other pairs"
+        )
     if len(shares) == 1:
         raise DataError(
             f"objective contrastive compares texts of different books, articles or files, but the first "

@@ -122,7 +122,7 @@ class _FirstPass:
     """Result of the first of two passes, for this rank's slots."""
 
     texts: dict[int, Tensor]
-    """Slot -> the vectors of its texts, (N, 2, W)."""
+    """Slot -> the vectors of its texts, (N, 2 + K, W)."""
     terms: dict[int, Terms]
     """Slot -> its loss terms."""
     gradients: dict[int, Tensor]
@@ -157,7 +157,7 @@ def _first_pass(
 
 
 def _require_equal_passes(first: Tensor, second: Tensor) -> None:
-    """Raise ConfigError if the vectors of the two passes (N, 2, W) differ by more than rounding.
+    """Raise ConfigError if the vectors of the two passes (N, 2 + K, W) differ by more than rounding.
 
     If the passes draw different dropout, the vectors differ, and the gradients would be wrong. The host waits for
     the device, so only the first step of a run is checked.

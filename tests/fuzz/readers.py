@@ -159,6 +159,9 @@ SOUND: dict[str, Callable[[list[str], random.Random], bytes]] = {
     "jsonl": lambda lines, draw: "".join(
         json.dumps({"id": n, "text": line, "title": line}) + "\n" for n, line in enumerate(lines)
     ).encode(),
+    "pairs": lambda lines, draw: "".join(
+        json.dumps({"anchor": f"pair {n}", "positive": line}) + "\n" for n, line in enumerate(lines)
+    ).encode(),
     "wikiextractor": wikiextractor,
     "wikipedia-dump": dump,
     "gutenberg": lambda lines, draw: (
@@ -173,7 +176,7 @@ SOUND: dict[str, Callable[[list[str], random.Random], bytes]] = {
 
 RECORDS: dict[str, Callable[[int], int]] = {
     **dict.fromkeys(("text", "bookscorpus", "gutenberg", "parquet-sentences"), lambda lines: 1),
-    **dict.fromkeys(("sentences", "jsonl", "wikiextractor", "wikipedia-dump", "parquet"), lambda lines: lines),
+    **dict.fromkeys(("sentences", "jsonl", "pairs", "wikiextractor", "wikipedia-dump", "parquet"), lambda lines: lines),
 }
 """Number of records in an undamaged input, by its number of texts."""
 ENDS = {
@@ -235,7 +238,9 @@ def made(format: str, number: int, seed: int) -> tuple[str, bytes, int | None, l
     sound = not times
     if suffix and draw.random() < 0.5:
         data, sound, kept = damaged(data, draw), False, []
-    ending = {"jsonl": ".jsonl", "parquet": ".parquet"}.get(format, "") if draw.random() < 0.5 else ""
+    ending = (
+        {"jsonl": ".jsonl", "pairs": ".jsonl", "parquet": ".parquet"}.get(format, "") if draw.random() < 0.5 else ""
+    )
     return (
         f"input{ending}{suffix}",
         data,
@@ -350,7 +355,7 @@ def main() -> int:
             for format in formats:
                 name, data, expected, kept = made(format, number, options.seed)
                 forced = format not in FOREIGN and (
-                    number % 3 > 0 or format in ("builtin", "sentences", "parquet-sentences")
+                    number % 3 > 0 or format in ("builtin", "sentences", "parquet-sentences", "pairs")
                 )
                 came, answer = reader.read(format, forced, name, data, expected, kept)
                 inputs[format] += 1

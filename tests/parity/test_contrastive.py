@@ -33,6 +33,7 @@ sentence_transformers = pytest.importorskip("sentence_transformers")
 
 FIRST = [text_of(number)[:60] for number in range(9)]
 SECOND = [text_of(number)[60:180] for number in range(9)]
+NEGATIVES = [[text_of(number)[:40] for number in range(start, start + 9)] for start in (9, 18)]
 CPU = torch.device("cpu")
 
 
@@ -55,14 +56,16 @@ def exported(
     return folder / "export", module
 
 
-def batch_of_pairs(folder: Path) -> Batch:
-    """FIRST and SECOND as rows of one batch, each from a document of its own."""
+def batch_of_pairs(folder: Path, *negatives: list[str]) -> Batch:
+    """FIRST and SECOND as rows of one batch, each from a document of its own, with lists of a negative per row."""
     tokenizer = api.load(str(folder)).tokenizer
     rows = []
-    for number, (first, second) in enumerate(zip(FIRST, SECOND, strict=True)):
-        a, b = (tokenizer.encode(text).ids for text in (first, second))
+    for number, texts in enumerate(zip(FIRST, SECOND, *negatives, strict=True)):
+        a, b, *wrong = (tokenizer.encode(text).ids for text in texts)
+        given = {"negative_lengths": [len(ids) for ids in wrong] if wrong else None}
         fixed = {"masked_positions": [], "masked_labels": [], "document_a": 0, "document_b": 0}
-        rows.append(fixed | {"ids": [*a, *b[1:]], "first_length": len(a), "parent": number})
+        ids = [*a, *b[1:], *(id for ids in wrong for id in ids[1:])]
+        rows.append(fixed | given | {"ids": ids, "first_length": len(a), "parent": number})
     return collate(pa.Table.from_pylist(rows, schema=EXAMPLE))
 
 
@@ -81,10 +84,15 @@ def test_vectors_of_an_export_are_those_of_sentence_transformers(
     assert storage.read_json(str(folder / "config.json"))["architectures"] == ["BertModel"]
 
 
+@pytest.mark.parametrize("negatives", [[], NEGATIVES])
 def test_loss_and_gradients_are_those_of_sentence_transformers(
-    without_dropout: Pretrain, tiny_corpus: Corpus, tiny_vocabulary: Vocabulary, tmp_path: Path
+    without_dropout: Pretrain,
+    tiny_corpus: Corpus,
+    tiny_vocabulary: Vocabulary,
+    tmp_path: Path,
+    negatives: list[list[str]],
 ) -> None:
-    """Nine pairs of one batch against their cached loss in mini-batches of four."""
+    """Nine pairs of one batch, also with two hard negatives each, against their cached loss in mini-batches of four."""
     from sentence_transformers.sentence_transformer.losses import CachedMultipleNegativesRankingLoss
 
     folder, module = exported(without_dropout, "mean", tmp_path, tiny_corpus, tiny_vocabulary)
@@ -96,10 +104,12 @@ def test_loss_and_gradients_are_those_of_sentence_transformers(
         directions=("query_to_doc", "doc_to_query"),
         partition_mode="per_direction",
     )
-    total = loss([theirs.preprocess(texts) for texts in (FIRST, SECOND)], torch.zeros(9))
+    total = loss([theirs.preprocess(texts) for texts in (FIRST, SECOND, *negatives)], torch.zeros(9))
     total.backward()
     compute = Compute(device=CPU, autocast=torch.autocast("cpu", enabled=False), seed=0)
-    sums = backward(module.train(), [(0, batch_of_pairs(folder))], {"contrastive": 9}, compute, step=0)
+    module.negatives = len(negatives)
+    slots = [(0, batch_of_pairs(folder, *negatives))]
+    sums = backward(module.train(), slots, {"contrastive": 9}, compute, step=0)
     assert sums["contrastive"].item() / 9 == pytest.approx(total.item(), rel=1e-6)
     gradients = {name: parameter.grad for name, parameter in module.named_parameters()}
     ours = to_published(gradients, family_of(without_dropout.model))

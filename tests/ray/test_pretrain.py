@@ -25,7 +25,7 @@ from mlflow.tracking import MlflowClient
 from safetensors.torch import load_file, save_file
 
 from pipeline import api, storage
-from pipeline.config.data import Preparation, Sampling, TwoCrops, VocabularySettings
+from pipeline.config.data import GivenPairs, Preparation, Sampling, TwoCrops, VocabularySettings
 from pipeline.config.jobs import Pretrain, with_words_rate
 from pipeline.config.model import Model
 from pipeline.config.objective import Contrastive
@@ -58,6 +58,7 @@ from pipeline.train.slots import make_slot
 from pipeline.train.start import read_start, word_embeddings
 from pipeline.train.summary import summary_text
 from pipeline.workflows.pretrain import pretrain
+from tests.conftest import text_of
 from tests.ray.listening import listening
 
 pytestmark = pytest.mark.usefixtures("local_ray")
@@ -261,6 +262,31 @@ def test_text_vectors_have_the_same_losses_in_every_world(config: Pretrain) -> N
     assert one["blanks"] is None and one["loss_by_frequency"] == [] and one["baselines"] == three["baselines"]
     assert "held-out right texts found" in summary_text(one) and "MLM" not in summary_text(one)
     assert api.load(one["export"]).embed(["kar mist", "lond"]).shape == (2, 32)
+
+
+@pytest.mark.long
+def test_given_pairs_have_the_same_losses_in_every_world_and_after_a_kill(config: Pretrain, tmp_path: Path) -> None:
+    """Pairs with up to three hard negatives, of which each epoch draws two, from a table to the export."""
+    texts = [text_of(number) for number in range(120)]
+    rows = [
+        {"query": text[:40], "positive": text[60:150], "negatives": [texts[n - k][150:220] for k in range(n % 4)]}
+        for n, text in enumerate(texts)
+    ]
+    table = tmp_path / "pairs.jsonl"
+    table.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    sampling = replace(config.sampling, pairs=GivenPairs(negatives=2))
+    given = replace(config, corpus=(f"{table}::format=pairs",), steps=24, objective=Contrastive(), sampling=sampling)
+    one, two, four = (pretrain(replace(given, name=f"given-{world}", workers=world), print) for world in (1, 2, 4))
+    stopped = replace(given, name="given-killed", workers=2, checkpoint=Checkpoints(every=6))
+    with killing(stopped, 6, kill_a_worker):
+        killed = pretrain(stopped, print)
+    first, *others = [history(given, summary) for summary in (one, two, four, killed)]
+    for logged in others:
+        for key in ("train/contrastive_loss", "heldout/contrastive_loss"):
+            assert logged[key] == pytest.approx(first[key], rel=1e-5), key
+        assert logged["stream/rows_crc32"] == first["stream/rows_crc32"]
+    with pytest.raises(ConfigError, match=r"^sampling.pairs \(NextSentence\) needs a corpus of documents, but"):
+        pretrain(replace(config, corpus=given.corpus, name="masked"), print)
 
 
 def test_a_damaged_shard_is_named_at_once(config: Pretrain, undisturbed: tuple[dict, History], tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from jobs import pretrain
-from pipeline.config.data import Sampling, TwoCrops
+from pipeline.config.data import GivenPairs, Sampling, TwoCrops
 from pipeline.config.objective import Contrastive
 from pipeline.config.placement import Placement
 from pipeline.config.training import Batch
@@ -224,3 +224,11 @@ def test_a_contrastive_plan_has_two_texts_per_row_and_counts_vectors() -> None:
     assert facts["tokens"].endswith("fill 59% of a sequence's length")
     assert facts["operations"].endswith("matrix products, two forward passes and a backward, without similarities")
     assert facts["vectors"] == vectors_text(64, 128)
+    given = replace(config, sampling=Sampling(pairs=GivenPairs(negatives=3)))
+    lines = plan_text(with_name(given, "bert-tiny"), [machine()]).splitlines()
+    facts = {name: " ".join(words) for name, *words in (line.split() for line in lines[1:] if line.strip())}
+    assert facts["tokens"] == (  # 38,400 rows of 5 x 128 tokens
+        "about 0.02 billion in 38,400 rows of two texts; at most: rows are counted with two full texts and 3 hard "
+        "negatives"
+    )
+    assert facts["vectors"] == vectors_text(64, 128, 3)

@@ -212,7 +212,7 @@ def test_formats_are_recognised_by_names_and_first_bytes(name: str, head: bytes,
 
 
 def test_the_table_of_formats():
-    forced = {"builtin", "sentences", "parquet-sentences"}
+    forced = {"builtin", "sentences", "parquet-sentences", "pairs"}
     assert (
         set(FORMATS) >= forced | {"text", "wikiextractor", "bookscorpus", "gutenberg", "jsonl", "parquet"}
         and list(FORMATS)[-1] == "text"

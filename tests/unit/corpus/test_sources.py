@@ -74,13 +74,13 @@ def test_specifications():
         ("a::language=jp", "language (jp) is not a language code"),
         (
             "a::format=text::column=body",
-            "column (body) is for the formats parquet-sentences, parquet, jsonl, but format is text: leave column or "
-            "format out",
+            "column (body) is for the formats pairs, parquet-sentences, parquet, jsonl, but format is text: leave "
+            "column or format out",
         ),
         (
             "builtin::column=body",
-            "column (body) is for the formats parquet-sentences, parquet, jsonl, but format is builtin: leave column "
-            "or format out",
+            "column (body) is for the formats pairs, parquet-sentences, parquet, jsonl, but format is builtin: leave "
+            "column or format out",
         ),
         (
             "builtin::format=text",

@@ -15,7 +15,14 @@ from pipeline.config.objective import Contrastive
 from pipeline.errors import ConfigError
 from pipeline.model.flops import TokenCounts, encoder_flops
 from pipeline.objectives import contrastive
-from pipeline.objectives.contrastive import CHANCE_ACCURACY, CHANCE_LOSS, ContrastiveTexts, described, excluded
+from pipeline.objectives.contrastive import (
+    CHANCE_ACCURACY,
+    CHANCE_LOSS,
+    ContrastiveTexts,
+    described,
+    excluded,
+    excluded_negatives,
+)
 from pipeline.text.schema import EXAMPLE
 from pipeline.train import step as training_step
 from pipeline.train.step import Compute, backward, seed_dropout
@@ -26,18 +33,25 @@ CPU, PLAIN = torch.device("cpu"), torch.autocast("cpu", enabled=False)
 AXES = torch.eye(4)
 
 
-def make_model(objective: Contrastive = Contrastive(), settings: Model = SETTINGS) -> ContrastiveTexts:  # noqa: B008
+def make_model(
+    objective: Contrastive = Contrastive(),  # noqa: B008
+    settings: Model = SETTINGS,
+    negatives: int = 0,
+) -> ContrastiveTexts:
     """A model with weights far from where they start, so that vectors differ."""
     generator = torch.Generator().manual_seed(3)
-    module = ContrastiveTexts(settings, VOCABULARY_SIZE, objective, generator)
+    module = ContrastiveTexts(settings, VOCABULARY_SIZE, objective, generator, negatives)
     with torch.no_grad():
         for parameter in module.parameters():
             parameter += torch.empty_like(parameter).normal_(std=0.2, generator=generator)
     return module.train()
 
 
-def make_rows(count: int, seed: int = 0, parent: int | None = None) -> Batch:
-    """Rows of two random texts of 3 to 9 tokens, each row of another document unless `parent` is given."""
+def make_rows(count: int, seed: int = 0, parent: int | None = None, negatives: int = 0) -> Batch:
+    """Rows of two random texts of 3 to 9 tokens, each row of another document unless `parent` is given.
+
+    With at most `negatives` hard negatives of 5 tokens per row, row i has i mod (negatives + 1) of them.
+    """
     generator = torch.Generator().manual_seed(seed)
     rows = []
     for number in range(count):
@@ -45,7 +59,11 @@ def make_rows(count: int, seed: int = 0, parent: int | None = None) -> Batch:
         ids = torch.randint(5, VOCABULARY_SIZE, (first + second - 1,), generator=generator).tolist()
         ids[0], ids[first - 1], ids[-1] = 2, 3, 3
         fixed = {"first_length": first, "masked_positions": [], "masked_labels": [], "document_a": 0, "document_b": 0}
-        rows.append(fixed | {"ids": ids, "parent": 1_000 * seed + number if parent is None else parent})
+        lengths = [5 * (place < number % (negatives + 1)) for place in range(negatives)]
+        for _ in filter(None, lengths):
+            ids += [*torch.randint(5, VOCABULARY_SIZE, (3,), generator=generator).tolist(), 3]
+        of_row = {"negative_lengths": lengths if negatives else None}
+        rows.append(fixed | of_row | {"ids": ids, "parent": 1_000 * seed + number if parent is None else parent})
     return collate(pa.Table.from_pylist(rows, schema=EXAMPLE))
 
 
@@ -94,6 +112,44 @@ def test_equal_texts_and_texts_of_one_document_are_not_compared_by_hand() -> Non
     assert module.baselines(keys[:0]) == {}
 
 
+def test_losses_with_hard_negatives_by_hand() -> None:
+    """Rows (0, 0) with negative 1, and (2, 2) without, at temperature 1; the negative is a candidate of both rows.
+
+    First text 0 has similarity 1 with its own second text, 0 with the other and 0 with the negative: ln(e + 2) - 1.
+    First text 2 has the same. Second texts choose among two first texts: ln(e + 1) - 1.
+    """
+    module = make_model(Contrastive(temperature=1.0), negatives=1)
+    vectors = torch.stack([torch.stack([AXES[0], AXES[0], AXES[1]]), torch.stack([AXES[2], AXES[2], 0 * AXES[3]])])
+    keys = torch.tensor([[1, 2, 9, 3], [4, 5, 8, 0]])
+    losses, gradient = module.losses_and_gradients(vectors, keys, 2)
+    loss = (math.log(math.e + 2) + math.log(math.e + 1)) / 2 - 1
+    assert losses.tolist() == pytest.approx([loss] * 2, rel=1e-6)
+    # the negative: its softmax is 1 / (e + 2) for each first text, over 2 rows and 2 directions
+    share = 1 / (math.e + 2) / 4
+    assert gradient[0, 2].tolist() == pytest.approx([share, 0, share, 0], abs=1e-7)
+    assert gradient[1, 2].tolist() == [0] * 4
+    near = torch.stack([torch.stack([AXES[0], AXES[1], AXES[0]]), vectors[1]])
+    assert module.scores(near, keys)["contrastive_accuracy"] == (0.5 + 1, 2)
+    assert module.baselines(keys)[CHANCE_LOSS] == pytest.approx((math.log(3) + math.log(2)) / 2, rel=1e-6)
+
+
+def test_known_answers_are_no_hard_negatives_by_hand() -> None:
+    """Rows (10, 11), (12, 13) and (10, 14), and (15, 16) of the parent of (12, 13); rows 0 and 2 share a text.
+
+    Of the negatives 14 and 13 of row 1, 14 is a second text of row 2, which has the first text of row 0. 13 is the
+    second text of row 1 itself, whose parent is that of row 3. Row 0 has the negative 17, and row 3 has 10.
+    """
+    keys = torch.tensor([[10, 11, 1, 17, 0], [12, 13, 2, 14, 13], [10, 14, 3, 0, 0], [15, 16, 2, 10, 0]])
+    wrong = [
+        [0, 1, 1, 0, 1, 1, 1, 1],
+        [0, 1, 0, 1, 1, 1, 0, 1],
+        [0, 1, 1, 0, 1, 1, 1, 1],
+        [0, 1, 0, 1, 1, 1, 0, 1],
+    ]
+    assert excluded_negatives(keys, slice(0, 4)).int().tolist() == wrong
+    assert excluded_negatives(keys, slice(1, 3)).int().tolist() == wrong[1:3]
+
+
 def test_keys_of_a_batch_exclude_what_is_equal() -> None:
     batch = make_rows(3)
     twice = collate_twice(batch)
@@ -140,10 +196,11 @@ def test_vectors_are_the_pooled_states(pooling: str) -> None:
         torch.testing.assert_close(found.view(4, 16)[number], state / state.norm(), atol=1e-6, rtol=1e-5)
 
 
-def test_two_passes_have_the_gradient_of_the_direct_graph_with_dropout() -> None:
-    """Three slots of 4, 1 and 3 rows, with the dropout of each slot."""
-    slots = [(0, make_rows(4, 1)), (1, make_rows(1, 2)), (2, make_rows(3, 3))]
-    module, compute = make_model(), Compute(device=CPU, autocast=PLAIN, seed=5)
+@pytest.mark.parametrize("negatives", [0, 2])
+def test_two_passes_have_the_gradient_of_the_direct_graph_with_dropout(negatives: int) -> None:
+    """Three slots of 4, 1 and 3 rows, with the dropout of each slot; with negatives, row i has i mod 3 of them."""
+    slots = [(n, make_rows(rows, n + 1, negatives=negatives)) for n, rows in enumerate((4, 1, 3))]
+    module, compute = make_model(negatives=negatives), Compute(device=CPU, autocast=PLAIN, seed=5)
     sums = backward(module, slots, {"contrastive": 8}, compute, step=9)
     found = {name: parameter.grad for name, parameter in module.named_parameters()}
     module.zero_grad()
@@ -151,14 +208,16 @@ def test_two_passes_have_the_gradient_of_the_direct_graph_with_dropout() -> None
     for slot, batch in slots:
         seed_dropout(5, 9, slot)
         vectors.append(module(batch))
-    a, b = torch.cat(vectors).unbind(1)
-    right, logits = torch.arange(8), a @ b.T / 0.05
-    loss = (F.cross_entropy(logits, right) + F.cross_entropy(logits.T, right)) / 2
+    texts, given = torch.cat(vectors), torch.cat([batch.keys[:, 3:] != 0 for _, batch in slots])
+    a, b, wrong = texts[:, 0], texts[:, 1], texts[:, 2:][given]
+    assert len(wrong) == (6 if negatives else 0)  # 0 + 1 + 2 + 0 of the first slot, 0, and 0 + 1 + 2
+    right, similarity = torch.arange(8), a @ torch.cat((b, wrong)).T / 0.05
+    loss = (F.cross_entropy(similarity, right) + F.cross_entropy(similarity[:, :8].T, right)) / 2
     loss.backward()
     assert sums["contrastive"].item() / 8 == pytest.approx(loss.item(), rel=1e-6)
     direct = torch.cat([parameter.grad.flatten() for parameter in module.parameters()])
     assert (torch.cat([grad.flatten() for grad in found.values()]) - direct).norm() / direct.norm() < 1e-6
-    other = backward(make_model(), slots, {"contrastive": 8}, compute, step=10)
+    other = backward(make_model(negatives=negatives), slots, {"contrastive": 8}, compute, step=10)
     assert other["contrastive"] != sums["contrastive"]
 
 

@@ -134,3 +134,11 @@ def test_a_row_of_two_texts_says_so() -> None:
     two = row([2, 5, 3, 8, 3], {}) | {"parent": 7}
     assert label(two) == "two texts, read separately"
     assert example_summary(two) == "two texts, read separately, 5 tokens"
+
+
+def test_hard_negatives_are_marked() -> None:
+    given = row([2, 5, 3, 8, 3, 7, 3], {}) | {"parent": 7, "negative_lengths": [3, 0]}
+    assert label(given) == "two texts and 1 hard negative, read separately"
+    assert label(given | {"negative_lengths": [3, 4]}) == "two texts and 2 hard negatives, read separately"
+    lines = list(example_lines(given, pa.Table.from_pylist([{"title": "", "id": "0", "source": ""}]), WORDPIECE))
+    assert [margin.plain.strip() for margin, _ in lines] == ["", "A", "B", "N"]

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.batch import collate
-from pipeline.config.data import AdjacentParagraphs, Sampling, TitleParagraph, TwoCrops
+from pipeline.config.data import AdjacentParagraphs, GivenPairs, Sampling, TitleParagraph, TwoCrops
 from pipeline.text.cached_tokenizer import CachedTokenizer
-from pipeline.text.examples import make_examples, own_titles
+from pipeline.text.examples import make_examples, own_titles, parent_hashes
 from pipeline.text.pairs import PAIRINGS
 from pipeline.text.schema import DOCUMENT
 from pipeline.text.sequences import Sequences
@@ -117,6 +117,60 @@ def test_rows_and_their_batch_by_hand() -> None:
     assert p == same and len({a, b, d, e, p}) == 5
     again = collate(make_examples(table, TOKENIZER, sampling, seed=1, epoch=3, window=0).sort_by("document_a"))
     assert again.keys.tolist() == batch.keys.tolist()
+
+
+def test_given_pairs_by_hand() -> None:
+    """The first two lines, and at most two of the others; a document without a first or a second text gives no row."""
+    window = [[3, 20, 4, 0, 2], [0, 5, 1], [5, 0], [2, 3], [4, 4, 1, 2, 3]]
+    sequences = draw(GivenPairs(negatives=2), window)
+    found = [list(zip(sequences.starts[a:b].tolist(), sequences.ends[a:b].tolist())) for a, b in bounds(sequences)]
+    assert sequences.document_a.tolist() == sequences.document_b.tolist() == [0, 3, 4]
+    assert found[:2] == [[(0, 3), (3, 17), (23, 27), (27, 29)], [(40, 42), (42, 45)]]
+    every = {tuple(map(tuple, last(draw(GivenPairs(negatives=2), window, seed)))) for seed in range(40)}
+    rest = ((53, 54), (54, 56), (56, 59))
+    assert every == {((45, 49), (49, 53), a, b) for a, b in (rest[:2], rest[1:], rest[::2])}
+    none = draw(GivenPairs(negatives=0), window)
+    assert pairs(none) == [(0, 3, 3, 17), (40, 42, 42, 45), (45, 49, 49, 53)] and none.negatives == 0
+    assert len(draw(GivenPairs(), [])) == 0
+
+
+def bounds(sequences: Sequences) -> list[tuple[int, int]]:
+    return list(zip(sequences.offsets[:-1].tolist(), sequences.offsets[1:].tolist(), strict=True))
+
+
+def last(sequences: Sequences) -> list[list[int]]:
+    start, end = bounds(sequences)[-1]
+    return np.stack((sequences.starts[start:end], sequences.ends[start:end]), 1).tolist()
+
+
+def test_rows_with_negatives_and_their_batch_by_hand() -> None:
+    """Rows of two, three and four texts become nine sequences; texts that a row does not have are 0 in the keys."""
+    table = documents(("p", "", "a\nb c"), ("q", "", "d\ne\nb c"), ("r", "", "f\ng\nh i j\na"))
+    sampling = Sampling(maximum_length=8, pairs=GivenPairs(negatives=2))
+    assert (sampling.sequences, sampling.row_length) == (4, 29)
+    examples = make_examples(table, TOKENIZER, sampling, seed=0, epoch=0, window=0).sort_by("document_a")
+    assert examples["ids"].to_pylist() == [
+        [2, 5, 3, 6, 7, 3],
+        [2, 8, 3, 9, 3, 6, 7, 3],
+        [2, 10, 3, 11, 3, 12, 13, 14, 3, 5, 3],
+    ]
+    assert examples["negative_lengths"].to_pylist() == [[0, 0], [4, 0], [5, 3]]
+    batch = collate(examples)
+    assert batch.ids_T.tolist() == [
+        *(2, 5, 3, 2, 6, 7, 3),
+        *(2, 8, 3, 2, 9, 3, 2, 6, 7, 3),
+        *(2, 10, 3, 2, 11, 3, 2, 12, 13, 14, 3, 2, 5, 3),
+    ]
+    assert batch.offsets.diff().tolist() == [3, 4, 3, 3, 4, 3, 3, 5, 3] and batch.maximum_length == 5
+    assert batch.places.tolist() == [0, 1, 4, 5, 6, 8, 9, 10, 11]
+    keys = batch.keys.tolist()
+    assert [[value == 0 for value in row[3:]] for row in keys] == [[True, True], [False, True], [False, False]]
+    assert keys[1][3] == keys[0][1] and keys[2][4] == keys[0][0]
+    assert keys[0][2] == parent_hashes(table)[0]
+    without = replace(sampling, pairs=GivenPairs(negatives=0))
+    plain = make_examples(table, TOKENIZER, without, seed=0, epoch=0, window=0).sort_by("document_a")
+    assert plain["negative_lengths"].null_count == 3 and collate(plain).places is None
+    assert collate(plain).keys.tolist() == [row[:3] for row in keys]
 
 
 def test_rows_have_one_separator_after_the_first_text_in_all_vocabularies() -> None:

@@ -1,6 +1,7 @@
 """A contrastive training in the loop: exact resume, metrics, figures, and what is refused."""
 
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from pipeline.config.data import (
     AdjacentParagraphs,
+    GivenPairs,
     NextSentence,
     NgramMasking,
     Sampling,
@@ -28,6 +30,7 @@ from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.export.publish import require_blanks
 from pipeline.export.trained import load_trained
 from pipeline.objectives.contrastive import ContrastiveTexts, contrastive_rows
+from pipeline.text.schema import DOCUMENT
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_saving import save_vocabulary
 from pipeline.train import checkpoint
@@ -70,6 +73,51 @@ def test_a_stopped_run_goes_on_exactly_and_learns(training: Training, config: Pr
     with pytest.raises(CheckpointError, match="step-00000012 has no head for masked tokens"):
         load_trained(saved, fills_blanks=True)
     assert isinstance(trained.module, ContrastiveTexts) and trained.model == config.model
+
+
+def pairs_from(corpus: Corpus, folder: Path) -> Corpus:
+    """Each document's first words and its last ones as a given pair; document n has n mod 4 hard negatives."""
+    numbers = count()
+    for split in (corpus.train, corpus.heldout):
+        (folder / split[0].shard).parent.mkdir()
+        with pq.ParquetWriter(folder / split[0].shard, DOCUMENT) as writer:
+            for window in split:
+                rows = read_window(corpus, window).to_pylist()
+                texts = [(row["text"][:40], row["text"][-90:]) for row in rows]
+                for row, both in zip(rows, texts, strict=True):
+                    others = [text[::-1] for text, _ in texts if text != both[0]][: next(numbers) % 4]
+                    row |= {"text": "\n".join([*both, *others]), "lines_are_sentences": True}
+                writer.write_table(pa.Table.from_pylist(rows, schema=DOCUMENT))
+    return replace(corpus, folder=str(folder), sources={"pairs": {"format": "pairs", "weight": 1}})
+
+
+def test_given_pairs_go_on_exactly_after_a_stop(training: Training, config: Pretrain, tmp_path: Path) -> None:
+    training = replace(training, corpus=pairs_from(training.corpus, tmp_path))
+    config = with_pairs(replace(config, checkpoint=Checkpoints(every=5)), GivenPairs(negatives=2))
+    whole: dict[int, dict[str, float]] = {}
+    state, module = training.run(config, tmp_path / "whole", whole)
+    with pytest.raises(KeyboardInterrupt):
+        training.run(config, tmp_path / "stopped", {}, stop_at=8)
+    continued: dict[int, dict[str, float]] = {}
+    again, _ = training.run(config, tmp_path / "stopped", continued)
+    assert isinstance(module, ContrastiveTexts) and module.negatives == 2
+    assert again.crc32 == state.crc32 and again.cursor == state.cursor and min(continued) == 6
+    for step in range(6, 13):
+        assert continued[step]["train/contrastive_loss"] == whole[step]["train/contrastive_loss"]
+    assert whole[12]["heldout/contrastive_loss"] < whole[0]["heldout/contrastive_loss"]
+    none = training.run(with_pairs(config, GivenPairs(negatives=0)), tmp_path / "none", without := {})[1]
+    assert isinstance(none, ContrastiveTexts) and none.negatives == 0
+    assert without[1]["train/contrastive_loss"] < whole[1]["train/contrastive_loss"]  # fewer texts to choose from
+
+
+def test_pairs_with_one_second_text_are_refused(given: Pretrain, tiny_corpus: Corpus, tmp_path: Path) -> None:
+    same = with_columns(tiny_corpus, tmp_path, parent=["pairs:0"] * 30, text=["a\nb"] * 30)
+    with pytest.raises(DataError) as refused:
+        stream_settings(with_pairs(given, GivenPairs()), same, None, print)
+    assert str(refused.value) == (
+        f"objective contrastive compares different pairs, but the first 30 pairs of {tmp_path} have one second text: "
+        "add other pairs"
+    )
 
 
 def test_objective_and_pairs_go_together(tiny_config: Pretrain, config: Pretrain) -> None:
