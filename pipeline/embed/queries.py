@@ -38,7 +38,7 @@ def read_queries(config: Search) -> list[Query]:
     empty query or two queries with one id.
     """
     given = config.queries
-    if not _is_file(given):
+    if not is_file(given):
         return [Query(id="1", text=given)]
     columns, queries = Columns(text=config.text, id=config.id, title=None), []
     for file in list_inputs(absolute(given), "auto", tags=False, setting="queries", remedy=""):
@@ -59,7 +59,7 @@ def _rows(table: pa.Table, given: str) -> list[Query]:
     return rows
 
 
-def _is_file(given: str) -> bool:
+def is_file(given: str) -> bool:
     """Return whether `queries` names a file. Raises ConfigError for the name of a file that does not exist."""
     looks_like_file = FILE_NAME.fullmatch(given) is not None
     if "\n" not in given and (looks_like_file or len(given) < 1_000):
