@@ -5,7 +5,15 @@ from dataclasses import dataclass, replace
 
 from pipeline import storage
 from pipeline.adapt.start import Start, read_start
-from pipeline.adapt.steps import Trainings, choose_trainings, corpus_folder, embeddings, length_of, most_trainings
+from pipeline.adapt.steps import (
+    MASKED,
+    Trainings,
+    choose_trainings,
+    corpus_folder,
+    embeddings,
+    length_of,
+    most_trainings,
+)
 from pipeline.config.adapt import Adapt
 from pipeline.config.embed import Embed
 from pipeline.config.jobs import Pretrain
@@ -19,7 +27,7 @@ from pipeline.train.checkpoint import steps_saved
 from pipeline.train.run import read_summary, run_folder
 
 CHARACTERS_PER_TOKEN = 4
-"""Of English in WordPiece, for estimates."""
+"""Estimate, for English in WordPiece."""
 CHUNK_FILL = 0.75
 """Tokens per chunk of a long text as a share of maximum_length: a chunk ends at a sentence in its second half."""
 DONE, TO_DO = "done", "to do"
@@ -58,7 +66,7 @@ def plan_lines(config: Adapt) -> list[str]:
     chosen = choose_trainings(config, start, corpus) if corpus else most_trainings(config, start)
     steps = [
         Step(name="corpus", work=text.described, bytes=text.characters, folder=folder, state=DONE if corpus else TO_DO),
-        *(_run_step(run, start, known=corpus is not None) for run in chosen.runs),
+        *(_run_step(run, start, corpus is not None or _is_asked(config, run)) for run in chosen.runs),
         *_vector_steps(embeddings(config, start, chosen.export), text, start, length_of(config, start)),
     ]
     return [f"plan of {config.output}; nothing is run", *_table(steps), "", *_notes(chosen, corpus)]
@@ -80,7 +88,8 @@ def _table(steps: list[Step]) -> Iterator[str]:
 def _text_of(config: Adapt, corpus: Corpus | None) -> Text:
     """Return the size of the text; before it is prepared, a byte of a file counts as a character."""
     if corpus:
-        characters, documents = corpus.counts["characters"], corpus.counts["documents"]
+        windows, documents = (*corpus.train, *corpus.heldout), corpus.counts["documents"]
+        characters = sum(window.characters for window in windows)
         described = f"{documents:,} documents, {characters / 1e6:,.1f} M characters"
         return Text(described=described, characters=characters, documents=documents)
     files = [file for spec in config.corpus for file in list_files(parse(spec))]
@@ -89,7 +98,12 @@ def _text_of(config: Adapt, corpus: Corpus | None) -> Text:
     return Text(described=described, characters=stored, documents=0)
 
 
-def _run_step(config: Pretrain, start: Start, *, known: bool) -> Step:
+def _is_asked(config: Adapt, run: Pretrain) -> bool:
+    """Return whether the settings say the number of steps of a run."""
+    return (config.masked_steps if run.name == MASKED else config.contrastive_steps) is not None
+
+
+def _run_step(config: Pretrain, start: Start, known: bool) -> Step:
     """Return the line of a run; `known`: whether its number of steps is known, which else is the most."""
     sized = replace(
         config, model=start.model, vocabulary=replace(config.vocabulary, size=max(100, start.vocabulary.size))
