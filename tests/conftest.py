@@ -53,7 +53,7 @@ settings.load_profile("untimed")
 RAY_TESTS = "tests/ray/"
 OWN_RAY = ("head", "wheel")
 """Modules of tests/ray/ that start a Ray of their own."""
-SECOND_RAY = ("documents", "embed", "families", "finetune", "killed_prepare", "predict")
+SECOND_RAY = ("adapt", "documents", "embed", "families", "finetune", "killed_prepare", "predict")
 """Modules of tests/ray/ that share a Ray, about as long as all the others, which share another one."""
 
 WORDS = [a + b for a in ("ka", "lo", "mi", "ne", "su", "ta") for b in ("r", "nd", "p", "st", "l", "m")]

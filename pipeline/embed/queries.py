@@ -41,7 +41,7 @@ def read_queries(config: Search) -> list[Query]:
     queries with the same id.
     """
     given = config.queries
-    if not _is_file(given):
+    if not is_file(given):
         return [Query(id="1", text=given)]
     columns, queries = Columns(text=config.text, id=config.id, title=None), []
     for file in list_inputs(absolute(given), "auto", tags=False, setting="queries", remedy=""):
@@ -62,7 +62,7 @@ def _rows(table: pa.Table, given: str) -> list[Query]:
     return rows
 
 
-def _is_file(given: str) -> bool:
+def is_file(given: str) -> bool:
     """Return whether `queries` names a file. Raises ConfigError for a folder, and for the name of a missing file."""
     looks_like_file, kind = FILE_NAME.fullmatch(given) is not None, fs.FileType.NotFound
     if "\n" not in given and (looks_like_file or len(given) < 1_000):

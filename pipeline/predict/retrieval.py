@@ -42,7 +42,7 @@ def score_retrieval(config: Score, report: Report) -> dict[str, float]:
     }
     grades = list(collection.grades.values())
     measured = {system: measure(ranked, ids, grades) for system, ranked in rankings.items()}
-    for line in (named(config), bm25.DESCRIPTION, *_table(measured), *_differences(measured)):
+    for line in (named(config), bm25.DESCRIPTION, *table_lines(measured), *difference_lines(measured, MODEL)):
         report(line)
     return {
         name if system == MODEL else f"{system} {name}": float(values.mean())
@@ -51,15 +51,15 @@ def score_retrieval(config: Score, report: Report) -> dict[str, float]:
     }
 
 
-def _table(measured: Measured) -> list[str]:
-    """Return the lines of a table with the mean over queries of each system's measures, in percent."""
+def table_lines(measured: Measured) -> list[str]:
+    """Return the lines of a table: the mean of each measure over queries in percent, for each system."""
     rows = [[system, *(f"{100 * values.mean():.1f}" for values in by.values())] for system, by in measured.items()]
     return aligned(["%", *MEASURES], rows)
 
 
-def _differences(measured: Measured) -> list[str]:
-    """Return a line per other system: FIRST of the model minus FIRST of that system, with its interval."""
-    model = measured[MODEL][FIRST]
+def difference_lines(measured: Measured, tested: str) -> list[str]:
+    """Return a line per other system: FIRST of the system `tested` minus its own, with the interval over queries."""
+    model = measured[tested][FIRST]
     differences = {
         system: over_rows(
             lambda rows, other=by_name[FIRST]: float(other[rows].mean()),
@@ -67,10 +67,10 @@ def _differences(measured: Measured) -> list[str]:
             len(model),
         )
         for system, by_name in measured.items()
-        if system != MODEL
+        if system != tested
     }
     lines = [
-        f"{FIRST} of {MODEL} minus {system}: {format_difference(difference, percent=True)}"
+        f"{FIRST} of {tested} minus {system}: {format_difference(difference, percent=True)}"
         for system, difference in differences.items()
     ]
     return [*lines, "in brackets: 95% interval, paired bootstrap over queries"]

@@ -32,7 +32,9 @@ def read(folder: str, split: str, bad: BadRows) -> Collection:
         available = listed(storage.children(storage.join(folder, "qrels")))
         raise DataError(f"{qrels} does not exist; its folder has {available}: name one of them with --split")
     documents, queries = storage.join(folder, DOCUMENTS), storage.join(folder, QUERIES)
-    collection = build_collection(folder, _texts(documents, bad), _texts(queries, bad), _judgements(qrels, bad), bad)
+    collection = build_collection(
+        folder, _texts(documents, bad), _texts(queries, bad), read_judgements(qrels, bad), bad
+    )
     own = {id: id for id in collection.queries if id in collection.documents}
     note = f"{len(own):,} queries are documents, which are not among their own results"
     return replace(collection, own=own, notes=(*collection.notes, note)) if own else collection
@@ -67,7 +69,7 @@ def _field(where: str, row: dict[str, Any], name: str, *, required: bool = False
     return SURROGATE.sub("\ufffd", value)
 
 
-def _judgements(location: str, bad: BadRows) -> Iterator[tuple[str, str, str, int]]:
+def read_judgements(location: str, bad: BadRows) -> Iterator[tuple[str, str, str, int]]:
     """Yield (file and line, query id, document id, grade). Raises DataError unless the header line is HEADER."""
     rows = tab_separated(location, content_of(existing_file(location) or location))
     _, names = next(rows, (1, ()))

@@ -1,13 +1,15 @@
 """Search vectors: embed the queries, compare them with the vectors, rerank the texts found, and print or write them."""
 
+from collections.abc import Sequence
+
 from pipeline.config.embed import Search
 from pipeline.config.locations import with_absolute_locations
 from pipeline.embed.index import index_hits, wants_index
-from pipeline.embed.queries import query_vectors, read_queries
+from pipeline.embed.queries import Query, query_vectors, read_queries
 from pipeline.embed.rerank import load_cross_encoder, reranked
 from pipeline.embed.results import report_results, require_output
-from pipeline.embed.search import exact_hits, found_of, require_similarity
-from pipeline.embed.vectors import open_vectors
+from pipeline.embed.search import Found, exact_hits, found_of, require_similarity
+from pipeline.embed.vectors import Vectors, open_vectors
 from pipeline.reporting import Report
 
 
@@ -18,15 +20,18 @@ def search(config: Search, report: Report) -> None:
     """
     config = with_absolute_locations(config)
     require_output(config.output, config.replace)
-    vectors = open_vectors(config.vectors)
+    vectors, queries = open_vectors(config.vectors), read_queries(config)
+    found = find(config, vectors, queries, report)
+    report_results(config, vectors, queries, found, report)
+
+
+def find(config: Search, vectors: Vectors, queries: Sequence[Query], report: Report) -> list[list[Found]]:
+    """Return the texts that are most similar to each query; `config.queries` is not read."""
     require_similarity(vectors.model.similarity)
     with_index = wants_index(config.index, vectors)
     encoder = load_cross_encoder(config, vectors) if config.rerank else None
-    queries = read_queries(config)
     embedded = query_vectors(config, vectors, queries)
     count = config.candidates
     hits = index_hits(vectors, embedded, count, report) if with_index else exact_hits(vectors, embedded, count)
     found = found_of(vectors, hits)
-    if encoder is not None:
-        found = reranked(encoder, queries, found, config.top, report)
-    report_results(config, vectors, queries, found, report)
+    return found if encoder is None else reranked(encoder, queries, found, config.top, report)

@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from jobs import ablate, bench, compare, embed, export, finetune, predict, prepare, pretrain, score, search, show
+from jobs import ablate, adapt, bench, compare, embed, export, finetune, predict, prepare, pretrain, score, search, show
+from pipeline.config.adapt import Adapt
 from pipeline.config.embed import Embed, Search
 from pipeline.config.export import Export
 from pipeline.config.finetune import Finetune
@@ -71,12 +72,16 @@ def test_help_all_has_every_option_of_every_kind(capsys: pytest.CaptureFixture[s
     assert "  --freeze.embeddings, --freeze.no-embeddings\n" in text
 
 
-SETTINGS = (Pretrain, Finetune, Predict, Score, Export, Embed, Search)
+SETTINGS = (Pretrain, Finetune, Predict, Score, Export, Embed, Search, Adapt)
 OPTIONS = [(settings, option) for settings in SETTINGS for option in options_of(settings)]
 
 
 @pytest.mark.parametrize(
-    "main", [embed.main, export.main, finetune.main, predict.main, prepare.main, pretrain.main, score.main, search.main]
+    "main",
+    [
+        *(adapt.main, embed.main, export.main, finetune.main, predict.main, prepare.main, pretrain.main, score.main),
+        search.main,
+    ],
 )
 def test_no_default_is_said_twice(main, capsys: pytest.CaptureFixture[str]) -> None:
     texts = re.split(r"^  (?=[-A-Z])", said(main, capsys, "--help", "all"), flags=re.MULTILINE)[1:]
@@ -101,6 +106,7 @@ def test_a_kind_with_help_has_its_options(capsys: pytest.CaptureFixture[str]) ->
     "main",
     [
         ablate.main,
+        adapt.main,
         compare.main,
         embed.main,
         search.main,

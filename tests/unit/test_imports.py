@@ -63,13 +63,14 @@ MAY_IMPORT = {
     "finetune": ABOVE | {"finetune"},
     "api": ABOVE | {"embed.recipe"},
     "embed": ABOVE | {"api", "embed"},
+    "adapt": ABOVE | {"adapt", "api", "embed", "retrieval"},
     "command_line": {"config"},
     "exit_codes": GROUND,
     "reporting": {"config"},
     "shared_output": GROUND,
     "bench": (ABOVE - {"show"}) | {"bench"},
     "ablation": ABOVE | {"ablation"},
-    "workflows": ABOVE | {"ablation", "bench", "embed", "pictures", "workflows"},
+    "workflows": ABOVE | {"ablation", "adapt", "bench", "embed", "pictures", "workflows"},
 }
 """Part of the package -> the parts it may import; a new part needs a place here."""
 

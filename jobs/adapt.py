@@ -1,0 +1,48 @@
+"""Adapt an encoder to your own text, and search the text with it: compare what is found before and after.
+
+    python jobs/adapt.py --corpus notes/ --init hf://OWNER/NAME --plan
+    python jobs/adapt.py --corpus documents.jsonl --init EXPORT --queries queries.jsonl --judgements qrels.tsv
+
+It prepares the text, trains on masked words, trains vectors on pairs of texts, and embeds the text before and after.
+Run the same command again to continue a stopped job. The adapted encoder is a folder of sentence-transformers.
+"""
+
+import sys
+from collections.abc import Sequence
+
+from pipeline.config.arguments import Extra
+from pipeline.exit_codes import job_main
+
+EXTRA = (
+    Extra(
+        name="plan",
+        text="Print the steps with their work, their size on disk and what is done already, and stop.",
+    ),
+)
+
+
+@job_main(stopped="stopped; the same command continues")
+def main(arguments: Sequence[str]) -> None:
+    """Parse, adapt and report; exit with 0 when the results are printed, 2 for errors that the user can fix."""
+    from pipeline.config.adapt import COMMON, Adapt
+    from pipeline.config.arguments import extras
+    from pipeline.config.command import Command
+    from pipeline.environment import set_ray_defaults
+    from pipeline.reporting import print_line
+
+    command = Command(prog="jobs/adapt.py", about=str(__doc__), settings=Adapt, common=COMMON, extra=EXTRA)
+    words = command.words(arguments)
+    config = command.parse(words)
+    set_ray_defaults()
+    if "plan" in extras(words):
+        from pipeline.adapt.plan import plan_lines
+
+        print(*plan_lines(config), sep="\n")
+        return
+    from pipeline.workflows.adapt import adapt
+
+    adapt(config, print_line)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

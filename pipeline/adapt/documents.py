@@ -1,0 +1,65 @@
+"""Documents of a prepared corpus under the ids of the user's own files, and queries made from them."""
+
+import re
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from pipeline.corpus.prepared import Corpus, read_window
+from pipeline.embed.queries import Query
+from pipeline.text.examples import own_titles
+from pipeline.text.sentences import split_sentences
+
+SHOWN = 5
+"""Queries that are searched before and after."""
+LONGEST_QUERY = 200
+"""Characters of a query that is made from a document."""
+OWN_ID = re.compile(r".*?:\d+:(.+)", re.DOTALL)
+"""Parent of a document that has an id of its own: FILE:NUMBER:ID (see row_record in corpus/records.py)."""
+
+
+def own_id(parent: str) -> str:
+    """Return the id that a document has in the user's file; without one, FILE or FILE:NUMBER."""
+    found = OWN_ID.fullmatch(parent)
+    return found[1] if found else parent
+
+
+def documents_of(corpus: Corpus) -> tuple[dict[str, str], dict[str, str]]:
+    """Return {parent: text}, with the pieces of a document joined by line feeds, and {id of a piece: its parent}."""
+    pieces: list[tuple[str, int, str, str]] = []
+    for table in _windows(corpus):
+        columns = (table[name].to_pylist() for name in ("id", "parent", "text"))
+        pieces += [(parent, _number(id), id, text) for id, parent, text in zip(*columns)]
+    texts: dict[str, list[str]] = {}
+    for parent, _, _, text in sorted(pieces):
+        texts.setdefault(parent, []).append(text)
+    joined = {parent: "\n".join(parts) for parent, parts in texts.items()}
+    return joined, {id: parent for parent, _, id, _ in pieces}
+
+
+def _number(id: str) -> int:
+    """Return the number of a piece in its document."""
+    return int(id.rpartition("#")[2])
+
+
+def _windows(corpus: Corpus) -> Iterator[pa.Table]:
+    return (read_window(corpus, window) for window in (*corpus.heldout, *corpus.train))
+
+
+def own_queries(corpus: Corpus) -> list[Query]:
+    """Return the titles or first sentences of SHOWN held-out documents, as queries with the documents' ids.
+
+    A corpus without held-out documents gives those of training documents.
+    """
+    texts: dict[str, str] = {}
+    for table in _windows(corpus):
+        columns = (table[name].to_pylist() for name in ("parent", "text", "language"))
+        for title, parent, text, language in zip(own_titles(table), *columns):
+            texts.setdefault(parent, title or split_sentences(text, lines_are_sentences=False, language=language)[0])
+            if len(texts) == SHOWN:
+                return [_query(parent, text) for parent, text in texts.items()]
+    return [_query(parent, text) for parent, text in texts.items()]
+
+
+def _query(parent: str, text: str) -> Query:
+    return Query(id=own_id(parent), text=text if len(text) <= LONGEST_QUERY else f"{text[:LONGEST_QUERY]}…")

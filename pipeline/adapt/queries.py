@@ -1,0 +1,40 @@
+"""Read the queries with which an encoder is compared, and their judgements."""
+
+from pipeline.config.adapt import Adapt
+from pipeline.config.embed import Search
+from pipeline.embed.queries import Query, is_file, read_queries
+from pipeline.errors import DataError
+from pipeline.locations import absolute
+from pipeline.predict.inputs import list_inputs, parts_of
+from pipeline.retrieval.beir import read_judgements
+from pipeline.tasks.bad_rows import BadRows
+
+BEIR_ID = "_id"
+"""Column of the ids in BEIR's queries.jsonl."""
+
+
+def given_queries(config: Adapt) -> list[Query]:
+    """Return the queries of the settings; none if the settings have none. A file may have BEIR's column _id.
+
+    Raises ConfigError or DataError for queries or judgements that cannot be read.
+    """
+    if config.judgements is not None:
+        _require_judgements(config.judgements)
+    if config.queries is None:
+        return []
+    return read_queries(Search(vectors=config.output, queries=config.queries, id=_id_column(config.queries)))
+
+
+def _id_column(queries: str) -> str | None:
+    """Return BEIR_ID if a file of queries has this column and no column id."""
+    if not is_file(queries):
+        return None
+    (file, *_) = list_inputs(absolute(queries), "auto", tags=False, setting="queries", remedy="")
+    columns = next((table.column_names for table in parts_of(file, 1)), [])
+    return BEIR_ID if BEIR_ID in columns and "id" not in columns else None
+
+
+def _require_judgements(location: str) -> None:
+    """Raise DataError if a file of judgements does not exist, cannot be read, or is empty."""
+    if not list(read_judgements(location, BadRows())):
+        raise DataError(f"judgements ({location}) has no rows: give lines of query id, document id and grade")

@@ -1,0 +1,44 @@
+"""Record what an encoder was adapted with, so that the same command continues and another one is refused.
+
+OUTPUT/adapt.json    setting or fact -> value
+"""
+
+from typing import Any
+
+from pipeline import storage
+from pipeline.adapt.start import Start
+from pipeline.config.adapt import Adapt
+from pipeline.config.flat import flatten
+from pipeline.errors import ConfigError
+
+RECORD = "adapt.json"
+
+
+COMPARED = ("corpus", "init", "maximum_length", "learning_rate", "seed", "batch")
+"""Settings, and groups of settings, that decide the result."""
+
+
+def facts_of(config: Adapt, start: Start) -> dict[str, Any]:
+    """Return what decides the result and is known before the corpus is prepared."""
+    settings = {name: value for name, value in flatten(config).items() if name.split(".")[0] in COMPARED}
+    return settings | {"init.digest": start.digest}
+
+
+def agree(output: str, facts: dict[str, Any]) -> None:
+    """Compare facts with those of earlier calls for this output, and record the new ones.
+
+    Raises ConfigError if a fact has changed, or if the output is a folder of something else.
+    """
+    location = storage.join(output, RECORD)
+    known = storage.read_object(location) or {}
+    others = [name for name in storage.children(output) if not name.startswith(".")]
+    if others and not known:
+        raise ConfigError(f"output ({output}) has other files, such as {others[0]}: choose a new folder")
+    for name, value in facts.items():
+        if known.get(name, value) != value:
+            raise ConfigError(
+                f"output ({output}) has an encoder adapted with {name} {known[name]}, not with {name} {value}: choose "
+                "another --output"
+            )
+    if not facts.keys() <= known.keys():
+        storage.write_json(location, known | facts)

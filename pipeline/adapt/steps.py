@@ -1,0 +1,201 @@
+"""Settings of the steps that adapt an encoder: each is a job of its own, in a folder below the output.
+
+OUTPUT/
+    adapt.json           see record.py
+    corpus/              the prepared text, unless the text is a prepared corpus already
+    runs/masked/         training on masked words
+    runs/contrastive/    contrastive training; its folder export has the adapted encoder
+    vectors/before/      vectors of the text, computed by the untouched encoder
+    vectors/after/       vectors of the text, computed by the adapted encoder
+"""
+
+from dataclasses import dataclass, replace
+
+from pipeline import storage
+from pipeline.adapt.pairs import Chosen, choose_pairs, rows_per_epoch
+from pipeline.adapt.start import Start
+from pipeline.config.adapt import LEAST_STEPS, MOST_STEPS, USUAL_LENGTH, Adapt
+from pipeline.config.checks import require
+from pipeline.config.data import FullSentences, Sampling, TwoCrops, VocabularySettings
+from pipeline.config.embed import Embed, Search
+from pipeline.config.jobs import Pretrain
+from pipeline.config.objective import Contrastive, Masked
+from pipeline.config.placement import ModelPlacement
+from pipeline.config.training import AdamW, Checkpoints, LinearDecay
+from pipeline.corpus.prepared import Corpus, is_prepared
+from pipeline.train.run import run_folder
+
+MASKED, CONTRASTIVE = "masked", "contrastive"
+"""Names of the runs."""
+UNTOUCHED, ADAPTED = "untouched", "adapted"
+"""Names of the encoders in tables."""
+FOUND = 3
+"""Texts that are shown per query."""
+BASE_WIDTH = 768
+"""Width of bert-base, from which on the preset continue, and no longer continue-small, has the learning rate."""
+RATE, RATE_OF_SMALL = 2e-5, 2e-4
+"""Learning rates of these presets."""
+CHECKPOINTS_PER_RUN = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trainings:
+    """Settings of the runs, in their order; each starts from the model of the one before."""
+
+    runs: tuple[Pretrain, ...]
+    notes: tuple[str, ...]
+    """Lines that say what was chosen, and why."""
+
+    @property
+    def steps(self) -> dict[str, int]:
+        """Steps of both runs, by the names of the settings; 0 for a run that is left out."""
+        steps = {str(run.name): run.steps for run in self.runs}
+        return {f"{name}_steps": steps.get(name, 0) for name in (MASKED, CONTRASTIVE)}
+
+    @property
+    def export(self) -> str:
+        """Folder of the adapted encoder."""
+        return _export_of(self.runs[-1])
+
+
+def corpus_folder(config: Adapt) -> str:
+    """Return the folder of the prepared corpus, which may be the given one."""
+    given = config.corpus[0]
+    return given if len(config.corpus) == 1 and is_prepared(given) else storage.join(config.output, "corpus")
+
+
+def length_of(config: Adapt, start: Start) -> int:
+    """Return the maximum number of tokens per sequence. Raises ConfigError if the encoder reads fewer."""
+    length, positions = config.maximum_length, start.model.maximum_positions
+    require(
+        length is None or length <= positions,
+        f"maximum_length ({length}) must be at most {positions}, the positions of init ({config.init})",
+    )
+    return length or min(USUAL_LENGTH, positions)
+
+
+def choose_trainings(config: Adapt, start: Start, corpus: Corpus) -> Trainings:
+    """Return the settings of both runs on a prepared corpus, without those of 0 steps."""
+    length, vocabulary = length_of(config, start), start.vocabulary
+    masked = contrastive = 0
+    chosen, notes = None, []
+    if _trains_on_masks(config, start):
+        epoch = rows_per_epoch(corpus, vocabulary, _sampling(length)) / config.batch.rows_per_step
+        masked = steps_of(config.masked_steps, epoch)
+        notes.append(f"{MASKED}: {_steps_text(masked, epoch)}")
+    elif config.masked_steps is None:
+        notes.append(f"{MASKED}: left out, because the encoder has no head for masked words")
+    if config.contrastive_steps != 0:
+        chosen = choose_pairs(corpus, vocabulary, length)
+        epoch = rows_per_epoch(corpus, vocabulary, _sampling(length, chosen)) / config.batch.rows_per_step
+        contrastive = steps_of(config.contrastive_steps, epoch)
+        notes.append(f"{CONTRASTIVE}: {_steps_text(contrastive, epoch)}, with {chosen}")
+    return Trainings(runs=_runs(config, start, masked, contrastive, chosen), notes=tuple(notes))
+
+
+def most_trainings(config: Adapt, start: Start) -> Trainings:
+    """Return the settings of both runs before the corpus is prepared: with the most steps, and two crops as pairs."""
+    most = [MOST_STEPS if asked is None else asked for asked in (config.masked_steps, config.contrastive_steps)]
+    masked = most[0] if _trains_on_masks(config, start) else 0
+    return Trainings(runs=_runs(config, start, masked, most[1], Chosen(pairs=TwoCrops(), reason="")), notes=())
+
+
+def _trains_on_masks(config: Adapt, start: Start) -> bool:
+    return start.fills_blanks if config.masked_steps is None else config.masked_steps > 0
+
+
+def steps_of(asked: int | None, steps_of_epoch: float) -> int:
+    """Return the steps of a run: those that are asked for, else an epoch within LEAST_STEPS and MOST_STEPS."""
+    return min(MOST_STEPS, max(LEAST_STEPS, round(steps_of_epoch))) if asked is None else asked
+
+
+def _steps_text(steps: int, epoch: float) -> str:
+    return f"{steps:,} steps ({steps / epoch:.1f} epochs)" if epoch else f"{steps:,} steps"
+
+
+def _sampling(length: int, chosen: Chosen | None = None) -> Sampling:
+    """Return the sampling of masked words, or of the pairs that were chosen."""
+    return Sampling(maximum_length=length, pairs=chosen.pairs if chosen else FullSentences())
+
+
+def _runs(config: Adapt, start: Start, masked: int, contrastive: int, chosen: Chosen | None) -> tuple[Pretrain, ...]:
+    """Return the settings of the runs of these numbers of steps; a run of 0 steps is left out.
+
+    Raises ConfigError if no run is left.
+    """
+    runs: list[Pretrain] = []
+    if masked:
+        runs.append(_masked_run(config, start, masked))
+    if contrastive:
+        run = replace(
+            _masked_run(config, start, contrastive),
+            name=CONTRASTIVE,
+            init=_export_of(runs[0]) if runs else start.location,
+            sampling=_sampling(length_of(config, start), chosen),
+            objective=Contrastive(pooling=start.pooling),
+        )
+        runs.append(run)
+    require(
+        bool(runs),
+        f"contrastive_steps (0) leaves nothing to train, because init ({config.init}) has no head for masked words: "
+        "leave contrastive_steps out, or set masked_steps",
+    )
+    return tuple(runs)
+
+
+def _masked_run(config: Adapt, start: Start, steps: int) -> Pretrain:
+    """Return the settings of training on masked words."""
+    small = start.fills_blanks and start.model.width < BASE_WIDTH
+    return Pretrain(
+        corpus=(corpus_folder(config),),
+        init=start.location,
+        name=MASKED,
+        output=config.output,
+        seed=config.seed,
+        steps=steps,
+        workers=config.workers,
+        vocabulary=VocabularySettings(lowercase=start.vocabulary.lowercase),
+        sampling=_sampling(length_of(config, start)),
+        batch=config.batch,
+        checkpoint=Checkpoints(every=max(1, steps // CHECKPOINTS_PER_RUN), keep=2),
+        placement=config.placement,
+        objective=Masked(),
+        optimizer=AdamW(learning_rate=config.learning_rate or (RATE_OF_SMALL if small else RATE)),
+        schedule=LinearDecay(warmup_share=0.1),
+    )
+
+
+def _export_of(run: Pretrain) -> str:
+    return storage.join(run_folder(run), "export")
+
+
+def embeddings(config: Adapt, start: Start, export: str) -> dict[str, Embed]:
+    """Return the settings of the vectors of both encoders; held-out documents are embedded too."""
+    documents = storage.join(corpus_folder(config), "[th]*", "*.parquet")  # the folders train and heldout
+    checkpoints = {UNTOUCHED: ("before", start.location), ADAPTED: ("after", export)}
+    return {
+        encoder: Embed(
+            checkpoint=checkpoint,
+            input=documents,
+            output=storage.join(config.output, "vectors", name),
+            placement=_model_placement(config),
+        )
+        for encoder, (name, checkpoint) in checkpoints.items()
+    }
+
+
+def search_of(config: Adapt, vectors: str) -> Search:
+    """Return the settings of a search in vectors; the queries are read elsewhere."""
+    return Search(
+        vectors=vectors,
+        queries=config.queries or "titles",
+        top=FOUND,
+        index=config.index,
+        placement=_model_placement(config),
+    )
+
+
+def _model_placement(config: Adapt) -> ModelPlacement:
+    """Return the placement of a model that is used and not trained."""
+    placement = config.placement
+    return ModelPlacement(device=placement.device, threads=placement.threads, address=placement.address)

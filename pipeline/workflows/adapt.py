@@ -1,0 +1,107 @@
+"""Adapt an encoder to one's own text: prepare, train on masked words and on pairs of texts, embed, and search."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from pipeline import cluster, storage
+from pipeline.adapt.documents import SHOWN, own_queries
+from pipeline.adapt.judged import judged_lines
+from pipeline.adapt.queries import given_queries
+from pipeline.adapt.record import agree, facts_of
+from pipeline.adapt.start import Start, read_start
+from pipeline.adapt.steps import (
+    ADAPTED,
+    Trainings,
+    choose_trainings,
+    corpus_folder,
+    embeddings,
+    most_trainings,
+    search_of,
+)
+from pipeline.config.adapt import Adapt
+from pipeline.config.locations import with_absolute_locations
+from pipeline.config.prepare import Prepare
+from pipeline.corpus.prepared import Corpus, load_corpus
+from pipeline.embed.queries import Query, query_vectors
+from pipeline.embed.results import result_table
+from pipeline.embed.vectors import Vectors, open_vectors
+from pipeline.locks import locked
+from pipeline.reporting import Report
+from pipeline.train.run import is_finished, read_summary, run_folder
+from pipeline.workflows.embed import embed
+from pipeline.workflows.prepare import prepare
+from pipeline.workflows.pretrain import pretrain
+from pipeline.workflows.search import find
+
+
+@cluster.ray_errors_as_cluster_lost()
+def adapt(config: Adapt, report: Report) -> None:
+    """Adapt the encoder, or continue a stopped job, and report what searches find before and after.
+
+    Raises PipelineError, with a one-line message, for everything that the user can fix.
+    """
+    config = with_absolute_locations(config)
+    start, queries = read_start(config.init), given_queries(config)
+    most_trainings(config, start)  # raises ConfigError, before hours of other steps
+    storage.require_writable("output", config.output)
+    with locked(config.output):
+        agree(config.output, facts_of(config, start))
+        corpus = _prepared(config, report)
+        chosen = choose_trainings(config, start, corpus)
+        agree(config.output, {"corpus.fingerprint": corpus.fingerprint} | chosen.steps)
+        _train(chosen, report)
+        vectors = _embedded(config, start, chosen, report)
+    for line in _results(config, corpus, queries, vectors, report):
+        report(line)
+    report(f'\nencoder: {chosen.export}\npython jobs/search.py --vectors {vectors[ADAPTED].folder} --queries "…"')
+
+
+def _prepared(config: Adapt, report: Report) -> Corpus:
+    """Return the given corpus if it is prepared already, else prepare it or continue its preparation."""
+    folder = corpus_folder(config)
+    if config.corpus == (folder,):
+        return load_corpus(folder)
+    return prepare(Prepare(corpus=config.corpus, folder=folder), report)
+
+
+def _train(chosen: Trainings, report: Report) -> None:
+    """Train the runs that are not finished, one after the other; a run that was stopped continues."""
+    for note in chosen.notes:
+        report(note)
+    for run in chosen.runs:
+        if is_finished(read_summary(run_folder(run)), run):
+            report(f"run {run.name} is finished")
+        else:
+            pretrain(run, report)
+
+
+def _embedded(config: Adapt, start: Start, chosen: Trainings, report: Report) -> dict[str, Vectors]:
+    """Embed the text with both encoders, unless their vectors are there; return encoder -> vectors."""
+    settings = embeddings(config, start, chosen.export)
+    for each in settings.values():
+        embed(each, report)
+    return {encoder: open_vectors(each.output) for encoder, each in settings.items()}
+
+
+def _results(
+    config: Adapt, corpus: Corpus, queries: Sequence[Query], vectors: Mapping[str, Vectors], report: Report
+) -> list[str]:
+    """Return the lines of the table if there are judgements, else what the first queries find with both encoders."""
+    if config.judgements is not None:
+        return judged_lines(
+            corpus,
+            queries,
+            config.judgements,
+            vectors,
+            lambda of_system, asked: query_vectors(search_of(config, of_system.folder), of_system, asked),
+        )
+    asked = list(queries[:SHOWN]) or own_queries(corpus)
+    found = {
+        encoder: find(search_of(config, of_encoder.folder), of_encoder, asked, report)
+        for encoder, of_encoder in vectors.items()
+    }
+    return [
+        result_table(replace(query, text=f"\n{query.text} ({encoder})"), of_encoder[number])
+        for number, query in enumerate(asked)
+        for encoder, of_encoder in found.items()
+    ]

@@ -1,0 +1,146 @@
+"""Steps that adapt an encoder: their settings, the pairs of texts and the numbers of steps that follow from a text."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.adapt.pairs import choose_pairs, rows_per_epoch
+from pipeline.adapt.plan import plan_lines
+from pipeline.adapt.start import Start, read_start
+from pipeline.adapt.steps import choose_trainings, embeddings, steps_of
+from pipeline.config.adapt import Adapt
+from pipeline.config.data import AdjacentParagraphs, FullSentences, Sampling, TitleParagraph, TwoCrops
+from pipeline.config.objective import Contrastive, Masked
+from pipeline.config.training import Batch
+from pipeline.corpus.prepared import Corpus, Window
+from pipeline.predict.inputs import list_inputs
+from pipeline.text.schema import DOCUMENT
+from pipeline.train.checkpoint import folder_of
+from tests.conftest import text_of
+
+Write = Callable[[Sequence[str], Sequence[str]], Corpus]
+
+
+@pytest.fixture
+def write_corpus(tmp_path: Path) -> Write:
+    """A function that writes a corpus of one window, of titles and texts."""
+
+    def write(titles: Sequence[str], texts: Sequence[str]) -> Corpus:
+        rows = [
+            {"id": f"{n}#0", "parent": f"{n}", "title": title, "text": text, "source": "s", "language": "en"}
+            | {"lines_are_sentences": False}
+            for n, (title, text) in enumerate(zip(titles, texts, strict=True))
+        ]
+        pq.write_table(pa.Table.from_pylist(rows, schema=DOCUMENT), tmp_path / "one.parquet")
+        window = Window(shard="one.parquet", row_group=0, documents=len(rows), characters=sum(map(len, texts)))
+        return Corpus(
+            folder=str(tmp_path), fingerprint="f", train=(window,), heldout=(), counts={}, dropped={}, sources={}
+        )
+
+    return write
+
+
+@pytest.fixture
+def start(tiny_run: Path) -> Start:
+    return read_start(str(tiny_run))
+
+
+def test_an_epoch_decides_the_steps_within_bounds() -> None:
+    assert [steps_of(None, epoch) for epoch in (0.0, 99.4, 100.6, 321.0, 501.0, 1e9)] == [100, 100, 101, 321, 500, 500]
+    assert [steps_of(asked, 321.0) for asked in (0, 7, 9_000)] == [0, 7, 9_000]
+
+
+def test_titles_decide_the_pairs_then_paragraphs(write_corpus: Write, start: Start) -> None:
+    four, paragraphs = [text_of(n) for n in range(4)], [f"{text_of(n)}\n{text_of(n + 9)}" for n in range(4)]
+    chosen = choose_pairs(write_corpus(["Kar", "Lost", "", ""], four), start.vocabulary, 32)
+    assert chosen.pairs == TitleParagraph() and str(chosen).endswith("(2 of 4 documents have a title)")
+    chosen = choose_pairs(write_corpus(["Kar", "", "", ""], paragraphs), start.vocabulary, 32)
+    assert chosen.pairs == AdjacentParagraphs()
+    assert chosen.reason == "1 of 4 documents have a title, and 4 documents have 4 pairs of paragraphs"
+    assert choose_pairs(write_corpus([""] * 4, four), start.vocabulary, 32).pairs == TwoCrops()
+
+
+def test_rows_of_an_epoch_are_counted_in_two_windows_and_extended(write_corpus: Write, start: Start) -> None:
+    corpus, sampling = write_corpus(["Kar", "Lost", "Mir"], ["mir nest"] * 3), Sampling(pairs=TitleParagraph())
+    assert rows_per_epoch(corpus, start.vocabulary, sampling) == 3
+    more = replace(corpus, train=corpus.train * 5)  # the rows of two windows, times five halves
+    assert rows_per_epoch(more, start.vocabulary, sampling) == 15
+
+
+def test_both_runs_follow_each_other(write_corpus: Write, start: Start, tiny_run: Path) -> None:
+    corpus = write_corpus(["Kar"] * 4, [text_of(n) for n in range(4)])
+    config = Adapt(
+        corpus=("/text",), init=str(tiny_run), output="/out", batch=Batch(rows_per_step=2, rows_per_slot=2), seed=3,
+        masked_steps=50,
+    )  # fmt: skip
+    chosen = choose_trainings(config, start, corpus)
+    masked, contrastive = chosen.runs
+    assert chosen.steps == {"masked_steps": 50, "contrastive_steps": 100}
+    assert chosen.notes[1] == (
+        "contrastive: 100 steps (50.0 epochs), with a title and a paragraph of its document (4 of 4 documents have a "
+        "title)"
+    )
+    assert (masked.name, masked.init, masked.steps) == ("masked", folder_of(str(tiny_run), 3), 50)
+    assert (masked.objective, masked.sampling) == (Masked(), Sampling(maximum_length=32, pairs=FullSentences()))
+    assert masked.corpus == contrastive.corpus == ("/out/corpus",) and masked.seed == contrastive.seed == 3
+    assert masked.checkpoint.every == 5  # so that a kill loses a tenth of a run at most
+    assert contrastive.init == "/out/runs/masked/export" and contrastive.objective == Contrastive(pooling="mean")
+    assert contrastive.sampling == Sampling(maximum_length=32, pairs=TitleParagraph())
+    assert masked.optimizer.learning_rate == contrastive.optimizer.learning_rate == 2e-4
+    assert chosen.export == "/out/runs/contrastive/export"
+
+    (only,) = choose_trainings(replace(config, contrastive_steps=0), start, corpus).runs
+    assert only == masked
+    without_head, unset = replace(start, fills_blanks=False), replace(config, masked_steps=None)
+    chosen = choose_trainings(unset, without_head, corpus)
+    (only,) = chosen.runs
+    assert only.init == masked.init and only.optimizer.learning_rate == 2e-5
+    assert chosen.steps == {"masked_steps": 0, "contrastive_steps": 100}
+    assert chosen.notes[0] == "masked: left out, because the encoder has no head for masked words"
+    assert len(choose_trainings(config, without_head, corpus).runs) == 2  # the user asks for 50 steps
+
+
+def test_vectors_are_those_of_all_documents(tiny_corpus: Corpus, start: Start, tiny_run: Path) -> None:
+    config = Adapt(corpus=(tiny_corpus.folder,), init=str(tiny_run), output="/out")
+    settings = embeddings(config, start, "/out/runs/contrastive/export")
+    files = {
+        encoder: [file.location for file in list_inputs(each.input, "auto", tags=False)]
+        for encoder, each in settings.items()
+    }
+    both = [f"{tiny_corpus.folder}/heldout/00000.parquet", f"{tiny_corpus.folder}/train/00000.parquet"]
+    assert files == {"untouched": both, "adapted": both}
+    assert {each.output: each.checkpoint for each in settings.values()} == {
+        "/out/vectors/before": start.location,
+        "/out/vectors/after": "/out/runs/contrastive/export",
+    }
+
+
+def test_the_plan_has_every_step_and_writes_nothing(tiny_run: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("kar lost kand. " * 1_000)
+    output = tmp_path / "out"
+    config = Adapt(corpus=(str(tmp_path / "a.txt"),), init=str(tiny_run), output=str(output), masked_steps=7)
+    lines = plan_lines(config)
+    assert lines[0] == f"plan of {output}; nothing is run" and not output.exists()
+    assert lines[1:6:2] == [
+        "  corpus       1 file of 0.0 MB; to do",
+        "  masked       7 steps of 64 rows at length 32, 0.0 M tokens; to do",
+        "  contrastive  at most 500 steps of 64 pairs of texts at length 32, 1.2 M tokens; to do",
+    ]
+    # 15,000 characters are 3,750 tokens, in chunks of 24
+    assert lines[9] == "  after        about 156 vectors of 32 numbers; to do"
+    assert lines[-1] == "the numbers of steps and the pairs of texts are known when the corpus is prepared"
+
+
+def test_the_plan_says_what_is_done(tiny_corpus: Corpus, tiny_run: Path, tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs/masked").symlink_to(tiny_run)
+    (tmp_path / "runs/contrastive/checkpoints/step-00000012").mkdir(parents=True)
+    (tmp_path / "vectors/before/parts").mkdir(parents=True)
+    corpus = Path(tiny_corpus.folder)
+    config = Adapt(corpus=(str(corpus),), init=str(tiny_run), output=str(tmp_path), batch=Batch(rows_per_step=32))
+    states = [line.rpartition("; ")[2] for line in plan_lines(config)[1:10:2]]
+    assert states == ["done", "done", "12 steps done", "begun", "to do"]
