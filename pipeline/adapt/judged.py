@@ -37,7 +37,7 @@ def judged_lines(
     ids = list(collection.documents)
     ties, asked = tie_ranks(ids), [Query(id=id, text=text) for id, text in collection.queries.items()]
     words = [query.text for query in asked]
-    rankings = {bm25.NAME: bm25.rank_by_bm25(words, list(collection.documents.values()), ties)}
+    rankings = {bm25.NAME: bm25.rank_by_bm25(words, list(collection.documents.values()), ties, [None] * len(words))}
     for system, of_system in vectors.items():
         rankings[system] = rank_by_vectors(of_system, embed(of_system, asked), parents, ids, ties)
     grades = list(collection.grades.values())
