@@ -16,7 +16,7 @@ from pipeline.embed.queries import Query
 from pipeline.errors import DataError
 from pipeline.retrieval.ranking import tie_ranks
 from pipeline.text.schema import DOCUMENT
-from tests.unit.embed.test_search import Write, write_vectors  # noqa: F401  (a fixture)
+from tests.unit.embed.conftest import Write, write_vectors  # noqa: F401  (a fixture)
 
 HEADER = "query-id\tcorpus-id\tscore\n"
 
