@@ -19,7 +19,7 @@ def training_facts(config: Finetune, problem: Problem, seed: int, result: Result
     splits = problem.splits or {"train": problem.train}
     kind = KINDS[problem.task.kind]
     teacher = {} if problem.teacher is None else {"teacher": teacher_facts(config, problem)}
-    similarity = similarity_facts(config.similarity) if problem.task.kind == "similarity" else {}
+    similarity = _similarity_facts(config.similarity) if problem.task.kind == "similarity" else {}
     return teacher | {
         "checkpoint": config.checkpoint,
         "scores": result.scores,
@@ -37,7 +37,7 @@ def training_facts(config: Finetune, problem: Problem, seed: int, result: Result
     }
 
 
-def similarity_facts(settings: Similarity) -> dict[str, Any]:
+def _similarity_facts(settings: Similarity) -> dict[str, Any]:
     """Return the loss of kind similarity, and the temperature if the loss has one, by dotted name."""
     facts = {"similarity.loss": settings.loss}
     return facts | {"similarity.temperature": settings.temperature} if settings.loss == "cosent" else facts

@@ -51,11 +51,14 @@ LOCATIONS_ELSEWHERE_TEXTS = {(Heads, "text")}
 CALLERS = {
     "absolute": {
         *("pipeline/config/locations.py", "pipeline/api.py", "pipeline/train/tracking.py"),
-        "pipeline/embed/queries.py",  # `queries` is a location only if a file has this name, else it is a text
+        *(
+            "pipeline/embed/queries.py",
+            "pipeline/adapt/queries.py",
+        ),  # `queries` is a location only if a file has this name, else it is a text
     },
     "with_absolute_locations": {
         *(f"pipeline/workflows/{job}.py" for job in JOBS),
-        "pipeline/bench/finetune.py",
+        *("pipeline/bench/finetune.py", "pipeline/adapt/plan.py"),
         "pipeline/ablation/budget.py",  # reads the streams of variants, whose locations pretraining makes absolute
     },
 }

@@ -48,7 +48,7 @@ def test_every_kind_comes_back_as_it_went(path: str, kind: str, tmp_path: Path) 
     words = [f"{path}:{kind}"]
     if kind == "contrastive":
         words += ["sampling.pairs:two-crops"]
-    elif kind in ("two-crops", "adjacent-paragraphs", "title-paragraph"):
+    elif kind in ("two-crops", "adjacent-paragraphs", "title-paragraph", "given-pairs"):
         words += ["objective:contrastive"]
     config = COMMAND.parse(COMMAND.words(words, PRESETS[preset]), PRESETS[preset])
     text = as_toml(config, preset)

@@ -155,7 +155,7 @@ def test_a_long_text_in_csv_is_read(tmp_path: Path):
             "t.xlsx",
             "x",
             r"t.xlsx: the file name must tell the format by ending in one of .csv, .tsv, .jsonl, .ndjson, .json, "
-            r".parquet",
+            r".txt, .parquet",
         ),
         (
             "t.jsonl",
@@ -282,7 +282,8 @@ def test_labels_unseen_in_training_are_named():
 
 
 def test_every_format_is_read(tmp_path: Path):
-    made = {".csv": "review,stars\nx,1\n", ".tsv": "review\tstars\nx\t1\n"} | dict.fromkeys(
+    tabs = "review\tstars\nx\t1\n"
+    made = {".csv": "review,stars\nx,1\n", ".tsv": tabs, ".txt": tabs} | dict.fromkeys(
         (".jsonl", ".ndjson", ".json"), '{"review": "x", "stars": 1}'
     )
     assert set(made) | {".parquet"} == set(READERS)

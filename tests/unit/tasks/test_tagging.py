@@ -310,7 +310,7 @@ def test_files_that_hold_no_lists_are_named(tmp_path: Path) -> None:
     with pytest.raises(
         DataError,
         match=r"a.conll: the file name must tell the format by ending in one of .csv, .tsv, .jsonl, .ndjson, .json, "
-        r".parquet$",
+        r".txt, .parquet$",
     ):
         read_tagged(str(tmp_path / "a.conll"), "words", "tags")
     (tmp_path / "a.jsonl").write_text("\n")
