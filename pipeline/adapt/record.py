@@ -12,8 +12,6 @@ from pipeline.config.flat import flatten
 from pipeline.errors import ConfigError
 
 RECORD = "adapt.json"
-
-
 COMPARED = ("corpus", "init", "maximum_length", "learning_rate", "seed", "batch")
 """Settings, and groups of settings, that decide the result."""
 

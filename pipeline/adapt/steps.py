@@ -21,8 +21,9 @@ from pipeline.config.embed import Embed, Search
 from pipeline.config.jobs import Pretrain
 from pipeline.config.objective import Contrastive, Masked
 from pipeline.config.placement import ModelPlacement
-from pipeline.config.training import AdamW, Checkpoints, LinearDecay
+from pipeline.config.training import Checkpoints
 from pipeline.corpus.prepared import Corpus, is_prepared
+from pipeline.presets import PRESETS
 from pipeline.train.run import run_folder
 
 MASKED, CONTRASTIVE = "masked", "contrastive"
@@ -32,9 +33,9 @@ UNTOUCHED, ADAPTED = "untouched", "adapted"
 FOUND = 3
 """Texts that are shown per query."""
 BASE_WIDTH = 768
-"""Width of bert-base, from which on the preset continue, and no longer continue-small, has the learning rate."""
-RATE, RATE_OF_SMALL = 2e-5, 2e-4
-"""Learning rates of these presets."""
+"""Width of bert-base. A narrower encoder with a head for masked words gets the rate of the preset continue-small, any
+other the rate of continue.
+"""
 CHECKPOINTS_PER_RUN = 10
 
 
@@ -146,6 +147,7 @@ def _runs(config: Adapt, start: Start, masked: int, contrastive: int, chosen: Ch
 def _masked_run(config: Adapt, start: Start, steps: int) -> Pretrain:
     """Return the settings of training on masked words."""
     small = start.fills_blanks and start.model.width < BASE_WIDTH
+    preset = PRESETS["continue-small" if small else "continue"]
     return Pretrain(
         corpus=(corpus_folder(config),),
         init=start.location,
@@ -160,8 +162,8 @@ def _masked_run(config: Adapt, start: Start, steps: int) -> Pretrain:
         checkpoint=Checkpoints(every=max(1, steps // CHECKPOINTS_PER_RUN), keep=2),
         placement=config.placement,
         objective=Masked(),
-        optimizer=AdamW(learning_rate=config.learning_rate or (RATE_OF_SMALL if small else RATE)),
-        schedule=LinearDecay(warmup_share=0.1),
+        optimizer=replace(preset.optimizer, learning_rate=config.learning_rate or preset.optimizer.learning_rate),
+        schedule=preset.schedule,
     )
 
 
