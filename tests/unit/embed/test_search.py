@@ -15,7 +15,7 @@ from pipeline.embed.index import index_hits, wants_index
 from pipeline.embed.queries import Query, read_queries
 from pipeline.embed.results import result_table, write_results
 from pipeline.embed.search import exact_hits, found_of, require_similarity
-from pipeline.embed.vectors import open_vectors
+from pipeline.embed.vectors import Vectors, open_vectors
 from pipeline.errors import ConfigError, DataError
 from pipeline.workflows.search import search
 from tests.unit.embed.conftest import Write
@@ -104,6 +104,14 @@ def test_a_query_with_too_few_candidates_is_compared_with_all_vectors(
     queries = np.array([[1, 0], [0, 1]], np.float32)
     hits = index_hits(vectors, queries, 2, print)
     assert hits.rows.tolist() == [[0, 98], [99, 98]] == exact_hits(vectors, queries, 2).rows.tolist()
+
+
+def test_the_index_answers_without_comparing_all_vectors(write_vectors: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    vectors = write_vectors(PLANE)
+    exact = exact_hits(vectors, PLANE, 2).rows.tolist()
+    index_hits(vectors, PLANE, 2, print)  # builds the index, which reads all vectors
+    monkeypatch.delattr(Vectors, "blocks")
+    assert index_hits(vectors, PLANE, 2, print).rows.tolist() == exact
 
 
 def test_the_graph_is_read_for_a_check_only_if_it_changed(
