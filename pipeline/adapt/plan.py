@@ -104,7 +104,7 @@ def _is_asked(config: Adapt, run: Pretrain) -> bool:
 
 
 def _run_step(config: Pretrain, start: Start, known: bool) -> Step:
-    """Return the line of a run; `known`: whether its number of steps is known, which else is the most."""
+    """Return the line of a run. If its number of steps is not `known` yet, config has the maximum."""
     sized = replace(
         config, model=start.model, vocabulary=replace(config.vocabulary, size=max(100, start.vocabulary.size))
     )

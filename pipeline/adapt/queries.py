@@ -1,4 +1,4 @@
-"""Read the queries with which an encoder is compared, and their judgements."""
+"""Read the queries for comparing encoders, and their judgements."""
 
 from pipeline.config.adapt import Adapt
 from pipeline.config.embed import Search

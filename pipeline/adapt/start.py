@@ -1,4 +1,4 @@
-"""Encoder that is adapted, as it is before: its location, and what decides the settings of its training."""
+"""The encoder before it is adapted: its location, and the facts that determine the settings of its training."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -15,7 +15,7 @@ HEAD = "masked_token_head"
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """Encoder that is adapted."""
+    """The encoder before it is adapted."""
 
     location: str
     """Location of its files; for a run, its newest checkpoint."""
@@ -24,9 +24,9 @@ class Start:
     model: Model
     vocabulary: Vocabulary
     pooling: Literal["mean", "cls"]
-    """Pooling of its vectors; mean for an encoder with another one, which training does not have."""
+    """Pooling of its vectors; mean if it has a pooling that training does not support."""
     fills_blanks: bool
-    """Whether it has a head for masked words. ELECTRA's is that of its generator, which is not adapted."""
+    """Whether it has a head for masked words. False for ELECTRA: only its generator has one, and is not adapted."""
 
 
 def read_start(init: str) -> Start:

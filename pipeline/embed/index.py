@@ -2,8 +2,8 @@
 
 VECTORS/index/
     vectors.usearch   the graph
-    manifest.json     written last: fingerprint of the vectors, and rows; size and digest of the graph
-    checked.json      size and time of the graph when it had the digest of the manifest: it is not read again to check
+    manifest.json     written last: fingerprint of the vectors, number of rows, size and digest of the graph
+    checked.json      size and time of the graph at its last check: it is checked again only if they change
 
 Malkov & Yashunin 2018, arXiv:1603.09320.
 """
@@ -30,11 +30,9 @@ FROM = 1_000_000
 CONNECTIVITY, EXPANSION_ADD, EXPANSION_SEARCH = 16, 128, 256
 """Neighbours of each vector in the graph, candidates while adding a vector, and candidates while searching."""
 CANDIDATES_PER_TEXT = 4
-"""Vectors that the index proposes for each text to find, and the factor by which it proposes more; their exact
-similarity decides.
-"""
+"""Number of candidates per text to find. If a query needs more, the number grows by this factor each time."""
 MOST_CANDIDATES = 4_096
-"""Maximum vectors that the index proposes when a few long texts with many chunks leave too few texts."""
+"""Maximum number of candidates per query. More are needed if most candidates are chunks of a few long texts."""
 Best = dict[int, tuple[int, float]]
 """Row of a text's first chunk -> row of its best chunk, and the score."""
 
@@ -61,8 +59,9 @@ def _usearch() -> Any:
 def index_hits(vectors: Vectors, queries: np.ndarray, top: int, report: Report) -> Hits:
     """Find the `top` most similar texts for each query (Q, D) with the index. Build the index if needed.
 
-    The index chooses candidates; their order is that of the exact similarities. If the candidates of a query are chunks
-    of fewer than `top` texts, the index proposes more; if too few still, the query is compared with all vectors.
+    The index proposes candidates, which are ordered by their exact similarity. If the candidates of a query belong to
+    fewer than `top` texts, the index proposes more of them. If MOST_CANDIDATES are not enough, the query is compared
+    with all vectors.
     """
     compared = comparable(queries, vectors.model.similarity)
     graph, enough = _opened(vectors, report), min(top, vectors.texts)
@@ -127,7 +126,7 @@ def _opened(vectors: Vectors, report: Report) -> Any:
 
 
 def _is_sound(folder: str, about: dict[str, Any]) -> bool:
-    """Return whether the graph has the digest of its manifest, `about`, or is unchanged since it had this digest."""
+    """Return whether the graph has the digest in its manifest `about`. A graph that is unchanged is not read again."""
     try:
         graph = (Path(folder) / GRAPH).stat()
     except OSError:
