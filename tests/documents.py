@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("README.md", "jobs/*.md", "cluster/README.md", "pipeline/*.md", "jobs/*.py")
+PAGES = ("README.md", "jobs/*.md", "cluster/README.md", "pipeline/*.md", "jobs/[!_]*.py")
 """Documents, and the jobs, whose docstrings are their help."""
 
 FENCED = re.compile(r"^```.*?\n(.*?)^```", re.MULTILINE | re.DOTALL)

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 FILES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in sorted((ROOT / "pipeline").rglob("*.py"))
 }
-JOBS = sorted((ROOT / "jobs").glob("*.py"))
+JOBS = sorted((ROOT / "jobs").glob("[!_]*.py"))
 
 GROUND = {
     *("columns", "durations", "errors", "config", "environment", "local_files", "locations", "locks"),
