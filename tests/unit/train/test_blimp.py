@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-import torch.distributed as dist
 import torch.multiprocessing as mp
 
 from jobs.pretrain import main
@@ -29,6 +28,7 @@ from pipeline.train.loop import train
 from pipeline.train.naming import default_name
 from pipeline.train.optim import build_optimizer
 from tests.conftest import of_family, text_of
+from tests.ranks import rank_of_group
 
 CPU, PLAIN = torch.device("cpu"), torch.autocast("cpu", enabled=False)
 SENTENCES = [sentence for number in range(6) for sentence in text_of(number).split(". ")]
@@ -67,11 +67,9 @@ def measured(config: Pretrain, vocabulary: Vocabulary, blimp: Blimp, rank: int =
 
 
 def rank_of_two(rank: int, folder: str, config: Pretrain, vocabulary: Vocabulary, pairs: Blimp) -> None:
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
-    found = measured(config, vocabulary, pairs, rank, 2)
-    Path(folder, f"{rank}.json").write_text(json.dumps(found))
-    dist.destroy_process_group()
+    with rank_of_group(rank, folder):
+        found = measured(config, vocabulary, pairs, rank, 2)
+        Path(folder, f"{rank}.json").write_text(json.dumps(found))
 
 
 def test_two_ranks_have_the_accuracies_of_one(
@@ -85,11 +83,7 @@ def test_two_ranks_have_the_accuracies_of_one(
     monkeypatch.setattr(scoring, "TOKENS", scoring.TOKENS)  # restores what `measured` sets
     alone = measured(tiny_config, tiny_vocabulary, blimp)
     assert set(alone) == {*METRICS, *METRICS.values()} and 0 < alone[METRICS[scoring.PLL]] < 1
-    given = (str(tmp_path), tiny_config, tiny_vocabulary, blimp)
-    other = mp.get_context("spawn").Process(target=rank_of_two, args=(1, *given))
-    other.start()
-    rank_of_two(0, *given)
-    other.join()
+    mp.spawn(rank_of_two, (str(tmp_path), tiny_config, tiny_vocabulary, blimp), nprocs=2)
     assert [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2)] == [alone, alone]
 
 

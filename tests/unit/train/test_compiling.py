@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch._dynamo.exc import BackendCompilerFailed
 from torch._dynamo.testing import CompileCounter
@@ -31,6 +30,7 @@ from pipeline.train.compiling import compiled, compiles
 from pipeline.train.failures import failure_of
 from pipeline.train.optim import build_optimizer
 from pipeline.train.step import Compute, distributed, train_step
+from tests.ranks import rank_of_group
 
 CPU = torch.device("cpu")
 VOCABULARY = 4_000
@@ -161,11 +161,9 @@ def rank_of_two(rank: int, folder: str) -> None:
     """Write down this process's losses in eager and compiled code, and in both without dropout, recomputed where
     compiled.
     """
-    torch.set_num_threads(1)
     training_step.DistributedDataParallel = partial(DistributedDataParallel, bucket_cap_mb=BUCKET_MEGABYTES)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
-    Path(folder, f"{rank}.json").write_text(json.dumps({name: found(rank) for name, found in PAIRS.items()}))
-    dist.destroy_process_group()
+    with rank_of_group(rank, folder):
+        Path(folder, f"{rank}.json").write_text(json.dumps({name: found(rank) for name, found in PAIRS.items()}))
 
 
 @pytest.fixture(scope="module")

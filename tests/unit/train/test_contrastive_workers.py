@@ -14,6 +14,7 @@ from pipeline.train.evaluate import baselines, evaluate
 from pipeline.train.gather import gather_slots
 from pipeline.train.optim import build_optimizer
 from pipeline.train.step import Compute, distributed, train_step
+from tests.ranks import rank_of_group
 from tests.unit.objectives.test_contrastive import CPU, PLAIN, make_model, make_rows
 
 STEPS, SLOTS = 3, 5
@@ -46,12 +47,10 @@ def losses_of(rank: int, world: int) -> list[dict[str, float]]:
 
 def worker(rank: int, folder: str, world: int) -> None:
     """Train as one of several workers; rank 0 writes the losses."""
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world)
-    found = losses_of(rank, world)
-    dist.destroy_process_group()
-    if rank == 0:
-        Path(folder, "losses.json").write_text(json.dumps(found))
+    with rank_of_group(rank, folder, world):
+        found = losses_of(rank, world)
+        if rank == 0:
+            Path(folder, "losses.json").write_text(json.dumps(found))
 
 
 @pytest.mark.long

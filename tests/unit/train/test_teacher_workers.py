@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
@@ -13,6 +12,7 @@ from pipeline.config.training import AdamW
 from pipeline.objectives.terms import divisors
 from pipeline.train.optim import build_optimizer
 from pipeline.train.step import Compute, distributed, train_step
+from tests.ranks import rank_of_group
 from tests.unit.objectives.batches import make_batch
 from tests.unit.objectives.test_distilled import CPU, PLAIN, make_student
 
@@ -44,12 +44,10 @@ def losses_of(rank: int, world: int) -> list[dict[str, float]]:
 
 def worker(rank: int, folder: str) -> None:
     """Train as one of two workers; rank 0 writes the losses."""
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
-    found = losses_of(rank, 2)
-    dist.destroy_process_group()
-    if rank == 0:
-        Path(folder, "losses.json").write_text(json.dumps(found))
+    with rank_of_group(rank, folder):
+        found = losses_of(rank, 2)
+        if rank == 0:
+            Path(folder, "losses.json").write_text(json.dumps(found))
 
 
 @pytest.mark.long

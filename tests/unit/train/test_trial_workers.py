@@ -7,7 +7,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 import torch
-import torch.distributed as dist
 import torch.multiprocessing as mp
 
 from pipeline.config.finetune import Finetune, Trials
@@ -18,6 +17,7 @@ from pipeline.tasks.prepared import Prepared
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.step import Compute
 from pipeline.train.trial import assist_trial, run_trial
+from tests.ranks import rank_of_group
 from tests.unit.train.test_trial import (
     CPU,
     CUTTING,
@@ -47,8 +47,11 @@ def of_case(case: str, vocabulary: Vocabulary, train: Prepared) -> tuple[Sequenc
 
 def worker(rank: int, folder: str, config: Finetune, vocabulary: Vocabulary, rows: dict[str, Prepared]) -> None:
     """Train each case as one of two and write down what rank 0 came to."""
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+    with rank_of_group(rank, folder):
+        train_cases(rank, folder, config, vocabulary, rows)
+
+
+def train_cases(rank: int, folder: str, config: Finetune, vocabulary: Vocabulary, rows: dict[str, Prepared]) -> None:
     for case in CASES:
         module, train, unlabelled = of_case(case, vocabulary, rows["train"])
         if rank == 0:
@@ -62,7 +65,6 @@ def worker(rank: int, folder: str, config: Finetune, vocabulary: Vocabulary, row
         else:
             compute = Compute(device=CPU, autocast=PLAIN, seed=5, rank=1, world=2)
             assist_trial(config, module, train, compute, unlabelled=unlabelled)
-    dist.destroy_process_group()
 
 
 def test_two_workers_have_the_losses_of_one(glue: Path, tiny_vocabulary: Vocabulary, tmp_path: Path) -> None:
