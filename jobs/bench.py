@@ -14,8 +14,9 @@ A ratio is our speed divided by an alternative's; its floor is the smallest valu
     python jobs/bench.py scale
     python jobs/bench.py checkpoint --preset bert-base
     python jobs/bench.py finetune --checkpoint EXPORT --data GLUE
+    python jobs/bench.py vectors --checkpoint MODEL --input texts.csv
 
-step, shape and finetune have their own help: python jobs/bench.py step --help.
+step, shape, finetune and vectors have their own help: python jobs/bench.py step --help.
 """
 
 import os
@@ -29,8 +30,8 @@ from pipeline.exit_codes import job_main
 @job_main(stopped="stopped")
 def main(arguments: Sequence[str]) -> int:
     """Parse, measure and print; return 0 if every ratio reaches its floor, 1 if one does not, 2 for user errors."""
-    # step, shape and finetune use all cores, so they run before the limit of one thread is set below. step and shape
-    # do not import Ray, because a GPU machine may not have Ray.
+    # step, shape, finetune and vectors use all cores, so they run before the limit of one thread is set below. step and
+    # shape do not import Ray, because a GPU machine may not have Ray.
     if list(arguments[:1]) == ["step"]:
         from pipeline.bench import step
 
@@ -46,6 +47,10 @@ def main(arguments: Sequence[str]) -> int:
         from pipeline.bench import finetune
 
         return finetune.main(arguments[1:])
+    if list(arguments[:1]) == ["vectors"]:
+        from pipeline.bench import vectors
+
+        return vectors.main(arguments[1:])
     # The other benches use one thread per process; libraries read these variables when they are imported.
     os.environ |= {"RAYON_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
     from pipeline.config.bench import Bench

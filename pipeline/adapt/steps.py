@@ -20,7 +20,7 @@ from pipeline.config.data import FullSentences, Sampling, TwoCrops, VocabularySe
 from pipeline.config.embed import Embed, Search
 from pipeline.config.jobs import Pretrain
 from pipeline.config.objective import Contrastive, Masked
-from pipeline.config.placement import ModelPlacement
+from pipeline.config.placement import EmbedPlacement
 from pipeline.config.training import Checkpoints
 from pipeline.corpus.prepared import Corpus, is_prepared
 from pipeline.presets import PRESETS
@@ -197,7 +197,7 @@ def search_of(config: Adapt, vectors: str) -> Search:
     )
 
 
-def _model_placement(config: Adapt) -> ModelPlacement:
+def _model_placement(config: Adapt) -> EmbedPlacement:
     """Return the placement of a model that is used and not trained."""
     placement = config.placement
-    return ModelPlacement(device=placement.device, threads=placement.threads, address=placement.address)
+    return EmbedPlacement(device=placement.device, threads=placement.threads, address=placement.address)

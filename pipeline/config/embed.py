@@ -5,7 +5,7 @@ from typing import Literal
 
 from pipeline.config.checks import require, require_above_zero, require_at_least
 from pipeline.config.locations import Location
-from pipeline.config.placement import ModelPlacement
+from pipeline.config.placement import EmbedPlacement, ModelPlacement
 
 VectorFormat = Literal["float32", "float16", "int8", "binary"]
 RESULTS = ".jsonl"
@@ -59,7 +59,7 @@ class Embed:
     """CPUs per process."""
     gpus: float | None = None
     """GPUs per process, such as 0.25; default: one if the cluster has GPUs."""
-    placement: ModelPlacement = ModelPlacement()
+    placement: EmbedPlacement = EmbedPlacement()
 
     def __post_init__(self) -> None:
         require_at_least("rows_per_part", self.rows_per_part, 1)
@@ -71,6 +71,10 @@ class Embed:
         require(
             not self.placement.autoscaled or self.actors is not None,
             "placement.autoscaled needs actors, the number of processes that ask for nodes",
+        )
+        require(
+            self.placement.precision != "int8" or self.placement.device != "cuda",
+            "placement.precision int8 needs a CPU, but placement.device is cuda: use bfloat16",
         )
         require_above_zero("cpus", self.cpus)
         require(self.gpus is None or 0 <= self.gpus <= 1, f"gpus ({self.gpus}) must lie between 0 and 1")

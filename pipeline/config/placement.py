@@ -5,6 +5,8 @@ from typing import Literal
 
 from pipeline.config.checks import require, require_at_least
 
+EmbedPrecision = Literal["auto", "float32", "tf32", "bfloat16", "int8"]
+
 
 @dataclass(frozen=True, kw_only=True)
 class DevicePlacement:
@@ -44,6 +46,17 @@ class ModelPlacement(DevicePlacement):
             "placement.autoscaled needs placement.device cuda or cpu: "
             "auto cannot count the GPUs of nodes that have not started",
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbedPlacement(ModelPlacement):
+    """Device and precision of embedding; results differ only by rounding, most of all with int8."""
+
+    precision: EmbedPrecision = "auto"  # ty: ignore[incompatible-attribute-override]
+    """Number format of matrix products; auto: float32. tf32: float32 with products that keep 10 bits of the mantissa,
+    on NVIDIA GPUs from Ampere on. int8: only in the encoder's layers, on a CPU; for CPUs that do not multiply in
+    bfloat16.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,6 +17,7 @@ from pipeline.embed.chunks import Span, chunk_spans, room_of
 from pipeline.embed.recipe import OF_DOCUMENTS, Recipe
 from pipeline.errors import CheckpointError
 from pipeline.finetune.trials import answer_precision
+from pipeline.model.int8 import refuse_int8, to_int8
 from pipeline.model.published import fingerprint, published_folder
 from pipeline.train.hardware import autocast_of, required_device
 
@@ -82,11 +83,11 @@ def load(checkpoint: str, placement: ModelPlacement, prompt: str | None, usual: 
     """
     device = required_device(placement)
     model = api.load(checkpoint, "cuda" if device.type == "cuda" else "cpu")
-    return VectorModel(
-        model=model,
-        prompt=model.recipe.prompt(prompt, usual),
-        precision=answer_precision(placement, None, device),
-    )
+    precision = answer_precision(placement, None, device)
+    if precision == "int8":
+        refuse_int8(device)
+        to_int8(model.encoder.layers)
+    return VectorModel(model=model, prompt=model.recipe.prompt(prompt, usual), precision=precision)
 
 
 def describe(loaded: VectorModel) -> Description:

@@ -18,6 +18,8 @@ from pipeline.model.flops import TokenCounts, peak_flops, utilisation
 from pipeline.model.gpu import AMPERE, gpu_of, supports_matmul
 from pipeline.objectives.table import flops_per_token
 
+UNCAST = ("float32", "tf32", "int8")
+"""Number formats in which everything but the matrix products is computed in float32."""
 CPU_ALLOCATOR_FAILED = "DefaultCPUAllocator:"  # part of torch's RuntimeError when CPU memory runs out
 
 
@@ -57,7 +59,7 @@ def chosen_precision(placement: DevicePlacement, device: torch.device) -> str:
 def autocast_of(precision: str, device: torch.device) -> torch.autocast:
     """Return the autocast context for a number format, and set whether this process computes float32 products in TF32.
 
-    The context casts to bfloat16, also for float8; for float32 and tf32, it does nothing. Raises ConfigError if the
+    The context casts to bfloat16, also for float8; for the formats UNCAST, it does nothing. Raises ConfigError if the
     device does not support the format.
     """
     if device.type == "cpu" and precision == "tf32":
@@ -69,7 +71,7 @@ def autocast_of(precision: str, device: torch.device) -> torch.autocast:
         )
     if device.type == "cuda":
         torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
-    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision not in ("float32", "tf32"))
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision not in UNCAST)
 
 
 def slower_precision(placement: DevicePlacement, device: torch.device) -> str | None:

@@ -10,6 +10,7 @@ import torch
 
 from pipeline import api, storage
 from pipeline.batch import Batch, collate
+from pipeline.bench import vectors as bench_vectors
 from pipeline.config.data import Sampling, TwoCrops
 from pipeline.config.jobs import Pretrain
 from pipeline.config.objective import Contrastive
@@ -82,6 +83,23 @@ def test_vectors_of_an_export_are_those_of_sentence_transformers(
     assert "pipeline_tag: sentence-similarity" in card and "fill-mask" not in card
     assert f"contrastive learning on two crops of one document ({'[CLS]' * (pooling == 'cls') or 'mean'}" in card
     assert storage.read_json(str(folder / "config.json"))["architectures"] == ["BertModel"]
+
+
+def test_the_bench_of_vectors_embeds_the_same_texts_with_every_side(
+    tiny_config: Pretrain,
+    tiny_corpus: Corpus,
+    tiny_vocabulary: Vocabulary,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder, _ = exported(tiny_config, "mean", tmp_path, tiny_corpus, tiny_vocabulary)
+    (tmp_path / "texts.txt").write_text("\n".join(FIRST) + "\n")
+    command = ["--checkpoint", str(folder), "--input", str(tmp_path / "texts.txt"), "--texts", "9"]
+    bench_vectors.main([*command, "--repetitions", "1"])  # the speed of nine texts says nothing: 0 or 1
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    cosines = {line[0]: float(line[-1]) for line in lines[2:] if line[0] in {*bench_vectors.AIMS, bench_vectors.PEER}}
+    assert {"float32", "int8", bench_vectors.PEER} <= set(cosines) and cosines["float32"] > 0.9999
+    assert cosines["int8"] > 0.98
 
 
 @pytest.mark.parametrize("negatives", [[], NEGATIVES])
