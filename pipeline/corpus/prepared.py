@@ -1,6 +1,7 @@
 """A prepared corpus: its counts and windows, read from its folder."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,6 +109,30 @@ def is_prepared(location: str) -> bool:
         return {*SPLITS, "fingerprint"} <= storage.read_json(storage.join(location, storage.MANIFEST)).keys()
     except (OSError, ValueError, AttributeError):
         return False
+
+
+def current_shards(locations: Iterable[str]) -> list[str]:
+    """Return the locations without unused shards.
+
+    A corpus that was prepared again keeps the shards of the previous preparation, for runs that still read them.
+    """
+    found, used = list(locations), dict[str, set[str]]()
+    shards = {location: parts for location in found if (parts := _parts_of_shard(location))}
+    for folder in {folder for folder, _ in shards.values()}:
+        if is_prepared(folder):
+            corpus = load_corpus(folder)
+            used[folder] = {window.shard for window in (*corpus.train, *corpus.heldout)}
+    superseded = {
+        location for location, (folder, shard) in shards.items() if folder in used and shard not in used[folder]
+    }
+    return [location for location in found if location not in superseded]
+
+
+def _parts_of_shard(location: str) -> tuple[str, str] | None:
+    """Return (corpus folder, path of the shard in the folder) if the location looks like a shard, else None."""
+    split_folder, _, name = location.rpartition("/")
+    folder, _, split = split_folder.rpartition("/")
+    return (folder, f"{split}/{name}") if split in SPLITS and SHARD.fullmatch(name) else None
 
 
 def read_window(corpus: Corpus, window: Window) -> pa.Table:

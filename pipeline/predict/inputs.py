@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from pipeline import storage
 from pipeline.corpus import inputs as corpus_inputs
 from pipeline.corpus import opening
-from pipeline.corpus.prepared import is_prepared
+from pipeline.corpus.prepared import current_shards, is_prepared
 from pipeline.corpus.sources import Source
 from pipeline.errors import ConfigError, DataError
 from pipeline.tasks.bad_rows import BadRows
@@ -47,7 +47,8 @@ def list_inputs(
 ) -> list[InputFile]:
     """Return the files at a location, which is a file, folder, glob or URL, sorted by name.
 
-    For the folder of a prepared corpus, return the shards of its training documents. `format`: a Form or "auto".
+    For the folder of a prepared corpus, return the shards of its training documents. Shards of a previous preparation
+    are left out. `format`: a Form or "auto".
     `tags`: whether the model tags words. `setting`: name of the setting in messages. `remedy`: end of the
     message for a file of unknown form. Raises ConfigError if no file exists, DataError for a file of unknown form.
     """
@@ -59,6 +60,7 @@ def list_inputs(
             f"{setting} ({given}) does not exist, is an empty folder, or matches no file; give a file, a folder, or a "
             "pattern in quotes"
         ) from None
+    current = set(current_shards(file.location for file in stored))
     return [
         InputFile(
             location=file.location,
@@ -67,6 +69,7 @@ def list_inputs(
             stamp=file.stamp,
         )
         for file in stored
+        if file.location in current
     ]
 
 

@@ -171,3 +171,22 @@ def test_of_a_prepared_corpus_the_training_documents_are_answered(tiny_corpus: C
     found = list_inputs(str(folder), "auto", False)
     assert [one.location for one in found] == sorted({f"{folder}/{window.shard}" for window in tiny_corpus.train})
     assert "text" in next(parts_of(found[0], 4)).column_names
+
+
+def test_shards_of_a_previous_preparation_are_left_out(tmp_path: Path) -> None:
+    old, new, held = (f"{number:05d}-{digest * 12}.parquet" for number, digest in ((0, "a"), (0, "b"), (1, "c")))
+    for split, name in (("train", old), ("train", new), ("heldout", old), ("heldout", held)):
+        (tmp_path / split).mkdir(exist_ok=True)
+        written(tmp_path / split / name, "")
+    manifest = {name: {} for name in ("counts", "dropped", "sources")} | {"fingerprint": "0"}
+    manifest |= {"train": [[f"train/{new}", 0, 1, 1]], "heldout": [[f"heldout/{held}", 0, 1, 1]]}
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    for location, expected in (
+        (tmp_path, [f"train/{new}"]),
+        (f"{tmp_path}/train", [f"train/{new}"]),
+        (f"{tmp_path}/[th]*/*.parquet", [f"heldout/{held}", f"train/{new}"]),
+    ):
+        found = [Path(one.location).relative_to(tmp_path) for one in list_inputs(str(location), "table", False)]
+        assert sorted(map(str, found)) == expected
+    (tmp_path / "manifest.json").unlink()
+    assert len(list_inputs(f"{tmp_path}/[th]*/*.parquet", "table", False)) == 4, "no corpus: all files count"
