@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import chain, pairwise
 
 from pipeline.corpus.bz2_blocks import LONGEST_BLOCK, Blocks
-from pipeline.corpus.dump import EDGE, LIMITS, tokens
+from pipeline.corpus.dump import EDGE, LIMITS, LONGEST_HEAD, tokens
 from pipeline.corpus.multistream import STREAM, STREAM_BYTES, index_location, indexed_starts
 from pipeline.corpus.opening import CutOff, Damaged, read_at, read_stored, refuse_expansion
 
@@ -20,8 +20,6 @@ HEAD_BYTES = 1 << 14
 
 This is enough for multistream dumps, whose first bz2 stream is the head alone.
 """
-LONGEST_HEAD = 1 << 18
-"""Maximum decompressed bytes of a head."""
 NEVER_CLOSED = b"<next-page></page>"
 """Yielded at the end of a page that has no </page> before the next page begins.
 

@@ -62,7 +62,9 @@ TRANSCRIBER = re.compile(
 )
 """Start of a transcriber's note: its title, a box drawn with | or +, or a list of corrected misprints."""
 NOTE_BLOCKS = 6
-"""Maximum blocks of a caption in brackets. If the bracket is not closed by then, later blocks are text."""
+"""Maximum blocks of a caption in brackets after its first block. If the bracket is not closed by then, later blocks are
+text.
+"""
 CAPTION = re.compile(r"\s*\[\s*(?:Illustration|Blank Page|Music|Decoration|\*\* ?Transcriber|Transcriber)", re.I)
 PAGE = re.compile(
     r"\s?(?:\[(?:\d{1,3}|[A-Z*])\]|\{\d{1,4}\}|[\[{](?:Pg\.? ?|Page |p\. ?)(?:\d{1,4}|[ivxl]{1,7})[\]}])", re.I
