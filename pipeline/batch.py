@@ -67,6 +67,8 @@ class Batch:
     """int64, one per sequence: number of the text among all rows' texts, of which each row has as many as the row with
     most. None if all rows have the same number of sequences: then sequences 2 i and 2 i + 1 are the texts of row i.
     """
+    texts: tuple[str, ...] | None = None
+    """The text of each sequence as a string, for a teacher with another vocabulary. None if the rows hold no texts."""
 
     @property
     def tokens(self) -> int:
@@ -113,6 +115,7 @@ def collate(rows: pa.Table | pa.RecordBatch) -> Batch:
         masked_labels_M=torch.from_numpy(masked_labels_M),
         not_next_N=_pair_labels(rows.column("not_next")),
         swapped_N=_pair_labels(rows.column("swapped")),
+        texts=_strings(rows),
     )
 
 
@@ -210,6 +213,13 @@ def _sequences(rows: pa.Table | pa.RecordBatch) -> tuple[np.ndarray, dict[str, A
 def _pair_labels(column: pa.ChunkedArray | pa.Array) -> Tensor | None:
     """Return labels (N,) as int64; None if rows have no labels."""
     return None if column.null_count else torch.from_numpy(_flat(column).astype(np.int64))
+
+
+def _strings(rows: pa.Table | pa.RecordBatch) -> tuple[str, ...] | None:
+    """Return the text of each row; None if the rows hold no texts."""
+    if "text" not in rows.schema.names or (column := rows.column("text")).null_count:
+        return None
+    return tuple(column.to_pylist())
 
 
 def _chunks(column: pa.ChunkedArray | pa.Array) -> list[pa.Array]:

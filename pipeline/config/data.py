@@ -285,6 +285,22 @@ class GivenPairs:
         require_at_least("sampling.pairs.negatives", self.negatives, 0)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Sentences:
+    """Sentences of a document, each a row of its own, for objective distilled-vectors.
+
+    Each sentence is in one row per epoch. A sentence of more than sampling.maximum_length - 2 tokens is left out.
+    """
+
+    most: int = 1
+    """Maximum consecutive sentences per row. The number is drawn uniformly from 1 to this for each row; a row has fewer
+    if more do not fit.
+    """
+
+    def __post_init__(self) -> None:
+        require_at_least("sampling.pairs.most", self.most, 1)
+
+
 TWO_TEXTS = (TwoCrops, AdjacentParagraphs, TitleParagraph, GivenPairs)
 """Kinds of sampling.pairs whose rows hold two texts. The encoder reads each text as a sequence of its own."""
 
@@ -368,6 +384,7 @@ class Sampling:
         | AdjacentParagraphs
         | TitleParagraph
         | GivenPairs
+        | Sentences
     ) = NextSentence()
     masking: TokenMasking | WholeWordMasking | SpanMasking | NgramMasking = TokenMasking()
     copies: int | None = None
@@ -394,6 +411,16 @@ class Sampling:
     def two_texts(self) -> bool:
         """Whether each row holds two texts, which the encoder reads as separate sequences."""
         return isinstance(self.pairs, TWO_TEXTS)
+
+    @property
+    def with_text(self) -> bool:
+        """Whether each row also holds its text as a string, for a teacher with another vocabulary."""
+        return isinstance(self.pairs, Sentences)
+
+    @property
+    def masks(self) -> bool:
+        """Whether tokens of the rows are masked."""
+        return not self.two_texts and not self.with_text
 
     @property
     def negatives(self) -> int:

@@ -15,6 +15,7 @@ from pipeline.text.randomness import generator
 from pipeline.text.schema import EXAMPLE
 from pipeline.text.sentences import split_sentences
 from pipeline.text.sequences import Sequences
+from pipeline.text.single_texts import strings_of
 from pipeline.text.template import ONE_SEPARATOR, SPECIALS_OF_ONE, Template
 from pipeline.text.vocabulary import Vocabulary
 
@@ -74,6 +75,9 @@ def _examples_of(
     if sampling.two_texts:
         parents = parent_hashes(documents)[sequences.document_a]
         return example_table(sequences, offsets, without_masks(ids, offsets), vocabulary.template, parents)
+    if sampling.with_text:
+        strings = strings_of(sentences, sentence_offsets, sequences, keep_spaces=vocabulary.keeps_spaces)
+        return example_table(sequences, offsets, without_masks(ids, offsets), vocabulary.template, strings=strings)
     begins = sentence_begins(sentence_offsets, sequences, vocabulary)
     random = generator(seed, copy, window, f"masks{purpose}")
     masked = mask(sampling.masking, ids, offsets, vocabulary, random, begins)
@@ -175,10 +179,11 @@ def example_table(
     masked: Masked,
     template: Template,
     parents: np.ndarray | None = None,
+    strings: list[str] | None = None,
 ) -> pa.Table:
     """Build the Arrow table (schema EXAMPLE); `offsets` (N + 1,) are those of the sequences in `masked.ids`.
 
-    `parents`, int64 (N,): hashes of parents, for examples of two texts.
+    `parents`, int64 (N,): hashes of parents, for examples of two texts. `strings`: the texts of N examples.
     """
     in_sequence = masked.positions - np.repeat(offsets[:-1], np.diff(masked.offsets))
     first = sequences.offsets[:-1]
@@ -199,6 +204,7 @@ def example_table(
         pa.array(sequences.document_b),
         pa.nulls(len(sequences), pa.int64()) if parents is None else pa.array(parents),
         _negative_lengths(sequences),
+        pa.nulls(len(sequences), pa.string()) if strings is None else pa.array(strings, pa.string()),
     ]
     return pa.Table.from_arrays(columns, schema=EXAMPLE)
 
