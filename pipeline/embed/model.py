@@ -96,7 +96,7 @@ def describe(loaded: VectorModel) -> Description:
     return Description(
         checkpoint=loaded.model.location,
         digest=digest_of(loaded.model),
-        dimension=loaded.model.settings.width,
+        dimension=loaded.model.dimension,
         pooling=recipe.pooling,
         normalized=recipe.normalized,
         similarity=recipe.similarity,
@@ -127,9 +127,13 @@ def load_described(described: Description, config: Embed) -> VectorModel:
 
 
 def digest_of(model: api.LoadedModel) -> str:
-    """Return the beginning of the SHA-256 of a model's config, weights and vocabulary."""
+    """Return the beginning of the SHA-256 of a model's config, weights, vocabulary and projection."""
     with published_folder(model.location) as (folder, files):
         whole = f"{fingerprint(folder, files)} {model.vocabulary.fingerprint}"
+    if (projection := model.recipe.projection) is not None:
+        whole += (
+            f" {hashlib.sha256(projection.weight.numpy().tobytes() + projection.bias.numpy().tobytes()).hexdigest()}"
+        )
     return hashlib.sha256(whole.encode()).hexdigest()[:DIGEST_CHARACTERS]
 
 

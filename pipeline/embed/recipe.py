@@ -2,8 +2,9 @@
 
 These files of sentence-transformers are read, in the format before version 5.4 and in the format since 5.4:
 
-modules.json                         the steps: Transformer, Pooling, and Normalize if vectors have length 1
+modules.json                         the steps: Transformer, Pooling, perhaps Dense, and Normalize if the length is 1
 1_Pooling/config.json                pooling: flags pooling_mode_*; since 5.4, a name under pooling_mode
+2_Dense/                             a linear layer after the pooling: config.json and model.safetensors
 sentence_bert_config.json            max_seq_length: maximum tokens of a text
 tokenizer_config.json                model_max_length: maximum tokens of a text, since 5.4
 config_sentence_transformers.json    prompts by name, the default prompt's name, and the similarity
@@ -14,13 +15,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import torch
+from torch import nn
+
 from pipeline import storage
 from pipeline.config.jobs import Pretrain
 from pipeline.errors import CheckpointError, ConfigError, PipelineError, listed, shown
 from pipeline.export.card import trained_length
 from pipeline.export.sentence_files import pooling_of
 from pipeline.model.published import MOST_CONFIG, json_object
-from pipeline.train.checkpoint import CHECKPOINTS
+from pipeline.objectives.published import DENSE
+from pipeline.train.checkpoint import CHECKPOINTS, WEIGHTS, read_tensors
 from pipeline.train.run import read_run, settings_of
 from pipeline.train.tuned import About
 
@@ -28,10 +33,17 @@ Pooling = Literal["mean", "cls", "max"]
 POOLINGS: tuple[Pooling, ...] = ("mean", "cls", "max")
 FLAGS = {"mean_tokens": "mean", "cls_token": "cls", "max_tokens": "max"}
 """Ending of a flag pooling_mode_* -> pooling."""
-STEPS = (("Transformer", "Pooling"), ("Transformer", "Pooling", "Normalize"))
+STEPS = (
+    ("Transformer", "Pooling"),
+    ("Transformer", "Pooling", "Normalize"),
+    ("Transformer", "Pooling", "Dense"),
+    ("Transformer", "Pooling", "Dense", "Normalize"),
+)
 """Classes of the steps that are supported."""
 OF_QUERIES, OF_DOCUMENTS = ("query",), ("document", "passage", "corpus")
 """Names of prompts for queries and for documents, as in sentence-transformers. The first name that exists is used."""
+LINEAR = {"linear.weight", "linear.bias"}
+"""Tensors of a step Dense. The bias may be missing."""
 NAME = re.compile(r"[\w-]+")
 
 
@@ -49,6 +61,8 @@ class Recipe:
     maximum_length: int | None = None
     """Maximum tokens of a text; longer texts are truncated. None means the number of the model's positions."""
     similarity: str = "cosine"
+    projection: nn.Linear | None = None
+    """Linear layer that maps pooled states to vectors, on the CPU; None: the pooled states are the vectors."""
 
     def prompt(self, asked: str | None, usual: tuple[str, ...] = ()) -> str:
         """Return the words of a prompt.
@@ -82,16 +96,18 @@ def read_recipe(location: str, default: Recipe = Recipe()) -> Recipe:  # noqa: B
             return _read(location)
         run_folder, checkpoints, _ = location.rpartition(f"/{CHECKPOINTS}/")
         recorded = read_run(run_folder) if checkpoints else None
-        return _of_run(settings_of(recorded)) if recorded else default
+        return _of_run(settings_of(recorded), location) if recorded else default
     except PipelineError:
         raise
     except Exception as error:  # file systems and web clients raise their own exception types
         raise CheckpointError(f"{location} cannot be read: {storage.first_line(error)}") from error
 
 
-def _of_run(settings: Pretrain) -> Recipe:
-    """Return the recipe of a run's checkpoints, which is the same as for the run's exported model."""
-    return Recipe(pooling=pooling_of(settings), maximum_length=trained_length(settings))
+def _of_run(settings: Pretrain, checkpoint: str) -> Recipe:
+    """Return the recipe of a run's checkpoint, which is the same as for the run's exported model."""
+    folder = storage.join(checkpoint, DENSE)
+    projection = _projection(folder) if storage.exists(storage.join(folder, WEIGHTS)) else None
+    return Recipe(pooling=pooling_of(settings), maximum_length=trained_length(settings), projection=projection)
 
 
 def trained_recipe(about: About) -> Recipe:
@@ -111,8 +127,8 @@ def _read(location: str) -> Recipe:
     kinds = tuple(kind for kind, _ in steps)
     if kinds not in STEPS:
         raise CheckpointError(
-            f"{location}/modules.json has the steps {', '.join(kinds)}, but only Transformer, Pooling and Normalize "
-            "are supported: choose a model without other steps"
+            f"{location}/modules.json has the steps {', '.join(kinds)}, but only Transformer, Pooling, Dense and "
+            "Normalize, in this order, are supported: choose a model without other steps"
         )
     about = _object(location, "config_sentence_transformers.json")
     prompts = {name: text or "" for name, text in (about.get("prompts") or {}).items()}
@@ -123,6 +139,7 @@ def _read(location: str) -> Recipe:
         default_prompt=prompts.get(about.get("default_prompt_name"), ""),
         maximum_length=_maximum_length(location),
         similarity=about.get("similarity_fn_name") or "cosine",
+        projection=_projection(storage.join(location, steps[2][1])) if "Dense" in kinds else None,
     )
 
 
@@ -166,6 +183,27 @@ def _pooling(folder: str, prompts: Mapping[str, str]) -> Pooling:
             "not supported: choose a model with include_prompt true"
         )
     return known
+
+
+def _projection(folder: str) -> nn.Linear:
+    """Return the linear layer of a step Dense. Raises CheckpointError for an activation, and for other tensors."""
+    config = _object(folder, "config.json")
+    activation = str(config.get("activation_function") or "torch.nn.modules.activation.Tanh")
+    if not activation.endswith(".Identity") or config.get("use_residual"):
+        kind = "a residual connection" if config.get("use_residual") else f"activation_function {activation}"
+        raise CheckpointError(
+            f"{folder}/config.json has {kind}, which is not supported: choose a model whose Dense has Identity and no "
+            "residual connection"
+        )
+    tensors = read_tensors(storage.join(folder, WEIGHTS))
+    weight = tensors.get("linear.weight")
+    if weight is None or weight.ndim != 2 or not tensors.keys() <= LINEAR:
+        raise CheckpointError(f"{folder}/{WEIGHTS} has the tensors {listed(tensors)}, but a Dense has linear.weight")
+    layer = nn.Linear(weight.shape[1], weight.shape[0])
+    with torch.no_grad():
+        layer.weight.copy_(weight)
+        layer.bias.copy_(tensors.get("linear.bias", torch.zeros(len(weight))))
+    return layer.requires_grad_(False)
 
 
 def _maximum_length(location: str) -> int | None:

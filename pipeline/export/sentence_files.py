@@ -1,7 +1,8 @@
 """Files that tell sentence-transformers and embedding servers how to turn an encoder's hidden states into a vector.
 
-modules.json                 the steps: encoder, pooling of the last hidden states, scaling to length 1
+modules.json                 the steps: encoder, pooling of its last hidden states, projection, scaling to length 1
 1_Pooling/config.json        the pooling, in the format before sentence-transformers 5.4; all versions read this format
+2_Dense/                     the projection's weights and config.json, if it has one; a checkpoint has this folder
 sentence_bert_config.json    the maximum tokens of a text; longer texts are truncated
 """
 
@@ -9,10 +10,11 @@ import json
 from typing import Literal
 
 from pipeline.config.jobs import Pretrain
-from pipeline.config.objective import Contrastive
+from pipeline.config.objective import Contrastive, DistilledVectors
+from pipeline.objectives.published import DENSE
 
-MODULES = (("0", "", "Transformer"), ("1", "1_Pooling", "Pooling"), ("2", "2_Normalize", "Normalize"))
-"""Name, folder and class of each step; the last step has no files."""
+FIRST = (("", "Transformer"), ("1_Pooling", "Pooling"))
+"""Folder and class of the steps that every model has before the scaling to length 1."""
 Pooling = Literal["mean", "cls"]
 """Vector of a text: the mean of the last hidden states, or the last hidden state of [CLS]."""
 POOLINGS = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
@@ -20,19 +22,23 @@ POOLINGS = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "w
 
 
 def pooling_of(settings: Pretrain) -> Pooling:
-    """Return the pooling of a run's model: for objective contrastive the objective's pooling, else the mean."""
-    return settings.objective.pooling if isinstance(settings.objective, Contrastive) else "mean"
+    """Return the pooling of a run's model: the objective's pooling if it has one, else the mean."""
+    return settings.objective.pooling if isinstance(settings.objective, Contrastive | DistilledVectors) else "mean"
 
 
-def sentence_files(width: int, maximum_length: int, pooling: Pooling = "mean") -> dict[str, str]:
+def sentence_files(
+    width: int, maximum_length: int, pooling: Pooling = "mean", *, projected: bool = False
+) -> dict[str, str]:
     """Return file name -> content. With these files, `encode` of sentence-transformers equals `embed` of pipeline.api.
 
     `width` is the width of the hidden states. `maximum_length` is the maximum tokens of a text, usually the length of
-    the longest training sequences.
+    the longest training sequences. `projected`: the folder has a projection in DENSE.
     """
+    dense = ((DENSE, "Dense"),) if projected else ()
+    steps = (*FIRST, *dense, (f"{len(FIRST) + len(dense)}_Normalize", "Normalize"))
     modules = [
-        {"idx": index, "name": name, "path": path, "type": f"sentence_transformers.models.{kind}"}
-        for index, (name, path, kind) in enumerate(MODULES)
+        {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for index, (path, kind) in enumerate(steps)
     ]
     chosen = {"mean": "mean_tokens", "cls": "cls_token"}[pooling]
     modes = {f"pooling_mode_{name}": name == chosen for name in POOLINGS}
