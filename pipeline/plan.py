@@ -11,8 +11,8 @@ import torch
 
 from pipeline.columns import aligned
 from pipeline.config.data import AdjacentParagraphs, GivenPairs, Sampling, TitleParagraph, TwoCrops
-from pipeline.config.jobs import Pretrain
-from pipeline.config.objective import Contrastive, Distilled
+from pipeline.config.jobs import EAGER, Pretrain
+from pipeline.config.objective import Contrastive, Distilled, DistilledVectors
 from pipeline.config.phases import Phase
 from pipeline.config.workers import WorkerRange
 from pipeline.corpus.order import offset, slots_at, slots_of_block
@@ -124,7 +124,7 @@ def gradients_of(config: Pretrain) -> Gradients:
     """Return the gradient traffic of a run.
 
     Compiled code completes all gradients only at the end of the backward pass, so it sends no gradients during the
-    pass. The code of objective contrastive is never compiled.
+    pass. The code of objectives in EAGER is never compiled.
     """
     model, contrastive = config.model, isinstance(config.objective, Contrastive)
     positions = model.positions.first + model.maximum_positions
@@ -132,7 +132,7 @@ def gradients_of(config: Pretrain) -> Gradients:
     return Gradients(
         count=parameters(config),
         last=rows * model.embedded_width,
-        overlapped=contrastive or config.placement.compile == "off",
+        overlapped=type(config.objective) in EAGER or config.placement.compile == "off",
         backward=2 / (BACKWARD + 1) if contrastive else 1 - 1 / BACKWARD,
     )
 
@@ -179,7 +179,7 @@ def loads(config: Pretrain) -> Iterator[Load]:
         sampling = phase.sampling
         length = TEXT_FILL.get(type(sampling.pairs), FILL) * sampling.maximum_length
         tokens = rows * sampling.sequences * length
-        masked = 0 if sampling.two_texts else round(tokens * sampling.masking.share)
+        masked = round(tokens * sampling.masking.share) if sampling.masks else 0
         counted = TokenCounts(tokens=round(tokens), squares=round(tokens * length), masked=masked)
         yield Load(
             phase=phase,
@@ -297,7 +297,8 @@ def plan_text(config: Pretrain, machines: list[Machine]) -> str:
         ),
         ("operations", f"{flops:.2e} floating-point operations in matrix products, {passes}"),
         *[("vectors", vectors_text(most_rows, config.model.width, config.sampling.negatives))] * contrastive,
-        *[("teacher", "its operations and its memory are not counted")] * isinstance(config.objective, Distilled),
+        *[("teacher", "its operations and its memory are not counted")]
+        * isinstance(config.objective, Distilled | DistilledVectors),
         ("gradients", _gradients_text(gradients, world)),
         (
             "storage",

@@ -19,6 +19,7 @@ from pipeline.export.trained import Trained, load_module, load_trained
 from pipeline.local_files import scratch_folder
 from pipeline.model.families.table import family_of
 from pipeline.objectives.contrastive import ContrastiveTexts
+from pipeline.objectives.published import DENSE
 from pipeline.train.checkpoint import TRAINING_ONLY
 from pipeline.train.run import settings_of
 
@@ -87,9 +88,11 @@ def write_published(trained: Trained, lineage: Lineage, folder: Path) -> Made:
     copy_model(trained.checkpoint, folder)
     settings = settings_of(lineage.recorded)
     pooling = pooling_of(settings)
-    for name, content in sentence_files(trained.model.width, trained_length(settings), pooling).items():
+    projected = (folder / DENSE).exists()
+    files = sentence_files(trained.model.width, trained_length(settings), pooling, projected=projected)
+    for name, content in files.items():
         storage.write_bytes(str(folder / name), content.encode())
-    use = _usage(trained).replace("VECTOR", VECTORS[pooling])
+    use = _usage(trained).replace("VECTOR", VECTORS[pooling] + ", projected" * projected)
     return Made(checked=check(folder, trained), use=use, tags=("sentence-transformers",))
 
 

@@ -18,8 +18,8 @@ from pipeline.config.model import Model
 from pipeline.config.objective import Contrastive
 from pipeline.model.encoder import Encoder, initialize
 from pipeline.model.flops import BACKWARD, TokenCounts, encoder_flops
-from pipeline.model.heads import by_segment
-from pipeline.objectives.published import PublishedModel
+from pipeline.model.pooling import pool
+from pipeline.objectives.published import PublishedModel, TextLayer
 from pipeline.objectives.terms import Curve, Sums
 
 CONTRASTIVE = "contrastive"
@@ -82,6 +82,10 @@ class ContrastiveTexts(nn.Module):
         """Return the one model that is published: the encoder alone."""
         return (PublishedModel(folder="", settings=self.encoder.settings, use="encoder"),)
 
+    def text_layers(self) -> tuple[TextLayer, ...]:
+        """Return the published layers between the encoder and a text's vector: none."""
+        return ()
+
     def counts(self, batch: Batch) -> dict[str, int]:
         """Return {term: number of rows} without a forward pass."""
         assert batch.keys is not None
@@ -92,11 +96,7 @@ class ContrastiveTexts(nn.Module):
 
         The vector of a negative that a row does not have is 0.
         """
-        hidden_T = self.encoder(batch)
-        if self.pooling == "cls":
-            pooled = hidden_T[batch.offsets[:-1]].float()
-        else:
-            pooled = by_segment(hidden_T.float(), "mean", batch.offsets.diff().long())
+        pooled = pool(self.encoder(batch), batch, self.pooling)
         vectors, width = F.normalize(pooled, dim=1), pooled.shape[1]
         if batch.places is not None:
             assert batch.keys is not None
