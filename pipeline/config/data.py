@@ -396,6 +396,12 @@ class Sampling:
     raised to this power. A value below 1 shows small languages more often (google-research/bert: 0.7; Conneau et al.
     2020: 0.3). In the text that a vocabulary is trained on, each language has about the same share as in an epoch.
     """
+    query_prompt: str | None = None
+    """Text before the first text of each row of two texts, such as "query: ". It usually ends in a space, and it counts
+    towards maximum_length. Default: the prompt for queries of the model at --init, if it has one; "": no prompt.
+    """
+    document_prompt: str | None = None
+    """As query_prompt, before the second text and the hard negatives, such as "passage: "."""
     mix_languages: bool = True
     """Let a sequence hold text of several languages. False: each sequence, and both segments of a pair, have one
     language.
@@ -406,11 +412,22 @@ class Sampling:
         if self.copies is not None:
             require_at_least("sampling.copies", self.copies, 1)
         require_share("sampling.language_exponent", self.language_exponent)
+        for name, prompt in (("query_prompt", self.query_prompt), ("document_prompt", self.document_prompt)):
+            require(
+                self.two_texts or not prompt,
+                f"sampling.{name} ({prompt!r}) is for rows of two texts, but sampling.pairs is "
+                f"{type(self.pairs).__name__}: leave it out, or choose sampling.pairs of objective contrastive",
+            )
 
     @property
     def two_texts(self) -> bool:
         """Whether each row holds two texts, which the encoder reads as separate sequences."""
         return isinstance(self.pairs, TWO_TEXTS)
+
+    @property
+    def prompts(self) -> tuple[str, str]:
+        """Texts before the first text of each row, and before its other texts; "" for none."""
+        return self.query_prompt or "", self.document_prompt or ""
 
     @property
     def with_text(self) -> bool:

@@ -22,7 +22,7 @@ from pipeline import storage
 from pipeline.config.jobs import Pretrain
 from pipeline.errors import CheckpointError, ConfigError, PipelineError, listed, shown
 from pipeline.export.card import trained_length
-from pipeline.export.sentence_files import pooling_of
+from pipeline.export.sentence_files import PROMPTS, pooling_of, prompts_of
 from pipeline.model.published import MOST_CONFIG, json_object
 from pipeline.objectives.published import DENSE
 from pipeline.train.checkpoint import CHECKPOINTS, WEIGHTS, read_tensors
@@ -107,7 +107,12 @@ def _of_run(settings: Pretrain, checkpoint: str) -> Recipe:
     """Return the recipe of a run's checkpoint, which is the same as for the run's exported model."""
     folder = storage.join(checkpoint, DENSE)
     projection = _projection(folder) if storage.exists(storage.join(folder, WEIGHTS)) else None
-    return Recipe(pooling=pooling_of(settings), maximum_length=trained_length(settings), projection=projection)
+    return Recipe(
+        pooling=pooling_of(settings),
+        maximum_length=trained_length(settings),
+        projection=projection,
+        prompts=prompts_of(settings),
+    )
 
 
 def trained_recipe(about: About) -> Recipe:
@@ -121,6 +126,24 @@ def trained_recipe(about: About) -> Recipe:
     return Recipe(pooling=pooling, maximum_length=about.cutting.maximum_length)
 
 
+def prompts_in(location: str) -> tuple[str | None, str | None]:
+    """Return a model's prompts for queries and for documents; None for a prompt that it does not have.
+
+    Raises CheckpointError if the file with the prompts cannot be read.
+    """
+    try:
+        found = _object(location, PROMPTS).get("prompts")
+    except PipelineError:
+        raise
+    except Exception as error:  # file systems and web clients raise their own exception types
+        raise CheckpointError(f"{location} cannot be read: {storage.first_line(error)}") from error
+    prompts = found if isinstance(found, dict) else {}
+    query, document = (
+        next((str(prompts[name]) for name in names if prompts.get(name)), None) for names in (OF_QUERIES, OF_DOCUMENTS)
+    )
+    return query, document
+
+
 def _read(location: str) -> Recipe:
     """Read the recipe of a folder with modules.json."""
     steps = _steps(location)
@@ -130,7 +153,7 @@ def _read(location: str) -> Recipe:
             f"{location}/modules.json has the steps {', '.join(kinds)}, but only Transformer, Pooling, Dense and "
             "Normalize, in this order, are supported: choose a model without other steps"
         )
-    about = _object(location, "config_sentence_transformers.json")
+    about = _object(location, PROMPTS)
     prompts = {name: text or "" for name, text in (about.get("prompts") or {}).items()}
     return Recipe(
         pooling=_pooling(storage.join(location, steps[1][1]), prompts),

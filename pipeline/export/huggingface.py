@@ -14,7 +14,7 @@ from pipeline.export.card import Lineage, Made, card, trained_length
 from pipeline.export.hub import copy_file
 from pipeline.export.markdown import CARD
 from pipeline.export.probe import TOLERANCE, difference, padded, probes
-from pipeline.export.sentence_files import pooling_of, sentence_files
+from pipeline.export.sentence_files import pooling_of, prompts_of, sentence_files
 from pipeline.export.trained import Trained, load_module, load_trained
 from pipeline.local_files import scratch_folder
 from pipeline.model.families.table import family_of
@@ -89,7 +89,9 @@ def write_published(trained: Trained, lineage: Lineage, folder: Path) -> Made:
     settings = settings_of(lineage.recorded)
     pooling = pooling_of(settings)
     projected = (folder / DENSE).exists()
-    files = sentence_files(trained.model.width, trained_length(settings), pooling, projected=projected)
+    files = sentence_files(
+        trained.model.width, trained_length(settings), pooling, projected=projected, prompts=prompts_of(settings)
+    )
     for name, content in files.items():
         storage.write_bytes(str(folder / name), content.encode())
     use = _usage(trained).replace("VECTOR", VECTORS[pooling] + ", projected" * projected)

@@ -4,9 +4,12 @@ modules.json                 the steps: encoder, pooling of its last hidden stat
 1_Pooling/config.json        the pooling, in the format before sentence-transformers 5.4; all versions read this format
 2_Dense/                     the projection's weights and config.json, if it has one; a checkpoint has this folder
 sentence_bert_config.json    the maximum tokens of a text; longer texts are truncated
+config_sentence_transformers.json    prompts for queries and documents, if the model was trained with prompts
 """
 
 import json
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Literal
 
 from pipeline.config.jobs import Pretrain
@@ -17,6 +20,8 @@ FIRST = (("", "Transformer"), ("1_Pooling", "Pooling"))
 """Folder and class of the steps that every model has before the scaling to length 1."""
 Pooling = Literal["mean", "cls"]
 """Vector of a text: the mean of the last hidden states, or the last hidden state of [CLS]."""
+PROMPTS = "config_sentence_transformers.json"
+"""File with the prompts."""
 POOLINGS = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
 """Poolings of the format; each is a flag in the file."""
 
@@ -26,13 +31,24 @@ def pooling_of(settings: Pretrain) -> Pooling:
     return settings.objective.pooling if isinstance(settings.objective, Contrastive | DistilledVectors) else "mean"
 
 
+def prompts_of(settings: Pretrain) -> dict[str, str]:
+    """Return {name: prompt} of the prompts that a run was trained with, under the names of sentence-transformers."""
+    return {name: text for name, text in zip(("query", "document"), settings.sampling.prompts) if text}
+
+
 def sentence_files(
-    width: int, maximum_length: int, pooling: Pooling = "mean", *, projected: bool = False
+    width: int,
+    maximum_length: int,
+    pooling: Pooling = "mean",
+    *,
+    projected: bool = False,
+    prompts: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, str]:
     """Return file name -> content. With these files, `encode` of sentence-transformers equals `embed` of pipeline.api.
 
     `width` is the width of the hidden states. `maximum_length` is the maximum tokens of a text, usually the length of
-    the longest training sequences. `projected`: the folder has a projection in DENSE.
+    the longest training sequences. `projected`: the folder has a projection in DENSE. `prompts`:
+    {name: text before texts}.
     """
     dense = ((DENSE, "Dense"),) if projected else ()
     steps = (*FIRST, *dense, (f"{len(FIRST) + len(dense)}_Normalize", "Normalize"))
@@ -47,4 +63,6 @@ def sentence_files(
         "1_Pooling/config.json": {"word_embedding_dimension": width} | modes | {"include_prompt": True},
         "sentence_bert_config.json": {"max_seq_length": maximum_length, "do_lower_case": False},
     }
+    if prompts:
+        contents[PROMPTS] = {"prompts": dict(prompts), "default_prompt_name": None, "similarity_fn_name": "cosine"}
     return {name: json.dumps(content, indent=2) + "\n" for name, content in contents.items()}

@@ -19,6 +19,8 @@ ADDED: dict[str, Any] = {
     "sampling.copies": None,
     "sampling.language_exponent": 1.0,
     "sampling.mix_languages": True,
+    "sampling.query_prompt": None,
+    "sampling.document_prompt": None,
     "phases.masking_share": None,
     "model.activation": "gelu",
     "vocabulary.special_tokens": None,

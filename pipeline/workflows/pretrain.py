@@ -13,6 +13,7 @@ from pipeline import cluster, storage
 from pipeline.config.jobs import Pretrain, require_trained_parts, with_words_rate
 from pipeline.config.locations import with_absolute_locations
 from pipeline.config.objective import Distilled, DistilledVectors, Replaced
+from pipeline.embed.prompts import with_prompts
 from pipeline.embed.teacher import TextTeacher, with_vector_teacher
 from pipeline.errors import ConfigError
 from pipeline.export.card import Lineage
@@ -147,6 +148,7 @@ class _Models:
 def _with_models(config: Pretrain, report: Report) -> tuple[Pretrain, _Models]:
     """Return the settings, completed from the models that they name, and these models."""
     config, initial = _with_initial_model(config, report)
+    config = with_prompts(config, report)
     config, teacher = with_teacher(config, initial, report)
     config, vector_teacher = with_vector_teacher(config, report)
     return config, _Models(initial=initial, teacher=teacher, vector_teacher=vector_teacher)

@@ -38,11 +38,16 @@ CPU = torch.device("cpu")
 
 
 def exported(
-    config: Pretrain, pooling: str, folder: Path, corpus: Corpus, vocabulary: Vocabulary
+    config: Pretrain,
+    pooling: str,
+    folder: Path,
+    corpus: Corpus,
+    vocabulary: Vocabulary,
+    sampling: Sampling = Sampling(maximum_length=32, pairs=TwoCrops()),  # noqa: B008 (it is frozen)
 ) -> tuple[Path, ContrastiveTexts]:
     """An export whose weights are far from where they start, and its module."""
     objective = Contrastive(pooling=pooling)
-    config = replace(config, objective=objective, sampling=Sampling(maximum_length=32, pairs=TwoCrops()))
+    config = replace(config, objective=objective, sampling=sampling)
     generator = torch.Generator().manual_seed(6)
     module = ContrastiveTexts(config.model, vocabulary.size, objective, generator)
     with torch.no_grad():
@@ -82,6 +87,18 @@ def test_vectors_of_an_export_are_those_of_sentence_transformers(
     assert "pipeline_tag: sentence-similarity" in card and "fill-mask" not in card
     assert f"contrastive learning on two crops of one document ({'[CLS]' * (pooling == 'cls') or 'mean'}" in card
     assert storage.read_json(str(folder / "config.json"))["architectures"] == ["BertModel"]
+
+
+def test_prompts_of_an_export_are_those_of_sentence_transformers(
+    tiny_config: Pretrain, tiny_corpus: Corpus, tiny_vocabulary: Vocabulary, tmp_path: Path
+) -> None:
+    sampling = Sampling(maximum_length=32, pairs=TwoCrops(), query_prompt="ka: ", document_prompt="ti ta: ")
+    folder, _ = exported(tiny_config, "mean", tmp_path, tiny_corpus, tiny_vocabulary, sampling)
+    theirs, ours = sentence_transformers.SentenceTransformer(str(folder), device="cpu"), api.load(str(folder))
+    for encode, prompt in ((theirs.encode_query, "ka: "), (theirs.encode_document, "ti ta: ")):
+        np.testing.assert_allclose(encode(FIRST), ours.embed(FIRST, prompt=prompt), rtol=0, atol=1e-5)
+    np.testing.assert_allclose(theirs.encode(FIRST), ours.embed(FIRST), rtol=0, atol=1e-5)
+    assert np.abs(theirs.encode_query(FIRST) - theirs.encode(FIRST)).max() > 1e-3
 
 
 @pytest.mark.parametrize("negatives", [[], NEGATIVES])
