@@ -29,6 +29,7 @@ from pipeline.export.trained import Trained, find_checkpoint, load_trained
 from pipeline.export.tuned_card import tuned_files
 from pipeline.locations import absolute, is_url
 from pipeline.model.encoder import Encoder, initialize
+from pipeline.model.heads import AttentionPooling
 from pipeline.model.published import published_folder, read_config, require_owner
 from pipeline.model.states import Layers, attention_weights, layer_numbers, layer_states
 from pipeline.model.weights import model_settings, without_memory
@@ -113,9 +114,10 @@ class LoadedModel:
         return self.settings.width if self.recipe.projection is None else self.recipe.projection.out_features
 
     @cached_property
-    def _projection(self) -> nn.Linear | None:
-        """The recipe's projection on the model's device."""
-        return None if self.recipe.projection is None else copy.deepcopy(self.recipe.projection).to(self.device)
+    def _layers(self) -> tuple[AttentionPooling | None, nn.Linear | None]:
+        """The recipe's attention pooling and projection on the model's device."""
+        attention, projection = copy.deepcopy((self.recipe.attention, self.recipe.projection))
+        return attention and attention.to(self.device), projection and projection.to(self.device)
 
     @property
     def scores(self) -> dict[str, dict[str, float]]:
@@ -178,8 +180,8 @@ class LoadedModel:
         prompted = [
             (before + text[0], text[1]) if isinstance(text, tuple) else before + text for text in _checked(texts)
         ]
-        projection = self._projection
-        pool = pooled_by(self.recipe.pooling, self.recipe.normalized, projection)
+        attention, projection = self._layers
+        pool = pooled_by(attention or self.recipe.pooling, self.recipe.normalized, projection)
         return self.vectors(prompted, pool, self.embedding_tokenizer, self.dimension)
 
     def attentions(self, text: Text) -> np.ndarray:
@@ -382,13 +384,13 @@ def _require_folder(written: str, location: str) -> None:
 
 
 def _fitting(recipe: Recipe, location: str, settings: Model) -> Recipe:
-    """Return the recipe. Raises CheckpointError if its projection reads states of another width than the model's."""
-    projection = recipe.projection
-    if projection is not None and projection.in_features != settings.width:
-        raise CheckpointError(
-            f"{location}: the Dense of modules.json reads states of width {projection.in_features}, but the encoder's "
-            f"width is {settings.width}: restore the files that were saved together"
-        )
+    """Return the recipe. Raises CheckpointError if a layer of it reads states of another width than the model's."""
+    for layer, name in ((recipe.attention, "AttentionPooling"), (recipe.projection, "Dense")):
+        if layer is not None and layer.in_features != settings.width:
+            raise CheckpointError(
+                f"{location}: the {name} of modules.json reads states of width {layer.in_features}, but the encoder's "
+                f"width is {settings.width}: restore the files that were saved together"
+            )
     return recipe
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from pipeline.columns import aligned
-from pipeline.config.data import AdjacentParagraphs, GivenPairs, Sampling, TitleParagraph, TwoCrops
+from pipeline.config.data import AdjacentParagraphs, GivenPairs, Sampling, Sentences, TitleParagraph, TwoCrops
 from pipeline.config.jobs import EAGER, Pretrain
 from pipeline.config.objective import Contrastive, Distilled, DistilledVectors
 from pipeline.config.phases import Phase
@@ -26,11 +26,17 @@ from pipeline.train.schedule import decay_start
 PRICES = Path(__file__).with_name("prices.toml")
 FILL = 0.92
 """Tokens per row as a share of maximum_length. Measured: 118.4 of 128, mean of 109,000 rows of books and Wikipedia."""
-TEXT_FILL: dict[type, float] = {TwoCrops: 0.59, AdjacentParagraphs: 0.66, TitleParagraph: 0.36, GivenPairs: 1.0}
-"""Tokens per text as a share of maximum_length, for rows of two texts.
+TEXT_FILL: dict[type, float] = {
+    TwoCrops: 0.59,
+    AdjacentParagraphs: 0.66,
+    TitleParagraph: 0.36,
+    GivenPairs: 1.0,
+    Sentences: 0.23,
+}
+"""Tokens per text as a share of maximum_length, for rows of two texts and of one sentence.
 
-Measured with maximum_length 128 in one window of books and Wikipedia. Given pairs may have any length, so their texts
-count as full.
+Measured with maximum_length 128 in one window of books and Wikipedia, sentences in a window of Wikipedia. Given pairs
+may have any length, so their texts count as full.
 """
 STREAM_TOKENS = 1.6e6
 """Tokens per second and core through Ray Data. Measured: 3.2e6 on two cores (`jobs/bench.py stream`, English books)."""
@@ -177,7 +183,7 @@ def loads(config: Pretrain) -> Iterator[Load]:
     for phase in config.all_phases:
         rows = offset(phase.end - phase.first, phase.batch)
         sampling = phase.sampling
-        length = TEXT_FILL.get(type(sampling.pairs), FILL) * sampling.maximum_length
+        length = _fill(sampling) * sampling.maximum_length
         tokens = rows * sampling.sequences * length
         masked = round(tokens * sampling.masking.share) if sampling.masks else 0
         counted = TokenCounts(tokens=round(tokens), squares=round(tokens * length), masked=masked)
@@ -269,12 +275,18 @@ def worlds_to_show(slots: int, asked: WorkerRange) -> list[int]:
     return list(every) if slots <= MOST_WORLDS else sorted({*even, *range(asked.least, asked.most + 1)})
 
 
+def _fill(sampling: Sampling) -> float:
+    """Return the assumed length of sequences as a share of maximum_length."""
+    share = TEXT_FILL.get(type(sampling.pairs), FILL)
+    return min(FILL, share * (1 + sampling.pairs.most) / 2) if isinstance(sampling.pairs, Sentences) else share
+
+
 def _fill_text(sampling: Sampling) -> str:
     """Return the assumed length of sequences as text."""
     if isinstance(sampling.pairs, GivenPairs):
         negatives = f" and {sampling.negatives} hard negatives" * (sampling.negatives > 0)
         return f"at most: rows are counted with two full texts{negatives}"
-    return f"English books and Wikipedia fill {TEXT_FILL.get(type(sampling.pairs), FILL):.0%} of a sequence's length"
+    return f"English books and Wikipedia fill {_fill(sampling):.0%} of a sequence's length"
 
 
 def plan_text(config: Pretrain, machines: list[Machine]) -> str:

@@ -6,7 +6,7 @@ from typing import Literal
 from pipeline import api
 from pipeline.config.model import Model
 from pipeline.embed.model import digest_of
-from pipeline.embed.recipe import prompts_in
+from pipeline.embed.recipe import usual_prompts
 from pipeline.errors import CheckpointError
 from pipeline.text.vocabulary import Vocabulary
 
@@ -47,6 +47,6 @@ def read_start(init: str) -> Start:
         model=loaded.settings,
         vocabulary=loaded.vocabulary,
         pooling="cls" if loaded.recipe.pooling == "cls" else "mean",
-        prompts=prompts_in(loaded.location),
+        prompts=usual_prompts(loaded.recipe.prompts),
         fills_blanks=loaded.pretrained is not None and HEAD not in loaded.lacks and loaded.settings.family != "electra",
     )

@@ -134,8 +134,11 @@ class Contrastive:
 
     temperature: float = 0.05
     """Divisor of the cosine similarities before the softmax."""
-    pooling: Literal["mean", "cls"] = "mean"
-    """Vector of a text. mean: the mean of its last hidden states, [CLS] and [SEP] included; cls: the state of [CLS]."""
+    pooling: Literal["mean", "cls", "attention"] = "mean"
+    """Vector of a text. mean: the mean of its last hidden states, [CLS] and [SEP] included; cls: the state of [CLS];
+    attention: a mean weighted by the softmax of a learned score of each state (Lin et al. 2017, with one hop and a
+    linear score). sentence-transformers cannot load an export with attention.
+    """
 
     def __post_init__(self) -> None:
         require_above_zero("objective.temperature", self.temperature)

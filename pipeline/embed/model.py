@@ -127,13 +127,13 @@ def load_described(described: Description, config: Embed) -> VectorModel:
 
 
 def digest_of(model: api.LoadedModel) -> str:
-    """Return the beginning of the SHA-256 of a model's config, weights, vocabulary and projection."""
+    """Return the beginning of the SHA-256 of a model's config, weights, vocabulary and layers of the pooling."""
     with published_folder(model.location) as (folder, files):
         whole = f"{fingerprint(folder, files)} {model.vocabulary.fingerprint}"
-    if (projection := model.recipe.projection) is not None:
-        whole += (
-            f" {hashlib.sha256(projection.weight.numpy().tobytes() + projection.bias.numpy().tobytes()).hexdigest()}"
-        )
+    for layer in (model.recipe.attention, model.recipe.projection):
+        if layer is not None:
+            numbers = layer.weight.numpy().tobytes() + layer.bias.numpy().tobytes()
+            whole += f" {hashlib.sha256(numbers).hexdigest()}"
     return hashlib.sha256(whole.encode()).hexdigest()[:DIGEST_CHARACTERS]
 
 

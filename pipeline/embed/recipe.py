@@ -4,6 +4,7 @@ These files of sentence-transformers are read, in the format before version 5.4 
 
 modules.json                         the steps: Transformer, Pooling, perhaps Dense, and Normalize if the length is 1
 1_Pooling/config.json                pooling: flags pooling_mode_*; since 5.4, a name under pooling_mode
+1_AttentionPooling/                  this project's attention pooling, in place of 1_Pooling
 2_Dense/                             a linear layer after the pooling: config.json and model.safetensors
 sentence_bert_config.json            max_seq_length: maximum tokens of a text
 tokenizer_config.json                model_max_length: maximum tokens of a text, since 5.4
@@ -16,21 +17,23 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from pipeline import storage
 from pipeline.config.jobs import Pretrain
 from pipeline.errors import CheckpointError, ConfigError, PipelineError, listed, shown
 from pipeline.export.card import trained_length
 from pipeline.export.sentence_files import PROMPTS, pooling_of, prompts_of
+from pipeline.model.heads import AttentionPooling
 from pipeline.model.published import MOST_CONFIG, json_object
-from pipeline.objectives.published import DENSE
+from pipeline.objectives.published import ATTENTION, DENSE
 from pipeline.train.checkpoint import CHECKPOINTS, WEIGHTS, read_tensors
 from pipeline.train.run import read_run, settings_of
 from pipeline.train.tuned import About
 
-Pooling = Literal["mean", "cls", "max"]
+Pooling = Literal["mean", "cls", "max", "attention"]
 POOLINGS: tuple[Pooling, ...] = ("mean", "cls", "max")
+"""Poolings of sentence-transformers that are supported."""
 FLAGS = {"mean_tokens": "mean", "cls_token": "cls", "max_tokens": "max"}
 """Ending of a flag pooling_mode_* -> pooling."""
 STEPS = (
@@ -38,6 +41,7 @@ STEPS = (
     ("Transformer", "Pooling", "Normalize"),
     ("Transformer", "Pooling", "Dense"),
     ("Transformer", "Pooling", "Dense", "Normalize"),
+    ("Transformer", "AttentionPooling", "Normalize"),
 )
 """Classes of the steps that are supported."""
 OF_QUERIES, OF_DOCUMENTS = ("query",), ("document", "passage", "corpus")
@@ -61,6 +65,8 @@ class Recipe:
     maximum_length: int | None = None
     """Maximum tokens of a text; longer texts are truncated. None means the number of the model's positions."""
     similarity: str = "cosine"
+    attention: AttentionPooling | None = None
+    """Layer of pooling attention, on the CPU; None for other poolings."""
     projection: nn.Linear | None = None
     """Linear layer that maps pooled states to vectors, on the CPU; None: the pooled states are the vectors."""
 
@@ -107,8 +113,10 @@ def _of_run(settings: Pretrain, checkpoint: str) -> Recipe:
     """Return the recipe of a run's checkpoint, which is the same as for the run's exported model."""
     folder = storage.join(checkpoint, DENSE)
     projection = _projection(folder) if storage.exists(storage.join(folder, WEIGHTS)) else None
+    pooling = pooling_of(settings)
     return Recipe(
-        pooling=pooling_of(settings),
+        pooling=pooling,
+        attention=_attention(storage.join(checkpoint, ATTENTION)) if pooling == "attention" else None,
         maximum_length=trained_length(settings),
         projection=projection,
         prompts=prompts_of(settings),
@@ -137,7 +145,11 @@ def prompts_in(location: str) -> tuple[str | None, str | None]:
         raise
     except Exception as error:  # file systems and web clients raise their own exception types
         raise CheckpointError(f"{location} cannot be read: {storage.first_line(error)}") from error
-    prompts = found if isinstance(found, dict) else {}
+    return usual_prompts(found if isinstance(found, dict) else {})
+
+
+def usual_prompts(prompts: Mapping[str, str]) -> tuple[str | None, str | None]:
+    """Return the prompts for queries and for documents among prompts by name; None for a prompt that is missing."""
     query, document = (
         next((str(prompts[name]) for name in names if prompts.get(name)), None) for names in (OF_QUERIES, OF_DOCUMENTS)
     )
@@ -155,8 +167,10 @@ def _read(location: str) -> Recipe:
         )
     about = _object(location, PROMPTS)
     prompts = {name: text or "" for name, text in (about.get("prompts") or {}).items()}
+    folder, attends = storage.join(location, steps[1][1]), kinds[1] == "AttentionPooling"
     return Recipe(
-        pooling=_pooling(storage.join(location, steps[1][1]), prompts),
+        pooling="attention" if attends else _pooling(folder, prompts),
+        attention=_attention(folder) if attends else None,
         normalized="Normalize" in kinds,
         prompts=prompts,
         default_prompt=prompts.get(about.get("default_prompt_name"), ""),
@@ -218,15 +232,39 @@ def _projection(folder: str) -> nn.Linear:
             f"{folder}/config.json has {kind}, which is not supported: choose a model whose Dense has Identity and no "
             "residual connection"
         )
+    weight, bias = _linear(folder, "Dense")
+    layer = nn.Linear(weight.shape[1], weight.shape[0])
+    _fill(layer, weight, bias)
+    return layer
+
+
+def _attention(folder: str) -> AttentionPooling:
+    """Return the layer of an attention pooling. Raises CheckpointError for other tensors."""
+    weight, bias = _linear(folder, "AttentionPooling")
+    if len(weight) != 1:
+        raise CheckpointError(f"{folder}/{WEIGHTS} has {len(weight)} scores per state, but an AttentionPooling has one")
+    layer = AttentionPooling(weight.shape[1])
+    _fill(layer, weight, bias)
+    return layer
+
+
+def _linear(folder: str, kind: str) -> tuple[Tensor, Tensor]:
+    """Return weight and bias of a folder's linear layer, whose step has the class `kind`.
+
+    Raises CheckpointError for other tensors.
+    """
     tensors = read_tensors(storage.join(folder, WEIGHTS))
     weight = tensors.get("linear.weight")
     if weight is None or weight.ndim != 2 or not tensors.keys() <= LINEAR:
-        raise CheckpointError(f"{folder}/{WEIGHTS} has the tensors {listed(tensors)}, but a Dense has linear.weight")
-    layer = nn.Linear(weight.shape[1], weight.shape[0])
-    with torch.no_grad():
-        layer.weight.copy_(weight)
-        layer.bias.copy_(tensors.get("linear.bias", torch.zeros(len(weight))))
-    return layer.requires_grad_(False)
+        raise CheckpointError(f"{folder}/{WEIGHTS} has the tensors {listed(tensors)}, but a {kind} has linear.weight")
+    return weight, tensors.get("linear.bias", torch.zeros(len(weight)))
+
+
+def _fill(layer: nn.Linear, weight: Tensor, bias: Tensor) -> None:
+    """Set weight and bias of a layer, which then has no gradients."""
+    layer.requires_grad_(False)
+    layer.weight.copy_(weight)
+    layer.bias.copy_(bias)
 
 
 def _maximum_length(location: str) -> int | None:

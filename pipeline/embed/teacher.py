@@ -37,12 +37,14 @@ class TextTeacher:
     def load(self, device: torch.device) -> Embed:
         """Load the teacher on a device. Raises CheckpointError if its files have changed since the run began."""
         described = self.description
-        model = api.load(described.checkpoint, "cuda" if device.type == "cuda" else "cpu")
-        if (digest := digest_of(model)) != described.digest:
+        loaded = api.load(described.checkpoint, "cpu")
+        if (digest := digest_of(loaded)) != described.digest:
             raise CheckpointError(
                 f"{SETTING} {described.checkpoint} has changed since the run began: its digest is {digest}, and was "
                 f"{described.digest}; restore its files, or start under another --name"
             )
+
+        model = replace(loaded, encoder=loaded.encoder.to(device), device=device)
 
         def embed(texts: Sequence[str]) -> Tensor:
             prompted = [described.prompt + text for text in texts]

@@ -61,7 +61,21 @@ VECTOR      the pooling
 FILL        a line that fills a blank, or nothing if the model does not fill blanks
 """
 FILL_LINE = 'print(model.fill("A text with a [MASK] in it."))\n'
-VECTORS = {"mean": "the mean of the last hidden states", "cls": "the last hidden state of [CLS]"}
+OF_OURS = """Compute vectors (VECTOR, scaled to length 1) with `bertstream`. `sentence-transformers` cannot load this
+model, because it has no such pooling:
+
+```python
+from pipeline import api
+
+model = api.load("PLACE")
+print(model.embed(["A first text.", "A second one."]).shape)
+```"""
+"""Usage of a model with attention pooling, with the placeholders of USE."""
+VECTORS = {
+    "mean": "the mean of the last hidden states",
+    "cls": "the last hidden state of [CLS]",
+    "attention": "a mean of the last hidden states with learned weights",
+}
 """Pooling -> its description."""
 Logits = Callable[[Batch], dict[str, Tensor]]
 """Function from a batch to logits by head, such as an objective's `outputs`."""
@@ -94,8 +108,9 @@ def write_published(trained: Trained, lineage: Lineage, folder: Path) -> Made:
     )
     for name, content in files.items():
         storage.write_bytes(str(folder / name), content.encode())
-    use = _usage(trained).replace("VECTOR", VECTORS[pooling] + ", projected" * projected)
-    return Made(checked=check(folder, trained), use=use, tags=("sentence-transformers",))
+    ours = pooling == "attention"
+    use = (OF_OURS if ours else _usage(trained)).replace("VECTOR", VECTORS[pooling] + ", projected" * projected)
+    return Made(checked=check(folder, trained), use=use, tags=() if ours else ("sentence-transformers",))
 
 
 def _usage(trained: Trained) -> str:

@@ -4,7 +4,6 @@ Shapes: N texts, T tokens in all, M mask tokens in all, V vocabulary entries.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Literal
 
 import pyarrow as pa
 import torch
@@ -14,6 +13,7 @@ from torch.nn import functional as F
 
 from pipeline.batch import Batch, collate
 from pipeline.export.trained import Trained
+from pipeline.model.heads import AttentionPooling
 from pipeline.model.pooling import pool
 from pipeline.text.schema import EXAMPLE
 from pipeline.text.vocabulary import Vocabulary
@@ -80,11 +80,11 @@ def _rows_by_length(lengths: Sequence[int]) -> Iterator[list[int]]:
 
 
 def pooled_by(
-    pooling: Literal["mean", "cls", "max"], normalized: bool, projection: nn.Linear | None = None
+    pooling: str | AttentionPooling, normalized: bool, projection: nn.Linear | None = None
 ) -> Callable[[Tensor, Batch], Tensor]:
     """Return a function from the last hidden states (T, width) of a batch to float32 vectors (N, width).
 
-    With a projection, the vectors have its output width. It must be on the device of the states.
+    With a projection, the vectors have its output width. Layers must be on the device of the states.
     """
 
     def vectors_of(hidden_T: Tensor, batch: Batch) -> Tensor:

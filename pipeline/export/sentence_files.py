@@ -2,6 +2,7 @@
 
 modules.json                 the steps: encoder, pooling of its last hidden states, projection, scaling to length 1
 1_Pooling/config.json        the pooling, in the format before sentence-transformers 5.4; all versions read this format
+1_AttentionPooling/          weights and config.json of a learned pooling (no 1_Pooling then); only bertstream reads it
 2_Dense/                     the projection's weights and config.json, if it has one; a checkpoint has this folder
 sentence_bert_config.json    the maximum tokens of a text; longer texts are truncated
 config_sentence_transformers.json    prompts for queries and documents, if the model was trained with prompts
@@ -10,16 +11,18 @@ config_sentence_transformers.json    prompts for queries and documents, if the m
 import json
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 from pipeline.config.jobs import Pretrain
 from pipeline.config.objective import Contrastive, DistilledVectors
-from pipeline.objectives.published import DENSE
+from pipeline.objectives.published import ATTENTION, DENSE
 
-FIRST = (("", "Transformer"), ("1_Pooling", "Pooling"))
-"""Folder and class of the steps that every model has before the scaling to length 1."""
-Pooling = Literal["mean", "cls"]
-"""Vector of a text: the mean of the last hidden states, or the last hidden state of [CLS]."""
+THEIRS, OURS = "sentence_transformers.models.", "bertstream."
+"""Packages of the steps' classes. sentence-transformers refuses a model with a class of ours, because it cannot import
+the class. Without the step in modules.json, it would compute other vectors.
+"""
+Pooling = Literal["mean", "cls", "attention"]
+"""Vector of a text: the mean of the last hidden states, the last hidden state of [CLS], or a learned weighted mean."""
 PROMPTS = "config_sentence_transformers.json"
 """File with the prompts."""
 POOLINGS = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
@@ -50,19 +53,19 @@ def sentence_files(
     the longest training sequences. `projected`: the folder has a projection in DENSE. `prompts`:
     {name: text before texts}.
     """
-    dense = ((DENSE, "Dense"),) if projected else ()
-    steps = (*FIRST, *dense, (f"{len(FIRST) + len(dense)}_Normalize", "Normalize"))
-    modules = [
-        {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{kind}"}
-        for index, (path, kind) in enumerate(steps)
-    ]
-    chosen = {"mean": "mean_tokens", "cls": "cls_token"}[pooling]
-    modes = {f"pooling_mode_{name}": name == chosen for name in POOLINGS}
-    contents = {
-        "modules.json": modules,
-        "1_Pooling/config.json": {"word_embedding_dimension": width} | modes | {"include_prompt": True},
+    pool = (ATTENTION, f"{OURS}AttentionPooling") if pooling == "attention" else ("1_Pooling", f"{THEIRS}Pooling")
+    steps = [("", f"{THEIRS}Transformer"), pool, *[(DENSE, f"{THEIRS}Dense")] * projected]
+    steps.append((f"{len(steps)}_Normalize", f"{THEIRS}Normalize"))
+    contents: dict[str, Any] = {
+        "modules.json": [
+            {"idx": index, "name": str(index), "path": path, "type": kind} for index, (path, kind) in enumerate(steps)
+        ],
         "sentence_bert_config.json": {"max_seq_length": maximum_length, "do_lower_case": False},
     }
+    if pooling != "attention":
+        chosen = {"mean": "mean_tokens", "cls": "cls_token"}[pooling]
+        modes = {f"pooling_mode_{name}": name == chosen for name in POOLINGS}
+        contents["1_Pooling/config.json"] = {"word_embedding_dimension": width} | modes | {"include_prompt": True}
     if prompts:
         contents[PROMPTS] = {"prompts": dict(prompts), "default_prompt_name": None, "similarity_fn_name": "cosine"}
     return {name: json.dumps(content, indent=2) + "\n" for name, content in contents.items()}

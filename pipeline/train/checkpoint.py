@@ -5,6 +5,7 @@ RUN/checkpoints/step-00000500/
     vocab.txt tokenizer.json tokenizer_config.json     the published format
     optimizer.safetensors state.json                   state needed to resume
     generator/                                         ELECTRA's generator, in the published format
+    1_AttentionPooling/                                a learned pooling of text vectors
     2_Dense/                                           a projection of text vectors, as in sentence-transformers
     manifest.json                                      size and SHA-256 of every file, written last
 """

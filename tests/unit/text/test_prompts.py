@@ -93,8 +93,10 @@ def test_hard_negatives_have_the_prompt_of_documents() -> None:
 def test_texts_are_truncated_to_the_room_that_is_left() -> None:
     vocabulary = train_vocabulary([*map(text_of, range(30)), "ask: passage text: "], size=150, lowercase=True)
     short = replace(PROMPTED, maximum_length=32)
-    batch = collate(make_examples(documents(), CachedTokenizer(vocabulary), short, seed=0, epoch=0, window=0))
-    assert batch.maximum_length <= 32
+    row = {"id": "1", "parent": "1", "title": "kar", "text": text_of(1), "source": "", "language": "en"}
+    long = pa.Table.from_pylist([row | {"lines_are_sentences": False}], schema=DOCUMENT)
+    batch = collate(make_examples(long, CachedTokenizer(vocabulary), short, seed=0, epoch=0, window=0))
+    assert batch.offsets.diff().tolist()[1] == batch.maximum_length == 32
     query, document = np.arange(3), np.arange(5)
     assert room_after_prompts(32, [query, document]) == 27 and room_after_prompts(8, [query[:0]] * 2) == 8
     with pytest.raises(ConfigError) as told:

@@ -33,7 +33,7 @@ def draw(window: list[list[int]], most: int = 1, seed: int = 0) -> list[tuple[in
 
 
 def test_sentences_by_hand() -> None:
-    """Of at most 14 tokens: 15 tokens are left out, and so are sentences without tokens."""
+    """Sentences of 15 tokens are left out, since 14 are the most, and so are sentences without tokens."""
     assert draw([[3, 0, 14, 15], [2]]) == [(0, 3, 0), (3, 17, 0), (32, 34, 1)]
     assert draw([]) == draw([[0], [20]]) == []
 
