@@ -1,4 +1,4 @@
-"""Distillation of text vectors (Reimers and Gurevych 2020): the student's vector of a text learns the direction of the
+"""Distillation of text vectors (Reimers and Gurevych 2020). The student's vector of a text learns the direction of the
 vector that another model, the teacher, gives the same text.
 
 Shapes: N texts, T tokens in total, W width of the student, D dimension of the teacher's vectors.
