@@ -6,6 +6,7 @@ model = api.load("output/runs/NAME")
 model.embed(["a text", "another"])
 """
 
+import copy
 import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from tokenizers import Tokenizer
+from torch import nn
 
 from pipeline import storage
 from pipeline.batch import Batch
@@ -27,6 +29,7 @@ from pipeline.export.trained import Trained, find_checkpoint, load_trained
 from pipeline.export.tuned_card import tuned_files
 from pipeline.locations import absolute, is_url
 from pipeline.model.encoder import Encoder, initialize
+from pipeline.model.heads import AttentionPooling
 from pipeline.model.published import published_folder, read_config, require_owner
 from pipeline.model.states import Layers, attention_weights, layer_numbers, layer_states
 from pipeline.model.weights import model_settings, without_memory
@@ -106,6 +109,17 @@ class LoadedModel:
         return min(self.recipe.maximum_length or self.settings.maximum_positions, self.settings.maximum_positions)
 
     @property
+    def dimension(self) -> int:
+        """Numbers per vector of `embed`."""
+        return self.settings.width if self.recipe.projection is None else self.recipe.projection.out_features
+
+    @cached_property
+    def _layers(self) -> tuple[AttentionPooling | None, nn.Linear | None]:
+        """The recipe's attention pooling and projection on the model's device."""
+        attention, projection = copy.deepcopy((self.recipe.attention, self.recipe.projection))
+        return attention and attention.to(self.device), projection and projection.to(self.device)
+
+    @property
     def scores(self) -> dict[str, dict[str, float]]:
         """Scores {split: {metric: value}} of a model that this project fine-tuned; empty for other models."""
         return self.tuned.about.lineage.get("scores", {}) if self.tuned else {}
@@ -153,7 +167,7 @@ class LoadedModel:
         return self.vectors(texts, self.encoder.pool)
 
     def embed(self, texts: Sequence[Text], prompt: str | None = None) -> np.ndarray:
-        """Return one vector per text, float32 (texts, width), as the model's `recipe` says.
+        """Return one vector per text, float32 (texts, dimension), as the model's `recipe` says.
 
         The recipe comes from the model's sentence-transformers files, or from its fine-tuning for similarity. A model
         without such a recipe gives the mean of the last hidden states of all tokens, including [CLS] and [SEP] (Reimers
@@ -166,7 +180,9 @@ class LoadedModel:
         prompted = [
             (before + text[0], text[1]) if isinstance(text, tuple) else before + text for text in _checked(texts)
         ]
-        return self.vectors(prompted, pooled_by(self.recipe.pooling, self.recipe.normalized), self.embedding_tokenizer)
+        attention, projection = self._layers
+        pool = pooled_by(attention or self.recipe.pooling, self.recipe.normalized, projection)
+        return self.vectors(prompted, pool, self.embedding_tokenizer, self.dimension)
 
     def attentions(self, text: Text) -> np.ndarray:
         """Return attention weights, float32 (layers, heads, T, T); entry [..., i, j]: token i attends to token j."""
@@ -286,13 +302,14 @@ class LoadedModel:
         texts: Sequence[Text],
         pool: Callable[[torch.Tensor, Batch], torch.Tensor],
         tokenizer: Tokenizer | None = None,
+        dimension: int | None = None,
     ) -> np.ndarray:
-        """Return one vector per text, float32 (texts, width).
+        """Return one vector per text, float32 (texts, dimension).
 
-        `pool` maps the last hidden states (T, width) of a batch of N texts to vectors (N, width). `tokenizer` None: the
-        model's tokenizer.
+        `pool` maps the last hidden states (T, width) of a batch of N texts to vectors (N, dimension). `tokenizer` None:
+        the model's tokenizer. `dimension` None: the model's width.
         """
-        vectors = np.zeros((len(texts), self.settings.width), np.float32)
+        vectors = np.zeros((len(texts), dimension or self.settings.width), np.float32)
         for rows, host_batch in batches_by_length(
             _checked(texts), tokenizer or self.tokenizer, self.vocabulary.mask_id
         ):
@@ -342,7 +359,8 @@ def load(location: str, device: Device = "auto") -> LoadedModel:
     if not tuned:
         return _load_pretrained(location, chosen)
     model = load_tuned_or_published(location)
-    return _of_tuned(location, model, chosen, read_recipe(location, trained_recipe(model.about)))
+    recipe = _fitting(read_recipe(location, trained_recipe(model.about)), location, model.model)
+    return _of_tuned(location, model, chosen, recipe)
 
 
 def _require_folder(written: str, location: str) -> None:
@@ -363,6 +381,17 @@ def _require_folder(written: str, location: str) -> None:
         inside := storage.join(location, "model", TASK)
     ):
         raise CheckpointError(f"{location} is not a model: give {inside.rpartition('/')[0]}")
+
+
+def _fitting(recipe: Recipe, location: str, settings: Model) -> Recipe:
+    """Return the recipe. Raises CheckpointError if a layer of it reads states of another width than the model's."""
+    for layer, name in ((recipe.attention, "AttentionPooling"), (recipe.projection, "Dense")):
+        if layer is not None and layer.in_features != settings.width:
+            raise CheckpointError(
+                f"{location}: the {name} of modules.json reads states of width {layer.in_features}, but the encoder's "
+                f"width is {settings.width}: restore the files that were saved together"
+            )
+    return recipe
 
 
 def _of_tuned(location: str, tuned: TunedModel, device: torch.device, recipe: Recipe) -> LoadedModel:
@@ -406,5 +435,6 @@ def _of_trained(trained: Trained, vocabulary: Vocabulary, device: torch.device, 
     trained.module.to(device)
     return LoadedModel(
         location=trained.checkpoint, settings=trained.model, vocabulary=vocabulary, encoder=trained.module.encoder,
-        device=device, lacks=lacks, pretrained=trained, recipe=read_recipe(trained.checkpoint),
+        device=device, lacks=lacks, pretrained=trained,
+        recipe=_fitting(read_recipe(trained.checkpoint), trained.checkpoint, trained.model),
     )  # fmt: skip

@@ -61,12 +61,14 @@ class Batch:
     """
     keys: Tensor | None = None
     """int64, one row per row of two texts: 64-bit hashes of the ids of both texts, of their parent document, and of the
-    ids of each hard negative; 0 where a row has no negative. None if each row is one sequence.
+    ids of each hard negative, all without prompts; 0 where a row has no negative. None if each row is one sequence.
     """
     places: Tensor | None = None
     """int64, one per sequence: number of the text among all rows' texts, of which each row has as many as the row with
     most. None if all rows have the same number of sequences: then sequences 2 i and 2 i + 1 are the texts of row i.
     """
+    texts: tuple[str, ...] | None = None
+    """The text of each sequence as a string, for a teacher with another vocabulary. None if the rows hold no texts."""
 
     @property
     def tokens(self) -> int:
@@ -113,6 +115,7 @@ def collate(rows: pa.Table | pa.RecordBatch) -> Batch:
         masked_labels_M=torch.from_numpy(masked_labels_M),
         not_next_N=_pair_labels(rows.column("not_next")),
         swapped_N=_pair_labels(rows.column("swapped")),
+        texts=_strings(rows),
     )
 
 
@@ -128,7 +131,9 @@ def _collate_two_texts(rows: pa.Table | pa.RecordBatch) -> Batch:
     ids_T = np.insert(ids, begins, ids[0])  # each text begins with [CLS]
     offsets = np.concatenate(([0], np.cumsum(lengths_N)))
     texts = np.zeros(lengths.size, np.int64)
-    texts[places] = [_hash(ids_T[start:end]) for start, end in zip(offsets[:-1], offsets[1:])]
+    # A text has the same hash with each prompt. Its prompt stands after the [CLS].
+    begins = offsets[:-1] + 1 + _prompt_lengths(rows, lengths.shape).ravel()[places]
+    texts[places] = [_hash(ids_T[start:end]) for start, end in zip(begins, offsets[1:])]
     texts = texts.reshape(lengths.shape)
     keys = np.column_stack((texts[:, :2], _flat(rows.column("parent")), texts[:, 2:]))
     none = torch.zeros(0, dtype=torch.int64)
@@ -143,6 +148,15 @@ def _collate_two_texts(rows: pa.Table | pa.RecordBatch) -> Batch:
         keys=torch.from_numpy(keys),
         places=torch.from_numpy(places) if lengths.shape[1] > 2 else None,
     )
+
+
+def _prompt_lengths(rows: pa.Table | pa.RecordBatch, shape: tuple[int, ...]) -> np.ndarray:
+    """Return the number of tokens of each text's prompt, int64 (rows, 2 + negatives), which is `shape`."""
+    column = rows.column("prompt_lengths")
+    if column.null_count:
+        return np.zeros(shape, np.int64)
+    first, others = _flat_lists(column)[0].reshape(-1, 2).T
+    return np.column_stack((first, *[others] * (shape[1] - 1)))
 
 
 def _lengths_of_texts(rows: pa.Table | pa.RecordBatch, row_lengths: np.ndarray) -> np.ndarray:
@@ -210,6 +224,13 @@ def _sequences(rows: pa.Table | pa.RecordBatch) -> tuple[np.ndarray, dict[str, A
 def _pair_labels(column: pa.ChunkedArray | pa.Array) -> Tensor | None:
     """Return labels (N,) as int64; None if rows have no labels."""
     return None if column.null_count else torch.from_numpy(_flat(column).astype(np.int64))
+
+
+def _strings(rows: pa.Table | pa.RecordBatch) -> tuple[str, ...] | None:
+    """Return the text of each row; None if the rows hold no texts."""
+    if "text" not in rows.schema.names or (column := rows.column("text")).null_count:
+        return None
+    return tuple(column.to_pylist())
 
 
 def _chunks(column: pa.ChunkedArray | pa.Array) -> list[pa.Array]:

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 
 from pipeline.columns import aligned
-from pipeline.config.data import AdjacentParagraphs, GivenPairs, Sampling, TitleParagraph, TwoCrops
-from pipeline.config.jobs import Pretrain
-from pipeline.config.objective import Contrastive, Distilled
+from pipeline.config.data import AdjacentParagraphs, GivenPairs, Sampling, Sentences, TitleParagraph, TwoCrops
+from pipeline.config.jobs import EAGER, Pretrain
+from pipeline.config.objective import Contrastive, Distilled, DistilledVectors
 from pipeline.config.phases import Phase
 from pipeline.config.workers import WorkerRange
 from pipeline.corpus.order import offset, slots_at, slots_of_block
@@ -26,11 +26,17 @@ from pipeline.train.schedule import decay_start
 PRICES = Path(__file__).with_name("prices.toml")
 FILL = 0.92
 """Tokens per row as a share of maximum_length. Measured: 118.4 of 128, mean of 109,000 rows of books and Wikipedia."""
-TEXT_FILL: dict[type, float] = {TwoCrops: 0.59, AdjacentParagraphs: 0.66, TitleParagraph: 0.36, GivenPairs: 1.0}
-"""Tokens per text as a share of maximum_length, for rows of two texts.
+TEXT_FILL: dict[type, float] = {
+    TwoCrops: 0.59,
+    AdjacentParagraphs: 0.66,
+    TitleParagraph: 0.36,
+    GivenPairs: 1.0,
+    Sentences: 0.23,
+}
+"""Tokens per text as a share of maximum_length, for rows of two texts and of one sentence.
 
-Measured with maximum_length 128 in one window of books and Wikipedia. Given pairs may have any length, so their texts
-count as full.
+Measured with maximum_length 128 in one window of books and Wikipedia, sentences in a window of Wikipedia. Given pairs
+may have any length, so their texts count as full.
 """
 STREAM_TOKENS = 1.6e6
 """Tokens per second and core through Ray Data. Measured: 3.2e6 on two cores (`jobs/bench.py stream`, English books)."""
@@ -124,7 +130,7 @@ def gradients_of(config: Pretrain) -> Gradients:
     """Return the gradient traffic of a run.
 
     Compiled code completes all gradients only at the end of the backward pass, so it sends no gradients during the
-    pass. The code of objective contrastive is never compiled.
+    pass. The code of objectives in EAGER is never compiled.
     """
     model, contrastive = config.model, isinstance(config.objective, Contrastive)
     positions = model.positions.first + model.maximum_positions
@@ -132,7 +138,7 @@ def gradients_of(config: Pretrain) -> Gradients:
     return Gradients(
         count=parameters(config),
         last=rows * model.embedded_width,
-        overlapped=contrastive or config.placement.compile == "off",
+        overlapped=type(config.objective) in EAGER or config.placement.compile == "off",
         backward=2 / (BACKWARD + 1) if contrastive else 1 - 1 / BACKWARD,
     )
 
@@ -177,9 +183,9 @@ def loads(config: Pretrain) -> Iterator[Load]:
     for phase in config.all_phases:
         rows = offset(phase.end - phase.first, phase.batch)
         sampling = phase.sampling
-        length = TEXT_FILL.get(type(sampling.pairs), FILL) * sampling.maximum_length
+        length = _fill(sampling) * sampling.maximum_length
         tokens = rows * sampling.sequences * length
-        masked = 0 if sampling.two_texts else round(tokens * sampling.masking.share)
+        masked = round(tokens * sampling.masking.share) if sampling.masks else 0
         counted = TokenCounts(tokens=round(tokens), squares=round(tokens * length), masked=masked)
         yield Load(
             phase=phase,
@@ -269,12 +275,18 @@ def worlds_to_show(slots: int, asked: WorkerRange) -> list[int]:
     return list(every) if slots <= MOST_WORLDS else sorted({*even, *range(asked.least, asked.most + 1)})
 
 
+def _fill(sampling: Sampling) -> float:
+    """Return the assumed length of sequences as a share of maximum_length."""
+    share = TEXT_FILL.get(type(sampling.pairs), FILL)
+    return min(FILL, share * (1 + sampling.pairs.most) / 2) if isinstance(sampling.pairs, Sentences) else share
+
+
 def _fill_text(sampling: Sampling) -> str:
     """Return the assumed length of sequences as text."""
     if isinstance(sampling.pairs, GivenPairs):
         negatives = f" and {sampling.negatives} hard negatives" * (sampling.negatives > 0)
         return f"at most: rows are counted with two full texts{negatives}"
-    return f"English books and Wikipedia fill {TEXT_FILL.get(type(sampling.pairs), FILL):.0%} of a sequence's length"
+    return f"English books and Wikipedia fill {_fill(sampling):.0%} of a sequence's length"
 
 
 def plan_text(config: Pretrain, machines: list[Machine]) -> str:
@@ -297,7 +309,8 @@ def plan_text(config: Pretrain, machines: list[Machine]) -> str:
         ),
         ("operations", f"{flops:.2e} floating-point operations in matrix products, {passes}"),
         *[("vectors", vectors_text(most_rows, config.model.width, config.sampling.negatives))] * contrastive,
-        *[("teacher", "its operations and its memory are not counted")] * isinstance(config.objective, Distilled),
+        *[("teacher", "its operations and its memory are not counted")]
+        * isinstance(config.objective, Distilled | DistilledVectors),
         ("gradients", _gradients_text(gradients, world)),
         (
             "storage",

@@ -6,6 +6,7 @@ from typing import Literal
 from pipeline import api
 from pipeline.config.model import Model
 from pipeline.embed.model import digest_of
+from pipeline.embed.recipe import usual_prompts
 from pipeline.errors import CheckpointError
 from pipeline.text.vocabulary import Vocabulary
 
@@ -25,6 +26,8 @@ class Start:
     vocabulary: Vocabulary
     pooling: Literal["mean", "cls"]
     """Pooling of its vectors; mean if it has a pooling that training does not support."""
+    prompts: tuple[str | None, str | None]
+    """Its prompts for queries and for documents; None for a prompt that it does not have."""
     fills_blanks: bool
     """Whether it has a head for masked words. False for ELECTRA: only its generator has one, and is not adapted."""
 
@@ -44,5 +47,6 @@ def read_start(init: str) -> Start:
         model=loaded.settings,
         vocabulary=loaded.vocabulary,
         pooling="cls" if loaded.recipe.pooling == "cls" else "mean",
+        prompts=usual_prompts(loaded.recipe.prompts),
         fills_blanks=loaded.pretrained is not None and HEAD not in loaded.lacks and loaded.settings.family != "electra",
     )

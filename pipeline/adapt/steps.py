@@ -119,6 +119,12 @@ def _sampling(length: int, chosen: Chosen | None = None) -> Sampling:
     return Sampling(maximum_length=length, pairs=chosen.pairs if chosen else FullSentences())
 
 
+def _with_prompts(sampling: Sampling, start: Start) -> Sampling:
+    """Return the sampling with the prompts of the encoder, which the export of its first training does not have."""
+    query, document = start.prompts
+    return replace(sampling, query_prompt=query, document_prompt=document)
+
+
 def _runs(config: Adapt, start: Start, masked: int, contrastive: int, chosen: Chosen | None) -> tuple[Pretrain, ...]:
     """Return the settings of the runs of these numbers of steps; a run of 0 steps is left out.
 
@@ -132,7 +138,7 @@ def _runs(config: Adapt, start: Start, masked: int, contrastive: int, chosen: Ch
             _masked_run(config, start, contrastive),
             name=CONTRASTIVE,
             init=_export_of(runs[0]) if runs else start.location,
-            sampling=_sampling(length_of(config, start), chosen),
+            sampling=_with_prompts(_sampling(length_of(config, start), chosen), start),
             objective=Contrastive(pooling=start.pooling),
         )
         runs.append(run)

@@ -142,7 +142,7 @@ def make_batch(case: Case, seed: int) -> Batch:
     )
 
 
-def _pair_labels(case: Case, rng: np.random.Generator) -> dict[str, torch.Tensor]:
+def _pair_labels(case: Case, rng: np.random.Generator) -> dict[str, Any]:
     """Return random labels (N,) of the preset's pair task; empty if the preset's rows have no pair labels."""
     names = {NextSentence: "not_next_N", SentenceOrder: "swapped_N"}
     name = names.get(type(case.preset.sampling.pairs))

@@ -285,6 +285,22 @@ class GivenPairs:
         require_at_least("sampling.pairs.negatives", self.negatives, 0)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Sentences:
+    """Sentences of a document, each a row of its own, for objective distilled-vectors.
+
+    Each sentence is in one row per epoch. A sentence of more than sampling.maximum_length - 2 tokens is left out.
+    """
+
+    most: int = 1
+    """Maximum consecutive sentences per row. The number is drawn uniformly from 1 to this for each row; a row has fewer
+    if more do not fit.
+    """
+
+    def __post_init__(self) -> None:
+        require_at_least("sampling.pairs.most", self.most, 1)
+
+
 TWO_TEXTS = (TwoCrops, AdjacentParagraphs, TitleParagraph, GivenPairs)
 """Kinds of sampling.pairs whose rows hold two texts. The encoder reads each text as a sequence of its own."""
 
@@ -368,6 +384,7 @@ class Sampling:
         | AdjacentParagraphs
         | TitleParagraph
         | GivenPairs
+        | Sentences
     ) = NextSentence()
     masking: TokenMasking | WholeWordMasking | SpanMasking | NgramMasking = TokenMasking()
     copies: int | None = None
@@ -379,6 +396,12 @@ class Sampling:
     raised to this power. A value below 1 shows small languages more often (google-research/bert: 0.7; Conneau et al.
     2020: 0.3). In the text that a vocabulary is trained on, each language has about the same share as in an epoch.
     """
+    query_prompt: str | None = None
+    """Text before the first text of each row of two texts, such as "query: ". It usually ends in a space, and it counts
+    towards maximum_length. Default: the prompt for queries of the model at --init, if it has one; "": no prompt.
+    """
+    document_prompt: str | None = None
+    """As query_prompt, before the second text and the hard negatives, such as "passage: "."""
     mix_languages: bool = True
     """Let a sequence hold text of several languages. False: each sequence, and both segments of a pair, have one
     language.
@@ -389,11 +412,32 @@ class Sampling:
         if self.copies is not None:
             require_at_least("sampling.copies", self.copies, 1)
         require_share("sampling.language_exponent", self.language_exponent)
+        for name, prompt in (("query_prompt", self.query_prompt), ("document_prompt", self.document_prompt)):
+            require(
+                self.two_texts or not prompt,
+                f"sampling.{name} ({prompt!r}) is for rows of two texts, but sampling.pairs is "
+                f"{type(self.pairs).__name__}: leave it out, or choose sampling.pairs of objective contrastive",
+            )
 
     @property
     def two_texts(self) -> bool:
         """Whether each row holds two texts, which the encoder reads as separate sequences."""
         return isinstance(self.pairs, TWO_TEXTS)
+
+    @property
+    def prompts(self) -> tuple[str, str]:
+        """Texts before the first text of each row, and before its other texts; "" for none."""
+        return self.query_prompt or "", self.document_prompt or ""
+
+    @property
+    def with_text(self) -> bool:
+        """Whether each row also holds its text as a string, for a teacher with another vocabulary."""
+        return isinstance(self.pairs, Sentences)
+
+    @property
+    def masks(self) -> bool:
+        """Whether tokens of the rows are masked."""
+        return not self.two_texts and not self.with_text
 
     @property
     def negatives(self) -> int:

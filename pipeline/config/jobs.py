@@ -7,7 +7,7 @@ from pipeline.config.checks import require, require_at_least
 from pipeline.config.data import NextSentence, Preparation, Sampling, SentenceOrder, Sources, VocabularySettings
 from pipeline.config.locations import Location
 from pipeline.config.model import EncoderPooler, Model, require_one_rate
-from pipeline.config.objective import Contrastive, Distilled, Masked, Objective, Replaced
+from pipeline.config.objective import Contrastive, Distilled, DistilledVectors, Masked, Objective, Replaced
 from pipeline.config.phases import OnePhase, Phase, TwoPhases, split
 from pipeline.config.placement import Placement
 from pipeline.config.training import (
@@ -40,8 +40,13 @@ COMMON = (
 """Settings that --help shows first."""
 FEWEST_EVALUATIONS, MOST_BETWEEN = 10, 1_000
 """Minimum evaluations per run and maximum steps between them, if evaluation.every is not set."""
-CONTRASTIVE_IS_EAGER = "objective contrastive needs equal dropout in a pass with gradients and in one without"
-"""Reason why torch.compile is not used for objective contrastive."""
+EAGER: dict[type, str] = {
+    Contrastive: "objective contrastive needs equal dropout in a pass with gradients and in one without",
+    DistilledVectors: "objective distilled-vectors runs a teacher that is not compiled inside of each step",
+}
+"""Objective -> reason why torch.compile is not used for it."""
+VECTOR_OBJECTIVES: dict[type, str] = {Contrastive: "contrastive", DistilledVectors: "distilled-vectors"}
+"""Objective that trains text vectors and no masked-token head -> its name on the command line."""
 LONGEST_NAME = 200
 """Maximum bytes of a run's name. File systems allow names of 255 bytes, and locks and temporary files next to the run's
 folder have longer names than the run.
@@ -105,8 +110,11 @@ class Pretrain(Sources):
             )
         _refuse_long_warmups(self)
         _require_two_texts(self)
+        _require_sentences(self)
+        if name := VECTOR_OBJECTIVES.get(type(self.objective)):
+            _refuse_for_vectors(self, name)
         if isinstance(self.objective, Contrastive):
-            _refuse_for_contrastive(self)
+            _refuse_single_rows(self)
         if self.init is None:  # with init, the check follows when the model's family is known
             require_trained_parts(self)
         require(
@@ -184,23 +192,43 @@ def _require_two_texts(config: Pretrain) -> None:
     )
 
 
-def _refuse_for_contrastive(config: Pretrain) -> None:
-    """Raise ConfigError for settings that objective contrastive does not support, and for steps of a single row."""
+def _require_sentences(config: Pretrain) -> None:
+    """Raise ConfigError for objective distilled-vectors without sentences, and for sentences without it."""
+    vectors, kind = isinstance(config.objective, DistilledVectors), type(config.sampling.pairs).__name__
+    require(
+        not vectors or config.sampling.with_text,
+        f"objective (distilled-vectors) needs single texts, but sampling.pairs is {kind}: choose "
+        "sampling.pairs:sentences",
+    )
+    require(
+        vectors or not config.sampling.with_text,
+        f"sampling.pairs ({kind}) makes single texts for objective distilled-vectors, but objective is "
+        f"{type(config.objective).__name__.lower()}: choose objective:distilled-vectors, or other sampling.pairs",
+    )
+
+
+def _refuse_for_vectors(config: Pretrain, name: str) -> None:
+    """Raise ConfigError for settings that objectives of VECTOR_OBJECTIVES do not support; `name`: the objective's."""
     require(
         config.evaluation.blimp is None,
-        f"evaluation.blimp ({config.evaluation.blimp}) needs a masked-token head, which objective contrastive does not "
+        f"evaluation.blimp ({config.evaluation.blimp}) needs a masked-token head, which objective {name} does not "
         "train: leave it out",
     )
     require(
         config.placement.compile != "on",
-        f"placement.compile (on) cannot be used, because {CONTRASTIVE_IS_EAGER}: set placement.compile to auto or off",
+        f"placement.compile (on) cannot be used, because {EAGER[type(config.objective)]}: set "
+        "placement.compile to auto or off",
     )
     masking_share = config.phases.masking_share if isinstance(config.phases, TwoPhases) else None
     require(
         masking_share is None,
-        f"phases.masking_share ({masking_share}) has no effect with objective contrastive, which masks no tokens: "
+        f"phases.masking_share ({masking_share}) has no effect with objective {name}, which masks no tokens: "
         "leave it out",
     )
+
+
+def _refuse_single_rows(config: Pretrain) -> None:
+    """Raise ConfigError if a step of objective contrastive has a single row."""
     for prefix, phase in zip(("batch", "phases"), config.all_phases):
         rows = "warmup_rows" if phase.batch.warmup_rows else "rows_per_step"
         require(

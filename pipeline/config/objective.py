@@ -134,11 +134,44 @@ class Contrastive:
 
     temperature: float = 0.05
     """Divisor of the cosine similarities before the softmax."""
+    pooling: Literal["mean", "cls", "attention"] = "mean"
+    """Vector of a text. mean: the mean of its last hidden states, [CLS] and [SEP] included; cls: the state of [CLS];
+    attention: a mean weighted by the softmax of a learned score of each state (Lin et al. 2017, with one hop and a
+    linear score). sentence-transformers cannot load an export with attention.
+    """
+
+    def __post_init__(self) -> None:
+        require_above_zero("objective.temperature", self.temperature)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DistilledVectors:
+    """Learn the text vectors of another model, the teacher (Reimers and Gurevych 2020). Each text's vector learns the
+    direction of the teacher's vector: the loss is 1 - cosine.
+
+    sampling.pairs must be sentences. The teacher reads the text itself, so it may have another vocabulary.
+    sampling.masking has no effect. If the teacher's vectors have another width than model.width, a linear layer is
+    trained too, and exported as the module Dense of sentence-transformers.
+    """
+
+    teacher: Location | None = None
+    """Embedding model to learn from: a folder, a URL or hf://OWNER/NAME in the format of sentence-transformers, or a
+    run or fine-tuned model of this project. All workers must be able to read it.
+    """
+    teacher_prompt: str | None = None
+    """Text before each text that the teacher reads, such as "query: ", or the name of one of the teacher's prompts.
+    Default: the teacher's default prompt.
+    """
+    teacher_width: int | None = None
+    """Numbers per vector. Default, and the only possible value: as many as the teacher's vectors have. Set it for a
+    plan, which does not read the teacher.
+    """
     pooling: Literal["mean", "cls"] = "mean"
     """Vector of a text. mean: the mean of its last hidden states, [CLS] and [SEP] included; cls: the state of [CLS]."""
 
     def __post_init__(self) -> None:
-        require_above_zero("objective.temperature", self.temperature)
+        if self.teacher_width is not None:
+            require_at_least("objective.teacher_width", self.teacher_width, 1)
 
 
 def chosen_layers(student: int, teacher: int) -> tuple[int, ...]:
@@ -155,4 +188,4 @@ def chosen_layers(student: int, teacher: int) -> tuple[int, ...]:
     return tuple(round(layer * (teacher - 1) / max(1, student - 1)) for layer in range(student))
 
 
-Objective = Masked | Replaced | Distilled | Contrastive
+Objective = Masked | Replaced | Distilled | Contrastive | DistilledVectors

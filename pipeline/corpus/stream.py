@@ -11,7 +11,7 @@ import pyarrow as pa
 import ray
 
 from pipeline import ray_private
-from pipeline.config.data import AdjacentParagraphs, GivenPairs, Sampling, TitleParagraph, TwoCrops
+from pipeline.config.data import AdjacentParagraphs, GivenPairs, Sampling, Sentences, TitleParagraph, TwoCrops
 from pipeline.config.phases import Phase
 from pipeline.config.training import Batch
 from pipeline.corpus.order import Cursor, WindowRange, permutation, rows_of_round, slots_by_rank, window_ranges
@@ -42,12 +42,13 @@ MEASURED_WINDOWS = 2  # windows that are read to estimate the rows per window
 REST_SECONDS = 0.01
 RESTS = 10  # maximum consecutive sleeps while blocks wait
 CHARACTERS_PER_TOKEN = 5  # of English text; used only for estimates
-NEEDED_BY_TWO_TEXTS: dict[type, str] = {
+NEEDED_BY_TEXTS: dict[type, str] = {
     TwoCrops: "documents with words",
     AdjacentParagraphs: "documents of two paragraphs (lines) with sampling.pairs.shortest ({pairs.shortest}) tokens "
     "each, or sampling.pairs:two-crops",
     TitleParagraph: "documents with a title and a paragraph (line), or sampling.pairs:two-crops",
     GivenPairs: "pairs of texts with words",
+    Sentences: "sentences of at most sampling.maximum_length ({maximum_length}) - 2 tokens",
 }
 """Kind of sampling.pairs -> words for the documents that this kind needs."""
 
@@ -169,7 +170,8 @@ def windows_for(settings: StreamSettings, rows: int) -> int:
 
 def needed_documents(sampling: Sampling) -> str:
     """Return words for the documents that are needed to make examples."""
-    return NEEDED_BY_TWO_TEXTS.get(type(sampling.pairs), "documents of several sentences").format(pairs=sampling.pairs)
+    needed = NEEDED_BY_TEXTS.get(type(sampling.pairs), "documents of several sentences")
+    return needed.format(pairs=sampling.pairs, maximum_length=sampling.maximum_length)
 
 
 class StreamLoop(ray_private.execution_callback()):

@@ -97,7 +97,7 @@ def describe(loaded: VectorModel) -> Description:
     return Description(
         checkpoint=loaded.model.location,
         digest=digest_of(loaded.model),
-        dimension=loaded.model.settings.width,
+        dimension=loaded.model.dimension,
         pooling=recipe.pooling,
         normalized=recipe.normalized,
         similarity=recipe.similarity,
@@ -128,9 +128,13 @@ def load_described(described: Description, config: Embed) -> VectorModel:
 
 
 def digest_of(model: api.LoadedModel) -> str:
-    """Return the beginning of the SHA-256 of a model's config, weights and vocabulary."""
+    """Return the beginning of the SHA-256 of a model's config, weights, vocabulary and layers of the pooling."""
     with published_folder(model.location) as (folder, files):
         whole = f"{fingerprint(folder, files)} {model.vocabulary.fingerprint}"
+    for layer in (model.recipe.attention, model.recipe.projection):
+        if layer is not None:
+            numbers = layer.weight.numpy().tobytes() + layer.bias.numpy().tobytes()
+            whole += f" {hashlib.sha256(numbers).hexdigest()}"
     return hashlib.sha256(whole.encode()).hexdigest()[:DIGEST_CHARACTERS]
 
 

@@ -2,8 +2,10 @@
 
 These files of sentence-transformers are read, in the format before version 5.4 and in the format since 5.4:
 
-modules.json                         the steps: Transformer, Pooling, and Normalize if vectors have length 1
+modules.json                         the steps: Transformer, Pooling, perhaps Dense, and Normalize if the length is 1
 1_Pooling/config.json                pooling: flags pooling_mode_*; since 5.4, a name under pooling_mode
+1_AttentionPooling/                  this project's attention pooling, in place of 1_Pooling
+2_Dense/                             a linear layer after the pooling: config.json and model.safetensors
 sentence_bert_config.json            max_seq_length: maximum tokens of a text
 tokenizer_config.json                model_max_length: maximum tokens of a text, since 5.4
 config_sentence_transformers.json    prompts by name, the default prompt's name, and the similarity
@@ -14,24 +16,38 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import torch
+from torch import Tensor, nn
+
 from pipeline import storage
 from pipeline.config.jobs import Pretrain
 from pipeline.errors import CheckpointError, ConfigError, PipelineError, listed, shown
 from pipeline.export.card import trained_length
-from pipeline.export.sentence_files import pooling_of
+from pipeline.export.sentence_files import PROMPTS, pooling_of, prompts_of
+from pipeline.model.heads import AttentionPooling
 from pipeline.model.published import MOST_CONFIG, json_object
-from pipeline.train.checkpoint import CHECKPOINTS
+from pipeline.objectives.published import ATTENTION, DENSE
+from pipeline.train.checkpoint import CHECKPOINTS, WEIGHTS, read_tensors
 from pipeline.train.run import read_run, settings_of
 from pipeline.train.tuned import About
 
-Pooling = Literal["mean", "cls", "max"]
+Pooling = Literal["mean", "cls", "max", "attention"]
 POOLINGS: tuple[Pooling, ...] = ("mean", "cls", "max")
+"""Poolings of sentence-transformers that are supported."""
 FLAGS = {"mean_tokens": "mean", "cls_token": "cls", "max_tokens": "max"}
 """Ending of a flag pooling_mode_* -> pooling."""
-STEPS = (("Transformer", "Pooling"), ("Transformer", "Pooling", "Normalize"))
+STEPS = (
+    ("Transformer", "Pooling"),
+    ("Transformer", "Pooling", "Normalize"),
+    ("Transformer", "Pooling", "Dense"),
+    ("Transformer", "Pooling", "Dense", "Normalize"),
+    ("Transformer", "AttentionPooling", "Normalize"),
+)
 """Classes of the steps that are supported."""
 OF_QUERIES, OF_DOCUMENTS = ("query",), ("document", "passage", "corpus")
 """Names of prompts for queries and for documents, as in sentence-transformers. The first name that exists is used."""
+LINEAR = {"linear.weight", "linear.bias"}
+"""Tensors of a step Dense. The bias may be missing."""
 NAME = re.compile(r"[\w-]+")
 
 
@@ -49,6 +65,10 @@ class Recipe:
     maximum_length: int | None = None
     """Maximum tokens of a text; longer texts are truncated. None means the number of the model's positions."""
     similarity: str = "cosine"
+    attention: AttentionPooling | None = None
+    """Layer of pooling attention, on the CPU; None for other poolings."""
+    projection: nn.Linear | None = None
+    """Linear layer that maps pooled states to vectors, on the CPU; None: the pooled states are the vectors."""
 
     def prompt(self, asked: str | None, usual: tuple[str, ...] = ()) -> str:
         """Return the words of a prompt.
@@ -82,16 +102,25 @@ def read_recipe(location: str, default: Recipe = Recipe()) -> Recipe:  # noqa: B
             return _read(location)
         run_folder, checkpoints, _ = location.rpartition(f"/{CHECKPOINTS}/")
         recorded = read_run(run_folder) if checkpoints else None
-        return _of_run(settings_of(recorded)) if recorded else default
+        return _of_run(settings_of(recorded), location) if recorded else default
     except PipelineError:
         raise
     except Exception as error:  # file systems and web clients raise their own exception types
         raise CheckpointError(f"{location} cannot be read: {storage.first_line(error)}") from error
 
 
-def _of_run(settings: Pretrain) -> Recipe:
-    """Return the recipe of a run's checkpoints, which is the same as for the run's exported model."""
-    return Recipe(pooling=pooling_of(settings), maximum_length=trained_length(settings))
+def _of_run(settings: Pretrain, checkpoint: str) -> Recipe:
+    """Return the recipe of a run's checkpoint, which is the same as for the run's exported model."""
+    folder = storage.join(checkpoint, DENSE)
+    projection = _projection(folder) if storage.exists(storage.join(folder, WEIGHTS)) else None
+    pooling = pooling_of(settings)
+    return Recipe(
+        pooling=pooling,
+        attention=_attention(storage.join(checkpoint, ATTENTION)) if pooling == "attention" else None,
+        maximum_length=trained_length(settings),
+        projection=projection,
+        prompts=prompts_of(settings),
+    )
 
 
 def trained_recipe(about: About) -> Recipe:
@@ -105,24 +134,49 @@ def trained_recipe(about: About) -> Recipe:
     return Recipe(pooling=pooling, maximum_length=about.cutting.maximum_length)
 
 
+def prompts_in(location: str) -> tuple[str | None, str | None]:
+    """Return a model's prompts for queries and for documents; None for a prompt that it does not have.
+
+    Raises CheckpointError if the file with the prompts cannot be read.
+    """
+    try:
+        found = _object(location, PROMPTS).get("prompts")
+    except PipelineError:
+        raise
+    except Exception as error:  # file systems and web clients raise their own exception types
+        raise CheckpointError(f"{location} cannot be read: {storage.first_line(error)}") from error
+    return usual_prompts(found if isinstance(found, dict) else {})
+
+
+def usual_prompts(prompts: Mapping[str, str]) -> tuple[str | None, str | None]:
+    """Return the prompts for queries and for documents among prompts by name; None for a prompt that is missing."""
+    query, document = (
+        next((str(prompts[name]) for name in names if prompts.get(name)), None) for names in (OF_QUERIES, OF_DOCUMENTS)
+    )
+    return query, document
+
+
 def _read(location: str) -> Recipe:
     """Read the recipe of a folder with modules.json."""
     steps = _steps(location)
     kinds = tuple(kind for kind, _ in steps)
     if kinds not in STEPS:
         raise CheckpointError(
-            f"{location}/modules.json has the steps {', '.join(kinds)}, but only Transformer, Pooling and Normalize "
-            "are supported: choose a model without other steps"
+            f"{location}/modules.json has the steps {', '.join(kinds)}, but only Transformer, Pooling, Dense and "
+            "Normalize, in this order, are supported: choose a model without other steps"
         )
-    about = _object(location, "config_sentence_transformers.json")
+    about = _object(location, PROMPTS)
     prompts = {name: text or "" for name, text in (about.get("prompts") or {}).items()}
+    folder, attends = storage.join(location, steps[1][1]), kinds[1] == "AttentionPooling"
     return Recipe(
-        pooling=_pooling(storage.join(location, steps[1][1]), prompts),
+        pooling="attention" if attends else _pooling(folder, prompts),
+        attention=_attention(folder) if attends else None,
         normalized="Normalize" in kinds,
         prompts=prompts,
         default_prompt=prompts.get(about.get("default_prompt_name"), ""),
         maximum_length=_maximum_length(location),
         similarity=about.get("similarity_fn_name") or "cosine",
+        projection=_projection(storage.join(location, steps[2][1])) if "Dense" in kinds else None,
     )
 
 
@@ -166,6 +220,51 @@ def _pooling(folder: str, prompts: Mapping[str, str]) -> Pooling:
             "not supported: choose a model with include_prompt true"
         )
     return known
+
+
+def _projection(folder: str) -> nn.Linear:
+    """Return the linear layer of a step Dense. Raises CheckpointError for an activation, and for other tensors."""
+    config = _object(folder, "config.json")
+    activation = str(config.get("activation_function") or "torch.nn.modules.activation.Tanh")
+    if not activation.endswith(".Identity") or config.get("use_residual"):
+        kind = "a residual connection" if config.get("use_residual") else f"activation_function {activation}"
+        raise CheckpointError(
+            f"{folder}/config.json has {kind}, which is not supported: choose a model whose Dense has Identity and no "
+            "residual connection"
+        )
+    weight, bias = _linear(folder, "Dense")
+    layer = nn.Linear(weight.shape[1], weight.shape[0])
+    _fill(layer, weight, bias)
+    return layer
+
+
+def _attention(folder: str) -> AttentionPooling:
+    """Return the layer of an attention pooling. Raises CheckpointError for other tensors."""
+    weight, bias = _linear(folder, "AttentionPooling")
+    if len(weight) != 1:
+        raise CheckpointError(f"{folder}/{WEIGHTS} has {len(weight)} scores per state, but an AttentionPooling has one")
+    layer = AttentionPooling(weight.shape[1])
+    _fill(layer, weight, bias)
+    return layer
+
+
+def _linear(folder: str, kind: str) -> tuple[Tensor, Tensor]:
+    """Return weight and bias of a folder's linear layer, whose step has the class `kind`.
+
+    Raises CheckpointError for other tensors.
+    """
+    tensors = read_tensors(storage.join(folder, WEIGHTS))
+    weight = tensors.get("linear.weight")
+    if weight is None or weight.ndim != 2 or not tensors.keys() <= LINEAR:
+        raise CheckpointError(f"{folder}/{WEIGHTS} has the tensors {listed(tensors)}, but a {kind} has linear.weight")
+    return weight, tensors.get("linear.bias", torch.zeros(len(weight)))
+
+
+def _fill(layer: nn.Linear, weight: Tensor, bias: Tensor) -> None:
+    """Set weight and bias of a layer, which then has no gradients."""
+    layer.requires_grad_(False)
+    layer.weight.copy_(weight)
+    layer.bias.copy_(bias)
 
 
 def _maximum_length(location: str) -> int | None:

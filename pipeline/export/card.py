@@ -8,7 +8,7 @@ from typing import Any
 from pipeline import storage
 from pipeline.config.jobs import Pretrain
 from pipeline.config.locations import BUILTIN
-from pipeline.config.objective import Contrastive, Distilled
+from pipeline.config.objective import Contrastive, Distilled, DistilledVectors
 from pipeline.corpus.prepared import Corpus, load_corpus
 from pipeline.corpus.shards import COUNTED
 from pipeline.errors import DataError, listed
@@ -205,11 +205,13 @@ def _started_from(lineage: Lineage, settings: Pretrain) -> str:
     identity, objective = lineage.recorded["identity"], settings.objective
     initial = public_model_location(_initial_model(lineage)) or "another model"
     started = f"the weights of {initial}" if "init.fingerprint" in identity else "random weights"
-    if not isinstance(objective, Distilled):
+    if not isinstance(objective, Distilled | DistilledVectors):
         return started
     teacher = public_model_location(str((lineage.summary or {}).get("teacher") or "")) or "another model"
     started = (
-        "layers of its teacher" if objective.start == "teacher" and "init.fingerprint" not in identity else started
+        "layers of its teacher"
+        if isinstance(objective, Distilled) and objective.start == "teacher" and "init.fingerprint" not in identity
+        else started
     )
     return f"{started} (the teacher is {teacher})"
 
@@ -235,6 +237,11 @@ def _limits(trained: Trained, lineage: Lineage, settings: Pretrain, step: int) -
         uses = [
             "The model computes vectors. It neither fills blanks nor generates text.",
             f"Texts were paired automatically ({pairs}). No person judged how similar they are.",
+        ]
+    if isinstance(settings.objective, DistilledVectors):
+        uses = [
+            "The model computes vectors. It neither fills blanks nor generates text.",
+            "It learnt to imitate its teacher's vectors, so it has the teacher's weaknesses too.",
         ]
     lines = [
         *uses,

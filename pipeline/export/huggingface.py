@@ -14,11 +14,12 @@ from pipeline.export.card import Lineage, Made, card, trained_length
 from pipeline.export.hub import copy_file
 from pipeline.export.markdown import CARD
 from pipeline.export.probe import TOLERANCE, difference, padded, probes
-from pipeline.export.sentence_files import pooling_of, sentence_files
+from pipeline.export.sentence_files import pooling_of, prompts_of, sentence_files
 from pipeline.export.trained import Trained, load_module, load_trained
 from pipeline.local_files import scratch_folder
 from pipeline.model.families.table import family_of
 from pipeline.objectives.contrastive import ContrastiveTexts
+from pipeline.objectives.published import DENSE
 from pipeline.train.checkpoint import TRAINING_ONLY
 from pipeline.train.run import settings_of
 
@@ -60,7 +61,21 @@ VECTOR      the pooling
 FILL        a line that fills a blank, or nothing if the model does not fill blanks
 """
 FILL_LINE = 'print(model.fill("A text with a [MASK] in it."))\n'
-VECTORS = {"mean": "the mean of the last hidden states", "cls": "the last hidden state of [CLS]"}
+OF_OURS = """Compute vectors (VECTOR, scaled to length 1) with `bertstream`. `sentence-transformers` cannot load this
+model, because it has no such pooling:
+
+```python
+from pipeline import api
+
+model = api.load("PLACE")
+print(model.embed(["A first text.", "A second one."]).shape)
+```"""
+"""Usage of a model with attention pooling, with the placeholders of USE."""
+VECTORS = {
+    "mean": "the mean of the last hidden states",
+    "cls": "the last hidden state of [CLS]",
+    "attention": "a mean of the last hidden states with learned weights",
+}
 """Pooling -> its description."""
 Logits = Callable[[Batch], dict[str, Tensor]]
 """Function from a batch to logits by head, such as an objective's `outputs`."""
@@ -87,10 +102,15 @@ def write_published(trained: Trained, lineage: Lineage, folder: Path) -> Made:
     copy_model(trained.checkpoint, folder)
     settings = settings_of(lineage.recorded)
     pooling = pooling_of(settings)
-    for name, content in sentence_files(trained.model.width, trained_length(settings), pooling).items():
+    projected = (folder / DENSE).exists()
+    files = sentence_files(
+        trained.model.width, trained_length(settings), pooling, projected=projected, prompts=prompts_of(settings)
+    )
+    for name, content in files.items():
         storage.write_bytes(str(folder / name), content.encode())
-    use = _usage(trained).replace("VECTOR", VECTORS[pooling])
-    return Made(checked=check(folder, trained), use=use, tags=("sentence-transformers",))
+    ours = pooling == "attention"
+    use = (OF_OURS if ours else _usage(trained)).replace("VECTOR", VECTORS[pooling] + ", projected" * projected)
+    return Made(checked=check(folder, trained), use=use, tags=() if ours else ("sentence-transformers",))
 
 
 def _usage(trained: Trained) -> str:

@@ -4,17 +4,17 @@ Shapes: N texts, T tokens in all, M mask tokens in all, V vocabulary entries.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Literal
 
 import pyarrow as pa
 import torch
 from tokenizers import Encoding, Tokenizer
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pipeline.batch import Batch, collate
 from pipeline.export.trained import Trained
-from pipeline.model.heads import by_segment
+from pipeline.model.heads import AttentionPooling
+from pipeline.model.pooling import pool
 from pipeline.text.schema import EXAMPLE
 from pipeline.text.vocabulary import Vocabulary
 
@@ -79,17 +79,21 @@ def _rows_by_length(lengths: Sequence[int]) -> Iterator[list[int]]:
         yield held
 
 
-def pooled_by(pooling: Literal["mean", "cls", "max"], normalized: bool) -> Callable[[Tensor, Batch], Tensor]:
-    """Return a function from the last hidden states (T, width) of a batch to float32 vectors (N, width)."""
+def pooled_by(
+    pooling: str | AttentionPooling, normalized: bool, projection: nn.Linear | None = None
+) -> Callable[[Tensor, Batch], Tensor]:
+    """Return a function from the last hidden states (T, width) of a batch to float32 vectors (N, width).
 
-    def pool(hidden_T: Tensor, batch: Batch) -> Tensor:
-        if pooling == "cls":
-            vectors = hidden_T[batch.offsets[:-1]].float()
-        else:
-            vectors = by_segment(hidden_T.float(), pooling, batch.offsets.diff().long())
+    With a projection, the vectors have its output width. Layers must be on the device of the states.
+    """
+
+    def vectors_of(hidden_T: Tensor, batch: Batch) -> Tensor:
+        vectors = pool(hidden_T, batch, pooling)
+        if projection is not None:
+            vectors = projection(vectors).float()
         return F.normalize(vectors, dim=1) if normalized else vectors
 
-    return pool
+    return vectors_of
 
 
 @torch.inference_mode()

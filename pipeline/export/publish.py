@@ -6,8 +6,7 @@ from pathlib import Path
 
 from pipeline import storage
 from pipeline.config.export import Export
-from pipeline.config.jobs import Pretrain
-from pipeline.config.objective import Contrastive
+from pipeline.config.jobs import VECTOR_OBJECTIVES, Pretrain
 from pipeline.errors import CheckpointError, ConfigError, listed
 from pipeline.export import registry
 from pipeline.export.card import Lineage, card
@@ -29,9 +28,9 @@ def require_languages(codes: Sequence[str]) -> None:
 def require_blanks(kinds: Sequence[str], settings: Pretrain) -> None:
     """Raise ConfigError if a kind of export needs a masked-token head and the run trained none."""
     wrong = [kind for kind in kinds if kind != "huggingface"]
-    if wrong and isinstance(settings.objective, Contrastive):
+    if wrong and (name := VECTOR_OBJECTIVES.get(type(settings.objective))):
         raise ConfigError(
-            f"kinds ({listed(wrong)}) need a masked-token head, which a run with objective contrastive does not have: "
+            f"kinds ({listed(wrong)}) need a masked-token head, which a run with objective {name} does not have: "
             "choose huggingface"
         )
 

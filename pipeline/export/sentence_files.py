@@ -1,44 +1,71 @@
 """Files that tell sentence-transformers and embedding servers how to turn an encoder's hidden states into a vector.
 
-modules.json                 the steps: encoder, pooling of the last hidden states, scaling to length 1
+modules.json                 the steps: encoder, pooling of its last hidden states, projection, scaling to length 1
 1_Pooling/config.json        the pooling, in the format before sentence-transformers 5.4; all versions read this format
+1_AttentionPooling/          weights and config.json of a learned pooling (no 1_Pooling then); only bertstream reads it
+2_Dense/                     the projection's weights and config.json, if it has one; a checkpoint has this folder
 sentence_bert_config.json    the maximum tokens of a text; longer texts are truncated
+config_sentence_transformers.json    prompts for queries and documents, if the model was trained with prompts
 """
 
 import json
-from typing import Literal
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Literal
 
 from pipeline.config.jobs import Pretrain
-from pipeline.config.objective import Contrastive
+from pipeline.config.objective import Contrastive, DistilledVectors
+from pipeline.objectives.published import ATTENTION, DENSE
 
-MODULES = (("0", "", "Transformer"), ("1", "1_Pooling", "Pooling"), ("2", "2_Normalize", "Normalize"))
-"""Name, folder and class of each step; the last step has no files."""
-Pooling = Literal["mean", "cls"]
-"""Vector of a text: the mean of the last hidden states, or the last hidden state of [CLS]."""
+THEIRS, OURS = "sentence_transformers.models.", "bertstream."
+"""Packages of the steps' classes. sentence-transformers refuses a model with a class of ours, because it cannot import
+the class. Without the step in modules.json, it would compute other vectors.
+"""
+Pooling = Literal["mean", "cls", "attention"]
+"""Vector of a text: the mean of the last hidden states, the last hidden state of [CLS], or a learned weighted mean."""
+PROMPTS = "config_sentence_transformers.json"
+"""File with the prompts."""
 POOLINGS = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
 """Poolings of the format; each is a flag in the file."""
 
 
 def pooling_of(settings: Pretrain) -> Pooling:
-    """Return the pooling of a run's model: for objective contrastive the objective's pooling, else the mean."""
-    return settings.objective.pooling if isinstance(settings.objective, Contrastive) else "mean"
+    """Return the pooling of a run's model: the objective's pooling if it has one, else the mean."""
+    return settings.objective.pooling if isinstance(settings.objective, Contrastive | DistilledVectors) else "mean"
 
 
-def sentence_files(width: int, maximum_length: int, pooling: Pooling = "mean") -> dict[str, str]:
+def prompts_of(settings: Pretrain) -> dict[str, str]:
+    """Return {name: prompt} of the prompts that a run was trained with, under the names of sentence-transformers."""
+    return {name: text for name, text in zip(("query", "document"), settings.sampling.prompts) if text}
+
+
+def sentence_files(
+    width: int,
+    maximum_length: int,
+    pooling: Pooling = "mean",
+    *,
+    projected: bool = False,
+    prompts: Mapping[str, str] = MappingProxyType({}),
+) -> dict[str, str]:
     """Return file name -> content. With these files, `encode` of sentence-transformers equals `embed` of pipeline.api.
 
     `width` is the width of the hidden states. `maximum_length` is the maximum tokens of a text, usually the length of
-    the longest training sequences.
+    the longest training sequences. `projected`: the folder has a projection in DENSE. `prompts`:
+    {name: text before texts}.
     """
-    modules = [
-        {"idx": index, "name": name, "path": path, "type": f"sentence_transformers.models.{kind}"}
-        for index, (name, path, kind) in enumerate(MODULES)
-    ]
-    chosen = {"mean": "mean_tokens", "cls": "cls_token"}[pooling]
-    modes = {f"pooling_mode_{name}": name == chosen for name in POOLINGS}
-    contents = {
-        "modules.json": modules,
-        "1_Pooling/config.json": {"word_embedding_dimension": width} | modes | {"include_prompt": True},
+    pool = (ATTENTION, f"{OURS}AttentionPooling") if pooling == "attention" else ("1_Pooling", f"{THEIRS}Pooling")
+    steps = [("", f"{THEIRS}Transformer"), pool, *[(DENSE, f"{THEIRS}Dense")] * projected]
+    steps.append((f"{len(steps)}_Normalize", f"{THEIRS}Normalize"))
+    contents: dict[str, Any] = {
+        "modules.json": [
+            {"idx": index, "name": str(index), "path": path, "type": kind} for index, (path, kind) in enumerate(steps)
+        ],
         "sentence_bert_config.json": {"max_seq_length": maximum_length, "do_lower_case": False},
     }
+    if pooling != "attention":
+        chosen = {"mean": "mean_tokens", "cls": "cls_token"}[pooling]
+        modes = {f"pooling_mode_{name}": name == chosen for name in POOLINGS}
+        contents["1_Pooling/config.json"] = {"word_embedding_dimension": width} | modes | {"include_prompt": True}
+    if prompts:
+        contents[PROMPTS] = {"prompts": dict(prompts), "default_prompt_name": None, "similarity_fn_name": "cosine"}
     return {name: json.dumps(content, indent=2) + "\n" for name, content in contents.items()}

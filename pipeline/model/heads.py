@@ -128,8 +128,8 @@ class AttentionPooling(nn.Linear):
     The weights are the softmax of learned scores over the sequence.
     """
 
-    def __init__(self, settings: Model) -> None:
-        super().__init__(settings.width, 1)
+    def __init__(self, width: int) -> None:
+        super().__init__(width, 1)
 
     def forward(self, hidden_T: Tensor, lengths_N: Tensor) -> Tensor:  # ty: ignore[incompatible-method-override]
         """Return float32 states (N, width); `lengths_N` are the lengths of the sequences, int64."""

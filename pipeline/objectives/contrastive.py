@@ -18,8 +18,9 @@ from pipeline.config.model import Model
 from pipeline.config.objective import Contrastive
 from pipeline.model.encoder import Encoder, initialize
 from pipeline.model.flops import BACKWARD, TokenCounts, encoder_flops
-from pipeline.model.heads import by_segment
-from pipeline.objectives.published import PublishedModel
+from pipeline.model.heads import AttentionPooling
+from pipeline.model.pooling import pool
+from pipeline.objectives.published import ATTENTION, PublishedModel, TextLayer
 from pipeline.objectives.terms import Curve, Sums
 
 CONTRASTIVE = "contrastive"
@@ -47,6 +48,8 @@ PAIRS_IN_WORDS: dict[type, str] = {
     TitleParagraph: "a title and a paragraph of its document",
     GivenPairs: "given pairs of texts",
 }
+POOLER = "attention."
+"""Prefix of the attention pooling's parameters in the module."""
 BLOCK_ROWS = 1_024
 """Rows whose similarities to all rows are computed at a time: 32 MB in float32 for a step of 8,192 rows."""
 
@@ -75,12 +78,20 @@ class ContrastiveTexts(nn.Module):
         self.encoder = Encoder(settings, vocabulary_size)
         self.negatives = negatives
         self.pooling, self.temperature = objective.pooling, objective.temperature
+        self.attention = AttentionPooling(settings.width) if objective.pooling == "attention" else None
         initialize(self, settings.initializer_deviation, generator)
         self.encoder.drop_pooler()
 
     def models(self) -> tuple[PublishedModel, ...]:
         """Return the one model that is published: the encoder alone."""
-        return (PublishedModel(folder="", settings=self.encoder.settings, use="encoder"),)
+        return (PublishedModel(folder="", settings=self.encoder.settings, use="encoder", others=(POOLER,)),)
+
+    def text_layers(self) -> tuple[TextLayer, ...]:
+        """Return the attention pooling, if there is one."""
+        if self.attention is None:
+            return ()
+        config = {"in_features": self.attention.in_features}
+        return (TextLayer(folder=ATTENTION, prefix=POOLER, published="linear.", config=config),)
 
     def counts(self, batch: Batch) -> dict[str, int]:
         """Return {term: number of rows} without a forward pass."""
@@ -92,11 +103,7 @@ class ContrastiveTexts(nn.Module):
 
         The vector of a negative that a row does not have is 0.
         """
-        hidden_T = self.encoder(batch)
-        if self.pooling == "cls":
-            pooled = hidden_T[batch.offsets[:-1]].float()
-        else:
-            pooled = by_segment(hidden_T.float(), "mean", batch.offsets.diff().long())
+        pooled = pool(self.encoder(batch), batch, self.attention or self.pooling)
         vectors, width = F.normalize(pooled, dim=1), pooled.shape[1]
         if batch.places is not None:
             assert batch.keys is not None
@@ -252,7 +259,8 @@ def trained_parts(objective: Contrastive, sampling: Sampling) -> tuple[str, ...]
 
 def described(objective: Contrastive, sampling: Sampling) -> str:
     """Return the objective in words, for a model card."""
-    pairs, pooling = PAIRS_IN_WORDS[type(sampling.pairs)], {"mean": "mean", "cls": "[CLS]"}[objective.pooling]
+    pairs = PAIRS_IN_WORDS[type(sampling.pairs)]
+    pooling = {"mean": "mean", "cls": "[CLS]", "attention": "attention"}[objective.pooling]
     return f"contrastive learning on {pairs} ({pooling} pooling, temperature {objective.temperature:g})"
 
 

@@ -17,7 +17,7 @@ from pipeline.config.objective import Masked
 from pipeline.model.encoder import Encoder, initialize
 from pipeline.model.flops import TokenCounts, encoder_flops, masked_head_flops
 from pipeline.model.heads import MaskedTokenHead, NextSentenceHead
-from pipeline.objectives.published import PublishedModel
+from pipeline.objectives.published import PublishedModel, TextLayer
 from pipeline.objectives.terms import Curve, Sums, Terms
 
 MLM, NSP, SOP = "mlm", "nsp", "sop"
@@ -100,6 +100,10 @@ class MaskedTokens(nn.Module):
     def models(self) -> tuple[PublishedModel, ...]:
         """Return the one model that is published."""
         return (PublishedModel(folder="", settings=self.encoder.settings, use="masked"),)
+
+    def text_layers(self) -> tuple[TextLayer, ...]:
+        """Return the published layers between the encoder and a text's vector: none."""
+        return ()
 
     def counts(self, batch: Batch) -> dict[str, int]:
         """Return {term: count} without a forward pass: masked positions, and labelled pairs of each pair task."""

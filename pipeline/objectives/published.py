@@ -1,11 +1,17 @@
-"""The models that an objective trains and publishes, each in its own folder."""
+"""The models and layers that an objective trains and publishes, each in its own folder."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
 from pipeline.config.model import Model
+
+ATTENTION = "1_AttentionPooling"
+"""Folder of a learned attention pooling, in checkpoints and exports."""
+DENSE = "2_Dense"
+"""Folder of a projection of text vectors, in checkpoints and exports."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,3 +43,29 @@ class PublishedModel:
     def in_module(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return this model's tensors under their names in the objective's module; the inverse of `own`."""
         return {f"{self.prefix}{name}": tensor for name, tensor in state.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextLayer:
+    """A trained layer between an encoder's hidden states and a text's vector, as sentence-transformers stores it."""
+
+    folder: str
+    """Path relative to the checkpoint's folder; the layer's weights and its config.json are in it."""
+    prefix: str
+    """Prefix of the layer's parameter names in the objective's module."""
+    published: str
+    """Prefix of the layer's parameter names in its file."""
+    config: Mapping[str, Any]
+    """Contents of config.json."""
+
+    def own(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the layer's tensors from the state of the objective's module, under their published names."""
+        return {
+            f"{self.published}{name.removeprefix(self.prefix)}": tensor
+            for name, tensor in state.items()
+            if name.startswith(self.prefix)
+        }
+
+    def in_module(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the layer's tensors under their names in the objective's module; the inverse of `own`."""
+        return {f"{self.prefix}{name.removeprefix(self.published)}": tensor for name, tensor in tensors.items()}

@@ -22,7 +22,7 @@ from pipeline.model.flops import TokenCounts, encoder_flops, masked_head_flops, 
 from pipeline.model.heads import MaskedTokenHead, ReplacedTokenHead
 from pipeline.model.sampling import drawn, entries_at
 from pipeline.objectives.masked import MLM, unigram_baselines, unigram_sums
-from pipeline.objectives.published import PublishedModel
+from pipeline.objectives.published import PublishedModel, TextLayer
 from pipeline.objectives.terms import Curve, Sums, Terms
 
 REPLACED = "replaced"
@@ -106,6 +106,10 @@ class ReplacedTokens(nn.Module):
             PublishedModel(folder="", settings=self.encoder.settings, use="replaced", others=(GENERATOR_PART,)),
             PublishedModel(folder=GENERATOR, settings=settings, use="masked", prefix=GENERATOR_PART),
         )
+
+    def text_layers(self) -> tuple[TextLayer, ...]:
+        """Return the published layers between the encoder and a text's vector: none."""
+        return ()
 
     def counts(self, batch: Batch) -> dict[str, int]:
         """Return {term: count} without a forward pass: masked positions, and all tokens."""

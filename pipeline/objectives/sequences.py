@@ -50,7 +50,7 @@ class SequenceTask(nn.Module):
         own_layer = isinstance(settings.pooler, ClassifierLayer) and pooling == "cls"
         self.classification_layer = FirstTokenLayer(settings, settings.pooler) if own_layer else None
         self.classification_head = ClassificationHead(settings, outputs)
-        self.attention_pooling = AttentionPooling(settings) if pooling == "attention" else None
+        self.attention_pooling = AttentionPooling(settings.width) if pooling == "attention" else None
         self.kind, self.pooling = kind, pooling
         self.mean, self.deviation = 0.0, 1.0
         self.weights, self.temperature = {TASK: 1.0}, 1.0

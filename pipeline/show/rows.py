@@ -88,8 +88,9 @@ def label(row: dict[str, Any]) -> str:
 
 
 def example_summary(row: dict[str, Any]) -> str:
-    """Return the pair label and the numbers of tokens and of masked positions. A row of two texts has no masks."""
-    masked = f"{len(row['masked_positions'])} masked" if row.get("parent") is None else ""
+    """Return the pair label and the numbers of tokens and of masked positions. A row of two texts has no masks, and
+    neither has a row with its text."""
+    masked = f"{len(row['masked_positions'])} masked" if row.get("parent") is None and row.get("text") is None else ""
     return ", ".join(part for part in (label(row), f"{len(row['ids'])} tokens", masked) if part)
 
 

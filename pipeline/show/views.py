@@ -102,7 +102,7 @@ def _examples(
             f"{len(table['ids'].combine_chunks().flatten()):,} tokens{labels(table)}"
         )
     )
-    _print_legend(masked=not sampling.two_texts)
+    _print_legend(masked=sampling.masks)
     for row in table.slice(0, number).to_pylist():
         _print_example(f"row {row['row']}", row, documents, settings.vocabulary)
 
@@ -138,7 +138,7 @@ def labels(table: pa.Table) -> str:
 def _seen_rows(folder: str, step: int, row: int, number: int) -> None:
     with CONSOLE.status(f"recomputing the rows of step {step:,}"):
         rows = recompute_rows(folder, step, row, number)
-    _print_legend(masked=not rows[0].phase.sampling.two_texts)
+    _print_legend(masked=rows[0].phase.sampling.masks)
     if step > rows[0].known:
         CONSOLE.print(
             Text(

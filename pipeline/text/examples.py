@@ -1,5 +1,6 @@
 """Make a window's examples: a pure function of documents, vocabulary, settings, seed, epoch and window."""
 
+from collections.abc import Sequence
 from hashlib import blake2b
 
 import numpy as np
@@ -11,10 +12,12 @@ from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.documents import one_line
 from pipeline.text.masking import Masked, mask, without_masks
 from pipeline.text.pairs import PAIRINGS
+from pipeline.text.prompts import lines_after_prompts, prompt_tokens, put_before_texts, room_after_prompts
 from pipeline.text.randomness import generator
 from pipeline.text.schema import EXAMPLE
 from pipeline.text.sentences import split_sentences
 from pipeline.text.sequences import Sequences
+from pipeline.text.single_texts import strings_of
 from pipeline.text.template import ONE_SEPARATOR, SPECIALS_OF_ONE, Template
 from pipeline.text.vocabulary import Vocabulary
 
@@ -56,24 +59,32 @@ def _examples_of(
     vocabulary = tokenizer.vocabulary
     if sampling.two_texts:
         sentences, document_offsets = window_lines(documents, titles=isinstance(sampling.pairs, TitleParagraph))
+        sentences = lines_after_prompts(sentences, sampling.prompts, tokenizer)
     else:
         sentences, document_offsets = window_sentences(documents, keep_spaces=vocabulary.keeps_spaces)
     tokens, sentence_offsets = tokenizer.encode(sentences)
+    prompts = prompt_tokens(sampling.prompts, tokenizer)
     parents = documents["parent"].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
     sequences = PAIRINGS[type(sampling.pairs)](
         sampling.pairs,
         sentence_offsets,
         document_offsets,
         parents,
-        sampling.maximum_length,
+        room_after_prompts(sampling.maximum_length, prompts),
         generator(seed, copy, window, f"pairs{purpose}"),
         vocabulary.template,
     )
     sequences = sequences.take(generator(seed, copy, window, f"rows{purpose}").permutation(len(sequences)))
+    if any(map(len, prompts)):
+        tokens, sequences = put_before_texts(tokens, sequences, *prompts)
     ids, offsets = assemble(tokens, sequences, vocabulary)
     if sampling.two_texts:
         parents = parent_hashes(documents)[sequences.document_a]
-        return example_table(sequences, offsets, without_masks(ids, offsets), vocabulary.template, parents)
+        lengths = [len(prompt) for prompt in prompts]
+        return example_table(sequences, offsets, without_masks(ids, offsets), vocabulary.template, parents, lengths)
+    if sampling.with_text:
+        strings = strings_of(sentences, sentence_offsets, sequences, keep_spaces=vocabulary.keeps_spaces)
+        return example_table(sequences, offsets, without_masks(ids, offsets), vocabulary.template, strings=strings)
     begins = sentence_begins(sentence_offsets, sequences, vocabulary)
     random = generator(seed, copy, window, f"masks{purpose}")
     masked = mask(sampling.masking, ids, offsets, vocabulary, random, begins)
@@ -175,10 +186,13 @@ def example_table(
     masked: Masked,
     template: Template,
     parents: np.ndarray | None = None,
+    prompt_lengths: Sequence[int] = (),
+    strings: list[str] | None = None,
 ) -> pa.Table:
     """Build the Arrow table (schema EXAMPLE); `offsets` (N + 1,) are those of the sequences in `masked.ids`.
 
-    `parents`, int64 (N,): hashes of parents, for examples of two texts.
+    `parents`, int64 (N,): hashes of parents, for examples of two texts. `prompt_lengths`: tokens of the
+    prompts of A and of the other texts; without prompts, 0 or empty. `strings`: the texts of N examples.
     """
     in_sequence = masked.positions - np.repeat(offsets[:-1], np.diff(masked.offsets))
     first = sequences.offsets[:-1]
@@ -199,6 +213,11 @@ def example_table(
         pa.array(sequences.document_b),
         pa.nulls(len(sequences), pa.int64()) if parents is None else pa.array(parents),
         _negative_lengths(sequences),
+        pa.repeat(
+            pa.scalar(list(prompt_lengths) if any(prompt_lengths) else None, EXAMPLE.field("prompt_lengths").type),
+            len(sequences),
+        ),
+        pa.nulls(len(sequences), pa.string()) if strings is None else pa.array(strings, pa.string()),
     ]
     return pa.Table.from_arrays(columns, schema=EXAMPLE)
 

@@ -8,6 +8,7 @@ from pipeline.config.data import (
     GivenPairs,
     NextSentence,
     SentenceOrder,
+    Sentences,
     SingleSegment,
     TitleParagraph,
     TwoCrops,
@@ -16,6 +17,7 @@ from pipeline.text.contiguous import full_sentences, single_segments
 from pipeline.text.next_sentence import next_sentence_pairs
 from pipeline.text.sentence_order import sentence_order_pairs
 from pipeline.text.sequences import Sequences
+from pipeline.text.single_texts import sentence_texts
 from pipeline.text.two_texts import adjacent_paragraphs, given_pairs, title_paragraphs, two_crops
 
 Pairing = Callable[..., Sequences]
@@ -38,4 +40,5 @@ PAIRINGS: dict[type, Pairing] = {
     AdjacentParagraphs: adjacent_paragraphs,
     TitleParagraph: title_paragraphs,
     GivenPairs: given_pairs,
+    Sentences: sentence_texts,
 }

@@ -41,6 +41,11 @@ EXAMPLE = pa.schema(
         # for rows with hard negatives: the length of each as a sequence of its own, with [CLS] and [SEP]; 0 if the row
         # has fewer negatives than others of its table; null in other rows
         pa.field("negative_lengths", pa.list_(pa.int32())),
+        # for rows of two texts with prompts: number of tokens of the prompt of A, and of that of B and of the hard
+        # negatives; each prompt follows the [CLS] of its text. null in other rows
+        pa.field("prompt_lengths", pa.list_(pa.int32())),
+        # for rows that a teacher with another vocabulary reads: the text between [CLS] and [SEP]; null in other rows
+        pa.field("text", pa.string()),
     ]
 )
 

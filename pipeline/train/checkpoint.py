@@ -5,6 +5,8 @@ RUN/checkpoints/step-00000500/
     vocab.txt tokenizer.json tokenizer_config.json     the published format
     optimizer.safetensors state.json                   state needed to resume
     generator/                                         ELECTRA's generator, in the published format
+    1_AttentionPooling/                                a learned pooling of text vectors
+    2_Dense/                                           a projection of text vectors, as in sentence-transformers
     manifest.json                                      size and SHA-256 of every file, written last
 """
 
@@ -24,7 +26,7 @@ from pipeline.errors import CheckpointError
 from pipeline.local_files import scratch_folder
 from pipeline.model.families.table import family_of
 from pipeline.model.weights import published_config, take_all, to_published
-from pipeline.objectives.published import PublishedModel
+from pipeline.objectives.published import PublishedModel, TextLayer
 from pipeline.objectives.replaced import GENERATOR
 from pipeline.objectives.table import Pretraining
 from pipeline.reporting import Report
@@ -90,6 +92,8 @@ class Snapshot:
     models: tuple[tuple[PublishedModel, dict[str, torch.Tensor]], ...]
     """Each published model with its weights by published name."""
     optimizer: dict[str, torch.Tensor]
+    layers: tuple[tuple[TextLayer, dict[str, torch.Tensor]], ...] = ()
+    """Each published layer with its weights by published name."""
 
 
 def snapshot(module: Pretraining, optimizer: torch.optim.Optimizer) -> Snapshot:
@@ -98,7 +102,8 @@ def snapshot(module: Pretraining, optimizer: torch.optim.Optimizer) -> Snapshot:
     models = tuple(
         (model, _on_host(to_published(model.own(state), family_of(model.settings)))) for model in module.models()
     )
-    return Snapshot(models=models, optimizer=optimizer_tensors(optimizer, module))
+    layers = tuple((layer, _on_host(layer.own(state))) for layer in module.text_layers())
+    return Snapshot(models=models, optimizer=optimizer_tensors(optimizer, module), layers=layers)
 
 
 def _on_host(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -128,6 +133,11 @@ def publish(run_folder: str, state: State, taken: Snapshot, vocabulary: Vocabula
             config = published_config(model.settings, len(vocabulary.tokens), vocabulary.pad_id, model.use)
             (own / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
             save_vocabulary(vocabulary, own, model.settings.maximum_positions, model.settings.segments)
+        for layer, weights in taken.layers:
+            own = folder / layer.folder
+            own.mkdir()
+            save_file(weights, own / WEIGHTS, metadata={"format": "pt"})
+            (own / CONFIG).write_text(json.dumps(layer.config, indent=2) + "\n")
         save_file(taken.optimizer, folder / OPTIMIZER)
         (folder / STATE).write_text(json.dumps(asdict(state), indent=1) + "\n")
         storage.publish(folder, target, {"step": state.step})
@@ -261,6 +271,8 @@ def load_models(folder: str, module: Pretraining) -> None:
     for model in module.models():
         tensors = read_tensors(storage.join(folder, model.path(WEIGHTS)))
         state |= model.in_module(take_all(tensors, model.own(own), model.settings))
+    for layer in module.text_layers():
+        state |= layer.in_module(_layer_tensors(folder, layer, own))
     shared: dict[int, str] = {}  # address of a tensor -> its first name; a shared tensor has several names
     for name, tensor in own.items():
         first = shared.setdefault(tensor.data_ptr(), name) if tensor.numel() else name
@@ -270,6 +282,15 @@ def load_models(folder: str, module: Pretraining) -> None:
                 f"tensor {own_name} of the {GENERATOR} differs from the model's, but both must be equal"
             )
     module.load_state_dict(state)
+
+
+def _layer_tensors(folder: str, layer: TextLayer, state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return the tensors of a published layer. Raises CheckpointError if names or shapes are not those in `state`."""
+    tensors = read_tensors(storage.join(folder, layer.folder, WEIGHTS))
+    found, wanted = ({name: list(t.shape) for name, t in kept.items()} for kept in (tensors, layer.own(state)))
+    if found != wanted:
+        raise CheckpointError(f"{layer.folder}/{WEIGHTS} has the tensors {found}, but the model has {wanted}")
+    return tensors
 
 
 def read_tensors(location: str) -> dict[str, torch.Tensor]:

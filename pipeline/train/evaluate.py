@@ -11,6 +11,7 @@ from pipeline.batch import Batch, collate
 from pipeline.config.data import Sampling
 from pipeline.corpus.prepared import Corpus, read_window
 from pipeline.objectives.contrastive import ContrastiveTexts
+from pipeline.objectives.distilled_vectors import VectorStudent
 from pipeline.objectives.table import FillsBlanks, Pretraining
 from pipeline.objectives.terms import Sums
 from pipeline.text.cached_tokenizer import CachedTokenizer
@@ -80,7 +81,11 @@ def evaluate(
 
 
 def _sum_scores(
-    module: FillsBlanks, batches: Sequence[Batch], world: int, device: torch.device, autocast: torch.autocast
+    module: FillsBlanks | VectorStudent,
+    batches: Sequence[Batch],
+    world: int,
+    device: torch.device,
+    autocast: torch.autocast,
 ) -> Sums:
     """Return the sums of the scores of the batches of all ranks."""
     # A rank without held-out rows never calls module.scores, but all ranks need the same names.

@@ -6,6 +6,7 @@ from ray.actor import ActorHandle
 
 from pipeline.config.jobs import Pretrain
 from pipeline.corpus.stream import StreamSettings
+from pipeline.objectives.distilled_vectors import VectorTeacher
 from pipeline.train.blimp import Blimp
 from pipeline.train.initial import Initial
 
@@ -24,6 +25,8 @@ class Job:
     """Folder of initial word embeddings; None if they are random or the run continues from a checkpoint."""
     teacher: Initial | None = None
     """The teacher of a distillation; None for objectives without a teacher."""
+    vector_teacher: VectorTeacher | None = None
+    """The teacher of text vectors; None for other objectives."""
     blimp: Blimp | None
     """The minimal pairs of evaluation.blimp; None if it is not set."""
     tracker: ActorHandle

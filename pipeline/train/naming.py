@@ -19,6 +19,8 @@ ADDED: dict[str, Any] = {
     "sampling.copies": None,
     "sampling.language_exponent": 1.0,
     "sampling.mix_languages": True,
+    "sampling.query_prompt": None,
+    "sampling.document_prompt": None,
     "phases.masking_share": None,
     "model.activation": "gelu",
     "vocabulary.special_tokens": None,
@@ -41,11 +43,11 @@ def identifying_settings(config: Pretrain) -> dict[str, Any]:
     """Return dotted name -> value of the settings that identify a run.
 
     Runs of earlier versions did not record some settings. Such a setting is left out if it has the value that those
-    runs had, so those runs keep their names and can be continued. Masking is left out for rows of two texts, because
-    they have no masks.
+    runs had, so those runs keep their names and can be continued. Masking is left out for rows without
+    masks.
     """
     implied = ADDED | implied_objective(config.model.family)
-    unused = ("sampling.masking",) if config.sampling.two_texts else ()
+    unused = () if config.sampling.masks else ("sampling.masking",)
     return {
         key: value
         for key, value in flatten(config).items()

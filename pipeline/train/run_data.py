@@ -18,7 +18,9 @@ from pipeline.corpus.stream import StreamSettings, count_rows_if_small, needed_d
 from pipeline.corpus.vocabulary import extended_vocabulary, trained_vocabulary
 from pipeline.errors import ConfigError, DataError, listed
 from pipeline.reporting import Report
+from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.examples import own_titles
+from pipeline.text.prompts import prompt_tokens, room_after_prompts
 from pipeline.train.initial import Initial
 
 TITLE_WINDOWS = 64
@@ -71,6 +73,9 @@ def stream_settings(
     if isinstance(config.sampling.pairs, TitleParagraph):
         _require_titles(corpus)
     if config.sampling.two_texts:
+        prompts = prompt_tokens(config.sampling.prompts, CachedTokenizer(vocabulary))
+        for phase in config.all_phases:
+            room_after_prompts(phase.sampling.maximum_length, prompts)  # raises ConfigError
         _require_parents(config, corpus, report)
     _require_rows(config, settings)
     return settings

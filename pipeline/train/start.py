@@ -10,6 +10,7 @@ from pipeline.config.jobs import Pretrain
 from pipeline.corpus.embeddings import counted_embeddings
 from pipeline.corpus.stream import StreamSettings
 from pipeline.errors import CheckpointError, ConfigError
+from pipeline.objectives.distilled_vectors import VectorTeacher
 from pipeline.reporting import Report
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.train import checkpoint, run
@@ -38,7 +39,10 @@ class Start:
 
 
 def read_start(
-    config: Pretrain, stream: StreamSettings, initial: Initial | None, teacher: Initial | None = None
+    config: Pretrain,
+    stream: StreamSettings,
+    initial: Initial | None,
+    teacher: Initial | VectorTeacher | None = None,
 ) -> Start:
     """Read the run's folder, and save the vocabulary in it.
 

@@ -12,6 +12,7 @@ from pipeline.locations import without_login
 from pipeline.minimal_pairs.figures import blimp_rows
 from pipeline.objectives.contrastive import contrastive_rows
 from pipeline.objectives.distilled import distilled_rows
+from pipeline.objectives.distilled_vectors import vector_rows
 from pipeline.objectives.masked import masked_rows, pair_rows
 from pipeline.objectives.replaced import replaced_rows
 from pipeline.presets import PRESETS
@@ -84,7 +85,7 @@ def figures(summary: dict[str, Any]) -> list[tuple[str, str]]:
     rows: list[tuple[str, str]] = []
     if after:
         other = _other_length(summary)
-        rows += masked_rows(summary, other) + contrastive_rows(summary, other)
+        rows += masked_rows(summary, other) + contrastive_rows(summary, other) + vector_rows(summary, other)
         if {BITS, NATS} <= before.keys() & after.keys():
             rows.append(
                 (

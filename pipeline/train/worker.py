@@ -21,6 +21,7 @@ from pipeline.errors import CheckpointError
 from pipeline.model.encoder import encoders_in
 from pipeline.model.float8 import to_float8
 from pipeline.objectives.distilled import DistilledTokens
+from pipeline.objectives.distilled_vectors import VectorStudent
 from pipeline.objectives.table import Pretraining, build_objective
 from pipeline.shared_output import unshared_output
 from pipeline.text.cached_tokenizer import CachedTokenizer
@@ -86,6 +87,9 @@ def run_worker(job: Job, device: torch.device) -> None:
     if isinstance(module, DistilledTokens):
         assert job.teacher is not None
         module.learn_from(load_teacher(job.teacher, device))
+    if isinstance(module, VectorStudent):
+        assert job.vector_teacher is not None
+        module.learn_from(job.vector_teacher.load(device))
     for encoder in encoders_in(module):
         if precision == "float8":
             to_float8(encoder.layers)

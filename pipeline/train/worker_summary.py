@@ -7,7 +7,7 @@ from pipeline.config.phases import Phase
 from pipeline.corpus.stream import StreamSettings
 from pipeline.minimal_pairs.figures import UNIGRAM_ACCURACY
 from pipeline.objectives.contrastive import ContrastiveTexts
-from pipeline.objectives.table import Pretraining
+from pipeline.objectives.table import FillsBlanks, Pretraining
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.train import checkpoint
 from pipeline.train.blanks import fill_in_the_blanks
@@ -30,7 +30,7 @@ def measure_words(job: Job, work: Work, module: Pretraining, tokenizer: CachedTo
 
     Empty if the module does not predict words.
     """
-    if isinstance(module, ContrastiveTexts):
+    if not isinstance(module, FillsBlanks):
         return {}
     config = job.config
     held = heldout_words(
@@ -100,7 +100,7 @@ def summarise(
     baseline_values = heldout_baselines(stream, work, module, tokenizer)
     by_frequency = measure_by_frequency(stream, work, module, tokenizer)
     blanks = None
-    if work.rank == 0 and not isinstance(module, ContrastiveTexts):
+    if work.rank == 0 and isinstance(module, FillsBlanks):
         blanks = fill_in_the_blanks(
             module,
             stream.corpus,
@@ -157,7 +157,7 @@ def measure_by_frequency(
 
     Empty if the corpus has no held-out rows, or the module does not predict words. Every rank must call this function.
     """
-    if not stream.corpus.heldout or isinstance(module, ContrastiveTexts):
+    if not stream.corpus.heldout or not isinstance(module, FillsBlanks):
         return []
     counts = unigram_counts(stream.corpus, tokenizer, len(stream.vocabulary.tokens))
     measured = heldout_loss_by_frequency(

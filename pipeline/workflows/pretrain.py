@@ -2,7 +2,7 @@
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import ray
@@ -12,7 +12,9 @@ from ray.actor import ActorHandle
 from pipeline import cluster, storage
 from pipeline.config.jobs import Pretrain, require_trained_parts, with_words_rate
 from pipeline.config.locations import with_absolute_locations
-from pipeline.config.objective import Distilled, Replaced
+from pipeline.config.objective import Distilled, DistilledVectors, Replaced
+from pipeline.embed.prompts import with_prompts
+from pipeline.embed.teacher import TextTeacher, with_vector_teacher
 from pipeline.errors import ConfigError
 from pipeline.export.card import Lineage
 from pipeline.export.huggingface import export
@@ -45,15 +47,15 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
     If the run is finished, only return its summary. Raises PipelineError, with a one-line message, for everything that
     the user can fix. Writes only below config.output and to the tracking server.
     """
-    config, initial, teacher = _with_models(with_absolute_locations(config), report)
+    config, models = _with_models(with_absolute_locations(config), report)
     uri = tracking_uri(config.tracking.uri, config.output)
     paradigms = read_pairs(config.evaluation.blimp, report)
     corpus_or_listing = find_corpus(config, report)
     resources = _join_cluster(config, uri)
-    stream = stream_settings(config, corpus_or_listing, initial, report)
+    stream = stream_settings(config, corpus_or_listing, models.initial, report)
     config = replace(config, model=config.model.for_padding(stream.vocabulary.pad_id))
     with _driving(config) as tracker:
-        start = read_start(config, stream, initial, teacher)
+        start = read_start(config, stream, models.initial, models.teacher or models.vector_teacher)
         if start.summary is not None:
             report(f"run {config.name} is finished; another --name, --seed or setting starts another run")
             return start.summary
@@ -63,9 +65,10 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
             config=config,
             folder=start.folder,
             stream=stream,
-            initial=initial,
+            initial=models.initial,
             words=words,
-            teacher=teacher,
+            teacher=models.teacher,
+            vector_teacher=models.vector_teacher,
             blimp=prepare_pairs(paradigms, stream.corpus, stream.vocabulary, config.model.maximum_positions),
             tracker=tracker,
         )
@@ -117,7 +120,7 @@ def _export(job: Job, start: Start, summary: dict[str, Any]) -> dict[str, Any]:
     if not storage.exists(storage.join(summary["checkpoint"], storage.MANIFEST)):
         raise unshared_output(config.output, f"checkpoint {summary['checkpoint']} is missing on the driver's machine")
     entries = {"export": storage.join(start.folder, "export"), "init": config.init}
-    if isinstance(config.objective, Distilled):
+    if isinstance(config.objective, Distilled | DistilledVectors):
         entries["teacher"] = config.objective.teacher
     recorded = run.record(start.identity, config.steps, summary["mlflow_run_id"], corpus.folder)
     lineage = Lineage(name=str(config.name), recorded=recorded, summary=summary | entries, corpus=corpus)
@@ -132,14 +135,23 @@ def _driving(config: Pretrain) -> Generator[ActorHandle]:
         yield tracker
 
 
-def _with_models(config: Pretrain, report: Report) -> tuple[Pretrain, Initial | None, Initial | None]:
-    """Return the settings, the initial model and the teacher; None for a model that the settings do not name.
+@dataclass(frozen=True, kw_only=True)
+class _Models:
+    """Published models that a run uses; None for a model that the settings do not name."""
 
-    The settings are completed from both models.
-    """
+    initial: Initial | None
+    teacher: Initial | None
+    """Teacher of masked words."""
+    vector_teacher: TextTeacher | None
+
+
+def _with_models(config: Pretrain, report: Report) -> tuple[Pretrain, _Models]:
+    """Return the settings, completed from the models that they name, and these models."""
     config, initial = _with_initial_model(config, report)
+    config = with_prompts(config, report)
     config, teacher = with_teacher(config, initial, report)
-    return config, initial, teacher
+    config, vector_teacher = with_vector_teacher(config, report)
+    return config, _Models(initial=initial, teacher=teacher, vector_teacher=vector_teacher)
 
 
 def _with_initial_model(config: Pretrain, report: Report) -> tuple[Pretrain, Initial | None]:

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from pipeline import api, storage
 from pipeline.batch import Batch, collate
@@ -16,7 +17,8 @@ from pipeline.config.jobs import Pretrain
 from pipeline.config.objective import Contrastive
 from pipeline.config.training import AdamW
 from pipeline.corpus.prepared import Corpus
-from pipeline.errors import DataError
+from pipeline.embed.model import digest_of
+from pipeline.errors import CheckpointError, DataError
 from pipeline.export.card import Lineage
 from pipeline.export.huggingface import export
 from pipeline.model.families.table import family_of
@@ -39,11 +41,16 @@ CPU = torch.device("cpu")
 
 
 def exported(
-    config: Pretrain, pooling: str, folder: Path, corpus: Corpus, vocabulary: Vocabulary
+    config: Pretrain,
+    pooling: str,
+    folder: Path,
+    corpus: Corpus,
+    vocabulary: Vocabulary,
+    sampling: Sampling = Sampling(maximum_length=32, pairs=TwoCrops()),  # noqa: B008 (it is frozen)
 ) -> tuple[Path, ContrastiveTexts]:
     """An export whose weights are far from where they start, and its module."""
     objective = Contrastive(pooling=pooling)
-    config = replace(config, objective=objective, sampling=Sampling(maximum_length=32, pairs=TwoCrops()))
+    config = replace(config, objective=objective, sampling=sampling)
     generator = torch.Generator().manual_seed(6)
     module = ContrastiveTexts(config.model, vocabulary.size, objective, generator)
     with torch.no_grad():
@@ -100,6 +107,42 @@ def test_the_bench_of_vectors_embeds_the_same_texts_with_every_side(
     cosines = {line[0]: float(line[-1]) for line in lines[2:] if line[0] in {*bench_vectors.AIMS, bench_vectors.PEER}}
     assert {"float32", "int8", bench_vectors.PEER} <= set(cosines) and cosines["float32"] > 0.9999
     assert cosines["int8"] > 0.98
+
+
+def test_prompts_of_an_export_are_those_of_sentence_transformers(
+    tiny_config: Pretrain, tiny_corpus: Corpus, tiny_vocabulary: Vocabulary, tmp_path: Path
+) -> None:
+    sampling = Sampling(maximum_length=32, pairs=TwoCrops(), query_prompt="ka: ", document_prompt="ti ta: ")
+    folder, _ = exported(tiny_config, "mean", tmp_path, tiny_corpus, tiny_vocabulary, sampling)
+    theirs, ours = sentence_transformers.SentenceTransformer(str(folder), device="cpu"), api.load(str(folder))
+    for encode, prompt in ((theirs.encode_query, "ka: "), (theirs.encode_document, "ti ta: ")):
+        np.testing.assert_allclose(encode(FIRST), ours.embed(FIRST, prompt=prompt), rtol=0, atol=1e-5)
+    np.testing.assert_allclose(theirs.encode(FIRST), ours.embed(FIRST), rtol=0, atol=1e-5)
+    assert np.abs(theirs.encode_query(FIRST) - theirs.encode(FIRST)).max() > 1e-3
+
+
+def test_an_export_with_attention_is_ours_alone(
+    tiny_config: Pretrain, tiny_corpus: Corpus, tiny_vocabulary: Vocabulary, tmp_path: Path
+) -> None:
+    folder, module = exported(tiny_config, "attention", tmp_path, tiny_corpus, tiny_vocabulary)
+    ours = module.eval()(batch_of_pairs(folder))[:, 0].detach().numpy()
+    loaded = api.load(str(folder))
+    np.testing.assert_allclose(loaded.embed(FIRST), ours, rtol=0, atol=1e-5)
+    means = replace(loaded, recipe=replace(loaded.recipe, attention=None, pooling="mean"))
+    assert np.abs(means.embed(FIRST) - ours).max() > 1e-2 and digest_of(means) != digest_of(loaded)
+    with pytest.raises(Exception, match="bertstream"):
+        sentence_transformers.SentenceTransformer(str(folder), device="cpu")
+    card = (folder / "README.md").read_text()
+    assert "`sentence-transformers` cannot load this\nmodel" in card and "from sentence_transformers" not in card
+    assert "- sentence-transformers" not in card and "(attention pooling, temperature 0.05)" in card
+    save_file({"linear.weight": torch.zeros(1, 7)}, folder / "1_AttentionPooling" / "model.safetensors")
+    (folder / "manifest.json").unlink()
+    words = "the AttentionPooling of modules.json reads states of width 7, but the encoder's width is 32: restore"
+    with pytest.raises(CheckpointError, match=words):
+        api.load(str(folder))
+    save_file({"linear.weight": torch.zeros(2, 32)}, folder / "1_AttentionPooling" / "model.safetensors")
+    with pytest.raises(CheckpointError, match=r"has 2 scores per state, but an AttentionPooling has one$"):
+        api.load(str(folder))
 
 
 @pytest.mark.parametrize("negatives", [[], NEGATIVES])

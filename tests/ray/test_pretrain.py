@@ -25,10 +25,10 @@ from mlflow.tracking import MlflowClient
 from safetensors.torch import load_file, save_file
 
 from pipeline import api, storage
-from pipeline.config.data import GivenPairs, Preparation, Sampling, TwoCrops, VocabularySettings
+from pipeline.config.data import GivenPairs, Preparation, Sampling, Sentences, TwoCrops, VocabularySettings
 from pipeline.config.jobs import Pretrain, with_words_rate
 from pipeline.config.model import Model
-from pipeline.config.objective import Contrastive
+from pipeline.config.objective import Contrastive, DistilledVectors
 from pipeline.config.phases import TwoPhases
 from pipeline.config.placement import Placement
 from pipeline.config.training import (
@@ -287,6 +287,33 @@ def test_given_pairs_have_the_same_losses_in_every_world_and_after_a_kill(config
         assert logged["stream/rows_crc32"] == first["stream/rows_crc32"]
     with pytest.raises(ConfigError, match=r"^sampling.pairs \(NextSentence\) needs a corpus of documents, but"):
         pretrain(replace(config, corpus=given.corpus, name="masked"), print)
+
+
+@pytest.mark.long
+def test_a_teachers_vectors_give_the_same_losses_in_every_world_and_after_a_kill(
+    config: Pretrain, undisturbed: tuple[dict, History]
+) -> None:
+    """The student has another width than its teacher, so a linear layer is trained too."""
+    summary, _ = undisturbed
+    taught = replace(
+        config,
+        steps=12,
+        model=replace(config.model, width=16),
+        objective=DistilledVectors(teacher=summary["export"]),
+        sampling=replace(config.sampling, pairs=Sentences(most=2)),
+    )
+    one, two = (pretrain(replace(taught, name=f"taught-{world}", workers=world), print) for world in (1, 2))
+    stopped = replace(taught, name="taught-killed", workers=2, checkpoint=Checkpoints(every=4))
+    with killing(stopped, 4, kill_a_worker):
+        killed = pretrain(stopped, print)
+    first, *others = [history(taught, found) for found in (one, two, killed)]
+    for logged in others:
+        for key in ("train/vectors_loss", "heldout/vectors_loss", "train/gradient_norm"):
+            assert logged[key] == pytest.approx(first[key], rel=1e-5), key
+        assert logged["stream/rows_crc32"] == first["stream/rows_crc32"]
+    assert "held-out vector loss" in summary_text(one) and one["teacher"] == summary["export"]
+    student, teacher = (api.load(found["export"]) for found in (one, summary))
+    assert student.embed(["kar mist"]).shape == teacher.embed(["kar mist"]).shape == (1, 32)
 
 
 def test_a_damaged_shard_is_named_at_once(config: Pretrain, undisturbed: tuple[dict, History], tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from jobs import pretrain
-from pipeline.config.data import GivenPairs, Sampling, TwoCrops
-from pipeline.config.objective import Contrastive
+from pipeline.config.data import GivenPairs, Sampling, Sentences, TwoCrops
+from pipeline.config.objective import Contrastive, DistilledVectors
 from pipeline.config.placement import Placement
 from pipeline.config.training import Batch
 from pipeline.config.workers import worker_range
@@ -213,6 +213,20 @@ def test_the_job_prints_the_plan_and_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
     assert pretrain.main(["bert-base", "--workers", "9", "--plan"]) == 2
     assert "workers (9) must be at most the slots of a step (8" in capsys.readouterr().err
+
+
+def test_a_plan_for_vectors_of_a_teacher_counts_sentences_and_the_projection() -> None:
+    """38,400 rows of one to three sentences, on average two of 0.23 x 128 tokens; width 128 to 384."""
+    config = replace(PRESETS["bert-tiny"], objective=DistilledVectors(), sampling=Sampling(pairs=Sentences(most=3)))
+    wide = replace(config, objective=DistilledVectors(teacher_width=384))
+    assert parameters(wide) - parameters(config) == 128 * 384 + 384
+    lines = plan_text(with_name(config, "bert-tiny"), [machine()]).splitlines()
+    facts = {name: " ".join(words) for name, *words in (line.split() for line in lines[1:] if line.strip())}
+    assert facts["tokens"] == (
+        "about 0.00 billion in 38,400 rows; English books and Wikipedia fill 46% of a sequence's length"
+    )
+    assert facts["teacher"] == "its operations and its memory are not counted"
+    assert next(loads(config)).tokens == pytest.approx(38_400 * 2 * 0.23 * 128)
 
 
 def test_a_contrastive_plan_has_two_texts_per_row_and_counts_vectors() -> None:

@@ -50,6 +50,10 @@ def test_every_kind_comes_back_as_it_went(path: str, kind: str, tmp_path: Path) 
         words += ["sampling.pairs:two-crops"]
     elif kind in ("two-crops", "adjacent-paragraphs", "title-paragraph", "given-pairs"):
         words += ["objective:contrastive"]
+    elif kind == "distilled-vectors":
+        words += ["sampling.pairs:sentences"]
+    elif kind == "sentences":
+        words += ["objective:distilled-vectors"]
     config = COMMAND.parse(COMMAND.words(words, PRESETS[preset]), PRESETS[preset])
     text = as_toml(config, preset)
     assert f'[{path}]\nkind = "{kind}"\n' in text

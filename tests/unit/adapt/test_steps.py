@@ -95,6 +95,9 @@ def test_both_runs_follow_each_other(write_corpus: Write, start: Start, tiny_run
 
     (only,) = choose_trainings(replace(config, contrastive_steps=0), start, corpus).runs
     assert only == masked
+    prompted = replace(start, prompts=("q: ", None))
+    assert [run.sampling.prompts for run in choose_trainings(config, prompted, corpus).runs] == [("", ""), ("q: ", "")]
+    assert start.prompts == (None, None)
     without_head, unset = replace(start, fills_blanks=False), replace(config, masked_steps=None)
     chosen = choose_trainings(unset, without_head, corpus)
     (only,) = chosen.runs

@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from pipeline.embed.recipe import OF_DOCUMENTS, OF_QUERIES, Recipe, read_recipe
 from pipeline.errors import CheckpointError, ConfigError
@@ -72,6 +74,23 @@ def test_a_folder_since_version_5_4(tmp_path: Path) -> None:
         found.prompt("qury")
 
 
+def test_a_projection_is_read(tmp_path: Path) -> None:
+    files = {
+        "modules.json": steps(("Transformer", "Pooling", "Dense", "Normalize")),
+        "2/config.json": {"activation_function": "torch.nn.modules.linear.Identity", "in_features": 2},
+    }
+    location = write(tmp_path, files)
+    save_file({"linear.weight": torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])}, tmp_path / "2/model.safetensors")
+    projection = read_recipe(location).projection
+    assert projection is not None and not projection.weight.requires_grad
+    assert projection(torch.tensor([[1.0, -1.0]])).tolist() == [[-1, -1, -1]]
+    save_file(
+        {"linear.weight": torch.zeros(3, 2), "residual.weight": torch.zeros(3, 2)}, tmp_path / "2/model.safetensors"
+    )
+    with pytest.raises(CheckpointError, match="has the tensors linear.weight, residual.weight, but a Dense has linear"):
+        read_recipe(location)
+
+
 def test_a_folder_without_these_files_has_the_mean_of_length_1(tmp_path: Path) -> None:
     assert read_recipe(str(tmp_path)) == Recipe(pooling="mean", normalized=True, maximum_length=None)
     assert Recipe().prompt(None) == Recipe().prompt(None, OF_QUERIES) == ""
@@ -90,8 +109,20 @@ def test_a_run_is_read_to_the_length_that_it_was_trained_on(tiny_run: Path, tmp_
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "step": (
-        {"modules.json": steps(("Transformer", "Pooling", "Dense"))},
-        r"modules\.json has the steps Transformer, Pooling, Dense, but only Transformer, Pooling and Normalize are ",
+        {"modules.json": steps(("Transformer", "Pooling", "Dense", "Dense"))},
+        r"modules\.json has the steps Transformer, Pooling, Dense, Dense, but only Transformer, Pooling, Dense and "
+        r"Normalize, in this order, are supported",
+    ),
+    "activation": (
+        {"modules.json": steps(("Transformer", "Pooling", "Dense")), "2/config.json": {"bias": True}},
+        r"2/config\.json has activation_function torch\.nn\.modules\.activation\.Tanh, which is not supported: ",
+    ),
+    "residual": (
+        {
+            "modules.json": steps(("Transformer", "Pooling", "Dense")),
+            "2/config.json": {"activation_function": "torch.nn.modules.linear.Identity", "use_residual": True},
+        },
+        r"2/config\.json has a residual connection, which is not supported",
     ),
     "pooling": (
         {"1_Pooling/config.json": {"pooling_mode": "lasttoken"}},

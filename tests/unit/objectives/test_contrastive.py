@@ -96,6 +96,24 @@ def test_losses_and_gradients_by_hand() -> None:
     assert sharper.tolist() == pytest.approx([math.log(math.e**2 + 2)] * 3, rel=1e-6)
 
 
+def test_attention_pools_with_the_softmax_of_learned_scores() -> None:
+    batch, module = make_rows(4), make_model(Contrastive(pooling="attention")).eval()
+    assert module.attention is not None and module.attention.weight.abs().min() > 0
+    texts = list(zip(batch.offsets.tolist(), batch.offsets.tolist()[1:]))
+    hidden_T = module.encoder(batch)
+    shares = [(hidden_T[start:end] @ module.attention.weight[0]).softmax(0) for start, end in texts]
+    means = torch.stack([share @ hidden_T[start:end] for share, (start, end) in zip(shares, texts)])
+    torch.testing.assert_close(module(batch).view(8, -1), F.normalize(means, dim=1))
+    module(batch).sum().backward()
+    assert module.attention.weight.grad is not None and module.attention.weight.grad.norm() > 1e-4
+    with torch.no_grad():
+        module.attention.weight.zero_()  # equal scores are the mean
+        means = torch.stack([hidden_T[start:end].mean(0) for start, end in texts])
+        torch.testing.assert_close(module(batch).view(8, -1), F.normalize(means, dim=1))
+    words = described(Contrastive(pooling="attention"), Sampling(pairs=AdjacentParagraphs()))
+    assert words == "contrastive learning on adjacent paragraphs (attention pooling, temperature 0.05)"
+
+
 def test_equal_texts_and_texts_of_one_document_are_not_compared_by_hand() -> None:
     """Rows (10, 11), (12, 10), (13, 11), (14, 15) and (16, 17) of the documents 1, 2, 3, 3 and 4."""
     keys = torch.tensor([[10, 11, 1], [12, 10, 2], [13, 11, 3], [14, 15, 3], [16, 17, 4]])

@@ -9,6 +9,7 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 
 from pipeline.batch import Batch
+from pipeline.config.objective import Contrastive
 from pipeline.config.training import AdamW
 from pipeline.train.evaluate import baselines, evaluate
 from pipeline.train.gather import gather_slots
@@ -26,12 +27,12 @@ def slots_of(step: int) -> list[Batch]:
     return [make_rows(3, seed=10 * step + slot) for slot in range(SLOTS)]
 
 
-def losses_of(rank: int, world: int) -> list[dict[str, float]]:
+def losses_of(rank: int, world: int, pooling: str = "mean") -> list[dict[str, float]]:
     """Train on a rank's slots; return each step's loss over all ranks and gradient norm, and last the held-out metrics.
 
     Three held-out batches leave a fourth rank without any.
     """
-    module = make_model()
+    module = make_model(Contrastive(pooling=pooling))
     objective, optimizer = distributed(module, CPU, world), build_optimizer(AdamW(learning_rate=1e-2), module)
     compute, found = Compute(device=CPU, autocast=PLAIN, seed=7, rank=rank, world=world), []
     for step in range(STEPS):
@@ -45,19 +46,19 @@ def losses_of(rank: int, world: int) -> list[dict[str, float]]:
     return [*found, scores | baselines(module, heldout, torch.zeros(0).numpy(), world)]
 
 
-def worker(rank: int, folder: str, world: int) -> None:
+def worker(rank: int, folder: str, world: int, pooling: str) -> None:
     """Train as one of several workers; rank 0 writes the losses."""
     with rank_of_group(rank, folder, world):
-        found = losses_of(rank, world)
+        found = losses_of(rank, world, pooling)
         if rank == 0:
             Path(folder, "losses.json").write_text(json.dumps(found))
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("world", [2, 4])
-def test_every_world_has_the_losses_of_one_worker(tmp_path: Path, world: int) -> None:
-    mp.spawn(worker, (str(tmp_path), world), nprocs=world)
-    found, alone = json.loads((tmp_path / "losses.json").read_text()), losses_of(0, 1)
+@pytest.mark.parametrize(("world", "pooling"), [(2, "mean"), (4, "mean"), (2, "attention")])
+def test_every_world_has_the_losses_of_one_worker(tmp_path: Path, world: int, pooling: str) -> None:
+    mp.spawn(worker, (str(tmp_path), world, pooling), nprocs=world)
+    found, alone = json.loads((tmp_path / "losses.json").read_text()), losses_of(0, 1, pooling)
     assert len(found) == STEPS + 1 and found[0].keys() == {"contrastive", "norm"} and len(found[-1]) == 4
     for several, one in zip(found, alone, strict=True):
         assert several == pytest.approx(one, rel=1e-5)

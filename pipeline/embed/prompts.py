@@ -1,0 +1,27 @@
+"""Prompts of a contrastive training: those of the initial model, if the settings name none."""
+
+from dataclasses import replace
+
+from pipeline.config.jobs import Pretrain
+from pipeline.embed.recipe import prompts_in
+from pipeline.reporting import Report
+
+
+def with_prompts(config: Pretrain, report: Report) -> Pretrain:
+    """Return the settings. For rows of two texts, unset prompts become those of the model at config.init, if any.
+
+    Empty prompts become None. Prompts of the model are reported. Raises CheckpointError if they cannot be read.
+    """
+    sampling = config.sampling
+    if not sampling.two_texts:
+        return config
+    of_init = prompts_in(config.init) if config.init else (None, None)
+    given = (sampling.query_prompt, sampling.document_prompt)
+    query, document = (theirs if own is None else own for own, theirs in zip(given, of_init))
+    if (query, document) != given:
+        report(
+            f"prompts of init {config.init}: {query or ''!r} before the first text of each row, {document or ''!r} "
+            "before its other texts; sampling.query_prompt '' and sampling.document_prompt '' leave them out"
+        )
+    chosen = replace(sampling, query_prompt=query or None, document_prompt=document or None)
+    return replace(config, sampling=chosen)
