@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pipeline.config.model import Model
+from pipeline.config.similarity import KIND_OF_LOSS
 from pipeline.export.markdown import (
     CARD,
     DEVELOPMENT,
@@ -121,7 +122,7 @@ def _tuned_card(
         "## Limitations",
         "\n".join(f"- {line}" for line in _limits(about)),
         "## Figures",
-        figures(lineage, task.kind),
+        figures(lineage, KIND_OF_LOSS.get(str(lineage.get("training", {}).get("similarity.loss")), task.kind)),
         "## Training",
         table(("training", "value"), _training(about, encoder)),
         "## License",
@@ -248,7 +249,9 @@ def _limits(about: About) -> list[str]:
     return lines
 
 
-BASELINE_OF_KIND = {"similarity": "The baseline is the cosine of the two texts' word counts."}
+BASELINE_OF_KIND = dict.fromkeys(
+    ("similarity", "matching"), "The baseline is the cosine of the two texts' word counts."
+)
 """Kind of task -> sentence about the baseline, for kinds whose baseline is not a constant answer."""
 
 

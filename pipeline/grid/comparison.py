@@ -16,6 +16,7 @@ from pipeline.finetune.trials import answer_precision
 from pipeline.tasks import metrics, questions, sequences, similarity
 from pipeline.tasks.prepared import Prepared
 from pipeline.tasks.squad_metrics import best_of
+from pipeline.tasks.task import SAVED_AS_SIMILARITY
 from pipeline.train.hardware import autocast_of, device_of
 from pipeline.train.trial import compute_logits
 from pipeline.train.tuned import TunedModel, load_tuned
@@ -94,7 +95,8 @@ def seed_lines(a: Reported, b: Reported) -> list[str]:
 def row_difference(both: Sequence[Finetune], models: Sequence[str], task: str) -> Difference | None:
     """Return the difference of the two best models over the development items.
 
-    Return None for tags, because the score of a tagging model is not computed per sentence.
+    Return None for tags, because the score of a tagging model is not computed per sentence. Also return None for
+    SAVED_AS_SIMILARITY, whose saved models do not have the outputs of the training.
     """
     scores, rows = [], 0
     for config, model in zip(both, models, strict=True):
@@ -106,7 +108,7 @@ def row_difference(both: Sequence[Finetune], models: Sequence[str], task: str) -
             for candidate in read_problems(config, read_encoder(config, config.checkpoint, _discard), _discard)
             if candidate.task.name == task
         )
-        if problem.task.kind == "tags":
+        if problem.task.kind in ("tags", *SAVED_AS_SIMILARITY):
             return None
         rows = len(next(iter(problem.splits.values())).items)
         scores.append(_row_scorer(config, problem, tuned))

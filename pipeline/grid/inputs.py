@@ -6,7 +6,8 @@ from typing import Any
 
 from pipeline import storage
 from pipeline.config.adapters import Bottleneck, LowRank
-from pipeline.config.finetune import Cutting, Finetune, Recipe, Similarity
+from pipeline.config.finetune import Cutting, Finetune, Recipe
+from pipeline.config.similarity import KIND_OF_LOSS, ROWS_OF_KIND, Similarity
 from pipeline.errors import ConfigError
 from pipeline.finetune.encoder import read_encoder
 from pipeline.finetune.problems import Problem, in_cuttings, read_problems
@@ -17,11 +18,14 @@ from pipeline.grid.testing import require_readable
 from pipeline.grid.trial_set import STARTED, first_of_each
 from pipeline.reporting import Report
 from pipeline.tasks.own import with_pair_columns
+from pipeline.tasks.task import VECTOR_KINDS, Task
 from pipeline.train.initial import Initial
 from pipeline.train.tuned import ADAPTERS, TunedModel
 
 WEIGHTED = ("classification", "tags")
 """Kinds of task whose loss can weight classes."""
+OF_WHOLE_STEPS = {"cosent": ("all pairs", "cosine"), "contrastive": ("the texts of all rows", "triplet")}
+"""similarity.loss that compares the rows of a step -> what it compares, and a similar loss that does not."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +48,9 @@ class GridInputs:
 
 def read_inputs(config: Finetune, report: Report) -> GridInputs:
     """Read everything that the trials need. Raises PipelineError for inputs or settings that the user must fix."""
-    config, settings = with_pair_columns(config), settings_of(config)
+    settings = settings_of(config)
+    _require_same_rows(config, settings)
+    config = with_pair_columns(config)
     storage.require_writable("output", config.output)
     initial = read_encoder(config, config.checkpoint, report)
     config = config.for_model(initial.model)
@@ -59,6 +65,17 @@ def read_inputs(config: Finetune, report: Report) -> GridInputs:
     cuttings = {name: in_cuttings(problem, tried, initial, report) for name, problem in problems.items()}
     inputs = GridInputs(config=config, initial=initial, settings=settings, cuttings=cuttings)
     return inputs if config.teacher is None else _with_teacher(inputs, config.teacher, report)
+
+
+def _require_same_rows(config: Finetune, settings: Sequence[dict[str, Any]]) -> None:
+    """Raise ConfigError if a search tries losses for different rows on the user's own file."""
+    losses = [with_setting(config, setting).similarity.loss for setting in settings]
+    other = next((loss for loss in losses if KIND_OF_LOSS[loss] != KIND_OF_LOSS[losses[0]]), None)
+    if config.kind == "similarity" and other is not None:
+        raise ConfigError(
+            f"search.over tries similarity.loss {losses[0]}, which is for {ROWS_OF_KIND[KIND_OF_LOSS[losses[0]]]}, and "
+            f"{other}, which is for {ROWS_OF_KIND[KIND_OF_LOSS[other]]}: try losses for the same rows"
+        )
 
 
 def _with_teacher(inputs: GridInputs, location: str, report: Report) -> GridInputs:
@@ -101,9 +118,9 @@ def _require_fitting(
                 f"recipe.balance_classes (True) is for {' and '.join(WEIGHTED)}, but {', '.join(odd)} is "
                 f"{problems[odd[0]].task.kind}: leave the setting out"
             )
-        for name, problem in problems.items():
-            if problem.task.kind == "similarity":
-                _require_similarity(tried_config, name, initial.model.layers)
+        for problem in problems.values():
+            if problem.task.kind in VECTOR_KINDS:
+                _require_similarity(tried_config, problem.task, initial.model.layers)
         _require_use_of_similarity(tried_config, problems)
     if storage.exists(storage.join(config.checkpoint, ADAPTERS)):
         raise ConfigError(
@@ -115,7 +132,7 @@ def _require_fitting(
 def _require_use_of_similarity(config: Finetune, problems: Mapping[str, Problem]) -> None:
     """Raise ConfigError for settings of similarity if no task is of that kind."""
     changed = [name for name, value in vars(config.similarity).items() if value != getattr(Similarity, name)]
-    if changed and all(problem.task.kind != "similarity" for problem in problems.values()):
+    if changed and all(problem.task.kind not in VECTOR_KINDS for problem in problems.values()):
         tasks = ", ".join(f"{name} is of kind {problem.task.kind}" for name, problem in problems.items())
         raise ConfigError(
             f"similarity.{changed[0]} ({getattr(config.similarity, changed[0])}) is for kind similarity, but {tasks}: "
@@ -123,12 +140,18 @@ def _require_use_of_similarity(config: Finetune, problems: Mapping[str, Problem]
         )
 
 
-def _require_similarity(config: Finetune, name: str, layers: int) -> None:
-    """Raise ConfigError for settings that do not fit a task of kind similarity.
+def _require_similarity(config: Finetune, task: Task, layers: int) -> None:
+    """Raise ConfigError for settings that do not fit a task of VECTOR_KINDS.
 
     `layers` is the checkpoint's number of layers.
     """
-    recipe, freeze = config.recipe, config.freeze
+    recipe, freeze, name, loss = config.recipe, config.freeze, task.name, config.similarity.loss
+    if KIND_OF_LOSS[loss] != task.kind:
+        fitting = ", ".join(loss for loss, kind in KIND_OF_LOSS.items() if kind == task.kind)
+        raise ConfigError(
+            f"similarity.loss ({loss}) is for {ROWS_OF_KIND[KIND_OF_LOSS[loss]]}, but {name} has "
+            f"{ROWS_OF_KIND[task.kind]}: choose one of {fitting}"
+        )
     if freeze.layers == layers and (freeze.embeddings or isinstance(config.adapter, LowRank)):
         frozen = f"freeze.layers ({layers})" + f" and freeze.embeddings ({freeze.embeddings})" * freeze.embeddings
         raise ConfigError(
@@ -140,14 +163,24 @@ def _require_similarity(config: Finetune, name: str, layers: int) -> None:
             f"recipe.pooling ({recipe.pooling}) is for tasks with a head, but {name} is of kind similarity: set "
             "similarity.pooling instead"
         )
+    _require_whole_steps(config)
+
+
+def _require_whole_steps(config: Finetune) -> None:
+    """Raise ConfigError if a step is split, but the loss compares all rows of a step."""
+    recipe, loss = config.recipe, config.similarity.loss
+    if loss not in OF_WHOLE_STEPS:
+        return
+    rows, alternative = OF_WHOLE_STEPS[loss]
     slots = recipe.rows_per_slot is not None and recipe.rows_per_slot < recipe.rows_per_step
-    if config.similarity.loss == "cosent" and (slots or config.trials.workers > 1):
+    if slots or config.trials.workers > 1:
         setting = (
             f"recipe.rows_per_slot ({recipe.rows_per_slot})" if slots else f"trials.workers ({config.trials.workers})"
         )
         raise ConfigError(
-            f"{setting} would split a step, but similarity.loss (cosent) compares all pairs of a step "
-            f"(recipe.rows_per_step {recipe.rows_per_step}): leave the setting out, or set similarity.loss cosine"
+            f"{setting} would split a step, but similarity.loss ({loss}) compares {rows} of a step "
+            f"(recipe.rows_per_step {recipe.rows_per_step}): leave the setting out, or set similarity.loss "
+            f"{alternative}"
         )
 
 

@@ -5,11 +5,13 @@ from dataclasses import replace
 from typing import Any
 
 from pipeline.config.finetune import Finetune
+from pipeline.config.similarity import KIND_OF_LOSS
 from pipeline.errors import BadRow, DataError, listed, shown
 from pipeline.tasks import tags
 from pipeline.tasks.bad_rows import BadRows
 from pipeline.tasks.content import bare_name
 from pipeline.tasks.files import Columns, own_task, read_file, require_labels
+from pipeline.tasks.matches import MatchColumns, match_columns, matching_task, read_matches, require_negatives
 from pipeline.tasks.question_tables import CONTEXT, QUESTION, AskedColumns, has_questions, read_question_table
 from pipeline.tasks.questions import trainable_questions
 from pipeline.tasks.readers import rows_in
@@ -54,6 +56,8 @@ def read_own(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[
         and _has_lists(train, (config.text, _first_label(config)))
     ):
         return _tagging_task(config, train, dev)
+    if config.kind == "similarity" and KIND_OF_LOSS[config.similarity.loss] == "matching":
+        return _matching_task(config, train, dev)
     columns, bad = columns_of(config), bad_rows(config)
     forced = None if config.kind == "auto" else config.kind
     texts = read_file(train, columns, forced, bad)
@@ -87,10 +91,13 @@ def columns_of(config: Finetune) -> Columns:
 
 
 def with_pair_columns(config: Finetune) -> Finetune:
-    """Return the settings; for kind similarity, with the columns that `pair_columns` finds in the training file."""
+    """Return the settings; for kind similarity, with the columns that are found in the training file."""
     if config.kind != "similarity" or config.train is None:
         return config
     named = None if config.text == Finetune.text else config.text
+    if KIND_OF_LOSS[config.similarity.loss] == "matching":
+        found = match_columns(config.train, named, config.pair, config.negative)
+        return replace(config, text=found.first, pair=found.second, negative=found.negatives)
     columns = pair_columns(config.train, named, config.pair, config.label)
     return replace(config, text=columns.first, pair=columns.second, label=(str(columns.label),))
 
@@ -144,6 +151,20 @@ def _question_task(config: Finetune, train: str, dev: str | None) -> tuple[Task,
     )
     items = {"train": kept} | ({"dev": read_file_questions(config, dev, bad_of_dev)} if dev else {})
     return task, items, {"train": (*bad.words(), *unlearnable), "dev": bad_of_dev.words()}
+
+
+def _matching_task(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[str, Any], Lost]:
+    """Return a task of matching texts, its items from tables, and what was left out."""
+    columns = MatchColumns(first=config.text, second=str(config.pair), negatives=config.negative)
+    if needs_negative := config.similarity.loss == "triplet":
+        require_negatives(train, columns)
+    items, lost = {}, {}
+    for split, location in (("train", train), ("dev", dev)):
+        if location is not None:
+            bad = bad_rows(config)
+            items[split] = read_matches(location, columns, bad, needs_negative=needs_negative)
+            lost[split] = bad.words()
+    return matching_task(stem(train), items["train"]), items, lost
 
 
 def _tagging_task(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[str, Any], Lost]:

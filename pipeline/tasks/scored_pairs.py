@@ -1,5 +1,6 @@
 """Read pairs of texts with a similarity score, and triplets of an anchor, a positive and a negative text."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,7 +66,7 @@ def read_triplets(location: str, names: tuple[str, str, str], bad: BadRows) -> l
     A row is bad if one of the three is blank or is not a text. Raises DataError if the table has no usable row.
     """
     triplets = []
-    for line, values in _triplet_rows(location, names, bad):
+    for line, values in triplet_rows(location, names, bad):
         wrong = next((item for item in zip(names, values) if not (isinstance(item[1], str) and item[1].strip())), None)
         if wrong:
             name, value = wrong
@@ -79,7 +80,7 @@ def read_triplets(location: str, names: tuple[str, str, str], bad: BadRows) -> l
     return triplets
 
 
-def _triplet_rows(location: str, names: tuple[str, str, str], bad: BadRows) -> Values:
+def triplet_rows(location: str, names: Sequence[str], bad: BadRows) -> Values:
     """Yield the rows of a table. Raises DataError for a missing column, with the options for columns of triplets."""
     try:
         yield from rows_in(location, names, bad)

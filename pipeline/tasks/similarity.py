@@ -31,11 +31,7 @@ def prepare(task: Task, items: pa.Table, vocabulary: Vocabulary, cutting: Cuttin
     A row has the ids of both sequences end to end: [CLS] A [SEP] [CLS] B [SEP]. Raises DataError for a row without a
     second text, and ConfigError if cutting.passages is set.
     """
-    if cutting.passages:
-        raise ConfigError(
-            f"cutting.passages ({cutting.passages}) would give a text several vectors: leave cutting.passages out "
-            f"for {task.name}, whose kind is similarity"
-        )
+    require_one_vector(task, cutting)
     if items["second"].null_count:
         raise DataError(f"{task.name} compares pairs of texts: name the column of the second text with --pair")
     encoded = encode(task, _one_by_one(items), CachedTokenizer(vocabulary), cutting.maximum_length)
@@ -49,10 +45,23 @@ def prepare(task: Task, items: pa.Table, vocabulary: Vocabulary, cutting: Cuttin
         "row": pa.array(range(items.num_rows), pa.int64()),
     }
     rows = pa.table(columns, schema=ENCODED).append_column(SECOND_LENGTH, pa.array(second))
-    notes = [f"{encoded.cut:,} texts cut at {cutting.maximum_length} tokens"] if encoded.cut else []
+    return Prepared(items=items, rows=rows, cut=encoded.cut, notes=notes_of(encoded.cut, items, cutting))
+
+
+def require_one_vector(task: Task, cutting: Cutting) -> None:
+    """Raise ConfigError if texts would be split into passages, each with a vector of its own."""
+    if cutting.passages:
+        raise ConfigError(
+            f"cutting.passages ({cutting.passages}) would give a text several vectors: leave cutting.passages out "
+            f"for {task.name}, whose kind is {task.kind}"
+        )
+
+
+def notes_of(cut: int, items: pa.Table, cutting: Cutting) -> tuple[str, ...]:
+    """Return descriptions of the `cut` truncated texts and of the lines that were left out of the items' file."""
+    notes = [f"{cut:,} texts cut at {cutting.maximum_length} tokens"] if cut else []
     lost = left_out(items)
-    notes += [f"{len(lost)} lines left out, the first: {lost[0]}"] if lost else []
-    return Prepared(items=items, rows=rows, cut=encoded.cut, notes=tuple(notes))
+    return (*notes, *([f"{len(lost)} lines left out, the first: {lost[0]}"] if lost else []))
 
 
 def _one_by_one(items: pa.Table) -> pa.Table:
@@ -97,10 +106,10 @@ def details(task: Task, prepared: Prepared, cosines: np.ndarray, tuned: Tuned) -
 
 def word_cosines(first: Sequence[str], second: Sequence[str]) -> np.ndarray:
     """Return the cosine of the word counts of each pair, in lower case, float64 (pairs,); 0 if a text has no words."""
-    return np.array([_word_cosine(*map(_word_counts, pair)) for pair in zip(first, second, strict=True)])
+    return np.array([_word_cosine(*map(word_counts, pair)) for pair in zip(first, second, strict=True)])
 
 
-def _word_counts(text: str) -> Counter[str]:
+def word_counts(text: str) -> Counter[str]:
     """Return how often each word occurs in a text."""
     return Counter(WORD.findall(text.lower()))
 

@@ -126,8 +126,8 @@ def test_a_temperature_is_refused_for_a_loss_without_one() -> None:
     with pytest.raises(ConfigError) as error:
         Similarity(loss="cosine", temperature=0.1)
     assert str(error.value) == (
-        "similarity.temperature (0.1) is for similarity.loss cosent, but similarity.loss is cosine: leave "
-        "similarity.temperature out"
+        "similarity.temperature (0.1) is for similarity.loss cosent and contrastive, but similarity.loss is cosine: "
+        "leave similarity.temperature out"
     )
 
 

@@ -1,0 +1,128 @@
+"""Trials of losses that compare matching texts, from files to the model that is scored; and the settings that fit."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipeline.config.finetune import Cutting, Finetune, Recipe, Search, Trials
+from pipeline.config.predict import Score
+from pipeline.config.similarity import KIND_OF_LOSS, ROWS_OF_KIND, Similarity
+from pipeline.errors import ConfigError
+from pipeline.finetune.trials import load_or_train, make_trial
+from pipeline.grid.inputs import GridInputs, read_inputs
+from pipeline.grid.testing import predict_settings, score_settings
+from pipeline.predict.score import score_model
+from pipeline.predict.similarity import score_triplets
+from pipeline.tasks.kinds import KINDS
+from pipeline.tasks.task import VECTOR_KINDS
+from pipeline.train.checkpoint import folder_of
+from pipeline.train.tuned import load_tuned
+
+
+def matches(glue: Path) -> str:
+    """A file of matching texts with a negative text: each sentence of STS-B with the pair's, and another's pair."""
+    lines = [line.split("\t") for line in (glue / "STS-B/train.tsv").read_text().splitlines()[1:]]
+    others = lines[1:] + lines[:1]
+    rows = [{"anchor": a[7], "positive": a[8], "negative": b[8]} for a, b in zip(lines, others)]
+    (glue / "triplets.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return str(glue / "triplets.jsonl")
+
+
+def config_of(tiny_run: Path, glue: Path, loss: str, **settings) -> Finetune:
+    return Finetune(
+        checkpoint=folder_of(str(tiny_run), 3), train=matches(glue), test=f"{glue}/STS-B/dev.tsv", kind="similarity",
+        output=str(glue / "out"), cutting=Cutting(maximum_length=32), recipe=Recipe(epochs=1, rows_per_step=8),
+        similarity=Similarity(loss=loss), **settings,
+    )  # fmt: skip
+
+
+def inputs_of(tiny_run: Path, glue: Path, loss: str, **settings) -> GridInputs:
+    return read_inputs(config_of(tiny_run, glue, loss, **settings), lambda line: None)
+
+
+def test_every_loss_has_a_kind_with_its_parts() -> None:
+    assert set(KIND_OF_LOSS.values()) == set(ROWS_OF_KIND) == set(VECTOR_KINDS) <= set(KINDS)
+
+
+@pytest.mark.parametrize("loss", ["contrastive", "triplet"])
+def test_a_trained_model_makes_the_vectors_of_its_trial(loss: str, tiny_run: Path, glue: Path) -> None:
+    lines: list[str] = []
+    inputs = read_inputs(config_of(tiny_run, glue, loss), lines.append)
+    (problem,) = inputs.problems.values()
+    assert any("negative texts per row: 1 to 1; tokens" in line for line in lines)
+    trial = make_trial(inputs.config, problem, inputs.initial, 0, {}, "report")
+    result = load_or_train(trial, problem, inputs.initial)
+    dev = problem.splits["dev"].items.to_pylist()
+    rows = [{"anchor": row["first"], "positive": row["second"], "negative": row["negatives"][0]} for row in dev]
+    (glue / "dev.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    model = f"{trial.folder}/model"
+    scores = score_triplets(Score(checkpoint=model, triplets=f"{glue}/dev.jsonl"), lambda line: None)
+    assert result["scores"]["dev"]["triplet_accuracy"] == pytest.approx(scores["accuracy"], abs=0.01)
+    assert load_tuned(model).about.task.kind == "similarity"
+    card = Path(f"{model}/README.md").read_text()
+    own = "similarity.temperature | 0.05" if loss == "contrastive" else "similarity.margin | 5.0"
+    assert "word counts" in card and f"| similarity.loss | {loss} |" in card and f"| {own} |" in card
+    # the test file has pairs with a score, and its columns are found
+    settings = score_settings(inputs.config, problem.task, model)
+    assert settings.label == ("score",) and set(score_model(settings, lambda line: None)) == {"spearman", "pearson"}
+    assert predict_settings(inputs.config, problem.task, model).text == "sentence1"
+
+
+def test_trials_of_another_margin_have_another_name(tiny_run: Path, glue: Path) -> None:
+    inputs = inputs_of(tiny_run, glue, "triplet")
+    (problem,) = inputs.problems.values()
+    names = {
+        make_trial(replace(inputs.config, similarity=settings), problem, inputs.initial, 0, {}, "report").name
+        for settings in (Similarity(loss=loss, **more) for loss, more in (("triplet", {}), ("contrastive", {})))
+    }
+    margin = replace(inputs.config, similarity=Similarity(loss="triplet", margin=1.0))
+    assert len(names | {make_trial(margin, problem, inputs.initial, 0, {}, "report").name}) == 3
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"recipe": Recipe(rows_per_slot=8)},
+            "recipe.rows_per_slot (8) would split a step, but similarity.loss (contrastive) compares the texts of all "
+            "rows of a step (recipe.rows_per_step 32): leave the setting out, or set similarity.loss triplet",
+        ),
+        (
+            {"trials": Trials(workers=2)},
+            "trials.workers (2) would split a step, but similarity.loss (contrastive) compares the texts of all rows "
+            "of a step (recipe.rows_per_step 8): leave the setting out, or set similarity.loss triplet",
+        ),
+        (
+            {"search": Search(over=("similarity.loss=contrastive,cosent",))},
+            "search.over tries similarity.loss contrastive, which is for texts, each with another text that matches "
+            "it, and cosent, which is for pairs of texts with a score: try losses for the same rows",
+        ),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(settings: dict, message: str, tiny_run: Path, glue: Path) -> None:
+    config = config_of(tiny_run, glue, "contrastive")
+    with pytest.raises(ConfigError) as refused:
+        read_inputs(replace(config, **settings), lambda line: None)
+    assert str(refused.value) == message
+
+
+def test_a_loss_for_other_rows_than_those_of_the_task_is_refused(tiny_run: Path, glue: Path) -> None:
+    with pytest.raises(ConfigError) as refused:
+        config = Finetune(checkpoint=folder_of(str(tiny_run), 3), data=str(glue), task=("stsb-similarity",))
+        settings = replace(config, output=str(glue / "out"), similarity=Similarity(loss="triplet"))
+        read_inputs(settings, lambda line: None)
+    assert str(refused.value) == (
+        "similarity.loss (triplet) is for texts, each with another text that matches it, but stsb-similarity has pairs "
+        "of texts with a score: choose one of cosent, cosine"
+    )
+
+
+def test_a_margin_is_refused_for_a_loss_without_one() -> None:
+    with pytest.raises(ConfigError) as refused:
+        Similarity(margin=1.0)
+    assert str(refused.value) == (
+        "similarity.margin (1) is for similarity.loss triplet, but similarity.loss is cosent: leave "
+        "similarity.margin out"
+    )
