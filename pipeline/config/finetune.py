@@ -230,8 +230,8 @@ class Finetune:
     """
     kind: Literal["auto", "classification", "regression", "multilabel", "similarity", "tags", "spans"] = "auto"
     """Kind of the labels in your own file; auto: detected from the file. similarity: an embedding model, which encodes
-    each text alone; similarity.loss says what the rows have: pairs of texts with a score as label, or a text and its
-    match. auto never chooses similarity.
+    each text alone; similarity.loss says what the rows have: pairs of texts with a score or a class as label, or a text
+    and its match. auto never chooses similarity.
     """
     on_bad_rows: OnBadRows = "refuse"
     """Treatment of rows with an empty text, no label, or a label that only the development file has. refuse: stop with

@@ -5,17 +5,19 @@ from typing import Literal
 
 from pipeline.config.checks import require, require_above_zero
 
-Loss = Literal["cosent", "cosine", "contrastive", "triplet"]
+Loss = Literal["cosent", "cosine", "contrastive", "triplet", "softmax"]
 KIND_OF_LOSS: dict[str, str] = {
     "cosent": "similarity",
     "cosine": "similarity",
     "contrastive": "matching",
     "triplet": "matching",
+    "softmax": "relations",
 }
 """similarity.loss -> kind of task, which says what a row has (`ROWS_OF_KIND`)."""
 ROWS_OF_KIND = {
     "similarity": "pairs of texts with a score",
     "matching": "texts, each with another text that matches it",
+    "relations": "pairs of texts with a class",
 }
 """Kind of task -> its rows in words."""
 LOSSES_WITH: dict[str, tuple[str, ...]] = {"temperature": ("cosent", "contrastive"), "margin": ("triplet",)}
@@ -31,7 +33,8 @@ class Similarity:
     cosine (Su 2022); cosine: squared error between the cosine and the score, after scaling the score to the range from
     0 to 1 (Reimers and Gurevych 2019). For a text and its match. contrastive: each text should find its match among the
     texts of all rows of a step, and the other way round (InfoNCE, van den Oord et al. 2018); triplet: a text should be
-    nearer to its match than to a negative text, by a margin (Reimers and Gurevych 2019).
+    nearer to its match than to a negative text, by a margin (Reimers and Gurevych 2019). For pairs with a class.
+    softmax: a head, which is not saved, tells the class from both vectors u, v and |u - v| (Reimers and Gurevych 2019).
     """
     pooling: Literal["mean", "cls"] = "mean"
     """Vector of a text. mean: the mean of the last hidden states; cls: the last hidden state of [CLS]."""

@@ -24,7 +24,7 @@ from pipeline.tasks.own import Lost, read_own
 from pipeline.tasks.prepared import Prepared, resolved_cutting
 from pipeline.tasks.schema import TEXTS
 from pipeline.tasks.selection import selected_by, skewed
-from pipeline.tasks.task import Task, require_trainable, several
+from pipeline.tasks.task import ONE_CLASS, Task, require_trainable, several
 from pipeline.train.initial import Initial
 
 BUILTIN = "builtin"
@@ -208,11 +208,11 @@ def _folds_of(
     size = f"{max(sizes):,}" if min(sizes) == max(sizes) else f"{min(sizes):,} to {max(sizes):,}"
     report(
         f"{task.name}: {folds} folds of {size} {noun(task)}"
-        + ", with equal shares of each class" * (task.kind == "classification")
+        + ", with equal shares of each class" * (task.kind in ONE_CLASS)
     )
     for fold in range(folds):
         parts = {"train": _select_items(items, numbers != fold), "dev": _select_items(items, numbers == fold)}
-        if task.kind == "classification":
+        if task.kind in ONE_CLASS:
             require_trainable(parts["train"], f"{config.train} without fold {fold + 1} of {folds}")
         named = replace(whole.task, name=f"{task.name}-fold{fold + 1}of{folds}")
         problems.append(replace(cut(named, config.cutting, parts, initial), fold_of=task.name))
@@ -324,7 +324,7 @@ def _labels_of(task: Task, items: Any) -> list[set[str]]:
         return [set(item.tags) for item in items]
     if task.kind == "multilabel":
         return [set(several(label)) for label in items["label"].to_pylist()]
-    return [{label} for label in items["label"].to_pylist()] if task.kind == "classification" else [set()] * len(items)
+    return [{label} for label in items["label"].to_pylist()] if task.kind in ONE_CLASS else [set()] * len(items)
 
 
 def texts(items: Any) -> list[str]:

@@ -32,6 +32,7 @@ from pipeline.model.encoder import Encoder
 from pipeline.model.gpu import gpu_of, supports_matmul
 from pipeline.objectives.masked import MaskedTokens
 from pipeline.objectives.matching import MatchingTask
+from pipeline.objectives.relations import RelationTask
 from pipeline.objectives.similarity import SimilarityTask
 from pipeline.objectives.tasks import OBJECTIVES, VECTOR_OBJECTIVES, TaskObjective
 from pipeline.tasks.files import saved_task
@@ -367,6 +368,8 @@ def _train(
             tuned=outcome.tuned,
             lineage=lineage,
         )
+        if isinstance(module, RelationTask):
+            module.drop_head()
         further_files = tuned_files(about, initial.model, plain=not isinstance(config.adapter, Bottleneck))
         save_tuned(
             storage.join(trial.folder, MODEL),

@@ -154,13 +154,13 @@ def _require_similarity(config: Finetune, task: Task, layers: int) -> None:
         )
     if freeze.layers == layers and (freeze.embeddings or isinstance(config.adapter, LowRank)):
         frozen = f"freeze.layers ({layers})" + f" and freeze.embeddings ({freeze.embeddings})" * freeze.embeddings
+        head = "its head is not saved" if task.kind == "relations" else "has no head"
         raise ConfigError(
-            f"{frozen} leave nothing to train, because {name} is of kind similarity and has no head: lower "
-            "freeze.layers"
+            f"{frozen} leave nothing to train, because {name} is of kind {task.kind} and {head}: lower freeze.layers"
         )
     if recipe.pooling != Recipe.pooling:
         raise ConfigError(
-            f"recipe.pooling ({recipe.pooling}) is for tasks with a head, but {name} is of kind similarity: set "
+            f"recipe.pooling ({recipe.pooling}) is for tasks with a head, but {name} is of kind {task.kind}: set "
             "similarity.pooling instead"
         )
     _require_whole_steps(config)

@@ -7,11 +7,12 @@ from torch import Tensor
 
 from pipeline.config.model import Model
 from pipeline.objectives.matching import MatchingTask
+from pipeline.objectives.relations import RelationTask
 from pipeline.objectives.sequences import SequenceTask
 from pipeline.objectives.similarity import SimilarityTask
 from pipeline.objectives.tokens import AnswerTask, TagTask
 
-TaskObjective = SequenceTask | SimilarityTask | MatchingTask | TagTask | AnswerTask
+TaskObjective = SequenceTask | SimilarityTask | MatchingTask | RelationTask | TagTask | AnswerTask
 Build = Callable[..., TaskObjective]
 
 
@@ -54,6 +55,13 @@ def _matching(
     return MatchingTask(model, vocabulary_size, generator, pooling=pooling)
 
 
+def _relations(
+    model: Model, vocabulary_size: int, labels: int, generator: torch.Generator, pooling: str, weights: Tensor | None
+) -> TaskObjective:
+    """Build a RelationTask, which has no class weights."""
+    return RelationTask(model, vocabulary_size, labels, generator, pooling=pooling)
+
+
 def _spans(
     model: Model, vocabulary_size: int, labels: int, generator: torch.Generator, pooling: str, weights: Tensor | None
 ) -> TaskObjective:
@@ -72,5 +80,5 @@ OBJECTIVES: dict[str, Build] = {
 """Kind of task -> function of (model, vocabulary size, number of labels, generator, pooling, class weights) that builds
 its module.
 """
-VECTOR_OBJECTIVES: dict[str, Build] = {"matching": _matching}
+VECTOR_OBJECTIVES: dict[str, Build] = {"matching": _matching, "relations": _relations}
 """Kind of task whose model is saved as a model of kind similarity -> function as in OBJECTIVES."""

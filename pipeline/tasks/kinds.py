@@ -1,7 +1,7 @@
 """Kinds of task, each with the functions that turn items into rows, and logits into scores."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from pipeline.config.finetune import Cutting
@@ -42,6 +42,7 @@ KINDS: dict[Kind, TaskHandlers] = {
     "multilabel": _handlers_in(sequences),
     "similarity": _handlers_in(similarity),
     "matching": _handlers_in(matching),
+    "relations": replace(_handlers_in(sequences), prepare=similarity.prepare),
     "tags": _handlers_in(tags),
     "spans": _handlers_in(questions),
 }

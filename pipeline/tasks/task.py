@@ -13,13 +13,16 @@ import pyarrow as pa
 
 from pipeline.errors import DataError, listed, shown
 
-Kind = Literal["classification", "regression", "multilabel", "similarity", "matching", "tags", "spans"]
-"""Predict per text or pair: one class, a number, or several labels. Or predict the similarity of two texts, the text
-that matches a text, a tag per word, or a span of a context that answers a question.
+Kind = Literal["classification", "regression", "multilabel", "similarity", "matching", "relations", "tags", "spans"]
+"""Predict per text or pair: one class, a number, or several labels. Or predict from the vectors of texts: the
+similarity of two texts, the text that matches a text, or the class of a pair. Or predict a tag per word, or a span of a
+context that answers a question.
 """
 VALUED = ("regression", "similarity")
 """Kinds of task whose labels are numbers on a scale."""
-SAVED_AS_SIMILARITY = ("matching",)
+ONE_CLASS = ("classification", "relations")
+"""Kinds of task with one class per row."""
+SAVED_AS_SIMILARITY = ("matching", "relations")
 """Kinds whose trained model is an encoder that makes vectors of texts; it is saved as a model of kind similarity."""
 VECTOR_KINDS = ("similarity", *SAVED_AS_SIMILARITY)
 """Kinds that train the vectors of texts, by the settings `similarity`."""

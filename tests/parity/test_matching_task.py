@@ -64,6 +64,11 @@ def test_loss_and_gradients_equal_theirs(loss: str, tiny_vocabulary: Vocabulary,
     theirs = LOSSES[loss](peer)([peer.preprocess(texts) for texts in columns], torch.zeros(len(ROWS)))
     theirs.backward()
     assert float(total / count) == pytest.approx(float(theirs), rel=1e-6)
+    assert_gradients_equal(module, peer)
+
+
+def assert_gradients_equal(module: torch.nn.Module, peer: torch.nn.Module) -> None:
+    """Assert that the encoders of a module and of a model of sentence-transformers have the same gradients."""
     given = {name: parameter.grad for name, parameter in module.named_parameters() if parameter.grad is not None}
     ours = to_published(given, family_of(MODEL))
     found = {f"bert.{name}": p.grad for name, p in peer[0].auto_model.named_parameters() if "pooler" not in name}

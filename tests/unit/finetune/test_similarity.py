@@ -136,7 +136,7 @@ def test_several_labels_are_refused(tiny_run: Path, glue: Path) -> None:
         checkpoint=folder_of(str(tiny_run), 3), train=f"{glue}/STS-B/train.tsv", kind="similarity", label=("a", "b")
     )
     with pytest.raises(
-        ConfigError, match=r"^label \(a, b\) names 2 columns, but a pair has one score: name one column$"
+        ConfigError, match=r"^label \(a, b\) names 2 columns, but a pair has one label: name one column$"
     ):
         read_inputs(config, lambda line: None)
 

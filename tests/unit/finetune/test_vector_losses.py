@@ -17,7 +17,7 @@ from pipeline.predict.score import score_model
 from pipeline.predict.similarity import score_triplets
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.task import VECTOR_KINDS
-from pipeline.train.checkpoint import folder_of
+from pipeline.train.checkpoint import folder_of, read_tensors
 from pipeline.train.tuned import load_tuned
 
 
@@ -68,6 +68,31 @@ def test_a_trained_model_makes_the_vectors_of_its_trial(loss: str, tiny_run: Pat
     settings = score_settings(inputs.config, problem.task, model)
     assert settings.label == ("score",) and set(score_model(settings, lambda line: None)) == {"spearman", "pearson"}
     assert predict_settings(inputs.config, problem.task, model).text == "sentence1"
+
+
+def relations(glue: Path, split: str) -> str:
+    """A file of pairs with a class: whether the score of a pair of STS-B is above 1."""
+    lines = [line.split("\t") for line in (glue / f"STS-B/{split}.tsv").read_text().splitlines()[1:]]
+    rows = [f"{line[7]}\t{line[8]}\t{'near' if float(line[9]) > 1 else 'far'}" for line in lines]
+    (glue / f"{split}.tsv").write_text("\n".join(["premise\thypothesis\tlabel", *rows]) + "\n")
+    return f"{glue}/{split}.tsv"
+
+
+def test_a_model_trained_on_classes_is_saved_without_its_head(tiny_run: Path, glue: Path) -> None:
+    config = config_of(tiny_run, glue, "softmax")
+    config = replace(config, train=relations(glue, "train"), dev=relations(glue, "dev"))
+    inputs = read_inputs(config, lambda line: None)
+    (problem,) = inputs.problems.values()
+    assert (problem.task.labels, problem.task.metrics) == (("far", "near"), ("accuracy",))
+    trial = make_trial(inputs.config, problem, inputs.initial, 0, {}, "report")
+    result, model = load_or_train(trial, problem, inputs.initial), f"{trial.folder}/model"
+    assert 0 < result["scores"]["dev"]["accuracy"] <= 1
+    assert all(name.startswith("bert.") for name in read_tensors(f"{model}/model.safetensors"))
+    card = Path(f"{model}/README.md").read_text()
+    assert "The baseline gives the same answer to every row" in card and "| similarity.loss | softmax |" in card
+    assert json.loads(Path(f"{model}/config.json").read_text())["architectures"] == ["BertModel"]
+    settings = score_settings(inputs.config, problem.task, model)
+    assert set(score_model(settings, lambda line: None)) == {"spearman", "pearson"}
 
 
 def test_trials_of_another_margin_have_another_name(tiny_run: Path, glue: Path) -> None:
