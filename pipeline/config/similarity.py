@@ -22,6 +22,8 @@ ROWS_OF_KIND = {
 """Kind of task -> its rows in words."""
 LOSSES_WITH: dict[str, tuple[str, ...]] = {"temperature": ("cosent", "contrastive"), "margin": ("triplet",)}
 """Setting of `Similarity` -> losses on which it has an effect."""
+MOST_DISTANT = 2
+"""Largest distance of two vectors of length 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +49,12 @@ class Similarity:
     sentence-transformers; Reimers and Gurevych 2019 use 1.
     """
 
+    dimensions: tuple[int, ...] = ()
+    """Lengths of truncated vectors (Matryoshka, Kusupati et al. 2022), such as 32, 64 and the encoder's width. The loss
+    is the mean over the vectors of the first 32 numbers, of the first 64 and so on, each scaled to length 1, and each
+    length is scored. Default: the loss of whole vectors.
+    """
+
     def __post_init__(self) -> None:
         require_above_zero("similarity.temperature", self.temperature)
         require_above_zero("similarity.margin", self.margin)
@@ -57,6 +65,17 @@ class Similarity:
                 f"similarity.{name} ({value:g}) is for similarity.loss {' and '.join(losses)}, but similarity.loss is "
                 f"{self.loss}: leave similarity.{name} out",
             )
+        shown = f"similarity.dimensions ({', '.join(map(str, self.dimensions))})"
+        require(all(length >= 1 for length in self.dimensions), f"{shown} must be at least 1")
+        require(
+            all(short < long for short, long in zip(self.dimensions, self.dimensions[1:])),
+            f"{shown} must increase: give each length once, the shortest first",
+        )
+        require(
+            self.loss != "triplet" or not self.dimensions or self.margin < MOST_DISTANT,
+            f"similarity.margin ({self.margin:g}) must be below {MOST_DISTANT} with {shown}, because truncated vectors "
+            f"have length 1 and distances of at most {MOST_DISTANT}: set similarity.margin 0.5",
+        )
 
     def require_columns(self, kind: str, label: tuple[str, ...], negative: tuple[str, ...]) -> None:
         """Raise ConfigError for columns of a file of this kind (the setting `kind`) that the loss does not read."""

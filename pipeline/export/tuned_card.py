@@ -228,6 +228,16 @@ def _use(about: About, plain: bool, repository: str | None) -> str:
             "Compute vectors of length 1 with `sentence-transformers`:",
             _python(f'{SENTENCES}\n\nmodel = SentenceTransformer("{folder}")\nprint(model.encode(["A text."]).shape)'),
         ]
+    if _has_vectors(about, plain) and about.task.dimensions:
+        lengths, longest = ", ".join(map(str, about.task.dimensions)), about.task.dimensions[-1]
+        parts += [
+            f"The first {lengths} numbers of a vector are a vector too (Matryoshka). To get vectors of length 1 of the "
+            f"first {longest} numbers:",
+            _python(
+                f'model = SentenceTransformer("{folder}", truncate_dim={longest})\n'
+                'print(model.encode(["A text."], normalize_embeddings=True).shape)'
+            ),
+        ]
     ours = _python(f'from pipeline import api\n\nmodel = api.load("{location}")\nprint(model.predict({rows}))')
     return "\n\n".join([*parts, "With `bertstream`:", ours])
 

@@ -42,7 +42,10 @@ def training_facts(config: Finetune, problem: Problem, seed: int, result: Result
 def _similarity_facts(settings: Similarity) -> dict[str, Any]:
     """Return the loss of kind similarity, and the settings that the loss has, by dotted name."""
     used = [name for name, losses in LOSSES_WITH.items() if settings.loss in losses]
-    return {f"similarity.{name}": getattr(settings, name) for name in ("loss", *used)}
+    facts = {f"similarity.{name}": getattr(settings, name) for name in ("loss", *used)}
+    if settings.dimensions:
+        facts["similarity.dimensions"] = ", ".join(map(str, settings.dimensions))
+    return facts
 
 
 def teacher_facts(config: Finetune, problem: Problem) -> dict[str, Any]:

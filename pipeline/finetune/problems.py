@@ -20,11 +20,12 @@ from pipeline.tasks import known
 from pipeline.tasks.builtin import builtin_task
 from pipeline.tasks.download import fetch_glue
 from pipeline.tasks.kinds import KINDS
+from pipeline.tasks.lengths import with_lengths
 from pipeline.tasks.own import Lost, read_own
 from pipeline.tasks.prepared import Prepared, resolved_cutting
 from pipeline.tasks.schema import TEXTS
 from pipeline.tasks.selection import selected_by, skewed
-from pipeline.tasks.task import ONE_CLASS, Task, require_trainable, several
+from pipeline.tasks.task import ONE_CLASS, VECTOR_KINDS, Task, require_trainable, several
 from pipeline.train.initial import Initial
 
 BUILTIN = "builtin"
@@ -167,6 +168,8 @@ def _problem_of(
     """Build a problem from the items of its splits, and report a summary of each split."""
     if isinstance(train, pa.Table):
         task = replace(task, paired=train["second"].null_count < train.num_rows)
+    if task.kind in VECTOR_KINDS:
+        task = with_lengths(task, [length for length in config.similarity.dimensions if length < initial.model.width])
     task = selected_by(task, config.recipe.metric)
     problem = cut(task, config.cutting, {"train": train, **splits}, initial)
     for name, split in {"train": problem.train, **problem.splits}.items():

@@ -224,7 +224,7 @@ def build(
         module.learn_standardised(*label_mean_and_deviation(problem.train.rows))
     if isinstance(module, SimilarityTask):
         module.learn(config.similarity, *label_range(problem.train.rows))
-    if isinstance(module, MatchingTask):
+    if isinstance(module, MatchingTask | RelationTask):
         module.learn(config.similarity)
     if problem.teacher is not None:
         module.learn_from_teacher(config.recipe.temperature, config.recipe.teacher_weight)

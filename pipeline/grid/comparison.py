@@ -14,6 +14,7 @@ from pipeline.finetune.problems import Problem, read_problems
 from pipeline.finetune.table import Reported, format_score, is_share
 from pipeline.finetune.trials import answer_precision
 from pipeline.tasks import metrics, questions, sequences, similarity
+from pipeline.tasks.lengths import place_of
 from pipeline.tasks.prepared import Prepared
 from pipeline.tasks.squad_metrics import best_of
 from pipeline.tasks.task import SAVED_AS_SIMILARITY
@@ -132,7 +133,9 @@ def _row_scorer(config: Finetune, problem: Problem, tuned: TunedModel) -> RowSco
         values = np.array([best_of(texts[item.id], item, task.unanswerable)[which] for item in prepared.items])
         return lambda rows: float(values[rows].mean())
     if task.kind == "similarity":
-        return answer_scorer(problem, prepared, similarity.answers(task, prepared, logits, problem.cutting))
+        name, place = place_of(task, task.metrics[0])
+        cosines = similarity.answers(task, prepared, logits, problem.cutting)[:, place]
+        return answer_scorer(replace(problem, task=replace(task, metrics=(name,))), prepared, cosines)
     outputs = sequences.answers(task, prepared, logits, problem.cutting)
     return answer_scorer(
         problem,

@@ -121,6 +121,7 @@ def _require_fitting(
         for problem in problems.values():
             if problem.task.kind in VECTOR_KINDS:
                 _require_similarity(tried_config, problem.task, initial.model.layers)
+                _require_dimensions(tried_config, initial.model.width)
         _require_use_of_similarity(tried_config, problems)
     if storage.exists(storage.join(config.checkpoint, ADAPTERS)):
         raise ConfigError(
@@ -134,8 +135,10 @@ def _require_use_of_similarity(config: Finetune, problems: Mapping[str, Problem]
     changed = [name for name, value in vars(config.similarity).items() if value != getattr(Similarity, name)]
     if changed and all(problem.task.kind not in VECTOR_KINDS for problem in problems.values()):
         tasks = ", ".join(f"{name} is of kind {problem.task.kind}" for name, problem in problems.items())
+        value = getattr(config.similarity, changed[0])
+        shown = ", ".join(map(str, value)) if isinstance(value, tuple) else value
         raise ConfigError(
-            f"similarity.{changed[0]} ({getattr(config.similarity, changed[0])}) is for kind similarity, but {tasks}: "
+            f"similarity.{changed[0]} ({shown}) is for kind similarity, but {tasks}: "
             "leave the setting out, or give --kind similarity"
         )
 
@@ -164,6 +167,13 @@ def _require_similarity(config: Finetune, task: Task, layers: int) -> None:
             "similarity.pooling instead"
         )
     _require_whole_steps(config)
+
+
+def _require_dimensions(config: Finetune, width: int) -> None:
+    """Raise ConfigError if a truncated vector would be longer than the encoder's vectors."""
+    longest = max(config.similarity.dimensions, default=0)
+    if longest > width:
+        raise ConfigError(f"similarity.dimensions ({longest}) must be at most the checkpoint's width ({width})")
 
 
 def _require_whole_steps(config: Finetune) -> None:

@@ -15,7 +15,7 @@ from pipeline.batch import Batch
 from pipeline.config.similarity import Similarity
 from pipeline.objectives.contrastive import compared
 from pipeline.objectives.terms import TASK, Terms
-from pipeline.objectives.vectors import TextVectors
+from pipeline.objectives.vectors import TextVectors, mean_over_lengths
 
 
 class MatchingTask(TextVectors):
@@ -28,9 +28,11 @@ class MatchingTask(TextVectors):
     def forward(self, batch: Batch) -> Terms:
         """Return {TASK: (summed loss, divisor as in `counts`)}; the loss is a float32 scalar."""
         assert batch.keys is not None
-        texts = self.logits(batch)
+        texts, keys, settings = self.logits(batch), batch.keys, self.settings
         with torch.autocast(texts.device.type, enabled=False):
-            loss = LOSSES[self.settings.loss](texts, batch.keys, self.settings)
+            loss = mean_over_lengths(
+                texts, settings.dimensions, lambda vectors: LOSSES[settings.loss](vectors, keys, settings)
+            )
         return {TASK: (loss, self.counts(batch)[TASK])}
 
     def counts(self, batch: Batch) -> dict[str, int | Tensor]:

@@ -11,9 +11,10 @@ from torch.nn import functional as F
 
 from pipeline.batch import Batch
 from pipeline.config.model import Model
+from pipeline.config.similarity import Similarity
 from pipeline.model.encoder import initialize
 from pipeline.objectives.terms import TASK, Terms
-from pipeline.objectives.vectors import TextVectors
+from pipeline.objectives.vectors import TextVectors, mean_over_lengths
 
 
 class RelationTask(TextVectors):
@@ -36,7 +37,13 @@ class RelationTask(TextVectors):
     def forward(self, batch: Batch) -> Terms:
         """Return {TASK: (summed cross-entropy, N)}; the loss is a float32 scalar."""
         assert batch.label_N is not None
-        loss = F.cross_entropy(self.logits(batch), batch.label_N.long(), reduction="sum")
+        vectors, classes_N = self.vectors(batch), batch.label_N.long()
+        with torch.autocast(vectors.device.type, enabled=False):
+            loss = mean_over_lengths(
+                vectors,
+                self.settings.dimensions,
+                lambda vectors: F.cross_entropy(self.scores(vectors), classes_N, reduction="sum"),
+            )
         return {TASK: (loss, self.counts(batch)[TASK])}
 
     def counts(self, batch: Batch) -> dict[str, int | Tensor]:
@@ -44,12 +51,24 @@ class RelationTask(TextVectors):
         return {TASK: batch.sequences // 2}
 
     def logits(self, batch: Batch) -> Tensor:
-        """Return the logits of each pair, float32 (N, classes)."""
-        assert self.relation_head is not None
+        """Return the logits of each pair by whole vectors and by vectors of each length, float32 (N, L, classes)."""
         vectors = self.vectors(batch)
-        first, second = vectors[::2], vectors[1::2]
         with torch.autocast(vectors.device.type, enabled=False):
-            return self.relation_head(torch.cat((first, second, (first - second).abs()), dim=1))
+            return torch.stack([self.scores(part) for part in self.at_each_length(vectors)], dim=1)
+
+    def scores(self, vectors: Tensor) -> Tensor:
+        """Return the logits of each pair of vectors (2N, W), float32 (N, classes).
+
+        Shorter vectors are filled up with 0, so each length has its own columns of the head's matrix.
+        """
+        assert self.relation_head is not None
+        whole = F.pad(vectors, (0, self.relation_head.in_features // 3 - vectors.shape[1]))
+        first, second = whole[::2], whole[1::2]
+        return self.relation_head(torch.cat((first, second, (first - second).abs()), dim=1))
+
+    def learn(self, settings: Similarity) -> None:
+        """Train with these settings."""
+        self.settings = settings
 
     def drop_head(self) -> None:
         """Remove the head, so that the module has the tensors of the encoder alone."""

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from pipeline.batch import Batch
 from pipeline.config.similarity import Similarity
 from pipeline.objectives.terms import TASK, Terms
-from pipeline.objectives.vectors import TextVectors
+from pipeline.objectives.vectors import TextVectors, mean_over_lengths
 
 
 class SimilarityTask(TextVectors):
@@ -28,7 +28,13 @@ class SimilarityTask(TextVectors):
     def forward(self, batch: Batch) -> Terms:
         """Return {TASK: (summed loss, divisor as in `counts`)}; the loss is a float32 scalar."""
         assert batch.label_N is not None
-        loss = LOSSES[self.settings.loss](self.cosines(batch), (batch.label_N - self.low) / self.range, self.settings)
+        vectors, settings, scores_N = self.vectors(batch), self.settings, (batch.label_N - self.low) / self.range
+        with torch.autocast(vectors.device.type, enabled=False):
+            loss = mean_over_lengths(
+                vectors,
+                settings.dimensions,
+                lambda vectors: LOSSES[settings.loss](cosines(vectors), scores_N, settings),
+            )
         return {TASK: (loss, self.counts(batch)[TASK])}
 
     def counts(self, batch: Batch) -> dict[str, int | Tensor]:
@@ -36,14 +42,15 @@ class SimilarityTask(TextVectors):
         return {TASK: 1 if self.settings.loss == "cosent" else batch.sequences // 2}
 
     def logits(self, batch: Batch) -> Tensor:
-        """Return the cosine of each pair, float32 (N, 1)."""
-        return self.cosines(batch)[:, None]
-
-    def cosines(self, batch: Batch) -> Tensor:
-        """Return the cosine of each pair, float32 (N,)."""
+        """Return the cosine of each pair by whole vectors and by vectors of each length, float32 (N, L)."""
         vectors = self.vectors(batch)
         with torch.autocast(vectors.device.type, enabled=False):
-            return F.cosine_similarity(vectors[::2], vectors[1::2])
+            return torch.stack([cosines(part) for part in self.at_each_length(vectors)], dim=1)
+
+
+def cosines(vectors: Tensor) -> Tensor:
+    """Return the cosine of each pair of vectors (2N, W), float32 (N,)."""
+    return F.cosine_similarity(vectors[::2], vectors[1::2])
 
 
 def cosent(cosines_N: Tensor, scores_N: Tensor, settings: Similarity) -> Tensor:

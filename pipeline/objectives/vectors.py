@@ -3,8 +3,11 @@
 Shapes: S sequences of a batch, W width of a vector.
 """
 
+from collections.abc import Callable, Sequence
+
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from pipeline.batch import Batch
 from pipeline.config.model import Model
@@ -44,3 +47,24 @@ class TextVectors(nn.Module):
         if self.pooling == "cls":
             return hidden_T[batch.offsets[:-1]]
         return by_segment(hidden_T, "mean", batch.offsets.diff().long())
+
+    def at_each_length(self, vectors: Tensor) -> list[Tensor]:
+        """Return the vectors (…, W), then the vectors of each of the settings' dimensions that is below W."""
+        lengths = [length for length in self.settings.dimensions if length < vectors.shape[-1]]
+        whole = truncated(vectors, vectors.shape[-1]) if self.settings.dimensions else vectors
+        return [whole, *(truncated(vectors, length) for length in lengths)]
+
+
+def truncated(vectors: Tensor, length: int) -> Tensor:
+    """Return the first `length` numbers of vectors (…, W), scaled to length 1: (…, length)."""
+    return F.normalize(vectors[..., :length], dim=-1)
+
+
+def mean_over_lengths(vectors: Tensor, lengths: Sequence[int], loss: Callable[[Tensor], Tensor]) -> Tensor:
+    """Return the mean loss of the vectors of each length (Kusupati et al. 2022); without lengths, of whole vectors.
+
+    `loss` takes vectors (…, length) and returns a scalar.
+    """
+    if not lengths:
+        return loss(vectors)
+    return torch.stack([loss(truncated(vectors, length)) for length in lengths]).mean()

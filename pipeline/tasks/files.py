@@ -12,6 +12,7 @@ import pyarrow as pa
 from pipeline.errors import BadRow, ConfigError, DataError, listed, shown
 from pipeline.tasks.bad_rows import BadRows
 from pipeline.tasks.content import content_of
+from pipeline.tasks.lengths import with_lengths
 from pipeline.tasks.readers import reader_of
 from pipeline.tasks.tables import Row, texts_table
 from pipeline.tasks.task import (
@@ -149,7 +150,8 @@ def saved_task(task: Task) -> Task:
     """Return the task of the model that is saved after training: of kind similarity for SAVED_AS_SIMILARITY."""
     if task.kind not in SAVED_AS_SIMILARITY:
         return task
-    return replace(task, kind="similarity", labels=(), metrics=VALUE_METRICS["similarity"], paired=True)
+    saved = replace(task, kind="similarity", labels=(), metrics=VALUE_METRICS["similarity"], paired=True)
+    return with_lengths(saved, task.dimensions)
 
 
 def _infer_kind(location: str, texts: pa.Table, skip: bool = False) -> Kind:

@@ -1,11 +1,11 @@
 """Kinds of task, each with the functions that turn items into rows, and logits into scores."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 from pipeline.config.finetune import Cutting
-from pipeline.tasks import matching, questions, sequences, similarity, tags
+from pipeline.tasks import matching, questions, relations, sequences, similarity, tags
 from pipeline.tasks.prepared import Logits, Prepared, Tuned
 from pipeline.tasks.task import Kind, Task
 from pipeline.text.vocabulary import Vocabulary
@@ -42,7 +42,7 @@ KINDS: dict[Kind, TaskHandlers] = {
     "multilabel": _handlers_in(sequences),
     "similarity": _handlers_in(similarity),
     "matching": _handlers_in(matching),
-    "relations": replace(_handlers_in(sequences), prepare=similarity.prepare),
+    "relations": _handlers_in(relations),
     "tags": _handlers_in(tags),
     "spans": _handlers_in(questions),
 }

@@ -1,6 +1,7 @@
 """Matching as a kind of task: each text is encoded alone, and its vector should be nearest to that of its match.
 
-Shapes: N rows of a text, its match and up to K negative texts, W width of a vector.
+Shapes: N rows of a text, its match and up to K negative texts, W width of a vector. The comparisons of a split are a
+list: by whole vectors, then by those of the task's dimensions.
 """
 
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from scipy import sparse
 
 from pipeline.config.finetune import Cutting
 from pipeline.tasks.encoding import encode
+from pipeline.tasks.lengths import of_whole_vectors, scores_at
 from pipeline.tasks.matches import OF_ALL, OF_NEGATIVES
 from pipeline.tasks.metrics import triplet_accuracy
 from pipeline.tasks.prepared import Logits, Prepared, Tuned
@@ -65,18 +67,20 @@ def prepare(task: Task, items: pa.Table, vocabulary: Vocabulary, cutting: Cuttin
     return Prepared(items=items, rows=encoded_rows, cut=encoded.cut, notes=notes_of(encoded.cut, items, cutting))
 
 
-def answers(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) -> Compared:
-    """Return the cosines of vectors; `logits` has each row's vectors, float (2 + K, W)."""
-    vectors = np.stack(list(logits))
-    norms = np.linalg.norm(vectors, axis=2, keepdims=True)
-    first, second, *negatives = np.moveaxis(vectors / np.maximum(norms, 1e-12), 1, 0)
-    return _compared(prepared.items, first, second, negatives)
+def answers(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) -> list[Compared]:
+    """Return the comparisons of vectors; `logits` has each row's vectors, float (2 + K, W)."""
+    vectors, comparisons = np.stack(list(logits)), []
+    for length in (vectors.shape[2], *task.dimensions):
+        norms = np.linalg.norm(vectors[..., :length], axis=2, keepdims=True)
+        first, second, *negatives = np.moveaxis(vectors[..., :length] / np.maximum(norms, 1e-12), 1, 0)
+        comparisons.append(_compared(prepared.items, first, second, negatives))
+    return comparisons
 
 
-def score(task: Task, prepared: Prepared, compared: Compared, tuned: Tuned) -> dict[str, float]:
+def score(task: Task, prepared: Prepared, compared: list[Compared], tuned: Tuned) -> dict[str, float]:
     """Return the share of texts whose match is the nearest, and of triplets whose match is nearer than the negative."""
     measures = {OF_NEGATIVES: _accuracy_of_triplets, OF_ALL: lambda compared: float(compared.found.mean())}
-    return {name: measures[name](compared) for name in task.metrics}
+    return scores_at(task, lambda name, place: measures[name](compared[place]))
 
 
 def _accuracy_of_triplets(compared: Compared) -> float:
@@ -86,7 +90,7 @@ def _accuracy_of_triplets(compared: Compared) -> float:
     return triplet_accuracy(near[given], compared.far[given]) if given.any() else 0.0
 
 
-def tune(task: Task, prepared: Prepared, compared: Compared) -> Tuned:
+def tune(task: Task, prepared: Prepared, compared: list[Compared]) -> Tuned:
     """Return no values, because nearness needs no threshold."""
     return {}
 
@@ -98,16 +102,17 @@ def baseline(task: Task, train: Prepared, prepared: Prepared) -> dict[str, float
     columns = [prepared.items["first"].to_pylist(), prepared.items["second"].to_pylist(), *map(list, zip(*lists))]
     vectors = _word_vectors([text for column in columns for text in column])
     first, second, *far = (vectors[start : start + len(lists)] for start in range(0, vectors.shape[0], len(lists)))
-    return score(task, prepared, _compared(prepared.items, first, second, far), {})
+    return score(of_whole_vectors(task), prepared, [_compared(prepared.items, first, second, far)], {})
 
 
-def collapsed(task: Task, prepared: Prepared, compared: Compared) -> bool:
+def collapsed(task: Task, prepared: Prepared, compared: list[Compared]) -> bool:
     """Return whether all cosines are nearly the same, or one is not finite."""
-    cosines = np.append(compared.near, compared.far[~np.isnan(compared.far)])
-    return not np.isfinite(compared.near).all() or bool(np.ptp(cosines) < 1e-3)
+    whole = compared[0]
+    cosines = np.append(whole.near, whole.far[~np.isnan(whole.far)])
+    return not np.isfinite(whole.near).all() or bool(np.ptp(cosines) < 1e-3)
 
 
-def details(task: Task, prepared: Prepared, compared: Compared, tuned: Tuned) -> dict[str, Any]:
+def details(task: Task, prepared: Prepared, compared: list[Compared], tuned: Tuned) -> dict[str, Any]:
     """Return an empty dict, because `score` already has all results."""
     return {}
 

@@ -15,6 +15,7 @@ from pipeline.config.finetune import Cutting
 from pipeline.errors import ConfigError, DataError
 from pipeline.tasks import metrics
 from pipeline.tasks.encoding import encode
+from pipeline.tasks.lengths import of_whole_vectors, scores_at
 from pipeline.tasks.prepared import Logits, Prepared, Tuned
 from pipeline.tasks.schema import ENCODED, SECOND_LENGTH
 from pipeline.tasks.tables import left_out
@@ -74,13 +75,14 @@ def _one_by_one(items: pa.Table) -> pa.Table:
 
 
 def answers(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) -> np.ndarray:
-    """Return the cosine of each pair, float64 (pairs,)."""
-    return np.asarray(logits, np.float64).reshape(-1)
+    """Return the cosine of each pair, by whole vectors and by those of the task's dimensions, float64 (pairs, L)."""
+    return np.asarray(logits, np.float64)
 
 
 def score(task: Task, prepared: Prepared, cosines: np.ndarray, tuned: Tuned) -> dict[str, float]:
     """Return the correlations between the cosines and the labels."""
-    return metrics.score(task, cosines, prepared.rows["label"].to_numpy())
+    labels = prepared.rows["label"].to_numpy()
+    return scores_at(task, lambda name, place: metrics.METRICS[name](cosines[:, place], labels))
 
 
 def tune(task: Task, prepared: Prepared, cosines: np.ndarray) -> Tuned:
@@ -91,12 +93,12 @@ def tune(task: Task, prepared: Prepared, cosines: np.ndarray) -> Tuned:
 def baseline(task: Task, train: Prepared, prepared: Prepared) -> dict[str, float]:
     """Return the correlations between `word_cosines` and the labels."""
     cosines = word_cosines(prepared.items["first"].to_pylist(), prepared.items["second"].to_pylist())
-    return metrics.score(task, cosines, prepared.rows["label"].to_numpy())
+    return metrics.score(of_whole_vectors(task), cosines, prepared.rows["label"].to_numpy())
 
 
 def collapsed(task: Task, prepared: Prepared, cosines: np.ndarray) -> bool:
     """Return whether all pairs have nearly the same cosine, or a cosine is not finite."""
-    return not np.isfinite(cosines).all() or bool(np.ptp(cosines) < 1e-3)
+    return not np.isfinite(cosines).all() or bool(np.ptp(cosines[:, 0]) < 1e-3)
 
 
 def details(task: Task, prepared: Prepared, cosines: np.ndarray, tuned: Tuned) -> dict[str, Any]:

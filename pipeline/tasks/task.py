@@ -73,6 +73,8 @@ class Task:
     """Whether rows are pairs of texts; inputs for prediction must then be pairs too."""
     unanswerable: bool = False
     """Whether some questions have no answer (SQuAD 2.0)."""
+    dimensions: tuple[int, ...] = ()
+    """Lengths of truncated vectors that are scored in addition to whole vectors, for the kinds in VECTOR_KINDS."""
     skips_broken_lines: bool = False
     """Whether unreadable lines of labelled splits are skipped and reported; otherwise the first one is an error."""
 

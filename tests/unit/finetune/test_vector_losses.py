@@ -10,6 +10,7 @@ from pipeline.config.finetune import Cutting, Finetune, Recipe, Search, Trials
 from pipeline.config.predict import Score
 from pipeline.config.similarity import KIND_OF_LOSS, ROWS_OF_KIND, Similarity
 from pipeline.errors import ConfigError
+from pipeline.finetune.settings import warnings
 from pipeline.finetune.trials import load_or_train, make_trial
 from pipeline.grid.inputs import GridInputs, read_inputs
 from pipeline.grid.testing import predict_settings, score_settings
@@ -93,6 +94,51 @@ def test_a_model_trained_on_classes_is_saved_without_its_head(tiny_run: Path, gl
     assert json.loads(Path(f"{model}/config.json").read_text())["architectures"] == ["BertModel"]
     settings = score_settings(inputs.config, problem.task, model)
     assert set(score_model(settings, lambda line: None)) == {"spearman", "pearson"}
+
+
+def test_truncated_vectors_are_trained_and_scored(tiny_run: Path, glue: Path) -> None:
+    config = replace(config_of(tiny_run, glue, "cosent"), train=f"{glue}/STS-B/train.tsv", dev=f"{glue}/STS-B/dev.tsv")
+    inputs = read_inputs(replace(config, similarity=Similarity(dimensions=(8, 16, 32))), lambda line: None)
+    (problem,) = inputs.problems.values()
+    trial = make_trial(inputs.config, problem, inputs.initial, 0, {}, "report")
+    dev, model = load_or_train(trial, problem, inputs.initial)["scores"]["dev"], f"{trial.folder}/model"
+    assert set(dev) == {f"{name}{at}" for name in ("spearman", "pearson") for at in ("", "@8", "@16")}
+    assert len({dev["spearman"], dev["spearman@8"], dev["spearman@16"]}) == 3
+    scores = score_model(score_settings(inputs.config, problem.task, model), lambda line: None)
+    assert scores == pytest.approx(dev, abs=0.01)  # the test file is the development file
+    card = Path(f"{model}/README.md").read_text()
+    assert "The first 8, 16 numbers of a vector are a vector too" in card and "truncate_dim=16" in card
+    assert "| similarity.dimensions | 8, 16, 32 |" in card and "| dev spearman@8 |" in card
+
+
+def test_dimensions_that_do_not_fit_are_refused(tiny_run: Path, glue: Path) -> None:
+    for dimensions, message in (
+        ((16, 8), "similarity.dimensions (16, 8) must increase: give each length once, the shortest first"),
+        ((8, 8), "similarity.dimensions (8, 8) must increase: give each length once, the shortest first"),
+        ((0, 8), "similarity.dimensions (0, 8) must be at least 1"),
+    ):
+        with pytest.raises(ConfigError) as refused:
+            Similarity(dimensions=dimensions)
+        assert str(refused.value) == message
+    with pytest.raises(ConfigError) as refused:
+        Similarity(loss="triplet", dimensions=(8, 32))
+    assert str(refused.value) == (
+        "similarity.margin (5) must be below 2 with similarity.dimensions (8, 32), because truncated vectors have "
+        "length 1 and distances of at most 2: set similarity.margin 0.5"
+    )
+    config = replace(config_of(tiny_run, glue, "contrastive"), test=None)
+    with pytest.raises(
+        ConfigError, match=r"^similarity.dimensions \(64\) must be at most the checkpoint's width \(32\)$"
+    ):
+        long = Similarity(loss="contrastive", dimensions=(8, 64))
+        read_inputs(replace(config, similarity=long), lambda line: None)
+    with pytest.raises(ConfigError, match=r"^search.over \(similarity.dimensions=8\) must be NAME=VALUE"):
+        read_inputs(replace(config, search=Search(over=("similarity.dimensions=8",))), lambda line: None)
+    inputs = read_inputs(replace(config, similarity=replace(config.similarity, dimensions=(8,))), lambda line: None)
+    assert (
+        "warning: similarity.dimensions (8) leaves out the encoder's width (32): whole vectors are scored, but not "
+        "trained" in warnings(inputs.config, inputs.settings, inputs.initial.model)
+    )
 
 
 def test_trials_of_another_margin_have_another_name(tiny_run: Path, glue: Path) -> None:

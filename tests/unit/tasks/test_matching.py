@@ -8,6 +8,7 @@ from pipeline import batch
 from pipeline.config.finetune import Cutting
 from pipeline.errors import ConfigError
 from pipeline.tasks import matching
+from pipeline.tasks.lengths import with_lengths
 from pipeline.tasks.schema import MATCHES, TEXT_LENGTHS
 from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary
@@ -68,14 +69,26 @@ def test_scores_are_of_the_nearest_match_and_of_triplets() -> None:
         np.array([up, up, none, none]),
         np.array([side, up, side, none]),  # match 0, negative 1
     ]
-    found = matching.answers(TASK, prepared, logits, CUTTING)
+    whole = matching.answers(TASK, prepared, logits, CUTTING)
+    (found,) = whole
     # row 0: the match of row 1 is nearer (row 2 has the same text); row 1: that of row 2 is as near; row 2: nearest 0
     assert found.found.tolist() == [0, 0.5, 0.5]
-    scores = matching.score(TASK, prepared, found, {})
+    scores = matching.score(TASK, prepared, whole, {})
     assert scores == {"triplet_accuracy": pytest.approx((1 + 0.5 + 0) / 3), "match_accuracy": pytest.approx(1 / 3)}
-    assert not matching.collapsed(TASK, prepared, found)
+    assert not matching.collapsed(TASK, prepared, whole)
     same = matching.answers(TASK, prepared, [np.ones((4, 2))] * 3, CUTTING)
     assert matching.collapsed(TASK, prepared, same)
+
+
+def test_truncated_vectors_have_scores_of_their_own() -> None:
+    task = with_lengths(Task(name="s", kind="matching", metrics=("triplet_accuracy",)), [1])
+    rows = items(("red", "blue", ["green"]), ("green", "red", ["blue"]))
+    prepared = matching.prepare(task, rows, VOCABULARY, CUTTING)
+    logits = [np.array([(1.0, 2.0), (-1.0, 2.0), (1.0, -1.0)]), np.array([(1.0, 0.0), (1.0, 0.0), (0.0, 1.0)])]
+    found = matching.answers(task, prepared, logits, CUTTING)
+    # row 0: cosines 0.6 and -0.32; of the first numbers alone -1 and 1
+    assert matching.score(task, prepared, found, {}) == {"triplet_accuracy": 1, "triplet_accuracy@1": 0.5}
+    assert set(matching.baseline(task, prepared, prepared)) == {"triplet_accuracy"}
 
 
 def test_the_baseline_counts_shared_words() -> None:

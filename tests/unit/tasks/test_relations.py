@@ -2,13 +2,19 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from pipeline.config.finetune import Finetune
+from pipeline.config.finetune import Cutting, Finetune
 from pipeline.config.similarity import Similarity
 from pipeline.errors import ConfigError, DataError
+from pipeline.tasks import relations
+from pipeline.tasks.lengths import with_lengths
 from pipeline.tasks.own import read_own, with_pair_columns
+from pipeline.text.vocabulary import Vocabulary
 
+VOCABULARY = Vocabulary(tokens=("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "man", "dog"), lowercase=True)
+CUTTING = Cutting(maximum_length=8)
 HEADERS = {
     "index\tsentence1\tsentence2\tgold_label": "0\tA man.\tA dog.\t",
     "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment": "0\tA man.\tA dog.\t4.5\t",
@@ -33,6 +39,19 @@ def test_columns_are_found(tmp_path: Path, header: str) -> None:
         "second": "A dog.",
         "label": "entailment",
     }
+
+
+def test_classes_of_whole_and_truncated_vectors_are_scored(tmp_path: Path) -> None:
+    task, items, _ = read(tmp_path / "a.tsv", "text\tpair\tlabel", "no", "yes", "yes")
+    task = with_lengths(task, [2])
+    prepared = relations.prepare(task, items["train"], VOCABULARY, CUTTING)
+    logits = [np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([[0.0, 1.0]] * 2), np.array([[0.0, 1.0], [2.0, 1.0]])]
+    found = relations.answers(task, prepared, logits, CUTTING)
+    assert found.tolist() == [[1, 0], [1, 1], [1, 0]] and relations.collapsed(task, prepared, found)
+    scores = {"accuracy": pytest.approx(2 / 3), "accuracy@2": pytest.approx(2 / 3)}
+    assert relations.score(task, prepared, found, {}) == scores
+    assert relations.baseline(task, prepared, prepared) == {"accuracy": pytest.approx(2 / 3)}
+    assert not relations.collapsed(task, prepared, found[:, ::-1])
 
 
 def test_scores_and_missing_labels_are_refused(tmp_path: Path) -> None:
