@@ -48,7 +48,6 @@ class Similarity:
     """Margin of triplet, in Euclidean distance of the vectors before they are scaled to length 1. 5 is the default of
     sentence-transformers; Reimers and Gurevych 2019 use 1.
     """
-
     dimensions: tuple[int, ...] = ()
     """Lengths of truncated vectors (Matryoshka, Kusupati et al. 2022), such as 32, 64 and the encoder's width. The loss
     is the mean over the vectors of the first 32 numbers, of the first 64 and so on, each scaled to length 1, and each

@@ -261,8 +261,11 @@ def _limits(about: About) -> list[str]:
 
 BASELINE_OF_KIND = dict.fromkeys(
     ("similarity", "matching"), "The baseline is the cosine of the two texts' word counts."
-)
-"""Kind of task -> sentence about the baseline, for kinds whose baseline is not a constant answer."""
+) | {
+    "relations": "The accuracy is that of a head that was used in training and is not part of the model. The baseline "
+    "gives the same answer to every row."
+}
+"""Kind of task -> sentences about the scores and the baseline, for the kinds in VECTOR_KINDS."""
 
 
 def figures(lineage: Mapping[str, Any], kind: str = "") -> str:

@@ -17,6 +17,7 @@ from pipeline.finetune.unlabelled import for_problem, read_unlabelled
 from pipeline.grid.testing import require_readable
 from pipeline.grid.trial_set import STARTED, first_of_each
 from pipeline.reporting import Report
+from pipeline.tasks.matches import OF_NEGATIVES
 from pipeline.tasks.own import with_pair_columns
 from pipeline.tasks.task import VECTOR_KINDS, Task
 from pipeline.train.initial import Initial
@@ -68,13 +69,14 @@ def read_inputs(config: Finetune, report: Report) -> GridInputs:
 
 
 def _require_same_rows(config: Finetune, settings: Sequence[dict[str, Any]]) -> None:
-    """Raise ConfigError if a search tries losses for different rows on the user's own file."""
-    losses = [with_setting(config, setting).similarity.loss for setting in settings]
-    other = next((loss for loss in losses if KIND_OF_LOSS[loss] != KIND_OF_LOSS[losses[0]]), None)
+    """Raise ConfigError if a search tries losses for other rows than similarity.loss, by which the file is read."""
+    losses, own = [with_setting(config, setting).similarity.loss for setting in settings], config.similarity.loss
+    other = next((loss for loss in losses if KIND_OF_LOSS[loss] != KIND_OF_LOSS[own]), None)
     if config.kind == "similarity" and other is not None:
         raise ConfigError(
-            f"search.over tries similarity.loss {losses[0]}, which is for {ROWS_OF_KIND[KIND_OF_LOSS[losses[0]]]}, and "
-            f"{other}, which is for {ROWS_OF_KIND[KIND_OF_LOSS[other]]}: try losses for the same rows"
+            f"search.over tries similarity.loss {other}, which is for {ROWS_OF_KIND[KIND_OF_LOSS[other]]}, but "
+            f"similarity.loss is {own}, which is for {ROWS_OF_KIND[KIND_OF_LOSS[own]]}: set similarity.loss to one of "
+            "the losses to try, which must be for the same rows"
         )
 
 
@@ -166,7 +168,24 @@ def _require_similarity(config: Finetune, task: Task, layers: int) -> None:
             f"recipe.pooling ({recipe.pooling}) is for tasks with a head, but {name} is of kind {task.kind}: set "
             "similarity.pooling instead"
         )
+    if task.kind == "matching" and OF_NEGATIVES not in task.metrics:
+        _require_no_need_of_negatives(config, name)
     _require_whole_steps(config)
+
+
+def _require_no_need_of_negatives(config: Finetune, name: str) -> None:
+    """Raise ConfigError if the loss needs negative texts, which the task does not have."""
+    loss, rows = config.similarity.loss, config.recipe.rows_per_step
+    if loss == "triplet":
+        raise ConfigError(
+            f"similarity.loss ({loss}) compares texts with negative texts, but {name} has none: name their column with "
+            "--negative, or set similarity.loss contrastive"
+        )
+    if rows == 1:
+        raise ConfigError(
+            f"recipe.rows_per_step ({rows}) must be at least 2, because similarity.loss ({loss}) compares the texts of "
+            f"a step, and {name} has no negative texts"
+        )
 
 
 def _require_dimensions(config: Finetune, width: int) -> None:

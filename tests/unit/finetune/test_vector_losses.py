@@ -90,7 +90,10 @@ def test_a_model_trained_on_classes_is_saved_without_its_head(tiny_run: Path, gl
     assert 0 < result["scores"]["dev"]["accuracy"] <= 1
     assert all(name.startswith("bert.") for name in read_tensors(f"{model}/model.safetensors"))
     card = Path(f"{model}/README.md").read_text()
-    assert "The baseline gives the same answer to every row" in card and "| similarity.loss | softmax |" in card
+    assert (
+        "a head that was used in training and is not part of the model" in card
+        and "| similarity.loss | softmax |" in card
+    )
     assert json.loads(Path(f"{model}/config.json").read_text())["architectures"] == ["BertModel"]
     settings = score_settings(inputs.config, problem.task, model)
     assert set(score_model(settings, lambda line: None)) == {"spearman", "pearson"}
@@ -167,8 +170,9 @@ def test_trials_of_another_margin_have_another_name(tiny_run: Path, glue: Path) 
         ),
         (
             {"search": Search(over=("similarity.loss=contrastive,cosent",))},
-            "search.over tries similarity.loss contrastive, which is for texts, each with another text that matches "
-            "it, and cosent, which is for pairs of texts with a score: try losses for the same rows",
+            "search.over tries similarity.loss cosent, which is for pairs of texts with a score, but similarity.loss "
+            "is contrastive, which is for texts, each with another text that matches it: set similarity.loss to one of "
+            "the losses to try, which must be for the same rows",
         ),
     ],
 )
@@ -177,6 +181,28 @@ def test_settings_that_do_not_fit_are_refused(settings: dict, message: str, tiny
     with pytest.raises(ConfigError) as refused:
         read_inputs(replace(config, **settings), lambda line: None)
     assert str(refused.value) == message
+
+
+def test_losses_that_need_negative_texts_are_refused_without_them(tiny_run: Path, glue: Path) -> None:
+    config = config_of(tiny_run, glue, "contrastive")
+    pairs = [{"anchor": f"kar {number}", "positive": f"sup {number}"} for number in range(40)]
+    Path(str(config.train)).write_text("".join(f"{json.dumps(row)}\n" for row in pairs))
+    assert read_inputs(config, lambda line: None).problems["triplets"].task.metrics == ("match_accuracy",)
+    for settings, message in (
+        (
+            {"search": Search(over=("similarity.loss=contrastive,triplet",))},
+            "similarity.loss (triplet) compares texts with negative texts, but triplets has none: name their column "
+            "with --negative, or set similarity.loss contrastive",
+        ),
+        (
+            {"recipe": Recipe(rows_per_step=1)},
+            "recipe.rows_per_step (1) must be at least 2, because similarity.loss (contrastive) compares the texts of "
+            "a step, and triplets has no negative texts",
+        ),
+    ):
+        with pytest.raises(ConfigError) as refused:
+            read_inputs(replace(config, **settings), lambda line: None)
+        assert str(refused.value) == message
 
 
 def test_a_loss_for_other_rows_than_those_of_the_task_is_refused(tiny_run: Path, glue: Path) -> None:

@@ -81,13 +81,13 @@ def test_scores_are_of_the_nearest_match_and_of_triplets() -> None:
 
 
 def test_truncated_vectors_have_scores_of_their_own() -> None:
-    task = with_lengths(Task(name="s", kind="matching", metrics=("triplet_accuracy",)), [1])
+    task = with_lengths(Task(name="s", kind="matching", metrics=("triplet_accuracy",)), [2])
     rows = items(("red", "blue", ["green"]), ("green", "red", ["blue"]))
     prepared = matching.prepare(task, rows, VOCABULARY, CUTTING)
-    logits = [np.array([(1.0, 2.0), (-1.0, 2.0), (1.0, -1.0)]), np.array([(1.0, 0.0), (1.0, 0.0), (0.0, 1.0)])]
+    logits = [np.array([(1, 0, 0), (1, 1, 0), (2, 1, 10)]), np.array([(1, 0, 0), (1, 0, 0), (0, 1, 0)])]
     found = matching.answers(task, prepared, logits, CUTTING)
-    # row 0: cosines 0.6 and -0.32; of the first numbers alone -1 and 1
-    assert matching.score(task, prepared, found, {}) == {"triplet_accuracy": 1, "triplet_accuracy@1": 0.5}
+    # row 0: cosines 0.71 and 0.20; of the first two numbers alone 0.71 and 0.89
+    assert matching.score(task, prepared, found, {}) == {"triplet_accuracy": 1, "triplet_accuracy@2": 0.5}
     assert set(matching.baseline(task, prepared, prepared)) == {"triplet_accuracy"}
 
 
