@@ -22,6 +22,9 @@ TEACHER = "teacher"
 SECOND_LENGTH = "second_length"
 """Column with the length of a row's second sequence, if each row has two sequences (pipeline.tasks.schema)."""
 
+TEXT_LENGTHS = "text_lengths"
+"""Column with the lengths of a row's texts, if each text is a sequence; 0 for no text (pipeline.tasks.schema)."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
@@ -100,8 +103,8 @@ def collate(rows: pa.Table | pa.RecordBatch) -> Batch:
     """Collate all rows, in their order, into one flat batch.
 
     A row of two texts (its `parent` is not null) becomes two sequences, [CLS] A [SEP] and [CLS] B [SEP], and one for
-    each hard negative. Reads the
-    model's columns of pipeline.text.schema.EXAMPLE and ignores other columns. Raises ValueError if there are no rows.
+    each hard negative. Reads the model's columns of pipeline.text.schema.EXAMPLE and ignores other columns. Raises
+    ValueError if there are no rows.
     """
     if rows.num_rows and "parent" in rows.schema.names and not rows.column("parent").null_count:
         return _collate_two_texts(rows)
@@ -130,13 +133,7 @@ def _collate_two_texts(rows: pa.Table | pa.RecordBatch) -> Batch:
     begins = (ends - lengths_N + later)[later]
     ids_T = np.insert(ids, begins, ids[0])  # each text begins with [CLS]
     offsets = np.concatenate(([0], np.cumsum(lengths_N)))
-    texts = np.zeros(lengths.size, np.int64)
-    # A text has the same hash with each prompt. Its prompt stands after the [CLS].
-    begins = offsets[:-1] + 1 + _prompt_lengths(rows, lengths.shape).ravel()[places]
-    texts[places] = [_hash(ids_T[start:end]) for start, end in zip(begins, offsets[1:])]
-    texts = texts.reshape(lengths.shape)
-    keys = np.column_stack((texts[:, :2], _flat(rows.column("parent")), texts[:, 2:]))
-    none = torch.zeros(0, dtype=torch.int64)
+    parents, none = _flat(rows.column("parent")), torch.zeros(0, dtype=torch.int64)
     return Batch(
         ids_T=torch.from_numpy(ids_T),
         segments_T=torch.zeros(len(ids_T), dtype=torch.int64),
@@ -145,8 +142,7 @@ def _collate_two_texts(rows: pa.Table | pa.RecordBatch) -> Batch:
         maximum_length=int(lengths_N.max()),
         masked_positions_M=none,
         masked_labels_M=none,
-        keys=torch.from_numpy(keys),
-        places=torch.from_numpy(places) if lengths.shape[1] > 2 else None,
+        **_rows_of_texts(ids_T, offsets, lengths, parents, _prompt_lengths(rows, lengths.shape)),
     )
 
 
@@ -157,6 +153,23 @@ def _prompt_lengths(rows: pa.Table | pa.RecordBatch, shape: tuple[int, ...]) -> 
         return np.zeros(shape, np.int64)
     first, others = _flat_lists(column)[0].reshape(-1, 2).T
     return np.column_stack((first, *[others] * (shape[1] - 1)))
+
+
+def _rows_of_texts(
+    ids: np.ndarray, offsets: np.ndarray, lengths: np.ndarray, parents: np.ndarray, prompts: np.ndarray | None = None
+) -> dict[str, Tensor]:
+    """Return the Batch fields `keys` and `places` of rows of several texts.
+
+    `lengths` (rows, texts of a row) are those of the sequences, 0 for no text; `parents` (rows,). `prompts` has the
+    shape of `lengths`: the tokens of each text's prompt, after its [CLS]; a text has the same key with each prompt.
+    """
+    places = np.flatnonzero(lengths)
+    texts = np.zeros(lengths.size, np.int64)
+    begins = offsets[:-1] + 1 + (0 if prompts is None else prompts.ravel()[places])
+    texts[places] = [_hash(ids[start:end]) for start, end in zip(begins, offsets[1:])]
+    texts = texts.reshape(lengths.shape)
+    keys = torch.from_numpy(np.column_stack((texts[:, :2], parents, texts[:, 2:])))
+    return {"keys": keys} | ({"places": torch.from_numpy(places)} if lengths.shape[1] > 2 else {})
 
 
 def _lengths_of_texts(rows: pa.Table | pa.RecordBatch, row_lengths: np.ndarray) -> np.ndarray:
@@ -181,11 +194,15 @@ def collate_labelled(rows: pa.Table | pa.RecordBatch) -> Batch:
     """Collate a task's rows (schema pipeline.tasks.schema.ENCODED), in their order, into a flat batch without masking.
 
     If the rows have a column TEACHER (lists of float32), this column becomes Batch.teacher. If the rows have a column
-    SECOND_LENGTH, each row becomes two sequences, but the labels still have one entry per row.
+    SECOND_LENGTH, each row becomes two sequences, but the labels still have one entry per row. If the rows have a
+    column TEXT_LENGTHS, each text of a row becomes a sequence, and the rows have different parents in Batch.keys.
 
     Raises ValueError if there are no rows.
     """
-    _, tensors = _sequences(rows)
+    offsets, tensors = _sequences(rows)
+    if TEXT_LENGTHS in rows.schema.names:
+        lengths, parents = _text_lengths(rows), np.arange(rows.num_rows)
+        tensors |= _rows_of_texts(tensors["ids_T"].numpy(), offsets, lengths, parents)
     empty, label = torch.zeros(0, dtype=torch.int64), rows.column("label")
     label_N = None if label.null_count else torch.from_numpy(_flat(label).astype(np.float32))
     labels = (
@@ -207,6 +224,9 @@ def _sequences(rows: pa.Table | pa.RecordBatch) -> tuple[np.ndarray, dict[str, A
     first_N = _flat(rows.column("first_length"))
     if SECOND_LENGTH in rows.schema.names:
         lengths_N = first_N = np.stack((first_N, _flat(rows.column(SECOND_LENGTH))), axis=1).ravel()
+    if TEXT_LENGTHS in rows.schema.names:
+        lengths = _text_lengths(rows).ravel()
+        lengths_N = first_N = lengths[lengths > 0]
     offsets = np.zeros(len(lengths_N) + 1, dtype=np.int32)
     np.cumsum(lengths_N, out=offsets[1:])
     starts_N = offsets[:-1].astype(np.int64)
@@ -219,6 +239,11 @@ def _sequences(rows: pa.Table | pa.RecordBatch) -> tuple[np.ndarray, dict[str, A
         "offsets": torch.from_numpy(offsets),
         "maximum_length": int(lengths_N.max()),
     }
+
+
+def _text_lengths(rows: pa.Table | pa.RecordBatch) -> np.ndarray:
+    """Return the column TEXT_LENGTHS, int64 (rows, texts of a row)."""
+    return _flat_lists(rows.column(TEXT_LENGTHS))[0].reshape(rows.num_rows, -1)
 
 
 def _pair_labels(column: pa.ChunkedArray | pa.Array) -> Tensor | None:

@@ -16,6 +16,7 @@ from pipeline.config.options import (
     choices,
     default_kind,
     did_you_mean,
+    element_of,
     flag,
     nearest,
     options_of,
@@ -166,12 +167,12 @@ def _refuse_value(word: str, option: Option, following: Sequence[str]) -> None:
 
 def _refuse_type(option: Option, values: Sequence[str]) -> None:
     """Raise ConfigError for a value of the wrong type."""
-    types = types_of(option.hint)
+    types = (element_of(option.hint),) if option.many else types_of(option.hint)
     choices = [choice for known in types if get_origin(known) is Literal for choice in get_args(known)]
     for value in values:
         number = any(known in types and _is_number(known, value) for known in (int, float))
         none = value == "None" and NoneType in types
-        if not (option.many or str in types or number or none or value in choices):
+        if not (str in types or number or none or value in choices):
             raise ConfigError(f"{option.path} ({quoted(value)}) must be {wanted(option.hint, value)}")
 
 

@@ -9,6 +9,7 @@ from pipeline.config.data import VocabularySettings
 from pipeline.config.locations import Location
 from pipeline.config.model import FAMILY_PARTS, Model, require_one_rate
 from pipeline.config.placement import TrialPlacement
+from pipeline.config.similarity import Similarity
 from pipeline.config.training import AdamW, LinearDecay
 
 COMMON = (
@@ -128,29 +129,6 @@ class Recipe:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Similarity:
-    """Loss and vectors of kind similarity, which compares two texts by the cosine of their vectors."""
-
-    loss: Literal["cosent", "cosine"] = "cosent"
-    """cosent: of any two pairs in a step, the pair with the higher score should have the higher cosine (Su 2022);
-    cosine: squared error between the cosine and the score, after scaling the score to the range from 0 to 1 (Reimers
-    and Gurevych 2019).
-    """
-    pooling: Literal["mean", "cls"] = "mean"
-    """Vector of a text. mean: the mean of the last hidden states; cls: the last hidden state of [CLS]."""
-    temperature: float = 0.05
-    """Divisor of the differences of cosines in cosent. 0.05 is from Su 2022."""
-
-    def __post_init__(self) -> None:
-        require_above_zero("similarity.temperature", self.temperature)
-        require(
-            self.loss == "cosent" or self.temperature == Similarity.temperature,
-            f"similarity.temperature ({self.temperature:g}) is for similarity.loss cosent, but similarity.loss is "
-            f"{self.loss}: leave similarity.temperature out",
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
 class Search:
     """Settings to try, and the seeds that select among them."""
 
@@ -246,9 +224,14 @@ class Finetune:
     several columns if each column holds 0 or 1 for a different label. In CoNLL's files, give the column's number from
     0, or -1 for the last column.
     """
+    negative: tuple[str, ...] = ()
+    """Columns of negative texts, which do not match the text; for kind similarity with the losses contrastive and
+    triplet. A column holds a text, a list of texts, or nothing; default: the columns with usual names.
+    """
     kind: Literal["auto", "classification", "regression", "multilabel", "similarity", "tags", "spans"] = "auto"
     """Kind of the labels in your own file; auto: detected from the file. similarity: an embedding model, which encodes
-    each text of a pair alone; the cosine of the two vectors should follow the label. auto never chooses similarity.
+    each text alone; similarity.loss says what the rows have: pairs of texts with a score or a class as label, or a text
+    and its match. auto never chooses similarity.
     """
     on_bad_rows: OnBadRows = "refuse"
     """Treatment of rows with an empty text, no label, or a label that only the development file has. refuse: stop with
@@ -303,6 +286,7 @@ class Finetune:
         require(self.dev is None or self.train is not None, f"dev ({self.dev}) needs train, which is not given")
         require(self.test is None or self.train is not None, f"test ({self.test}) needs train, which is not given")
         require_at_least("seeds", self.seeds, 1)
+        self.similarity.require_columns(self.kind, self.label, self.negative)
         self._require_teacher()
         if self.search.folds is not None:
             folds = f"search.folds ({self.search.folds})"

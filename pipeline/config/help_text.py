@@ -129,7 +129,7 @@ def _default_of(option: Option) -> str:
     if option.default in (None, ()):
         described = "default: " in option.text.lower()
         return several.removesuffix(", ") if described else f"{several}default: none"
-    value = ", ".join(option.default) if option.many else option.default
+    value = ", ".join(map(str, option.default)) if option.many else option.default
     return f"{several}default: {value}{'; or None' if NoneType in types_of(option.hint) else ''}"
 
 

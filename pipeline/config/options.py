@@ -63,7 +63,11 @@ class Option:
     @property
     def metavar(self) -> str:
         """Placeholder of the option's value in the help; empty for a boolean option."""
-        options = [str] if self.many else [option for option in types_of(self.hint) if option is not NoneType]
+        options = (
+            [element_of(self.hint)]
+            if self.many
+            else [option for option in types_of(self.hint) if option is not NoneType]
+        )
         names = {str: "TEXT", int: "INT", float: "FLOAT", bool: ""}
         return "|".join(dict.fromkeys("|".join(map(str, get_args(option))) or names[option] for option in options))
 
@@ -129,12 +133,19 @@ def types_of(hint: Any) -> tuple[Any, ...]:
     return (hint,) if get_origin(hint) in (Literal, tuple, None) else get_args(hint)
 
 
+def element_of(hint: Any) -> type:
+    """Return the type of the values in a tuple type: int, or str for every other type."""
+    return int if get_args(hint)[0] is int else str
+
+
 def wanted(hint: Any, value: object) -> str:
     """Return a description of the valid values, for the message about an invalid `value`."""
     options = [option for option in types_of(hint) if option is not NoneType]
     choices = [choice for option in options if get_origin(option) is Literal for choice in get_args(option)]
     if choices:
         return f"one of {listed(choices)}{did_you_mean(nearest(str(value), choices))}"
+    if options and get_origin(options[0]) is tuple and element_of(options[0]) is int:
+        return "a list of whole numbers"
     return " or ".join(NAMES[get_origin(option) or option] for option in options)
 
 

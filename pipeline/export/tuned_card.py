@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pipeline.config.model import Model
+from pipeline.config.similarity import KIND_OF_LOSS
 from pipeline.export.markdown import (
     CARD,
     DEVELOPMENT,
@@ -121,7 +122,7 @@ def _tuned_card(
         "## Limitations",
         "\n".join(f"- {line}" for line in _limits(about)),
         "## Figures",
-        figures(lineage, task.kind),
+        figures(lineage, KIND_OF_LOSS.get(str(lineage.get("training", {}).get("similarity.loss")), task.kind)),
         "## Training",
         table(("training", "value"), _training(about, encoder)),
         "## License",
@@ -227,6 +228,16 @@ def _use(about: About, plain: bool, repository: str | None) -> str:
             "Compute vectors of length 1 with `sentence-transformers`:",
             _python(f'{SENTENCES}\n\nmodel = SentenceTransformer("{folder}")\nprint(model.encode(["A text."]).shape)'),
         ]
+    if _has_vectors(about, plain) and about.task.dimensions:
+        lengths, longest = ", ".join(map(str, about.task.dimensions)), about.task.dimensions[-1]
+        parts += [
+            f"The first {lengths} numbers of a vector are a vector too (Matryoshka). To get vectors of length 1 of the "
+            f"first {longest} numbers:",
+            _python(
+                f'model = SentenceTransformer("{folder}", truncate_dim={longest})\n'
+                'print(model.encode(["A text."], normalize_embeddings=True).shape)'
+            ),
+        ]
     ours = _python(f'from pipeline import api\n\nmodel = api.load("{location}")\nprint(model.predict({rows}))')
     return "\n\n".join([*parts, "With `bertstream`:", ours])
 
@@ -248,8 +259,13 @@ def _limits(about: About) -> list[str]:
     return lines
 
 
-BASELINE_OF_KIND = {"similarity": "The baseline is the cosine of the two texts' word counts."}
-"""Kind of task -> sentence about the baseline, for kinds whose baseline is not a constant answer."""
+BASELINE_OF_KIND = dict.fromkeys(
+    ("similarity", "matching"), "The baseline is the cosine of the two texts' word counts."
+) | {
+    "relations": "The accuracy is that of a head that was used in training and is not part of the model. The baseline "
+    "gives the same answer to every row."
+}
+"""Kind of task -> sentences about the scores and the baseline, for the kinds in VECTOR_KINDS."""
 
 
 def figures(lineage: Mapping[str, Any], kind: str = "") -> str:

@@ -29,6 +29,7 @@ def labels_in_words(task: Task, prepared: Prepared) -> str:
 
     - classes, labels or tags: their counts, most frequent first
     - numbers as labels: the range and mean of the values
+    - matching texts: the range of the numbers of negative texts; "" if there are none
     - questions: the number of questions without an answer; "" if the task requires an answer to each question
     """
     if task.kind == "spans":
@@ -36,6 +37,9 @@ def labels_in_words(task: Task, prepared: Prepared) -> str:
         return f"{without:,} questions without an answer" if task.unanswerable else ""
     if task.kind == "tags":
         return _counted("tags", Counter(tag for item in prepared.items for tag in item.tags))
+    if task.kind == "matching":
+        counts = [len(texts) for texts in prepared.items["negatives"].to_pylist()]
+        return f"negative texts per row: {min(counts):,} to {max(counts):,}" if any(counts) else ""
     labels = prepared.items["label"].to_pylist()
     if task.kind in VALUED:
         values = [task.number(label) for label in labels]

@@ -2,9 +2,11 @@
 
 from typing import Any
 
-from pipeline.config.finetune import Finetune, Similarity
+from pipeline.config.finetune import Finetune
+from pipeline.config.similarity import LOSSES_WITH, Similarity
 from pipeline.finetune.problems import Problem
 from pipeline.tasks.kinds import KINDS
+from pipeline.tasks.task import VECTOR_KINDS
 from pipeline.train.trial import Result
 
 
@@ -19,7 +21,7 @@ def training_facts(config: Finetune, problem: Problem, seed: int, result: Result
     splits = problem.splits or {"train": problem.train}
     kind = KINDS[problem.task.kind]
     teacher = {} if problem.teacher is None else {"teacher": teacher_facts(config, problem)}
-    similarity = _similarity_facts(config.similarity) if problem.task.kind == "similarity" else {}
+    similarity = _similarity_facts(config.similarity) if problem.task.kind in VECTOR_KINDS else {}
     return teacher | {
         "checkpoint": config.checkpoint,
         "scores": result.scores,
@@ -38,9 +40,12 @@ def training_facts(config: Finetune, problem: Problem, seed: int, result: Result
 
 
 def _similarity_facts(settings: Similarity) -> dict[str, Any]:
-    """Return the loss of kind similarity, and the temperature if the loss has one, by dotted name."""
-    facts = {"similarity.loss": settings.loss}
-    return facts | {"similarity.temperature": settings.temperature} if settings.loss == "cosent" else facts
+    """Return the loss of kind similarity, and the settings that the loss has, by dotted name."""
+    used = [name for name, losses in LOSSES_WITH.items() if settings.loss in losses]
+    facts = {f"similarity.{name}": getattr(settings, name) for name in ("loss", *used)}
+    if settings.dimensions:
+        facts["similarity.dimensions"] = ", ".join(map(str, settings.dimensions))
+    return facts
 
 
 def teacher_facts(config: Finetune, problem: Problem) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from pipeline.errors import DataError
 from pipeline.finetune.contents import Text, texts_of
-from pipeline.tasks.task import Task
+from pipeline.tasks.task import ONE_CLASS, Task
 from pipeline.text.randomness import numbered_generator
 
 FOLDS = 7_002
@@ -32,7 +32,7 @@ def fold_numbers(task: Task, items: Any, folds: int) -> np.ndarray:
         )
     unshuffled = list(groups.values())
     shuffled = [unshuffled[index] for index in numbered_generator(0, FOLDS).permutation(len(unshuffled))]
-    classes = items["label"].to_pylist() if task.kind == "classification" else [""] * len(items)
+    classes = items["label"].to_pylist() if task.kind in ONE_CLASS else [""] * len(items)
     rows_by_class = {name: np.zeros(folds, np.int64) for name in classes}
     rows, numbers = np.zeros(folds, np.int64), np.empty(len(items), np.int64)
     # Large groups come first, because small groups can then even out the folds. Sorting is stable, so groups of the

@@ -20,11 +20,12 @@ from pipeline.tasks import known
 from pipeline.tasks.builtin import builtin_task
 from pipeline.tasks.download import fetch_glue
 from pipeline.tasks.kinds import KINDS
+from pipeline.tasks.lengths import with_lengths
 from pipeline.tasks.own import Lost, read_own
 from pipeline.tasks.prepared import Prepared, resolved_cutting
 from pipeline.tasks.schema import TEXTS
 from pipeline.tasks.selection import selected_by, skewed
-from pipeline.tasks.task import Task, require_trainable, several
+from pipeline.tasks.task import ONE_CLASS, VECTOR_KINDS, Task, require_trainable, several
 from pipeline.train.initial import Initial
 
 BUILTIN = "builtin"
@@ -167,6 +168,8 @@ def _problem_of(
     """Build a problem from the items of its splits, and report a summary of each split."""
     if isinstance(train, pa.Table):
         task = replace(task, paired=train["second"].null_count < train.num_rows)
+    if task.kind in VECTOR_KINDS:
+        task = with_lengths(task, [length for length in config.similarity.dimensions if length < initial.model.width])
     task = selected_by(task, config.recipe.metric)
     problem = cut(task, config.cutting, {"train": train, **splits}, initial)
     for name, split in {"train": problem.train, **problem.splits}.items():
@@ -208,11 +211,11 @@ def _folds_of(
     size = f"{max(sizes):,}" if min(sizes) == max(sizes) else f"{min(sizes):,} to {max(sizes):,}"
     report(
         f"{task.name}: {folds} folds of {size} {noun(task)}"
-        + ", with equal shares of each class" * (task.kind == "classification")
+        + ", with equal shares of each class" * (task.kind in ONE_CLASS)
     )
     for fold in range(folds):
         parts = {"train": _select_items(items, numbers != fold), "dev": _select_items(items, numbers == fold)}
-        if task.kind == "classification":
+        if task.kind in ONE_CLASS:
             require_trainable(parts["train"], f"{config.train} without fold {fold + 1} of {folds}")
         named = replace(whole.task, name=f"{task.name}-fold{fold + 1}of{folds}")
         problems.append(replace(cut(named, config.cutting, parts, initial), fold_of=task.name))
@@ -324,7 +327,7 @@ def _labels_of(task: Task, items: Any) -> list[set[str]]:
         return [set(item.tags) for item in items]
     if task.kind == "multilabel":
         return [set(several(label)) for label in items["label"].to_pylist()]
-    return [{label} for label in items["label"].to_pylist()] if task.kind == "classification" else [set()] * len(items)
+    return [{label} for label in items["label"].to_pylist()] if task.kind in ONE_CLASS else [set()] * len(items)
 
 
 def texts(items: Any) -> list[str]:

@@ -33,8 +33,10 @@ Sources: Devlin et al. 2019, A.3, for bert; the README of google-research/bert f
 """
 SEARCHED = ("cutting", "recipe", "similarity", "optimizer", "schedule", "freeze", "adapter")
 """Groups of settings that a search may vary."""
-NOT_SEARCHED = ("recipe.metric",)
-"""Settings in the groups of SEARCHED that a search may not vary. recipe.metric is the metric that selects settings."""
+NOT_SEARCHED = ("recipe.metric", "similarity.dimensions")
+"""Settings in the groups of SEARCHED that a search may not vary. recipe.metric is the metric that selects settings, and
+similarity.dimensions decides which metrics there are.
+"""
 DRAWS = 7_001
 """Key of the random generator that draws settings."""
 
@@ -211,6 +213,12 @@ def warnings(config: Finetune, settings: list[dict[str, Any]], model: Model) -> 
         lines.append(
             "warning: dropout is 0, as in the checkpoint: published recipes have 0.1 (--recipe.dropout 0.1), and "
             "small tasks overfit without dropout"
+        )
+    dimensions = config.similarity.dimensions
+    if dimensions and width not in dimensions:
+        lines.append(
+            f"warning: similarity.dimensions ({', '.join(map(str, dimensions))}) leaves out the encoder's width "
+            f"({width}): whole vectors are scored, but not trained"
         )
     share = config.schedule.warmup_share
     return lines + [

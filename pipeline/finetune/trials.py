@@ -31,9 +31,12 @@ from pipeline.model.adapters import add_adapter, freeze
 from pipeline.model.encoder import Encoder
 from pipeline.model.gpu import gpu_of, supports_matmul
 from pipeline.objectives.masked import MaskedTokens
+from pipeline.objectives.matching import MatchingTask
+from pipeline.objectives.relations import RelationTask
 from pipeline.objectives.similarity import SimilarityTask
-from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
-from pipeline.tasks.task import Task
+from pipeline.objectives.tasks import OBJECTIVES, VECTOR_OBJECTIVES, TaskObjective
+from pipeline.tasks.files import saved_task
+from pipeline.tasks.task import VECTOR_KINDS, Task
 from pipeline.train.checkpoint import steps_saved
 from pipeline.train.hardware import autocast_of, chosen_precision, cores, device_of
 from pipeline.train.initial import Initial, load_initial
@@ -63,7 +66,7 @@ SHAPING = ("recipe", "vocabulary", "optimizer", "schedule", "freeze", "adapter",
 """Groups of settings that define a trial. Its encoder, rows, cutting (truncation settings) and seed define it too: see
 `identity_of`.
 """
-SHAPING_OF_KIND: dict[str, tuple[str, ...]] = {"similarity": ("similarity",)}
+SHAPING_OF_KIND: dict[str, tuple[str, ...]] = dict.fromkeys(VECTOR_KINDS, ("similarity",))
 """Kind of task -> further groups of settings that define its trials."""
 
 
@@ -210,7 +213,7 @@ def build(
     model, random = replace(initial.model, **dropout), torch.Generator().manual_seed(seed)
     weights = class_weights(problem.task, problem.train.rows) if config.recipe.balance_classes else None
     torch.manual_seed(seed)  # for parts that the checkpoint lacks, such as a pooler
-    module = OBJECTIVES[problem.task.kind](
+    module = (OBJECTIVES | VECTOR_OBJECTIVES)[problem.task.kind](
         model, initial.vocabulary.size, len(problem.task.labels), random, _pooling_of(config, problem.task), weights
     )
     if not config.random_weights:
@@ -221,6 +224,8 @@ def build(
         module.learn_standardised(*label_mean_and_deviation(problem.train.rows))
     if isinstance(module, SimilarityTask):
         module.learn(config.similarity, *label_range(problem.train.rows))
+    if isinstance(module, MatchingTask | RelationTask):
+        module.learn(config.similarity)
     if problem.teacher is not None:
         module.learn_from_teacher(config.recipe.temperature, config.recipe.teacher_weight)
     module.encoder.recompute = config.placement.recompute
@@ -244,8 +249,8 @@ def _standardises(config: Finetune, task: Task) -> bool:
 
 
 def _pooling_of(config: Finetune, task: Task) -> str:
-    """Return the pooling of a task's vectors: similarity.pooling for kind similarity, else recipe.pooling."""
-    return config.similarity.pooling if task.kind == "similarity" else config.recipe.pooling
+    """Return the pooling of a task's vectors: similarity.pooling for the kinds in VECTOR_KINDS, else recipe.pooling."""
+    return config.similarity.pooling if task.kind in VECTOR_KINDS else config.recipe.pooling
 
 
 def precision_of(placement: ModelPlacement, width: int, device: torch.device) -> str:
@@ -357,12 +362,14 @@ def _train(
         lineage |= {"precision": precision_of(config.placement, initial.model.width, device)}
         lineage |= training_facts(config, problem, trial.seed, outcome)
         about = About(
-            task=problem.task,
+            task=saved_task(problem.task),
             cutting=problem.cutting,
             pooling=_pooling_of(config, problem.task),
             tuned=outcome.tuned,
             lineage=lineage,
         )
+        if isinstance(module, RelationTask):
+            module.drop_head()
         further_files = tuned_files(about, initial.model, plain=not isinstance(config.adapter, Bottleneck))
         save_tuned(
             storage.join(trial.folder, MODEL),

@@ -14,8 +14,10 @@ from pipeline.finetune.problems import Problem, read_problems
 from pipeline.finetune.table import Reported, format_score, is_share
 from pipeline.finetune.trials import answer_precision
 from pipeline.tasks import metrics, questions, sequences, similarity
+from pipeline.tasks.lengths import place_of
 from pipeline.tasks.prepared import Prepared
 from pipeline.tasks.squad_metrics import best_of
+from pipeline.tasks.task import SAVED_AS_SIMILARITY
 from pipeline.train.hardware import autocast_of, device_of
 from pipeline.train.trial import compute_logits
 from pipeline.train.tuned import TunedModel, load_tuned
@@ -94,7 +96,8 @@ def seed_lines(a: Reported, b: Reported) -> list[str]:
 def row_difference(both: Sequence[Finetune], models: Sequence[str], task: str) -> Difference | None:
     """Return the difference of the two best models over the development items.
 
-    Return None for tags, because the score of a tagging model is not computed per sentence.
+    Return None for tags, because the score of a tagging model is not computed per sentence. Also return None for
+    SAVED_AS_SIMILARITY, whose saved models do not have the outputs of the training.
     """
     scores, rows = [], 0
     for config, model in zip(both, models, strict=True):
@@ -106,7 +109,7 @@ def row_difference(both: Sequence[Finetune], models: Sequence[str], task: str) -
             for candidate in read_problems(config, read_encoder(config, config.checkpoint, _discard), _discard)
             if candidate.task.name == task
         )
-        if problem.task.kind == "tags":
+        if problem.task.kind in ("tags", *SAVED_AS_SIMILARITY):
             return None
         rows = len(next(iter(problem.splits.values())).items)
         scores.append(_row_scorer(config, problem, tuned))
@@ -130,7 +133,9 @@ def _row_scorer(config: Finetune, problem: Problem, tuned: TunedModel) -> RowSco
         values = np.array([best_of(texts[item.id], item, task.unanswerable)[which] for item in prepared.items])
         return lambda rows: float(values[rows].mean())
     if task.kind == "similarity":
-        return answer_scorer(problem, prepared, similarity.answers(task, prepared, logits, problem.cutting))
+        name, place = place_of(task, task.metrics[0])
+        cosines = similarity.answers(task, prepared, logits, problem.cutting)[:, place]
+        return answer_scorer(replace(problem, task=replace(task, metrics=(name,))), prepared, cosines)
     outputs = sequences.answers(task, prepared, logits, problem.cutting)
     return answer_scorer(
         problem,

@@ -6,7 +6,8 @@ from typing import Any
 
 from pipeline import storage
 from pipeline.config.adapters import Bottleneck, LowRank
-from pipeline.config.finetune import Cutting, Finetune, Recipe, Similarity
+from pipeline.config.finetune import Cutting, Finetune, Recipe
+from pipeline.config.similarity import KIND_OF_LOSS, ROWS_OF_KIND, Similarity
 from pipeline.errors import ConfigError
 from pipeline.finetune.encoder import read_encoder
 from pipeline.finetune.problems import Problem, in_cuttings, read_problems
@@ -16,12 +17,16 @@ from pipeline.finetune.unlabelled import for_problem, read_unlabelled
 from pipeline.grid.testing import require_readable
 from pipeline.grid.trial_set import STARTED, first_of_each
 from pipeline.reporting import Report
+from pipeline.tasks.matches import OF_NEGATIVES
 from pipeline.tasks.own import with_pair_columns
+from pipeline.tasks.task import VECTOR_KINDS, Task
 from pipeline.train.initial import Initial
 from pipeline.train.tuned import ADAPTERS, TunedModel
 
 WEIGHTED = ("classification", "tags")
 """Kinds of task whose loss can weight classes."""
+OF_WHOLE_STEPS = {"cosent": ("all pairs", "cosine"), "contrastive": ("the texts of all rows", "triplet")}
+"""similarity.loss that compares the rows of a step -> what it compares, and a similar loss that does not."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +49,9 @@ class GridInputs:
 
 def read_inputs(config: Finetune, report: Report) -> GridInputs:
     """Read everything that the trials need. Raises PipelineError for inputs or settings that the user must fix."""
-    config, settings = with_pair_columns(config), settings_of(config)
+    settings = settings_of(config)
+    _require_same_rows(config, settings)
+    config = with_pair_columns(config)
     storage.require_writable("output", config.output)
     initial = read_encoder(config, config.checkpoint, report)
     config = config.for_model(initial.model)
@@ -59,6 +66,18 @@ def read_inputs(config: Finetune, report: Report) -> GridInputs:
     cuttings = {name: in_cuttings(problem, tried, initial, report) for name, problem in problems.items()}
     inputs = GridInputs(config=config, initial=initial, settings=settings, cuttings=cuttings)
     return inputs if config.teacher is None else _with_teacher(inputs, config.teacher, report)
+
+
+def _require_same_rows(config: Finetune, settings: Sequence[dict[str, Any]]) -> None:
+    """Raise ConfigError if a search tries losses for other rows than similarity.loss, by which the file is read."""
+    losses, own = [with_setting(config, setting).similarity.loss for setting in settings], config.similarity.loss
+    other = next((loss for loss in losses if KIND_OF_LOSS[loss] != KIND_OF_LOSS[own]), None)
+    if config.kind == "similarity" and other is not None:
+        raise ConfigError(
+            f"search.over tries similarity.loss {other}, which is for {ROWS_OF_KIND[KIND_OF_LOSS[other]]}, but "
+            f"similarity.loss is {own}, which is for {ROWS_OF_KIND[KIND_OF_LOSS[own]]}: set similarity.loss to one of "
+            "the losses to try, which must be for the same rows"
+        )
 
 
 def _with_teacher(inputs: GridInputs, location: str, report: Report) -> GridInputs:
@@ -101,9 +120,10 @@ def _require_fitting(
                 f"recipe.balance_classes (True) is for {' and '.join(WEIGHTED)}, but {', '.join(odd)} is "
                 f"{problems[odd[0]].task.kind}: leave the setting out"
             )
-        for name, problem in problems.items():
-            if problem.task.kind == "similarity":
-                _require_similarity(tried_config, name, initial.model.layers)
+        for problem in problems.values():
+            if problem.task.kind in VECTOR_KINDS:
+                _require_similarity(tried_config, problem.task, initial.model.layers)
+                _require_dimensions(tried_config, initial.model.width)
         _require_use_of_similarity(tried_config, problems)
     if storage.exists(storage.join(config.checkpoint, ADAPTERS)):
         raise ConfigError(
@@ -115,39 +135,81 @@ def _require_fitting(
 def _require_use_of_similarity(config: Finetune, problems: Mapping[str, Problem]) -> None:
     """Raise ConfigError for settings of similarity if no task is of that kind."""
     changed = [name for name, value in vars(config.similarity).items() if value != getattr(Similarity, name)]
-    if changed and all(problem.task.kind != "similarity" for problem in problems.values()):
+    if changed and all(problem.task.kind not in VECTOR_KINDS for problem in problems.values()):
         tasks = ", ".join(f"{name} is of kind {problem.task.kind}" for name, problem in problems.items())
+        value = getattr(config.similarity, changed[0])
+        shown = ", ".join(map(str, value)) if isinstance(value, tuple) else value
         raise ConfigError(
-            f"similarity.{changed[0]} ({getattr(config.similarity, changed[0])}) is for kind similarity, but {tasks}: "
+            f"similarity.{changed[0]} ({shown}) is for kind similarity, but {tasks}: "
             "leave the setting out, or give --kind similarity"
         )
 
 
-def _require_similarity(config: Finetune, name: str, layers: int) -> None:
-    """Raise ConfigError for settings that do not fit a task of kind similarity.
+def _require_similarity(config: Finetune, task: Task, layers: int) -> None:
+    """Raise ConfigError for settings that do not fit a task of VECTOR_KINDS.
 
     `layers` is the checkpoint's number of layers.
     """
-    recipe, freeze = config.recipe, config.freeze
+    recipe, freeze, name, loss = config.recipe, config.freeze, task.name, config.similarity.loss
+    if KIND_OF_LOSS[loss] != task.kind:
+        fitting = ", ".join(loss for loss, kind in KIND_OF_LOSS.items() if kind == task.kind)
+        raise ConfigError(
+            f"similarity.loss ({loss}) is for {ROWS_OF_KIND[KIND_OF_LOSS[loss]]}, but {name} has "
+            f"{ROWS_OF_KIND[task.kind]}: choose one of {fitting}"
+        )
     if freeze.layers == layers and (freeze.embeddings or isinstance(config.adapter, LowRank)):
         frozen = f"freeze.layers ({layers})" + f" and freeze.embeddings ({freeze.embeddings})" * freeze.embeddings
+        head = "its head is not saved" if task.kind == "relations" else "has no head"
         raise ConfigError(
-            f"{frozen} leave nothing to train, because {name} is of kind similarity and has no head: lower "
-            "freeze.layers"
+            f"{frozen} leave nothing to train, because {name} is of kind {task.kind} and {head}: lower freeze.layers"
         )
     if recipe.pooling != Recipe.pooling:
         raise ConfigError(
-            f"recipe.pooling ({recipe.pooling}) is for tasks with a head, but {name} is of kind similarity: set "
+            f"recipe.pooling ({recipe.pooling}) is for tasks with a head, but {name} is of kind {task.kind}: set "
             "similarity.pooling instead"
         )
+    if task.kind == "matching" and OF_NEGATIVES not in task.metrics:
+        _require_no_need_of_negatives(config, name)
+    _require_whole_steps(config)
+
+
+def _require_no_need_of_negatives(config: Finetune, name: str) -> None:
+    """Raise ConfigError if the loss needs negative texts, which the task does not have."""
+    loss, rows = config.similarity.loss, config.recipe.rows_per_step
+    if loss == "triplet":
+        raise ConfigError(
+            f"similarity.loss ({loss}) compares texts with negative texts, but {name} has none: name their column with "
+            "--negative, or set similarity.loss contrastive"
+        )
+    if rows == 1:
+        raise ConfigError(
+            f"recipe.rows_per_step ({rows}) must be at least 2, because similarity.loss ({loss}) compares the texts of "
+            f"a step, and {name} has no negative texts"
+        )
+
+
+def _require_dimensions(config: Finetune, width: int) -> None:
+    """Raise ConfigError if a truncated vector would be longer than the encoder's vectors."""
+    longest = max(config.similarity.dimensions, default=0)
+    if longest > width:
+        raise ConfigError(f"similarity.dimensions ({longest}) must be at most the checkpoint's width ({width})")
+
+
+def _require_whole_steps(config: Finetune) -> None:
+    """Raise ConfigError if a step is split, but the loss compares all rows of a step."""
+    recipe, loss = config.recipe, config.similarity.loss
+    if loss not in OF_WHOLE_STEPS:
+        return
+    rows, alternative = OF_WHOLE_STEPS[loss]
     slots = recipe.rows_per_slot is not None and recipe.rows_per_slot < recipe.rows_per_step
-    if config.similarity.loss == "cosent" and (slots or config.trials.workers > 1):
+    if slots or config.trials.workers > 1:
         setting = (
             f"recipe.rows_per_slot ({recipe.rows_per_slot})" if slots else f"trials.workers ({config.trials.workers})"
         )
         raise ConfigError(
-            f"{setting} would split a step, but similarity.loss (cosent) compares all pairs of a step "
-            f"(recipe.rows_per_step {recipe.rows_per_step}): leave the setting out, or set similarity.loss cosine"
+            f"{setting} would split a step, but similarity.loss ({loss}) compares {rows} of a step "
+            f"(recipe.rows_per_step {recipe.rows_per_step}): leave the setting out, or set similarity.loss "
+            f"{alternative}"
         )
 
 

@@ -99,7 +99,8 @@ def planned(
 def grid_name(config: Finetune, problems: Mapping[str, Problem], initial: Initial) -> str:
     """Return the name of a grid: the tasks' names, and a digest of everything that defines the trials."""
     kinds = {problem.task.kind for problem in problems.values()}
-    unused = (group for kind, groups in SHAPING_OF_KIND.items() if kind not in kinds for group in groups)
+    of_kinds = {group for kind in kinds for group in SHAPING_OF_KIND.get(kind, ())}
+    unused = (group for groups in SHAPING_OF_KIND.values() for group in groups if group not in of_kinds)
     without = (*UNNAMED, *unused, *(() if config.teacher else DISTILLED))
     shaping = {
         key: value

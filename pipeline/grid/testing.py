@@ -1,17 +1,35 @@
 """Check the test file before training, and make the settings with which the best model scores and answers the file."""
 
+from dataclasses import replace
+
 from pipeline import storage
 from pipeline.config.finetune import Finetune
 from pipeline.config.predict import Predict, Score
+from pipeline.config.similarity import Similarity
 from pipeline.grid.closing import columns
 from pipeline.predict.score import of_file
-from pipeline.tasks.task import Task
+from pipeline.tasks.files import saved_task
+from pipeline.tasks.scored_pairs import pair_columns
+from pipeline.tasks.task import SAVED_AS_SIMILARITY, Task
 
 ANSWERS = "test-answers.csv"
 
 
-def score_settings(config: Finetune, checkpoint: str) -> Score:
+def _with_test_columns(config: Finetune, task: Task) -> Finetune:
+    """Return the settings with the columns of the test file.
+
+    They are those of the training file, except for SAVED_AS_SIMILARITY: their test file has pairs with a score.
+    """
+    if task.kind not in SAVED_AS_SIMILARITY:
+        return config
+    found = pair_columns(str(config.test), None, None, ())
+    columns = {"text": found.first, "pair": found.second, "label": (str(found.label),), "negative": ()}
+    return replace(config, similarity=Similarity(), **columns)
+
+
+def score_settings(config: Finetune, task: Task, checkpoint: str) -> Score:
     """Return the settings that score the test file with a model."""
+    config = _with_test_columns(config, task)
     return Score(
         checkpoint=checkpoint,
         input=config.test,
@@ -26,12 +44,12 @@ def score_settings(config: Finetune, checkpoint: str) -> Score:
 def require_readable(config: Finetune, task: Task) -> None:
     """Raise DataError, before any training, if the test file cannot be read or has labels that the task lacks."""
     if config.test is not None:
-        of_file(score_settings(config, ""), task)
+        of_file(score_settings(config, task, ""), saved_task(task))
 
 
 def predict_settings(config: Finetune, task: Task, model: str) -> Predict:
     """Return the settings that answer the test file with a model; answers are written next to the model's folder."""
-    text, pair = columns(config, task)
+    text, pair = columns(_with_test_columns(config, task), task)
     return Predict(
         checkpoint=model,
         input=str(config.test),

@@ -7,41 +7,19 @@ Shapes: N pairs, which are 2N sequences. In the batch, the second text of a pair
 from collections.abc import Callable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from pipeline.batch import Batch
-from pipeline.config.finetune import Similarity
-from pipeline.config.model import Model
-from pipeline.model.encoder import Encoder, initialize
-from pipeline.model.heads import by_segment
+from pipeline.config.similarity import Similarity
 from pipeline.objectives.terms import TASK, Terms
+from pipeline.objectives.vectors import TextVectors, mean_over_lengths
 
 
-class SimilarityTask(nn.Module):
+class SimilarityTask(TextVectors):
     """Encoder without a head. Training makes the cosine of two texts' vectors follow the score of the pair."""
 
-    per_token = False
-    weights = {TASK: 1.0}
-
-    def __init__(
-        self,
-        settings: Model,
-        vocabulary_size: int,
-        generator: torch.Generator | None = None,
-        *,
-        pooling: str = "mean",
-    ) -> None:
-        """Make the encoder; `pooling` is "mean" (of the last states) or "cls" (last state of the first token).
-
-        Weights are initialised from `generator`; None: from torch's global generator.
-        """
-        super().__init__()
-        assert pooling in ("mean", "cls")
-        self.encoder = Encoder(settings, vocabulary_size)
-        self.pooling, self.settings = pooling, Similarity()
-        self.low, self.range = 0.0, 1.0
-        initialize(self, settings.initializer_deviation, generator)
+    low, range = 0.0, 1.0
 
     def learn(self, settings: Similarity, low: float, high: float) -> None:
         """Train with the loss of these settings on scores from `low` to `high`."""
@@ -50,7 +28,13 @@ class SimilarityTask(nn.Module):
     def forward(self, batch: Batch) -> Terms:
         """Return {TASK: (summed loss, divisor as in `counts`)}; the loss is a float32 scalar."""
         assert batch.label_N is not None
-        loss = LOSSES[self.settings.loss](self.cosines(batch), (batch.label_N - self.low) / self.range, self.settings)
+        vectors, settings, scores_N = self.vectors(batch), self.settings, (batch.label_N - self.low) / self.range
+        with torch.autocast(vectors.device.type, enabled=False):
+            loss = mean_over_lengths(
+                vectors,
+                settings.dimensions,
+                lambda vectors: LOSSES[settings.loss](cosines(vectors), scores_N, settings),
+            )
         return {TASK: (loss, self.counts(batch)[TASK])}
 
     def counts(self, batch: Batch) -> dict[str, int | Tensor]:
@@ -58,19 +42,15 @@ class SimilarityTask(nn.Module):
         return {TASK: 1 if self.settings.loss == "cosent" else batch.sequences // 2}
 
     def logits(self, batch: Batch) -> Tensor:
-        """Return the cosine of each pair, float32 (N, 1)."""
-        return self.cosines(batch)[:, None]
+        """Return the cosine of each pair by whole vectors and by vectors of each length, float32 (N, L)."""
+        vectors = self.vectors(batch)
+        with torch.autocast(vectors.device.type, enabled=False):
+            return torch.stack([cosines(part) for part in self.at_each_length(vectors)], dim=1)
 
-    def cosines(self, batch: Batch) -> Tensor:
-        """Return the cosine of each pair, float32 (N,)."""
-        hidden_T = self.encoder(batch).float()
-        vectors = (
-            hidden_T[batch.offsets[:-1]]
-            if self.pooling == "cls"
-            else by_segment(hidden_T, "mean", batch.offsets.diff().long())
-        )
-        with torch.autocast(hidden_T.device.type, enabled=False):
-            return F.cosine_similarity(vectors[::2], vectors[1::2])
+
+def cosines(vectors: Tensor) -> Tensor:
+    """Return the cosine of each pair of vectors (2N, W), float32 (N,)."""
+    return F.cosine_similarity(vectors[::2], vectors[1::2])
 
 
 def cosent(cosines_N: Tensor, scores_N: Tensor, settings: Similarity) -> Tensor:

@@ -6,11 +6,13 @@ import torch
 from torch import Tensor
 
 from pipeline.config.model import Model
+from pipeline.objectives.matching import MatchingTask
+from pipeline.objectives.relations import RelationTask
 from pipeline.objectives.sequences import SequenceTask
 from pipeline.objectives.similarity import SimilarityTask
 from pipeline.objectives.tokens import AnswerTask, TagTask
 
-TaskObjective = SequenceTask | SimilarityTask | TagTask | AnswerTask
+TaskObjective = SequenceTask | SimilarityTask | MatchingTask | RelationTask | TagTask | AnswerTask
 Build = Callable[..., TaskObjective]
 
 
@@ -46,6 +48,20 @@ def _similarity(
     return SimilarityTask(model, vocabulary_size, generator, pooling=pooling)
 
 
+def _matching(
+    model: Model, vocabulary_size: int, labels: int, generator: torch.Generator, pooling: str, weights: Tensor | None
+) -> TaskObjective:
+    """Build a MatchingTask, which has no labels or class weights."""
+    return MatchingTask(model, vocabulary_size, generator, pooling=pooling)
+
+
+def _relations(
+    model: Model, vocabulary_size: int, labels: int, generator: torch.Generator, pooling: str, weights: Tensor | None
+) -> TaskObjective:
+    """Build a RelationTask, which has no class weights."""
+    return RelationTask(model, vocabulary_size, labels, generator, pooling=pooling)
+
+
 def _spans(
     model: Model, vocabulary_size: int, labels: int, generator: torch.Generator, pooling: str, weights: Tensor | None
 ) -> TaskObjective:
@@ -64,3 +80,5 @@ OBJECTIVES: dict[str, Build] = {
 """Kind of task -> function of (model, vocabulary size, number of labels, generator, pooling, class weights) that builds
 its module.
 """
+VECTOR_OBJECTIVES: dict[str, Build] = {"matching": _matching, "relations": _relations}
+"""Kind of task whose model is saved as a model of kind similarity -> function as in OBJECTIVES."""

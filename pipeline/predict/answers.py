@@ -130,7 +130,7 @@ def _sequence_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> lis
 def _cosine_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list[dict[str, Any]]:
     """Return one row per pair of texts: the cosine of their vectors."""
     about = tuned.about
-    return [{"cosine": float(value)} for value in similarity.answers(about.task, prepared, logits, about.cutting)]
+    return [{"cosine": float(row[0])} for row in similarity.answers(about.task, prepared, logits, about.cutting)]
 
 
 def _tag_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list[dict[str, Any]]:

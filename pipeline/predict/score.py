@@ -128,7 +128,7 @@ def of_file(config: Score, task: Task) -> Labelled:
         text=config.text,
         pair=config.pair,
         label=config.label,
-        kind=task.kind,
+        kind=task.kind,  # ty: ignore[invalid-argument-type]  (no model is saved with a kind that the setting lacks)
         on_bad_rows=config.on_bad_rows,
     )
     bad = own.bad_rows(columns)

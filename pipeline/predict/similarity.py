@@ -12,7 +12,7 @@ from pipeline.config.predict import Score
 from pipeline.predict.encoders import MODEL, load_encoders, named
 from pipeline.reporting import Report
 from pipeline.tasks.bad_rows import BadRows
-from pipeline.tasks.metrics import pearson, spearman
+from pipeline.tasks.metrics import pearson, spearman, triplet_accuracy
 from pipeline.tasks.scored_pairs import pair_columns, read_pairs, read_triplets
 from pipeline.tasks.similarity import word_cosines
 
@@ -56,7 +56,7 @@ def score_triplets(config: Score, report: Report) -> dict[str, float]:
     for system, cosines in _systems(config).items():
         # One call gives equal texts equal vectors. So a negative text that equals the positive text is a tie.
         near, far = np.split(cosines(anchors * 2, positives + negatives), 2)
-        scores[system] = {"accuracy": float(np.where(near == far, 0.5, near > far).mean())}
+        scores[system] = {"accuracy": triplet_accuracy(near, far)}
     return _report_scores(config, scores, report)
 
 

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -12,9 +12,11 @@ import pyarrow as pa
 from pipeline.errors import BadRow, ConfigError, DataError, listed, shown
 from pipeline.tasks.bad_rows import BadRows
 from pipeline.tasks.content import content_of
+from pipeline.tasks.lengths import with_lengths
 from pipeline.tasks.readers import reader_of
 from pipeline.tasks.tables import Row, texts_table
 from pipeline.tasks.task import (
+    SAVED_AS_SIMILARITY,
     VALUED,
     Kind,
     Task,
@@ -142,6 +144,14 @@ def own_task(
     return Task(
         name=name, kind=kind, labels=_sorted_labels(texts["label"].to_pylist()), metrics=("accuracy", "macro_f1")
     )
+
+
+def saved_task(task: Task) -> Task:
+    """Return the task of the model that is saved after training: of kind similarity for SAVED_AS_SIMILARITY."""
+    if task.kind not in SAVED_AS_SIMILARITY:
+        return task
+    saved = replace(task, kind="similarity", labels=(), metrics=VALUE_METRICS["similarity"], paired=True)
+    return with_lengths(saved, task.dimensions)
 
 
 def _infer_kind(location: str, texts: pa.Table, skip: bool = False) -> Kind:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from pipeline.config.finetune import Cutting
-from pipeline.tasks import questions, sequences, similarity, tags
+from pipeline.tasks import matching, questions, relations, sequences, similarity, tags
 from pipeline.tasks.prepared import Logits, Prepared, Tuned
 from pipeline.tasks.task import Kind, Task
 from pipeline.text.vocabulary import Vocabulary
@@ -41,6 +41,8 @@ KINDS: dict[Kind, TaskHandlers] = {
     "regression": _handlers_in(sequences),
     "multilabel": _handlers_in(sequences),
     "similarity": _handlers_in(similarity),
+    "matching": _handlers_in(matching),
+    "relations": _handlers_in(relations),
     "tags": _handlers_in(tags),
     "spans": _handlers_in(questions),
 }

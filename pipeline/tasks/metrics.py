@@ -102,6 +102,11 @@ def _class_by_class(measure: Callable[..., Any], probabilities: np.ndarray, labe
     return float(np.mean(scores)) if scores else 0.0
 
 
+def triplet_accuracy(near: np.ndarray, far: np.ndarray) -> float:
+    """Return how often the similarity of a positive text (N,) is above that of a negative text (N,); ties count 0.5."""
+    return float(np.where(near == far, 0.5, near > far).mean())
+
+
 Measure = Callable[[np.ndarray, np.ndarray], float]
 METRICS: dict[str, Measure] = {
     measure.__name__: measure

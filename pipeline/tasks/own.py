@@ -5,19 +5,21 @@ from dataclasses import replace
 from typing import Any
 
 from pipeline.config.finetune import Finetune
-from pipeline.errors import BadRow, DataError, listed, shown
+from pipeline.config.similarity import KIND_OF_LOSS
+from pipeline.errors import BadRow, ConfigError, DataError, listed, shown
 from pipeline.tasks import tags
 from pipeline.tasks.bad_rows import BadRows
 from pipeline.tasks.content import bare_name
 from pipeline.tasks.files import Columns, own_task, read_file, require_labels
+from pipeline.tasks.matches import MatchColumns, match_columns, matching_task, read_matches, require_negatives
 from pipeline.tasks.question_tables import CONTEXT, QUESTION, AskedColumns, has_questions, read_question_table
 from pipeline.tasks.questions import trainable_questions
 from pipeline.tasks.readers import rows_in
 from pipeline.tasks.recognise import kind_of
-from pipeline.tasks.scored_pairs import pair_columns
+from pipeline.tasks.scored_pairs import LAYOUTS, LAYOUTS_OF_CLASSES, pair_columns
 from pipeline.tasks.squad import Question, read_questions
 from pipeline.tasks.tagging import WITH_LISTS, Sentence, read_sentences, read_tagged
-from pipeline.tasks.task import Task
+from pipeline.tasks.task import Task, number_in
 
 LONGEST_NAME = 150
 """Maximum bytes of a task's name. Names of trial folders add seed and digest to the name; file systems allow 255."""
@@ -54,6 +56,8 @@ def read_own(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[
         and _has_lists(train, (config.text, _first_label(config)))
     ):
         return _tagging_task(config, train, dev)
+    if config.kind == "similarity" and (kind := KIND_OF_LOSS[config.similarity.loss]) in OWN_TASKS:
+        return OWN_TASKS[kind](config, train, dev)
     columns, bad = columns_of(config), bad_rows(config)
     forced = None if config.kind == "auto" else config.kind
     texts = read_file(train, columns, forced, bad)
@@ -87,11 +91,16 @@ def columns_of(config: Finetune) -> Columns:
 
 
 def with_pair_columns(config: Finetune) -> Finetune:
-    """Return the settings; for kind similarity, with the columns that `pair_columns` finds in the training file."""
+    """Return the settings; for kind similarity, with the columns that are found in the training file."""
     if config.kind != "similarity" or config.train is None:
         return config
     named = None if config.text == Finetune.text else config.text
-    columns = pair_columns(config.train, named, config.pair, config.label)
+    kind = KIND_OF_LOSS[config.similarity.loss]
+    if kind == "matching":
+        found = match_columns(config.train, named, config.pair, config.negative)
+        return replace(config, text=found.first, pair=found.second, negative=found.negatives)
+    layouts = LAYOUTS_OF_CLASSES if kind == "relations" else LAYOUTS
+    columns = pair_columns(config.train, named, config.pair, config.label, layouts)
     return replace(config, text=columns.first, pair=columns.second, label=(str(columns.label),))
 
 
@@ -144,6 +153,45 @@ def _question_task(config: Finetune, train: str, dev: str | None) -> tuple[Task,
     )
     items = {"train": kept} | ({"dev": read_file_questions(config, dev, bad_of_dev)} if dev else {})
     return task, items, {"train": (*bad.words(), *unlearnable), "dev": bad_of_dev.words()}
+
+
+def _matching_task(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[str, Any], Lost]:
+    """Return a task of matching texts, its items from tables, and what was left out."""
+    columns = MatchColumns(first=config.text, second=str(config.pair), negatives=config.negative)
+    if needs_negative := config.similarity.loss == "triplet":
+        require_negatives(train, columns)
+    items, lost = {}, {}
+    for split, location in (("train", train), ("dev", dev)):
+        if location is not None:
+            bad = bad_rows(config)
+            items[split] = read_matches(location, columns, bad, needs_negative=needs_negative)
+            lost[split] = bad.words()
+    return matching_task(stem(train), items["train"]), items, lost
+
+
+def _relation_task(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[str, Any], Lost]:
+    """Return a task of pairs with a class, its items from tables, and what was left out."""
+    bad, bad_of_dev, columns = bad_rows(config), bad_rows(config), columns_of(config)
+    texts = read_file(train, columns, "classification", bad)
+    if score := next(filter(_is_fraction, texts["label"].to_pylist()), None):
+        raise ConfigError(
+            f"similarity.loss (softmax) is for pairs of texts with a class, but the labels of {train} are numbers such "
+            f"as {score}: set similarity.loss cosent, or name the column of the class with --label"
+        )
+    task = replace(own_task(train, texts, "classification", skip=bad.skip), kind="relations", metrics=("accuracy",))
+    items = {"train": require_labels(task, train, texts, bad)}
+    if dev is not None:
+        items["dev"] = require_labels(task, dev, read_file(dev, columns, "classification", bad_of_dev), bad_of_dev)
+    return task, items, {"train": bad.words(), "dev": bad_of_dev.words()}
+
+
+def _is_fraction(label: str) -> bool:
+    """Return whether a label is a number that is not whole."""
+    return (value := number_in(label)) is not None and value != int(value)
+
+
+OWN_TASKS = {"matching": _matching_task, "relations": _relation_task}
+"""Kind of task, chosen by similarity.loss -> function that reads the user's own files."""
 
 
 def _tagging_task(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[str, Any], Lost]:

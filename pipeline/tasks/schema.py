@@ -15,11 +15,17 @@ TEXTS = pa.schema(
         pa.field("label", pa.string()),
     ]
 )
+MATCHES = TEXTS.append(pa.field("negatives", pa.list_(pa.string()), nullable=False))
+"""TEXTS of kind matching, whose second text matches the first: with texts that do not match it, and without labels."""
 
 SECOND_LENGTH = "second_length"
 """Column in addition to ENCODED, for rows whose two texts are encoded separately: length of the second text, int32.
 
 The length of the first text is first_length.
+"""
+TEXT_LENGTHS = "text_lengths"
+"""Column in addition to ENCODED, for rows of several texts that are encoded separately: the length of each text, a list
+of int32. All rows have as many lengths as the row with most texts; 0 stands for a text that a row lacks.
 """
 ENCODED = pa.schema(
     [

@@ -1,5 +1,6 @@
 """Read pairs of texts with a similarity score, and triplets of an anchor, a positive and a negative text."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,12 @@ from pipeline.tasks.task import Task
 
 LAYOUTS = (("sentence1", "sentence2", "score"), ("sentence_A", "sentence_B", "relatedness_score"))
 """Columns of published files of pairs: STS-B's (Cer et al. 2017) and SICK's (Marelli et al. 2014)."""
+LAYOUTS_OF_CLASSES = (
+    ("sentence1", "sentence2", "gold_label"),
+    ("sentence_A", "sentence_B", "entailment_judgment"),
+    ("premise", "hypothesis", "label"),
+)
+"""Columns of published files of pairs with a class: those of SNLI and MNLI, of SICK, and of SNLI on the hub."""
 OWN_LAYOUT = ("text", "pair", "label")
 """Columns of other files, unless the settings name others."""
 
@@ -28,20 +35,26 @@ class ScoredPairs:
     """float64 (pairs,); a higher score means more similar texts."""
 
 
-def pair_columns(location: str, text: str | None, pair: str | None, labels: tuple[str, ...]) -> Columns:
-    """Return the columns of a file of scored pairs.
+def pair_columns(
+    location: str,
+    text: str | None,
+    pair: str | None,
+    labels: tuple[str, ...],
+    layouts: Sequence[tuple[str, str, str]] = LAYOUTS,
+) -> Columns:
+    """Return the columns of a file of pairs with a score or a class.
 
-    If no column is named, the columns are the first of LAYOUTS that the file has, else OWN_LAYOUT. If at least one
+    If no column is named, the columns are the first of `layouts` that the file has, else OWN_LAYOUT. If at least one
     column is named, OWN_LAYOUT gives the columns that are not named. Raises ConfigError for several labels.
     """
     if len(labels) > 1:
         raise ConfigError(
-            f"label ({', '.join(labels)}) names {len(labels)} columns, but a pair has one score: name one column"
+            f"label ({', '.join(labels)}) names {len(labels)} columns, but a pair has one label: name one column"
         )
     label = labels[0] if labels else None
     if (text, pair, label) == (None, None, None):
         content = content_of(location)
-        text, pair, label = next((names for names in LAYOUTS if has_columns(location, names, content)), OWN_LAYOUT)
+        text, pair, label = next((names for names in layouts if has_columns(location, names, content)), OWN_LAYOUT)
     default = OWN_LAYOUT
     return Columns(first=text or default[0], second=pair or default[1], label=label or default[2])
 
@@ -65,7 +78,7 @@ def read_triplets(location: str, names: tuple[str, str, str], bad: BadRows) -> l
     A row is bad if one of the three is blank or is not a text. Raises DataError if the table has no usable row.
     """
     triplets = []
-    for line, values in _triplet_rows(location, names, bad):
+    for line, values in triplet_rows(location, names, bad):
         wrong = next((item for item in zip(names, values) if not (isinstance(item[1], str) and item[1].strip())), None)
         if wrong:
             name, value = wrong
@@ -79,7 +92,7 @@ def read_triplets(location: str, names: tuple[str, str, str], bad: BadRows) -> l
     return triplets
 
 
-def _triplet_rows(location: str, names: tuple[str, str, str], bad: BadRows) -> Values:
+def triplet_rows(location: str, names: Sequence[str], bad: BadRows) -> Values:
     """Yield the rows of a table. Raises DataError for a missing column, with the options for columns of triplets."""
     try:
         yield from rows_in(location, names, bad)

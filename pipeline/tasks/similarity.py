@@ -15,6 +15,7 @@ from pipeline.config.finetune import Cutting
 from pipeline.errors import ConfigError, DataError
 from pipeline.tasks import metrics
 from pipeline.tasks.encoding import encode
+from pipeline.tasks.lengths import of_whole_vectors, scores_at
 from pipeline.tasks.prepared import Logits, Prepared, Tuned
 from pipeline.tasks.schema import ENCODED, SECOND_LENGTH
 from pipeline.tasks.tables import left_out
@@ -31,11 +32,7 @@ def prepare(task: Task, items: pa.Table, vocabulary: Vocabulary, cutting: Cuttin
     A row has the ids of both sequences end to end: [CLS] A [SEP] [CLS] B [SEP]. Raises DataError for a row without a
     second text, and ConfigError if cutting.passages is set.
     """
-    if cutting.passages:
-        raise ConfigError(
-            f"cutting.passages ({cutting.passages}) would give a text several vectors: leave cutting.passages out "
-            f"for {task.name}, whose kind is similarity"
-        )
+    require_one_vector(task, cutting)
     if items["second"].null_count:
         raise DataError(f"{task.name} compares pairs of texts: name the column of the second text with --pair")
     encoded = encode(task, _one_by_one(items), CachedTokenizer(vocabulary), cutting.maximum_length)
@@ -49,10 +46,23 @@ def prepare(task: Task, items: pa.Table, vocabulary: Vocabulary, cutting: Cuttin
         "row": pa.array(range(items.num_rows), pa.int64()),
     }
     rows = pa.table(columns, schema=ENCODED).append_column(SECOND_LENGTH, pa.array(second))
-    notes = [f"{encoded.cut:,} texts cut at {cutting.maximum_length} tokens"] if encoded.cut else []
+    return Prepared(items=items, rows=rows, cut=encoded.cut, notes=notes_of(encoded.cut, items, cutting))
+
+
+def require_one_vector(task: Task, cutting: Cutting) -> None:
+    """Raise ConfigError if texts would be split into passages, each with a vector of its own."""
+    if cutting.passages:
+        raise ConfigError(
+            f"cutting.passages ({cutting.passages}) would give a text several vectors: leave cutting.passages out "
+            f"for {task.name}, whose kind is {task.kind}"
+        )
+
+
+def notes_of(cut: int, items: pa.Table, cutting: Cutting) -> tuple[str, ...]:
+    """Return descriptions of the `cut` truncated texts and of the lines that were left out of the items' file."""
+    notes = [f"{cut:,} texts cut at {cutting.maximum_length} tokens"] if cut else []
     lost = left_out(items)
-    notes += [f"{len(lost)} lines left out, the first: {lost[0]}"] if lost else []
-    return Prepared(items=items, rows=rows, cut=encoded.cut, notes=tuple(notes))
+    return (*notes, *([f"{len(lost)} lines left out, the first: {lost[0]}"] if lost else []))
 
 
 def _one_by_one(items: pa.Table) -> pa.Table:
@@ -65,13 +75,14 @@ def _one_by_one(items: pa.Table) -> pa.Table:
 
 
 def answers(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) -> np.ndarray:
-    """Return the cosine of each pair, float64 (pairs,)."""
-    return np.asarray(logits, np.float64).reshape(-1)
+    """Return the cosine of each pair, by whole vectors and by those of the task's dimensions, float64 (pairs, L)."""
+    return np.asarray(logits, np.float64)
 
 
 def score(task: Task, prepared: Prepared, cosines: np.ndarray, tuned: Tuned) -> dict[str, float]:
     """Return the correlations between the cosines and the labels."""
-    return metrics.score(task, cosines, prepared.rows["label"].to_numpy())
+    labels = prepared.rows["label"].to_numpy()
+    return scores_at(task, lambda name, place: metrics.METRICS[name](cosines[:, place], labels))
 
 
 def tune(task: Task, prepared: Prepared, cosines: np.ndarray) -> Tuned:
@@ -82,12 +93,12 @@ def tune(task: Task, prepared: Prepared, cosines: np.ndarray) -> Tuned:
 def baseline(task: Task, train: Prepared, prepared: Prepared) -> dict[str, float]:
     """Return the correlations between `word_cosines` and the labels."""
     cosines = word_cosines(prepared.items["first"].to_pylist(), prepared.items["second"].to_pylist())
-    return metrics.score(task, cosines, prepared.rows["label"].to_numpy())
+    return metrics.score(of_whole_vectors(task), cosines, prepared.rows["label"].to_numpy())
 
 
 def collapsed(task: Task, prepared: Prepared, cosines: np.ndarray) -> bool:
     """Return whether all pairs have nearly the same cosine, or a cosine is not finite."""
-    return not np.isfinite(cosines).all() or bool(np.ptp(cosines) < 1e-3)
+    return not np.isfinite(cosines).all() or bool(np.ptp(cosines[:, 0]) < 1e-3)
 
 
 def details(task: Task, prepared: Prepared, cosines: np.ndarray, tuned: Tuned) -> dict[str, Any]:
@@ -97,10 +108,10 @@ def details(task: Task, prepared: Prepared, cosines: np.ndarray, tuned: Tuned) -
 
 def word_cosines(first: Sequence[str], second: Sequence[str]) -> np.ndarray:
     """Return the cosine of the word counts of each pair, in lower case, float64 (pairs,); 0 if a text has no words."""
-    return np.array([_word_cosine(*map(_word_counts, pair)) for pair in zip(first, second, strict=True)])
+    return np.array([_word_cosine(*map(word_counts, pair)) for pair in zip(first, second, strict=True)])
 
 
-def _word_counts(text: str) -> Counter[str]:
+def word_counts(text: str) -> Counter[str]:
     """Return how often each word occurs in a text."""
     return Counter(WORD.findall(text.lower()))
 

@@ -13,12 +13,19 @@ import pyarrow as pa
 
 from pipeline.errors import DataError, listed, shown
 
-Kind = Literal["classification", "regression", "multilabel", "similarity", "tags", "spans"]
-"""Predict per text or pair: one class, a number, or several labels. Or predict the similarity of two texts, a tag per
-word, or a span of a context that answers a question.
+Kind = Literal["classification", "regression", "multilabel", "similarity", "matching", "relations", "tags", "spans"]
+"""Predict per text or pair: one class, a number, or several labels. Or predict from the vectors of texts: the
+similarity of two texts, the text that matches a text, or the class of a pair. Or predict a tag per word, or a span of a
+context that answers a question.
 """
 VALUED = ("regression", "similarity")
 """Kinds of task whose labels are numbers on a scale."""
+ONE_CLASS = ("classification", "relations")
+"""Kinds of task with one class per row."""
+SAVED_AS_SIMILARITY = ("matching", "relations")
+"""Kinds whose trained model is an encoder that makes vectors of texts; it is saved as a model of kind similarity."""
+VECTOR_KINDS = ("similarity", *SAVED_AS_SIMILARITY)
+"""Kinds that train the vectors of texts, by the settings `similarity`."""
 FEW_CLASSES = 10
 """With at most this number of classes, a task may have any number of rows per class."""
 ROWS_PER_CLASS = 2
@@ -66,6 +73,8 @@ class Task:
     """Whether rows are pairs of texts; inputs for prediction must then be pairs too."""
     unanswerable: bool = False
     """Whether some questions have no answer (SQuAD 2.0)."""
+    dimensions: tuple[int, ...] = ()
+    """Lengths of truncated vectors that are scored in addition to whole vectors, for the kinds in VECTOR_KINDS."""
     skips_broken_lines: bool = False
     """Whether unreadable lines of labelled splits are skipped and reported; otherwise the first one is an error."""
 

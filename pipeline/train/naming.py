@@ -25,8 +25,11 @@ ADDED: dict[str, Any] = {
     "model.activation": "gelu",
     "vocabulary.special_tokens": None,
     "vocabulary.characters": 1_000,
+    "negative": [],
+    "similarity.margin": 5.0,
+    "similarity.dimensions": [],
 }
-"""Settings that runs of earlier versions did not record -> the value that those runs had."""
+"""Settings that runs and trials of earlier versions did not record -> the value that those runs had."""
 FINGERPRINTED: dict[str, Any] = {"objective.teacher": None}
 """Settings in the groups of IDENTITY that hold a location -> the value that they get when run.json is read.
 

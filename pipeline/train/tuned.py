@@ -24,6 +24,7 @@ from pipeline.config.adapters import Adapter, Bottleneck, NoAdapter
 from pipeline.config.finetune import Cutting
 from pipeline.config.flat import unflatten
 from pipeline.config.model import Model
+from pipeline.config.similarity import Similarity
 from pipeline.errors import CheckpointError
 from pipeline.local_files import scratch_folder
 from pipeline.model.adapters import adapter_state, add_adapter, load_adapter_state, merge, plain_state
@@ -31,6 +32,7 @@ from pipeline.model.families.table import family_of
 from pipeline.model.published import MOST_CONFIG, json_object
 from pipeline.model.weights import model_settings, published_config, require_sizes, take, to_published
 from pipeline.objectives.sequences import SequenceTask
+from pipeline.objectives.similarity import SimilarityTask
 from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
 from pipeline.tasks.prepared import Tuned
 from pipeline.tasks.task import Kind, Task
@@ -156,6 +158,8 @@ def load_tuned(location: str) -> TunedModel:
     module = OBJECTIVES[about.task.kind](
         model, vocabulary.size, len(about.task.labels), torch.Generator().manual_seed(0), about.pooling, None
     ).eval()
+    if isinstance(module, SimilarityTask):
+        module.settings = Similarity(dimensions=about.task.dimensions)
     taken = take(tensors, module.state_dict(), family_of(model))
     if taken.missing:
         raise CheckpointError(f"checkpoint {location}: tensor {taken.missing[0]} is missing")

@@ -113,7 +113,7 @@ def score_and_answer(config: Finetune, task: Task, model: str, parent: runs.Grid
     if config.test is None:
         return
     report(f"scores of the test file, by the best model on dev ({model}):")
-    scores = score(score_settings(config, model), report)
+    scores = score(score_settings(config, task, model), report)
     runs.log_scores(parent, task.name, "test", scores)
     try:
         predict(predict_settings(config, task, model), report)

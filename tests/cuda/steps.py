@@ -16,12 +16,15 @@ from pipeline.bench.step import Case, make_batch
 from pipeline.config.adapters import Bottleneck, LowRank
 from pipeline.config.finetune import Finetune, Recipe, TaskAdamW
 from pipeline.config.model import FamilyName, Model
+from pipeline.config.similarity import KIND_OF_LOSS, Similarity
 from pipeline.config.training import AdamW, Lamb
 from pipeline.model.adapters import add_adapter
 from pipeline.model.encoder import encoders_in
 from pipeline.objectives.masked import MaskedTokens
+from pipeline.objectives.matching import MatchingTask
+from pipeline.objectives.relations import RelationTask
 from pipeline.objectives.table import Pretraining, build_objective
-from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
+from pipeline.objectives.tasks import OBJECTIVES, VECTOR_OBJECTIVES, TaskObjective
 from pipeline.objectives.terms import divisors
 from pipeline.presets import PRESETS
 from pipeline.tasks.schema import ENCODED
@@ -114,30 +117,39 @@ LABELS = 3
 def labelled(kind: str) -> Batch:
     """Return a batch with labels of this kind of task."""
     batch = batch_of()
+    if kind in ("contrastive", "triplet"):  # rows of a text, its match and a negative text
+        places = torch.arange(batch.sequences)
+        return replace(batch, places=places, keys=1 + torch.arange(batch.sequences // 3 * 4).view(-1, 4))
     wanted = {
         "classification": torch.arange(batch.sequences) % LABELS,
         "regression": torch.linspace(0, 5, batch.sequences),
         "multilabel": torch.arange(batch.sequences * LABELS) % 2,
         "similarity": torch.arange(batch.sequences // 2),
+        "softmax": torch.arange(batch.sequences // 2) % LABELS,
         "tags": torch.arange(batch.tokens) % (LABELS + 1),
         "spans": torch.arange(2 * batch.sequences) % 3,
     }[kind].float()
     if kind == "tags":
         wanted[wanted == LABELS] = -100
-    per_row = kind in ("classification", "regression", "similarity")
+    per_row = kind in ("classification", "regression", "similarity", "softmax")
     return replace(batch, label_N=wanted) if per_row else replace(batch, labels=wanted)
 
 
 TASKS = [(kind, "cls", False) for kind in OBJECTIVES]
 TASKS += [(kind, "cls", True) for kind in ("classification", "tags")]
 TASKS += [("classification", pooling, False) for pooling in ("mean", "attention")]
-"""Kind of task, pooling, and whether classes have weights."""
+TASKS += [(loss, "mean", False) for loss in ("contrastive", "triplet", "softmax")]
+"""Kind of task or similarity.loss, pooling, and whether classes have weights."""
 
 
 def task_module(kind: str, pooling: str = "cls", *, weighted: bool = False, model: Model = MODEL) -> TaskObjective:
     weights = torch.arange(1.0, 1 + LABELS) if weighted else None
     outputs = 1 if kind == "regression" else LABELS
-    return OBJECTIVES[kind](model, WORDS, outputs, torch.Generator().manual_seed(0), pooling, weights)
+    build = OBJECTIVES[kind] if kind in OBJECTIVES else VECTOR_OBJECTIVES[KIND_OF_LOSS[kind]]
+    module = build(model, WORDS, outputs, torch.Generator().manual_seed(0), pooling, weights)
+    if isinstance(module, MatchingTask | RelationTask):
+        module.learn(Similarity(loss=kind, dimensions=(8, 32), margin=0.5 if kind == "triplet" else Similarity.margin))
+    return module
 
 
 def finetune(optimizer: AdamW) -> Finetune:

@@ -30,6 +30,16 @@ def test_settings_of_several_kinds_are_found() -> None:
     assert list(choices(Pretrain)["optimizer"]) == ["adam-w", "lamb"]
 
 
+def test_a_list_of_numbers_is_checked_and_described() -> None:
+    command = Command(prog="finetune", about="", settings=Finetune)
+    words = ["--checkpoint", "m", "--task", "sst2", "--similarity.dimensions", "8", "--similarity.dimensions", "16"]
+    assert command.parse(command.words(words)).similarity.dimensions == (8, 16)
+    with pytest.raises(ConfigError, match=r"^similarity.dimensions \('8,16'\) must be a list of whole numbers$"):
+        command.words(["--checkpoint", "m", "--task", "sst2", "--similarity.dimensions", "8,16"])
+    option = next(option for option in options_of(Finetune) if option.path == "similarity.dimensions")
+    assert option.metavar == "INT"
+
+
 @pytest.mark.parametrize(
     ("given", "ordered"),
     [

@@ -126,8 +126,8 @@ def test_a_temperature_is_refused_for_a_loss_without_one() -> None:
     with pytest.raises(ConfigError) as error:
         Similarity(loss="cosine", temperature=0.1)
     assert str(error.value) == (
-        "similarity.temperature (0.1) is for similarity.loss cosent, but similarity.loss is cosine: leave "
-        "similarity.temperature out"
+        "similarity.temperature (0.1) is for similarity.loss cosent and contrastive, but similarity.loss is cosine: "
+        "leave similarity.temperature out"
     )
 
 
@@ -136,7 +136,7 @@ def test_several_labels_are_refused(tiny_run: Path, glue: Path) -> None:
         checkpoint=folder_of(str(tiny_run), 3), train=f"{glue}/STS-B/train.tsv", kind="similarity", label=("a", "b")
     )
     with pytest.raises(
-        ConfigError, match=r"^label \(a, b\) names 2 columns, but a pair has one score: name one column$"
+        ConfigError, match=r"^label \(a, b\) names 2 columns, but a pair has one label: name one column$"
     ):
         read_inputs(config, lambda line: None)
 

@@ -28,7 +28,7 @@ def test_a_test_file_that_cannot_be_scored_is_refused_before_the_training(tmp_pa
         require_readable(replace(config, test=str(odd)), TASK)
     with pytest.raises(DataError, match="none.csv"):
         require_readable(replace(config, test=str(tmp_path / "none.csv")), TASK)
-    scored = score_settings(replace(config, test=str(good)), "m")
+    scored = score_settings(replace(config, test=str(good)), TASK, "m")
     assert (scored.checkpoint, scored.input, scored.text, scored.label) == ("m", str(good), "review", ("stars",))
 
 

@@ -9,7 +9,8 @@ from torch import Tensor
 from pipeline.batch import Batch
 from pipeline.config.finetune import Similarity, TaskAdamW
 from pipeline.config.model import Model
-from pipeline.objectives.similarity import SimilarityTask, cosent, squared_error
+from pipeline.objectives.similarity import SimilarityTask, cosent, cosines, squared_error
+from pipeline.objectives.vectors import mean_over_lengths
 from pipeline.train.optim import build_optimizer
 from pipeline.train.step import Compute
 from pipeline.train.trial import train_on_slots
@@ -62,22 +63,31 @@ def test_labels_are_scaled_to_shares_of_their_range() -> None:
     batch = batch_of(labels=torch.tensor([1.0, 3.0, 5.0]))
     with torch.no_grad():
         total, count = module(batch)["task"]
-        expected = (module.cosines(batch) - torch.tensor([0.0, 0.5, 1.0])).square().sum()
+        expected = (module.logits(batch)[:, 0] - torch.tensor([0.0, 0.5, 1.0])).square().sum()
     torch.testing.assert_close(total, expected)
     assert count == 3 and module_of().counts(batch) == {"task": 1}
+
+
+def test_the_loss_of_truncated_vectors_by_hand() -> None:
+    """Two numbers of each vector: cosines 1 and 0. The first number alone: cosines 1 and -1."""
+    vectors = torch.tensor([[1.0, 0.0], [2.0, 0.0], [1.0, 1.0], [-1.0, 1.0]])
+    settings, scores = Similarity(loss="cosine", dimensions=(1, 2)), torch.tensor([1.0, 0.5])
+    loss = mean_over_lengths(vectors, (1, 2), lambda part: squared_error(cosines(part), scores, settings))
+    assert float(loss) == pytest.approx((1.5**2 + 0.5**2) / 2)
+    assert float(mean_over_lengths(vectors, (), lambda part: squared_error(cosines(part), scores, settings))) == 0.25
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
 def test_a_vector_depends_on_its_own_text_alone(pooling: str) -> None:
     module = module_of(pooling).eval()
     with torch.no_grad():
-        cosines = module.cosines(batch_of())
-        assert module.logits(batch_of()).shape == (3, 1)
+        found = module.logits(batch_of())
+        assert found.shape == (3, 1)
         for pair in range(3):
             first, second = (module.encoder(batch_of((LENGTHS[n],), n)) for n in (2 * pair, 2 * pair + 1))
             vectors = [hidden.mean(0) if pooling == "mean" else hidden[0] for hidden in (first, second)]
             expected = torch.nn.functional.cosine_similarity(*vectors, dim=0)
-            torch.testing.assert_close(cosines[pair], expected, rtol=1e-5, atol=1e-6)
+            torch.testing.assert_close(found[pair, 0], expected, rtol=1e-5, atol=1e-6)
 
 
 def test_slots_of_a_step_add_up_to_the_step_for_the_squared_error() -> None:
@@ -103,4 +113,4 @@ def test_training_brings_cosines_into_the_order_of_the_scores() -> None:
     for step in range(10):
         train_on_slots([(0, batch)], module, optimizer, compute, step=step, rate=1e-2, clip_norm=1.0)
     with torch.no_grad():
-        assert module.eval().cosines(batch).argsort().tolist() == [0, 2, 1]
+        assert module.eval().logits(batch)[:, 0].argsort().tolist() == [0, 2, 1]

@@ -10,6 +10,7 @@ from pipeline import batch
 from pipeline.config.finetune import Cutting
 from pipeline.errors import ConfigError, DataError
 from pipeline.tasks import similarity
+from pipeline.tasks.lengths import of_whole_vectors, with_lengths
 from pipeline.tasks.schema import SECOND_LENGTH, TEXTS
 from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary
@@ -55,9 +56,18 @@ def test_scores_are_correlations_of_cosines_and_labels() -> None:
     assert similarity.score(TASK, prepared, cosines, {})["spearman"] == 1
     assert similarity.score(TASK, prepared, -cosines, {})["spearman"] == -1
     assert not similarity.collapsed(TASK, prepared, cosines)
-    assert similarity.collapsed(TASK, prepared, np.full(3, 0.7)) and similarity.collapsed(
-        TASK, prepared, np.full(3, np.nan)
-    )
+    assert similarity.collapsed(TASK, prepared, np.full((3, 1), 0.7))
+    assert similarity.collapsed(TASK, prepared, np.full((3, 1), np.nan))
+
+
+def test_truncated_vectors_have_scores_of_their_own() -> None:
+    task, prepared = with_lengths(TASK, [2, 4]), similarity.prepare(TASK, texts(PAIRS), VOCABULARY, CUTTING)
+    assert task.metrics == ("spearman", "pearson", "spearman@2", "pearson@2", "spearman@4", "pearson@4")
+    assert with_lengths(task, [2]) == with_lengths(TASK, [2]) and of_whole_vectors(task) == TASK
+    logits = [np.array([0.9, -0.9, 0.1]), np.array([-0.5, 0.5, 0.2]), np.array([0.1, -0.1, 0.3])]
+    scores = similarity.score(task, prepared, similarity.answers(task, prepared, logits, CUTTING), {})
+    assert [scores[name] for name in ("spearman", "spearman@2", "spearman@4")] == [1, -1, pytest.approx(-0.5)]
+    assert set(similarity.baseline(task, prepared, prepared)) == {"spearman", "pearson"}
 
 
 def test_the_baseline_counts_shared_words() -> None:

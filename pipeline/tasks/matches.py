@@ -1,0 +1,103 @@
+"""Read tables of matching texts: each row has a text, its match, and perhaps negative texts that do not match."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from pipeline.errors import BadRow, ConfigError, DataError, shown
+from pipeline.tasks.bad_rows import BadRows
+from pipeline.tasks.content import content_of
+from pipeline.tasks.readers import has_columns
+from pipeline.tasks.schema import MATCHES
+from pipeline.tasks.scored_pairs import OWN_LAYOUT, triplet_rows
+from pipeline.tasks.squad import SURROGATE
+from pipeline.tasks.task import Task, list_in
+
+LAYOUTS = (("anchor", "positive"), ("query", "positive"), ("question", "positive"), ("question", "answer"))
+"""Usual columns of a text and its match; those of other files are the first two of OWN_LAYOUT."""
+NEGATIVES = ("negative", "negatives", *(f"negative_{number}" for number in range(1, 10)))
+"""Usual columns of negative texts."""
+OF_NEGATIVES, OF_ALL = "triplet_accuracy", "match_accuracy"
+"""Metrics: of the match against the row's negative texts, and of the match against the matches of all rows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatchColumns:
+    """Columns of a file of matching texts."""
+
+    first: str
+    second: str
+    negatives: tuple[str, ...] = ()
+
+
+def match_columns(location: str, text: str | None, pair: str | None, negatives: tuple[str, ...]) -> MatchColumns:
+    """Return the columns of a file of matching texts. Columns that are not given have the first usual names that the
+    file has.
+    """
+    content = content_of(location)
+    usual = next((names for names in LAYOUTS if has_columns(location, names, content)), OWN_LAYOUT[:2])
+    found = (name for name in NEGATIVES if has_columns(location, (name,), content))
+    return MatchColumns(first=text or usual[0], second=pair or usual[1], negatives=negatives or tuple(found))
+
+
+def require_negatives(location: str, columns: MatchColumns) -> None:
+    """Raise ConfigError if no column has negative texts, which the loss triplet needs."""
+    if not columns.negatives:
+        raise ConfigError(
+            f"similarity.loss (triplet) compares texts with negative texts, but {location} has no column "
+            f"{NEGATIVES[0]}: name the column with --negative, or set similarity.loss contrastive"
+        )
+
+
+def read_matches(location: str, columns: MatchColumns, bad: BadRows, *, needs_negative: bool) -> pa.Table:
+    """Return the rows of a table, schema MATCHES; a negative text that equals one of the row's texts is left out.
+
+    A row is bad if its text or match is blank or is not a text, if a negative is neither a text nor a list of texts,
+    or if it has no negative text although `needs_negative`. Raises DataError if the table has no usable row.
+    """
+    names, rows = (columns.first, columns.second, *columns.negatives), []
+    for line, values in triplet_rows(location, names, bad):
+        try:
+            rows.append(_row_of(f"{location}:{line}", str(line), names, values, needs_negative))
+        except BadRow as error:
+            bad.take(error)
+    bad.require_some(location, len(rows))
+    if not rows:
+        raise DataError(f"{location} has no rows")
+    return pa.Table.from_pylist(rows, schema=MATCHES)
+
+
+def _row_of(where: str, line: str, names: Sequence[str], values: Sequence[Any], needs_negative: bool) -> dict[str, Any]:
+    """Return a row of MATCHES. Raises BadRow; `where` is its file and line."""
+    for name, value in zip(names[:2], values):
+        if not (isinstance(value, str) and value.strip()):
+            raise BadRow(f"{where}: column {name} is {shown(value)}; it must be a text", "no-text")
+    first, second = (SURROGATE.sub("\ufffd", text) for text in values[:2])
+    negatives = [text for name, value in zip(names[2:], values[2:]) for text in _negatives(where, name, value)]
+    negatives = [text for text in dict.fromkeys(negatives) if text.strip() not in (first.strip(), second.strip())]
+    if needs_negative and not negatives:
+        raise BadRow(
+            f"{where}: column {names[2]} has no negative text besides the row's own texts, which similarity.loss "
+            "triplet needs",
+            "no-negative",
+        )
+    return {"id": line, "first": first, "second": second, "label": None, "negatives": negatives}
+
+
+def _negatives(where: str, name: str, value: Any) -> Iterator[str]:
+    """Yield the texts of a value: a text, a list of texts or nothing. Blank texts are left out. Raises BadRow."""
+    for text in [value] if (values := list_in(value)) is None else values:
+        if not isinstance(text, str | None):
+            raise BadRow(f"{where}: column {name} is {shown(value)}; it must be a text or a list of texts", "no-text")
+        if text and text.strip():
+            yield SURROGATE.sub("\ufffd", text)
+
+
+def matching_task(name: str, train: pa.Table) -> Task:
+    """Return the task of a training file with schema MATCHES. Raises DataError if all rows have the same match."""
+    if len(set(train["second"].to_pylist())) == 1:
+        raise DataError(f"{name}: all {train.num_rows:,} rows have the same match; give rows with different texts")
+    metrics = (OF_NEGATIVES, OF_ALL) if any(train["negatives"].to_pylist()) else (OF_ALL,)
+    return Task(name=name, kind="matching", metrics=metrics, paired=True)
