@@ -133,7 +133,9 @@ def _collate_two_texts(rows: pa.Table | pa.RecordBatch) -> Batch:
     begins = (ends - lengths_N + later)[later]
     ids_T = np.insert(ids, begins, ids[0])  # each text begins with [CLS]
     offsets = np.concatenate(([0], np.cumsum(lengths_N)))
-    parents, none = _flat(rows.column("parent")), torch.zeros(0, dtype=torch.int64)
+    prompts = _prompt_lengths(rows, lengths.shape)
+    texts = _rows_of_texts(ids_T, offsets, lengths, _flat(rows.column("parent")), prompts)
+    none = torch.zeros(0, dtype=torch.int64)
     return Batch(
         ids_T=torch.from_numpy(ids_T),
         segments_T=torch.zeros(len(ids_T), dtype=torch.int64),
@@ -142,7 +144,8 @@ def _collate_two_texts(rows: pa.Table | pa.RecordBatch) -> Batch:
         maximum_length=int(lengths_N.max()),
         masked_positions_M=none,
         masked_labels_M=none,
-        **_rows_of_texts(ids_T, offsets, lengths, parents, _prompt_lengths(rows, lengths.shape)),
+        keys=texts["keys"],
+        places=texts.get("places"),
     )
 
 
