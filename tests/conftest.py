@@ -51,7 +51,7 @@ settings.register_profile("untimed", deadline=None, suppress_health_check=[Healt
 settings.load_profile("untimed")
 
 RAY_TESTS = "tests/ray/"
-OWN_RAY = ("head", "wheel")
+OWN_RAY = ("embed_kills", "head", "wheel")
 """Modules of tests/ray/ that start a Ray of their own."""
 SECOND_RAY = ("adapt", "documents", "embed", "families", "finetune", "killed_prepare", "predict")
 """Modules of tests/ray/ that share a Ray, about as long as all the others, which share another one."""

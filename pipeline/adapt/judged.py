@@ -44,7 +44,8 @@ def judged_lines(
     measured = {system: measure(ranked, ids, grades) for system, ranked in rankings.items()}
     counts = f"{len(ids):,} documents, {len(asked):,} queries, {collection.relevant:,} relevant judgements"
     head = ", ".join([f"{judgements}: {counts}", *collection.notes])
-    return [head, bm25.DESCRIPTION, *table_lines(measured), *difference_lines(measured, ADAPTED)]
+    compared = [(ADAPTED, system) for system in measured if system != ADAPTED]
+    return [head, bm25.DESCRIPTION, *table_lines(measured), *difference_lines(measured, compared)]
 
 
 def collection_of(texts: Mapping[str, str], queries: Sequence[Query], judgements: str) -> Collection:

@@ -6,10 +6,11 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import psutil
 import ray
 
 from pipeline import cluster
-from pipeline.bench import checkpoint, job, scale, stream, text, wikitext
+from pipeline.bench import checkpoint, embed, job, scale, stream, text, wikitext
 from pipeline.bench.windows import split_corpora
 from pipeline.config import bench as settings
 from pipeline.config.checks import require
@@ -51,6 +52,8 @@ FLOORS = {
     "under Ray Train / the loop alone": 0.64,
 }
 """Ratio -> value below which a bench fails: 80% of a measured ratio. Rates depend on the machine and have no floor."""
+MOST_GROWTH = 1.1
+"""Peak memory with several times the texts, as a multiple of the peak with the texts, above which a bench fails."""
 
 
 def _run_text(config: settings.Text, report: Report) -> int:
@@ -181,6 +184,14 @@ def _run_checkpoint(config: settings.Checkpoint, report: Report) -> int:
     return 0
 
 
+def _run_embed(config: settings.Embed, report: Report) -> int:
+    require(hasattr(psutil.Process().memory_full_info(), "pss"), "the bench embed needs Linux, which measures PSS")
+    with _temporary_folder() as folder:
+        measured = embed.measure([config.texts, config.texts * config.times], config.checkpoint, folder)
+    print("\n".join(embed.table(measured)))
+    return int(measured[1].peak > MOST_GROWTH * measured[0].peak)
+
+
 def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="bertstream-bench-")
 
@@ -222,5 +233,6 @@ BENCHES: dict[type[settings.Bench], Callable[[Any, Report], int]] = {
     settings.Job: _run_job,
     settings.Scale: _run_scale,
     settings.Checkpoint: _run_checkpoint,
+    settings.Embed: _run_embed,
 }
 """Settings type -> function that runs the bench and returns the exit code."""

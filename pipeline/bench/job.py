@@ -173,12 +173,12 @@ class Side:
     def send(self, number: signal.Signals) -> None:
         """Send a signal to the process, its Ray head, and all their descendants."""
         for root in [self.process.pid, *([int(self.head_pid.read_text())] if self.head_pid else [])]:
-            for process in _processes(root):
+            for process in processes_of(root):
                 with suppress(psutil.NoSuchProcess):
                     process.send_signal(number)
 
 
-def _processes(root: int) -> list[psutil.Process]:
+def processes_of(root: int) -> list[psutil.Process]:
     """Return a process and all its descendants; an empty list if the process has ended."""
     try:
         top = psutil.Process(root)
@@ -271,14 +271,20 @@ def _head(folder: str) -> Generator[dict[str, str]]:
 
 @contextmanager
 def running(
-    command: Sequence[str], output: TextIO | int, environment: dict[str, str] | None = None
+    command: Sequence[str],
+    output: TextIO | int,
+    environment: dict[str, str] | None = None,
+    errors: TextIO | int | None = None,
 ) -> Generator[subprocess.Popen]:
-    """Start a process. At the end, kill the process and its descendants if they still run."""
-    process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output)
+    """Start a process. At the end, kill the process and its descendants if they still run.
+
+    `errors` takes what the process writes to stderr; None: this process's stderr.
+    """
+    process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output, stderr=errors)
     try:
         yield process
     finally:
-        for running_process in _processes(process.pid):
+        for running_process in processes_of(process.pid):
             with suppress(psutil.NoSuchProcess):
                 running_process.kill()
         process.wait()

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from pipeline.config.checks import require_at_least
 from pipeline.config.data import Sampling, VocabularySettings
 from pipeline.config.locations import Location, SourceText
 
@@ -103,4 +104,23 @@ class Checkpoint:
     repetitions: int = 5
 
 
-Bench = Text | Stream | Wikitext | Job | Scale | Checkpoint
+@dataclass(frozen=True, kw_only=True)
+class Embed:
+    """Compare the peak memory of the job `embed` with some texts and with ten times as many, with the object store.
+
+    Needs Linux. The exit code is 1 if the second peak is more than 1.1 times the first.
+    """
+
+    texts: int = 200_000
+    """Short made-up texts of the first job."""
+    times: int = 10
+    """Texts of the second job, as a multiple of those of the first."""
+    checkpoint: Location | None = None
+    """An encoder. Default: one layer of width 32 with random weights."""
+
+    def __post_init__(self) -> None:
+        require_at_least("texts", self.texts, 1)
+        require_at_least("times", self.times, 2)
+
+
+Bench = Text | Stream | Wikitext | Job | Scale | Checkpoint | Embed

@@ -22,3 +22,12 @@ def require_at_least(name: str, value: float, least: float) -> None:
 def require_above_zero(name: str, value: float) -> None:
     """Raise ConfigError unless `value` is above 0; NaN is not above 0."""
     require(value > 0, f"{name} ({value}) must be above 0")
+
+
+def require_rerank(rerank: str | None, **of_rerank: object) -> None:
+    """Raise ConfigError for a setting of reranking, given by name, that is set without a cross-encoder."""
+    for name, value in of_rerank.items():
+        require(
+            rerank is not None or value is None,
+            f"{name} ({value}) needs rerank, which is not given: name a cross-encoder with --rerank",
+        )

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from pipeline.config.checks import require, require_above_zero, require_at_least
+from pipeline.config.checks import require, require_above_zero, require_at_least, require_rerank
 from pipeline.config.locations import Location
 from pipeline.config.placement import EmbedPlacement, ModelPlacement
 
@@ -125,12 +125,7 @@ class Search:
             self.output is None or self.output.endswith(RESULTS),
             f"output ({self.output}) must end in {RESULTS}, the format of the results",
         )
-        for name in ("rerank_top", "rerank_label"):
-            value = getattr(self, name)
-            require(
-                self.rerank is not None or value is None,
-                f"{name} ({value}) needs rerank, which is not given: name a cross-encoder with --rerank",
-            )
+        require_rerank(self.rerank, rerank_top=self.rerank_top, rerank_label=self.rerank_label)
         require(
             self.rerank_top is None or self.rerank_top >= self.top,
             f"rerank_top ({self.rerank_top}) must be at least top ({self.top})",

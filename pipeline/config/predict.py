@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from pipeline.config.checks import require, require_above_zero, require_at_least
+from pipeline.config.checks import require, require_above_zero, require_at_least, require_rerank
+from pipeline.config.embed import RERANKED
 from pipeline.config.finetune import COMMON, Finetune, OnBadRows
 from pipeline.config.locations import Location
 from pipeline.config.placement import ModelPlacement
@@ -23,6 +24,9 @@ USED: dict[str, tuple[str, ...]] = {
     "pair": ("input", "similarity", "triplets"),
     "negative": ("triplets",),
     "label": ("input", "similarity"),
+    "rerank": ("retrieval",),
+    "rerank_top": ("retrieval",),
+    "rerank_label": ("retrieval",),
 }
 """Setting of `Score` -> settings of MEASURED on which it has an effect."""
 Format = Literal["auto", "table", "squad", "words", "text"]
@@ -156,6 +160,15 @@ class Score:
     """
     against: Location | None = None
     """For similarity, retrieval and triplets: a second encoder, to score next to checkpoint."""
+    rerank: Location | None = None
+    """For retrieval: folder, URL or hf://OWNER/NAME of a cross-encoder, which reads a query and a document together. It
+    reranks the documents that checkpoint finds, as a further system: output/finetune/NAME/model of pairs of texts, or a
+    published model.
+    """
+    rerank_top: int | None = None
+    """Documents of each query that rerank scores; default: 100."""
+    rerank_label: str | None = None
+    """Label of rerank whose logit is the score; default: the second of two labels."""
     corpus: Location | None = None
     """For blimp: a prepared corpus. Its unigrams and 5-grams give the baselines, and it is searched for BLiMP's
     sentences. For heldout: the prepared corpus with the held-out rows. Default: the run's corpus.
@@ -185,6 +198,9 @@ class Score:
             "placement.precision out",
         )
         self._require_used("predictions" if self.predictions and self.input else name)
+        require_rerank(self.rerank, rerank_top=self.rerank_top, rerank_label=self.rerank_label)
+        if self.rerank_top is not None:
+            require_at_least("rerank_top", self.rerank_top, 1)
         require(
             name == "blimp" or self.pairs == "all",
             f"pairs ({self.pairs}) is for blimp: leave it out, or give blimp",
@@ -197,6 +213,11 @@ class Score:
             (self.task is None) == (self.data is None),
             f"task ({self.task}) and data ({self.data}), the folder of its files, belong together: give both",
         )
+
+    @property
+    def rerank_candidates(self) -> int:
+        """Documents of each query that rerank scores."""
+        return self.rerank_top or RERANKED
 
     def _require_used(self, measured: str) -> None:
         """Raise ConfigError for a setting that has no effect on what is measured: one of MEASURED, or predictions."""

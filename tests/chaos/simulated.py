@@ -84,9 +84,9 @@ class Site:
     def address(self) -> str:
         return self.cluster.address
 
-    def add(self) -> None:
+    def add(self, cpus: int = 1) -> None:
         """Add a node with a trainer; main thread only."""
-        self.trainers.append(self.cluster.add_node(num_cpus=1, resources={RESOURCE: 1}))
+        self.trainers.append(self.cluster.add_node(num_cpus=cpus, resources={RESOURCE: 1}))
 
     def remove(self, node: Any) -> None:
         """Kill all processes of a node."""

@@ -2,8 +2,6 @@
 
 import json
 import os
-import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -12,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pyarrow.parquet as pq
 import pytest
 import ray
@@ -22,7 +19,6 @@ from jobs.search import main as search
 from pipeline import api
 
 pytestmark = pytest.mark.usefixtures("local_ray")
-SEED, KILLS, MOST_ATTEMPTS = 27, 20, 100
 
 
 @pytest.fixture(scope="module")
@@ -102,40 +98,3 @@ def test_killed_and_resumed_it_has_the_bytes_of_an_undisturbed_run_and_is_search
     assert search(["--vectors", str(killed), "--queries", whole["1-39"][:40], "--output", str(found)]) == 0
     results = json.loads(found.read_text())["results"]
     assert len(results) == 10 == len({result["id"] for result in results})
-
-
-def worker_of_job() -> psutil.Process | None:
-    """Return the process that embeds, if there is one."""
-    mine = psutil.Process().children(recursive=True)
-    names = ((process, " ".join(process.cmdline())) for process in mine if process.is_running())
-    return next((process for process, name in names if "MapWorker" in name or "Embedding" in name), None)
-
-
-@pytest.mark.long
-def test_twenty_kills_at_drawn_times_leave_the_bytes_of_an_undisturbed_run(
-    asked: list[str], undisturbed: Path, tmp_path: Path
-) -> None:
-    """Every second kill is that of the driver, the others those of the process with the model.
-
-    A job that ends before its kill, or has no process with the model yet, is an attempt without a kill.
-    """
-    draw, output, kills, attempts, seconds = random.Random(SEED), tmp_path / "vectors", 0, 0, 12.0
-
-    def kill(job: subprocess.Popen[bytes]) -> None:
-        nonlocal kills
-        try:
-            job.wait(draw.uniform(0, seconds))
-        except subprocess.TimeoutExpired:
-            if process := job if kills % 2 == 0 else worker_of_job():
-                process.kill()
-                kills += 1
-
-    while kills < KILLS:
-        run_and_kill([*asked, "--output", str(output)], kill)
-        attempts += 1
-        assert attempts <= MOST_ATTEMPTS
-        if (output / "manifest.json").exists():
-            assert contents(output) == contents(undisturbed)
-            shutil.rmtree(output)
-    assert main([*asked, "--output", str(output)]) == 0
-    assert contents(output) == contents(undisturbed)

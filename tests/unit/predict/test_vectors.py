@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +10,11 @@ import pytest
 
 from jobs.score import main
 from pipeline import api
+from pipeline.config.placement import ModelPlacement
 from pipeline.config.predict import Score
+from pipeline.predict import cross_encoder
 from pipeline.predict.encoders import AGAINST, MODEL, UNTRAINED, load_encoders, untrained
-from pipeline.predict.retrieval import score_retrieval
+from pipeline.predict.retrieval import RERANKED, reranked, score_retrieval
 from pipeline.predict.similarity import score_similarity, score_triplets
 from pipeline.train.checkpoint import folder_of
 
@@ -56,20 +59,64 @@ def test_triplets_with_a_tie(tiny_run: Path, tmp_path: Path) -> None:
     assert found["accuracy"] == found["words accuracy"] == 0.5  # right, a tie, wrong
 
 
-def test_retrieval(tiny_run: Path, tmp_path: Path) -> None:
+def write_collection(folder: Path) -> None:
+    """A collection of three documents; each of two queries is the text of its relevant document."""
     documents = {"a": "kar lost kand", "b": "mir nel", "c": "sup sup sup"}
-    (tmp_path / "qrels").mkdir()
-    (tmp_path / "corpus.jsonl").write_text(
+    (folder / "qrels").mkdir()
+    (folder / "corpus.jsonl").write_text(
         "".join(json.dumps({"_id": id, "text": text}) + "\n" for id, text in documents.items())
     )
-    (tmp_path / "queries.jsonl").write_text('{"_id": "1", "text": "kar lost kand"}\n{"_id": "2", "text": "mir nel"}\n')
-    (tmp_path / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\n1\ta\t1\n2\tb\t1\n")
+    (folder / "queries.jsonl").write_text('{"_id": "1", "text": "kar lost kand"}\n{"_id": "2", "text": "mir nel"}\n')
+    (folder / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\n1\ta\t1\n2\tb\t1\n")
+
+
+def test_retrieval(tiny_run: Path, tmp_path: Path) -> None:
+    write_collection(tmp_path)
     lines: list[str] = []
     found = score_retrieval(Score(checkpoint=str(tiny_run), retrieval=str(tmp_path)), lines.append)
     # each query is a document's whole text: the model and BM25 rank the document first
     assert [found[name] for name in ("ndcg@10", "mrr@10", "map", "recall@100", "BM25 ndcg@10")] == [1] * 5
     assert lines[0] == f"{tmp_path}: 3 documents, 2 queries, 2 relevant judgements"
     assert lines[-3] == f"ndcg@10 of {MODEL} minus BM25: +0.0 (0.0 to 0.0)" and "paired bootstrap" in lines[-1]
+
+
+@pytest.fixture(scope="module")
+def judge(tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A cross-encoder whose number is far lower for equal texts than for others."""
+    texts = [("kar lost kand", "kar lost kand"), ("mir nel", "mir nel"), ("kar lost kand", "mir nel")]
+    texts += [("mir nel", "kar lost kand"), ("kar lost kand", "sup sup sup"), ("mir nel", "sup sup sup")]
+    fitted = api.load(str(tiny_run), "cpu").fit(
+        texts * 8, [0.0, 0.0, 1.0, 1.0, 2.0, 2.0] * 8, kind="regression", epochs=20, learning_rate=1e-2
+    )
+    fitted.save(folder := str(tmp_path_factory.mktemp("judge") / "model"))
+    return folder
+
+
+def test_a_cross_encoder_reranks_the_best_documents(judge: str) -> None:
+    encoder = cross_encoder.load(judge, None, ModelPlacement(device="cpu"))
+    documents, lines = ["kar lost kand", "mir nel", "sup sup sup", "mir nel"], list[str]()
+    rankings = [np.array([0, 1, 2, 3]), np.array([3, 1]), np.array([], np.int64), np.array([2])]
+    found = reranked(encoder, ["kar lost kand", "mir nel", "mir", "mir nel"], documents, rankings, 3, lines.append)
+    # the highest number first, equal numbers in their order, and the rest after the first three as before
+    assert [ranked.tolist() for ranked in found] == [[2, 1, 0, 3], [3, 1], [], [2]]
+    assert lines == ["reranked by its number of lists: 5 pairs, computed in float32"]
+
+
+def test_retrieval_with_a_cross_encoder(tiny_run: Path, judge: str, tmp_path: Path) -> None:
+    write_collection(tmp_path)
+    lines: list[str] = []
+    asked = Score(
+        checkpoint=str(tiny_run), retrieval=str(tmp_path), rerank=judge, placement=ModelPlacement(device="cpu")
+    )
+    found = score_retrieval(asked, lines.append)
+    # the relevant document, first before, is last of three now: 1 / log2(4)
+    assert [found[f"{RERANKED} {name}"] for name in ("ndcg@10", "mrr@10", "recall@100")] == [0.5, 1 / 3, 1]
+    assert f"{RERANKED}: the first 100 documents of {MODEL}, in the order of {judge}" in lines
+    assert [line.split()[0] for line in lines if line.startswith((RERANKED, MODEL, "BM25 "))][-2:] == [MODEL, RERANKED]
+    assert lines[-2] == f"ndcg@10 of {RERANKED} minus {MODEL}: -50.0 (-50.0 to -50.0)"
+    assert lines[-4] == f"ndcg@10 of {MODEL} minus BM25: +0.0 (0.0 to 0.0)"
+    one = score_retrieval(replace(asked, rerank_top=1), lines.append)
+    assert one[f"{RERANKED} ndcg@10"] == one["ndcg@10"] == 1
 
 
 @pytest.mark.parametrize(
@@ -84,6 +131,11 @@ def test_retrieval(tiny_run: Path, tmp_path: Path) -> None:
         (["--retrieval", "a", "--text", "t"], "text (t) is for input and similarity and triplets, and has"),
         (["--retrieval", "a", "--pair", "p"], "pair (p) is for input and similarity and triplets, and has"),
         (["--retrieval", "a", "--label", "l"], "label (l) is for input and similarity, and has no effect"),
+        (["--similarity", "a.tsv", "--rerank", "x"], "rerank (x) is for retrieval, and has no effect on similar"),
+        (["--input", "a.tsv", "--rerank-top", "7"], "rerank_top (7) is for retrieval, and has no effect on inp"),
+        (["--retrieval", "a", "--rerank-top", "7"], "rerank_top (7) needs rerank, which is not given: name a cr"),
+        (["--retrieval", "a", "--rerank-label", "l"], "rerank_label (l) needs rerank, which is not given"),
+        (["--retrieval", "a", "--rerank", "x", "--rerank-top", "0"], "rerank_top (0) must be at least 1"),
         (["--task", "cola", "--data", "d", "--text", "t"], "has no effect on task: leave text out"),
         (["--similarity", "a.tsv", "--triplets", "b.tsv"], "or triplets (b.tsv): give exactly one"),
     ],
