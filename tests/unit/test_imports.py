@@ -68,7 +68,7 @@ MAY_IMPORT = {
     "exit_codes": GROUND,
     "reporting": {"config"},
     "shared_output": GROUND,
-    "bench": (ABOVE - {"show"}) | {"bench"},
+    "bench": (ABOVE - {"show"}) | {"bench", "embed"},
     "ablation": ABOVE | {"ablation"},
     "workflows": ABOVE | {"ablation", "adapt", "bench", "embed", "pictures", "workflows"},
 }
