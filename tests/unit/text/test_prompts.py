@@ -97,6 +97,21 @@ def test_one_prompt_puts_no_space_before_the_texts_of_the_other_by_hand(first: s
     assert without_first_spaces(tokens, ranges, lines, offsets, ("a: ", "b: "), 8, tokenizer)[1] is ranges
 
 
+def test_a_text_that_has_more_tokens_without_its_space_is_truncated_by_hand() -> None:
+    """The merges are Ġa and Ġab, so " ab" is one token and "ab" is two; a sequence of 5 has room for 3 of a text."""
+    vocabulary = train_vocabulary(["x ab y ab z ab w ac"], size=263, lowercase=False, kind="byte-bpe")
+    tokenizer, prompts = CachedTokenizer(vocabulary), ("ask: ", "")
+    lines = lines_after_prompts(["ab ab ab"], prompts, tokenizer)
+    tokens, offsets = tokenizer.encode(lines)
+    document = np.zeros(1, np.int32)
+    ranges = Sequences(
+        starts=np.array([0, 0]), ends=np.array([3, 3]), offsets=np.array([0, 2]), document_a=document,
+        document_b=document, two_texts=True,
+    )  # fmt: skip
+    new, _ = without_first_spaces(tokens, ranges, lines, offsets, prompts, 5, tokenizer)
+    assert [vocabulary.tokens[id] for id in new] == ["Ġab", "Ġab", "Ġab", "a", "b", "Ġab"]
+
+
 def test_hard_negatives_have_the_prompt_of_documents() -> None:
     vocabulary = train_vocabulary([*map(text_of, range(30)), "ask: passage: "], size=150, lowercase=True)
     lines = [text_of(number)[:30].strip() for number in range(4)]
