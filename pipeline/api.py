@@ -10,7 +10,7 @@ import copy
 import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -26,7 +26,7 @@ from pipeline.embed.recipe import Recipe, read_recipe, trained_recipe
 from pipeline.errors import CheckpointError, ConfigError, DataError, PipelineError, shown
 from pipeline.export.inference import TEXTS_AT_ONCE, batch_of, batches_by_length, fill_masks, pooled_by
 from pipeline.export.trained import Trained, find_checkpoint, load_trained
-from pipeline.export.tuned_card import tuned_files
+from pipeline.export.tuned_card import has_vectors, tuned_files
 from pipeline.locations import absolute, is_url
 from pipeline.model.encoder import Encoder, initialize
 from pipeline.model.heads import AttentionPooling
@@ -255,6 +255,9 @@ class LoadedModel:
     ) -> "LoadedModel":
         """Fine-tune a copy of the model on texts and labels, and return the copy; this model does not change.
 
+        `embed` of the copy gives the mean of its last hidden states, scaled to length 1. The copy does not keep the
+        other parts of this model's recipe, such as prompts or a linear layer, because `save` does not write them.
+
         A label is a text or a number; if `kind` is multilabel, each text has a list of labels. Predicted labels are
         texts. If `learning_rate` is None, the learning rate depends on the encoder's width. `report=print` shows
         progress.
@@ -271,7 +274,7 @@ class LoadedModel:
             self.encoder, self.settings, self.vocabulary, lists, kind=kind, epochs=epochs, rows_per_step=rows_per_step,
             learning_rate=learning_rate, seed=seed, device=self.device, report=report, checkpoint=self.location,
         )  # fmt: skip
-        return _of_tuned(self.location, tuned, self.device, self.recipe)
+        return _of_tuned(self.location, tuned, self.device, _saved_recipe(tuned))
 
     def save(self, folder: str) -> None:
         """Write a fine-tuned model to a new folder, which `load`, transformers and jobs/predict.py can read.
@@ -401,6 +404,14 @@ def _of_tuned(location: str, tuned: TunedModel, device: torch.device, recipe: Re
         location=location, settings=tuned.model, vocabulary=tuned.vocabulary, encoder=tuned.module.encoder,
         device=device, lacks=("encoder.pooler",) * (tuned.module.encoder.pooler is None), tuned=tuned, recipe=recipe,
     )  # fmt: skip
+
+
+def _saved_recipe(tuned: TunedModel) -> Recipe:
+    """Return the recipe that `load` reads from a fine-tuned model that was saved."""
+    recipe = trained_recipe(tuned.about)
+    if not has_vectors(tuned.about):
+        return recipe
+    return replace(recipe, maximum_length=tuned.about.cutting.maximum_length or tuned.model.maximum_positions)
 
 
 def _load_pretrained(location: str, device: torch.device) -> LoadedModel:

@@ -31,13 +31,14 @@ TEXT_FILL: dict[type, float] = {
     AdjacentParagraphs: 0.66,
     TitleParagraph: 0.36,
     GivenPairs: 1.0,
-    Sentences: 0.23,
 }
-"""Tokens per text as a share of maximum_length, for rows of two texts and of one sentence.
+"""Tokens per text as a share of maximum_length, for rows of two texts.
 
-Measured with maximum_length 128 in one window of books and Wikipedia, sentences in a window of Wikipedia. Given pairs
-may have any length, so their texts count as full.
+Measured with maximum_length 128 in one window of books and Wikipedia. Given pairs may have any length, so their texts
+count as full.
 """
+SENTENCE_TOKENS = 29.4
+"""Tokens per sentence. Measured in one window of Wikipedia, with maximum_length 128."""
 STREAM_TOKENS = 1.6e6
 """Tokens per second and core through Ray Data. Measured: 3.2e6 on two cores (`jobs/bench.py stream`, English books)."""
 STREAM_BLOCKS = 27
@@ -179,11 +180,11 @@ def _machine_of(path: Path, name: str, row: Any) -> Machine:
 
 
 def loads(config: Pretrain) -> Iterator[Load]:
-    """Yield the work of each phase. Rows are assumed to be as full as rows of English books and Wikipedia."""
+    """Yield the work of each phase. Rows are assumed to be as full as those of English text."""
     for phase in config.all_phases:
         rows = offset(phase.end - phase.first, phase.batch)
         sampling = phase.sampling
-        length = _fill(sampling) * sampling.maximum_length
+        length = _tokens_per_sequence(sampling)
         tokens = rows * sampling.sequences * length
         masked = round(tokens * sampling.masking.share) if sampling.masks else 0
         counted = TokenCounts(tokens=round(tokens), squares=round(tokens * length), masked=masked)
@@ -275,10 +276,19 @@ def worlds_to_show(slots: int, asked: WorkerRange) -> list[int]:
     return list(every) if slots <= MOST_WORLDS else sorted({*even, *range(asked.least, asked.most + 1)})
 
 
+def _tokens_per_sequence(sampling: Sampling) -> float:
+    """Return the assumed tokens per sequence.
+
+    A row of sentences has the mean number of sentences, (1 + most) / 2, but no more tokens than other rows.
+    """
+    if isinstance(sampling.pairs, Sentences):
+        return min(FILL * sampling.maximum_length, SENTENCE_TOKENS * (1 + sampling.pairs.most) / 2)
+    return _fill(sampling) * sampling.maximum_length
+
+
 def _fill(sampling: Sampling) -> float:
-    """Return the assumed length of sequences as a share of maximum_length."""
-    share = TEXT_FILL.get(type(sampling.pairs), FILL)
-    return min(FILL, share * (1 + sampling.pairs.most) / 2) if isinstance(sampling.pairs, Sentences) else share
+    """Return the assumed length of sequences as a share of maximum_length, for rows of other texts than sentences."""
+    return TEXT_FILL.get(type(sampling.pairs), FILL)
 
 
 def _fill_text(sampling: Sampling) -> str:
@@ -286,6 +296,8 @@ def _fill_text(sampling: Sampling) -> str:
     if isinstance(sampling.pairs, GivenPairs):
         negatives = f" and {sampling.negatives} hard negatives" * (sampling.negatives > 0)
         return f"at most: rows are counted with two full texts{negatives}"
+    if isinstance(sampling.pairs, Sentences):
+        return f"rows of English Wikipedia's sentences have about {_tokens_per_sequence(sampling):.0f} tokens"
     return f"English books and Wikipedia fill {_fill(sampling):.0%} of a sequence's length"
 
 

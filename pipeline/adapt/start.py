@@ -25,7 +25,9 @@ class Start:
     model: Model
     vocabulary: Vocabulary
     pooling: Literal["mean", "cls"]
-    """Pooling of its vectors; mean if it has a pooling that training does not support."""
+    """Pooling of the contrastive training; mean if `own_pooling` is neither mean nor cls."""
+    own_pooling: str
+    """Pooling of its vectors."""
     prompts: tuple[str | None, str | None]
     """Its prompts for queries and for documents; None for a prompt that it does not have."""
     fills_blanks: bool
@@ -47,6 +49,7 @@ def read_start(init: str) -> Start:
         model=loaded.settings,
         vocabulary=loaded.vocabulary,
         pooling="cls" if loaded.recipe.pooling == "cls" else "mean",
+        own_pooling=loaded.recipe.pooling,
         prompts=usual_prompts(loaded.recipe.prompts),
         fills_blanks=loaded.pretrained is not None and HEAD not in loaded.lacks and loaded.settings.family != "electra",
     )

@@ -91,6 +91,10 @@ def choose_trainings(config: Adapt, start: Start, corpus: Corpus) -> Trainings:
         epoch = rows_per_epoch(corpus, vocabulary, _sampling(length, chosen)) / config.batch.rows_per_step
         contrastive = steps_of(config.contrastive_steps, epoch)
         notes.append(f"{CONTRASTIVE}: {_steps_text(contrastive, epoch)}, with {chosen}")
+        if start.pooling != start.own_pooling:
+            notes.append(
+                f"{CONTRASTIVE}: {start.pooling} pooling, instead of the encoder's {start.own_pooling} pooling"
+            )
     return Trainings(runs=_runs(config, start, masked, contrastive, chosen), notes=tuple(notes))
 
 

@@ -287,7 +287,7 @@ class GivenPairs:
 
 @dataclass(frozen=True, kw_only=True)
 class Sentences:
-    """Sentences of a document, each a row of its own, for objective distilled-vectors.
+    """Rows of one sentence, or of up to `most` consecutive sentences of a document, for objective distilled-vectors.
 
     Each sentence is in one row per epoch. A sentence of more than sampling.maximum_length - 2 tokens is left out.
     """

@@ -42,7 +42,7 @@ FEWEST_EVALUATIONS, MOST_BETWEEN = 10, 1_000
 """Minimum evaluations per run and maximum steps between them, if evaluation.every is not set."""
 EAGER: dict[type, str] = {
     Contrastive: "objective contrastive needs equal dropout in a pass with gradients and in one without",
-    DistilledVectors: "objective distilled-vectors runs a teacher that is not compiled inside of each step",
+    DistilledVectors: "objective distilled-vectors calls a teacher in each step, and the teacher cannot be compiled",
 }
 """Objective -> reason why torch.compile is not used for it."""
 VECTOR_OBJECTIVES: dict[type, str] = {Contrastive: "contrastive", DistilledVectors: "distilled-vectors"}
@@ -186,7 +186,7 @@ def _require_two_texts(config: Pretrain) -> None:
         "sampling.pairs:adjacent-paragraphs, sampling.pairs:title-paragraph or sampling.pairs:given-pairs",
     )
     require(
-        contrastive or not config.sampling.two_texts,
+        contrastive or not config.sampling.two_texts or isinstance(config.objective, DistilledVectors),
         f"sampling.pairs ({kind}) makes pairs of texts for objective contrastive, but objective is "
         f"{type(config.objective).__name__.lower()}: choose objective:contrastive, or other sampling.pairs",
     )

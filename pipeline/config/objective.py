@@ -163,8 +163,8 @@ class DistilledVectors:
     Default: the teacher's default prompt.
     """
     teacher_width: int | None = None
-    """Numbers per vector. Default, and the only possible value: as many as the teacher's vectors have. Set it for a
-    plan, which does not read the teacher.
+    """Numbers per vector. Default: the width of the teacher's vectors; another value is refused. Set it for a plan,
+    which does not read the teacher.
     """
     pooling: Literal["mean", "cls"] = "mean"
     """Vector of a text. mean: the mean of its last hidden states, [CLS] and [SEP] included; cls: the state of [CLS]."""

@@ -128,7 +128,7 @@ def load_described(described: Description, config: Embed) -> VectorModel:
 
 
 def digest_of(model: api.LoadedModel) -> str:
-    """Return the beginning of the SHA-256 of a model's config, weights, vocabulary and layers of the pooling."""
+    """Return the beginning of the SHA-256 of a model's config, weights, vocabulary, attention and projection."""
     with published_folder(model.location) as (folder, files):
         whole = f"{fingerprint(folder, files)} {model.vocabulary.fingerprint}"
     for layer in (model.recipe.attention, model.recipe.projection):

@@ -46,8 +46,10 @@ STEPS = (
 """Classes of the steps that are supported."""
 OF_QUERIES, OF_DOCUMENTS = ("query",), ("document", "passage", "corpus")
 """Names of prompts for queries and for documents, as in sentence-transformers. The first name that exists is used."""
+MODULES = "modules.json"
 LINEAR = {"linear.weight", "linear.bias"}
 """Tensors of a step Dense. The bias may be missing."""
+RESTORE = "restore the files that were saved together"
 NAME = re.compile(r"[\w-]+")
 
 
@@ -98,7 +100,7 @@ def read_recipe(location: str, default: Recipe = Recipe()) -> Recipe:  # noqa: B
     pooling that is not supported.
     """
     try:
-        if storage.exists(storage.join(location, "modules.json")):
+        if storage.exists(storage.join(location, MODULES)):
             return _read(location)
         run_folder, checkpoints, _ = location.rpartition(f"/{CHECKPOINTS}/")
         recorded = read_run(run_folder) if checkpoints else None
@@ -137,15 +139,17 @@ def trained_recipe(about: About) -> Recipe:
 def prompts_in(location: str) -> tuple[str | None, str | None]:
     """Return a model's prompts for queries and for documents; None for a prompt that it does not have.
 
-    Raises CheckpointError if the file with the prompts cannot be read.
+    The prompts of a run's checkpoint are those of the run. Raises CheckpointError if the file with the prompts, or the
+    run's settings, cannot be read.
     """
     try:
-        found = _object(location, PROMPTS).get("prompts")
+        written = storage.exists(storage.join(location, PROMPTS)) or storage.exists(storage.join(location, MODULES))
+        found = _object(location, PROMPTS).get("prompts") if written else read_recipe(location).prompts
     except PipelineError:
         raise
     except Exception as error:  # file systems and web clients raise their own exception types
         raise CheckpointError(f"{location} cannot be read: {storage.first_line(error)}") from error
-    return usual_prompts(found if isinstance(found, dict) else {})
+    return usual_prompts(found if isinstance(found, Mapping) else {})
 
 
 def usual_prompts(prompts: Mapping[str, str]) -> tuple[str | None, str | None]:
@@ -182,7 +186,7 @@ def _read(location: str) -> Recipe:
 
 def _steps(location: str) -> list[tuple[str, str]]:
     """Return (class, folder) of each step in modules.json."""
-    path = storage.join(location, "modules.json")
+    path = storage.join(location, MODULES)
     try:
         steps = storage.parse_json(storage.read_at_most(path, MOST_CONFIG))
         found = [(str(step["type"]).rpartition(".")[2], str(step["path"])) for step in steps]
@@ -242,7 +246,9 @@ def _attention(folder: str) -> AttentionPooling:
     """Return the layer of an attention pooling. Raises CheckpointError for other tensors."""
     weight, bias = _linear(folder, "AttentionPooling")
     if len(weight) != 1:
-        raise CheckpointError(f"{folder}/{WEIGHTS} has {len(weight)} scores per state, but an AttentionPooling has one")
+        raise CheckpointError(
+            f"{folder}/{WEIGHTS} has {len(weight)} scores per state, but an AttentionPooling has one: {RESTORE}"
+        )
     layer = AttentionPooling(weight.shape[1])
     _fill(layer, weight, bias)
     return layer
@@ -256,7 +262,9 @@ def _linear(folder: str, kind: str) -> tuple[Tensor, Tensor]:
     tensors = read_tensors(storage.join(folder, WEIGHTS))
     weight = tensors.get("linear.weight")
     if weight is None or weight.ndim != 2 or not tensors.keys() <= LINEAR:
-        raise CheckpointError(f"{folder}/{WEIGHTS} has the tensors {listed(tensors)}, but a {kind} has linear.weight")
+        raise CheckpointError(
+            f"{folder}/{WEIGHTS} has the tensors {listed(tensors)}, but a {kind} has linear.weight: {RESTORE}"
+        )
     return weight, tensors.get("linear.bias", torch.zeros(len(weight)))
 
 

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 import torch
 from torch import Tensor
@@ -11,13 +11,13 @@ from torch import Tensor
 from pipeline import api
 from pipeline.config.jobs import Pretrain
 from pipeline.config.objective import DistilledVectors
-from pipeline.embed.model import Description, VectorModel, describe, digest_of
+from pipeline.embed.model import Description, VectorModel, describe
 from pipeline.embed.recipe import Recipe, read_recipe
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.objectives.distilled_vectors import Embed
 from pipeline.reporting import Report
 
-SETTING = "objective.teacher"
+SETTING, PROMPT = "objective.teacher", "objective.teacher_prompt"
 UNKNOWN = Recipe()
 """Result of `read_recipe` for a folder without a recipe."""
 
@@ -27,6 +27,8 @@ class TextTeacher:
     """An embedding model as teacher: its description, for loading the same model in every worker."""
 
     description: Description
+    prompt: str | None
+    """objective.teacher_prompt."""
 
     @property
     def fingerprint(self) -> str:
@@ -35,16 +37,17 @@ class TextTeacher:
         return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
 
     def load(self, device: torch.device) -> Embed:
-        """Load the teacher on a device. Raises CheckpointError if its files have changed since the run began."""
-        described = self.description
-        loaded = api.load(described.checkpoint, "cpu")
-        if (digest := digest_of(loaded)) != described.digest:
-            raise CheckpointError(
-                f"{SETTING} {described.checkpoint} has changed since the run began: its digest is {digest}, and was "
-                f"{described.digest}; restore its files, or start under another --name"
-            )
+        """Load the teacher on a device.
 
-        model = replace(loaded, encoder=loaded.encoder.to(device), device=device)
+        Raises CheckpointError if it cannot be read here, and if its files have changed since the run began.
+        """
+        described = self.description
+        try:
+            loaded = _load(described.checkpoint, self.prompt)
+        except (CheckpointError, ConfigError) as error:
+            raise CheckpointError(f"{error}; every worker must be able to read {SETTING}") from error
+        _require_same(describe(loaded), described)
+        model = replace(loaded.model, encoder=loaded.model.encoder.to(device), device=device)
 
         def embed(texts: Sequence[str]) -> Tensor:
             prompted = [described.prompt + text for text in texts]
@@ -67,7 +70,8 @@ def with_vector_teacher(config: Pretrain, report: Report) -> tuple[Pretrain, Tex
             f"{SETTING} is not set: give the embedding model to learn from, such as "
             "hf://sentence-transformers/all-MiniLM-L6-v2"
         )
-    described = _describe(objective.teacher, objective.teacher_prompt)
+    loaded = _load(objective.teacher, objective.teacher_prompt)
+    described = describe(loaded)
     width = described.dimension
     if objective.teacher_width not in (None, width):
         raise ConfigError(
@@ -75,11 +79,26 @@ def with_vector_teacher(config: Pretrain, report: Report) -> tuple[Pretrain, Tex
             f"{objective.teacher} ({width}): leave objective.teacher_width out"
         )
     report(f"{SETTING}: {_about(objective.teacher, described, config)}")
-    return replace(config, objective=replace(objective, teacher_width=width)), TextTeacher(description=described)
+    teacher = TextTeacher(description=described, prompt=objective.teacher_prompt)
+    return replace(config, objective=replace(objective, teacher_width=width)), teacher
 
 
-def _describe(location: str, prompt: str | None) -> Description:
-    """Describe the model at a location. Raises CheckpointError if it is no embedding model."""
+def _require_same(found: Description, described: Description) -> None:
+    """Raise CheckpointError if a teacher is not the one that the driver described."""
+    wanted = asdict(described)
+    changed = next((name for name, value in asdict(found).items() if value != wanted[name]), None)
+    if changed:
+        raise CheckpointError(
+            f"{SETTING} {described.checkpoint} has changed since the run began: its {changed.replace('_', ' ')} is "
+            f"{asdict(found)[changed]}, and was {wanted[changed]}; restore its files, or start under another --name"
+        )
+
+
+def _load(location: str, prompt: str | None) -> VectorModel:
+    """Load the model at a location on the CPU.
+
+    Raises CheckpointError if it is no embedding model, and ConfigError for a prompt that cannot be used.
+    """
     try:
         model = api.load(location, "cpu")
     except (CheckpointError, ConfigError) as error:
@@ -90,7 +109,12 @@ def _describe(location: str, prompt: str | None) -> Description:
             f"{SETTING} {location} has no modules.json, so it does not say how a text becomes a vector: give an "
             "embedding model in the format of sentence-transformers"
         )
-    return describe(VectorModel(model=model, prompt=model.recipe.prompt(prompt), precision="float32"))
+    try:
+        loaded = VectorModel(model=model, prompt=model.recipe.prompt(prompt), precision="float32")
+        loaded.spans([])  # raises ConfigError for a prompt that leaves no room
+    except ConfigError as error:
+        raise ConfigError(f"{PROMPT}: {error}") from error
+    return loaded
 
 
 def _about(location: str, described: Description, config: Pretrain) -> str:

@@ -50,8 +50,9 @@ def sentence_files(
     """Return file name -> content. With these files, `encode` of sentence-transformers equals `embed` of pipeline.api.
 
     `width` is the width of the hidden states. `maximum_length` is the maximum tokens of a text, usually the length of
-    the longest training sequences. `projected`: the folder has a projection in DENSE. `prompts`:
-    {name: text before texts}.
+    the longest training sequences. `projected`: the folder has a projection in DENSE. `prompts`: {name: text before
+    texts}, used by `encode` and `embed` only if their caller names one. sentence-transformers cannot load a folder with
+    the pooling attention.
     """
     pool = (ATTENTION, f"{OURS}AttentionPooling") if pooling == "attention" else ("1_Pooling", f"{THEIRS}Pooling")
     steps = [("", f"{THEIRS}Transformer"), pool, *[(DENSE, f"{THEIRS}Dense")] * projected]

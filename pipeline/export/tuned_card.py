@@ -93,13 +93,13 @@ def tuned_files(
     the mean of the last hidden states. With these files, sentence-transformers computes the same vectors.
     """
     files = {CARD: _tuned_card(about, model, plain, license, language, repository)}
-    if _has_vectors(about, plain):
+    if has_vectors(about, plain):
         longest = about.cutting.maximum_length or model.maximum_positions
         files |= sentence_files(model.width, longest, "cls" if about.pooling == "cls" else "mean")
     return files
 
 
-def _has_vectors(about: About, plain: bool) -> bool:
+def has_vectors(about: About, plain: bool = True) -> bool:
     """Return whether the model was trained to make text vectors that other libraries can compute."""
     of_means = about.pooling == "mean" and PIPELINES[about.task.kind] == "text-classification"
     return plain and (of_means or about.task.kind == "similarity")
@@ -167,7 +167,7 @@ def _metadata(about: About, model: Model, name: str, plain: bool, language: tupl
         "pipeline_tag": kind,
         "tags": [
             family_of(model).name,
-            *(["sentence-transformers"] if _has_vectors(about, plain) else []),
+            *(["sentence-transformers"] if has_vectors(about, plain) else []),
             "bertstream",
         ],
         "base_model": hub_name(str(about.lineage.get("checkpoint") or "")),
@@ -223,12 +223,12 @@ def _use(about: About, plain: bool, repository: str | None) -> str:
     else:
         reason = "the head reads a mean of all states, not the state of [CLS]" if plain else "the model has adapters"
         parts.append(f"`transformers` would give other answers: {reason}.")
-    if _has_vectors(about, plain):
+    if has_vectors(about, plain):
         parts += [
             "Compute vectors of length 1 with `sentence-transformers`:",
             _python(f'{SENTENCES}\n\nmodel = SentenceTransformer("{folder}")\nprint(model.encode(["A text."]).shape)'),
         ]
-    if _has_vectors(about, plain) and about.task.dimensions:
+    if has_vectors(about, plain) and about.task.dimensions:
         lengths, longest = ", ".join(map(str, about.task.dimensions)), about.task.dimensions[-1]
         parts += [
             f"The first {lengths} numbers of a vector are a vector too (Matryoshka). To get vectors of length 1 of the "

@@ -62,8 +62,8 @@ class VectorStudent(nn.Module):
     """Encoder that maps a text to a vector. Training and evaluation need a teacher, which `learn_from` sets.
 
     If the teacher's vectors have another width, a linear layer maps the pooled states to this width. The loss of a text
-    is 1 - cosine of both vectors: half of the squared distance of the vectors scaled to length 1, whose mean is the
-    loss of Reimers and Gurevych (2020, equation 1).
+    is 1 - cosine of both vectors: half of the squared distance of the vectors scaled to length 1. Reimers and Gurevych
+    (2020, equation 1) use the squared distance of the vectors without scaling.
     """
 
     terms = (VECTORS,)

@@ -12,12 +12,18 @@ from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.documents import one_line
 from pipeline.text.masking import Masked, mask, without_masks
 from pipeline.text.pairs import PAIRINGS
-from pipeline.text.prompts import lines_after_prompts, prompt_tokens, put_before_texts, room_after_prompts
+from pipeline.text.prompts import (
+    lines_after_prompts,
+    prompt_tokens,
+    put_before_texts,
+    room_after_prompts,
+    without_first_spaces,
+)
 from pipeline.text.randomness import generator
 from pipeline.text.schema import EXAMPLE
 from pipeline.text.sentences import split_sentences
 from pipeline.text.sequences import Sequences
-from pipeline.text.single_texts import strings_of
+from pipeline.text.single_texts import encode_texts, strings_of
 from pipeline.text.template import ONE_SEPARATOR, SPECIALS_OF_ONE, Template
 from pipeline.text.vocabulary import Vocabulary
 
@@ -61,29 +67,39 @@ def _examples_of(
         sentences, document_offsets = window_lines(documents, titles=isinstance(sampling.pairs, TitleParagraph))
         sentences = lines_after_prompts(sentences, sampling.prompts, tokenizer)
     else:
-        sentences, document_offsets = window_sentences(documents, keep_spaces=vocabulary.keeps_spaces)
+        sentences, document_offsets = window_sentences(
+            documents, keep_spaces=vocabulary.keeps_spaces, join_lines=sampling.with_text
+        )
     tokens, sentence_offsets = tokenizer.encode(sentences)
     prompts = prompt_tokens(sampling.prompts, tokenizer)
+    room = room_after_prompts(sampling.maximum_length, prompts)
     parents = documents["parent"].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
     sequences = PAIRINGS[type(sampling.pairs)](
         sampling.pairs,
         sentence_offsets,
         document_offsets,
         parents,
-        room_after_prompts(sampling.maximum_length, prompts),
+        room,
         generator(seed, copy, window, f"pairs{purpose}"),
         vocabulary.template,
     )
     sequences = sequences.take(generator(seed, copy, window, f"rows{purpose}").permutation(len(sequences)))
-    if any(map(len, prompts)):
+    if any(sampling.prompts):
+        tokens, sequences = without_first_spaces(
+            tokens, sequences, sentences, sentence_offsets, sampling.prompts, room, tokenizer
+        )
         tokens, sequences = put_before_texts(tokens, sequences, *prompts)
+    strings = None
+    if sampling.with_text:
+        strings = strings_of(sentences, sentence_offsets, sequences, keep_spaces=vocabulary.keeps_spaces)
+        if vocabulary.keeps_spaces:
+            tokens, sequences = encode_texts(strings, sequences, sampling.maximum_length, tokenizer)
     ids, offsets = assemble(tokens, sequences, vocabulary)
     if sampling.two_texts:
         parents = parent_hashes(documents)[sequences.document_a]
         lengths = [len(prompt) for prompt in prompts]
         return example_table(sequences, offsets, without_masks(ids, offsets), vocabulary.template, parents, lengths)
     if sampling.with_text:
-        strings = strings_of(sentences, sentence_offsets, sequences, keep_spaces=vocabulary.keeps_spaces)
         return example_table(sequences, offsets, without_masks(ids, offsets), vocabulary.template, strings=strings)
     begins = sentence_begins(sentence_offsets, sequences, vocabulary)
     random = generator(seed, copy, window, f"masks{purpose}")
@@ -91,16 +107,24 @@ def _examples_of(
     return example_table(sequences, offsets, masked, vocabulary.template)
 
 
-def window_sentences(documents: pa.Table, *, keep_spaces: bool = False) -> tuple[list[str], np.ndarray]:
+def window_sentences(
+    documents: pa.Table, *, keep_spaces: bool = False, join_lines: bool = False
+) -> tuple[list[str], np.ndarray]:
     """Return all sentences of D documents, and the offsets of the documents in this list, int64 (D + 1,).
 
-    `keep_spaces`: as in split_sentences.
+    `keep_spaces` and `join_lines`: as in split_sentences.
     """
     sentences: list[str] = []
     offsets = [0]
     columns = (documents[name].to_pylist() for name in ("text", "lines_are_sentences", "language"))
     for text, one_per_line, language in zip(*columns):
-        sentences += split_sentences(text, lines_are_sentences=one_per_line, language=language, keep_spaces=keep_spaces)
+        sentences += split_sentences(
+            text,
+            lines_are_sentences=one_per_line,
+            language=language,
+            keep_spaces=keep_spaces,
+            join_lines=join_lines,
+        )
         offsets.append(len(sentences))
     return sentences, np.array(offsets, np.int64)
 

@@ -55,7 +55,12 @@ def is_language_code(code: str) -> bool:
 
 
 def split_sentences(
-    text: str, *, lines_are_sentences: bool = False, language: str = "en", keep_spaces: bool = False
+    text: str,
+    *,
+    lines_are_sentences: bool = False,
+    language: str = "en",
+    keep_spaces: bool = False,
+    join_lines: bool = False,
 ) -> list[str]:
     """Return the sentences of a text, in order, stripped and not empty.
 
@@ -65,8 +70,8 @@ def split_sentences(
     letters.
 
     With `keep_spaces`, a sentence begins with a space if white space separates it from the sentence before it in the
-    same line. The sentences of a line can then be joined to the text of the line. With both options, every sentence
-    except the first begins with a space.
+    same line. The sentences of a line can then be joined to the text of the line. With `lines_are_sentences` or
+    `join_lines` too, a sentence on a new line also begins with a space, except the first of the text.
     """
     if not text.isascii():
         text = WIDE_SPACE.sub(" ", text)
@@ -85,13 +90,14 @@ def split_sentences(
     if not known.never_last:
         pieces = _join_suspicious_lines(pieces, ends, known)
     if keep_spaces:
-        return _with_spaces(pieces, lines)
+        return _with_spaces(pieces, lines, join_lines)
     return [sentence for piece in pieces if (sentence := piece.strip())]
 
 
-def _with_spaces(pieces: list[str], lines: list[str]) -> list[str]:
+def _with_spaces(pieces: list[str], lines: list[str], join_lines: bool) -> list[str]:
     """Return the stripped sentences; white space between two sentences of a line becomes a space before the second.
 
+    With `join_lines`, a line feed is white space too.
     The concatenated pieces must equal the concatenated lines.
     """
     ends = set(accumulate(map(len, lines)))
@@ -99,7 +105,7 @@ def _with_spaces(pieces: list[str], lines: list[str]) -> list[str]:
     offset, follows, space_before = 0, False, False
     for piece in pieces:
         if offset in ends or offset == 0:
-            follows, space_before = False, False
+            follows, space_before = join_lines and bool(sentences), join_lines
         if sentence := piece.strip():
             sentences.append(f" {sentence}" if follows and (space_before or piece[0].isspace()) else sentence)
             follows, space_before = True, piece[-1].isspace()

@@ -4,10 +4,12 @@ Shapes: S sentences, N texts.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from pipeline.config.data import Sentences
+from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.sequences import Sequences, follow_chain, without_empty_sentences
 from pipeline.text.template import ONE_SEPARATOR, SPECIALS_OF_ONE, Template
 
@@ -50,9 +52,23 @@ def strings_of(
 ) -> list[str]:
     """Return the string of each text, N strings: its sentences, joined by spaces.
 
-    The texts begin and end at sentences. `keep_spaces`: the sentences have their own spaces, as in split_sentences.
+    The texts begin and end at sentences. `keep_spaces`: the sentences have their own spaces, as in split_sentences with
+    `join_lines`.
     """
     firsts = np.searchsorted(sentence_offsets, sequences.starts, side="right") - 1
     ends = np.searchsorted(sentence_offsets, sequences.ends, side="left")
     between = "" if keep_spaces else " "
     return [between.join(sentences[first:end]).strip() for first, end in zip(firsts.tolist(), ends.tolist())]
+
+
+def encode_texts(
+    texts: list[str], sequences: Sequences, maximum_length: int, tokenizer: CachedTokenizer
+) -> tuple[np.ndarray, Sequences]:
+    """Return the flat tokens of N texts, int32, and the sequences as ranges of them; longer texts are truncated.
+
+    In byte-level BPE, the tokens of a sentence within a line begin with its space. A text that begins there has no
+    space before it, so it is encoded again, as `embed` reads it.
+    """
+    tokens, offsets = tokenizer.encode(texts)
+    ends = np.minimum(offsets[1:], offsets[:-1] + maximum_length - SPECIALS_OF_ONE)
+    return tokens, replace(sequences, starts=offsets[:-1], ends=ends)

@@ -16,6 +16,7 @@ import torch
 from pipeline import api
 from pipeline.embed.recipe import Recipe
 from pipeline.errors import CheckpointError, ConfigError, DataError, PipelineError
+from pipeline.model.heads import AttentionPooling
 from pipeline.train.checkpoint import folder_of
 
 ROOT = Path(__file__).parents[2]
@@ -74,9 +75,15 @@ def test_a_recipe_says_how_a_text_becomes_a_vector(model: api.LoadedModel) -> No
         other.embed(["lost"], prompt="qury")
 
 
-def test_a_fitted_model_keeps_the_recipe(model: api.LoadedModel) -> None:
-    other = replace(model, location="/none", recipe=Recipe(pooling="cls", maximum_length=4))
-    assert other.fit(["kar", "lost"], ["a", "b"], epochs=1).recipe == other.recipe
+def test_a_fitted_model_embeds_as_after_it_is_saved(model: api.LoadedModel, tmp_path: Path) -> None:
+    recipe = Recipe(pooling="attention", attention=AttentionPooling(32), projection=torch.nn.Linear(32, 8))
+    other = replace(model, recipe=replace(recipe, prompts={"query": "kar "}, default_prompt="kap ", maximum_length=4))
+    fitted = other.fit(["kar", "lost"], ["a", "b"], epochs=1)
+    fitted.save(str(tmp_path / "model"))
+    again = api.load(str(tmp_path / "model"), device="cpu")
+    assert fitted.recipe == again.recipe
+    texts = ["kar lost mist kap kar lost", "kap"]
+    np.testing.assert_allclose(again.embed(texts), fitted.embed(texts), rtol=0, atol=1e-6)
 
 
 def test_a_fitted_model_predicts_and_the_other_stays(model: api.LoadedModel, classifier: api.LoadedModel) -> None:

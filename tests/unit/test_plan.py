@@ -216,17 +216,20 @@ def test_the_job_prints_the_plan_and_leaves_nothing(
 
 
 def test_a_plan_for_vectors_of_a_teacher_counts_sentences_and_the_projection() -> None:
-    """38,400 rows of one to three sentences, on average two of 0.23 x 128 tokens; width 128 to 384."""
+    """38,400 rows of one to three sentences, on average two of 29.4 tokens; width 128 to 384."""
     config = replace(PRESETS["bert-tiny"], objective=DistilledVectors(), sampling=Sampling(pairs=Sentences(most=3)))
     wide = replace(config, objective=DistilledVectors(teacher_width=384))
     assert parameters(wide) - parameters(config) == 128 * 384 + 384
     lines = plan_text(with_name(config, "bert-tiny"), [machine()]).splitlines()
     facts = {name: " ".join(words) for name, *words in (line.split() for line in lines[1:] if line.strip())}
     assert facts["tokens"] == (
-        "about 0.00 billion in 38,400 rows; English books and Wikipedia fill 46% of a sequence's length"
+        "about 0.00 billion in 38,400 rows; rows of English Wikipedia's sentences have about 59 tokens"
     )
     assert facts["teacher"] == "its operations and its memory are not counted"
-    assert next(loads(config)).tokens == pytest.approx(38_400 * 2 * 0.23 * 128)
+    assert next(loads(config)).tokens == pytest.approx(38_400 * 2 * 29.4)
+    for length, tokens in ((512, 2 * 29.4), (32, FILL * 32)):  # a longer maximum does not make longer sentences
+        other = replace(config.sampling, maximum_length=length)
+        assert next(loads(replace(config, sampling=other))).tokens == pytest.approx(38_400 * tokens, rel=1e-5)
 
 
 def test_a_contrastive_plan_has_two_texts_per_row_and_counts_vectors() -> None:

@@ -71,6 +71,14 @@ def test_rows_of_an_epoch_are_counted_in_two_windows_and_extended(write_corpus: 
     assert rows_per_epoch(more, start.vocabulary, sampling) == 15
 
 
+def test_another_pooling_than_the_encoders_is_reported(write_corpus: Write, start: Start, tiny_run: Path) -> None:
+    corpus = write_corpus([""] * 4, [text_of(n) for n in range(4)])
+    config = Adapt(corpus=(corpus.folder,), init=str(tiny_run), output=corpus.folder, masked_steps=0)
+    line = "contrastive: mean pooling, instead of the encoder's attention pooling"
+    assert choose_trainings(config, replace(start, own_pooling="attention"), corpus).notes[-1] == line
+    assert line not in choose_trainings(config, start, corpus).notes
+
+
 def test_both_runs_follow_each_other(write_corpus: Write, start: Start, tiny_run: Path) -> None:
     corpus = write_corpus(["Kar"] * 4, [text_of(n) for n in range(4)])
     config = Adapt(

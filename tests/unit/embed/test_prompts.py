@@ -14,7 +14,7 @@ from pipeline.embed.recipe import Recipe, prompts_in, read_recipe
 from pipeline.errors import CheckpointError
 from pipeline.export.sentence_files import prompts_of, sentence_files
 from pipeline.train.naming import default_name, identifying_settings
-from pipeline.train.run import settings_of
+from pipeline.train.run import record, settings_of
 
 
 @pytest.fixture
@@ -38,11 +38,27 @@ def test_prompts_of_init_are_used_where_none_is_set(config: Pretrain) -> None:
         "sampling.query_prompt '' and sampling.document_prompt '' leave them out"
     ]
     assert with_prompts(prompted(config, "", None), lines.append) == prompted(config, None, "p: ")
-    assert len(lines) == 2
+    assert with_prompts(prompted(config, None, "b: "), lines.append) == prompted(config, "q: ", "b: ")
+    assert lines[1:] == [
+        f"prompts of init {config.init}: 'p: ' before the other texts of each row; sampling.document_prompt '' leaves "
+        "it out",
+        f"prompts of init {config.init}: 'q: ' before the first text of each row; sampling.query_prompt '' leaves it "
+        "out",
+    ]
     assert with_prompts(prompted(config, "", ""), lines.append) == config  # as before prompts were used in training
     for unchanged in (prompted(config, "a: ", "b: "), replace(config, init=None)):
         assert with_prompts(unchanged, lines.append) == unchanged
-    assert len(lines) == 2
+    assert len(lines) == 3
+
+
+def test_prompts_of_a_runs_checkpoint_are_those_of_the_run(config: Pretrain, tmp_path: Path) -> None:
+    checkpoint = tmp_path / "run" / "checkpoints" / "step-3"
+    checkpoint.mkdir(parents=True)
+    identity = identifying_settings(prompted(config, "a: ", "b: "))
+    (tmp_path / "run" / "run.json").write_text(json.dumps(record(identity, 12, "m", "c")))
+    from_checkpoint = replace(config, init=str(checkpoint))
+    assert read_recipe(str(checkpoint)).prompts == {"query": "a: ", "document": "b: "}
+    assert with_prompts(from_checkpoint, print) == prompted(from_checkpoint, "a: ", "b: ")
 
 
 def test_a_model_without_prompts_leaves_the_settings_as_they_are(

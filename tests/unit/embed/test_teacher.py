@@ -19,6 +19,7 @@ from pipeline.corpus.prepared import Corpus, read_window
 from pipeline.embed.model import describe_on_cpu, load_described
 from pipeline.embed.teacher import with_vector_teacher
 from pipeline.errors import CheckpointError, ConfigError
+from pipeline.export.sentence_files import sentence_files
 from pipeline.objectives.distilled_vectors import VectorStudent
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.examples import make_examples
@@ -117,3 +118,38 @@ def test_a_teacher_that_changed_is_refused_by_the_workers(config: Pretrain, tiny
     with pytest.raises(CheckpointError, match=words):
         replace(teacher, description=older).load(CPU)
     assert api.load(str(tiny_run)).dimension == 32
+
+
+def test_a_worker_whose_teacher_has_another_recipe_or_lacks_it_stops(
+    config: Pretrain, tiny_run: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "teacher"
+    shutil.copytree(folder_of(str(tiny_run), 3), folder)
+    for name, content in sentence_files(32, 24).items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(content)
+    _, teacher = with_vector_teacher(replace(config, objective=DistilledVectors(teacher=str(folder))), print)
+    assert teacher is not None and teacher.load(CPU)(["kar"]).shape == (1, 32)
+    for files, words in (
+        (sentence_files(32, 24, "cls"), "its pooling is cls, and was mean; restore its files, or start under another"),
+        (sentence_files(32, 16), "its maximum length is 16, and was 24; restore its files"),
+    ):
+        for name, content in files.items():
+            (folder / name).write_text(content)
+        with pytest.raises(CheckpointError) as told:
+            teacher.load(CPU)
+        assert str(told.value).startswith(f"objective.teacher {folder} has changed since the run began: {words}")
+    folder.rename(tmp_path / "elsewhere")
+    with pytest.raises(CheckpointError) as told:
+        teacher.load(CPU)
+    assert str(told.value).startswith(f"objective.teacher {folder} does not exist: ")
+    assert str(told.value).endswith("; every worker must be able to read objective.teacher")
+
+
+def test_a_prompt_that_the_teacher_cannot_use_is_refused(config: Pretrain) -> None:
+    named = replace(config, objective=replace(config.objective, teacher_prompt="query"))
+    assert refusal(named, ConfigError).startswith(
+        "objective.teacher_prompt: prompt (query) is not the name of a prompt of the model ("
+    )
+    long = replace(config, objective=replace(config.objective, teacher_prompt="kar " * 40))
+    assert refusal(long, ConfigError).startswith("objective.teacher_prompt: prompt ('kar kar")

@@ -13,7 +13,7 @@ from pipeline.config.data import GivenPairs, NextSentence, Sampling, TitleParagr
 from pipeline.errors import ConfigError
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.examples import make_examples
-from pipeline.text.prompts import put_before_texts, room_after_prompts
+from pipeline.text.prompts import lines_after_prompts, put_before_texts, room_after_prompts, without_first_spaces
 from pipeline.text.schema import DOCUMENT
 from pipeline.text.sequences import Sequences
 from pipeline.text.training import train_vocabulary
@@ -54,25 +54,62 @@ def test_prompts_are_put_before_texts_by_hand() -> None:
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "byte-bpe", "unigram"])
-def test_rows_have_the_ids_of_prompt_and_text_together(kind: str) -> None:
+@pytest.mark.parametrize("query", ["ask: ", "", "ask:\n", "ask:  "])
+def test_rows_have_the_ids_of_prompt_and_text_together(kind: str, query: str) -> None:
     size = 400 if kind == "byte-bpe" else 150
     texts = [*map(text_of, range(30)), "ask: passage text: "] * 2
     vocabulary = train_vocabulary(texts, size=size, lowercase=kind == "wordpiece", kind=kind)
     given, cached = documents(), CachedTokenizer(vocabulary)
-    examples = make_examples(given, cached, PROMPTED, seed=0, epoch=0, window=0)
+    examples = make_examples(given, cached, replace(PROMPTED, query_prompt=query), seed=0, epoch=0, window=0)
     batch = collate(examples)
     bounds = batch.offsets.tolist()
     found = [tuple(batch.ids_T[start:end].tolist()) for start, end in zip(bounds, bounds[1:])]
     whole = Tokenizer.from_str(json.dumps(published_tokenizer(vocabulary, 2)))
-    columns = (("ask: ", "title"), ("passage text: ", "text"))
+    columns = ((query, "title"), ("passage text: ", "text"))
     rows = [tuple(tuple(whole.encode(prompt + row[name]).ids) for prompt, name in columns) for row in given.to_pylist()]
     assert sorted(zip(found[::2], found[1::2])) == sorted(rows)
     unprompted = replace(PROMPTED, query_prompt=None, document_prompt="")
     plain = collate(make_examples(given, cached, unprompted, seed=0, epoch=0, window=0))
+    assert plain.tokens < batch.tokens
+    if kind == "byte-bpe" and not query.endswith(" "):
+        return  # a text has other ids as a title than as a paragraph
     assert batch.keys is not None and plain.keys is not None
     same = [(keys[:, :2].reshape(-1, 1) == keys[:, :2].reshape(1, -1)).tolist() for keys in (batch.keys, plain.keys)]
     assert same[0] == same[1] and sum(map(sum, same[0])) > 10  # a title that is another row's paragraph is known
-    assert plain.tokens < batch.tokens
+
+
+@pytest.mark.parametrize(("first", "before"), [("", "ask: "), ("ask: ", "")])
+def test_one_prompt_puts_no_space_before_the_texts_of_the_other_by_hand(first: str, before: str) -> None:
+    """Byte-level BPE without merges: a token per byte. The ranges are "ab", "a" of "ab" and "b" of "ab", with "cd"."""
+    vocabulary = train_vocabulary(["ab"], size=261, lowercase=False, kind="byte-bpe")
+    tokenizer, prompts = CachedTokenizer(vocabulary), (first, before)
+    lines = lines_after_prompts(["ab", "", "cd"], prompts, tokenizer)
+    tokens, offsets = tokenizer.encode(lines)
+    assert lines == [" ab", "", " cd"] and offsets.tolist() == [0, 3, 3, 6]
+    documents = np.zeros(2, np.int32)
+    ranges = Sequences(
+        starts=np.array([0, 0, 3, 2]), ends=np.array([3, 2, 5, 6]), offsets=np.array([0, 2, 4]),
+        document_a=documents, document_b=documents, two_texts=True,
+    )  # fmt: skip
+    new, found = without_first_spaces(tokens, ranges, lines, offsets, prompts, 8, tokenizer)
+    spelt = ["".join(vocabulary.tokens[id] for id in new[a:b]) for a, b in zip(found.starts, found.ends)]
+    assert spelt == (["ab", "Ġa", "c", "bĠcd"] if first == "" else ["Ġab", "a", "Ġc", "bĠcd"])
+    assert without_first_spaces(tokens, ranges, lines, offsets, ("a: ", "b: "), 8, tokenizer)[1] is ranges
+
+
+def test_a_text_that_has_more_tokens_without_its_space_is_truncated_by_hand() -> None:
+    """The merges are Ġa and Ġab, so " ab" is one token and "ab" is two; a sequence of 5 has room for 3 of a text."""
+    vocabulary = train_vocabulary(["x ab y ab z ab w ac"], size=263, lowercase=False, kind="byte-bpe")
+    tokenizer, prompts = CachedTokenizer(vocabulary), ("ask: ", "")
+    lines = lines_after_prompts(["ab ab ab"], prompts, tokenizer)
+    tokens, offsets = tokenizer.encode(lines)
+    document = np.zeros(1, np.int32)
+    ranges = Sequences(
+        starts=np.array([0, 0]), ends=np.array([3, 3]), offsets=np.array([0, 2]), document_a=document,
+        document_b=document, two_texts=True,
+    )  # fmt: skip
+    new, _ = without_first_spaces(tokens, ranges, lines, offsets, prompts, 5, tokenizer)
+    assert [vocabulary.tokens[id] for id in new] == ["Ġab", "Ġab", "Ġab", "a", "b", "Ġab"]
 
 
 def test_hard_negatives_have_the_prompt_of_documents() -> None:

@@ -122,6 +122,9 @@ def test_a_sentence_keeps_the_space_before_it_within_its_line() -> None:
         *("One cat sat.", " Two dogs ran.", " Three cats."),
         *("Four dogs sat.", " 五只猫坐下了。", "六只狗跑了。", " Seven."),
     ]  # fmt: skip
+    joined = split_sentences(f"\n{text}", keep_spaces=True, join_lines=True)
+    assert joined[:4] == ["One cat sat.", " Two dogs ran.", " Three cats.", " Four dogs sat."]
+    assert joined[5] == "六只狗跑了。"
     lines = "One cat.\n Two dogs.\n\nThree."
     assert split_sentences(lines, keep_spaces=True, lines_are_sentences=True) == ["One cat.", " Two dogs.", " Three."]
     assert split_sentences("", keep_spaces=True, lines_are_sentences=True) == []

@@ -1,10 +1,13 @@
 """Single texts: sentences and runs of sentences by hand, and the strings that a teacher reads."""
 
+import json
+
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
 
 from pipeline.batch import collate
 from pipeline.config.data import Sampling, Sentences
@@ -13,9 +16,11 @@ from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.examples import make_examples
 from pipeline.text.schema import DOCUMENT
 from pipeline.text.sequences import Sequences
-from pipeline.text.single_texts import sentence_texts, strings_of
+from pipeline.text.single_texts import encode_texts, sentence_texts, strings_of
 from pipeline.text.splitting import SPECIALS
+from pipeline.text.training import train_vocabulary
 from pipeline.text.vocabulary import Vocabulary
+from pipeline.text.vocabulary_saving import published_tokenizer
 
 WINDOWS = st.lists(st.lists(st.integers(0, 20), min_size=1, max_size=8), max_size=6)  # documents of sentences of tokens
 MAXIMUM = 16
@@ -79,6 +84,36 @@ def test_strings_with_their_own_spaces_are_not_joined_by_more() -> None:
         starts=np.array([0, 3]), ends=np.array([3, 5]), offsets=np.arange(3), document_a=documents, document_b=documents
     )
     assert strings_of(["ab", " c", " d"], np.array([0, 2, 3, 5]), ranges, keep_spaces=True) == ["ab c", "d"]
+
+
+@pytest.mark.parametrize("most", [1, 3])
+def test_ids_in_byte_level_bpe_are_those_of_the_text_as_embed_reads_it(most: int) -> None:
+    """A text may begin within a line, and may go on in the next line."""
+    sentences = ("One cat sat.", "Two dogs ran.", "Three cats slept.")
+    vocabulary = train_vocabulary(sentences * 9, size=320, lowercase=False, kind="byte-bpe")
+    common = {"id": "1", "parent": "1", "title": "", "source": "", "language": "en", "lines_are_sentences": False}
+    row = common | {"text": f"{sentences[0]} {sentences[1]}\n{sentences[2]}"}
+    sampling = Sampling(maximum_length=64, pairs=Sentences(most=most))
+    whole = Tokenizer.from_str(json.dumps(published_tokenizer(vocabulary, 1)))
+    seen = set()
+    for epoch in range(12):
+        documents = pa.Table.from_pylist([row], schema=DOCUMENT)
+        examples = make_examples(documents, CachedTokenizer(vocabulary), sampling, seed=1, epoch=epoch, window=0)
+        for text, ids in zip(examples["text"].to_pylist(), examples["ids"].to_pylist()):
+            assert ids == whole.encode(text).ids
+            seen.add(text)
+    assert set(sentences) <= seen and (" ".join(sentences) in seen) == (most == 3)
+
+
+def test_a_text_that_has_more_tokens_alone_is_truncated() -> None:
+    """The 261 bytes of the vocabulary are its tokens: 7 of "Two dog", of which 8 - 2 fit."""
+    vocabulary = train_vocabulary(["ab"], size=261, lowercase=False, kind="byte-bpe")
+    documents = np.zeros(2, np.int32)
+    texts = Sequences(
+        starts=np.array([0, 6]), ends=np.array([6, 7]), offsets=np.arange(3), document_a=documents, document_b=documents
+    )
+    tokens, found = encode_texts(["Two dog", "b"], texts, 8, CachedTokenizer(vocabulary))
+    assert (found.starts.tolist(), found.ends.tolist(), len(tokens)) == ([0, 7], [6, 8], 8)
 
 
 def test_a_text_of_no_sentences_is_refused() -> None:

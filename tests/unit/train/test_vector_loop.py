@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.config.data import NextSentence, NgramMasking, Sampling, Sentences
+from pipeline.config.data import NextSentence, NgramMasking, Sampling, Sentences, TwoCrops
 from pipeline.config.jobs import Pretrain
 from pipeline.config.objective import Contrastive, DistilledVectors, Masked
 from pipeline.config.phases import TwoPhases
@@ -71,6 +71,10 @@ def test_objective_and_sentences_go_together(tiny_config: Pretrain, config: Pret
         "objective (distilled-vectors) needs single texts, but sampling.pairs is NextSentence: choose "
         "sampling.pairs:sentences"
     )
+    with pytest.raises(
+        ConfigError, match="needs single texts, but sampling.pairs is TwoCrops: choose sampling.pairs:s"
+    ):
+        replace(config, sampling=replace(config.sampling, pairs=TwoCrops()))
     with pytest.raises(ConfigError) as told:
         replace(config, objective=Masked())
     assert str(told.value) == (
@@ -96,9 +100,9 @@ def test_what_has_no_masked_token_head_fills_no_blanks(config: Pretrain, tiny_co
 def test_it_is_never_compiled(config: Pretrain) -> None:
     lines: list[str] = []
     assert not compiles(config, 100, CPU, config.phase_at(0), lines.append)
-    assert lines[0].startswith("torch.compile is off (")
-    reason = "because objective distilled-vectors runs a teacher that is not compiled inside of each step: set"
-    with pytest.raises(ConfigError, match=reason):
+    reason = "objective distilled-vectors calls a teacher in each step, and the teacher cannot be compiled"
+    assert lines[0] == f"torch.compile is off ({reason})"
+    with pytest.raises(ConfigError, match=f"because {reason}: set"):
         replace(config, placement=Placement(compile="on"))
 
 
