@@ -10,7 +10,8 @@ import pytest
 from pipeline.config.finetune import Cutting, Finetune, Recipe, Search, Trials
 from pipeline.config.predict import Score
 from pipeline.config.similarity import KIND_OF_LOSS, LOSSES_WITH, ROWS_OF_KIND, Loss, Similarity
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, DataError
+from pipeline.finetune.problems import is_held_out
 from pipeline.finetune.settings import warnings
 from pipeline.finetune.trials import load_or_train, make_trial
 from pipeline.grid.inputs import OF_WHOLE_STEPS, GridInputs, read_inputs
@@ -94,6 +95,7 @@ def test_a_model_trained_on_classes_is_saved_without_its_head(tiny_run: Path, gl
     assert 0 < result["scores"]["dev"]["accuracy"] <= 1
     assert all(name.startswith("bert.") for name in read_tensors(f"{model}/model.safetensors"))
     card = Path(f"{model}/README.md").read_text()
+    assert "model-index" not in card and "| dev accuracy |" in card
     assert (
         "a head that was used in training and is not part of the model" in card
         and "| similarity.loss | softmax |" in card
@@ -231,4 +233,20 @@ def test_a_margin_is_refused_for_a_loss_without_one() -> None:
     assert str(refused.value) == (
         "similarity.margin (1) is for similarity.loss triplet, but similarity.loss is cosent: leave "
         "similarity.margin out"
+    )
+
+
+def test_development_rows_set_aside_without_negative_texts_are_refused(tiny_run: Path, glue: Path) -> None:
+    config = replace(config_of(tiny_run, glue, "contrastive"), test=None)
+    texts = [f"kar {number}" for number in range(40)]
+    held_out = {text for text in texts if is_held_out(text)}
+    rows = [
+        {"anchor": text, "positive": f"sup {text}", "negative": "" if text in held_out else "lost"} for text in texts
+    ]
+    Path(str(config.train)).write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    with pytest.raises(DataError) as refused:
+        read_inputs(config, lambda line: None)
+    assert str(refused.value) == (
+        f"none of the {len(held_out)} rows of triplets dev has a negative text, but training rows have some, so "
+        "triplet_accuracy cannot be computed: name a development file with --dev, or set search.folds lower"
     )
