@@ -164,7 +164,8 @@ def _rows_of_texts(
     """Return the Batch fields `keys` and `places` of rows of several texts.
 
     `lengths` (rows, texts of a row) are those of the sequences, 0 for no text; `parents` (rows,). `prompts` has the
-    shape of `lengths`: the tokens of each text's prompt, after its [CLS]; a text has the same key with each prompt.
+    shape of `lengths`: the tokens of each text's prompt, after its [CLS]. Keys do not depend on prompts: a text has the
+    same key with any prompt.
     """
     places = np.flatnonzero(lengths)
     texts = np.zeros(lengths.size, np.int64)

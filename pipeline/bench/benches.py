@@ -52,8 +52,6 @@ FLOORS = {
     "under Ray Train / the loop alone": 0.64,
 }
 """Ratio -> value below which a bench fails: 80% of a measured ratio. Rates depend on the machine and have no floor."""
-MOST_GROWTH = 1.1
-"""Peak memory with several times the texts, as a multiple of the peak with the texts, above which a bench fails."""
 
 
 def _run_text(config: settings.Text, report: Report) -> int:
@@ -189,7 +187,7 @@ def _run_embed(config: settings.Embed, report: Report) -> int:
     with _temporary_folder() as folder:
         measured = embed.measure([config.texts, config.texts * config.times], config.checkpoint, folder)
     print("\n".join(embed.table(measured)))
-    return int(measured[1].peak > MOST_GROWTH * measured[0].peak)
+    return embed.verdict(measured)
 
 
 def _temporary_folder() -> tempfile.TemporaryDirectory[str]:

@@ -33,6 +33,8 @@ WORDS_PER_TEXT = 6
 WORDS = [first + second + third for first in ("ka", "lo", "mi") for second in ("ne", "su", "ta") for third in "rlmn"]
 MODEL = Model(layers=1, width=32, heads=2, feed_forward=64, maximum_positions=32)
 SECONDS_BETWEEN = 0.5
+MOST_GROWTH = 1.1
+"""Peak memory with several times the texts, as a multiple of the peak with the texts, above which a bench fails."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,3 +119,8 @@ def table(measured: Sequence[Measured]) -> list[str]:
         for one in measured
     ]
     return aligned(["texts", "peak, MB", "ratio", "seconds"], rows)
+
+
+def verdict(measured: Sequence[Measured]) -> int:
+    """Return 0 if the second job's peak is at most MOST_GROWTH times that of the first, else 1."""
+    return int(measured[1].peak > MOST_GROWTH * measured[0].peak)

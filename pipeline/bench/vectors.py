@@ -4,11 +4,13 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import torch
 
 from pipeline.bench.turns import median_seconds
+from pipeline.config.checks import require_at_least
 from pipeline.config.command import Command
 from pipeline.config.embed import Embed
 from pipeline.config.locations import Location, with_absolute_locations
@@ -44,6 +46,10 @@ class Settings:
     repetitions: int = 5
     """Timed repetitions."""
 
+    def __post_init__(self) -> None:
+        require_at_least("texts", self.texts, 1)
+        require_at_least("repetitions", self.repetitions, 1)
+
 
 def main(arguments: Sequence[str]) -> int:
     """Read the command line and compare; return 0 if speed and cosines pass, else 1.
@@ -74,6 +80,8 @@ def read_texts(wanted: Settings) -> list[str]:
     tables = (table for file in files for table in text_tables(file, "", columns, embed.rows_per_part))
     filled = (text for table in tables for text in table[TEXT].to_pylist() if text and text.strip())
     texts = list(islice(filled, wanted.texts))
+    if not texts:
+        raise ConfigError(f"input ({wanted.input}) has no text that is not empty in column {wanted.text}")
     if len(texts) < wanted.texts:
         raise ConfigError(f"texts ({wanted.texts:,}) are more than input ({wanted.input}) has: give {len(texts):,}")
     return texts
@@ -81,14 +89,23 @@ def read_texts(wanted: Settings) -> list[str]:
 
 def _sides(checkpoint: str, texts: Sequence[str]) -> dict[str, Callable[[Sequence[str]], np.ndarray]]:
     """Return name -> function that embeds texts: sentence-transformers, then ours in each number format."""
-    from sentence_transformers import SentenceTransformer  # imported here because it takes seconds
-
-    logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
-    peer = SentenceTransformer(checkpoint, device="cpu")
+    peer = _peer(checkpoint)
     ours = {name: _ours(checkpoint, name) for name in AIMS if name != "bfloat16" or has_bfloat16(CPU)}
-    return {PEER: lambda given: peer.encode(list(given), show_progress_bar=False)} | {
+    return {PEER: lambda given: peer.encode(list(given), prompt="", show_progress_bar=False)} | {
         name: model.vectors for name, model in ours.items()
     }
+
+
+def _peer(checkpoint: str) -> Any:
+    """Load the model in sentence-transformers. Raises ConfigError if sentence-transformers is not installed."""
+    try:
+        from sentence_transformers import SentenceTransformer  # imported here because it takes seconds
+    except ImportError as error:
+        raise ConfigError(
+            f"bench vectors needs sentence-transformers ({error}): pip install sentence-transformers"
+        ) from error
+    logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
+    return SentenceTransformer(checkpoint, device="cpu")
 
 
 def _ours(checkpoint: str, precision: EmbedPrecision) -> VectorModel:

@@ -212,7 +212,9 @@ class Finetune:
     dev: Location | None = None
     """Development file in the form of train; default: a tenth of the training rows, set aside by a hash."""
     test: Location | None = None
-    """Labelled test file in the form of train. At the end, the selected model predicts and is scored on this file."""
+    """Labelled test file in the form of train; for kind similarity, a file of pairs with a score. At the end, the
+    selected model predicts and is scored on this file.
+    """
     text: str = "text"
     """Column of the text in your own file. For tags, this column holds the words (a list, or separated by spaces). For
     questions, this column holds the context, and the default is "context".
@@ -226,7 +228,8 @@ class Finetune:
     """
     negative: tuple[str, ...] = ()
     """Columns of negative texts, which do not match the text; for kind similarity with the losses contrastive and
-    triplet. A column holds a text, a list of texts, or nothing; default: the columns with usual names.
+    triplet. A column holds a text, a list of texts, or nothing; default: those of negative, negatives and
+    negative_1 to negative_9 that the file has.
     """
     kind: Literal["auto", "classification", "regression", "multilabel", "similarity", "tags", "spans"] = "auto"
     """Kind of the labels in your own file; auto: detected from the file. similarity: an embedding model, which encodes

@@ -28,7 +28,7 @@ MOST_DISTANT = 2
 
 @dataclass(frozen=True, kw_only=True)
 class Similarity:
-    """Loss and vectors of kind similarity, which compares two texts by the cosine of their vectors."""
+    """Training loss and vectors of kind similarity; the cosine of two vectors tells how similar two texts are."""
 
     loss: Loss = "cosent"
     """For pairs with a score. cosent: of any two pairs in a step, the pair with the higher score should have the higher

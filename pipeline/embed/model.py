@@ -131,11 +131,15 @@ def digest_of(model: api.LoadedModel) -> str:
     """Return the beginning of the SHA-256 of a model's config, weights, vocabulary, attention and projection."""
     with published_folder(model.location) as (folder, files):
         whole = f"{fingerprint(folder, files)} {model.vocabulary.fingerprint}"
-    for layer in (model.recipe.attention, model.recipe.projection):
-        if layer is not None:
-            numbers = layer.weight.numpy().tobytes() + layer.bias.numpy().tobytes()
-            whole += f" {hashlib.sha256(numbers).hexdigest()}"
+    whole += digests_of_layers(model.recipe)
     return hashlib.sha256(whole.encode()).hexdigest()[:DIGEST_CHARACTERS]
+
+
+def digests_of_layers(recipe: Recipe) -> str:
+    """Return a space and the SHA-256 of the weights for each layer of a recipe; "" if the recipe has no layer."""
+    layers = [layer for layer in (recipe.attention, recipe.projection) if layer is not None]
+    weights = [layer.weight.numpy().tobytes() + layer.bias.numpy().tobytes() for layer in layers]
+    return "".join(f" {hashlib.sha256(numbers).hexdigest()}" for numbers in weights)
 
 
 def use_threads(threads: int | None) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from pipeline.api import LoadedModel
-from pipeline.embed.model import DIGEST_CHARACTERS
+from pipeline.embed.model import DIGEST_CHARACTERS, digests_of_layers
 from pipeline.embed.recipe import OF_DOCUMENTS, OF_QUERIES
 from pipeline.embed.search import comparable, require_similarity
 from pipeline.errors import ConfigError
@@ -47,19 +47,19 @@ class MtebModel:
             "name": self.name or "/".join(self.model.location.rstrip("/").split("/")[-2:]),
             "revision": self.digest,
             "similarity_fn_name": ScoringFunction(self.model.recipe.similarity),
-            "embed_dim": self.model.settings.width,
+            "embed_dim": self.model.dimension,
             "max_tokens": self.model.embedding_length,
         }
         return ModelMeta.create_empty(about)
 
     @cached_property
     def digest(self) -> str:
-        """Beginning of the SHA-256 of everything that determines the vectors: weights, vocabulary and recipe.
+        """Beginning of the SHA-256 of everything that determines the vectors: weights, vocabulary, recipe, its layers.
 
         The weights are those in memory, because a model that was fine-tuned in Python has no files.
         """
-        recipe = self.model.recipe
-        digest = hashlib.sha256(f"{self.model.settings} {self.model.vocabulary.fingerprint} {recipe}".encode())
+        recipe, vocabulary = self.model.recipe, self.model.vocabulary.fingerprint
+        digest = hashlib.sha256(f"{self.model.settings} {vocabulary} {recipe}{digests_of_layers(recipe)}".encode())
         for name, tensor in sorted(self.model.encoder.state_dict().items()):
             digest.update(name.encode())
             digest.update(tensor.float().cpu().contiguous().numpy().data)
@@ -76,7 +76,7 @@ class MtebModel:
         precision: str = "float32",
         **_: Any,
     ) -> np.ndarray:
-        """Return one vector per text, float32 (texts, width), in the order of the texts.
+        """Return one vector per text, float32 (texts, dimension), in the order of the texts.
 
         `inputs` yields batches with the texts under "text". Other settings of mteb, such as batch_size, have no effect.
         Raises ConfigError for a precision other than float32.

@@ -122,13 +122,18 @@ def _tuned_card(
         "## Limitations",
         "\n".join(f"- {line}" for line in _limits(about)),
         "## Figures",
-        figures(lineage, KIND_OF_LOSS.get(str(lineage.get("training", {}).get("similarity.loss")), task.kind)),
+        figures(lineage, _trained_kind(about)),
         "## Training",
         table(("training", "value"), _training(about, encoder)),
         "## License",
         license_text(license),
     ]
     return header(_metadata(about, model, name, plain, language), license) + "\n" + "\n\n".join(parts) + "\n"
+
+
+def _trained_kind(about: About) -> str:
+    """Return the kind of the task of the training, which a saved model of kind similarity may not have."""
+    return KIND_OF_LOSS.get(str(about.lineage.get("training", {}).get("similarity.loss")), about.task.kind)
 
 
 def _purpose(task: Task) -> str:
@@ -161,6 +166,8 @@ def _metadata(about: About, model: Model, name: str, plain: bool, language: tupl
     """Return the card's metadata for the hub, except the license."""
     task, known = about.task, DATASETS.get(about.task.name)
     kind = PIPELINES[task.kind]
+    # A model trained on relations is saved without its head, so it cannot reproduce its scores.
+    scores = {} if _trained_kind(about) == "relations" else about.lineage.get("scores", {})
     return {
         "language": list(language or (ENGLISH if known else ())),
         "library_name": "transformers",
@@ -172,7 +179,7 @@ def _metadata(about: About, model: Model, name: str, plain: bool, language: tupl
         ],
         "base_model": hub_name(str(about.lineage.get("checkpoint") or "")),
         "datasets": [known[0]] if known else [],
-        "model-index": model_index(name, _results(about.lineage.get("scores", {}), task, kind)),
+        "model-index": model_index(name, _results(scores, task, kind)),
     }
 
 

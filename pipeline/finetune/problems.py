@@ -21,6 +21,7 @@ from pipeline.tasks.builtin import builtin_task
 from pipeline.tasks.download import fetch_glue
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.lengths import with_lengths
+from pipeline.tasks.matches import require_scored_negatives
 from pipeline.tasks.own import Lost, read_own
 from pipeline.tasks.prepared import Prepared, resolved_cutting
 from pipeline.tasks.schema import TEXTS
@@ -226,7 +227,7 @@ def cut(task: Task, cutting: Cutting, items: dict[str, Any], initial: Initial) -
     """Build a problem: encode the items of its splits as token ids. One of the splits must be `train`.
 
     Raises ConfigError if cutting.maximum_length exceeds the model's positions, and DataError if all training rows of
-    kind similarity have the same score.
+    kind similarity have the same score, or if `require_scored_negatives` does.
     """
     cutting = resolved_cutting(cutting, task, initial.model.maximum_positions)
     prepare = KINDS[task.kind].prepare
@@ -237,6 +238,10 @@ def cut(task: Task, cutting: Cutting, items: dict[str, Any], initial: Initial) -
             f"{task.name}: all {train.rows.num_rows:,} training rows have the score {train.rows['label'][0]}, and "
             "training compares rows of different scores: give rows of at least two scores"
         )
+    if task.kind == "matching":
+        for split, rows in prepared.items():
+            remedy = "name a development file with --dev, or set search.folds lower"
+            require_scored_negatives(task, f"{task.name} {split}", rows.items, remedy)
     return Problem(task=task, cutting=cutting, train=train, splits=prepared, digest=digest([train, *prepared.values()]))
 
 

@@ -11,6 +11,7 @@ from pipeline.config.finetune import HIGH_RATE, Finetune, Search, usual_rate
 from pipeline.config.flat import flatten
 from pipeline.config.model import Model
 from pipeline.config.options import flag_of
+from pipeline.config.similarity import LOSSES_WITH
 from pipeline.errors import ConfigError, listed
 from pipeline.text.randomness import numbered_generator
 
@@ -37,6 +38,7 @@ NOT_SEARCHED = ("recipe.metric", "similarity.dimensions")
 """Settings in the groups of SEARCHED that a search may not vary. recipe.metric is the metric that selects settings, and
 similarity.dimensions decides which metrics there are.
 """
+LOSS = "similarity.loss"
 DRAWS = 7_001
 """Key of the random generator that draws settings."""
 
@@ -48,8 +50,9 @@ def settings_of(config: Finetune) -> list[dict[str, Any]]:
     """
     values, ranges, hints = dict(GRIDS[config.search.grid]), {}, _hints_of(config)
     entries = [(entry, *entry.partition("=")[::2]) for entry in config.search.over]
-    # A name without a dot, such as adapter, chooses a kind. These come first, because a kind defines further names.
-    for entry, name, text in sorted(entries, key=lambda entry: "." in entry[1]):
+    # A name without a dot, such as adapter, chooses a kind. These come first, because a kind defines further names. The
+    # loss is next, because it decides which settings of similarity are valid.
+    for entry, name, text in sorted(entries, key=lambda entry: ("." in entry[1], entry[1] != LOSS)):
         name = name.replace("-", "_")
         if "=" not in entry or name not in hints:
             raise ConfigError(
@@ -93,8 +96,12 @@ def _kinds_of(hint: Any) -> tuple[Any, ...]:
 
 
 def _without_unused(config: Finetune, chosen: dict[str, Any]) -> dict[str, Any]:
-    """Drop the settings that the chosen kinds do not have, such as adapter.rank without an adapter."""
-    known = flatten(with_setting(config, {name: value for name, value in chosen.items() if "." not in name}))
+    """Drop the settings that the chosen kinds and the tried similarity.loss do not have, such as adapter.rank without
+    an adapter.
+    """
+    known = set(flatten(with_setting(config, {name: value for name, value in chosen.items() if "." not in name})))
+    if (loss := chosen.get(LOSS)) is not None:
+        known -= {f"similarity.{name}" for name, losses in LOSSES_WITH.items() if loss not in losses}
     return {name: value for name, value in chosen.items() if name in known}
 
 

@@ -97,7 +97,7 @@ def row_difference(both: Sequence[Finetune], models: Sequence[str], task: str) -
     """Return the difference of the two best models over the development items.
 
     Return None for tags, because the score of a tagging model is not computed per sentence. Also return None for
-    SAVED_AS_SIMILARITY, whose saved models do not have the outputs of the training.
+    kinds in SAVED_AS_SIMILARITY: their saved model cannot compute the scores of its training.
     """
     scores, rows = [], 0
     for config, model in zip(both, models, strict=True):

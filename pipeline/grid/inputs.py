@@ -26,7 +26,7 @@ from pipeline.train.tuned import ADAPTERS, TunedModel
 WEIGHTED = ("classification", "tags")
 """Kinds of task whose loss can weight classes."""
 OF_WHOLE_STEPS = {"cosent": ("all pairs", "cosine"), "contrastive": ("the texts of all rows", "triplet")}
-"""similarity.loss that compares the rows of a step -> what it compares, and a similar loss that does not."""
+"""Loss that compares all rows of a step -> (what it compares, a loss for the same rows that does not)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,7 +170,7 @@ def _require_similarity(config: Finetune, task: Task, layers: int) -> None:
         )
     if task.kind == "matching" and OF_NEGATIVES not in task.metrics:
         _require_no_need_of_negatives(config, name)
-    _require_whole_steps(config)
+    _require_whole_steps(config, task)
 
 
 def _require_no_need_of_negatives(config: Finetune, name: str) -> None:
@@ -195,7 +195,7 @@ def _require_dimensions(config: Finetune, width: int) -> None:
         raise ConfigError(f"similarity.dimensions ({longest}) must be at most the checkpoint's width ({width})")
 
 
-def _require_whole_steps(config: Finetune) -> None:
+def _require_whole_steps(config: Finetune, task: Task) -> None:
     """Raise ConfigError if a step is split, but the loss compares all rows of a step."""
     recipe, loss = config.recipe, config.similarity.loss
     if loss not in OF_WHOLE_STEPS:
@@ -206,10 +206,12 @@ def _require_whole_steps(config: Finetune) -> None:
         setting = (
             f"recipe.rows_per_slot ({recipe.rows_per_slot})" if slots else f"trials.workers ({config.trials.workers})"
         )
+        possible = alternative != "triplet" or OF_NEGATIVES in task.metrics
         raise ConfigError(
             f"{setting} would split a step, but similarity.loss ({loss}) compares {rows} of a step "
-            f"(recipe.rows_per_step {recipe.rows_per_step}): leave the setting out, or set similarity.loss "
-            f"{alternative}"
+            f"(recipe.rows_per_step {recipe.rows_per_step}): leave the setting out"
+            + f", or set similarity.loss {alternative}"
+            * possible
         )
 
 

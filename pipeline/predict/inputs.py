@@ -50,7 +50,7 @@ def list_inputs(
     For the folder of a prepared corpus, return the shards of its training documents. Shards of a previous preparation
     are left out. `format`: a Form or "auto".
     `tags`: whether the model tags words. `setting`: name of the setting in messages. `remedy`: end of the
-    message for a file of unknown form. Raises ConfigError if no file exists, DataError for a file of unknown form.
+    message for a file of unknown form. Raises ConfigError if no file is left, DataError for a file of unknown form.
     """
     location = storage.join(given, "train") if is_prepared(given) else given
     try:
@@ -61,6 +61,12 @@ def list_inputs(
             "pattern in quotes"
         ) from None
     current = set(current_shards(file.location for file in stored))
+    if not current:
+        corpus = stored[0].location.rsplit("/", 2)[0]
+        raise ConfigError(
+            f"{setting} ({given}) holds only shards of a previous preparation of {corpus}: give the folder of the "
+            "corpus"
+        )
     return [
         InputFile(
             location=file.location,

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pipeline.errors import BadRow, ConfigError, DataError, shown
 from pipeline.tasks.bad_rows import BadRows
 from pipeline.tasks.content import content_of
-from pipeline.tasks.readers import has_columns
+from pipeline.tasks.readers import columns_among, has_columns
 from pipeline.tasks.schema import MATCHES
 from pipeline.tasks.scored_pairs import OWN_LAYOUT, triplet_rows
 from pipeline.tasks.squad import SURROGATE
@@ -33,13 +33,16 @@ class MatchColumns:
 
 
 def match_columns(location: str, text: str | None, pair: str | None, negatives: tuple[str, ...]) -> MatchColumns:
-    """Return the columns of a file of matching texts. Columns that are not given have the first usual names that the
-    file has.
+    """Return the columns of a file of matching texts.
+
+    If neither text nor pair is named, they are the first of LAYOUTS that the file has, else those of OWN_LAYOUT. If one
+    is named, OWN_LAYOUT gives the other. If no negatives are named, they are those of NEGATIVES that the file has.
     """
-    content = content_of(location)
-    usual = next((names for names in LAYOUTS if has_columns(location, names, content)), OWN_LAYOUT[:2])
-    found = (name for name in NEGATIVES if has_columns(location, (name,), content))
-    return MatchColumns(first=text or usual[0], second=pair or usual[1], negatives=negatives or tuple(found))
+    content, (first, second, _) = content_of(location), OWN_LAYOUT
+    if text is None and pair is None:
+        first, second = next((names for names in LAYOUTS if has_columns(location, names, content)), (first, second))
+    found = negatives or columns_among(NEGATIVES, location, content)
+    return MatchColumns(first=text or first, second=pair or second, negatives=found)
 
 
 def require_negatives(location: str, columns: MatchColumns) -> None:
@@ -58,7 +61,7 @@ def read_matches(location: str, columns: MatchColumns, bad: BadRows, *, needs_ne
     or if it has no negative text although `needs_negative`. Raises DataError if the table has no usable row.
     """
     names, rows = (columns.first, columns.second, *columns.negatives), []
-    for line, values in triplet_rows(location, names, bad):
+    for line, values in triplet_rows(location, names, bad, columns.negatives):
         try:
             rows.append(_row_of(f"{location}:{line}", str(line), names, values, needs_negative))
         except BadRow as error:
@@ -101,3 +104,15 @@ def matching_task(name: str, train: pa.Table) -> Task:
         raise DataError(f"{name}: all {train.num_rows:,} rows have the same match; give rows with different texts")
     metrics = (OF_NEGATIVES, OF_ALL) if any(train["negatives"].to_pylist()) else (OF_ALL,)
     return Task(name=name, kind="matching", metrics=metrics, paired=True)
+
+
+def require_scored_negatives(task: Task, name: str, items: pa.Table, remedy: str) -> None:
+    """Raise DataError if the task scores negative texts, but the rows of the split `name`, schema MATCHES, have none.
+
+    `remedy`: end of the message.
+    """
+    if OF_NEGATIVES in task.metrics and not any(items["negatives"].to_pylist()):
+        raise DataError(
+            f"none of the {items.num_rows:,} rows of {name} has a negative text, but training rows have some, so "
+            f"{OF_NEGATIVES} cannot be computed: {remedy}"
+        )

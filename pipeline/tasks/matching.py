@@ -29,7 +29,7 @@ BLOCK_ROWS = 1_024
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compared:
+class MatchCosines:
     """Cosines of a split's texts with their matches and with other texts."""
 
     near: np.ndarray
@@ -67,7 +67,7 @@ def prepare(task: Task, items: pa.Table, vocabulary: Vocabulary, cutting: Cuttin
     return Prepared(items=items, rows=encoded_rows, cut=encoded.cut, notes=notes_of(encoded.cut, items, cutting))
 
 
-def answers(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) -> list[Compared]:
+def answers(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) -> list[MatchCosines]:
     """Return the comparisons of vectors; `logits` has each row's vectors, float (2 + K, W)."""
     vectors, comparisons = np.stack(list(logits)), []
     for length in (vectors.shape[2], *task.dimensions):
@@ -77,20 +77,20 @@ def answers(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) ->
     return comparisons
 
 
-def score(task: Task, prepared: Prepared, compared: list[Compared], tuned: Tuned) -> dict[str, float]:
+def score(task: Task, prepared: Prepared, compared: list[MatchCosines], tuned: Tuned) -> dict[str, float]:
     """Return the share of texts whose match is the nearest, and of triplets whose match is nearer than the negative."""
     measures = {OF_NEGATIVES: _accuracy_of_triplets, OF_ALL: lambda compared: float(compared.found.mean())}
     return scores_at(task, lambda name, place: measures[name](compared[place]))
 
 
-def _accuracy_of_triplets(compared: Compared) -> float:
-    """Return the share of pairs of a row and a negative text whose match is nearer; 0 if no row has a negative text."""
+def _accuracy_of_triplets(compared: MatchCosines) -> float:
+    """Return the share of pairs of a row and a negative text whose match is nearer; some row must have such a text."""
     given = ~np.isnan(compared.far)
     near = np.broadcast_to(compared.near[:, None], given.shape)
-    return triplet_accuracy(near[given], compared.far[given]) if given.any() else 0.0
+    return triplet_accuracy(near[given], compared.far[given])
 
 
-def tune(task: Task, prepared: Prepared, compared: list[Compared]) -> Tuned:
+def tune(task: Task, prepared: Prepared, compared: list[MatchCosines]) -> Tuned:
     """Return no values, because nearness needs no threshold."""
     return {}
 
@@ -105,25 +105,25 @@ def baseline(task: Task, train: Prepared, prepared: Prepared) -> dict[str, float
     return score(of_whole_vectors(task), prepared, [_compared(prepared.items, first, second, far)], {})
 
 
-def collapsed(task: Task, prepared: Prepared, compared: list[Compared]) -> bool:
+def collapsed(task: Task, prepared: Prepared, compared: list[MatchCosines]) -> bool:
     """Return whether all cosines are nearly the same, or one is not finite."""
     whole = compared[0]
     cosines = np.append(whole.near, whole.far[~np.isnan(whole.far)])
     return not np.isfinite(whole.near).all() or bool(np.ptp(cosines) < 1e-3)
 
 
-def details(task: Task, prepared: Prepared, compared: list[Compared], tuned: Tuned) -> dict[str, Any]:
+def details(task: Task, prepared: Prepared, compared: list[MatchCosines], tuned: Tuned) -> dict[str, Any]:
     """Return an empty dict, because `score` already has all results."""
     return {}
 
 
-def _compared(items: pa.Table, first: Any, second: Any, negatives: Sequence[Any]) -> Compared:
+def _compared(items: pa.Table, first: Any, second: Any, negatives: Sequence[Any]) -> MatchCosines:
     """Compare vectors of length 1 (N, W), which may be sparse: of texts, matches and K lists of negative texts."""
     counts = np.array([len(row) for row in items["negatives"].to_pylist()])
     far = np.full((len(counts), len(negatives)), np.nan)
     for number, vectors in enumerate(negatives):
         far[:, number] = np.where(counts > number, _row_products(first, vectors), np.nan)
-    return Compared(near=_row_products(first, second), far=far, found=_found(items, first, second))
+    return MatchCosines(near=_row_products(first, second), far=far, found=_found(items, first, second))
 
 
 def _row_products(first: Any, second: Any) -> np.ndarray:
@@ -133,7 +133,7 @@ def _row_products(first: Any, second: Any) -> np.ndarray:
 
 
 def _found(items: pa.Table, first: Any, second: Any) -> np.ndarray:
-    """Return `Compared.found`. Rows that have a text in common are not compared, because both matches are right."""
+    """Return `MatchCosines.found`. Rows that have a text in common are not compared, because both matches are right."""
     names = [*items["first"].to_pylist(), *items["second"].to_pylist()]
     both = np.unique(names, return_inverse=True)[1].reshape(2, -1)
     found = np.empty(items.num_rows)

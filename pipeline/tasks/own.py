@@ -11,12 +11,19 @@ from pipeline.tasks import tags
 from pipeline.tasks.bad_rows import BadRows
 from pipeline.tasks.content import bare_name
 from pipeline.tasks.files import Columns, own_task, read_file, require_labels
-from pipeline.tasks.matches import MatchColumns, match_columns, matching_task, read_matches, require_negatives
+from pipeline.tasks.matches import (
+    MatchColumns,
+    match_columns,
+    matching_task,
+    read_matches,
+    require_negatives,
+    require_scored_negatives,
+)
 from pipeline.tasks.question_tables import CONTEXT, QUESTION, AskedColumns, has_questions, read_question_table
 from pipeline.tasks.questions import trainable_questions
 from pipeline.tasks.readers import rows_in
 from pipeline.tasks.recognise import kind_of
-from pipeline.tasks.scored_pairs import LAYOUTS, LAYOUTS_OF_CLASSES, pair_columns
+from pipeline.tasks.scored_pairs import LAYOUTS, LAYOUTS_OF_CLASSES, pair_columns, read_classes
 from pipeline.tasks.squad import Question, read_questions
 from pipeline.tasks.tagging import WITH_LISTS, Sentence, read_sentences, read_tagged
 from pipeline.tasks.task import Task, number_in
@@ -166,13 +173,16 @@ def _matching_task(config: Finetune, train: str, dev: str | None) -> tuple[Task,
             bad = bad_rows(config)
             items[split] = read_matches(location, columns, bad, needs_negative=needs_negative)
             lost[split] = bad.words()
-    return matching_task(stem(train), items["train"]), items, lost
+    task = matching_task(stem(train), items["train"])
+    if dev is not None:
+        require_scored_negatives(task, dev, items["dev"], f"add negative texts to {dev}")
+    return task, items, lost
 
 
 def _relation_task(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[str, Any], Lost]:
     """Return a task of pairs with a class, its items from tables, and what was left out."""
     bad, bad_of_dev, columns = bad_rows(config), bad_rows(config), columns_of(config)
-    texts = read_file(train, columns, "classification", bad)
+    texts = read_classes(train, columns, bad)
     if score := next(filter(_is_fraction, texts["label"].to_pylist()), None):
         raise ConfigError(
             f"similarity.loss (softmax) is for pairs of texts with a class, but the labels of {train} are numbers such "
@@ -181,7 +191,7 @@ def _relation_task(config: Finetune, train: str, dev: str | None) -> tuple[Task,
     task = replace(own_task(train, texts, "classification", skip=bad.skip), kind="relations", metrics=("accuracy",))
     items = {"train": require_labels(task, train, texts, bad)}
     if dev is not None:
-        items["dev"] = require_labels(task, dev, read_file(dev, columns, "classification", bad_of_dev), bad_of_dev)
+        items["dev"] = require_labels(task, dev, read_classes(dev, columns, bad_of_dev), bad_of_dev)
     return task, items, {"train": bad.words(), "dev": bad_of_dev.words()}
 
 

@@ -5,6 +5,7 @@ import io
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -45,9 +46,24 @@ def reader_of(location: str) -> Reader:
     return reader
 
 
-def rows_in(location: str, columns: Sequence[str], bad: BadRows | None = None) -> Values:
-    """Return the selected columns of a file's rows, unconverted."""
-    return reader_of(location)(location, content_of(location), columns, bad or BadRows())
+def rows_in(location: str, columns: Sequence[str], bad: BadRows | None = None, optional: Sequence[str] = ()) -> Values:
+    """Return the selected columns of a file's rows, unconverted.
+
+    In JSON, a row may lack those columns of `optional` that another row has; its values are then None.
+    """
+    read, content = reader_of(location), content_of(location)
+    if read is _read_json and optional:
+        read = partial(_read_json, optional=columns_among(optional, location, content))
+    return read(location, content, columns, bad or BadRows())
+
+
+def columns_among(names: Sequence[str], location: str, content: bytes) -> tuple[str, ...]:
+    """Return those of `names` that are columns of a table; in JSON, these are the columns that any row has."""
+    if reader_of(location) is not _read_json:
+        return tuple(name for name in names if has_columns(location, (name,), content))
+    rows = json_rows(location, decoded(location, content), BadRows(skip=True))
+    found = {name for _, row in rows for name in row}
+    return tuple(name for name in names if name in found)
 
 
 def has_columns(location: str, names: Sequence[str], content: bytes) -> bool:
@@ -146,10 +162,13 @@ def number_of_columns(location: str, line: int, fields: Sequence[str], names: Se
     )
 
 
-def _read_json(location: str, content: bytes, wanted: Sequence[str], bad: BadRows) -> Values:
-    """Read one object per line, or one list of objects."""
+def _read_json(
+    location: str, content: bytes, wanted: Sequence[str], bad: BadRows, optional: Sequence[str] = ()
+) -> Values:
+    """Read one object per line, or one list of objects; columns of `optional` that a row lacks are None."""
     first = True
-    for number, value in json_rows(location, decoded(location, content), bad):
+    for number, row in json_rows(location, decoded(location, content), bad):
+        value = dict.fromkeys(optional) | row
         if first:
             _require_named(f"{location}:{number}", list(value), wanted)
         first = False

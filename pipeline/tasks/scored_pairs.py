@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline.errors import BadRow, ConfigError, DataError, shown
 from pipeline.tasks.bad_rows import BadRows
@@ -21,6 +23,8 @@ LAYOUTS_OF_CLASSES = (
     ("premise", "hypothesis", "label"),
 )
 """Columns of published files of pairs with a class: those of SNLI and MNLI, of SICK, and of SNLI on the hub."""
+NO_CLASS = {LAYOUTS_OF_CLASSES[0]: "-", LAYOUTS_OF_CLASSES[2]: "-1"}
+"""Layout of SNLI and MNLI, and of SNLI on the hub -> class of the pairs on which the annotators did not agree."""
 OWN_LAYOUT = ("text", "pair", "label")
 """Columns of other files, unless the settings name others."""
 
@@ -72,6 +76,21 @@ def read_pairs(location: str, columns: Columns, bad: BadRows) -> ScoredPairs:
     return ScoredPairs(first=texts["first"].to_pylist(), second=texts["second"].to_pylist(), scores=scores)
 
 
+def read_classes(location: str, columns: Columns, bad: BadRows) -> pa.Table:
+    """Return the pairs of a table with their classes, schema TEXTS. A pair of NO_CLASS is a bad row.
+
+    Raises DataError as `read_file` does, and if no row is left.
+    """
+    texts = read_file(location, columns, "classification", bad)
+    kept = pc.not_equal(texts["label"], NO_CLASS.get(tuple(columns.names), ""))
+    for row in texts.filter(pc.invert(kept)).to_pylist():
+        message = f"{location}:{row['id']}: column {columns.label} has no label ({shown(row['label'])})"
+        bad.take(BadRow(f"{message}; leave the row out or give it a label", "no-label"))
+    texts = texts.filter(kept)
+    bad.require_some(location, texts.num_rows)
+    return texts
+
+
 def read_triplets(location: str, names: tuple[str, str, str], bad: BadRows) -> list[tuple[str, str, str]]:
     """Read (anchor, positive, negative) of each row of a table.
 
@@ -92,9 +111,12 @@ def read_triplets(location: str, names: tuple[str, str, str], bad: BadRows) -> l
     return triplets
 
 
-def triplet_rows(location: str, names: Sequence[str], bad: BadRows) -> Values:
-    """Yield the rows of a table. Raises DataError for a missing column, with the options for columns of triplets."""
+def triplet_rows(location: str, names: Sequence[str], bad: BadRows, optional: Sequence[str] = ()) -> Values:
+    """Yield the rows of a table; `optional` as in `rows_in`.
+
+    Raises DataError for a missing column, with the options for columns of triplets.
+    """
     try:
-        yield from rows_in(location, names, bad)
+        yield from rows_in(location, names, bad, optional)
     except MissingColumn as error:
         raise DataError(str(error).replace(COLUMN_OPTIONS, "--text, --pair and --negative")) from error

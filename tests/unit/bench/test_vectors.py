@@ -1,11 +1,12 @@
 """The speed of vectors next to sentence-transformers: its texts, its sides and its verdict."""
 
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from pipeline.bench.vectors import PEER, Settings, lowest_cosine, read_texts, verdict
+from pipeline.bench.vectors import PEER, Settings, _sides, lowest_cosine, read_texts, verdict
 from pipeline.errors import ConfigError
 
 
@@ -17,6 +18,23 @@ def test_the_first_texts_that_are_not_empty_are_read(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refused:
         read_texts(Settings(checkpoint="/none", input=str(table), text="body", texts=4))
     assert str(refused.value) == f"texts (4) are more than input ({table}) has: give 3"
+    table.write_text('id,body\n1,\n2," "\n')
+    with pytest.raises(ConfigError) as refused:
+        read_texts(wanted)
+    assert str(refused.value) == f"input ({table}) has no text that is not empty in column body"
+
+
+@pytest.mark.parametrize("name", ["texts", "repetitions"])
+def test_numbers_below_one_are_refused(name: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        Settings(checkpoint="/none", input="/none", **{name: 0})
+    assert str(refused.value) == f"{name} (0) must be at least 1"
+
+
+def test_a_missing_library_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    with pytest.raises(ConfigError, match=r"^bench vectors needs sentence-transformers \(.*\): pip install sentence-t"):
+        _sides("/none", [])
 
 
 def test_the_lowest_cosine_by_hand() -> None:

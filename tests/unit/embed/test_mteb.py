@@ -16,6 +16,7 @@ from pipeline.api import LoadedModel
 from pipeline.embed.mteb import MtebModel
 from pipeline.embed.recipe import Recipe
 from pipeline.errors import ConfigError
+from pipeline.model.heads import AttentionPooling
 
 TEXTS = ["kar lost kand mir nel", "mir", "sup kand", "nel lost"]
 
@@ -85,12 +86,28 @@ def test_similarity_is_that_of_the_recipe(similarity: str, product: float, loade
     np.testing.assert_allclose(model.similarity(left[0], right[0]), [[product]], rtol=1e-6)
 
 
+def recipes() -> list[Recipe]:
+    """Recipes that give different vectors: of another pooling, and of two layers with two weights each."""
+    found = [Recipe(pooling="cls")]
+    for value in (0.5, 1.0):
+        attention, projection = AttentionPooling(32), torch.nn.Linear(32, 2)
+        for layer in (attention, projection):
+            layer.requires_grad_(False)
+            torch.nn.init.constant_(layer.weight, value)
+            torch.nn.init.zeros_(layer.bias)
+        found += [Recipe(pooling="attention", attention=attention), Recipe(projection=projection)]
+    return found
+
+
 def test_the_digest_changes_with_weights_and_recipe_alone(loaded: LoadedModel, tiny_run: Path) -> None:
     digest = MtebModel(model=loaded).digest
     fitted = loaded.fit(["kar lost", "mir nel"], ["a", "b"], epochs=1)
     assert fitted.location == loaded.location
-    others = [fitted, replace(loaded, recipe=Recipe(pooling="cls"))]
-    assert len({digest, *(MtebModel(model=other).digest for other in others)}) == 3
+    others = [fitted, *(replace(loaded, recipe=recipe) for recipe in recipes())]
+    assert len({digest, *(MtebModel(model=other).digest for other in others)}) == 7
+    assert [MtebModel(model=replace(loaded, recipe=recipe)).digest for recipe in recipes()] == [
+        MtebModel(model=other).digest for other in others[1:]
+    ]
     assert MtebModel(model=api.load(str(tiny_run), "cpu"), name="own/name").digest == digest
 
 

@@ -8,6 +8,7 @@ import pytest
 from pipeline.config.adapters import Bottleneck, LowRank
 from pipeline.config.finetune import Finetune, Recipe, Search
 from pipeline.config.model import FamilyName, Model
+from pipeline.config.similarity import Similarity
 from pipeline.config.training import LinearDecay
 from pipeline.errors import ConfigError
 from pipeline.finetune.settings import GRIDS, settings_of, warnings, with_setting
@@ -188,3 +189,17 @@ def test_the_learning_rate_is_the_one_asked_for_or_that_of_the_encoder_s_width()
         replace(plain.optimizer, learning_rate=2)
     with pytest.raises(ConfigError, match=r"optimizer\.beta1 \(1\) must be at least 0 and below 1"):
         replace(plain.optimizer, beta1=1)
+
+
+def test_a_tried_loss_has_only_its_own_settings() -> None:
+    base = Finetune(checkpoint="c", train="a.csv", kind="similarity", similarity=Similarity(loss="triplet"))
+    over = ("similarity.temperature=0.1,0.2", "similarity.margin=1.0", "similarity.loss=contrastive,triplet")
+    assert settings_of(replace(base, search=Search(over=over))) == [
+        {"similarity.loss": "contrastive", "similarity.temperature": 0.1},
+        {"similarity.loss": "contrastive", "similarity.temperature": 0.2},
+        {"similarity.loss": "triplet", "similarity.margin": 1.0},
+    ]
+    with pytest.raises(
+        ConfigError, match=r"^similarity.temperature \(0.1\) is for similarity.loss cosent and contrasti"
+    ):
+        settings_of(replace(base, search=Search(over=over[:1])))

@@ -3,16 +3,18 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from pipeline.config.finetune import Cutting, Finetune, Recipe, Search, Trials
 from pipeline.config.predict import Score
-from pipeline.config.similarity import KIND_OF_LOSS, ROWS_OF_KIND, Similarity
-from pipeline.errors import ConfigError
+from pipeline.config.similarity import KIND_OF_LOSS, LOSSES_WITH, ROWS_OF_KIND, Loss, Similarity
+from pipeline.errors import ConfigError, DataError
+from pipeline.finetune.problems import is_held_out
 from pipeline.finetune.settings import warnings
 from pipeline.finetune.trials import load_or_train, make_trial
-from pipeline.grid.inputs import GridInputs, read_inputs
+from pipeline.grid.inputs import OF_WHOLE_STEPS, GridInputs, read_inputs
 from pipeline.grid.testing import predict_settings, score_settings
 from pipeline.predict.score import score_model
 from pipeline.predict.similarity import score_triplets
@@ -44,6 +46,9 @@ def inputs_of(tiny_run: Path, glue: Path, loss: str, **settings) -> GridInputs:
 
 
 def test_every_loss_has_a_kind_with_its_parts() -> None:
+    assert set(KIND_OF_LOSS) == set(get_args(Loss)) and set(OF_WHOLE_STEPS) <= set(KIND_OF_LOSS)
+    assert all(KIND_OF_LOSS[loss] == KIND_OF_LOSS[other] for loss, (_, other) in OF_WHOLE_STEPS.items())
+    assert {loss for losses in LOSSES_WITH.values() for loss in losses} <= set(KIND_OF_LOSS)
     assert set(KIND_OF_LOSS.values()) == set(ROWS_OF_KIND) == set(VECTOR_KINDS) <= set(KINDS)
 
 
@@ -90,6 +95,7 @@ def test_a_model_trained_on_classes_is_saved_without_its_head(tiny_run: Path, gl
     assert 0 < result["scores"]["dev"]["accuracy"] <= 1
     assert all(name.startswith("bert.") for name in read_tensors(f"{model}/model.safetensors"))
     card = Path(f"{model}/README.md").read_text()
+    assert "model-index" not in card and "| dev accuracy |" in card
     assert (
         "a head that was used in training and is not part of the model" in card
         and "| similarity.loss | softmax |" in card
@@ -199,6 +205,11 @@ def test_losses_that_need_negative_texts_are_refused_without_them(tiny_run: Path
             "recipe.rows_per_step (1) must be at least 2, because similarity.loss (contrastive) compares the texts of "
             "a step, and triplets has no negative texts",
         ),
+        (
+            {"trials": Trials(workers=2)},
+            "trials.workers (2) would split a step, but similarity.loss (contrastive) compares the texts of all rows "
+            "of a step (recipe.rows_per_step 8): leave the setting out",
+        ),
     ):
         with pytest.raises(ConfigError) as refused:
             read_inputs(replace(config, **settings), lambda line: None)
@@ -222,4 +233,20 @@ def test_a_margin_is_refused_for_a_loss_without_one() -> None:
     assert str(refused.value) == (
         "similarity.margin (1) is for similarity.loss triplet, but similarity.loss is cosent: leave "
         "similarity.margin out"
+    )
+
+
+def test_development_rows_set_aside_without_negative_texts_are_refused(tiny_run: Path, glue: Path) -> None:
+    config = replace(config_of(tiny_run, glue, "contrastive"), test=None)
+    texts = [f"kar {number}" for number in range(40)]
+    held_out = {text for text in texts if is_held_out(text)}
+    rows = [
+        {"anchor": text, "positive": f"sup {text}", "negative": "" if text in held_out else "lost"} for text in texts
+    ]
+    Path(str(config.train)).write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    with pytest.raises(DataError) as refused:
+        read_inputs(config, lambda line: None)
+    assert str(refused.value) == (
+        f"none of the {len(held_out)} rows of triplets dev has a negative text, but training rows have some, so "
+        "triplet_accuracy cannot be computed: name a development file with --dev, or set search.folds lower"
     )

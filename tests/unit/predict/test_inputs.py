@@ -188,5 +188,11 @@ def test_shards_of_a_previous_preparation_are_left_out(tmp_path: Path) -> None:
     ):
         found = [Path(one.location).relative_to(tmp_path) for one in list_inputs(str(location), "table", False)]
         assert sorted(map(str, found)) == expected
+    with pytest.raises(ConfigError) as refused:
+        list_inputs(f"{tmp_path}/train/{old}", "table", False, "texts")
+    assert str(refused.value) == (
+        f"texts ({tmp_path}/train/{old}) holds only shards of a previous preparation of {tmp_path}: give the folder of "
+        "the corpus"
+    )
     (tmp_path / "manifest.json").unlink()
     assert len(list_inputs(f"{tmp_path}/[th]*/*.parquet", "table", False)) == 4, "no corpus: all files count"

@@ -36,8 +36,30 @@ def test_columns_are_found(tmp_path: Path, header: str, columns: tuple[str, str,
     (tmp_path / "a.csv").write_text(f"{header}\n{','.join('x' for _ in header.split(','))}\n")
     found = match_columns(str(tmp_path / "a.csv"), None, None, ())
     assert (found.first, found.second, found.negatives) == columns
-    found = match_columns(str(tmp_path / "a.csv"), "one", None, ("two",))
-    assert (found.first, found.second, found.negatives) == ("one", columns[1], ("two",))
+    found = match_columns(str(tmp_path / "a.csv"), None, None, ("two",))
+    assert (found.first, found.second, found.negatives) == (*columns[:2], ("two",))
+    found = match_columns(str(tmp_path / "a.csv"), "one", None, ())
+    assert (found.first, found.second, found.negatives) == ("one", "pair", columns[2])
+    found = match_columns(str(tmp_path / "a.csv"), None, "pair", ())
+    assert (found.first, found.second, found.negatives) == ("text", "pair", columns[2])
+
+
+def test_columns_of_negative_texts_are_those_of_any_row(tmp_path: Path) -> None:
+    rows = [
+        {"anchor": "a", "positive": "b"},
+        {"anchor": "c", "positive": "d", "negative_2": "e"},
+        {"anchor": "f", "positive": "g", "negative": ["h"]},
+    ]
+    lines, one_list = written(tmp_path / "a.jsonl", rows), tmp_path / "a.json"
+    one_list.write_text(json.dumps(rows))
+    for file in (lines, str(one_list)):
+        columns = match_columns(file, None, None, ())
+        assert columns.negatives == ("negative", "negative_2")
+        table = read_matches(file, columns, BadRows(), needs_negative=False)
+        assert table["negatives"].to_pylist() == [[], ["e"], ["h"]]
+    missing = MatchColumns(first="anchor", second="positive", negatives=("negative", "other"))
+    with pytest.raises(DataError, match=r"has no column other: its columns are .*; name yours with --text, --pair and"):
+        read_matches(lines, missing, BadRows(), needs_negative=False)
 
 
 def test_negative_texts_may_be_lists_and_never_equal_the_texts_of_their_row(tmp_path: Path) -> None:
@@ -86,6 +108,22 @@ def test_a_task_has_the_metric_of_negative_texts_if_there_are_some(tmp_path: Pat
         config = Finetune(checkpoint="m", train=file, kind="similarity", similarity=Similarity(loss="contrastive"))
         task, items, _ = read_own(with_pair_columns(config), file, file)
         assert (task.kind, task.metrics, items["dev"].num_rows) == ("matching", metrics, len(rows))
+
+
+def test_development_rows_without_negative_texts_are_refused(tmp_path: Path) -> None:
+    rows = [{"anchor": f"a {number}", "positive": f"b {number}", "negative": "c"} for number in range(2)]
+    train, dev = (
+        written(tmp_path / "a.jsonl", rows),
+        written(tmp_path / "b.jsonl", [row | {"negative": ""} for row in rows]),
+    )
+    config = Finetune(checkpoint="m", train=train, kind="similarity", similarity=Similarity(loss="contrastive"))
+    with pytest.raises(DataError) as refused:
+        read_own(with_pair_columns(config), train, dev)
+    assert str(refused.value) == (
+        f"none of the 2 rows of {dev} has a negative text, but training rows have some, so triplet_accuracy cannot be "
+        f"computed: add negative texts to {dev}"
+    )
+    assert read_own(with_pair_columns(config), dev, dev)[0].metrics == ("match_accuracy",)
 
 
 def test_triplets_without_a_column_of_negative_texts_are_refused(tmp_path: Path) -> None:

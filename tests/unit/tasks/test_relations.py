@@ -54,6 +54,27 @@ def test_classes_of_whole_and_truncated_vectors_are_scored(tmp_path: Path) -> No
     assert not relations.collapsed(task, prepared, found[:, ::-1])
 
 
+@pytest.mark.parametrize(
+    ("header", "missing"), [("index\tsentence1\tsentence2\tgold_label", "-"), ("premise\thypothesis\tlabel", "-1")]
+)
+def test_pairs_without_agreement_have_no_label(tmp_path: Path, header: str, missing: str) -> None:
+    labels, name = ("0", missing, "1", "0"), header.split("\t")[-1]
+    task, items, lost = read(tmp_path / "a.tsv", header, *labels, on_bad_rows="skip")
+    assert (task.labels, items["train"]["id"].to_pylist()) == (("0", "1"), ["2", "4", "5"])
+    words = f"{tmp_path}/a.tsv:3: column {name} has no label ('{missing}'); leave the row out or give it a label"
+    assert lost["dev"] == lost["train"] == (f"1 rows left out (no-label, the first: {words})",)
+    with pytest.raises(DataError) as refused:
+        read(tmp_path / "a.tsv", header, *labels)
+    assert str(refused.value) == words
+    with pytest.raises(DataError, match=r"a\.tsv has no row that can be used: 2 rows left out"):
+        read(tmp_path / "a.tsv", header, missing, missing, on_bad_rows="skip")
+
+
+def test_other_files_may_have_any_class(tmp_path: Path) -> None:
+    for header in ("text\tpair\tlabel", "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment"):
+        assert read(tmp_path / "a.tsv", header, "-", "-1", "1")[0].labels == tuple(sorted(["-", "-1", "1"]))
+
+
 def test_scores_and_missing_labels_are_refused(tmp_path: Path) -> None:
     header = "text\tpair\tlabel"
     with pytest.raises(ConfigError) as refused:
