@@ -42,7 +42,8 @@ NO_LOCATIONS = {
         "workers",
     ),
     *("kinds", "license", "language", "push_to_hub", "recipe.metric", "search.over", "tracking.experiment"),
-    *("placement.address", "placement.worker_resource", "sentence", "word"),
+    *("placement.address", "placement.worker_resource", "sentence", "word", "rerank_label"),
+    *("sampling.query_prompt", "sampling.document_prompt", "objective.teacher_prompt"),
     *("tracking.uri", "mlflow_uri"),  # made absolute by tracking_uri, together with MLFLOW_TRACKING_URI
 }
 """Settings that are texts and no files or folders."""
@@ -58,7 +59,7 @@ CALLERS = {
     },
     "with_absolute_locations": {
         *(f"pipeline/workflows/{job}.py" for job in JOBS),
-        *("pipeline/bench/finetune.py", "pipeline/adapt/plan.py"),
+        *("pipeline/bench/finetune.py", "pipeline/bench/vectors.py", "pipeline/adapt/plan.py"),
         "pipeline/ablation/budget.py",  # reads the streams of variants, whose locations pretraining makes absolute
     },
 }
