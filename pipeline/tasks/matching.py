@@ -84,7 +84,10 @@ def score(task: Task, prepared: Prepared, compared: list[MatchCosines], tuned: T
 
 
 def _accuracy_of_triplets(compared: MatchCosines) -> float:
-    """Return the share of pairs of a row and a negative text whose match is nearer; some row must have such a text."""
+    """Return the share of negative texts that are farther from their row's text than the match is.
+
+    At least one row must have a negative text.
+    """
     given = ~np.isnan(compared.far)
     near = np.broadcast_to(compared.near[:, None], given.shape)
     return triplet_accuracy(near[given], compared.far[given])
