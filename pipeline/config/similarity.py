@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from pipeline.config.checks import require, require_above_zero
+from pipeline.config.checks import require, require_above_zero, require_at_least
 
 Loss = Literal["cosent", "cosine", "contrastive", "triplet", "softmax"]
 KIND_OF_LOSS: dict[str, str] = {
@@ -20,7 +20,11 @@ ROWS_OF_KIND = {
     "relations": "pairs of texts with a class",
 }
 """Kind of task -> its rows in words."""
-LOSSES_WITH: dict[str, tuple[str, ...]] = {"temperature": ("cosent", "contrastive"), "margin": ("triplet",)}
+LOSSES_WITH: dict[str, tuple[str, ...]] = {
+    "temperature": ("cosent", "contrastive"),
+    "margin": ("triplet",),
+    "negatives": ("contrastive", "triplet"),
+}
 """Setting of `Similarity` -> losses on which it has an effect."""
 MOST_DISTANT = 2
 """Largest distance of two vectors of length 1."""
@@ -48,6 +52,10 @@ class Similarity:
     """Margin of triplet, in Euclidean distance of the vectors before they are scaled to length 1. 5 is the default of
     sentence-transformers; Reimers and Gurevych 2019 use 1.
     """
+    negatives: int = 8
+    """Maximum negative texts per row, for contrastive and triplet. If a row has more, the first ones are used. A step
+    has memory for the row that has most.
+    """
     dimensions: tuple[int, ...] = ()
     """Lengths of truncated vectors (Matryoshka, Kusupati et al. 2022), such as 32, 64 and the encoder's width. The loss
     is the mean over the vectors of the first 32 numbers, of the first 64 and so on, each scaled to length 1, and each
@@ -57,6 +65,7 @@ class Similarity:
     def __post_init__(self) -> None:
         require_above_zero("similarity.temperature", self.temperature)
         require_above_zero("similarity.margin", self.margin)
+        require_at_least("similarity.negatives", self.negatives, 1)
         for name, losses in LOSSES_WITH.items():
             value = getattr(self, name)
             require(

@@ -93,8 +93,7 @@ class MtebModel:
         """
         side, recipe = None if prompt_type is None else prompt_type.value, self.model.recipe
         of_task = [name for task in (task_metadata.name, task_metadata.type) for name in (f"{task}-{side}", task)]
-        names = (*of_task, *SIDES.get(side, ()))
-        return next((recipe.prompts[name] for name in names if name in recipe.prompts), recipe.default_prompt)
+        return recipe.prompt(None, (*of_task, *SIDES.get(side, ())))
 
     def similarity(self, embeddings1: Array, embeddings2: Array) -> torch.Tensor:
         """Return the similarity of each vector (N, D) or (D,) with each vector (M, D) or (D,), float32 (N, M)."""

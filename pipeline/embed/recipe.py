@@ -76,12 +76,11 @@ class Recipe:
         """Return the words of a prompt.
 
         `asked` is a prompt's name or its words. If it is None, the first prompt of the model with a name in `usual` is
-        returned, or "" if there is none; if `usual` is empty, the default prompt is returned. Raises ConfigError for a
-        single word that is not the name of a prompt.
+        returned, or the default prompt if there is none. Raises ConfigError for a single word that is not the name of a
+        prompt.
         """
         if asked is None:
-            known = [self.prompts[name] for name in usual if name in self.prompts]
-            return [*known, ""][0] if usual else self.default_prompt
+            return next((self.prompts[name] for name in usual if name in self.prompts), self.default_prompt)
         if asked in self.prompts:
             return self.prompts[asked]
         if NAME.fullmatch(asked):

@@ -5,8 +5,10 @@ from itertools import accumulate
 
 import numpy as np
 
+from pipeline.api import LoadedModel
 from pipeline.columns import aligned
 from pipeline.config.predict import Score
+from pipeline.embed.recipe import OF_DOCUMENTS, OF_QUERIES
 from pipeline.finetune.paired import format_difference, over_rows
 from pipeline.predict import cross_encoder
 from pipeline.predict.cross_encoder import CrossEncoder, score_pairs
@@ -29,8 +31,8 @@ def score_retrieval(config: Score, report: Report) -> dict[str, float]:
     """Report the measures of each system, and return them as shares of 1.
 
     The keys are MEASURE for the model and "SYSTEM MEASURE" for other systems. An encoder ranks documents by the cosine
-    of their vectors with the query's vector. Raises PipelineError if config.retrieval is not a collection, or a
-    checkpoint has no encoder, or config.rerank does not score pairs.
+    of their vectors with the query's vector; both have the model's prompts for their side. Raises PipelineError if
+    config.retrieval is not a collection, or a checkpoint has no encoder, or config.rerank does not score pairs.
     """
     assert config.retrieval is not None
     collection = read_collection(config.retrieval, config.split, skip=config.on_bad_rows == "skip")
@@ -42,7 +44,9 @@ def score_retrieval(config: Score, report: Report) -> dict[str, float]:
     report(", ".join([f"{collection.name}: {counts}", *collection.notes]))
     ties, own = tie_ranks(ids), collection.own_indices()
     rankings = {bm25.NAME: bm25.rank_by_bm25(queries, documents, ties, own)} | {
-        name: rank_by_cosine(encoder.embed(queries), encoder.embed(documents), ties, own)
+        name: rank_by_cosine(
+            vectors_with(encoder, OF_QUERIES, queries), vectors_with(encoder, OF_DOCUMENTS, documents), ties, own
+        )
         for name, encoder in encoders.items()
     }
     if reranker is not None:
@@ -56,6 +60,14 @@ def score_retrieval(config: Score, report: Report) -> dict[str, float]:
         for system, by_name in measured.items()
         for name, values in by_name.items()
     }
+
+
+def vectors_with(encoder: LoadedModel, prompts: tuple[str, ...], texts: Sequence[str]) -> np.ndarray:
+    """Return the vectors of texts, float32 (texts, dimension), with the model's first prompt that has a name in
+    `prompts`, or else its default prompt.
+    """
+    words = encoder.recipe.prompt(None, prompts)
+    return encoder.embed([words + text for text in texts], prompt="")
 
 
 def _load_reranker(config: Score) -> CrossEncoder | None:

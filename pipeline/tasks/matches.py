@@ -98,6 +98,19 @@ def _negatives(where: str, name: str, value: Any) -> Iterator[str]:
             yield SURROGATE.sub("\ufffd", text)
 
 
+def with_negatives(items: pa.Table, most: int) -> tuple[pa.Table, tuple[str, ...]]:
+    """Return rows of MATCHES with the first `most` negative texts of each row, and a line if some were left out."""
+    negatives = items["negatives"].to_pylist()
+    if not (longer := [len(texts) - most for texts in negatives if len(texts) > most]):
+        return items, ()
+    kept = pa.array([texts[:most] for texts in negatives], MATCHES.field("negatives").type)
+    left_out = (
+        f"{sum(longer):,} negative texts left out of {len(longer):,} rows that have more than {most:,} "
+        "(similarity.negatives)"
+    )
+    return items.set_column(MATCHES.get_field_index("negatives"), MATCHES.field("negatives"), kept), (left_out,)
+
+
 def matching_task(name: str, train: pa.Table) -> Task:
     """Return the task of a training file with schema MATCHES. Raises DataError if all rows have the same match."""
     if len(set(train["second"].to_pylist())) == 1:

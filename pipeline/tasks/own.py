@@ -18,6 +18,7 @@ from pipeline.tasks.matches import (
     read_matches,
     require_negatives,
     require_scored_negatives,
+    with_negatives,
 )
 from pipeline.tasks.question_tables import CONTEXT, QUESTION, AskedColumns, has_questions, read_question_table
 from pipeline.tasks.questions import trainable_questions
@@ -171,8 +172,9 @@ def _matching_task(config: Finetune, train: str, dev: str | None) -> tuple[Task,
     for split, location in (("train", train), ("dev", dev)):
         if location is not None:
             bad = bad_rows(config)
-            items[split] = read_matches(location, columns, bad, needs_negative=needs_negative)
-            lost[split] = bad.words()
+            every = read_matches(location, columns, bad, needs_negative=needs_negative)
+            items[split], left_out = with_negatives(every, config.similarity.negatives)
+            lost[split] = (*bad.words(), *left_out)
     task = matching_task(stem(train), items["train"])
     if dev is not None:
         require_scored_negatives(task, dev, items["dev"], f"add negative texts to {dev}")

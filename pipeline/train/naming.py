@@ -27,6 +27,7 @@ ADDED: dict[str, Any] = {
     "vocabulary.characters": 1_000,
     "negative": [],
     "similarity.margin": 5.0,
+    "similarity.negatives": 8,
     "similarity.dimensions": [],
 }
 """Settings that runs and trials of earlier versions did not record -> the value that those runs had."""

@@ -12,9 +12,10 @@ from jobs.score import main
 from pipeline import api
 from pipeline.config.placement import ModelPlacement
 from pipeline.config.predict import Score
+from pipeline.embed.recipe import OF_DOCUMENTS, OF_QUERIES
 from pipeline.predict import cross_encoder
 from pipeline.predict.encoders import AGAINST, MODEL, UNTRAINED, load_encoders, untrained
-from pipeline.predict.retrieval import RERANKED, reranked, score_retrieval
+from pipeline.predict.retrieval import RERANKED, reranked, score_retrieval, vectors_with
 from pipeline.predict.similarity import score_similarity, score_triplets
 from pipeline.train.checkpoint import folder_of
 
@@ -100,6 +101,19 @@ def test_a_cross_encoder_reranks_the_best_documents(judge: str) -> None:
     # the highest number first, equal numbers in their order, and the rest after the first three as before
     assert [ranked.tolist() for ranked in found] == [[2, 1, 0, 3], [3, 1], [], [2]]
     assert lines == ["reranked by its number of lists: 5 pairs, computed in float32"]
+
+
+def test_queries_and_documents_have_their_own_prompts(tiny_run: Path) -> None:
+    model = api.load(str(tiny_run), "cpu")
+    both = replace(model, recipe=replace(model.recipe, prompts={"query": "kar ", "passage": "mir "}))
+    one = replace(model, recipe=replace(model.recipe, prompts={"query": "kar "}, default_prompt="sup "))
+    for encoder, prompts, words in (
+        (both, OF_QUERIES, "kar "),
+        (both, OF_DOCUMENTS, "mir "),
+        (one, OF_DOCUMENTS, "sup "),
+    ):
+        vectors = vectors_with(encoder, prompts, ["nel", "lost kand"])
+        np.testing.assert_array_equal(vectors, model.embed([f"{words}nel", f"{words}lost kand"]))
 
 
 def test_retrieval_with_a_cross_encoder(tiny_run: Path, judge: str, tmp_path: Path) -> None:

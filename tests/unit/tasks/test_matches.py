@@ -1,6 +1,7 @@
 """Files of matching texts with and without negative texts."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,22 @@ def test_negative_texts_may_be_lists_and_never_equal_the_texts_of_their_row(tmp_
     file = str(tmp_path / "a.csv")
     table = read_matches(file, match_columns(file, None, None, ()), BadRows(), needs_negative=True)
     assert table["negatives"].to_pylist() == [["c", "d"], ["e"]]
+
+
+def test_a_row_has_at_most_the_asked_number_of_negative_texts(tmp_path: Path) -> None:
+    rows = [
+        {"anchor": f"a {number}", "positive": f"b {number}", "negatives": [str(text) for text in range(number)]}
+        for number in (4, 2, 3, 0)
+    ]
+    file = written(tmp_path / "a.jsonl", rows)
+    settings = Similarity(loss="contrastive", negatives=2)
+    config = Finetune(checkpoint="m", train=file, kind="similarity", similarity=settings)
+    _, items, lost = read_own(with_pair_columns(config), file, None)
+    assert items["train"]["negatives"].to_pylist() == [["0", "1"], ["0", "1"], ["0", "1"], []]
+    line = "3 negative texts left out of 2 rows that have more than 2 (similarity.negatives)"
+    assert lost == {"train": (line,)}
+    _, items, lost = read_own(replace(with_pair_columns(config), similarity=Similarity(loss="contrastive")), file, None)
+    assert [len(texts) for texts in items["train"]["negatives"].to_pylist()] == [4, 2, 3, 0] and lost == {"train": ()}
 
 
 @pytest.mark.parametrize(
