@@ -55,7 +55,7 @@ MAY_IMPORT = {
     "minimal_pairs": MODEL_SIDE | {"text", "objectives", "minimal_pairs"},
     "train": TRAIN_SIDE,
     "export": ABOVE,
-    "predict": ABOVE | {"api", "retrieval"},
+    "predict": ABOVE | {"api", "embed.recipe", "retrieval"},
     "grid": ABOVE | {"finetune"},
     "plan": ABOVE,
     "pictures": ABOVE | {"api", "pictures"},
