@@ -13,12 +13,14 @@ from tests.unit.objectives.batches import VOCABULARY_SIZE, make_batch
 SETTINGS = Model(layers=2, width=32, heads=2, feed_forward=64, hidden_dropout=0.0, attention_dropout=0.0)
 
 
-def test_each_row_has_its_own_scale() -> None:
-    # 127 is 12.7 / 0.1, and 3.04 / 0.1 is rounded to 30; the second row is 1000 times the first; zeros stay zeros.
-    rows = torch.tensor([[12.7, -3.04, 0.0], [12_700.0, -3_040.0, 0.0], [0.0, 0.0, 0.0]])
-    found, scales = rounded(rows)
-    assert found.dtype == torch.int8 and found.tolist() == [[127, -30, 0], [127, -30, 0], [0, 0, 0]]
-    torch.testing.assert_close(scales[:2], torch.tensor([[0.1], [100.0]]))
+def test_each_row_has_its_own_scale_and_middle() -> None:
+    # The range of the first row is 25.4: its scale is 0.1, its middle 12.7, and (10.04 - 12.7) / 0.1 is rounded to -27.
+    # The second row is 1000 times the first, and the third is the first minus 12.7; equal numbers have no range.
+    rows = torch.tensor([[25.4, 0.0, 10.04], [25_400.0, 0.0, 10_040.0], [12.7, -12.7, -2.66], [3.0, 3.0, 3.0]])
+    found, scales, middles = rounded(rows)
+    assert found.dtype == torch.int8 and found.tolist() == [[127, -127, -27]] * 3 + [[0, 0, 0]]
+    torch.testing.assert_close(scales[:3], torch.tensor([[0.1], [100.0], [0.1]]))
+    torch.testing.assert_close(middles, torch.tensor([[12.7], [12_700.0], [0.0], [3.0]]))
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -28,7 +30,7 @@ def test_a_layer_of_whole_numbers_is_exact(bias: bool) -> None:
         linear.weight.copy_(torch.tensor([[127.0, -2.0, 3.0], [5.0, 127.0, -7.0]]))
         if bias:
             linear.bias.copy_(torch.tensor([0.5, -0.5]))
-    inputs = torch.tensor([[[127.0, 1.0, 2.0], [127.0, 100.0, -3.0]]])
+    inputs = torch.tensor([[[127.0, 1.0, -127.0], [200.0, -54.0, 3.0]]])  # ranges of 254, with the middles 0 and 73
     found = Int8Linear(linear)(inputs)
     assert found.shape == (1, 2, 2)
     torch.testing.assert_close(found, linear(inputs))
