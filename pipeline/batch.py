@@ -199,13 +199,13 @@ def collate_labelled(rows: pa.Table | pa.RecordBatch) -> Batch:
 
     If the rows have a column TEACHER (lists of float32), this column becomes Batch.teacher. If the rows have a column
     SECOND_LENGTH, each row becomes two sequences, but the labels still have one entry per row. If the rows have a
-    column TEXT_LENGTHS, each text of a row becomes a sequence, and the rows have different parents in Batch.keys.
+    column TEXT_LENGTHS, each text of a row becomes a sequence, and a row's parent in Batch.keys is its column row.
 
     Raises ValueError if there are no rows.
     """
     offsets, tensors = _sequences(rows)
     if TEXT_LENGTHS in rows.schema.names:
-        lengths, parents = _text_lengths(rows), np.arange(rows.num_rows)
+        lengths, parents = _text_lengths(rows), _flat(rows.column("row"))
         tensors |= _rows_of_texts(tensors["ids_T"].numpy(), offsets, lengths, parents)
     empty, label = torch.zeros(0, dtype=torch.int64), rows.column("label")
     label_N = None if label.null_count else torch.from_numpy(_flat(label).astype(np.float32))

@@ -341,6 +341,12 @@ class Finetune:
             f"({', '.join(self.unlabelled)}) without a loss: raise the weight, or leave --unlabelled out",
         )
 
+    @property
+    def splits_steps(self) -> bool:
+        """Whether a full step has several slots, on one worker or on several."""
+        slot = self.recipe.rows_per_slot
+        return self.trials.workers > 1 or (slot is not None and slot < self.recipe.rows_per_step)
+
     def for_workers(self) -> "Finetune":
         """Return the settings. If a trial has several workers and recipe.rows_per_slot is unset, set it.
 

@@ -224,8 +224,10 @@ def build(
         module.learn_standardised(*label_mean_and_deviation(problem.train.rows))
     if isinstance(module, SimilarityTask):
         module.learn(config.similarity, *label_range(problem.train.rows))
-    if isinstance(module, MatchingTask | RelationTask):
+    if isinstance(module, RelationTask):
         module.learn(config.similarity)
+    if isinstance(module, MatchingTask):
+        module.learn(config.similarity, split=config.splits_steps)
     if problem.teacher is not None:
         module.learn_from_teacher(config.recipe.temperature, config.recipe.teacher_weight)
     module.encoder.recompute = config.placement.recompute

@@ -25,8 +25,6 @@ from pipeline.train.tuned import ADAPTERS, TunedModel
 
 WEIGHTED = ("classification", "tags")
 """Kinds of task whose loss can weight classes."""
-OF_WHOLE_STEPS = {"cosent": ("all pairs", "cosine"), "contrastive": ("the texts of all rows", "triplet")}
-"""Loss that compares all rows of a step -> (what it compares, a loss for the same rows that does not)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,7 +168,7 @@ def _require_similarity(config: Finetune, task: Task, layers: int) -> None:
         )
     if task.kind == "matching" and OF_NEGATIVES not in task.metrics:
         _require_no_need_of_negatives(config, name)
-    _require_whole_steps(config, task)
+    _require_whole_steps(config)
 
 
 def _require_no_need_of_negatives(config: Finetune, name: str) -> None:
@@ -195,23 +193,15 @@ def _require_dimensions(config: Finetune, width: int) -> None:
         raise ConfigError(f"similarity.dimensions ({longest}) must be at most the checkpoint's width ({width})")
 
 
-def _require_whole_steps(config: Finetune, task: Task) -> None:
-    """Raise ConfigError if a step is split, but the loss compares all rows of a step."""
+def _require_whole_steps(config: Finetune) -> None:
+    """Raise ConfigError if a step is split, but the loss is cosent, which compares all pairs of a step at once."""
     recipe, loss = config.recipe, config.similarity.loss
-    if loss not in OF_WHOLE_STEPS:
-        return
-    rows, alternative = OF_WHOLE_STEPS[loss]
-    slots = recipe.rows_per_slot is not None and recipe.rows_per_slot < recipe.rows_per_step
-    if slots or config.trials.workers > 1:
-        setting = (
-            f"recipe.rows_per_slot ({recipe.rows_per_slot})" if slots else f"trials.workers ({config.trials.workers})"
-        )
-        possible = alternative != "triplet" or OF_NEGATIVES in task.metrics
+    if loss == "cosent" and config.splits_steps:
+        workers = config.trials.workers
+        setting = f"trials.workers ({workers})" if workers > 1 else f"recipe.rows_per_slot ({recipe.rows_per_slot})"
         raise ConfigError(
-            f"{setting} would split a step, but similarity.loss ({loss}) compares {rows} of a step "
-            f"(recipe.rows_per_step {recipe.rows_per_step}): leave the setting out"
-            + f", or set similarity.loss {alternative}"
-            * possible
+            f"{setting} would split a step, but similarity.loss ({loss}) compares all pairs of a step "
+            f"(recipe.rows_per_step {recipe.rows_per_step}): leave the setting out, or set similarity.loss cosine"
         )
 
 

@@ -61,6 +61,8 @@ class ContrastiveTexts(nn.Module):
     """
 
     terms = (CONTRASTIVE,)
+    two_passes = True
+    """Whether the loss compares the rows of all slots of a step, so that a step needs two passes over its slots."""
     weights: Mapping[str, float] = {}
     selecting = HELDOUT_LOSS
     """Held-out metric that selects the best checkpoint."""
@@ -140,19 +142,8 @@ class ContrastiveTexts(nn.Module):
         return {CHANCE_LOSS: choices.log().mean().item(), CHANCE_ACCURACY: (1 / choices).mean().item()}
 
     def losses_and_gradients(self, texts: Tensor, keys: Tensor, divisor: float | Tensor) -> tuple[Tensor, Tensor]:
-        """Return the loss of each row, float32 (N,), and the gradient of their sum / divisor by `texts` (N, 2 + K, W).
-
-        The gradient is that of the sum of the losses, divided by `divisor`. Both results are computed in float32 and in
-        blocks of rows.
-        """
-        leaf = texts.detach().requires_grad_()
-        losses_N = texts.new_zeros(len(texts))
-        with torch.enable_grad():
-            for part in compared(leaf, keys, self.temperature):
-                (part.loss_B.sum() / divisor).backward()
-                losses_N[part.rows] += part.loss_B.detach()
-        assert leaf.grad is not None
-        return losses_N, leaf.grad
+        """Return what the function `losses_and_gradients` returns for this module's temperature."""
+        return losses_and_gradients(texts, keys, divisor, self.temperature)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,6 +177,23 @@ def compared(texts: Tensor, keys: Tensor, temperature: float) -> Iterator[Compar
                 loss_B = F.cross_entropy(logits, answers_B, reduction="none")
                 del similarity, logits  # the backward pass needs only the copy that cross_entropy keeps
                 yield Compared(rows=rows, loss_B=loss_B / 2, right_B=right_B.float() / 2)
+
+
+def losses_and_gradients(
+    texts: Tensor, keys: Tensor, divisor: float | Tensor, temperature: float
+) -> tuple[Tensor, Tensor]:
+    """Return the loss of each row, float32 (N,), and the gradient of their sum / divisor by `texts` (N, 2 + K, W).
+
+    `texts` are vectors of length 1. Both results are computed in float32 and in blocks of rows.
+    """
+    leaf = texts.detach().requires_grad_()
+    losses_N = texts.new_zeros(len(texts))
+    with torch.enable_grad():
+        for part in compared(leaf, keys, temperature):
+            (part.loss_B.sum() / divisor).backward()
+            losses_N[part.rows] += part.loss_B.detach()
+    assert leaf.grad is not None
+    return losses_N, leaf.grad
 
 
 def excluded(keys: Tensor, rows: slice) -> Tensor:

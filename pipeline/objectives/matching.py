@@ -13,20 +13,28 @@ from torch.nn import functional as F
 
 from pipeline.batch import Batch
 from pipeline.config.similarity import Similarity
-from pipeline.objectives.contrastive import compared
+from pipeline.objectives.contrastive import compared, losses_and_gradients
 from pipeline.objectives.terms import TASK, Terms
-from pipeline.objectives.vectors import TextVectors, mean_over_lengths
+from pipeline.objectives.vectors import TextVectors, mean_over_lengths, truncated
 
 
 class MatchingTask(TextVectors):
     """Encoder without a head. Training brings the vectors of matching texts together."""
 
-    def learn(self, settings: Similarity) -> None:
-        """Train with the loss of these settings."""
-        self.settings = settings
+    two_passes = False
+    """Whether the rows of all slots of a step are compared, so that a step needs two passes over its slots."""
 
-    def forward(self, batch: Batch) -> Terms:
-        """Return {TASK: (summed loss, divisor as in `counts`)}; the loss is a float32 scalar."""
+    def learn(self, settings: Similarity, *, split: bool = False) -> None:
+        """Train with the loss of these settings; `split`: a step has several slots."""
+        self.settings, self.two_passes = settings, split and settings.loss == "contrastive"
+
+    def forward(self, batch: Batch) -> Terms | Tensor:
+        """Return {TASK: (summed loss, divisor as in `counts`)}; the loss is a float32 scalar.
+
+        With two passes, return the vectors instead, because the loss needs those of all slots.
+        """
+        if self.two_passes:
+            return self.logits(batch)
         assert batch.keys is not None
         texts, keys, settings = self.logits(batch), batch.keys, self.settings
         with torch.autocast(texts.device.type, enabled=False):
@@ -39,6 +47,23 @@ class MatchingTask(TextVectors):
         """Return {TASK: divisor of the summed loss}: the negative texts for triplet, else N."""
         assert batch.keys is not None
         return {TASK: _has_negatives(batch.keys).sum() if self.settings.loss == "triplet" else len(batch.keys)}
+
+    def losses_and_gradients(self, texts: Tensor, keys: Tensor, divisor: float | Tensor) -> tuple[Tensor, Tensor]:
+        """Return the contrastive loss of each row, float32 (N,), and the gradient of their sum / divisor by `texts`.
+
+        `texts` are vectors of all rows of a step, (N, 2 + K, W), and `keys` (N, 3 + K) are those of Batch.keys.
+        """
+        leaf = texts.detach().float().requires_grad_()
+        lengths = self.settings.dimensions or (texts.shape[2],)
+        losses_N = leaf.new_zeros(len(texts))
+        for length in lengths:
+            with torch.enable_grad():
+                vectors = truncated(leaf, length)
+            losses, gradient = losses_and_gradients(vectors, keys, divisor * len(lengths), self.settings.temperature)
+            vectors.backward(gradient)
+            losses_N += losses / len(lengths)
+        assert leaf.grad is not None
+        return losses_N, leaf.grad
 
     def logits(self, batch: Batch) -> Tensor:
         """Return the vectors of the texts of each row, not scaled, float32 (N, 2 + K, W); 0 for a missing negative."""

@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
 from pipeline.batch import Batch
 from pipeline.errors import ConfigError
-from pipeline.objectives.contrastive import CONTRASTIVE, ContrastiveTexts
+from pipeline.objectives.contrastive import ContrastiveTexts
+from pipeline.objectives.matching import MatchingTask
 from pipeline.objectives.terms import Terms
 from pipeline.train.gather import gather_slots
 
@@ -91,7 +93,7 @@ def backward(
     """
     module = objective.module if isinstance(objective, nn.parallel.DistributedDataParallel) else objective
     first = None
-    if isinstance(module, ContrastiveTexts):
+    if isinstance(module, ContrastiveTexts | MatchingTask) and module.two_passes:
         first = _first_pass(module, objective, slots, counts, compute, step=step)
     sums: dict[str, Tensor] = {}
     for slot, batch in slots:
@@ -130,7 +132,7 @@ class _FirstPass:
 
 
 def _first_pass(
-    module: ContrastiveTexts,
+    module: ContrastiveTexts | MatchingTask,
     objective: nn.Module,
     slots: Sequence[Slot],
     counts: Counts,
@@ -148,24 +150,25 @@ def _first_pass(
     some = slots[0][0]
     every, places = gather_slots(texts, texts[some][:0], compute.world)
     every_key, _ = gather_slots(keys, keys[some][:0], compute.world)
-    losses_N, gradients = module.losses_and_gradients(every, every_key, counts[CONTRASTIVE])
+    ((term, divisor),) = counts.items()
+    losses_N, gradients = module.losses_and_gradients(every, every_key, divisor)
     return _FirstPass(
         texts=texts,
-        terms={slot: {CONTRASTIVE: (losses_N[places[slot]].double().sum(), len(texts[slot]))} for slot in texts},
+        terms={slot: {term: (losses_N[places[slot]].double().sum(), len(texts[slot]))} for slot in texts},
         gradients={slot: gradients[places[slot]] for slot in texts},
     )
 
 
 def _require_equal_passes(first: Tensor, second: Tensor) -> None:
-    """Raise ConfigError if the vectors of the two passes (N, 2 + K, W) differ by more than rounding.
+    """Raise ConfigError if the directions of the vectors of the two passes (N, 2 + K, W) differ by more than rounding.
 
     If the passes draw different dropout, the vectors differ, and the gradients would be wrong. The host waits for
     the device, so only the first step of a run is checked.
     """
-    distance = (second - first).norm(dim=2).max().item()
+    distance = (F.normalize(second, dim=2) - F.normalize(first, dim=2)).norm(dim=2).max().item()
     if distance > MOST_ROUNDING:
         raise ConfigError(
-            f"the two passes of objective contrastive give different vectors (distance {distance:.2g}), because they "
+            f"the two passes of a contrastive loss give different vectors (distance {distance:.2g}), because they "
             "drew different dropout on this device: set model.hidden_dropout and model.attention_dropout to 0"
         )
 

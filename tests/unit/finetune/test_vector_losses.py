@@ -14,7 +14,7 @@ from pipeline.errors import ConfigError, DataError
 from pipeline.finetune.problems import is_held_out
 from pipeline.finetune.settings import warnings
 from pipeline.finetune.trials import load_or_train, make_trial
-from pipeline.grid.inputs import OF_WHOLE_STEPS, GridInputs, read_inputs
+from pipeline.grid.inputs import GridInputs, read_inputs
 from pipeline.grid.testing import predict_settings, score_settings
 from pipeline.predict.score import score_model
 from pipeline.predict.similarity import score_triplets
@@ -46,8 +46,7 @@ def inputs_of(tiny_run: Path, glue: Path, loss: str, **settings) -> GridInputs:
 
 
 def test_every_loss_has_a_kind_with_its_parts() -> None:
-    assert set(KIND_OF_LOSS) == set(get_args(Loss)) and set(OF_WHOLE_STEPS) <= set(KIND_OF_LOSS)
-    assert all(KIND_OF_LOSS[loss] == KIND_OF_LOSS[other] for loss, (_, other) in OF_WHOLE_STEPS.items())
+    assert set(KIND_OF_LOSS) == set(get_args(Loss))
     assert {loss for losses in LOSSES_WITH.values() for loss in losses} <= set(KIND_OF_LOSS)
     assert set(KIND_OF_LOSS.values()) == set(ROWS_OF_KIND) == set(VECTOR_KINDS) <= set(KINDS)
 
@@ -165,14 +164,8 @@ def test_trials_of_another_margin_have_another_name(tiny_run: Path, glue: Path) 
     ("settings", "message"),
     [
         (
-            {"recipe": Recipe(rows_per_slot=8)},
-            "recipe.rows_per_slot (8) would split a step, but similarity.loss (contrastive) compares the texts of all "
-            "rows of a step (recipe.rows_per_step 32): leave the setting out, or set similarity.loss triplet",
-        ),
-        (
-            {"trials": Trials(workers=2)},
-            "trials.workers (2) would split a step, but similarity.loss (contrastive) compares the texts of all rows "
-            "of a step (recipe.rows_per_step 8): leave the setting out, or set similarity.loss triplet",
+            {"trials": Trials(workers=16)},
+            "trials.workers (16) must be at most recipe.rows_per_step (8): each worker needs a row of every step",
         ),
         (
             {"search": Search(over=("similarity.loss=contrastive,cosent",))},
@@ -204,11 +197,6 @@ def test_losses_that_need_negative_texts_are_refused_without_them(tiny_run: Path
             {"recipe": Recipe(rows_per_step=1)},
             "recipe.rows_per_step (1) must be at least 2, because similarity.loss (contrastive) compares the texts of "
             "a step, and triplets has no negative texts",
-        ),
-        (
-            {"trials": Trials(workers=2)},
-            "trials.workers (2) would split a step, but similarity.loss (contrastive) compares the texts of all rows "
-            "of a step (recipe.rows_per_step 8): leave the setting out",
         ),
     ):
         with pytest.raises(ConfigError) as refused:
