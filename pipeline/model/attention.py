@@ -4,6 +4,7 @@ Shapes: T tokens of the batch, N sequences, S length of the longest sequence, H 
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -140,29 +141,43 @@ def has_kernel(qkv: Tensor) -> bool:
 
 
 def _padded_attention(qkv: Tensor, where: Layout, dropout_probability: float) -> Tensor:
+    # On a CPU in bfloat16, explicit matrix products train two to three times as fast as torch's kernel at length 128,
+    # and equally fast at 512.
+    attend = _explicit if qkv.device.type == "cpu" else F.scaled_dot_product_attention
+    return in_groups(qkv, where, lambda q, k, v, key_mask: attend(q, k, v, key_mask, dropout_probability))
+
+
+def in_groups(qkv: Tensor, where: Layout, attend: Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]) -> Tensor:
+    """Return the attention output (T, H, D) of qkv (T, 3, H, D), computed in padded groups.
+
+    For each group, `attend` maps queries, keys and values (N, H, S, D) and the group's key mask to outputs (N, H, S,
+    D).
+    """
     if where.order_T is None:
-        return _group_attention(qkv, where.groups[0], dropout_probability)
+        return _in_group(qkv, where.groups[0], attend)
     parts = qkv[where.order_T].split([len(group.slots_T) for group in where.groups])
-    out = torch.cat(
-        [_group_attention(part, group, dropout_probability) for part, group in zip(parts, where.groups, strict=True)]
-    )
+    out = torch.cat([_in_group(part, group, attend) for part, group in zip(parts, where.groups, strict=True)])
     return torch.empty_like(out).index_copy(0, where.order_T, out)
 
 
-def _group_attention(qkv: Tensor, where: Group, dropout_probability: float) -> Tensor:
+def _in_group(qkv: Tensor, where: Group, attend: Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]) -> Tensor:
     T, _, H, D = qkv.shape
     N, S = where.sequences, where.maximum_length
     padded = qkv.new_zeros(N * S, 3 * H * D).index_copy(0, where.slots_T, qkv.reshape(T, 3 * H * D))
     q, k, v = padded.view(N, S, 3, H, D).permute(2, 0, 3, 1, 4).unbind(0)
-    # On a CPU in bfloat16, explicit matrix products train two to three times as fast as torch's kernel at length 128,
-    # and equally fast at 512.
-    attend = _explicit if qkv.device.type == "cpu" else F.scaled_dot_product_attention
-    out = attend(q, k, v, where.key_mask, dropout_probability)
+    out = attend(q, k, v, where.key_mask)
     return out.transpose(1, 2).reshape(N * S, H * D).index_select(0, where.slots_T).view(T, H, D)
 
 
 def _explicit(q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, dropout_probability: float) -> Tensor:
-    scores = (q * (1 / math.sqrt(q.shape[-1]))) @ k.transpose(-1, -2)
+    return weighted_values((q * (1 / math.sqrt(q.shape[-1]))) @ k.transpose(-1, -2), v, key_mask, dropout_probability)
+
+
+def weighted_values(scores: Tensor, v: Tensor, key_mask: Tensor | None, dropout_probability: float) -> Tensor:
+    """Return the sums of values v (N, H, S, D), weighted by the softmax of scores (N, H, S, S).
+
+    Keys at which `key_mask` is False get weight 0. Each sequence needs a key with True.
+    """
     if key_mask is not None:
         scores = scores.masked_fill(~key_mask, -math.inf)
     # On a CPU, softmax computes in float32 for every dtype of its input, so the scores need no conversion.
