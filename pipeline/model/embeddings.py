@@ -1,6 +1,7 @@
 """The input layer: word, position and segment embeddings, summed and normalised."""
 
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from pipeline.batch import Batch
 from pipeline.config.model import Model
@@ -27,3 +28,16 @@ class Embeddings(nn.Module):
             single = self.segments.num_embeddings == 1
             summed = summed + (self.segments.weight[0] if single else self.segments(batch.segments_T))
         return dropout(self.norm(summed), self.dropout if self.training else 0.0)
+
+
+class AddedEmbedding(nn.Embedding):
+    """Word embeddings that are those of another table, without gradient to it, plus this table (He et al. 2023, section
+    3.2: gradient-disentangled embedding sharing). Before training, this table must be set to zero.
+    """
+
+    def __init__(self, other: nn.Embedding) -> None:
+        super().__init__(other.num_embeddings, other.embedding_dim)
+        self._other = (other,)  # a tuple hides the module from torch, so its parameters belong to one model only
+
+    def forward(self, ids: Tensor) -> Tensor:  # ty: ignore[lost-keyword-for-regular-parameter]
+        return super().forward(ids) + F.embedding(ids, self._other[0].weight.detach())

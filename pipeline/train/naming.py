@@ -23,6 +23,8 @@ ADDED: dict[str, Any] = {
     "sampling.document_prompt": None,
     "phases.masking_share": None,
     "model.activation": "gelu",
+    "objective.generator_depth": 1.0,
+    "objective.embedding_sharing": "all",
     "vocabulary.special_tokens": None,
     "vocabulary.characters": 1_000,
     "negative": [],

@@ -181,7 +181,7 @@ def test_a_module_of_two_published_models() -> None:
     generator = made.generator.encoder.settings
     assert ReplacedTokens.of(SETTINGS, generator, VOCABULARY_SIZE).state_dict().keys() == made.state_dict().keys()
     for wrong in (replace(generator, layers=3), replace(SETTINGS, width=32), replace(generator, feed_forward=9)):
-        with pytest.raises(CheckpointError, match=r"^generator: a generator of width \d+ does not fit"):
+        with pytest.raises(CheckpointError, match=r"^generator: a generator of width \d+ and \d+ layers does not fit"):
             ReplacedTokens.of(SETTINGS, wrong, VOCABULARY_SIZE)
 
 
