@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from pipeline.batch import Batch
 from pipeline.model.dropout import dropout
+from pipeline.model.rotary import Rotation
 
 KERNEL_TYPES = (torch.bfloat16, torch.float16)
 KERNEL_CAPABILITY = 8
@@ -37,8 +38,20 @@ class Group:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Band:
+    """Blocks of the flat batch for local attention: the queries of a block see its own and both neighbouring blocks."""
+
+    reach: int
+    """Tokens on each side that a token attends to."""
+    block: int
+    """Tokens per block, B; at least `reach`."""
+    mask: Tensor
+    """bool (C, 1, B, 3 B) for C blocks: True where a query attends to a key."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Layout:
-    """Positions of a batch's sequences in the flat batch and in padded groups."""
+    """Positions of a batch's sequences in the flat batch and in padded groups, and how a layer's tokens attend."""
 
     offsets: Tensor
     """int32, N + 1 entries: cumulative lengths."""
@@ -47,6 +60,10 @@ class Layout:
     groups: tuple[Group, ...]
     order_T: Tensor | None
     """int64: indices that sort the batch's tokens by group; None for a single group, which keeps the batch's order."""
+    rotation: Rotation | None = None
+    """Rotation of queries and keys; None: they are not rotated."""
+    band: Band | None = None
+    """Blocks of local attention; None: a token attends to all tokens of its sequence."""
 
 
 def layout(batch: Batch) -> Layout:
@@ -156,12 +173,13 @@ def _group_attention(qkv: Tensor, where: Group, dropout_probability: float) -> T
     q, k, v = padded.view(N, S, 3, H, D).permute(2, 0, 3, 1, 4).unbind(0)
     # On a CPU in bfloat16, explicit matrix products train two to three times as fast as torch's kernel at length 128,
     # and equally fast at 512.
-    attend = _explicit if qkv.device.type == "cpu" else F.scaled_dot_product_attention
+    attend = explicit_attention if qkv.device.type == "cpu" else F.scaled_dot_product_attention
     out = attend(q, k, v, where.key_mask, dropout_probability)
     return out.transpose(1, 2).reshape(N * S, H * D).index_select(0, where.slots_T).view(T, H, D)
 
 
-def _explicit(q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, dropout_probability: float) -> Tensor:
+def explicit_attention(q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, dropout_probability: float) -> Tensor:
+    """Return attention outputs (..., queries, D) by explicit matrix products; `key_mask` is False for unseen keys."""
     scores = (q * (1 / math.sqrt(q.shape[-1]))) @ k.transpose(-1, -2)
     if key_mask is not None:
         scores = scores.masked_fill(~key_mask, -math.inf)
