@@ -134,8 +134,8 @@ def gradients_of(config: Pretrain) -> Gradients:
     pass. The code of objectives in EAGER is never compiled.
     """
     model, contrastive = config.model, isinstance(config.objective, Contrastive)
-    positions = model.positions.first + model.maximum_positions
-    rows = config.vocabulary.size + positions + model.segments + 2  # 2 for weight and bias of the LayerNorm
+    norm = 1 + model.bias  # rows of the LayerNorm: its weight and its bias
+    rows = config.vocabulary.size + model.position_rows + model.segments + norm
     return Gradients(
         count=parameters(config),
         last=rows * model.embedded_width,

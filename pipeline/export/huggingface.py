@@ -61,8 +61,9 @@ VECTOR      the pooling
 FILL        a line that fills a blank, or nothing if the model does not fill blanks
 """
 FILL_LINE = 'print(model.fill("A text with a [MASK] in it."))\n'
-OF_OURS = """Compute vectors (VECTOR, scaled to length 1) with `bertstream`. `sentence-transformers` cannot load this
-model, because it has no such pooling:
+NO_ARCHITECTURE = "`transformers` cannot load this model, because it has no such architecture"
+"""Reason for a model whose parts are of no published architecture."""
+OF_OURS = """Compute vectors (VECTOR, scaled to length 1) with `bertstream`. REASON:
 
 ```python
 from pipeline import api
@@ -70,7 +71,8 @@ from pipeline import api
 model = api.load("PLACE")
 print(model.embed(["A first text.", "A second one."]).shape)
 ```"""
-"""Usage of a model with attention pooling, with the placeholders of USE."""
+"""Usage of a model that only bertstream loads, with the placeholders of USE, and REASON for the reason."""
+NO_POOLING = "`sentence-transformers` cannot load this model, because it has no such pooling"
 VECTORS = {
     "mean": "the mean of the last hidden states",
     "cls": "the last hidden state of [CLS]",
@@ -108,9 +110,16 @@ def write_published(trained: Trained, lineage: Lineage, folder: Path) -> Made:
     )
     for name, content in files.items():
         storage.write_bytes(str(folder / name), content.encode())
-    ours = pooling == "attention"
-    use = (OF_OURS if ours else _usage(trained)).replace("VECTOR", VECTORS[pooling] + ", projected" * projected)
-    return Made(checked=check(folder, trained), use=use, tags=() if ours else ("sentence-transformers",))
+    published = family_of(trained.model).in_transformers
+    reason = NO_POOLING if published else NO_ARCHITECTURE
+    ours = pooling == "attention" or not published
+    use = OF_OURS.replace("REASON", reason) if ours else _usage(trained)
+    return Made(
+        checked=check(folder, trained),
+        use=use.replace("VECTOR", VECTORS[pooling] + ", projected" * projected),
+        library="transformers" if published else "bertstream",
+        tags=() if ours else ("sentence-transformers",),
+    )
 
 
 def _usage(trained: Trained) -> str:
@@ -134,10 +143,11 @@ def copy_model(checkpoint: str, folder: Path) -> None:
 def check(folder: Path, trained: Trained) -> str:
     """Load an exported folder, compare its logits with the checkpoint's, and return a description of the check.
 
-    The folder is loaded with transformers or, if transformers is not installed, with our code. Raises CheckpointError
-    if the logits differ by more than TOLERANCE.
+    The folder is loaded with transformers or, if transformers is not installed or does not have the architecture, with
+    our code. Raises CheckpointError if the logits differ by more than TOLERANCE.
     """
-    installed = importlib.util.find_spec("transformers") is not None
+    published = family_of(trained.model).in_transformers
+    installed = published and importlib.util.find_spec("transformers") is not None
     theirs = published_logits(folder, trained) if installed else load_module(str(folder), trained.model)[0].outputs
     largest = largest_difference(theirs, trained)
     if not largest <= TOLERANCE:
@@ -145,6 +155,8 @@ def check(folder: Path, trained: Trained) -> str:
             f"export {folder}: {'transformers' if installed else 'our'} logits differ from the checkpoint's by "
             f"{largest:.2g} of the largest, more than {TOLERANCE}"
         )
+    if not published:
+        return "not checked against transformers, which has no such architecture: only bertstream loads this model"
     compared = "hidden states" if isinstance(trained.module, ContrastiveTexts) else "logits"
     return (
         f"checked: {compared} equal transformers' within {TOLERANCE} of the largest"

@@ -24,7 +24,7 @@ def _padding_entry(model: Model) -> int:
 
     RoBERTa models recognise padding by this id, and their position ids start with the next number.
     """
-    return max(0, model.positions.first - 1)
+    return max(0, model.first_position - 1)
 
 
 def probes(model: Model, vocabulary_size: int) -> Iterator[Batch]:
@@ -40,7 +40,7 @@ def probe(model: Model, vocabulary_size: int, lengths: Sequence[int]) -> Batch:
     If models of this family recognise padding by its id, the padding id does not occur.
     """
     random, padding = np.random.default_rng(0), _padding_entry(model)
-    entries = np.array([entry for entry in range(vocabulary_size) if entry != padding or not model.positions.first])
+    entries = np.array([entry for entry in range(vocabulary_size) if entry != padding or not model.first_position])
     rows = [
         {
             "ids": ids,

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 
 from pipeline.batch import Batch
 from pipeline.model.dropout import dropout
+from pipeline.model.rotary import Rotation
 
 KERNEL_TYPES = (torch.bfloat16, torch.float16)
 KERNEL_CAPABILITY = 8
@@ -38,8 +39,20 @@ class Group:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Band:
+    """Blocks of the flat batch for local attention: the queries of a block see its own and both neighbouring blocks."""
+
+    reach: int
+    """Tokens on each side that a token attends to."""
+    block: int
+    """Tokens per block, B; at least `reach`."""
+    mask: Tensor
+    """bool (C, 1, B, 3 B) for C blocks: True where a query attends to a key."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Layout:
-    """Positions of a batch's sequences in the flat batch and in padded groups."""
+    """Positions of a batch's sequences in the flat batch and in padded groups, and how a layer's tokens attend."""
 
     offsets: Tensor
     """int32, N + 1 entries: cumulative lengths."""
@@ -48,6 +61,10 @@ class Layout:
     groups: tuple[Group, ...]
     order_T: Tensor | None
     """int64: indices that sort the batch's tokens by group; None for a single group, which keeps the batch's order."""
+    rotation: Rotation | None = None
+    """Rotation of queries and keys; None: they are not rotated."""
+    band: Band | None = None
+    """Blocks of local attention; None: a token attends to all tokens of its sequence."""
 
 
 def layout(batch: Batch) -> Layout:
@@ -143,7 +160,7 @@ def has_kernel(qkv: Tensor) -> bool:
 def _padded_attention(qkv: Tensor, where: Layout, dropout_probability: float) -> Tensor:
     # On a CPU in bfloat16, explicit matrix products train two to three times as fast as torch's kernel at length 128,
     # and equally fast at 512.
-    attend = _explicit if qkv.device.type == "cpu" else F.scaled_dot_product_attention
+    attend = explicit_attention if qkv.device.type == "cpu" else F.scaled_dot_product_attention
     return in_groups(qkv, where, lambda q, k, v, key_mask: attend(q, k, v, key_mask, dropout_probability))
 
 
@@ -169,14 +186,15 @@ def _in_group(qkv: Tensor, where: Group, attend: Callable[[Tensor, Tensor, Tenso
     return out.transpose(1, 2).reshape(N * S, H * D).index_select(0, where.slots_T).view(T, H, D)
 
 
-def _explicit(q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, dropout_probability: float) -> Tensor:
+def explicit_attention(q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, dropout_probability: float) -> Tensor:
+    """Return attention outputs (..., queries, D) by explicit matrix products; `key_mask` is False for unseen keys."""
     return weighted_values((q * (1 / math.sqrt(q.shape[-1]))) @ k.transpose(-1, -2), v, key_mask, dropout_probability)
 
 
 def weighted_values(scores: Tensor, v: Tensor, key_mask: Tensor | None, dropout_probability: float) -> Tensor:
-    """Return the sums of values v (N, H, S, D), weighted by the softmax of scores (N, H, S, S).
+    """Return the sums of values v (..., keys, D), weighted by the softmax of scores (..., queries, keys).
 
-    Keys at which `key_mask` is False get weight 0. Each sequence needs a key with True.
+    Keys at which `key_mask` is False get weight 0. Each query needs a key with True.
     """
     if key_mask is not None:
         scores = scores.masked_fill(~key_mask, -math.inf)

@@ -22,8 +22,8 @@ class MaskedTokenHead(nn.Module):
 
     def __init__(self, settings: Model, vocabulary_size: int) -> None:
         super().__init__()
-        self.dense = nn.Linear(settings.width, settings.embedded_width)
-        self.norm = nn.LayerNorm(settings.embedded_width, eps=settings.layer_norm_epsilon)
+        self.dense = nn.Linear(settings.width, settings.embedded_width, bias=settings.bias)
+        self.norm = nn.LayerNorm(settings.embedded_width, eps=settings.layer_norm_epsilon, bias=settings.bias)
         self.bias = nn.Parameter(torch.zeros(vocabulary_size))
         self.activation = ACTIVATIONS[settings.activation]
 

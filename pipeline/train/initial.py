@@ -293,7 +293,7 @@ def _require_fitting_padding(location: str, path: str, model: Model, vocabulary:
     """Raise CheckpointError if the index of the model's first position does not fit the vocabulary's padding id."""
     if model.for_padding(vocabulary.pad_id) != model:
         raise CheckpointError(
-            f"{location}: config.json: pad_token_id is {model.positions.first - 1} (positions start after it), but "
+            f"{location}: config.json: pad_token_id is {model.first_position - 1} (positions start after it), but "
             f"{vocabulary.specials[0]} is entry {vocabulary.pad_id} of the vocabulary in {path}: set vocabulary.path "
             "to the vocabulary that the model was trained with"
         )

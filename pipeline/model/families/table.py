@@ -5,6 +5,7 @@ from pipeline.model.families.albert import ALBERT
 from pipeline.model.families.bert import BERT
 from pipeline.model.families.distilbert import DISTILBERT
 from pipeline.model.families.electra import ELECTRA
+from pipeline.model.families.own import OWN
 from pipeline.model.families.roberta import ROBERTA
 from pipeline.model.families.xlm_roberta import XLM_ROBERTA
 from pipeline.model.family import Family
@@ -12,8 +13,10 @@ from pipeline.model.family import Family
 FAMILIES: dict[str, Family] = {
     family.name: family for family in (BERT, ROBERTA, ELECTRA, DISTILBERT, ALBERT, XLM_ROBERTA)
 }
+MODEL_TYPES: dict[str, Family] = {family.fixed["model_type"]: family for family in (*FAMILIES.values(), OWN)}
+"""model_type of config.json -> its family."""
 
 
 def family_of(settings: Model) -> Family:
-    """Return the family that a model's settings name."""
-    return FAMILIES[settings.family]
+    """Return the family that a model's settings name, or OWN for a BERT with other parts."""
+    return FAMILIES[settings.family] if settings.is_published else OWN
