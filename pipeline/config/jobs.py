@@ -6,7 +6,7 @@ from typing import Literal
 from pipeline.config.checks import require, require_at_least
 from pipeline.config.data import NextSentence, Preparation, Sampling, SentenceOrder, Sources, VocabularySettings
 from pipeline.config.locations import Location
-from pipeline.config.model import EncoderPooler, Model, require_one_rate
+from pipeline.config.model import FAMILY_PARTS, EncoderPooler, Model, require_one_rate
 from pipeline.config.objective import Contrastive, Distilled, DistilledVectors, Masked, Objective, Replaced
 from pipeline.config.phases import OnePhase, Phase, TwoPhases, split
 from pipeline.config.placement import Placement
@@ -263,9 +263,15 @@ def require_trained_parts(config: Pretrain) -> None:
     require_one_rate(config.optimizer.layer_decay, config.model)
     replaced, family = isinstance(config.objective, Replaced), config.model.family
     require(
-        not replaced or family == "electra",
-        f"objective (replaced) needs model.family electra, which has a generator, but model.family is {family}: choose "
-        "a preset electra-*",
+        not replaced or config.model.replaced_head is not None,
+        f"objective (replaced) needs model.family electra or deberta-v2, which have a generator, but model.family is "
+        f"{family}: choose a preset electra-* or deberta-v3-*",
+    )
+    enhanced = isinstance(config.objective, Masked) and config.objective.decoder == "enhanced"
+    require(
+        not enhanced or FAMILY_PARTS[family].enhanced_decoder,
+        f"objective.decoder (enhanced) needs model.family deberta or deberta-v2, but model.family is {family}: leave "
+        "objective.decoder out",
     )
     if isinstance(config.objective, Replaced):
         config.objective.generator_of(config.model)  # raises ConfigError if the width does not divide into heads

@@ -7,19 +7,23 @@ from pipeline.config.checks import require, require_above_zero, require_at_least
 from pipeline.config.model_parts import (
     Attention,
     Block,
+    BucketedAttention,
     ClassifierLayer,
+    DisentangledAttention,
     EncoderPooler,
     FullAttention,
     Inner,
     LearnedPositions,
     LocalAttention,
+    NoPositions,
     Positions,
+    ReplacedHead,
     RotaryPositions,
 )
 from pipeline.config.options import flag_of
 from pipeline.errors import ConfigError
 
-FamilyName = Literal["bert", "roberta", "electra", "distilbert", "albert", "xlm-roberta"]
+FamilyName = Literal["bert", "roberta", "electra", "distilbert", "albert", "xlm-roberta", "deberta", "deberta-v2"]
 Activation = Literal["gelu", "gelu_new"]
 
 
@@ -89,6 +93,8 @@ class Model:
         require_above_zero("model.initializer_deviation", self.initializer_deviation)
         if isinstance(self.positions, RotaryPositions):
             _require_rotary(self, self.positions)
+        if isinstance(self.attention, BucketedAttention) and self.attention.maximum_distance is None:
+            self.attention.require_distance("model.maximum_positions", self.maximum_positions)
         FAMILY_PARTS[self.family].check(self)
 
     def for_padding(self, entry: int) -> "Model":
@@ -130,6 +136,11 @@ class Model:
     def pooler(self) -> "EncoderPooler | ClassifierLayer":
         """Layer on a sequence's first token."""
         return FAMILY_PARTS[self.family].pooler
+
+    @property
+    def replaced_head(self) -> ReplacedHead | None:
+        """Input of the head for replaced tokens; None if the family has no such head."""
+        return FAMILY_PARTS[self.family].replaced_head
 
     @property
     def embedded_width(self) -> int:
@@ -205,6 +216,10 @@ class FamilyParts:
     """Whether models may have other positions, attention, inner, block and bias, for ablations. Such a model has no
     published architecture.
     """
+    replaced_head: ReplacedHead | None = None
+    """Input of the head for replaced tokens. None: the family has no such head, and no generator."""
+    enhanced_decoder: bool = False
+    """Whether masked tokens may be predicted by an enhanced mask decoder."""
     activations: tuple[Activation, ...] = ("gelu",)
     """Values of model.activation in published models."""
     tuned_layer_decay: float = 1.0
@@ -234,6 +249,12 @@ class FamilyParts:
             model.activation in self.activations,
             f"model.activation ({model.activation}) must be {' or '.join(self.activations)} {family}",
         )
+        distances = isinstance(model.attention, DisentangledAttention | BucketedAttention)
+        require(
+            self.attention is type(model.attention) or not distances,
+            f"model.attention ({flag_of(type(model.attention))}) needs model.family deberta or deberta-v2, but "
+            f"model.family is {model.family}",
+        )
         if not self.exchangeable and (exchanged := self.exchanged(model)):
             name, value, own = exchanged
             raise ConfigError(f"{name} ({value}) must be {own} {family}: only model.family bert may have other parts")
@@ -252,12 +273,25 @@ class FamilyParts:
 
 
 OF_ROBERTA = FamilyParts(pooler=ClassifierLayer(activation="tanh"), tells_segments=False, positions_after_padding=True)
+OF_DEBERTA = FamilyParts(
+    pooler=ClassifierLayer(activation="gelu", drops_input=False),
+    tells_segments=False,
+    segment_rows=0,
+    positions=NoPositions,
+    attention=DisentangledAttention,
+    enhanced_decoder=True,
+)
 FAMILY_PARTS: dict[str, FamilyParts] = {
     "bert": FamilyParts(pooler=EncoderPooler(), exchangeable=True),
     "roberta": OF_ROBERTA,
     "xlm-roberta": OF_ROBERTA,
     # Layer decay: Clark et al. 2020, table 7, small and base.
-    "electra": FamilyParts(pooler=ClassifierLayer(activation="gelu"), projects_embeddings=True, tuned_layer_decay=0.8),
+    "electra": FamilyParts(
+        pooler=ClassifierLayer(activation="gelu"),
+        projects_embeddings=True,
+        replaced_head="token",
+        tuned_layer_decay=0.8,
+    ),
     "distilbert": FamilyParts(
         pooler=ClassifierLayer(activation="relu", drops_input=False),
         tells_segments=False,
@@ -271,4 +305,6 @@ FAMILY_PARTS: dict[str, FamilyParts] = {
         shares_layers=True,
         activations=("gelu", "gelu_new"),
     ),
+    "deberta": OF_DEBERTA,
+    "deberta-v2": replace(OF_DEBERTA, attention=BucketedAttention, replaced_head="with-first-token"),
 }

@@ -39,7 +39,9 @@ class RotaryPositions:
 
 @dataclass(frozen=True, kw_only=True)
 class NoPositions:
-    """No positions: the model reads a text as an unordered set of tokens."""
+    """No positions in the model's input: if they do not enter its attention either, it reads a text as an unordered set
+    of tokens.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +76,48 @@ class LocalAttention:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DisentangledAttention:
+    """Full attention whose scores also depend on the distance of two tokens: content to position and position to
+    content, with projections of their own for positions (DeBERTa, He et al. 2021).
+
+    It uses no flash kernel.
+    """
+
+    maximum_distance: int | None = None
+    """Distances from this one on are not told apart. Default: model.maximum_positions."""
+
+    def __post_init__(self) -> None:
+        if self.maximum_distance is not None:
+            require_at_least("model.attention.maximum_distance", self.maximum_distance, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BucketedAttention:
+    """Disentangled attention with logarithmic buckets of distances: positions have a LayerNorm, and use the projections
+    of the words (DeBERTa v2 and v3, He et al. 2021, 2023).
+
+    It uses no flash kernel.
+    """
+
+    buckets: int = 256
+    """Relative positions in each direction: half of them for a distance each, the others for longer distances."""
+    maximum_distance: int | None = None
+    """Distances from this one on are not told apart. Default: model.maximum_positions."""
+
+    def __post_init__(self) -> None:
+        require_at_least("model.attention.buckets", self.buckets, 4)
+        if self.maximum_distance is not None:
+            self.require_distance("model.attention.maximum_distance", self.maximum_distance)
+
+    def require_distance(self, name: str, value: int) -> None:
+        """Raise ConfigError if the setting `name` leaves no distances for the logarithmic buckets."""
+        require(
+            value > self.buckets // 2 + 1,
+            f"{name} ({value}) must be above model.attention.buckets ({self.buckets}) / 2 + 1: lower the buckets",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class EncoderPooler:
     """A tanh layer on the first token, pretrained with the label of sentence pairs and used by sequence classifiers
     (Devlin et al. 2019).
@@ -92,4 +136,6 @@ class ClassifierLayer:
 
 
 Positions = LearnedPositions | RotaryPositions | NoPositions
-Attention = FullAttention | LocalAttention
+Attention = FullAttention | LocalAttention | DisentangledAttention | BucketedAttention
+ReplacedHead = Literal["token", "with-first-token"]
+"""Input of a head for replaced tokens: each token's state, or its sum with the first token's state."""

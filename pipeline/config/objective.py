@@ -14,6 +14,12 @@ class Masked:
     2019).
     """
 
+    decoder: Literal["plain", "enhanced"] = "plain"
+    """States from which masked tokens are predicted. plain: those of the last layer; enhanced: those of DeBERTa's
+    enhanced mask decoder, which applies the last layer twice to the states before it, with absolute positions in the
+    queries (He et al. 2021, section 3.3). For model.family deberta and deberta-v2.
+    """
+
 
 @dataclass(frozen=True, kw_only=True)
 class Replaced:

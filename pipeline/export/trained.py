@@ -115,7 +115,9 @@ def load_module(folder: str, model: Model) -> tuple[Pretraining, int]:
         else:
             pair_head = "next_sentence_head.weight"
             pairs = "next_sentence_head" in family.names and published_names(pair_head, family)[0] in tensors
-            module = MaskedTokens(model, rows, pairs=pairs)
+            decoder = "enhanced_decoder.positions"
+            enhanced = decoder in family.names and f"{family.names[decoder]}.weight" in tensors
+            module = MaskedTokens(model, rows, pairs=pairs, enhanced=enhanced)
         checkpoint.load_models(folder, module)
     except CheckpointError as error:
         raise CheckpointError(f"{folder}: {error}") from error

@@ -63,6 +63,8 @@ class Layout:
     """int64: indices that sort the batch's tokens by group; None for a single group, which keeps the batch's order."""
     rotation: Rotation | None = None
     """Rotation of queries and keys; None: they are not rotated."""
+    relative_R: Tensor | None = None
+    """Embeddings of relative positions (R, width) for disentangled attention; None: distances do not enter scores."""
     band: Band | None = None
     """Blocks of local attention; None: a token attends to all tokens of its sequence."""
 

@@ -4,6 +4,7 @@ Shapes: T tokens of the batch, N sequences, H heads, D width of a head.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -12,9 +13,16 @@ from torch.utils.checkpoint import checkpoint
 
 from pipeline.batch import Batch
 from pipeline.config.model import EncoderPooler, Model, RotaryPositions
+from pipeline.config.model_parts import BucketedAttention, DisentangledAttention
 from pipeline.errors import DataError
 from pipeline.model.activations import ACTIVATIONS
 from pipeline.model.attention import Layout, attention, layout
+from pipeline.model.disentangled import (
+    BucketedSelfAttention,
+    DisentangledSelfAttention,
+    RelativeEmbeddings,
+    distances_of,
+)
 from pipeline.model.dropout import dropout
 from pipeline.model.embeddings import Embeddings
 from pipeline.model.rotary import rotate, rotation
@@ -43,6 +51,13 @@ class SelfAttention(nn.Module):
         return qkv if where.rotation is None else rotate(qkv, where.rotation)
 
 
+OTHER_ATTENTION: dict[type, Callable[[Model], nn.Module]] = {
+    DisentangledAttention: DisentangledSelfAttention,
+    BucketedAttention: BucketedSelfAttention,
+}
+"""Settings of attention -> module, where it is not SelfAttention."""
+
+
 class FeedForward(nn.Module):
     """Apply a two-layer network to every token (T, width); with geglu, its inner units are gated."""
 
@@ -68,7 +83,7 @@ class Layer(nn.Module):
     def __init__(self, settings: Model, number: int) -> None:
         super().__init__()
         self.normalises_first = settings.block == "pre-norm"
-        self.attention = SelfAttention(settings)
+        self.attention = OTHER_ATTENTION.get(type(settings.attention), SelfAttention)(settings)
         # The embeddings have a LayerNorm of their own, so the first layer's attention has none before it.
         self.attention_norm = nn.Identity() if self.normalises_first and number == 0 else _layer_norm(settings)
         self.feed_forward = FeedForward(settings)
@@ -78,20 +93,26 @@ class Layer(nn.Module):
         self.attention_adapter: nn.Module = nn.Identity()
         self.feed_forward_adapter: nn.Module = nn.Identity()
 
-    def forward(self, hidden_T: Tensor, where: Layout) -> Tensor:
+    def forward(self, hidden_T: Tensor, where: Layout, queries_T: Tensor | None = None) -> Tensor:
+        """Return the layer's output. With `queries_T` (T, width), disentangled attention and the residual connection
+        take them for queries, and keys and values still come from `hidden_T`.
+        """
         # Under autocast, the residual sums and LayerNorm's output stay in float32.
         if self.normalises_first:
             hidden_T = hidden_T + self._attended(self.attention_input(hidden_T), where)
             return hidden_T + self._fed_forward(self.feed_forward_norm(hidden_T))
-        hidden_T = self.attention_norm(hidden_T + self._attended(hidden_T, where))
+        others = () if queries_T is None else (queries_T,)
+        attended_T = self._attended(hidden_T, where, *others)
+        hidden_T = self.attention_norm((hidden_T if queries_T is None else queries_T) + attended_T)
         return self.feed_forward_norm(hidden_T + self._fed_forward(hidden_T))
 
     def attention_input(self, hidden_T: Tensor) -> Tensor:
         """Return the input of the layer's attention (T, width) for the layer's input."""
         return self.attention_norm(hidden_T) if self.normalises_first else hidden_T
 
-    def _attended(self, hidden_T: Tensor, where: Layout) -> Tensor:
-        return self.attention_adapter(dropout(self.attention(hidden_T, where), self.dropout if self.training else 0.0))
+    def _attended(self, hidden_T: Tensor, *others: Layout | Tensor) -> Tensor:
+        attended_T = self.attention(hidden_T, *others)
+        return self.attention_adapter(dropout(attended_T, self.dropout if self.training else 0.0))
 
     def _fed_forward(self, hidden_T: Tensor) -> Tensor:
         return self.feed_forward_adapter(dropout(self.feed_forward(hidden_T), self.dropout if self.training else 0.0))
@@ -110,6 +131,8 @@ class Encoder(nn.Module):
             if settings.projects
             else nn.Identity()
         )
+        distances = distances_of(settings)
+        self.relative = None if distances is None else RelativeEmbeddings(settings, distances)
         self.layers = nn.ModuleList(Layer(settings, number) for number in range(settings.distinct_layers))
         """Layers with their own weights: all layers, or one layer if all layers share their weights."""
         self.final_norm = _layer_norm(settings) if settings.block == "pre-norm" else nn.Identity()
@@ -127,6 +150,14 @@ class Encoder(nn.Module):
 
         Raises DataError for a sequence longer than model.maximum_positions.
         """
+        hidden_T, last, where = self.before_last(batch)
+        return self.final_norm(self.apply_layer(last, hidden_T, where))
+
+    def before_last(self, batch: Batch) -> tuple[Tensor, nn.Module, Layout]:
+        """Return the input of the last layer (T, width), this layer, and its layout.
+
+        Raises DataError for a sequence longer than model.maximum_positions.
+        """
         if batch.maximum_length > self.settings.maximum_positions:
             raise DataError(
                 f"a sequence of {batch.maximum_length} tokens is longer than model.maximum_positions "
@@ -134,13 +165,16 @@ class Encoder(nn.Module):
                 "cut sequences at that length"
             )
         hidden_T = self.embed(batch)
-        for layer, where in zip(self.applied_layers, self.layouts(batch), strict=True):
-            hidden_T = (
-                checkpoint(layer, hidden_T, where, use_reentrant=False)
-                if self.recompute and self.training
-                else layer(hidden_T, where)
-            )
-        return self.final_norm(hidden_T)
+        *others, (last, where) = zip(self.applied_layers, self.layouts(batch), strict=True)
+        for layer, own in others:
+            hidden_T = self.apply_layer(layer, hidden_T, own)
+        return hidden_T, last, where
+
+    def apply_layer(self, layer: nn.Module, *inputs: Tensor | Layout) -> Tensor:
+        """Return a layer's output for its inputs, with activation checkpointing if `recompute` is set."""
+        if self.recompute and self.training:
+            return checkpoint(layer, *inputs, use_reentrant=False)
+        return layer(*inputs)
 
     @property
     def applied_layers(self) -> list[nn.Module]:
@@ -150,6 +184,8 @@ class Encoder(nn.Module):
     def layouts(self, batch: Batch) -> list[Layout]:
         """Return the layout of a batch for each applied layer: with its rotation, and its band if it is local."""
         where, model = layout(batch), self.settings
+        if self.relative is not None:
+            where = replace(where, relative_R=self.relative(batch.maximum_length))
         reaches = [model.reach(number) for number in range(model.layers)]
         layouts = {reach: _of_layer(where, batch, model, reach) for reach in set(reaches)}
         return [layouts[reach] for reach in reaches]

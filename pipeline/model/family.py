@@ -33,6 +33,10 @@ class Family:
     """(infix, parts). Query, key and value are separate tensors: in each name, one of the parts follows the infix. Our
     qkv stacks these tensors in the order of the parts. None: the published tensor is stacked as ours is.
     """
+    alternates_heads: bool = False
+    """Whether the published qkv has query, key and value of head 0, then those of head 1, and so on."""
+    heads_alternating: int = 1
+    """Number of heads whose rows alternate in the published qkv; `family_of` sets it from a model's settings."""
     tied: dict[str, str]
     """Name of a copy of a tied tensor, which some checkpoints contain -> name of the original tensor."""
     heads: tuple[str, ...]

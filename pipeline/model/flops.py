@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipeline.config.model import Model
+from pipeline.config.model_parts import BucketedAttention, DisentangledAttention
 
 BACKWARD = 3
 """Cost of a training step, in units of one forward pass. The backward pass costs 2 units. Recomputed activations do not
@@ -110,12 +111,15 @@ def encoder_flops(model: Model, counted: TokenCounts) -> float:
     6 * 12 * L * H^2 operations; 8 of these 12 are for the feed-forward, and geglu's gates add 4. Attention scores and
     values need 12 * L * H * (sum of s^2) / (sum of s); in local layers, a token attends to at most its window. A
     projection of embeddings of width E adds 6 * E * H. If L layers share their weights, they still count L times.
+    Disentangled attention adds two products with 2 s relative positions per token, which are twice the scores and
+    values; the projections of relative positions, once per slot, do not count.
     """
     L, H = model.layers, model.width
     layer = 4 * H * H + H * model.inner_rows + H * model.feed_forward
     projection = model.embedded_width * H if model.projects else 0
     keys = sum(_keys(model.reach(number), counted) for number in range(L))
-    return BACKWARD * (2 * L * layer + 2 * projection + 4 * H * keys)
+    products = 3 if isinstance(model.attention, DisentangledAttention | BucketedAttention) else 1
+    return BACKWARD * (2 * L * layer + 2 * projection + 4 * products * H * keys)
 
 
 def _keys(reach: int | None, counted: TokenCounts) -> float:

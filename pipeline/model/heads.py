@@ -76,16 +76,23 @@ class MaskedTokenHead(nn.Module):
 class ReplacedTokenHead(nn.Module):
     """Map hidden states (T, width) to one logit per token (Clark et al. 2020).
 
-    A logit above 0 means that the token was probably replaced.
+    A logit above 0 means that the token was probably replaced. If the settings say so, each token's state is first
+    added to that of the first token of its sequence, and normalised (microsoft/DeBERTa: LMMaskPredictionHead).
     """
 
     def __init__(self, settings: Model) -> None:
         super().__init__()
+        adds_first = settings.replaced_head == "with-first-token"
+        self.norm = nn.LayerNorm(settings.width, eps=settings.layer_norm_epsilon) if adds_first else None
         self.dense = nn.Linear(settings.width, settings.width)
         self.score = nn.Linear(settings.width, 1)
 
-    def forward(self, hidden_T: Tensor) -> Tensor:
-        """Return float32 logits (T,)."""
+    def forward(self, hidden_T: Tensor, offsets: Tensor) -> Tensor:
+        """Return float32 logits (T,). `offsets` are the cumulative lengths of the sequences (N + 1,)."""
+        if self.norm is not None:
+            lengths_N = offsets.diff()
+            first_T = hidden_T[offsets[:-1]].repeat_interleave(lengths_N, dim=0, output_size=len(hidden_T))
+            hidden_T = self.norm(first_T + hidden_T)
         return self.score(F.gelu(self.dense(hidden_T)))[:, 0].float()
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from pipeline.batch import Batch
 from pipeline.errors import ConfigError
 from pipeline.model.attention import Layout
+from pipeline.model.disentangled import Disentangled
 from pipeline.model.encoder import Encoder, Layer
 
 Layers = int | Sequence[int] | Literal["mean of last four"]
@@ -68,6 +69,8 @@ def attention_weights(encoder: Encoder, batch: Batch) -> Tensor:
 
 
 def _weights(layer: Layer, hidden_T: Tensor, where: Layout) -> Tensor:
+    if isinstance(layer.attention, Disentangled):
+        return layer.attention.scores(hidden_T, where).softmax(-1)
     q, k, _ = layer.attention.projected(layer.attention_input(hidden_T), where).permute(1, 2, 0, 3)
     scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
     if where.band is not None:

@@ -14,6 +14,7 @@ from torch.overrides import TorchFunctionMode
 from pipeline.config.model import FAMILY_PARTS, LearnedPositions, Model
 from pipeline.errors import CheckpointError, listed
 from pipeline.model.encoder import Encoder
+from pipeline.model.enhanced_decoder import EnhancedDecoder
 from pipeline.model.families.table import FAMILIES, MODEL_TYPES, family_of
 from pipeline.model.family import Family
 from pipeline.model.heads import MaskedTokenHead, NextSentenceHead, ReplacedTokenHead
@@ -73,9 +74,16 @@ def to_published(state: dict[str, Tensor], family: Family) -> dict[str, Tensor]:
     """
     published = {}
     for name, tensor in state.items():
-        names = published_names(name, family)
-        published |= dict(zip(names, (part.contiguous() for part in tensor.detach().chunk(len(names))), strict=True))
+        names, whole = published_names(name, family), tensor.detach()
+        if ".qkv." in name:
+            whole = _regrouped(whole, (3, family.heads_alternating))
+        published |= dict(zip(names, (part.contiguous() for part in whole.chunk(len(names))), strict=True))
     return published
+
+
+def _regrouped(rows: Tensor, sizes: tuple[int, int]) -> Tensor:
+    """Return rows that lie in sizes[0] parts of sizes[1] groups each, as sizes[1] parts of sizes[0] groups each."""
+    return rows if 1 in sizes else rows.unflatten(0, (*sizes, -1)).transpose(0, 1).flatten(0, 2)
 
 
 def take(tensors: dict[str, Tensor], like: Mapping[str, Tensor], family: Family) -> Taken:
@@ -91,13 +99,18 @@ def take(tensors: dict[str, Tensor], like: Mapping[str, Tensor], family: Family)
     wanted = dict.fromkeys(part for name in shapes for part in names[name])
     return Taken(
         state={
-            name: _assemble(names[name], shape, published)
+            name: _ours(name, _assemble(names[name], shape, published), family)
             for name, shape in shapes.items()
             if published.keys() >= set(names[name])
         },
         missing=tuple(name for name in wanted if name not in published),
         surplus=tuple(name for name in published if name not in wanted),
     )
+
+
+def _ours(name: str, tensor: Tensor, family: Family) -> Tensor:
+    """Return a tensor with its rows in our order."""
+    return _regrouped(tensor, (family.heads_alternating, 3)) if ".qkv." in name else tensor
 
 
 def take_all(tensors: dict[str, Tensor], like: Mapping[str, Tensor], settings: Model) -> dict[str, Tensor]:
@@ -148,6 +161,8 @@ def pretrained_parts(settings: Model, vocabulary_size: int) -> nn.Module:
             parts["next_sentence_head"] = NextSentenceHead(settings)
         if "replaced_token_head.score" in names:
             parts["replaced_token_head"] = ReplacedTokenHead(settings)
+        if "enhanced_decoder.positions" in names:
+            parts["enhanced_decoder"] = EnhancedDecoder(settings)
         return nn.ModuleDict(parts)
 
 

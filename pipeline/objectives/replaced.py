@@ -155,7 +155,7 @@ class ReplacedTokens(nn.Module):
         head = self.generator.masked_token_head
         masked_loss, sampled_M = head.loss_and_samples(self._masked_states(batch), self.words, batch.masked_labels_M)
         filled, replaced_T = _replace_tokens(batch, sampled_M)
-        logits_T = self.replaced_token_head(self.encoder(filled))
+        logits_T = self.replaced_logits(filled)
         loss = F.binary_cross_entropy_with_logits(logits_T, replaced_T, reduction="sum")
         return {MLM: (masked_loss, batch.masked), REPLACED: (loss, batch.tokens)}
 
@@ -173,7 +173,7 @@ class ReplacedTokens(nn.Module):
             torch.manual_seed(zlib.crc32(np.ascontiguousarray(batch.ids_T.cpu().numpy()).data))
             sampled_M = entries_at(logits.softmax(1), drawn(labels))
         filled, replaced_T = _replace_tokens(batch, sampled_M)
-        logits_T = self.replaced_token_head(self.encoder(filled))
+        logits_T = self.replaced_logits(filled)
         correct_T, replaced = (logits_T > 0) == replaced_T.bool(), replaced_T.sum()
         return {
             MLM: (F.cross_entropy(logits, labels, reduction="sum"), batch.masked),
@@ -218,7 +218,11 @@ class ReplacedTokens(nn.Module):
 
         The discriminator reads the batch unchanged: no samples fill its masked positions.
         """
-        return {"masked": self.predict_masked(batch), "replaced": self.replaced_token_head(self.encoder(batch))}
+        return {"masked": self.predict_masked(batch), "replaced": self.replaced_logits(batch)}
+
+    def replaced_logits(self, batch: Batch) -> Tensor:
+        """Return the discriminator's float32 logits (T,) of the batch's tokens."""
+        return self.replaced_token_head(self.encoder(batch), batch.offsets)
 
     @property
     def words(self) -> Tensor:

@@ -23,6 +23,7 @@ ADDED: dict[str, Any] = {
     "sampling.document_prompt": None,
     "phases.masking_share": None,
     "model.activation": "gelu",
+    "objective.decoder": "plain",
     "objective.generator_depth": 1.0,
     "objective.embedding_sharing": "all",
     "model.positions": "LearnedPositions",

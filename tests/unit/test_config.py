@@ -27,6 +27,8 @@ from pipeline.config.finetune import Finetune, Trials
 from pipeline.config.flat import flatten
 from pipeline.config.jobs import Pretrain, with_words_rate
 from pipeline.config.model import Model
+from pipeline.config.model_parts import BucketedAttention, DisentangledAttention
+from pipeline.config.objective import Masked, Replaced
 from pipeline.config.phases import OnePhase, TwoPhases
 from pipeline.config.placement import ModelPlacement, Placement, TrialPlacement
 from pipeline.config.predict import Predict
@@ -59,7 +61,8 @@ PRESET_NAMES = (
     "electra-tiny-fast, electra-mini-fast, electra-small-fast, electra-base-fast, "
     "distilbert-tiny-fast, distilbert-mini-fast, distilbert-base-fast, albert-tiny-fast, "
     "albert-mini-fast, albert-base-fast, albert-large-fast, albert-xlarge-fast, albert-xxlarge-fast, continue-fast, "
-    "continue-small-fast, quickstart"
+    "continue-small-fast, deberta-tiny, deberta-base, deberta-v3-tiny, deberta-v3-xsmall, deberta-v3-small, "
+    "deberta-v3-base, quickstart"
 )
 WRONG_NAME = "may hold letters, digits, '-', '_' and '.' only and must not start with '.'"
 
@@ -374,6 +377,15 @@ PUBLISHED_SIZES = {
     "albert-xlarge": (24, 2048, 16, 8192),
     "albert-xxlarge": (12, 4096, 64, 16384),
 }
+# He et al. 2021 and 2023. Their attention uses no kernel that attention dropout would prevent, so none is "fast".
+SIZES_OF_DEBERTA = {
+    "deberta-tiny": (2, 128, 2, 512),
+    "deberta-base": (12, 768, 12, 3072),
+    "deberta-v3-tiny": (2, 128, 2, 512),
+    "deberta-v3-xsmall": (12, 384, 6, 1536),
+    "deberta-v3-small": (6, 768, 12, 3072),
+    "deberta-v3-base": (12, 768, 12, 3072),
+}
 SEGMENTS = {"bert": 2, "mbert": 2, "roberta": 1, "xlm": 1, "electra": 2, "distilbert": 0, "albert": 2}
 WITHOUT_DROPOUT = ("albert-large", "albert-xlarge", "albert-xxlarge")
 
@@ -381,7 +393,22 @@ WITHOUT_DROPOUT = ("albert-large", "albert-xlarge", "albert-xxlarge")
 def test_there_is_no_preset_without_a_published_size() -> None:
     assert ", ".join(PRESETS) == PRESET_NAMES
     named = {*PUBLISHED_SIZES, "continue", "continue-small"}
-    assert set(PRESETS) == named | {f"{name}-fast" for name in named} | {"quickstart"}
+    assert set(PRESETS) == named | {f"{name}-fast" for name in named} | {"quickstart", *SIZES_OF_DEBERTA}
+
+
+@pytest.mark.parametrize("name", SIZES_OF_DEBERTA)
+def test_presets_of_deberta_have_their_published_sizes(name: str) -> None:
+    model = PRESETS[name].model
+    assert (model.layers, model.width, model.heads, model.feed_forward) == SIZES_OF_DEBERTA[name]
+    assert (model.maximum_positions, model.segments, model.layer_norm_epsilon) == (512, 0, 1e-7)
+    assert (model.hidden_dropout, model.attention_dropout) == (0.1, 0.1)
+    if name.startswith("deberta-v3"):
+        objective = PRESETS[name].objective
+        assert model.attention == BucketedAttention(buckets=256) and isinstance(objective, Replaced)
+        generator = objective.generator_of(model)
+        assert (generator.layers, generator.width) == (model.layers // 2, model.width)
+    else:
+        assert model.attention == DisentangledAttention() and PRESETS[name].objective == Masked(decoder="enhanced")
 
 
 def test_quickstart_is_a_bert_tiny_that_starts_from_counts() -> None:
