@@ -63,7 +63,7 @@ class Model:
     feed-forward, except before the first attention, and after the last layer (Warner et al. 2024).
     """
     bias: bool = True
-    """Whether linear layers and LayerNorms have biases. The outputs of heads always have a bias."""
+    """Add biases to linear layers and LayerNorms. The outputs of heads have biases either way."""
     hidden_dropout: float = 0.1
     attention_dropout: float = 0.1
     """Dropout of attention weights. If above 0, attention pads its sequences on every device, because variable-length

@@ -529,6 +529,8 @@ def test_show_prints_every_setting_with_its_value() -> None:
         "schedule": "linear-decay",
         "sampling.pairs": "next-sentence",
         "sampling.masking": "token-masking",
+        "model.positions": "learned-positions",
+        "model.attention": "full-attention",
     }
     expected = flatten(PRESETS["bert-mini"]) | {"steps": 7, "corpus": ["a", "b"], "name": "mine", "preset": "bert-mini"}
     expected |= {f"{path}.kind": kind for path, kind in kinds.items()}
