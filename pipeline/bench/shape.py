@@ -34,7 +34,7 @@ from pipeline.bench.step import (
 from pipeline.bench.turns import median_seconds
 from pipeline.config.called import as_called
 from pipeline.config.data import NextSentence
-from pipeline.config.model import FamilyName, LearnedPositions, Model
+from pipeline.config.model import FamilyName, FullAttention, LearnedPositions, Model
 from pipeline.config.objective import Masked
 from pipeline.config.training import AdamW
 from pipeline.objectives.table import Pretraining, build_objective
@@ -69,7 +69,13 @@ class Setting:
         """Name -> settings of both models: a BERT with the family's shape and dropout, and the family's own model."""
         own = self.model
         bert = replace(
-            own, family="bert", segments=2, embedding_width=None, activation="gelu", positions=LearnedPositions()
+            own,
+            family="bert",
+            segments=2,
+            embedding_width=None,
+            activation="gelu",
+            positions=LearnedPositions(),
+            attention=FullAttention(),
         )
         return {"bert": bert, self.family: own}
 

@@ -39,9 +39,9 @@ class Replaced:
     DeBERTa v3.
     """
     embedding_sharing: Literal["all", "gradient-disentangled"] = "all"
-    """How both models share embeddings. all: they are the same parameters (Clark et al. 2020); gradient-disentangled:
-    the model's word embeddings are the generator's, without gradient, plus a table that starts at zero (He et al. 2023,
-    section 3.2), and each model has its own LayerNorm, positions and segments.
+    """Sharing of embeddings between both models. all: they are the same parameters (Clark et al. 2020);
+    gradient-disentangled: the model's word embeddings are the generator's, without gradient, plus a table that starts
+    at zero (He et al. 2023, section 3.2), and each model has its own LayerNorm, positions and segments.
     """
 
     def __post_init__(self) -> None:
