@@ -8,6 +8,7 @@ from pipeline import storage
 from pipeline.config.export import Export
 from pipeline.config.jobs import VECTOR_OBJECTIVES, Pretrain
 from pipeline.config.model import FAMILY_PARTS, Model
+from pipeline.config.objective import Masked
 from pipeline.errors import CheckpointError, ConfigError, listed
 from pipeline.export import registry
 from pipeline.export.card import Lineage, card
@@ -30,6 +31,12 @@ def require_kinds(kinds: Sequence[str], settings: Pretrain) -> None:
     """Raise ConfigError if a kind of export needs a head or a published architecture that the run does not have."""
     _require_blanks(kinds, settings)
     _require_architecture(kinds, settings.model)
+    wrong = [kind for kind in kinds if kind != "huggingface"]
+    if wrong and isinstance(settings.objective, Masked) and settings.objective.decoder == "enhanced":
+        raise ConfigError(
+            f"kinds ({listed(wrong)}) need a masked-token head that transformers has, and it has no enhanced mask "
+            "decoder (objective.decoder): choose huggingface"
+        )
 
 
 def _require_blanks(kinds: Sequence[str], settings: Pretrain) -> None:
