@@ -136,9 +136,11 @@ def gradients_of(config: Pretrain) -> Gradients:
     model, contrastive = config.model, isinstance(config.objective, Contrastive)
     norm = 1 + model.bias  # rows of the LayerNorm: its weight and its bias
     rows = config.vocabulary.size + model.position_rows + model.segments + norm
+    shared = getattr(config.objective, "embedding_sharing", "all")
+    tables = 2 if shared == "gradient-disentangled" else 1  # the generator's and the discriminator's
     return Gradients(
         count=parameters(config),
-        last=rows * model.embedded_width,
+        last=tables * rows * model.embedded_width,
         overlapped=type(config.objective) in EAGER or config.placement.compile == "off",
         backward=2 / (BACKWARD + 1) if contrastive else 1 - 1 / BACKWARD,
     )

@@ -32,6 +32,7 @@ from pipeline.presets import PRESETS
 from pipeline.text.vocabulary_loading import load_vocabulary
 from tests.parity.families import ROWS, TEXTS, Row, assert_close, pretraining_batch, shaken, task_batch, their_inputs
 from tests.parity.test_families import load_whole
+from tests.parity.test_family_errors import refusal
 from tests.parity.test_family_files import encoded
 from tests.unit.text.test_sentencepiece_model import DEBERTA as PIECES
 from tests.unit.text.test_sentencepiece_model import model as spm_model
@@ -208,6 +209,17 @@ def test_other_attention_is_refused_in_one_line(row: Row, change: dict, message:
     with pytest.raises(CheckpointError) as refused:
         model_settings(config | change)
     assert str(refused.value) == f"config.json: {message}"
+
+
+def test_a_teacher_with_the_enhanced_mask_decoder_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = ENHANCED.save(ENHANCED.module(), tmp_path)
+    arguments = ["distilbert-tiny", "objective:distilled", "--objective.teacher", str(folder)]
+    assert refusal(arguments, capsys, tmp_path / "out").endswith(
+        "predicts masked tokens with an enhanced mask decoder, which a teacher cannot have: give a model that was "
+        "trained with objective.decoder plain"
+    )
 
 
 def test_published_configs_are_read() -> None:

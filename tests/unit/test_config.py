@@ -82,6 +82,12 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
         lambda: Batch(rows_per_step=16, rows_per_slot=32),
         "batch.rows_per_step (16) must be a multiple of batch.rows_per_slot (32)",
     ),
+    (lambda: BucketedAttention(buckets=3), "model.attention.buckets (3) must be at least 4"),
+    (
+        lambda: BucketedAttention(buckets=8, maximum_distance=5),
+        "model.attention.maximum_distance (5) must be above model.attention.buckets (8) / 2 + 1: lower the buckets",
+    ),
+    (lambda: DisentangledAttention(maximum_distance=0), "model.attention.maximum_distance (0) must be at least 1"),
     (lambda: Batch(rows_per_slot=0), "batch.rows_per_slot (0) must be at least 1"),
     (lambda: Batch(rows_per_step=0), "batch.rows_per_step (0) must be at least 1"),
     (lambda: Batch(warmup_steps=-1), "batch.warmup_steps (-1) must be at least 0"),

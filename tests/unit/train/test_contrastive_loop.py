@@ -30,6 +30,7 @@ from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.export.publish import require_kinds
 from pipeline.export.trained import load_trained
 from pipeline.objectives.contrastive import ContrastiveTexts, contrastive_rows
+from pipeline.presets import PRESETS
 from pipeline.text.schema import DOCUMENT
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_saving import save_vocabulary
@@ -153,6 +154,13 @@ def test_kinds_of_export_that_fill_blanks_are_refused(config: Pretrain, tiny_con
         require_kinds(("huggingface", "onnx", "mlflow"), config)
     require_kinds(("huggingface",), config)
     require_kinds(("onnx",), tiny_config)
+    enhanced = PRESETS["deberta-tiny"]
+    with pytest.raises(
+        ConfigError,
+        match=r"^kinds \(onnx\) need a masked-token head that transformers has, and it has no enhanced mask decoder "
+        r"\(objective.decoder\): choose huggingface$",
+    ):
+        require_kinds(("huggingface", "onnx"), enhanced)
 
 
 def test_both_passes_are_never_compiled(config: Pretrain) -> None:
