@@ -51,8 +51,8 @@ def refusal(arguments: list[str], capsys: pytest.CaptureFixture[str], output: Pa
         ),
         (
             ["deberta-tiny", "model.attention:full-attention"],
-            "model.attention (full-attention) must be disentangled-attention for model.family deberta: only model.family "
-            "bert may have other parts",
+            "model.attention (full-attention) must be disentangled-attention for model.family deberta: only "
+            "model.family bert may have other parts",
         ),
         (
             ["electra-tiny", "objective:replaced", "--objective.generator-share", "1.5"],
