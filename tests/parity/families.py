@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from pipeline.batch import Batch
 from pipeline.config.data import FullSentences, NextSentence, Sampling, SentenceOrder
-from pipeline.config.model import LearnedPositions, Model
+from pipeline.config.model import Model
+from pipeline.config.model_parts import LearnedPositions, LocalAttention, RotaryPositions
 from pipeline.config.objective import Masked, Objective, Replaced
 from pipeline.config.training import AdamW
 from pipeline.objectives.replaced import ReplacedTokens
@@ -84,6 +85,18 @@ ROBERTA = replace(SMALL, family="roberta", segments=1, positions=LearnedPosition
 XLM_ROBERTA = replace(ROBERTA, family="xlm-roberta")
 ELECTRA = replace(SMALL, family="electra", embedding_width=24)
 DISTILBERT = replace(SMALL, family="distilbert", segments=0)
+MODERNBERT = replace(
+    SMALL,
+    family="modernbert",
+    layers=4,
+    segments=0,
+    positions=RotaryPositions(theta=500.0, local_theta=50.0),
+    attention=LocalAttention(window=8, global_every=3),
+    inner="geglu",
+    block="pre-norm",
+    bias=False,
+    layer_norm_epsilon=1e-5,
+)
 ALBERT = replace(SMALL, family="albert", layers=3, embedding_width=24, activation="gelu_new")
 
 
@@ -153,6 +166,9 @@ ROWS: dict[str, Row] = {
     "distilbert": Row(
         settings=DISTILBERT, vocabulary=uncased, prefix="DistilBert", classes={"": "DistilBertForMaskedLM"}
     ),
+    "modernbert": Row(
+        settings=MODERNBERT, vocabulary=uncased, prefix="ModernBert", classes={"": "ModernBertForMaskedLM"}
+    ),
     "albert": Row(
         settings=ALBERT,
         vocabulary=unigram,
@@ -167,7 +183,7 @@ ROWS: dict[str, Row] = {
         classes={"": "AlbertForMaskedLM"},
     ),
 }
-FAMILIES = ("bert", "roberta", "electra", "distilbert", "albert")
+FAMILIES = ("bert", "roberta", "electra", "distilbert", "albert", "modernbert")
 """Rows that stand for a family where vocabulary and objective make no difference; xlm-roberta has roberta's modules."""
 
 

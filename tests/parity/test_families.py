@@ -254,7 +254,7 @@ def _their_logits(row: Row, kind: str, output, batch: Batch) -> Tensor:
     return output.logits[real] if kind == "tags" else output.logits
 
 
-@pytest.mark.parametrize("name", ["bert-unpaired", "roberta", "electra", "distilbert", "albert"])
+@pytest.mark.parametrize("name", ["bert-unpaired", "roberta", "electra", "distilbert", "albert", "modernbert"])
 @pytest.mark.parametrize("bare", [False, True])
 def test_config_goes_both_ways(name: str, bare: bool) -> None:
     row = ROWS[name]
@@ -263,5 +263,5 @@ def test_config_goes_both_ways(name: str, bare: bool) -> None:
     config = kind(**published_config(settings, 99, row.vocabulary().pad_id))
     assert model_settings(config.to_dict()) == settings
     assert config.tie_word_embeddings and config.pad_token_id == row.vocabulary().pad_id
-    assert config.max_position_embeddings == 40 + settings.positions.first
+    assert config.max_position_embeddings == 40 + settings.first_position
     assert model_settings(json.loads(config.to_json_string(use_diff=False))) == settings

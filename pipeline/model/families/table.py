@@ -5,13 +5,14 @@ from pipeline.model.families.albert import ALBERT
 from pipeline.model.families.bert import BERT
 from pipeline.model.families.distilbert import DISTILBERT
 from pipeline.model.families.electra import ELECTRA
+from pipeline.model.families.modernbert import MODERNBERT
 from pipeline.model.families.own import OWN
 from pipeline.model.families.roberta import ROBERTA
 from pipeline.model.families.xlm_roberta import XLM_ROBERTA
 from pipeline.model.family import Family
 
 FAMILIES: dict[str, Family] = {
-    family.name: family for family in (BERT, ROBERTA, ELECTRA, DISTILBERT, ALBERT, XLM_ROBERTA)
+    family.name: family for family in (BERT, ROBERTA, ELECTRA, DISTILBERT, ALBERT, XLM_ROBERTA, MODERNBERT)
 }
 MODEL_TYPES: dict[str, Family] = {family.fixed["model_type"]: family for family in (*FAMILIES.values(), OWN)}
 """model_type of config.json -> its family."""
