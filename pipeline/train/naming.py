@@ -22,6 +22,7 @@ ADDED: dict[str, Any] = {
     "sampling.query_prompt": None,
     "sampling.document_prompt": None,
     "phases.masking_share": None,
+    "phases.theta": None,
     "model.activation": "gelu",
     "model.positions": "LearnedPositions",
     "model.attention": "FullAttention",
