@@ -292,9 +292,11 @@ def run(
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     autocast = torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision != "float32")
+    dropped = PRESETS[f"{family}-{sizes[0]}"].model
     print(
-        f"{family}, {device_name(device)}, {precision}, dropout 0.1, "
-        f"attention dropout {0.1 if attention_dropout else 0}, torch {torch.__version__}; tokens/s without padding"
+        f"{family}, {device_name(device)}, {precision}, dropout {dropped.hidden_dropout:g}, "
+        f"attention dropout {dropped.attention_dropout if attention_dropout else 0:g}, torch {torch.__version__}; "
+        "tokens/s without padding"
     )
     print(
         f"{'':<18}{'rows':>5}{'ours':>12}{'':<10}{'as shipped':>12}{'':<10}"
@@ -390,7 +392,7 @@ def main(arguments: Sequence[str]) -> int:
     if unknown := [size for size in options.sizes if size not in family_sizes]:
         parser.error(f"sizes ({unknown[0]}) must be of {', '.join(family_sizes)}, the sizes of {options.family}")
     usual = ("base", "large") if torch.cuda.is_available() else AIMS
-    if options.length > (most := Model().maximum_positions):
+    if options.length > (most := PRESETS[f"{options.family}-{family_sizes[0]}"].model.maximum_positions):
         parser.error(f"--length ({options.length}) must be at most {most}, the positions of every size")
     try:
         if options.precision == "float8":

@@ -23,7 +23,9 @@ from pipeline.config.model_parts import (
 from pipeline.config.options import flag_of
 from pipeline.errors import ConfigError
 
-FamilyName = Literal["bert", "roberta", "electra", "distilbert", "albert", "xlm-roberta", "deberta", "deberta-v2"]
+FamilyName = Literal[
+    "bert", "roberta", "electra", "distilbert", "albert", "xlm-roberta", "modernbert", "deberta", "deberta-v2"
+]
 Activation = Literal["gelu", "gelu_new"]
 
 
@@ -304,6 +306,16 @@ FAMILY_PARTS: dict[str, FamilyParts] = {
         always_projects=True,
         shares_layers=True,
         activations=("gelu", "gelu_new"),
+    ),
+    "modernbert": FamilyParts(
+        pooler=ClassifierLayer(activation="gelu", drops_input=False, normalises=True, on_all=True),
+        tells_segments=False,
+        segment_rows=0,
+        positions=RotaryPositions,
+        attention=LocalAttention,
+        inner="geglu",
+        block="pre-norm",
+        bias=False,
     ),
     "deberta": OF_DEBERTA,
     "deberta-v2": replace(OF_DEBERTA, attention=BucketedAttention, replaced_head="with-first-token"),

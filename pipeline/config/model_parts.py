@@ -133,6 +133,10 @@ class ClassifierLayer:
     activation: Literal["tanh", "gelu", "relu"] = "tanh"
     drops_input: bool = True
     """Whether dropout also applies to the layer's input; it always applies to the layer's output."""
+    normalises: bool = False
+    """Whether a LayerNorm follows the activation."""
+    on_all: bool = False
+    """Whether heads of all tasks have the layer: on the mean of states, and on each token of tags and answers, too."""
 
 
 Positions = LearnedPositions | RotaryPositions | NoPositions

@@ -230,18 +230,19 @@ def published_logits(folder: Path, trained: Trained) -> Logits:
     pair_logits = family_of(trained.model).pair_logits
     masked = AutoModelForMaskedLM.from_pretrained(folders["masked"]).eval()
     headless = isinstance(module, ReplacedTokens) and not _has_replaced_class(module)
-    whole = (AutoModel if headless else AutoModelForPreTraining).from_pretrained(folder).eval()
+    more_heads = pair_logits or "replaced" in folders
+    whole = (AutoModel if headless else AutoModelForPreTraining).from_pretrained(folder).eval() if more_heads else None
 
     def logits(batch: Batch) -> dict[str, Tensor]:
         inputs = padded(batch, trained.model)
         real = inputs["attention_mask"].bool()
-        output = whole(**inputs)
         outputs = {"masked": masked(**inputs).logits[real]}
-        if pair_logits:
+        output = whole(**inputs) if whole else None
+        if output is not None and pair_logits:
             outputs["pairs"] = output[pair_logits]
-        if headless:
+        if output is not None and headless:
             outputs["hidden"] = output.last_hidden_state[real]
-        elif "replaced" in folders:
+        elif output is not None and "replaced" in folders:
             outputs["replaced"] = output.logits[real]
         return outputs
 

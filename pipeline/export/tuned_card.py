@@ -226,7 +226,7 @@ def _use(about: About, family: Family, plain: bool, repository: str | None) -> s
         parts.append(
             "`transformers` no longer has a pipeline for questions. `AutoModelForQuestionAnswering` loads the model."
         )
-    elif plain and (about.pooling == "cls" or kind == "token-classification"):
+    elif plain and (about.pooling in family.poolings or kind == "token-classification"):
         parts += [
             "With `transformers`:",
             _python(f'{PIPELINE}\n\nanswer = pipeline("{kind}", model="{folder}")\nprint({call})'),

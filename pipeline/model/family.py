@@ -55,6 +55,8 @@ class Family:
     """Function from settings to the fields of config.json that describe parts, beyond those in `config`."""
     parts_from_config: Callable[[dict[str, Any]], dict[str, Any]] = _no_fields
     """Inverse of `parts_to_config`: from a config.json to settings by name. It raises CheckpointError."""
+    pooling_field: str | None = None
+    """Field of config.json that names the pooling of text classifiers; None: they read the first token."""
     in_transformers: bool = True
     """Whether transformers can load the architecture."""
     architectures: dict[str, str]
@@ -70,6 +72,11 @@ class Family:
     def article(self) -> str:
         """Indefinite article before the title."""
         return "an" if self.title[0] in "AEIOUX" else "a"
+
+    @property
+    def poolings(self) -> tuple[str, ...]:
+        """Poolings that published text classifiers may have."""
+        return ("cls", "mean") if self.pooling_field else ("cls",)
 
     @property
     def pooler(self) -> str:

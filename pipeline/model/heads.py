@@ -117,16 +117,26 @@ class ClassificationHead(nn.Linear):
         return super().forward(dropout(states, self.dropout if self.training else 0.0)).float()
 
 
-class FirstTokenLayer(nn.Linear):
-    """Map the states of first tokens (N, width) to the classification head's input (N, width), instead of a pooler."""
+class HeadLayer(nn.Linear):
+    """Map states (N, width) of first tokens to a head's input (N, width), instead of a pooler. The layer may also
+    map mean states (N, width), or the states of all tokens (T, width).
+    """
 
     def __init__(self, settings: Model, layer: ClassifierLayer) -> None:
-        super().__init__(settings.width, settings.width)
+        super().__init__(settings.width, settings.width, bias=settings.bias)
         self.dropout = settings.hidden_dropout if layer.drops_input else 0.0
         self.activation = ACTIVATIONS[layer.activation]
+        epsilon, bias = settings.layer_norm_epsilon, settings.bias
+        self.norm = nn.LayerNorm(settings.width, eps=epsilon, bias=bias) if layer.normalises else nn.Identity()
 
     def forward(self, states: Tensor) -> Tensor:  # ty: ignore[lost-keyword-for-regular-parameter]
-        return self.activation(super().forward(dropout(states, self.dropout if self.training else 0.0)))
+        return self.norm(self.activation(super().forward(dropout(states, self.dropout if self.training else 0.0))))
+
+
+def token_layer(settings: Model) -> HeadLayer | None:
+    """Return the layer between hidden states and a head that predicts per token, if the settings have one."""
+    pooler = settings.pooler
+    return HeadLayer(settings, pooler) if isinstance(pooler, ClassifierLayer) and pooler.on_all else None
 
 
 class AttentionPooling(nn.Linear):

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from pipeline.config.model import FAMILY_PARTS, LearnedPositions, Model
+from pipeline.config.model import FAMILY_PARTS, Model
+from pipeline.config.model_parts import LearnedPositions
 from pipeline.errors import CheckpointError, listed
 from pipeline.model.encoder import Encoder
 from pipeline.model.enhanced_decoder import EnhancedDecoder

@@ -22,6 +22,7 @@ ADDED: dict[str, Any] = {
     "sampling.query_prompt": None,
     "sampling.document_prompt": None,
     "phases.masking_share": None,
+    "phases.theta": None,
     "model.activation": "gelu",
     "objective.decoder": "plain",
     "objective.generator_depth": 1.0,

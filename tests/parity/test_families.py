@@ -256,7 +256,7 @@ def _their_logits(row: Row, kind: str, output, batch: Batch) -> Tensor:
 
 
 @pytest.mark.parametrize(
-    "name", ["bert-unpaired", "roberta", "electra", "distilbert", "albert", "deberta", "deberta-v2"]
+    "name", ["bert-unpaired", "roberta", "electra", "distilbert", "albert", "modernbert", "deberta", "deberta-v2"]
 )
 @pytest.mark.parametrize("bare", [False, True])
 def test_config_goes_both_ways(name: str, bare: bool) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from pipeline.config.ablate import Ablate
 from pipeline.config.data import (
+    FullSentences,
     NextSentence,
     NgramMasking,
     Preparation,
@@ -27,7 +28,7 @@ from pipeline.config.finetune import Finetune, Trials
 from pipeline.config.flat import flatten
 from pipeline.config.jobs import Pretrain, with_words_rate
 from pipeline.config.model import Model
-from pipeline.config.model_parts import BucketedAttention, DisentangledAttention
+from pipeline.config.model_parts import BucketedAttention, DisentangledAttention, LocalAttention, RotaryPositions
 from pipeline.config.objective import Masked, Replaced
 from pipeline.config.phases import OnePhase, TwoPhases
 from pipeline.config.placement import ModelPlacement, Placement, TrialPlacement
@@ -41,7 +42,9 @@ from pipeline.config.training import (
     Evaluation,
     Lamb,
     LinearDecay,
+    Muon,
     PolynomialDecay,
+    StableAdamW,
     Tracking,
     WarmupStableDecay,
 )
@@ -61,7 +64,8 @@ PRESET_NAMES = (
     "electra-tiny-fast, electra-mini-fast, electra-small-fast, electra-base-fast, "
     "distilbert-tiny-fast, distilbert-mini-fast, distilbert-base-fast, albert-tiny-fast, "
     "albert-mini-fast, albert-base-fast, albert-large-fast, albert-xlarge-fast, albert-xxlarge-fast, continue-fast, "
-    "continue-small-fast, deberta-tiny, deberta-base, deberta-v3-tiny, deberta-v3-xsmall, deberta-v3-small, "
+    "continue-small-fast, modernbert-tiny, modernbert-mini, modernbert-small, modernbert-medium, modernbert-base, "
+    "modernbert-large, deberta-tiny, deberta-base, deberta-v3-tiny, deberta-v3-xsmall, deberta-v3-small, "
     "deberta-v3-base, quickstart"
 )
 WRONG_NAME = "may hold letters, digits, '-', '_' and '.' only and must not start with '.'"
@@ -143,6 +147,13 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
         lambda: Pretrain(model=Model(maximum_positions=128), phases=TwoPhases()),
         "phases.maximum_length (512) must be at most model.maximum_positions (128)",
     ),
+    (lambda: TwoPhases(theta=0.0), "phases.theta (0.0) must be above 0"),
+    (
+        lambda: Pretrain(phases=TwoPhases(theta=160_000.0)),
+        "phases.theta (160000.0) needs model.positions:rotary-positions, but model.positions is LearnedPositions: "
+        "leave phases.theta out",
+    ),
+    (lambda: Muon(momentum=1.0), "optimizer.momentum (1.0) must be at least 0 and below 1"),
     (lambda: AdamW(learning_rate=0.0), "optimizer.learning_rate (0.0) must lie between 0 and 1"),
     (lambda: AdamW(learning_rate=1.0), "optimizer.learning_rate (1.0) must lie between 0 and 1"),
     (lambda: AdamW(learning_rate=float("nan")), "optimizer.learning_rate (nan) must lie between 0 and 1"),
@@ -392,6 +403,14 @@ SIZES_OF_DEBERTA = {
     "deberta-v3-small": (6, 768, 12, 3072),
     "deberta-v3-base": (12, 768, 12, 3072),
 }
+MODERNBERT_SIZES = {
+    "modernbert-tiny": (4, 128, 2, 192),
+    "modernbert-mini": (4, 256, 4, 384),
+    "modernbert-small": (7, 256, 4, 384),  # Ettin 17M
+    "modernbert-medium": (10, 384, 6, 576),  # Ettin 32M
+    "modernbert-base": (22, 768, 12, 1_152),
+    "modernbert-large": (28, 1_024, 16, 2_624),
+}
 SEGMENTS = {"bert": 2, "mbert": 2, "roberta": 1, "xlm": 1, "electra": 2, "distilbert": 0, "albert": 2}
 WITHOUT_DROPOUT = ("albert-large", "albert-xlarge", "albert-xxlarge")
 
@@ -399,7 +418,11 @@ WITHOUT_DROPOUT = ("albert-large", "albert-xlarge", "albert-xxlarge")
 def test_there_is_no_preset_without_a_published_size() -> None:
     assert ", ".join(PRESETS) == PRESET_NAMES
     named = {*PUBLISHED_SIZES, "continue", "continue-small"}
-    assert set(PRESETS) == named | {f"{name}-fast" for name in named} | {"quickstart", *SIZES_OF_DEBERTA}
+    assert set(PRESETS) == named | {f"{name}-fast" for name in named} | {
+        "quickstart",
+        *SIZES_OF_DEBERTA,
+        *MODERNBERT_SIZES,
+    }
 
 
 @pytest.mark.parametrize("name", SIZES_OF_DEBERTA)
@@ -441,6 +464,37 @@ def test_presets_have_their_published_sizes(name: str) -> None:
         )
         different = {key for key, value in flatten(preset).items() if value != flatten(PRESETS[name])[key]}
         assert different == ({"model.attention_dropout"} if attention_dropout < usual else set())
+
+
+@pytest.mark.parametrize("name", MODERNBERT_SIZES)
+def test_modernberts_have_their_published_sizes_and_parts(name: str) -> None:
+    preset, model = PRESETS[name], PRESETS[name].model
+    assert (model.layers, model.width, model.heads, model.feed_forward) == MODERNBERT_SIZES[name]
+    assert (model.segments, model.hidden_dropout, model.attention_dropout, model.maximum_positions) == (0, 0, 0, 8_192)
+    assert model.attention == LocalAttention(window=128, global_every=3)
+    assert preset.sampling.masking.share == 0.3 and isinstance(preset.sampling.pairs, FullSentences)
+    assert isinstance(preset.optimizer, StableAdamW) and isinstance(preset.schedule, WarmupStableDecay)
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "first_rows"), [("modernbert-base", 4_608, 768), ("modernbert-large", 4_928, 448)]
+)
+def test_published_modernberts_go_on_with_longer_sequences_and_slower_angles(
+    name: str, rows: int, first_rows: int
+) -> None:
+    first, second = PRESETS[name].all_phases
+    assert (first.batch.rows_per_step, first.batch.warmup_rows, first.sampling.maximum_length) == (
+        rows,
+        first_rows,
+        1_024,
+    )
+    assert (second.batch.rows_per_step, second.sampling.maximum_length) == (rows // 8, 8_192)
+    assert second.sampling.masking.share == 0.3
+    thetas = [phase.model(PRESETS[name].model).positions for phase in (first, second)]
+    assert thetas == [
+        RotaryPositions(theta=10_000.0, local_theta=10_000.0),
+        RotaryPositions(theta=160_000.0, local_theta=10_000.0),
+    ]
 
 
 @pytest.mark.parametrize("name", ["bert-base", "bert-large-fast"])

@@ -9,13 +9,15 @@ from pipeline.model.families.deberta import DEBERTA
 from pipeline.model.families.deberta_v2 import DEBERTA_V2
 from pipeline.model.families.distilbert import DISTILBERT
 from pipeline.model.families.electra import ELECTRA
+from pipeline.model.families.modernbert import MODERNBERT
 from pipeline.model.families.own import OWN
 from pipeline.model.families.roberta import ROBERTA
 from pipeline.model.families.xlm_roberta import XLM_ROBERTA
 from pipeline.model.family import Family
 
 FAMILIES: dict[str, Family] = {
-    family.name: family for family in (BERT, ROBERTA, ELECTRA, DISTILBERT, ALBERT, XLM_ROBERTA, DEBERTA, DEBERTA_V2)
+    family.name: family
+    for family in (BERT, ROBERTA, ELECTRA, DISTILBERT, ALBERT, XLM_ROBERTA, MODERNBERT, DEBERTA, DEBERTA_V2)
 }
 MODEL_TYPES: dict[str, Family] = {family.fixed["model_type"]: family for family in (*FAMILIES.values(), OWN)}
 """model_type of config.json -> its family."""
