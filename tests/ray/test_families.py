@@ -53,6 +53,12 @@ def tiny(preset: str, corpus: Path, output: Path) -> Pretrain:
             marks=pytest.mark.long,
         ),
         pytest.param(
+            "modernbert-tiny",
+            "ModernBertForSequenceClassification",
+            {"held-out MLM loss"},
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
             "xlm-roberta-tiny",
             "XLMRobertaForSequenceClassification",
             {"held-out MLM loss"},
