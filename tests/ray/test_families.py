@@ -64,6 +64,12 @@ def tiny(preset: str, corpus: Path, output: Path) -> Pretrain:
         ),
         ("deberta-v3-tiny", "DebertaV2ForSequenceClassification", {"held-out MLM loss", "held-out replaced tokens"}),
         pytest.param(
+            "modernbert-tiny",
+            "ModernBertForSequenceClassification",
+            {"held-out MLM loss"},
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
             "xlm-roberta-tiny",
             "XLMRobertaForSequenceClassification",
             {"held-out MLM loss"},

@@ -47,7 +47,7 @@ def _from_config(config: dict[str, Any]) -> dict[str, Any]:
 
 OWN: Family = replace(
     BERT,
-    title="BERT with other parts",
+    title="modified BERT",
     names=BERT.names | {"encoder.final_norm": "bert.encoder.final_norm"},
     fixed=BERT.fixed | {"model_type": "bertstream"},
     parts_to_config=_to_config,
