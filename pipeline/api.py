@@ -427,7 +427,7 @@ def _load_pretrained(location: str, device: torch.device) -> LoadedModel:
         taken, rows, _ = errors_with_location(location, load_usable, settings, vocabulary.size, folder, files)
     require_fitting_vocabulary(location, location, rows, vocabulary)
     with without_memory():  # all weights are replaced below, so initialising them would waste time
-        module = MaskedTokens(settings, rows)
+        module = MaskedTokens(settings, rows, enhanced="enhanced_decoder.positions.weight" in taken.state)
     own = module.state_dict()
     absent = {name: torch.empty(tensor.shape) for name, tensor in own.items() if name not in taken.state}
     present = {name: tensor for name, tensor in taken.state.items() if name in own}

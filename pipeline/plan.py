@@ -134,11 +134,13 @@ def gradients_of(config: Pretrain) -> Gradients:
     pass. The code of objectives in EAGER is never compiled.
     """
     model, contrastive = config.model, isinstance(config.objective, Contrastive)
-    positions = model.positions.first + model.maximum_positions
-    rows = config.vocabulary.size + positions + model.segments + 2  # 2 for weight and bias of the LayerNorm
+    norm = 1 + model.bias  # rows of the LayerNorm: its weight and its bias
+    rows = config.vocabulary.size + model.position_rows + model.segments + norm
+    shared = getattr(config.objective, "embedding_sharing", "all")
+    tables = 2 if shared == "gradient-disentangled" else 1  # the generator's and the discriminator's
     return Gradients(
         count=parameters(config),
-        last=rows * model.embedded_width,
+        last=tables * rows * model.embedded_width,
         overlapped=type(config.objective) in EAGER or config.placement.compile == "off",
         backward=2 / (BACKWARD + 1) if contrastive else 1 - 1 / BACKWARD,
     )

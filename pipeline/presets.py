@@ -15,12 +15,14 @@ from pipeline.config.data import (
 )
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model import LearnedPositions, Model
-from pipeline.config.objective import Replaced
+from pipeline.config.model_parts import BucketedAttention, DisentangledAttention, NoPositions
+from pipeline.config.objective import Masked, Replaced
 from pipeline.config.options import did_you_mean, nearest
 from pipeline.config.phases import TwoPhases
 from pipeline.config.toml import read_config, settings_of, to_toml, toml_value
 from pipeline.config.training import AdamW, Batch, Lamb, LinearDecay
 from pipeline.errors import ConfigError
+from pipeline.modernbert_presets import MODERNBERT_PRESETS
 
 # Devlin et al. 2019, section A.2: 256 rows per step, learning rate 1e-4, warm-up in 10,000 of 1,000,000 steps. Small
 # models and short runs need a higher rate and a longer warm-up, so the rates and warm-ups of `bert-tiny` to
@@ -256,6 +258,60 @@ PRESETS |= {
     "albert-xlarge": albert(bert(24, 2048, 16, ALBERT), **UNDROPPED),
     "albert-xxlarge": albert(bert(12, 4096, 64, ALBERT), **UNDROPPED),
 }
+# He et al. 2021, hyper-parameters of pre-training at base size: 2,048 rows of at most 512 tokens, 1,000,000 steps, rate
+# 2e-4, warm-up in 10,000 steps. Runs of up to three words are masked (microsoft/DeBERTa: NGramMaskGenerator), and the
+# enhanced mask decoder predicts them. The published vocabulary has as many entries and BERT's special tokens; a
+# vocabulary that is trained here has RoBERTa's.
+DEBERTA = replace(
+    PUBLISHED,
+    vocabulary=VocabularySettings(kind="byte-bpe", size=50_265),
+    sampling=Sampling(maximum_length=512, pairs=FullSentences()),
+    batch=Batch(rows_per_step=2_048, rows_per_slot=32),
+    optimizer=AdamW(learning_rate=2e-4),
+)
+# microsoft/DeBERTa, experiments/language_model/rtd.sh and rtd_*.json: 256 rows of at most 512 tokens, 1,000,000 steps,
+# rate 1e-4, warm-up in 10,000 steps; xsmall has 64 rows and rate 3e-4. The generator has the width of the model and
+# half of its layers, embeddings are shared without gradient (He et al. 2023), and all masked positions have [MASK]. The
+# paper trains with 8,192 rows. Ours: `small` is trained as `base`, and the generator has the plain masked-token head.
+DEBERTA_V3 = replace(
+    PUBLISHED,
+    vocabulary=VocabularySettings(kind="unigram", size=128_100, lowercase=False),
+    sampling=Sampling(maximum_length=512),
+)
+DEBERTA_V3_XSMALL = replace(
+    DEBERTA_V3, batch=Batch(rows_per_step=64, rows_per_slot=32), optimizer=AdamW(learning_rate=3e-4)
+)
+DISENTANGLED: dict[str, Any] = {"segments": 0, "layer_norm_epsilon": 1e-7, "positions": NoPositions()}
+
+
+def deberta(preset: Pretrain) -> Pretrain:
+    """Return a DeBERTa of the size of a BERT preset, with its batch, steps, optimizer and schedule."""
+    model = replace(preset.model, family="deberta", attention=DisentangledAttention(), **DISENTANGLED)
+    sampling = replace(preset.sampling, pairs=FullSentences(), masking=NgramMasking())
+    vocabulary = replace(preset.vocabulary, kind="byte-bpe")
+    objective = Masked(decoder="enhanced")
+    return replace(preset, model=model, sampling=sampling, vocabulary=vocabulary, objective=objective)
+
+
+def deberta_v3(preset: Pretrain) -> Pretrain:
+    """Return a DeBERTa v3 of the size of a BERT preset, with its batch, steps, optimizer and schedule."""
+    model = replace(preset.model, family="deberta-v2", attention=BucketedAttention(), **DISENTANGLED)
+    masking = TokenMasking(mask_share=1.0, random_share=0.0)
+    sampling = replace(preset.sampling, pairs=FullSentences(), masking=masking)
+    vocabulary = replace(preset.vocabulary, kind="unigram", lowercase=False)
+    objective = Replaced(generator_share=1.0, generator_depth=0.5, embedding_sharing="gradient-disentangled")
+    return replace(preset, model=model, sampling=sampling, vocabulary=vocabulary, objective=objective)
+
+
+OF_DEBERTA = {
+    # Steps, batches and optimizer of the tiny presets are those of bert-tiny.
+    "deberta-tiny": deberta(PRESETS["bert-tiny"]),
+    "deberta-base": deberta(bert(12, 768, 12, DEBERTA)),
+    "deberta-v3-tiny": deberta_v3(PRESETS["bert-tiny"]),
+    "deberta-v3-xsmall": deberta_v3(bert(12, 384, 6, DEBERTA_V3_XSMALL)),
+    "deberta-v3-small": deberta_v3(bert(6, 768, 12, DEBERTA_V3)),
+    "deberta-v3-base": deberta_v3(bert(12, 768, 12, DEBERTA_V3)),
+}
 # Training continues from a published model (--init), which determines the sizes and the vocabulary. For additional
 # steps, google-research/bert's README advises learning rate 2e-5, a fifth of the original 1e-4; `continue-small` has a
 # fifth of bert-mini's rate. Steps and warm-up are ours.
@@ -269,6 +325,9 @@ PRESETS |= {
     ),
 }
 PRESETS |= {f"{name}-fast": _fast(preset) for name, preset in PRESETS.items()}
+PRESETS |= MODERNBERT_PRESETS  # they have no dropout, so they are fast already
+# No "fast" ones: no variable-length kernel computes scores with distances, with or without attention dropout.
+PRESETS |= OF_DEBERTA
 # `make pretrain` trains this preset. The recipe is ours: a bert-tiny that learns much in a few minutes. Its word
 # embeddings start from co-occurrence counts, its rows are short, and it has no dropout and no pair task.
 QUICKSTART = replace(

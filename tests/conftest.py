@@ -26,6 +26,7 @@ from pipeline import storage  # noqa: E402
 from pipeline.config.data import Sampling  # noqa: E402
 from pipeline.config.jobs import Pretrain  # noqa: E402
 from pipeline.config.model import FamilyName, Model  # noqa: E402
+from pipeline.config.model_parts import BucketedAttention  # noqa: E402
 from pipeline.config.training import AdamW, Batch, Checkpoints, Evaluation, LinearDecay, Tracking  # noqa: E402
 from pipeline.corpus.order import cursor_for_phase, window_ranges  # noqa: E402
 from pipeline.corpus.prepared import Corpus, Window  # noqa: E402
@@ -170,10 +171,22 @@ def tiny_config() -> Pretrain:
     )
 
 
+def tiny_preset(family: str) -> Pretrain:
+    """The smallest preset of a family; version 2 of DeBERTa has presets of version 3."""
+    return PRESETS[f"{'deberta-v3' if family == 'deberta-v2' else family}-tiny"]
+
+
+def parts_of_preset(preset: Pretrain) -> dict[str, Any]:
+    """The settings of a preset's model that belong to its family, for models of few positions."""
+    names = ("family", "segments", "positions", "attention", "inner", "block", "bias")
+    parts = {name: getattr(preset.model, name) for name in names}
+    return parts | ({"attention": BucketedAttention(buckets=16)} if preset.model.family == "deberta-v2" else {})
+
+
 def of_family(family: str, config: Pretrain, vocabulary: Vocabulary) -> Pretrain:
     """The same training of another family's model, with the rows and the objective of its presets."""
-    preset = PRESETS[f"{family}-tiny"]
-    model = replace(config.model, family=family, segments=preset.model.segments).for_padding(vocabulary.pad_id)
+    preset = tiny_preset(family)
+    model = replace(config.model, **parts_of_preset(preset)).for_padding(vocabulary.pad_id)
     sampling = replace(config.sampling, pairs=preset.sampling.pairs, masking=preset.sampling.masking)
     return replace(config, model=model, sampling=sampling, objective=preset.objective)
 

@@ -60,8 +60,8 @@ class ReplacedPeer(nn.Module):
 
 
 def _padding_entry(settings: Model) -> int:
-    """Return the id of the padding entry: in RoBERTa `positions.first` - 1, otherwise 0."""
-    return max(0, settings.positions.first - 1)
+    """Return the id of the padding entry: in RoBERTa `model.positions.first` - 1, otherwise 0."""
+    return max(0, settings.first_position - 1)
 
 
 def padded(batch: Batch, settings: Model) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from pipeline.bench.step import (
 from pipeline.bench.turns import median_seconds
 from pipeline.config.called import as_called
 from pipeline.config.data import NextSentence
-from pipeline.config.model import FamilyName, LearnedPositions, Model
+from pipeline.config.model import FamilyName, Model
 from pipeline.config.objective import Masked
 from pipeline.config.training import AdamW
 from pipeline.objectives.table import Pretraining, build_objective
@@ -47,6 +47,10 @@ STEPS = 3
 """Steps whose peak memory is measured; the first step allocates the optimiser's state."""
 CLASSES = 2
 COLUMNS = ("parameters, M", "training, MB", "answering, MB", "training, tokens/s", "answering, tokens/s")
+
+
+BERT_PARTS = ("activation", "positions", "attention", "inner", "block", "bias")
+"""Settings that have BERT's value in the BERT of the same shape."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +73,11 @@ class Setting:
         """Name -> settings of both models: a BERT with the family's shape and dropout, and the family's own model."""
         own = self.model
         bert = replace(
-            own, family="bert", segments=2, embedding_width=None, activation="gelu", positions=LearnedPositions()
+            own,
+            family="bert",
+            segments=2,
+            embedding_width=None,
+            **{part: getattr(Model, part) for part in BERT_PARTS},
         )
         return {"bert": bert, self.family: own}
 

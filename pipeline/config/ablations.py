@@ -58,6 +58,12 @@ def _size(layers: int, width: int) -> dict[str, Value]:
     }
 
 
+NEXT_SENTENCE: dict[str, Value] = {"sampling.pairs": "next-sentence", "sampling.masking.share": "0.15"}
+"""Pairs and masks of BERT."""
+GEGLU: dict[str, Value] = {
+    "model.inner": "geglu",
+    "model.feed_forward": OfBase(setting="model.feed_forward", times=0.625),
+}
 ABLATIONS: dict[str, Ablation] = {
     "pairs": Ablation(
         examines="Next-sentence prediction helps (Devlin et al. 2019, section 5.1), or does not help (Liu et al. 2019, "
@@ -150,6 +156,33 @@ ABLATIONS: dict[str, Ablation] = {
                     "optimizer": "lamb",
                     "optimizer.learning_rate": OfBase(setting="optimizer.learning_rate", times=4),
                 },
+            }
+        ),
+    ),
+    "parts": Ablation(
+        examines="Each part of ModernBERT improves on BERT's (Warner et al. 2024, section 2), and so does the whole. "
+        "GeGLU has 5/8 of the base run's inner width, so that it has about as many weights; all variants have the base "
+        "run's optimiser",
+        rows=_rows(
+            {
+                "BERT": NEXT_SENTENCE,
+                "pre-norm": NEXT_SENTENCE | {"model.block": "pre-norm"},
+                "rotary": NEXT_SENTENCE | {"model.positions": "rotary-positions"},
+                "GeGLU": NEXT_SENTENCE | GEGLU,
+                "30% masks": NEXT_SENTENCE | {"sampling.masking.share": "0.3"},
+                "no pairs": {"sampling.pairs": "full-sentences", "sampling.masking.share": "0.15"},
+                "ModernBERT": {
+                    "sampling.pairs": "full-sentences",
+                    "sampling.masking.share": "0.3",
+                    "model.family": "modernbert",
+                    "model.block": "pre-norm",
+                    "model.positions": "rotary-positions",
+                    "model.attention": "local-attention",
+                    "model.bias": "false",
+                    "model.segments": "0",
+                    "model.layer_norm_epsilon": "1e-5",
+                }
+                | GEGLU,
             }
         ),
     ),

@@ -113,8 +113,8 @@ class VocabularySettings:
     """The vocabulary: a given one, or one trained on the prepared corpus."""
 
     path: Location | None = None
-    """A given vocabulary: vocab.txt, tokenizer.json, vocab.json with its merges.txt, spiece.model, or a folder with one
-    of these files. Default: train a vocabulary on the prepared corpus.
+    """A given vocabulary: vocab.txt, tokenizer.json, vocab.json with its merges.txt, spiece.model (ALBERT), spm.model
+    (DeBERTa), or a folder with one of these files. Default: train a vocabulary on the prepared corpus.
     """
     kind: Literal["wordpiece", "byte-bpe", "unigram"] = "wordpiece"
     """Kind of a trained vocabulary: WordPiece as in BERT, byte-level BPE as in RoBERTa, or unigram as in ALBERT and

@@ -6,7 +6,7 @@ from typing import Literal
 from pipeline.config.checks import require, require_at_least
 from pipeline.config.data import NextSentence, Preparation, Sampling, SentenceOrder, Sources, VocabularySettings
 from pipeline.config.locations import Location
-from pipeline.config.model import EncoderPooler, Model, require_one_rate
+from pipeline.config.model import FAMILY_PARTS, EncoderPooler, Model, RotaryPositions, require_one_rate
 from pipeline.config.objective import Contrastive, Distilled, DistilledVectors, Masked, Objective, Replaced
 from pipeline.config.phases import OnePhase, Phase, TwoPhases, split
 from pipeline.config.placement import Placement
@@ -17,7 +17,9 @@ from pipeline.config.training import (
     Evaluation,
     Lamb,
     LinearDecay,
+    Muon,
     Schedule,
+    StableAdamW,
     Tracking,
     WarmupStableDecay,
 )
@@ -94,7 +96,7 @@ class Pretrain(Sources):
     placement: Placement = Placement()
     phases: OnePhase | TwoPhases = OnePhase()
     objective: Objective = Masked()
-    optimizer: AdamW | Lamb = AdamW()
+    optimizer: AdamW | Lamb | StableAdamW | Muon = AdamW()
     schedule: Schedule = LinearDecay()
 
     def __post_init__(self) -> None:
@@ -109,6 +111,7 @@ class Pretrain(Sources):
                 f"({self.model.maximum_positions})",
             )
         _refuse_long_warmups(self)
+        _require_turned_positions(self)
         _require_two_texts(self)
         _require_sentences(self)
         if name := VECTOR_OBJECTIVES.get(type(self.objective)):
@@ -174,6 +177,16 @@ def _refuse_surplus_workers(workers: int, batch: Batch, prefix: str) -> None:
         f"workers ({workers}) must be at most the slots of a step ({batch.fewest_slots} = {prefix}.{rows} "
         f"{getattr(batch, rows)} / "
         f"{prefix}.rows_per_slot {batch.rows_per_slot}): use fewer workers or smaller slots",
+    )
+
+
+def _require_turned_positions(config: Pretrain) -> None:
+    """Raise ConfigError if the second phase changes rotary angles that the model does not have."""
+    theta = config.phases.theta if isinstance(config.phases, TwoPhases) else None
+    require(
+        theta is None or isinstance(config.model.positions, RotaryPositions) or config.init is not None,
+        f"phases.theta ({theta}) needs model.positions:rotary-positions, but model.positions is "
+        f"{type(config.model.positions).__name__}: leave phases.theta out",
     )
 
 
@@ -263,9 +276,15 @@ def require_trained_parts(config: Pretrain) -> None:
     require_one_rate(config.optimizer.layer_decay, config.model)
     replaced, family = isinstance(config.objective, Replaced), config.model.family
     require(
-        not replaced or family == "electra",
-        f"objective (replaced) needs model.family electra, which has a generator, but model.family is {family}: choose "
-        "a preset electra-*",
+        not replaced or config.model.replaced_head is not None,
+        f"objective (replaced) needs model.family electra or deberta-v2, which have a generator, but model.family is "
+        f"{family}: choose a preset electra-* or deberta-v3-*",
+    )
+    enhanced = isinstance(config.objective, Masked) and config.objective.decoder == "enhanced"
+    require(
+        not enhanced or FAMILY_PARTS[family].enhanced_decoder,
+        f"objective.decoder (enhanced) needs model.family deberta or deberta-v2, but model.family is {family}: leave "
+        "objective.decoder out",
     )
     if isinstance(config.objective, Replaced):
         config.objective.generator_of(config.model)  # raises ConfigError if the width does not divide into heads

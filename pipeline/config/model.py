@@ -4,47 +4,34 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from pipeline.config.checks import require, require_above_zero, require_at_least, require_share
+from pipeline.config.model_parts import (
+    Attention,
+    Block,
+    BucketedAttention,
+    ClassifierLayer,
+    DisentangledAttention,
+    EncoderPooler,
+    FullAttention,
+    Inner,
+    LearnedPositions,
+    LocalAttention,
+    NoPositions,
+    Positions,
+    ReplacedHead,
+    RotaryPositions,
+)
+from pipeline.config.options import flag_of
+from pipeline.errors import ConfigError
 
-FamilyName = Literal["bert", "roberta", "electra", "distilbert", "albert", "xlm-roberta"]
+FamilyName = Literal[
+    "bert", "roberta", "electra", "distilbert", "albert", "xlm-roberta", "modernbert", "deberta", "deberta-v2"
+]
 Activation = Literal["gelu", "gelu_new"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class LearnedPositions:
-    """A learned embedding of each position, added to the word embedding (Devlin et al. 2019)."""
-
-    first: int = 0
-    """Row of the position embeddings for the first position of a sequence. In RoBERTa, this row is the id of the
-    padding entry plus 1, and earlier rows are unused.
-    """
-
-    def __post_init__(self) -> None:
-        require_at_least("model.positions.first", self.first, 0)
-
-
-@dataclass(frozen=True, kw_only=True)
-class EncoderPooler:
-    """A tanh layer on the first token, pretrained with the label of sentence pairs and used by sequence classifiers
-    (Devlin et al. 2019).
-    """
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClassifierLayer:
-    """No pretrained pooler: each sequence classifier has its own layer on the first token (Liu et al. 2019, Clark et
-    al. 2020).
-    """
-
-    activation: Literal["tanh", "gelu", "relu"] = "tanh"
-    drops_input: bool = True
-    """Whether dropout also applies to the layer's input; it always applies to the layer's output."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Model:
-    """An encoder: embeddings of words, positions and segments, then layers of attention and feed-forward (GELU) with
-    post-LayerNorm.
-    """
+    """An encoder: embeddings of words, segments and positions, then layers of attention and feed-forward (GELU)."""
 
     family: FamilyName = "bert"
     """Published architecture. It determines the model's parts, the parameter names in exported files, and where the
@@ -69,7 +56,16 @@ class Model:
     """Width of the embeddings. If it is not model.width, a linear layer projects the embeddings to model.width.
     Default: model.width.
     """
-    positions: LearnedPositions = LearnedPositions()
+    inner: Inner = "plain"
+    """Feed-forward block. plain: two layers; geglu: the first layer also computes a gate for each inner unit (Shazeer
+    2020).
+    """
+    block: Block = "post-norm"
+    """Place of LayerNorm. post-norm: after each residual sum (Devlin et al. 2019); pre-norm: before attention and
+    feed-forward, except before the first attention, and after the last layer (Warner et al. 2024).
+    """
+    bias: bool = True
+    """Add biases to linear layers and LayerNorms. The outputs of heads have biases either way."""
     hidden_dropout: float = 0.1
     attention_dropout: float = 0.1
     """Dropout of attention weights. If above 0, attention pads its sequences on every device, because variable-length
@@ -77,7 +73,11 @@ class Model:
     """
     layer_norm_epsilon: float = 1e-12
     initializer_deviation: float = 0.02
-    """Standard deviation of the truncated normal distribution from which weights are initialised."""
+    """Standard deviation of the truncated normal distribution from which weights are initialised. With pre-norm, the
+    output layers of attention and feed-forward have deviation / sqrt(2 * layers), as in ModernBERT.
+    """
+    positions: Positions = LearnedPositions()
+    attention: Attention = FullAttention()
 
     def __post_init__(self) -> None:
         for name in ("layers", "width", "heads", "feed_forward", "maximum_positions"):
@@ -93,6 +93,10 @@ class Model:
         require_share("model.attention_dropout", self.attention_dropout)
         require_above_zero("model.layer_norm_epsilon", self.layer_norm_epsilon)
         require_above_zero("model.initializer_deviation", self.initializer_deviation)
+        if isinstance(self.positions, RotaryPositions):
+            _require_rotary(self, self.positions)
+        if isinstance(self.attention, BucketedAttention) and self.attention.maximum_distance is None:
+            self.attention.require_distance("model.maximum_positions", self.maximum_positions)
         FAMILY_PARTS[self.family].check(self)
 
     def for_padding(self, entry: int) -> "Model":
@@ -104,9 +108,41 @@ class Model:
         return replace(self, positions=LearnedPositions(first=entry + 1)) if after else self
 
     @property
+    def is_published(self) -> bool:
+        """Whether these are the parts of a published architecture."""
+        return FAMILY_PARTS[self.family].exchanged(self) is None
+
+    @property
+    def first_position(self) -> int:
+        """Row of the position embeddings for the first position; 0 without position embeddings."""
+        return self.positions.first if isinstance(self.positions, LearnedPositions) else 0
+
+    @property
+    def position_rows(self) -> int:
+        """Rows of the position embeddings; 0 without position embeddings."""
+        learned = isinstance(self.positions, LearnedPositions)
+        return self.first_position + self.maximum_positions if learned else 0
+
+    @property
+    def inner_rows(self) -> int:
+        """Outputs of the first layer of the feed-forward block: the inner units and, with geglu, their gates."""
+        return 2 * self.feed_forward if self.inner == "geglu" else self.feed_forward
+
+    def reach(self, layer: int) -> int | None:
+        """Return the tokens on each side that a token attends to in a layer (from 0); None: all tokens."""
+        if not isinstance(self.attention, LocalAttention) or layer % self.attention.global_every == 0:
+            return None
+        return self.attention.reach
+
+    @property
     def pooler(self) -> "EncoderPooler | ClassifierLayer":
         """Layer on a sequence's first token."""
         return FAMILY_PARTS[self.family].pooler
+
+    @property
+    def replaced_head(self) -> ReplacedHead | None:
+        """Input of the head for replaced tokens; None if the family has no such head."""
+        return FAMILY_PARTS[self.family].replaced_head
 
     @property
     def embedded_width(self) -> int:
@@ -127,6 +163,20 @@ class Model:
     def distinct_layers(self) -> int:
         """Number of layers with weights of their own."""
         return 1 if self.shares_layers else self.layers
+
+
+def _require_rotary(model: Model, positions: RotaryPositions) -> None:
+    """Raise ConfigError if the model's heads cannot be rotated, or if it has no layers for the local angles."""
+    head = model.width // model.heads
+    require(
+        head % 2 == 0,
+        f"model.width ({model.width}) / model.heads ({model.heads}) is {head}, but rotary positions turn pairs of "
+        "numbers: set an even width per head",
+    )
+    require(
+        positions.local_theta is None or isinstance(model.attention, LocalAttention),
+        f"model.positions.local_theta ({positions.local_theta}) needs model.attention:local-attention: leave it out",
+    )
 
 
 def require_one_rate(layer_decay: float | None, model: Model) -> None:
@@ -159,6 +209,19 @@ class FamilyParts:
     """Whether a linear layer follows the embeddings even if the embeddings have the model's width."""
     shares_layers: bool = False
     """Whether all layers are one layer, applied `model.layers` times."""
+    positions: type[Positions] = LearnedPositions
+    attention: type[Attention] = FullAttention
+    inner: Inner = "plain"
+    block: Block = "post-norm"
+    bias: bool = True
+    exchangeable: bool = False
+    """Whether models may have other positions, attention, inner, block and bias, for ablations. Such a model has no
+    published architecture.
+    """
+    replaced_head: ReplacedHead | None = None
+    """Input of the head for replaced tokens. None: the family has no such head, and no generator."""
+    enhanced_decoder: bool = False
+    """Whether masked tokens may be predicted by an enhanced mask decoder."""
     activations: tuple[Activation, ...] = ("gelu",)
     """Values of model.activation in published models."""
     tuned_layer_decay: float = 1.0
@@ -181,22 +244,56 @@ class FamilyParts:
             f"model.embedding_width ({model.embedding_width}) must be model.width ({model.width}) {family}",
         )
         require(
-            self.positions_after_padding or model.positions.first == 0,
-            f"model.positions.first ({model.positions.first}) must be 0 {family}",
+            self.positions_after_padding or model.first_position == 0,
+            f"model.positions.first ({model.first_position}) must be 0 {family}",
         )
         require(
             model.activation in self.activations,
             f"model.activation ({model.activation}) must be {' or '.join(self.activations)} {family}",
         )
+        distances = isinstance(model.attention, DisentangledAttention | BucketedAttention)
+        require(
+            self.attention is type(model.attention) or not distances,
+            f"model.attention ({flag_of(type(model.attention))}) needs model.family deberta or deberta-v2, but "
+            f"model.family is {model.family}",
+        )
+        if not self.exchangeable and (exchanged := self.exchanged(model)):
+            name, value, own = exchanged
+            raise ConfigError(f"{name} ({value}) must be {own} {family}: only model.family bert may have other parts")
+
+    def exchanged(self, model: Model) -> tuple[str, str, str] | None:
+        """Return (setting, value, the family's value) of the first part that the family does not have, or None."""
+        for name in ("positions", "attention"):
+            kind, own = flag_of(type(getattr(model, name))), flag_of(getattr(self, name))
+            if kind != own:
+                return f"model.{name}", kind, own
+        for name in ("inner", "block", "bias"):
+            value, own = str(getattr(model, name)), str(getattr(self, name))
+            if value != own:
+                return f"model.{name}", value, own
+        return None
 
 
 OF_ROBERTA = FamilyParts(pooler=ClassifierLayer(activation="tanh"), tells_segments=False, positions_after_padding=True)
+OF_DEBERTA = FamilyParts(
+    pooler=ClassifierLayer(activation="gelu", drops_input=False),
+    tells_segments=False,
+    segment_rows=0,
+    positions=NoPositions,
+    attention=DisentangledAttention,
+    enhanced_decoder=True,
+)
 FAMILY_PARTS: dict[str, FamilyParts] = {
-    "bert": FamilyParts(pooler=EncoderPooler()),
+    "bert": FamilyParts(pooler=EncoderPooler(), exchangeable=True),
     "roberta": OF_ROBERTA,
     "xlm-roberta": OF_ROBERTA,
     # Layer decay: Clark et al. 2020, table 7, small and base.
-    "electra": FamilyParts(pooler=ClassifierLayer(activation="gelu"), projects_embeddings=True, tuned_layer_decay=0.8),
+    "electra": FamilyParts(
+        pooler=ClassifierLayer(activation="gelu"),
+        projects_embeddings=True,
+        replaced_head="token",
+        tuned_layer_decay=0.8,
+    ),
     "distilbert": FamilyParts(
         pooler=ClassifierLayer(activation="relu", drops_input=False),
         tells_segments=False,
@@ -210,4 +307,16 @@ FAMILY_PARTS: dict[str, FamilyParts] = {
         shares_layers=True,
         activations=("gelu", "gelu_new"),
     ),
+    "modernbert": FamilyParts(
+        pooler=ClassifierLayer(activation="gelu", drops_input=False, normalises=True, on_all=True),
+        tells_segments=False,
+        segment_rows=0,
+        positions=RotaryPositions,
+        attention=LocalAttention,
+        inner="geglu",
+        block="pre-norm",
+        bias=False,
+    ),
+    "deberta": OF_DEBERTA,
+    "deberta-v2": replace(OF_DEBERTA, attention=BucketedAttention, replaced_head="with-first-token"),
 }

@@ -14,13 +14,18 @@ class Masked:
     2019).
     """
 
+    decoder: Literal["plain", "enhanced"] = "plain"
+    """States from which masked tokens are predicted. plain: those of the last layer; enhanced: those of DeBERTa's
+    enhanced mask decoder, which applies the last layer twice to the states before it, with absolute positions in the
+    queries (He et al. 2021, section 3.3). For model.family deberta and deberta-v2.
+    """
+
 
 @dataclass(frozen=True, kw_only=True)
 class Replaced:
     """Predict for each token whether a small generator replaced it (ELECTRA, Clark et al. 2020).
 
-    The generator replaces the tokens at masked positions. It is trained at the same time to predict masked tokens, and
-    both models share the embeddings.
+    The generator replaces the tokens at masked positions. It is trained at the same time to predict masked tokens.
     """
 
     weight: float = 50.0
@@ -29,9 +34,23 @@ class Replaced:
     """Width of the generator as a share of the model's width. The generator's heads and feed-forward width are the same
     share of the model's heads and feed-forward width.
     """
+    generator_depth: float = 1.0
+    """Layers of the generator as a share of the model's layers, above 0 and at most 1. Published: 1 in ELECTRA, 0.5 in
+    DeBERTa v3.
+    """
+    embedding_sharing: Literal["all", "gradient-disentangled"] = "all"
+    """Sharing of embeddings between both models. all: they are the same parameters (Clark et al. 2020);
+    gradient-disentangled: the model's word embeddings are the generator's, without gradient, plus a table that starts
+    at zero (He et al. 2023, section 3.2), and each model has its own LayerNorm, positions and segments.
+    """
 
     def __post_init__(self) -> None:
         require_above_zero("objective.weight", self.weight)
+        require(
+            0 < self.generator_depth <= 1,
+            f"objective.generator_depth ({self.generator_depth}) must be above 0 and at most 1: with a generator "
+            "deeper than the discriminator, replaced tokens are too hard to detect",
+        )
         require(
             0 < self.generator_share <= 1,
             f"objective.generator_share ({self.generator_share}) must be above 0 and at most 1: with a generator wider "
@@ -39,7 +58,7 @@ class Replaced:
         )
 
     def generator_of(self, model: Model) -> Model:
-        """Return the settings of a model's generator: narrower than the model, with the same depth and the same
+        """Return the settings of a model's generator: at most as wide and deep as the model, with equally wide
         embeddings.
 
         Raises ConfigError if the generator's width is not a multiple of its heads.
@@ -54,6 +73,7 @@ class Replaced:
         )
         return replace(
             model,
+            layers=max(1, round(self.generator_depth * model.layers)),
             width=width,
             heads=heads,
             feed_forward=max(1, round(share * model.feed_forward)),

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass, replace
 
-from pipeline.config.checks import require, require_at_least, require_share
+from pipeline.config.checks import require, require_above_zero, require_at_least, require_share
 from pipeline.config.data import Sampling
+from pipeline.config.model import Model, RotaryPositions
 from pipeline.config.training import Batch
 
 
@@ -14,7 +15,7 @@ class OnePhase:
 
 @dataclass(frozen=True, kw_only=True)
 class TwoPhases:
-    """The last steps have longer sequences, another share of masked tokens, or both.
+    """The last steps have longer sequences, another share of masked tokens, other rotary angles, or several of these.
 
     Devlin et al. 2019, appendix A.2, use length 128 for 90% of the steps, then 512. All examples of a window are made
     for one length, so the second phase starts with a new window.
@@ -35,6 +36,11 @@ class TwoPhases:
     and Samuel 2024) lower the share during training. Default: sampling.masking.share.
     """
 
+    theta: float | None = None
+    """Base of the rotary angles in the second phase, in layers with global attention; ModernBERT raises it from 10,000
+    to 160,000 for long sequences. Default: model.positions.theta.
+    """
+
     def __post_init__(self) -> None:
         require(0 < self.share < 1, f"phases.share ({self.share}) must lie between 0 and 1")
         require_at_least("phases.maximum_length", self.maximum_length, 8)
@@ -47,6 +53,8 @@ class TwoPhases:
         )
         if self.masking_share is not None:
             require_share("phases.masking_share", self.masking_share)
+        if self.theta is not None:
+            require_above_zero("phases.theta", self.theta)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +65,14 @@ class Phase:
     end: int
     sampling: Sampling
     batch: Batch
+    theta: float | None = None
+    """Base of the rotary angles in layers with global attention; None: that of the model's settings."""
+
+    def model(self, model: Model) -> Model:
+        """Return the settings of the model in this phase."""
+        if self.theta is None or not isinstance(model.positions, RotaryPositions):
+            return model
+        return replace(model, positions=replace(model.positions, theta=self.theta))
 
 
 def split(phases: OnePhase | TwoPhases, steps: int, sampling: Sampling, batch: Batch) -> tuple[Phase, ...]:
@@ -79,5 +95,6 @@ def split(phases: OnePhase | TwoPhases, steps: int, sampling: Sampling, batch: B
             end=steps,
             sampling=replace(sampling, maximum_length=phases.maximum_length, masking=masking),
             batch=longer,
+            theta=phases.theta,
         ),
     )

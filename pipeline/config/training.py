@@ -105,6 +105,25 @@ class Lamb(AdamW):
 
 
 @dataclass(frozen=True, kw_only=True)
+class StableAdamW(AdamW):
+    """AdamW whose rate is lower for tensors whose gradients grow suddenly (Wortsman et al. 2023, algorithm 2)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Muon(AdamW):
+    """Muon for the matrices of the layers, AdamW for all other parameters (Jordan et al. 2024). Both have one rate,
+    because Muon's updates are scaled to the size of AdamW's (Liu et al. 2025).
+    """
+
+    momentum: float = 0.95
+    """Momentum of Muon, with Nesterov's correction."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(0 <= self.momentum < 1, f"optimizer.momentum ({self.momentum}) must be at least 0 and below 1")
+
+
+@dataclass(frozen=True, kw_only=True)
 class LinearDecay:
     """Linear warm-up, then linear decay to zero at the last step (Devlin et al. 2019, A.2)."""
 

@@ -108,7 +108,7 @@ def card(trained: Trained, lineage: Lineage, kind: str, made: Made) -> str:
     parts = [
         f"# {lineage.name}, step {step:,}",
         _introduction(trained, lineage, settings, step),
-        f"This folder holds {FORMS[kind]}; {made.checked}.",
+        f"This folder holds {_form(trained, kind)}; {made.checked}.",
         "## Use",
         _use(trained, made, lineage),
         *made.extra,
@@ -128,6 +128,12 @@ def card(trained: Trained, lineage: Lineage, kind: str, made: Made) -> str:
         license_text(lineage.license),
     ]
     return header(_metadata(trained, lineage, made, step), lineage.license) + "\n" + "\n\n".join(parts) + "\n"
+
+
+def _form(trained: Trained, kind: str) -> str:
+    """Return words for the files of a kind of export."""
+    published = kind != "huggingface" or family_of(trained.model).in_transformers
+    return FORMS[kind] if published else "a format that only `bertstream` reads"
 
 
 def _metadata(trained: Trained, lineage: Lineage, made: Made, step: int) -> dict[str, Any]:

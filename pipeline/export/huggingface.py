@@ -19,7 +19,10 @@ from pipeline.export.trained import Trained, load_module, load_trained
 from pipeline.local_files import scratch_folder
 from pipeline.model.families.table import family_of
 from pipeline.objectives.contrastive import ContrastiveTexts
+from pipeline.objectives.masked import MaskedTokens
 from pipeline.objectives.published import DENSE
+from pipeline.objectives.replaced import ReplacedTokens
+from pipeline.objectives.table import Pretraining
 from pipeline.train.checkpoint import TRAINING_ONLY
 from pipeline.train.run import settings_of
 
@@ -61,8 +64,9 @@ VECTOR      the pooling
 FILL        a line that fills a blank, or nothing if the model does not fill blanks
 """
 FILL_LINE = 'print(model.fill("A text with a [MASK] in it."))\n'
-OF_OURS = """Compute vectors (VECTOR, scaled to length 1) with `bertstream`. `sentence-transformers` cannot load this
-model, because it has no such pooling:
+NO_ARCHITECTURE = "`transformers` cannot load this model, because it has no such architecture"
+"""Reason for a model whose parts are of no published architecture."""
+OF_OURS = """Compute vectors (VECTOR, scaled to length 1) with `bertstream`. REASON:
 
 ```python
 from pipeline import api
@@ -70,7 +74,8 @@ from pipeline import api
 model = api.load("PLACE")
 print(model.embed(["A first text.", "A second one."]).shape)
 ```"""
-"""Usage of a model with attention pooling, with the placeholders of USE."""
+"""Usage of a model that only bertstream loads, with the placeholders of USE, and REASON for the reason."""
+NO_POOLING = "`sentence-transformers` cannot load this model, because it has no such pooling"
 VECTORS = {
     "mean": "the mean of the last hidden states",
     "cls": "the last hidden state of [CLS]",
@@ -108,9 +113,16 @@ def write_published(trained: Trained, lineage: Lineage, folder: Path) -> Made:
     )
     for name, content in files.items():
         storage.write_bytes(str(folder / name), content.encode())
-    ours = pooling == "attention"
-    use = (OF_OURS if ours else _usage(trained)).replace("VECTOR", VECTORS[pooling] + ", projected" * projected)
-    return Made(checked=check(folder, trained), use=use, tags=() if ours else ("sentence-transformers",))
+    published = family_of(trained.model).in_transformers
+    reason = NO_POOLING if published else NO_ARCHITECTURE
+    ours = pooling == "attention" or not published
+    use = OF_OURS.replace("REASON", reason) if ours else _usage(trained)
+    return Made(
+        checked=check(folder, trained),
+        use=use.replace("VECTOR", VECTORS[pooling] + ", projected" * projected),
+        library="transformers" if published else "bertstream",
+        tags=() if ours else ("sentence-transformers",),
+    )
 
 
 def _usage(trained: Trained) -> str:
@@ -119,6 +131,8 @@ def _usage(trained: Trained) -> str:
     if not masked:
         return USE.replace("FILL", "")
     subfolder = f', model_kwargs={{"subfolder": "{masked[0]}"}}' if masked[0] else ""
+    if _hidden_alone(trained.module):  # transformers has no enhanced mask decoder
+        return USE.replace("FILL", FILL_LINE)
     both = (FILLING + USE).replace("Do so with", "Do both with")
     return both.replace("SUBFOLDER", subfolder).replace("FILL", FILL_LINE)
 
@@ -134,10 +148,11 @@ def copy_model(checkpoint: str, folder: Path) -> None:
 def check(folder: Path, trained: Trained) -> str:
     """Load an exported folder, compare its logits with the checkpoint's, and return a description of the check.
 
-    The folder is loaded with transformers or, if transformers is not installed, with our code. Raises CheckpointError
-    if the logits differ by more than TOLERANCE.
+    The folder is loaded with transformers or, if transformers is not installed or does not have the architecture, with
+    our code. Raises CheckpointError if the logits differ by more than TOLERANCE.
     """
-    installed = importlib.util.find_spec("transformers") is not None
+    published = family_of(trained.model).in_transformers
+    installed = published and importlib.util.find_spec("transformers") is not None
     theirs = published_logits(folder, trained) if installed else load_module(str(folder), trained.model)[0].outputs
     largest = largest_difference(theirs, trained)
     if not largest <= TOLERANCE:
@@ -145,7 +160,11 @@ def check(folder: Path, trained: Trained) -> str:
             f"export {folder}: {'transformers' if installed else 'our'} logits differ from the checkpoint's by "
             f"{largest:.2g} of the largest, more than {TOLERANCE}"
         )
-    compared = "hidden states" if isinstance(trained.module, ContrastiveTexts) else "logits"
+    if not published:
+        return "not checked against transformers, which has no such architecture: only bertstream loads this model"
+    compared = "hidden states" if _hidden_alone(trained.module) else "logits"
+    if isinstance(trained.module, ReplacedTokens) and not _has_replaced_class(trained.module):
+        compared = "the model's hidden states and its generator's logits"
     return (
         f"checked: {compared} equal transformers' within {TOLERANCE} of the largest"
         if installed
@@ -161,22 +180,45 @@ def largest_difference(theirs: Logits, trained: Trained) -> float:
     differences = []
     with torch.inference_mode():
         for batch in probes(trained.model, trained.vocabulary_size):
-            their_logits, our_logits = theirs(batch), trained.module.outputs(batch)
+            their_logits, our_logits = theirs(batch), _comparable_outputs(trained.module, batch)
             differences += [difference(their_logits[head], logits) for head, logits in our_logits.items()]
     return torch.tensor(differences).max().item()
+
+
+def _hidden_alone(module: Pretraining) -> bool:
+    """Return whether transformers has none of the module's heads, so that only hidden states can be compared."""
+    enhanced = isinstance(module, MaskedTokens) and module.enhanced_decoder is not None
+    return enhanced or isinstance(module, ContrastiveTexts)
+
+
+def _has_replaced_class(module: ReplacedTokens) -> bool:
+    """Return whether transformers has a class with the family's head for replaced tokens."""
+    classes = family_of(module.encoder.settings).architectures
+    return classes["replaced"] != classes["encoder"]
+
+
+def _comparable_outputs(module: Pretraining, batch: Batch) -> dict[str, Tensor]:
+    """Return the outputs that transformers has too: hidden states take the place of a head that it does not have."""
+    if _hidden_alone(module):
+        return {"hidden": module.encoder(batch)}
+    if isinstance(module, ReplacedTokens) and not _has_replaced_class(module):
+        return {"masked": module.predict_masked(batch), "hidden": module.encoder(batch)}
+    return module.outputs(batch)
 
 
 def published_logits(folder: Path, trained: Trained) -> Logits:
     """Load a folder's models with transformers; return a function from a batch to logits by name of head.
 
-    The heads have the same names as in our module. For an encoder without heads, the function returns hidden states.
+    The heads have the same names as in our module. Where transformers does not have the head, the function returns
+    hidden states.
     """
     from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForPreTraining
     from transformers.utils import logging
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-    if isinstance(trained.module, ContrastiveTexts):
+    module = trained.module
+    if _hidden_alone(module):
         encoder = AutoModel.from_pretrained(folder).eval()
 
         def hidden(batch: Batch) -> dict[str, Tensor]:
@@ -184,19 +226,23 @@ def published_logits(folder: Path, trained: Trained) -> Logits:
             return {"hidden": encoder(**inputs).last_hidden_state[inputs["attention_mask"].bool()]}
 
         return hidden
-    folders = {model.use: folder / model.folder for model in trained.module.models()}
+    folders = {model.use: folder / model.folder for model in module.models()}
     pair_logits = family_of(trained.model).pair_logits
     masked = AutoModelForMaskedLM.from_pretrained(folders["masked"]).eval()
-    whole = AutoModelForPreTraining.from_pretrained(folder).eval()
+    headless = isinstance(module, ReplacedTokens) and not _has_replaced_class(module)
+    more_heads = pair_logits or "replaced" in folders
+    whole = (AutoModel if headless else AutoModelForPreTraining).from_pretrained(folder).eval() if more_heads else None
 
     def logits(batch: Batch) -> dict[str, Tensor]:
         inputs = padded(batch, trained.model)
         real = inputs["attention_mask"].bool()
-        output = whole(**inputs)
         outputs = {"masked": masked(**inputs).logits[real]}
-        if pair_logits:
+        output = whole(**inputs) if whole else None
+        if output is not None and pair_logits:
             outputs["pairs"] = output[pair_logits]
-        if "replaced" in folders:
+        if output is not None and headless:
+            outputs["hidden"] = output.last_hidden_state[real]
+        elif output is not None and "replaced" in folders:
             outputs["replaced"] = output.logits[real]
         return outputs
 

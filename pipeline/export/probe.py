@@ -18,18 +18,24 @@ from pipeline.text.schema import EXAMPLE
 TOLERANCE = 1e-5
 """Maximum difference of float32 outputs, relative to the largest output, or to 1 if the largest output is below 1."""
 
+MOST_TOKENS = 512
+"""Maximum length of a probe for models without position embeddings; all pairs of longer texts would need gigabytes."""
+
 
 def _padding_entry(model: Model) -> int:
     """Return the id that published models use for padding.
 
     RoBERTa models recognise padding by this id, and their position ids start with the next number.
     """
-    return max(0, model.positions.first - 1)
+    return max(0, model.first_position - 1)
 
 
 def probes(model: Model, vocabulary_size: int) -> Iterator[Batch]:
-    """Yield batches of different shapes: a single token, unequal lengths, and the model's maximum length."""
-    longest = model.maximum_positions
+    """Yield batches of different shapes: a single token, unequal lengths, and the model's maximum length.
+
+    Without position embeddings, no row of a table depends on the maximum length, and MOST_TOKENS are enough.
+    """
+    longest = model.maximum_positions if model.position_rows else min(model.maximum_positions, MOST_TOKENS)
     for lengths in ((1,), (min(7, longest), 1, min(19, longest)), (longest, (longest + 1) // 2)):
         yield probe(model, vocabulary_size, lengths)
 
@@ -40,7 +46,7 @@ def probe(model: Model, vocabulary_size: int, lengths: Sequence[int]) -> Batch:
     If models of this family recognise padding by its id, the padding id does not occur.
     """
     random, padding = np.random.default_rng(0), _padding_entry(model)
-    entries = np.array([entry for entry in range(vocabulary_size) if entry != padding or not model.positions.first])
+    entries = np.array([entry for entry in range(vocabulary_size) if entry != padding or not model.first_position])
     rows = [
         {
             "ids": ids,

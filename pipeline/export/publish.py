@@ -7,6 +7,8 @@ from pathlib import Path
 from pipeline import storage
 from pipeline.config.export import Export
 from pipeline.config.jobs import VECTOR_OBJECTIVES, Pretrain
+from pipeline.config.model import FAMILY_PARTS, Model
+from pipeline.config.objective import Masked
 from pipeline.errors import CheckpointError, ConfigError, listed
 from pipeline.export import registry
 from pipeline.export.card import Lineage, card
@@ -25,13 +27,35 @@ def require_languages(codes: Sequence[str]) -> None:
         raise ConfigError(f"language ({wrong[0]}) is not a language code: give an ISO 639 code, such as en")
 
 
-def require_blanks(kinds: Sequence[str], settings: Pretrain) -> None:
+def require_kinds(kinds: Sequence[str], settings: Pretrain) -> None:
+    """Raise ConfigError if a kind of export needs a head or a published architecture that the run does not have."""
+    _require_blanks(kinds, settings)
+    _require_architecture(kinds, settings.model)
+    wrong = [kind for kind in kinds if kind != "huggingface"]
+    if wrong and isinstance(settings.objective, Masked) and settings.objective.decoder == "enhanced":
+        raise ConfigError(
+            f"kinds ({listed(wrong)}) need a masked-token head that transformers has, and it has no enhanced mask "
+            "decoder (objective.decoder): choose huggingface"
+        )
+
+
+def _require_blanks(kinds: Sequence[str], settings: Pretrain) -> None:
     """Raise ConfigError if a kind of export needs a masked-token head and the run trained none."""
     wrong = [kind for kind in kinds if kind != "huggingface"]
     if wrong and (name := VECTOR_OBJECTIVES.get(type(settings.objective))):
         raise ConfigError(
             f"kinds ({listed(wrong)}) need a masked-token head, which a run with objective {name} does not have: "
             "choose huggingface"
+        )
+
+
+def _require_architecture(kinds: Sequence[str], model: Model) -> None:
+    """Raise ConfigError if a kind of export needs transformers' code of an architecture that transformers lacks."""
+    wrong = [kind for kind in kinds if kind in ("onnx", "int8")]
+    if wrong and (exchanged := FAMILY_PARTS[model.family].exchanged(model)):
+        raise ConfigError(
+            f"kinds ({listed(wrong)}) need an architecture that transformers has, but {exchanged[0]} ({exchanged[1]}) "
+            f"is of no published {model.family}: choose huggingface"
         )
 
 

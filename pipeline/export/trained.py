@@ -11,7 +11,7 @@ from pipeline.model.published import MOST_CONFIG, json_object
 from pipeline.model.weights import model_settings, published_names, vocabulary_size
 from pipeline.objectives.contrastive import ContrastiveTexts
 from pipeline.objectives.masked import MaskedTokens
-from pipeline.objectives.replaced import GENERATOR, ReplacedTokens
+from pipeline.objectives.replaced import GENERATOR, SHARING, ReplacedTokens
 from pipeline.objectives.table import Pretraining
 from pipeline.reporting import Report
 from pipeline.train import checkpoint, run
@@ -76,17 +76,21 @@ def load_trained(folder: str, *, fills_blanks: bool = False) -> Trained:
     """
     if problem := storage.damage(folder):
         raise CheckpointError(f"checkpoint {folder} is damaged ({problem})")
-    model = _read_model(storage.join(folder, CONFIG))
+    model = _read_model(storage.join(folder, CONFIG))[0]
     module, rows = load_module(folder, model)
     if fills_blanks and isinstance(module, ContrastiveTexts):
         raise CheckpointError(f"checkpoint {folder} has no head for masked tokens: give a pretraining run with one")
     return Trained(checkpoint=folder, model=model, vocabulary_size=rows, module=module)
 
 
-def _read_model(location: str) -> Model:
-    """Return the settings in a config.json. Raises CheckpointError if the file is unreadable or the family unknown."""
+def _read_model(location: str) -> tuple[Model, dict[str, Any]]:
+    """Return the settings in a config.json, and all its fields.
+
+    Raises CheckpointError if the file is unreadable or the family unknown.
+    """
     try:
-        return model_settings(json_object(storage.read_at_most(location, MOST_CONFIG)))
+        config = json_object(storage.read_at_most(location, MOST_CONFIG))
+        return model_settings(config), config
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{location} cannot be read: {storage.first_line(error)}") from error
 
@@ -104,13 +108,16 @@ def load_module(folder: str, model: Model) -> tuple[Pretraining, int]:
         rows = vocabulary_size(tensors, family)
         generator = storage.join(folder, GENERATOR, CONFIG)
         if storage.exists(generator):
-            module: Pretraining = ReplacedTokens.of(model, _read_model(generator), rows)
+            sharing = _read_model(storage.join(folder, CONFIG))[1].get(SHARING)
+            module: Pretraining = ReplacedTokens.of(model, _read_model(generator)[0], rows, sharing)
         elif not any(name in tensors for name in published_names("masked_token_head.dense.weight", family)):
             module = ContrastiveTexts(model, rows)
         else:
             pair_head = "next_sentence_head.weight"
             pairs = "next_sentence_head" in family.names and published_names(pair_head, family)[0] in tensors
-            module = MaskedTokens(model, rows, pairs=pairs)
+            decoder = "enhanced_decoder.positions"
+            enhanced = decoder in family.names and f"{family.names[decoder]}.weight" in tensors
+            module = MaskedTokens(model, rows, pairs=pairs, enhanced=enhanced)
         checkpoint.load_models(folder, module)
     except CheckpointError as error:
         raise CheckpointError(f"{folder}: {error}") from error

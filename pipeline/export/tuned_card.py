@@ -19,6 +19,7 @@ from pipeline.export.markdown import (
 )
 from pipeline.export.sentence_files import sentence_files
 from pipeline.model.families.table import family_of
+from pipeline.model.family import Family
 from pipeline.tasks.known import takes_pairs
 from pipeline.tasks.task import Task
 from pipeline.train.tuned import About
@@ -88,10 +89,11 @@ def tuned_files(
 ) -> dict[str, str]:
     """Return file name -> content of the card and related files of a fine-tuned model.
 
-    `plain` is true if the model has no bottleneck adapters, so that transformers can load its encoder. A plain model
-    also gets files for sentence-transformers if its task is similarity, or if the head of its text classification reads
-    the mean of the last hidden states. With these files, sentence-transformers computes the same vectors.
+    `plain` is true if the model has no bottleneck adapters. If transformers can load the encoder of a plain model, the
+    model also gets files for sentence-transformers if its task is similarity, or if the head of its text classification
+    reads the mean of the last hidden states. With these files, sentence-transformers computes the same vectors.
     """
+    plain = plain and family_of(model).in_transformers
     files = {CARD: _tuned_card(about, model, plain, license, language, repository)}
     if has_vectors(about, plain):
         longest = about.cutting.maximum_length or model.maximum_positions
@@ -118,7 +120,7 @@ def _tuned_card(
         f"{_purpose(task)}. It was fine-tuned on {_data_name(task)} with bertstream {version()}, from {encoder}; "
         f"texts are truncated to {about.cutting.maximum_length} tokens.",
         "## Use",
-        _use(about, plain, repository),
+        _use(about, family, plain, repository),
         "## Limitations",
         "\n".join(f"- {line}" for line in _limits(about)),
         "## Figures",
@@ -170,7 +172,7 @@ def _metadata(about: About, model: Model, name: str, plain: bool, language: tupl
     scores = {} if _trained_kind(about) == "relations" else about.lineage.get("scores", {})
     return {
         "language": list(language or (ENGLISH if known else ())),
-        "library_name": "transformers",
+        "library_name": "transformers" if family_of(model).in_transformers else "bertstream",
         "pipeline_tag": kind,
         "tags": [
             family_of(model).name,
@@ -204,7 +206,7 @@ def _data_name(task: Task) -> str:
     return f"{task.name} ({known[0]} on the hub)" if known else f"data called {task.name}"
 
 
-def _use(about: About, plain: bool, repository: str | None) -> str:
+def _use(about: About, family: Family, plain: bool, repository: str | None) -> str:
     """Return the usage examples.
 
     There is always an example for pipeline.api. There is an example for transformers if transformers gives the same
@@ -216,13 +218,15 @@ def _use(about: About, plain: bool, repository: str | None) -> str:
     rows = '[("A text.", "Another.")]' if pair else ASKED[about.task.kind]
     call = 'answer({"text": "A text.", "text_pair": "Another."})' if pair else CALLED.get(kind)
     parts = [] if repository else ["Run this in the model's folder; from elsewhere, give the folder's path."]
-    if kind == "sentence-similarity":
+    if not family.in_transformers:
+        parts.append("`transformers` cannot load this model, because it has no such architecture.")
+    elif kind == "sentence-similarity":
         pass  # the vectors are used below
     elif call is None:
         parts.append(
             "`transformers` no longer has a pipeline for questions. `AutoModelForQuestionAnswering` loads the model."
         )
-    elif plain and (about.pooling == "cls" or kind == "token-classification"):
+    elif plain and (about.pooling in family.poolings or kind == "token-classification"):
         parts += [
             "With `transformers`:",
             _python(f'{PIPELINE}\n\nanswer = pipeline("{kind}", model="{folder}")\nprint({call})'),

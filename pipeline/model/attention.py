@@ -4,6 +4,7 @@ Shapes: T tokens of the batch, N sequences, S length of the longest sequence, H 
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,7 @@ from torch.nn import functional as F
 
 from pipeline.batch import Batch
 from pipeline.model.dropout import dropout
+from pipeline.model.rotary import Rotation
 
 KERNEL_TYPES = (torch.bfloat16, torch.float16)
 KERNEL_CAPABILITY = 8
@@ -37,8 +39,20 @@ class Group:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Band:
+    """Blocks of the flat batch for local attention: the queries of a block see its own and both neighbouring blocks."""
+
+    reach: int
+    """Tokens on each side that a token attends to."""
+    block: int
+    """Tokens per block, B; at least `reach`."""
+    mask: Tensor
+    """bool (C, 1, B, 3 B) for C blocks: True where a query attends to a key."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Layout:
-    """Positions of a batch's sequences in the flat batch and in padded groups."""
+    """Positions of a batch's sequences in the flat batch and in padded groups, and how a layer's tokens attend."""
 
     offsets: Tensor
     """int32, N + 1 entries: cumulative lengths."""
@@ -47,6 +61,12 @@ class Layout:
     groups: tuple[Group, ...]
     order_T: Tensor | None
     """int64: indices that sort the batch's tokens by group; None for a single group, which keeps the batch's order."""
+    rotation: Rotation | None = None
+    """Rotation of queries and keys; None: they are not rotated."""
+    relative_R: Tensor | None = None
+    """Embeddings of relative positions (R, width) for disentangled attention; None: distances do not enter scores."""
+    band: Band | None = None
+    """Blocks of local attention; None: a token attends to all tokens of its sequence."""
 
 
 def layout(batch: Batch) -> Layout:
@@ -140,29 +160,44 @@ def has_kernel(qkv: Tensor) -> bool:
 
 
 def _padded_attention(qkv: Tensor, where: Layout, dropout_probability: float) -> Tensor:
+    # On a CPU in bfloat16, explicit matrix products train two to three times as fast as torch's kernel at length 128,
+    # and equally fast at 512.
+    attend = explicit_attention if qkv.device.type == "cpu" else F.scaled_dot_product_attention
+    return in_groups(qkv, where, lambda q, k, v, key_mask: attend(q, k, v, key_mask, dropout_probability))
+
+
+def in_groups(qkv: Tensor, where: Layout, attend: Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]) -> Tensor:
+    """Return the attention output (T, H, D) of qkv (T, 3, H, D), computed in padded groups.
+
+    For each group, `attend` maps queries, keys and values (N, H, S, D) and the group's key mask to outputs (N, H, S,
+    D).
+    """
     if where.order_T is None:
-        return _group_attention(qkv, where.groups[0], dropout_probability)
+        return _in_group(qkv, where.groups[0], attend)
     parts = qkv[where.order_T].split([len(group.slots_T) for group in where.groups])
-    out = torch.cat(
-        [_group_attention(part, group, dropout_probability) for part, group in zip(parts, where.groups, strict=True)]
-    )
+    out = torch.cat([_in_group(part, group, attend) for part, group in zip(parts, where.groups, strict=True)])
     return torch.empty_like(out).index_copy(0, where.order_T, out)
 
 
-def _group_attention(qkv: Tensor, where: Group, dropout_probability: float) -> Tensor:
+def _in_group(qkv: Tensor, where: Group, attend: Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]) -> Tensor:
     T, _, H, D = qkv.shape
     N, S = where.sequences, where.maximum_length
     padded = qkv.new_zeros(N * S, 3 * H * D).index_copy(0, where.slots_T, qkv.reshape(T, 3 * H * D))
     q, k, v = padded.view(N, S, 3, H, D).permute(2, 0, 3, 1, 4).unbind(0)
-    # On a CPU in bfloat16, explicit matrix products train two to three times as fast as torch's kernel at length 128,
-    # and equally fast at 512.
-    attend = _explicit if qkv.device.type == "cpu" else F.scaled_dot_product_attention
-    out = attend(q, k, v, where.key_mask, dropout_probability)
+    out = attend(q, k, v, where.key_mask)
     return out.transpose(1, 2).reshape(N * S, H * D).index_select(0, where.slots_T).view(T, H, D)
 
 
-def _explicit(q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, dropout_probability: float) -> Tensor:
-    scores = (q * (1 / math.sqrt(q.shape[-1]))) @ k.transpose(-1, -2)
+def explicit_attention(q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, dropout_probability: float) -> Tensor:
+    """Return attention outputs (..., queries, D) by explicit matrix products; `key_mask` is False for unseen keys."""
+    return weighted_values((q * (1 / math.sqrt(q.shape[-1]))) @ k.transpose(-1, -2), v, key_mask, dropout_probability)
+
+
+def weighted_values(scores: Tensor, v: Tensor, key_mask: Tensor | None, dropout_probability: float) -> Tensor:
+    """Return the sums of values v (..., keys, D), weighted by the softmax of scores (..., queries, keys).
+
+    Keys at which `key_mask` is False get weight 0. Each query needs a key with True.
+    """
     if key_mask is not None:
         scores = scores.masked_fill(~key_mask, -math.inf)
     # On a CPU, softmax computes in float32 for every dtype of its input, so the scores need no conversion.

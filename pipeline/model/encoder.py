@@ -3,17 +3,30 @@
 Shapes: T tokens of the batch, N sequences, H heads, D width of a head.
 """
 
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from pipeline.batch import Batch
-from pipeline.config.model import EncoderPooler, Model
+from pipeline.config.model import EncoderPooler, Model, RotaryPositions
+from pipeline.config.model_parts import BucketedAttention, DisentangledAttention
 from pipeline.errors import DataError
 from pipeline.model.activations import ACTIVATIONS
 from pipeline.model.attention import Layout, attention, layout
+from pipeline.model.disentangled import (
+    BucketedSelfAttention,
+    DisentangledSelfAttention,
+    RelativeEmbeddings,
+    distances_of,
+)
 from pipeline.model.dropout import dropout
 from pipeline.model.embeddings import Embeddings
+from pipeline.model.rotary import rotate, rotation
+from pipeline.model.windows import band, windowed_attention
 
 
 class SelfAttention(nn.Module):
@@ -23,54 +36,86 @@ class SelfAttention(nn.Module):
         super().__init__()
         self.heads = settings.heads
         self.dropout = settings.attention_dropout
-        self.qkv = nn.Linear(settings.width, 3 * settings.width)
-        self.output = nn.Linear(settings.width, settings.width)
+        self.qkv = nn.Linear(settings.width, 3 * settings.width, bias=settings.bias)
+        self.output = nn.Linear(settings.width, settings.width, bias=settings.bias)
 
     def forward(self, hidden_T: Tensor, where: Layout) -> Tensor:
+        attend = attention if where.band is None else windowed_attention
+        gathered = attend(self.projected(hidden_T, where), where, self.dropout if self.training else 0.0)
+        return self.output(gathered.reshape(hidden_T.shape))
+
+    def projected(self, hidden_T: Tensor, where: Layout) -> Tensor:
+        """Return queries, keys and values (T, 3, H, D), rotated if the layout has a rotation."""
         T, width = hidden_T.shape
         qkv = self.qkv(hidden_T).view(T, 3, self.heads, width // self.heads)
-        gathered = attention(qkv, where, self.dropout if self.training else 0.0)
-        return self.output(gathered.reshape(T, width))
+        return qkv if where.rotation is None else rotate(qkv, where.rotation)
+
+
+OTHER_ATTENTION: dict[type, Callable[[Model], nn.Module]] = {
+    DisentangledAttention: DisentangledSelfAttention,
+    BucketedAttention: BucketedSelfAttention,
+}
+"""Settings of attention -> module, where it is not SelfAttention."""
 
 
 class FeedForward(nn.Module):
-    """Apply a two-layer network to every token (T, width)."""
+    """Apply a two-layer network to every token (T, width); with geglu, its inner units are gated."""
 
     def __init__(self, settings: Model) -> None:
         super().__init__()
         self.activation = ACTIVATIONS[settings.activation]
-        self.inner = nn.Linear(settings.width, settings.feed_forward)
-        self.outer = nn.Linear(settings.feed_forward, settings.width)
+        self.gated = settings.inner == "geglu"
+        self.inner = nn.Linear(settings.width, settings.inner_rows, bias=settings.bias)
+        self.outer = nn.Linear(settings.feed_forward, settings.width, bias=settings.bias)
 
     def forward(self, hidden_T: Tensor) -> Tensor:
-        return self.outer(self.activation(self.inner(hidden_T)))
+        if not self.gated:
+            return self.outer(self.activation(self.inner(hidden_T)))
+        units_T, gates_T = self.inner(hidden_T).chunk(2, -1)
+        return self.outer(self.activation(units_T) * gates_T)
 
 
 class Layer(nn.Module):
-    """Map hidden states (T, width) to (T, width) by attention and feed-forward, each with a residual connection and
-    post-LayerNorm.
+    """Map hidden states (T, width) to (T, width) by attention and feed-forward, each with a residual connection and a
+    LayerNorm.
     """
 
-    def __init__(self, settings: Model) -> None:
+    def __init__(self, settings: Model, number: int) -> None:
         super().__init__()
-        self.attention = SelfAttention(settings)
-        self.attention_norm = nn.LayerNorm(settings.width, eps=settings.layer_norm_epsilon)
+        self.normalises_first = settings.block == "pre-norm"
+        self.attention = OTHER_ATTENTION.get(type(settings.attention), SelfAttention)(settings)
+        # The embeddings have a LayerNorm of their own, so the first layer's attention has none before it.
+        self.attention_norm = nn.Identity() if self.normalises_first and number == 0 else _layer_norm(settings)
         self.feed_forward = FeedForward(settings)
-        self.feed_forward_norm = nn.LayerNorm(settings.width, eps=settings.layer_norm_epsilon)
+        self.feed_forward_norm = _layer_norm(settings)
         self.dropout = settings.hidden_dropout
         # Placeholders: fine-tuning may put a bottleneck here (pipeline.model.adapters).
         self.attention_adapter: nn.Module = nn.Identity()
         self.feed_forward_adapter: nn.Module = nn.Identity()
 
-    def forward(self, hidden_T: Tensor, where: Layout) -> Tensor:
-        probability = self.dropout if self.training else 0.0
+    def forward(self, hidden_T: Tensor, where: Layout, queries_T: Tensor | None = None) -> Tensor:
+        """Return the layer's output. With `queries_T` (T, width), disentangled attention and the residual connection
+        take them for queries, and keys and values still come from `hidden_T`.
+        """
         # Under autocast, the residual sums and LayerNorm's output stay in float32.
-        hidden_T = self.attention_norm(
-            hidden_T + self.attention_adapter(dropout(self.attention(hidden_T, where), probability))
-        )
-        return self.feed_forward_norm(
-            hidden_T + self.feed_forward_adapter(dropout(self.feed_forward(hidden_T), probability))
-        )
+        if self.normalises_first:
+            hidden_T = hidden_T + self._attended(self.attention_input(hidden_T), where)
+            return hidden_T + self._fed_forward(self.feed_forward_norm(hidden_T))
+        others = () if queries_T is None else (queries_T,)
+        attended_T = self._attended(hidden_T, where, *others)
+        hidden_T = self.attention_norm((hidden_T if queries_T is None else queries_T) + attended_T)
+        return self.feed_forward_norm(hidden_T + self._fed_forward(hidden_T))
+
+    def attention_input(self, hidden_T: Tensor) -> Tensor:
+        """Return the input of the layer's attention (T, width) for the layer's input."""
+        return self.attention_norm(hidden_T) if self.normalises_first else hidden_T
+
+    def _attended(self, hidden_T: Tensor, *others: Layout | Tensor) -> Tensor:
+        attended_T = self.attention(hidden_T, *others)
+        return self.attention_adapter(dropout(attended_T, self.dropout if self.training else 0.0))
+
+    def _fed_forward(self, hidden_T: Tensor) -> Tensor:
+        return self.feed_forward_adapter(dropout(self.feed_forward(hidden_T), self.dropout if self.training else 0.0))
 
 
 class Encoder(nn.Module):
@@ -81,20 +126,37 @@ class Encoder(nn.Module):
         super().__init__()
         self.settings = settings
         self.embeddings = embeddings or Embeddings(settings, vocabulary_size)
-        self.projection = nn.Linear(settings.embedded_width, settings.width) if settings.projects else nn.Identity()
-        self.layers = nn.ModuleList(Layer(settings) for _ in range(settings.distinct_layers))
+        self.projection = (
+            nn.Linear(settings.embedded_width, settings.width, bias=settings.bias)
+            if settings.projects
+            else nn.Identity()
+        )
+        distances = distances_of(settings)
+        self.relative = None if distances is None else RelativeEmbeddings(settings, distances)
+        self.layers = nn.ModuleList(Layer(settings, number) for number in range(settings.distinct_layers))
         """Layers with their own weights: all layers, or one layer if all layers share their weights."""
+        self.final_norm = _layer_norm(settings) if settings.block == "pre-norm" else nn.Identity()
         pooled = isinstance(settings.pooler, EncoderPooler)
-        self.pooler: nn.Linear | None = nn.Linear(settings.width, settings.width) if pooled else None
+        self.pooler: nn.Linear | None = (
+            nn.Linear(settings.width, settings.width, bias=settings.bias) if pooled else None
+        )
         self.recompute = False
         """Whether to use activation checkpointing in training: layers then store only their input, and recompute the
         rest in the backward pass. Losses and gradients do not change.
         """
 
     def forward(self, batch: Batch) -> Tensor:
-        """Return hidden states (T, width) of the last layer.
+        """Return hidden states (T, width) of the last layer, after the final LayerNorm if the settings have one.
 
-        Raises DataError for a sequence longer than the learned positions.
+        Raises DataError for a sequence longer than model.maximum_positions.
+        """
+        hidden_T, last, where = self.before_last(batch)
+        return self.final_norm(self.apply_layer(last, hidden_T, where))
+
+    def before_last(self, batch: Batch) -> tuple[Tensor, nn.Module, Layout]:
+        """Return the input of the last layer (T, width), this layer, and its layout.
+
+        Raises DataError for a sequence longer than model.maximum_positions.
         """
         if batch.maximum_length > self.settings.maximum_positions:
             raise DataError(
@@ -103,19 +165,30 @@ class Encoder(nn.Module):
                 "cut sequences at that length"
             )
         hidden_T = self.embed(batch)
-        where = layout(batch)
-        for layer in self.applied_layers:
-            hidden_T = (
-                checkpoint(layer, hidden_T, where, use_reentrant=False)
-                if self.recompute and self.training
-                else layer(hidden_T, where)
-            )
-        return hidden_T
+        *others, (last, where) = zip(self.applied_layers, self.layouts(batch), strict=True)
+        for layer, own in others:
+            hidden_T = self.apply_layer(layer, hidden_T, own)
+        return hidden_T, last, where
+
+    def apply_layer(self, layer: nn.Module, *inputs: Tensor | Layout) -> Tensor:
+        """Return a layer's output for its inputs, with activation checkpointing if `recompute` is set."""
+        if self.recompute and self.training:
+            return checkpoint(layer, *inputs, use_reentrant=False)
+        return layer(*inputs)
 
     @property
     def applied_layers(self) -> list[nn.Module]:
         """The layers in the order in which they are applied; a shared layer occurs several times."""
         return [*self.layers] * (self.settings.layers if self.settings.shares_layers else 1)
+
+    def layouts(self, batch: Batch) -> list[Layout]:
+        """Return the layout of a batch for each applied layer: with its rotation, and its band if it is local."""
+        where, model = layout(batch), self.settings
+        if self.relative is not None:
+            where = replace(where, relative_R=self.relative(batch.maximum_length))
+        reaches = [model.reach(number) for number in range(model.layers)]
+        layouts = {reach: _of_layer(where, batch, model, reach) for reach in set(reaches)}
+        return [layouts[reach] for reach in reaches]
 
     def embed(self, batch: Batch) -> Tensor:
         """Return the first layer's input (T, width)."""
@@ -135,6 +208,20 @@ class Encoder(nn.Module):
         self.pooler = None
 
 
+def _layer_norm(settings: Model) -> nn.LayerNorm:
+    """Return a LayerNorm over the model's width."""
+    return nn.LayerNorm(settings.width, eps=settings.layer_norm_epsilon, bias=settings.bias)
+
+
+def _of_layer(where: Layout, batch: Batch, model: Model, reach: int | None) -> Layout:
+    """Return a layout with the rotation and the band of layers whose tokens attend to `reach` tokens on each side."""
+    if isinstance(model.positions, RotaryPositions):
+        local = model.positions.local_theta if reach is not None else None
+        theta = model.positions.theta if local is None else local
+        where = replace(where, rotation=rotation(batch.positions_T, model.width // model.heads, theta))
+    return where if reach is None else replace(where, band=band(where, batch.tokens, reach))
+
+
 def encoders_in(module: nn.Module) -> list[Encoder]:
     """Return all encoders in a module; an objective may have several."""
     return [part for part in module.modules() if isinstance(part, Encoder)]
@@ -151,5 +238,18 @@ def initialize(module: nn.Module, deviation: float, generator: torch.Generator |
             nn.init.trunc_normal_(part.weight, std=deviation, a=-2 * deviation, b=2 * deviation, generator=generator)
         if isinstance(part, nn.LayerNorm):
             nn.init.ones_(part.weight)
-        if isinstance(part, nn.Linear | nn.LayerNorm):
+        if isinstance(part, nn.Linear | nn.LayerNorm) and part.bias is not None:
             nn.init.zeros_(part.bias)
+    for encoder in encoders_in(module):
+        if encoder.settings.block == "pre-norm":
+            _shrink_outputs(encoder)
+
+
+@torch.no_grad()
+def _shrink_outputs(encoder: Encoder) -> None:
+    """Divide the weights that write to the residual sum by sqrt(2 * layers), so that its variance does not grow with
+    the number of layers (transformers: ModernBertPreTrainedModel; Shoeybi et al. 2019).
+    """
+    for layer in encoder.layers:
+        for output in (layer.attention.output, layer.feed_forward.outer):
+            output.weight /= math.sqrt(2 * encoder.settings.layers)

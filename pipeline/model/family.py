@@ -1,12 +1,18 @@
 """Describe a published architecture: the names that its files use for our modules and settings."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipeline.config.model import FamilyName
+from pipeline.config.model import FamilyName, Model
 
 SIZES = ("layers", "width", "heads", "feed_forward", "embedding_width")
 """Settings that have no default, so config.json must state them."""
+
+
+def _no_fields(settings: Model | dict[str, Any]) -> dict[str, Any]:
+    """Return no fields, for a family whose parts have no settings."""
+    return {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,7 +20,7 @@ class Family:
     """Names of a published architecture, as transformers reads and writes them."""
 
     name: FamilyName
-    """`model_type` of config.json."""
+    """model.family of its models; `model_type` of config.json unless `fixed` says otherwise."""
     title: str
     """Name in messages and model cards."""
     names: dict[str, str]
@@ -23,10 +29,14 @@ class Family:
     """Prefix of the encoder's tensors. A checkpoint of the encoder alone omits the prefix."""
     bare: tuple[str, ...]
     """Prefixes of tensors in a checkpoint of the encoder alone."""
-    fused: tuple[str, tuple[str, ...]]
+    fused: tuple[str, tuple[str, ...]] | None
     """(infix, parts). Query, key and value are separate tensors: in each name, one of the parts follows the infix. Our
-    qkv stacks these tensors in the order of the parts.
+    qkv stacks these tensors in the order of the parts. None: the published tensor is stacked as ours is.
     """
+    alternates_heads: bool = False
+    """Whether the published qkv has query, key and value of head 0, then those of head 1, and so on."""
+    heads_alternating: int = 1
+    """Number of heads whose rows alternate in the published qkv; `family_of` sets it from a model's settings."""
     tied: dict[str, str]
     """Name of a copy of a tied tensor, which some checkpoints contain -> name of the original tensor."""
     heads: tuple[str, ...]
@@ -41,6 +51,14 @@ class Family:
     """Fields of config.json that are always written, and the only supported value of each."""
     assumed: dict[str, Any] = field(default_factory=dict)
     """Fields of config.json that are not written, and the only supported value of each."""
+    parts_to_config: Callable[[Model], dict[str, Any]] = _no_fields
+    """Function from settings to the fields of config.json that describe parts, beyond those in `config`."""
+    parts_from_config: Callable[[dict[str, Any]], dict[str, Any]] = _no_fields
+    """Inverse of `parts_to_config`: from a config.json to settings by name. It raises CheckpointError."""
+    pooling_field: str | None = None
+    """Field of config.json that names the pooling of text classifiers; None: they read the first token."""
+    in_transformers: bool = True
+    """Whether transformers can load the architecture."""
     architectures: dict[str, str]
     """Use of a model (masked, replaced, encoder or a kind of task) -> its class name in config.json."""
     pair_logits: str | None = None
@@ -54,6 +72,11 @@ class Family:
     def article(self) -> str:
         """Indefinite article before the title."""
         return "an" if self.title[0] in "AEIOUX" else "a"
+
+    @property
+    def poolings(self) -> tuple[str, ...]:
+        """Poolings that published text classifiers may have."""
+        return ("cls", "mean") if self.pooling_field else ("cls",)
 
     @property
     def pooler(self) -> str:

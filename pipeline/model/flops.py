@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipeline.config.model import Model
+from pipeline.config.model_parts import BucketedAttention, DisentangledAttention
 
 BACKWARD = 3
 """Cost of a training step, in units of one forward pass. The backward pass costs 2 units. Recomputed activations do not
@@ -107,14 +108,27 @@ def encoder_flops(model: Model, counted: TokenCounts) -> float:
     """Return the floating-point operations of an encoder's forward and backward pass per real token.
 
     Only matrix products count. With L layers of width H and feed-forward width 4 H, the linear maps of the layers need
-    6 * 12 * L * H^2 operations; 8 of these 12 are for the feed-forward. Attention scores and values need
-    12 * L * H * (sum of s^2) / (sum of s). A projection of embeddings of width E adds 6 * E * H. If L layers share
-    their weights, they still count L times.
+    6 * 12 * L * H^2 operations; 8 of these 12 are for the feed-forward, and geglu's gates add 4. Attention scores and
+    values need 12 * L * H * (sum of s^2) / (sum of s); in local layers, a token attends to at most its window. A
+    projection of embeddings of width E adds 6 * E * H. If L layers share their weights, they still count L times.
+    Disentangled attention adds two products with 2 s relative positions per token, which are twice the scores and
+    values; the projections of relative positions, once per slot, do not count.
     """
     L, H = model.layers, model.width
-    layer = 4 * H * H + 2 * H * model.feed_forward
+    layer = 4 * H * H + H * model.inner_rows + H * model.feed_forward
     projection = model.embedded_width * H if model.projects else 0
-    return BACKWARD * (2 * L * layer + 2 * projection + 4 * L * H * counted.squares / counted.tokens)
+    keys = sum(_keys(model.reach(number), counted) for number in range(L))
+    products = 3 if isinstance(model.attention, DisentangledAttention | BucketedAttention) else 1
+    return BACKWARD * (2 * L * layer + 2 * projection + 4 * products * H * keys)
+
+
+def _keys(reach: int | None, counted: TokenCounts) -> float:
+    """Return the keys per token of a layer that attends to `reach` tokens on each side; None: to all tokens.
+
+    For local layers this is the window or the mean length that a token sees, whichever is less.
+    """
+    mean = counted.squares / counted.tokens
+    return mean if reach is None else min(mean, 2 * reach + 1)
 
 
 def masked_head_flops(model: Model, vocabulary_size: int, counted: TokenCounts) -> float:

@@ -22,8 +22,8 @@ class MaskedTokenHead(nn.Module):
 
     def __init__(self, settings: Model, vocabulary_size: int) -> None:
         super().__init__()
-        self.dense = nn.Linear(settings.width, settings.embedded_width)
-        self.norm = nn.LayerNorm(settings.embedded_width, eps=settings.layer_norm_epsilon)
+        self.dense = nn.Linear(settings.width, settings.embedded_width, bias=settings.bias)
+        self.norm = nn.LayerNorm(settings.embedded_width, eps=settings.layer_norm_epsilon, bias=settings.bias)
         self.bias = nn.Parameter(torch.zeros(vocabulary_size))
         self.activation = ACTIVATIONS[settings.activation]
 
@@ -76,16 +76,23 @@ class MaskedTokenHead(nn.Module):
 class ReplacedTokenHead(nn.Module):
     """Map hidden states (T, width) to one logit per token (Clark et al. 2020).
 
-    A logit above 0 means that the token was probably replaced.
+    A logit above 0 means that the token was probably replaced. If the settings say so, each token's state is first
+    added to that of the first token of its sequence, and normalised (microsoft/DeBERTa: LMMaskPredictionHead).
     """
 
     def __init__(self, settings: Model) -> None:
         super().__init__()
+        adds_first = settings.replaced_head == "with-first-token"
+        self.norm = nn.LayerNorm(settings.width, eps=settings.layer_norm_epsilon) if adds_first else None
         self.dense = nn.Linear(settings.width, settings.width)
         self.score = nn.Linear(settings.width, 1)
 
-    def forward(self, hidden_T: Tensor) -> Tensor:
-        """Return float32 logits (T,)."""
+    def forward(self, hidden_T: Tensor, offsets: Tensor) -> Tensor:
+        """Return float32 logits (T,). `offsets` are the cumulative lengths of the sequences (N + 1,)."""
+        if self.norm is not None:
+            lengths_N = offsets.diff()
+            first_T = hidden_T[offsets[:-1]].repeat_interleave(lengths_N, dim=0, output_size=len(hidden_T))
+            hidden_T = self.norm(first_T + hidden_T)
         return self.score(F.gelu(self.dense(hidden_T)))[:, 0].float()
 
 
@@ -110,16 +117,26 @@ class ClassificationHead(nn.Linear):
         return super().forward(dropout(states, self.dropout if self.training else 0.0)).float()
 
 
-class FirstTokenLayer(nn.Linear):
-    """Map the states of first tokens (N, width) to the classification head's input (N, width), instead of a pooler."""
+class HeadLayer(nn.Linear):
+    """Map states (N, width) of first tokens to a head's input (N, width), instead of a pooler. The layer may also
+    map mean states (N, width), or the states of all tokens (T, width).
+    """
 
     def __init__(self, settings: Model, layer: ClassifierLayer) -> None:
-        super().__init__(settings.width, settings.width)
+        super().__init__(settings.width, settings.width, bias=settings.bias)
         self.dropout = settings.hidden_dropout if layer.drops_input else 0.0
         self.activation = ACTIVATIONS[layer.activation]
+        epsilon, bias = settings.layer_norm_epsilon, settings.bias
+        self.norm = nn.LayerNorm(settings.width, eps=epsilon, bias=bias) if layer.normalises else nn.Identity()
 
     def forward(self, states: Tensor) -> Tensor:  # ty: ignore[lost-keyword-for-regular-parameter]
-        return self.activation(super().forward(dropout(states, self.dropout if self.training else 0.0)))
+        return self.norm(self.activation(super().forward(dropout(states, self.dropout if self.training else 0.0))))
+
+
+def token_layer(settings: Model) -> HeadLayer | None:
+    """Return the layer between hidden states and a head that predicts per token, if the settings have one."""
+    pooler = settings.pooler
+    return HeadLayer(settings, pooler) if isinstance(pooler, ClassifierLayer) and pooler.on_all else None
 
 
 class AttentionPooling(nn.Linear):

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from pipeline.batch import Batch
 from pipeline.errors import ConfigError
-from pipeline.model.attention import layout
-from pipeline.model.encoder import Encoder, SelfAttention
+from pipeline.model.attention import Layout
+from pipeline.model.disentangled import Disentangled
+from pipeline.model.encoder import Encoder, Layer
 
 Layers = int | Sequence[int] | Literal["mean of last four"]
 LAST = 4
@@ -46,13 +47,14 @@ def layer_numbers(layers: Layers, count: int) -> list[int]:
 @torch.inference_mode()
 def layer_states(encoder: Encoder, batch: Batch) -> list[Tensor]:
     """Return L + 1 hidden states (T, width): the states after the embeddings, and the states after each layer.
+    A final LayerNorm applies to the last layer's states.
 
     The encoder must be in evaluation mode.
     """
-    where, states = layout(batch), [encoder.embed(batch)]
-    for layer in encoder.applied_layers:
+    states = [encoder.embed(batch)]
+    for layer, where in zip(encoder.applied_layers, encoder.layouts(batch), strict=True):
         states.append(layer(states[-1], where))
-    return states
+    return [*states[:-1], encoder.final_norm(states[-1])]
 
 
 @torch.inference_mode()
@@ -62,12 +64,16 @@ def attention_weights(encoder: Encoder, batch: Batch) -> Tensor:
     The batch must have one sequence, and the encoder must be in evaluation mode.
     """
     states = layer_states(encoder, batch)[:-1]
-    return torch.stack(
-        [_weights(layer.attention, hidden_T) for layer, hidden_T in zip(encoder.applied_layers, states, strict=True)]
-    )
+    layers = zip(encoder.applied_layers, states, encoder.layouts(batch), strict=True)
+    return torch.stack([_weights(layer, hidden_T, where) for layer, hidden_T, where in layers])
 
 
-def _weights(part: SelfAttention, hidden_T: Tensor) -> Tensor:
-    T, width = hidden_T.shape
-    q, k, _ = part.qkv(hidden_T).view(T, 3, part.heads, width // part.heads).permute(1, 2, 0, 3)
-    return (q @ k.transpose(-1, -2) / math.sqrt(width // part.heads)).softmax(-1)
+def _weights(layer: Layer, hidden_T: Tensor, where: Layout) -> Tensor:
+    if isinstance(layer.attention, Disentangled):
+        return layer.attention.scores(hidden_T, where).softmax(-1)
+    q, k, _ = layer.attention.projected(layer.attention_input(hidden_T), where).permute(1, 2, 0, 3)
+    scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+    if where.band is not None:
+        places = torch.arange(len(hidden_T), device=hidden_T.device)
+        scores = scores.masked_fill((places - places[:, None]).abs() > where.band.reach, -math.inf)
+    return scores.softmax(-1)

@@ -11,10 +11,12 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from pipeline.config.model import FAMILY_PARTS, LearnedPositions, Model
+from pipeline.config.model import FAMILY_PARTS, Model
+from pipeline.config.model_parts import LearnedPositions
 from pipeline.errors import CheckpointError, listed
 from pipeline.model.encoder import Encoder
-from pipeline.model.families.table import FAMILIES, family_of
+from pipeline.model.enhanced_decoder import EnhancedDecoder
+from pipeline.model.families.table import FAMILIES, MODEL_TYPES, family_of
 from pipeline.model.family import Family
 from pipeline.model.heads import MaskedTokenHead, NextSentenceHead, ReplacedTokenHead
 
@@ -44,9 +46,11 @@ def _published_name(name: str, family: Family) -> str:
 
 
 def published_names(name: str, family: Family) -> tuple[str, ...]:
-    """Return the published names of one of our parameters: three names for a qkv, in stacking order, else one name."""
+    """Return the published names of one of our parameters: three names for a qkv that the family splits, in stacking
+    order, else one name.
+    """
     published = _published_name(name, family)
-    if ".qkv." not in name:
+    if ".qkv." not in name or family.fused is None:
         return (published,)
     infix, parts = family.fused
     return tuple(published.replace(infix, f"{infix}{part}.") for part in parts)
@@ -71,9 +75,16 @@ def to_published(state: dict[str, Tensor], family: Family) -> dict[str, Tensor]:
     """
     published = {}
     for name, tensor in state.items():
-        names = published_names(name, family)
-        published |= dict(zip(names, (part.contiguous() for part in tensor.detach().chunk(len(names))), strict=True))
+        names, whole = published_names(name, family), tensor.detach()
+        if ".qkv." in name:
+            whole = _regrouped(whole, (3, family.heads_alternating))
+        published |= dict(zip(names, (part.contiguous() for part in whole.chunk(len(names))), strict=True))
     return published
+
+
+def _regrouped(rows: Tensor, sizes: tuple[int, int]) -> Tensor:
+    """Return rows that lie in sizes[0] parts of sizes[1] groups each, as sizes[1] parts of sizes[0] groups each."""
+    return rows if 1 in sizes else rows.unflatten(0, (*sizes, -1)).transpose(0, 1).flatten(0, 2)
 
 
 def take(tensors: dict[str, Tensor], like: Mapping[str, Tensor], family: Family) -> Taken:
@@ -89,13 +100,18 @@ def take(tensors: dict[str, Tensor], like: Mapping[str, Tensor], family: Family)
     wanted = dict.fromkeys(part for name in shapes for part in names[name])
     return Taken(
         state={
-            name: _assemble(names[name], shape, published)
+            name: _ours(name, _assemble(names[name], shape, published), family)
             for name, shape in shapes.items()
             if published.keys() >= set(names[name])
         },
         missing=tuple(name for name in wanted if name not in published),
         surplus=tuple(name for name in published if name not in wanted),
     )
+
+
+def _ours(name: str, tensor: Tensor, family: Family) -> Tensor:
+    """Return a tensor with its rows in our order."""
+    return _regrouped(tensor, (family.heads_alternating, 3)) if ".qkv." in name else tensor
 
 
 def take_all(tensors: dict[str, Tensor], like: Mapping[str, Tensor], settings: Model) -> dict[str, Tensor]:
@@ -146,6 +162,8 @@ def pretrained_parts(settings: Model, vocabulary_size: int) -> nn.Module:
             parts["next_sentence_head"] = NextSentenceHead(settings)
         if "replaced_token_head.score" in names:
             parts["replaced_token_head"] = ReplacedTokenHead(settings)
+        if "enhanced_decoder.positions" in names:
+            parts["enhanced_decoder"] = EnhancedDecoder(settings)
         return nn.ModuleDict(parts)
 
 
@@ -160,8 +178,8 @@ def require_sizes(settings: Model, tensors: dict[str, Tensor]) -> None:
             f"config.json: num_hidden_layers is {settings.layers}, but the weights have only {len(tensors)} tensors: "
             "use config.json and weights of the same model"
         )
-    per_layer = 4 * settings.width**2 + 2 * settings.width * settings.feed_forward
-    rows = settings.positions.first + settings.maximum_positions + settings.segments
+    per_layer = 4 * settings.width**2 + settings.width * (settings.inner_rows + settings.feed_forward)
+    rows = settings.position_rows + settings.segments
     wanted = settings.distinct_layers * per_layer + rows * settings.embedded_width
     held = sum(tensor.numel() for tensor in tensors.values())
     if wanted > SLACK * max(FEW_WEIGHTS, held):
@@ -186,11 +204,12 @@ def published_config(settings: Model, vocabulary_size: int, pad_id: int, use: st
     """Return the config.json of a model with these settings; `use` is a key of Family.architectures."""
     family = family_of(settings)
     config = {field: getattr(settings, name) for name, field in family.config.items()}
-    config[family.config["maximum_positions"]] += settings.positions.first
+    config[family.config["maximum_positions"]] += settings.first_position
     if "embedding_width" in family.config:
         config[family.config["embedding_width"]] = settings.embedded_width
     return (
         config
+        | family.parts_to_config(settings)
         | family.fixed
         | {
             "architectures": [family.architectures[use]],
@@ -232,7 +251,7 @@ def model_settings(config: dict[str, Any]) -> Model:
         values.setdefault("segments", parts.segment_rows)
     if values.get("embedding_width") == values["width"]:
         values["embedding_width"] = None
-    return Model(family=family.name, **values)
+    return Model(family=family.name, **values | family.parts_from_config(config))
 
 
 def _family_in(config: dict[str, Any]) -> Family:
@@ -241,11 +260,11 @@ def _family_in(config: dict[str, Any]) -> Family:
     For an unknown family, raises CheckpointError with the names of the known families.
     """
     kind = config.get("model_type", "bert")
-    if not isinstance(kind, str) or kind not in FAMILIES:
+    if not isinstance(kind, str) or kind not in MODEL_TYPES:
         raise CheckpointError(
             f"config.json: model_type is {kind!r}, but only {listed(map(repr, FAMILIES))} can be loaded"
         )
-    family, named = FAMILIES[kind], config.get("architectures") or []
+    family, named = MODEL_TYPES[kind], config.get("architectures") or []
     for name in named if isinstance(named, list) else [named]:
         if not str(name).startswith(family.class_prefix):
             raise CheckpointError(

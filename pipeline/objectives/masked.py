@@ -3,6 +3,7 @@ Lan et al. 2020).
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from pipeline.config.data import FullSentences, NextSentence, Sampling, Sentence
 from pipeline.config.model import Model
 from pipeline.config.objective import Masked
 from pipeline.model.encoder import Encoder, initialize
+from pipeline.model.enhanced_decoder import EnhancedDecoder
 from pipeline.model.flops import TokenCounts, encoder_flops, masked_head_flops
 from pipeline.model.heads import MaskedTokenHead, NextSentenceHead
 from pipeline.objectives.published import PublishedModel, TextLayer
@@ -82,14 +84,17 @@ class MaskedTokens(nn.Module):
         generator: torch.Generator | None = None,
         *,
         pairs: bool = True,
+        enhanced: bool = False,
     ) -> None:
         """Initialise weights from `generator`; None: from torch's global generator.
 
-        The module has a pair head if `pairs` is true and the settings give the encoder a pooler.
+        The module has a pair head if `pairs` is true and the settings give the encoder a pooler. If `enhanced`, masked
+        tokens are predicted from the states of DeBERTa's enhanced mask decoder.
         """
         super().__init__()
         self.encoder = Encoder(settings, vocabulary_size)
         self.masked_token_head = MaskedTokenHead(settings, vocabulary_size)
+        self.enhanced_decoder = EnhancedDecoder(settings) if enhanced else None
         pairs = pairs and self.encoder.pooler is not None
         self.next_sentence_head = NextSentenceHead(settings) if pairs else None
         initialize(self, settings.initializer_deviation, generator)
@@ -116,7 +121,7 @@ class MaskedTokens(nn.Module):
         The masked-token loss is summed over M masked positions. With a pair head and labelled pairs, there is also a
         pair loss, summed over N pairs.
         """
-        hidden_T = self.encoder(batch)
+        hidden_T = self.hidden(batch)
         masked_loss = self.masked_token_head.loss(hidden_T[batch.masked_positions_M], self.words, batch.masked_labels_M)
         labels = self.pair_labels(batch)
         if not labels:
@@ -140,7 +145,7 @@ class MaskedTokens(nn.Module):
         The keys are the terms of `forward`, TERM_accuracy (the sum is the number of correct answers), and for pair
         tasks TERM_ones (the sum is the number of pairs with label 1).
         """
-        hidden_T = self.encoder(batch)
+        hidden_T = self.hidden(batch)
         labels = self.pair_labels(batch)
         predictions = {MLM: (self.masked_logits(hidden_T, batch), batch.masked_labels_M)}
         predictions |= {name: (self.pair_logits(hidden_T, batch), label_N) for name, label_N in labels.items()}
@@ -196,7 +201,7 @@ class MaskedTokens(nn.Module):
     @torch.no_grad()
     def predict_masked(self, batch: Batch) -> Tensor:
         """Return float32 logits (M, V) at the masked positions; the batch's labels are not read."""
-        return self.masked_logits(self.encoder(batch), batch)
+        return self.masked_logits(self.hidden(batch), batch)
 
     @torch.no_grad()
     def log_probabilities(self, batch: Batch) -> Tensor:
@@ -205,15 +210,20 @@ class MaskedTokens(nn.Module):
         The head is computed in float32 even under autocast: with rounded logits, different sentences would have equal
         scores.
         """
-        hidden_M = self.encoder(batch)[batch.masked_positions_M]
+        hidden_M = self.hidden(batch)[batch.masked_positions_M]
         return self.masked_token_head.log_probabilities(hidden_M, self.words, batch.masked_labels_M)
 
     @torch.no_grad()
     def outputs(self, batch: Batch) -> dict[str, Tensor]:
         """Return the logits of each head: `masked` (M, V) and, with a pair head, `pairs` (N, 2)."""
-        hidden_T = self.encoder(batch)
+        hidden_T = self.hidden(batch)
         pairs = {} if self.next_sentence_head is None else {"pairs": self.pair_logits(hidden_T, batch)}
         return {"masked": self.masked_logits(hidden_T, batch)} | pairs
+
+    def hidden(self, batch: Batch) -> Tensor:
+        """Return the hidden states (T, width) that the heads read: the encoder's, or the enhanced mask decoder's."""
+        decoder = self.enhanced_decoder
+        return self.encoder(batch) if decoder is None else decoder(self.encoder, batch)
 
     @property
     def words(self) -> Tensor:
@@ -272,13 +282,15 @@ def build(
     objective: Masked, sampling: Sampling, model: Model, vocabulary_size: int, generator: torch.Generator | None
 ) -> MaskedTokens:
     """Return the module; it has a pair head if sampling.pairs has a pair task."""
-    return MaskedTokens(model, vocabulary_size, generator, pairs=PAIR_TERMS[type(sampling.pairs)] is not None)
+    pairs, enhanced = PAIR_TERMS[type(sampling.pairs)] is not None, objective.decoder == "enhanced"
+    return MaskedTokens(model, vocabulary_size, generator, pairs=pairs, enhanced=enhanced)
 
 
 def trained_parts(objective: Masked, sampling: Sampling) -> tuple[str, ...]:
     """Return the parameter-name prefixes of the heads that the objective trains; a pair head includes the pooler."""
     pairs = PAIR_TERMS[type(sampling.pairs)] is not None
-    return ("masked_token_head.", *(("encoder.pooler.", "next_sentence_head.") if pairs else ()))
+    decoder = ("enhanced_decoder.",) * (objective.decoder == "enhanced")
+    return ("masked_token_head.", *decoder, *(("encoder.pooler.", "next_sentence_head.") if pairs else ()))
 
 
 def described(objective: Masked, sampling: Sampling) -> str:
@@ -288,8 +300,12 @@ def described(objective: Masked, sampling: Sampling) -> str:
 
 
 def flops_per_token(objective: Masked, model: Model, vocabulary_size: int, counted: TokenCounts) -> float:
-    """Return the floating-point operations of forward and backward per token (no padding), matrix products only."""
-    return encoder_flops(model, counted) + masked_head_flops(model, vocabulary_size, counted)
+    """Return the floating-point operations of forward and backward per token (no padding), matrix products only.
+
+    The enhanced mask decoder applies the last layer twice instead of once.
+    """
+    applied = replace(model, layers=model.layers + 1) if objective.decoder == "enhanced" else model
+    return encoder_flops(applied, counted) + masked_head_flops(model, vocabulary_size, counted)
 
 
 def masked_rows(summary: Mapping[str, Any], other_length: str) -> list[tuple[str, str]]:

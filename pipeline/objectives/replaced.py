@@ -17,6 +17,7 @@ from pipeline.config.data import Sampling
 from pipeline.config.model import Model
 from pipeline.config.objective import Replaced
 from pipeline.errors import CheckpointError, ConfigError
+from pipeline.model.embeddings import AddedEmbedding
 from pipeline.model.encoder import Encoder, initialize
 from pipeline.model.flops import TokenCounts, encoder_flops, masked_head_flops, replaced_head_flops
 from pipeline.model.heads import MaskedTokenHead, ReplacedTokenHead
@@ -30,6 +31,10 @@ GENERATOR = "generator"
 """Folder of the published generator, inside the discriminator's folder."""
 GENERATOR_PART = f"{GENERATOR}."
 """Prefix of the generator's parameter names."""
+WORDS = "encoder.embeddings.words.weight"
+"""Name of a model's word embeddings in its part of the module."""
+SHARING, DISENTANGLED = "embedding_sharing", "gdes"
+"""Field of the discriminator's config.json, and its value for gradient-disentangled sharing (microsoft/DeBERTa)."""
 CURVES = (
     Curve(
         term=REPLACED,
@@ -48,11 +53,11 @@ SCORES = (MLM, f"{MLM}_accuracy", REPLACED, "replaced_accuracy", "replaced_recal
 
 
 class Generator(nn.Module):
-    """Encoder with a masked-token head. Its embeddings are the embeddings of the encoder `shared`."""
+    """Encoder with a masked-token head. Its embeddings are those of the encoder `shared`; None: it has its own."""
 
-    def __init__(self, settings: Model, vocabulary_size: int, shared: Encoder) -> None:
+    def __init__(self, settings: Model, vocabulary_size: int, shared: Encoder | None) -> None:
         super().__init__()
-        self.encoder = Encoder(settings, vocabulary_size, embeddings=shared.embeddings)
+        self.encoder = Encoder(settings, vocabulary_size, embeddings=shared.embeddings if shared else None)
         self.masked_token_head = MaskedTokenHead(settings, vocabulary_size)
 
 
@@ -75,35 +80,62 @@ class ReplacedTokens(nn.Module):
         vocabulary_size: int,
         objective: Replaced,
         generator: torch.Generator | None = None,
+        *,
+        summed: bool = False,
     ) -> None:
-        """Initialise weights with the random generator `generator`; None: with torch's global random generator."""
+        """Initialise weights with the random generator `generator`; None: with torch's global random generator.
+
+        With gradient-disentangled sharing, the discriminator's word embeddings are a table that is added to the
+        generator's. If `summed` is true, they are the sum itself, for a module that is not trained.
+        """
         super().__init__()
+        disentangled = objective.embedding_sharing == "gradient-disentangled"
         self.weights = {REPLACED: objective.weight}
         self.encoder = Encoder(settings, vocabulary_size)
         self.replaced_token_head = ReplacedTokenHead(settings)
-        self.generator = Generator(objective.generator_of(settings), vocabulary_size, self.encoder)
+        shared = None if disentangled else self.encoder
+        self.generator = Generator(objective.generator_of(settings), vocabulary_size, shared)
+        self._about: dict[str, Any] = {SHARING: DISENTANGLED} if disentangled else {}
+        self._added = {WORDS: f"{GENERATOR_PART}{WORDS}"} if disentangled and not summed else {}
+        if self._added:
+            self.encoder.embeddings.words = AddedEmbedding(self.generator.encoder.embeddings.words)
         initialize(self, settings.initializer_deviation, generator)
+        if self._added:
+            nn.init.zeros_(self.encoder.embeddings.words.weight)
 
     @classmethod
-    def of(cls, settings: Model, generator: Model, vocabulary_size: int) -> "ReplacedTokens":
-        """Return a module whose generator has the settings `generator`.
+    def of(
+        cls, settings: Model, generator: Model, vocabulary_size: int, sharing: str | None = None
+    ) -> "ReplacedTokens":
+        """Return a module that is not trained and whose generator has the settings `generator`.
 
-        The width of `generator` determines objective.generator_share. Raises CheckpointError if no generator_share
-        gives these settings.
+        `sharing` is the field SHARING of the discriminator's config.json. The width and layers of `generator` determine
+        objective.generator_share and objective.generator_depth. Raises CheckpointError if no such values give these
+        settings.
         """
-        share = generator.width / settings.width
-        if share > 1 or Replaced(generator_share=share).generator_of(settings) != generator:
-            raise CheckpointError(
-                f"{GENERATOR}: a generator of width {generator.width} does not fit a discriminator of "
-                f"width {settings.width}"
-            )
-        return cls(settings, vocabulary_size, Replaced(generator_share=share))
+        share, depth = generator.width / settings.width, generator.layers / settings.layers
+        if max(share, depth) <= 1:
+            kind = "gradient-disentangled" if sharing == DISENTANGLED else "all"
+            objective = Replaced(generator_share=share, generator_depth=depth, embedding_sharing=kind)
+            if objective.generator_of(settings) == generator:
+                return cls(settings, vocabulary_size, objective, summed=True)
+        raise CheckpointError(
+            f"{GENERATOR}: a generator of width {generator.width} and {generator.layers} layers does not fit a "
+            f"discriminator of width {settings.width} and {settings.layers} layers"
+        )
 
     def models(self) -> tuple[PublishedModel, ...]:
         """Return the discriminator, which is the model to fine-tune, and the generator."""
         settings = self.generator.encoder.settings
         return (
-            PublishedModel(folder="", settings=self.encoder.settings, use="replaced", others=(GENERATOR_PART,)),
+            PublishedModel(
+                folder="",
+                settings=self.encoder.settings,
+                use="replaced",
+                others=(GENERATOR_PART,),
+                added=self._added,
+                config=self._about,
+            ),
             PublishedModel(folder=GENERATOR, settings=settings, use="masked", prefix=GENERATOR_PART),
         )
 
@@ -123,7 +155,7 @@ class ReplacedTokens(nn.Module):
         head = self.generator.masked_token_head
         masked_loss, sampled_M = head.loss_and_samples(self._masked_states(batch), self.words, batch.masked_labels_M)
         filled, replaced_T = _replace_tokens(batch, sampled_M)
-        logits_T = self.replaced_token_head(self.encoder(filled))
+        logits_T = self.replaced_logits(filled)
         loss = F.binary_cross_entropy_with_logits(logits_T, replaced_T, reduction="sum")
         return {MLM: (masked_loss, batch.masked), REPLACED: (loss, batch.tokens)}
 
@@ -141,7 +173,7 @@ class ReplacedTokens(nn.Module):
             torch.manual_seed(zlib.crc32(np.ascontiguousarray(batch.ids_T.cpu().numpy()).data))
             sampled_M = entries_at(logits.softmax(1), drawn(labels))
         filled, replaced_T = _replace_tokens(batch, sampled_M)
-        logits_T = self.replaced_token_head(self.encoder(filled))
+        logits_T = self.replaced_logits(filled)
         correct_T, replaced = (logits_T > 0) == replaced_T.bool(), replaced_T.sum()
         return {
             MLM: (F.cross_entropy(logits, labels, reduction="sum"), batch.masked),
@@ -186,12 +218,16 @@ class ReplacedTokens(nn.Module):
 
         The discriminator reads the batch unchanged: no samples fill its masked positions.
         """
-        return {"masked": self.predict_masked(batch), "replaced": self.replaced_token_head(self.encoder(batch))}
+        return {"masked": self.predict_masked(batch), "replaced": self.replaced_logits(batch)}
+
+    def replaced_logits(self, batch: Batch) -> Tensor:
+        """Return the discriminator's float32 logits (T,) of the batch's tokens."""
+        return self.replaced_token_head(self.encoder(batch), batch.offsets)
 
     @property
     def words(self) -> Tensor:
-        """Word embeddings (V, embedded width), which generator and discriminator share."""
-        return self.encoder.embeddings.words.weight
+        """Word embeddings (V, embedded width) of the generator."""
+        return self.generator.encoder.embeddings.words.weight
 
     def _masked_states(self, batch: Batch) -> Tensor:
         """Return the generator's hidden states (M, generator's width) at the masked positions."""
@@ -228,11 +264,12 @@ def require_generator(objective: Replaced, model: Model, generator: Model, locat
     wanted = objective.generator_of(model)
     for name in ("layers", "width", "heads", "feed_forward"):
         mine, theirs = getattr(wanted, name), getattr(generator, name)
+        setting, of = ("generator_depth", "layers") if name == "layers" else ("generator_share", "width")
         if mine != theirs:
             raise ConfigError(
-                f"objective.generator_share ({objective.generator_share}) gives a generator with {name} {mine}, but "
-                f"the generator of init {location} has {theirs}: "
-                f"set objective.generator_share {generator.width / model.width:.4g}"
+                f"objective.{setting} ({getattr(objective, setting)}) gives a generator with {name} {mine}, but the "
+                f"generator of init {location} has {theirs}: "
+                f"set objective.{setting} {getattr(generator, of) / getattr(model, of):.4g}"
             )
 
 

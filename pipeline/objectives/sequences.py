@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from pipeline.batch import Batch
 from pipeline.config.model import ClassifierLayer, Model
 from pipeline.model.encoder import Encoder, initialize
-from pipeline.model.heads import AttentionPooling, ClassificationHead, FirstTokenLayer, by_segment
+from pipeline.model.heads import AttentionPooling, ClassificationHead, HeadLayer, by_segment
 from pipeline.objectives.terms import TASK, TEACHER, Terms
 from pipeline.objectives.tokens import IGNORED
 
@@ -47,8 +47,9 @@ class SequenceTask(nn.Module):
         super().__init__()
         assert kind in LOSSES and pooling in POOLINGS
         self.encoder = Encoder(settings, vocabulary_size)
-        own_layer = isinstance(settings.pooler, ClassifierLayer) and pooling == "cls"
-        self.classification_layer = FirstTokenLayer(settings, settings.pooler) if own_layer else None
+        layer = settings.pooler
+        own_layer = isinstance(layer, ClassifierLayer) and (pooling == "cls" or layer.on_all)
+        self.classification_layer = HeadLayer(settings, layer) if own_layer else None
         self.classification_head = ClassificationHead(settings, outputs)
         self.attention_pooling = AttentionPooling(settings.width) if pooling == "attention" else None
         self.kind, self.pooling = kind, pooling
@@ -147,12 +148,16 @@ class SequenceTask(nn.Module):
 
     def scores(self, batch: Batch) -> Tensor:
         """Return the head's output, float32 (N, outputs); for a regression, in standardised units."""
-        hidden_T = self.encoder(batch)
-        if self.classification_layer is not None:
-            return self.classification_head(self.classification_layer(hidden_T[batch.offsets[:-1]]))
+        pooled_N = self._pooled(self.encoder(batch), batch)
+        layer = self.classification_layer
+        return self.classification_head(pooled_N if layer is None else layer(pooled_N))
+
+    def _pooled(self, hidden_T: Tensor, batch: Batch) -> Tensor:
+        """Return one state per sequence (N, width)."""
         if self.pooling == "cls":
-            return self.classification_head(self.encoder.pool(hidden_T, batch))
+            own_layer = self.classification_layer is not None
+            return hidden_T[batch.offsets[:-1]] if own_layer else self.encoder.pool(hidden_T, batch)
         lengths = batch.offsets.diff().long()
         if self.attention_pooling is None:
-            return self.classification_head(by_segment(hidden_T.float(), "mean", lengths))
-        return self.classification_head(self.attention_pooling(hidden_T, lengths))
+            return by_segment(hidden_T.float(), "mean", lengths)
+        return self.attention_pooling(hidden_T, lengths)

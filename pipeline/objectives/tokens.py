@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from pipeline.batch import Batch
 from pipeline.config.model import Model
 from pipeline.model.encoder import Encoder, initialize
-from pipeline.model.heads import AnswerHead, ClassificationHead
+from pipeline.model.heads import AnswerHead, ClassificationHead, token_layer
 from pipeline.objectives.terms import TASK, Terms
 
 IGNORED = -100  # label of tokens without a loss, written by pipeline.tasks.tagging; PyTorch's default ignore_index
@@ -40,6 +40,7 @@ class TagTask(nn.Module):
         """
         super().__init__()
         self.encoder = Encoder(settings, vocabulary_size)
+        self.classification_layer = token_layer(settings)
         self.tag_head = ClassificationHead(settings, outputs)
         self.register_buffer("class_weights", class_weights, persistent=False)
         initialize(self, settings.initializer_deviation, generator)
@@ -68,7 +69,8 @@ class TagTask(nn.Module):
 
     def logits(self, batch: Batch) -> Tensor:
         """Return logits, float32 (T, tags)."""
-        return self.tag_head(self.encoder(batch))
+        hidden_T = self.encoder(batch)
+        return self.tag_head(hidden_T if self.classification_layer is None else self.classification_layer(hidden_T))
 
 
 class AnswerTask(nn.Module):
@@ -81,6 +83,7 @@ class AnswerTask(nn.Module):
         """Initialise weights from `generator`; None: from torch's global generator."""
         super().__init__()
         self.encoder = Encoder(settings, vocabulary_size)
+        self.classification_layer = token_layer(settings)
         self.answer_head = AnswerHead(settings)
         initialize(self, settings.initializer_deviation, generator)
         self.encoder.drop_pooler()
@@ -105,7 +108,8 @@ class AnswerTask(nn.Module):
 
     def logits(self, batch: Batch) -> Tensor:
         """Return logits for the answer's start and end, float32 (T, 2)."""
-        return self.answer_head(self.encoder(batch))
+        hidden_T = self.encoder(batch)
+        return self.answer_head(hidden_T if self.classification_layer is None else self.classification_layer(hidden_T))
 
 
 def _by_sequence(logits_T: Tensor, batch: Batch) -> Tensor:

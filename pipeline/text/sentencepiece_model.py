@@ -1,4 +1,4 @@
-"""Read a unigram SentencePiece model (spiece.model, as published for ALBERT) as a tokenizer of `tokenizers`.
+"""Read a unigram SentencePiece model (ALBERT's spiece.model, DeBERTa's spm.model) as a tokenizer of `tokenizers`.
 
 The file is a ModelProto message (google/sentencepiece, src/sentencepiece_model.proto).
 """
@@ -44,8 +44,11 @@ class SentencePieceModel:
     """Compiled table of character replacements; empty if there is none."""
 
 
-def parse(content: bytes) -> SentencePieceModel:
-    """Return the content of a file. Raises ValueError if the file is no unigram SentencePiece model."""
+def parse(content: bytes, *, parts_commas: bool = True) -> SentencePieceModel:
+    """Return the content of a file. If `parts_commas`, scores have COMMA_PENALTY, as ALBERT's have.
+
+    Raises ValueError if the file is no unigram SentencePiece model.
+    """
     try:
         model = fields(content)
         pieces = [fields(piece) for piece in model[PIECES]]
@@ -57,7 +60,10 @@ def parse(content: bytes) -> SentencePieceModel:
         raise ValueError("it is no SentencePiece model") from error
     _require_unigram(trainer, types)
     return SentencePieceModel(
-        pieces=tuple((text, _score(text, score)) for text, score in zip(texts, scores, strict=True)),
+        pieces=tuple(
+            (text, _parting_score(text, score) if parts_commas else score)
+            for text, score in zip(texts, scores, strict=True)
+        ),
         special=tuple(text for text, kind in zip(texts, types, strict=True) if kind in (UNKNOWN, CONTROL)),
         unknown=types.index(UNKNOWN),
         characters=normalizer.get(CHARACTERS, [b""])[-1],
@@ -74,9 +80,25 @@ def _require_unigram(trainer: Fields, types: list[int]) -> None:
         raise ValueError("it has no unknown entry")
 
 
-def _score(text: str, score: float) -> float:
+def _parting_score(text: str, score: float) -> float:
     """Return a piece's score, lowered by COMMA_PENALTY if the piece ends with a digit and a comma."""
     return score - COMMA_PENALTY if text.endswith(",") and text[-2:-1].isdigit() else score
+
+
+def tokenizer_of_deberta(model: SentencePieceModel, *, lowercase: bool) -> Tokenizer:
+    """Return the tokenizer with DeBERTa's normalisation (transformers: DebertaV2Converter).
+
+    Text is lower-cased if `lowercase`, spaces around it are removed, the model's table of character replacements is
+    applied, if it exists, and runs of spaces become one space.
+    """
+    steps: list[normalizers.Normalizer] = [normalizers.Lowercase()] if lowercase else []
+    steps += [normalizers.Strip()]
+    steps += [normalizers.Precompiled(model.characters)] if model.characters else []
+    tokenizer = Tokenizer(Unigram(list(model.pieces), unk_id=model.unknown))
+    tokenizer.normalizer = normalizers.Sequence([*steps, normalizers.Replace(Regex(" {2,}"), " ")])
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement=META_SPACE, prepend_scheme="always")
+    tokenizer.decoder = DECODERS["unigram"]
+    return tokenizer
 
 
 def tokenizer_of(model: SentencePieceModel, *, lowercase: bool, strip_accents: bool) -> Tokenizer:

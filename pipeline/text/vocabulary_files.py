@@ -1,4 +1,4 @@
-"""Read published vocabulary files: vocab.txt, tokenizer.json, vocab.json with merges.txt, spiece.model."""
+"""Read published vocabulary files: vocab.txt, tokenizer.json, vocab.json with merges.txt, spiece.model, spm.model."""
 
 import json
 from dataclasses import dataclass
@@ -17,13 +17,16 @@ from pipeline.text import sentencepiece_model
 from pipeline.text.letter_case import has_capitals
 from pipeline.text.splitting import CONTINUATION, LONGEST_WORD, SPECIALS, SPECIALS_OF_BYTES, parts_of
 
-NAMES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model")
+NAMES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "spm.model")
 SENTENCEPIECE = ".model"
 """File name extension of SentencePiece models."""
+DEBERTA = "spm.model"
+"""Name of DeBERTa's SentencePiece model; all others are normalised as ALBERT's."""
 XLM_ROBERTA = "sentencepiece.bpe.model"
 BYTE_ORDER_MARK = "\ufeff"
 MOST_VOCABULARY, MOST_CONFIG = 1 << 28, 1 << 24
 """Maximum bytes of a vocabulary file, and of a tokenizer_config.json."""
+MASK = SPECIALS[4]
 ROLES = tuple(zip(SPECIALS, SPECIALS_OF_BYTES, strict=True))
 """Names of each special token, in the order of SPECIALS: (name in BERT, ALBERT and DeBERTa, name in RoBERTa)."""
 
@@ -77,8 +80,8 @@ def _vocabulary_file(path: str) -> str:
         return path
     if kind == fs.FileType.NotFound:
         raise ConfigError(
-            f"vocabulary.path ({path}) does not exist: give a vocab.txt, a tokenizer.json, a spiece.model or a folder "
-            "with one"
+            f"vocabulary.path ({path}) does not exist: give a vocab.txt, a tokenizer.json, a spiece.model, an "
+            "spm.model or a folder with one"
         )
     names = storage.children(path)
     for name in NAMES:
@@ -87,8 +90,8 @@ def _vocabulary_file(path: str) -> str:
     if XLM_ROBERTA in names:
         raise _sentencepiece_of_xlm_roberta(storage.join(path, XLM_ROBERTA))
     raise ConfigError(
-        f"vocabulary.path ({path}) has no vocab.txt, tokenizer.json, vocab.json or spiece.model: give a folder with "
-        "one, or the file"
+        f"vocabulary.path ({path}) has no vocab.txt, tokenizer.json, vocab.json, spiece.model or spm.model: give a "
+        "folder with one, or the file"
     )
 
 
@@ -149,20 +152,28 @@ def _switches(file: str, *names: str) -> tuple[str, list[bool | None]]:
 def _sentencepiece(file: str, content: bytes) -> VocabularyFile:
     """Read a SentencePiece model, and the tokenizer_config.json next to it.
 
-    If the config does not state do_lower_case, text is lower-cased unless many entries have capitals.
+    If the config does not state do_lower_case, text is lower-cased unless many entries have capitals. DeBERTa's model
+    gets [MASK] as one more entry if it has none, as published.
     """
-    _, (lowercase, keep_accents) = _switches(file, "do_lower_case", "keep_accents")
+    config, (lowercase, keep_accents, parts_signs) = _switches(file, "do_lower_case", "keep_accents", "split_by_punct")
+    if parts_signs:
+        raise DataError(f"{config}: split_by_punct (True) must be False: use a tokenizer.json")
+    deberta = file.rsplit("/", 1)[-1] == DEBERTA
     try:
-        model = sentencepiece_model.parse(content)
+        model = sentencepiece_model.parse(content, parts_commas=not deberta)
         if lowercase is None:
             lowercase = not has_capitals(tuple(text for text, _ in model.pieces))
-        tokenizer = sentencepiece_model.tokenizer_of(model, lowercase=lowercase, strip_accents=not keep_accents)
+        tokenizer = (
+            sentencepiece_model.tokenizer_of_deberta(model, lowercase=lowercase)
+            if deberta
+            else sentencepiece_model.tokenizer_of(model, lowercase=lowercase, strip_accents=not keep_accents)
+        )
     except Exception as error:  # tokenizers has no narrower class of errors
         raise DataError(
             f"{file} cannot be read as a unigram SentencePiece model ({storage.first_line(error)}): use a "
             "tokenizer.json"
         ) from error
-    tokenizer.add_special_tokens(list(model.special))
+    tokenizer.add_special_tokens([*model.special, *[MASK] * deberta])
     return _split_tokenizer(file, tokenizer)
 
 

@@ -11,7 +11,7 @@ from pipeline.text.vocabulary_files import read_file, specials_of
 def load_vocabulary(
     path: str, lowercase: bool | None, *, strip_accents: bool | None = None, chinese_characters: bool = True
 ) -> Vocabulary:
-    """Load a vocabulary from a tokenizer.json, vocab.txt, vocab.json or spiece.model.
+    """Load a vocabulary from a tokenizer.json, vocab.txt, vocab.json, spiece.model or spm.model.
 
     `path` is the local path or URL of such a file, or of a folder that contains one. If a folder has several of these
     files, the first in this order is read. If `lowercase` or `strip_accents` is None, the tokenizer's own config

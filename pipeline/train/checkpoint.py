@@ -37,6 +37,8 @@ from pipeline.train.optim import load_optimizer, optimizer_tensors
 
 WEIGHTS, CONFIG, OPTIMIZER, STATE = "model.safetensors", "config.json", "optimizer.safetensors", "state.json"
 TRAINING_ONLY = (OPTIMIZER, STATE)
+PART = ".part"
+"""End of the names, in the optimiser's file, of parameters that published files hold only as part of a sum."""
 CHECKPOINTS = "checkpoints"
 """Name of the folder with the checkpoints, inside the run's folder."""
 
@@ -103,7 +105,16 @@ def snapshot(module: Pretraining, optimizer: torch.optim.Optimizer) -> Snapshot:
         (model, _on_host(to_published(model.own(state), family_of(model.settings)))) for model in module.models()
     )
     layers = tuple((layer, _on_host(layer.own(state))) for layer in module.text_layers())
-    return Snapshot(models=models, optimizer=optimizer_tensors(optimizer, module), layers=layers)
+    return Snapshot(models=models, optimizer=optimizer_tensors(optimizer, module) | _parts(module), layers=layers)
+
+
+def _parts(module: Pretraining) -> dict[str, torch.Tensor]:
+    """Return on the host the parameters that published files hold only as part of a sum, as {"PARAMETER.part": tensor}.
+
+    The difference of two published tensors is rounded, so a run could not resume exactly from it.
+    """
+    state = module.state_dict()
+    return _on_host({f"{name}{PART}": state[name] for model in module.models() for name in model.added})
 
 
 def _on_host(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -131,6 +142,7 @@ def publish(run_folder: str, state: State, taken: Snapshot, vocabulary: Vocabula
             own.mkdir(exist_ok=True)
             save_file(weights, own / WEIGHTS, metadata={"format": "pt"})
             config = published_config(model.settings, len(vocabulary.tokens), vocabulary.pad_id, model.use)
+            config |= model.config
             (own / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
             save_vocabulary(vocabulary, own, model.settings.maximum_positions, model.settings.segments)
         for layer, weights in taken.layers:
@@ -255,7 +267,10 @@ def load(folder: str, module: Pretraining, optimizer: torch.optim.Optimizer | No
     try:
         load_models(folder, module)
         if optimizer is not None:
-            load_optimizer(optimizer, module, read_tensors(storage.join(folder, OPTIMIZER)))
+            tensors = read_tensors(storage.join(folder, OPTIMIZER))
+            load_optimizer(optimizer, module, tensors)
+            parts = {name.removesuffix(PART): tensor for name, tensor in tensors.items() if name.endswith(PART)}
+            module.load_state_dict(parts, strict=False)
     except CheckpointError as error:
         raise CheckpointError(f"{folder}: {error}") from error
     return read_state(folder)
@@ -281,6 +296,8 @@ def load_models(folder: str, module: Pretraining) -> None:
             raise CheckpointError(
                 f"tensor {own_name} of the {GENERATOR} differs from the model's, but both must be equal"
             )
+    for model in module.models():
+        state = model.without_added(state)
     module.load_state_dict(state)
 
 

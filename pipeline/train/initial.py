@@ -41,7 +41,7 @@ from pipeline.model.weights import (
     vocabulary_size,
     words_name,
 )
-from pipeline.objectives.replaced import GENERATOR, GENERATOR_PART
+from pipeline.objectives.replaced import GENERATOR, GENERATOR_PART, ReplacedTokens
 from pipeline.objectives.table import Pretraining
 from pipeline.reporting import Report
 from pipeline.text.extension import pieces_of_new_words
@@ -56,8 +56,10 @@ BROUGHT = ("positions",)
 """Model settings that are always taken from config.json: they follow from the family and the vocabulary."""
 VOCABULARY_ROWS = ("encoder.embeddings.words.weight", "masked_token_head.bias")
 """Names of the parameters with one row per vocabulary entry."""
-PADDED_TO = (8, 16, 32, 64, 128)
-"""Published models may pad the table of word embeddings: the number of rows is then a multiple of one of these."""
+PADDED_TO = (8, 16, 32, 64, 100, 128)
+"""Published models may pad the table of word embeddings: the number of rows is then a multiple of one of these
+(DeBERTa v3: 128,100 rows for 128,001 entries).
+"""
 MOST_NAMED = 4
 """Maximum tensor names in a message."""
 
@@ -117,13 +119,15 @@ def read_initial(
     *,
     setting: str = "init",
     used: tuple[str, ...] = ("",),
+    shares_embeddings: bool = True,
 ) -> Initial:
     """Read a published model, and copy it into the output folder unless an intact copy exists.
 
     The run uses the parameters whose names (in our modules) begin with a prefix in `used`. If the model lacks a head
-    with such parameters, the head is reported. `setting` is the setting that holds `location`, for messages. Raises
-    CheckpointError for a model that cannot be used or does not fit the vocabulary, and ConfigError for vocabulary
-    settings that contradict the files.
+    with such parameters, the head is reported. `setting` is the setting that holds `location`, for messages.
+    `shares_embeddings` tells whether a model and its generator must have the same embeddings. Raises CheckpointError
+    for a model that cannot be used or does not fit the vocabulary, and ConfigError for vocabulary settings that
+    contradict the files.
     """
     try:
         with _sources(location, used) as sources:
@@ -147,6 +151,7 @@ def read_initial(
         about = storage.read_json(storage.join(initial.folder, storage.MANIFEST))
         require_fitting_vocabulary(location, str(chosen.path), about["vocabulary_size"], entries)
         _require_fitting_padding(location, str(chosen.path), initial.model, entries)
+        _require_shared_embeddings(location, about.get("unshared") if shares_embeddings else None)
     except CheckpointError as error:
         raise CheckpointError(f"{setting} {error}") from error
     report(f"{setting}: {_description(location, about, initial, used)}")
@@ -175,13 +180,14 @@ def _publish_initial(initial: Initial, location: str, sources: dict[str, _Source
         "missing": taken.missing,
         "left_out": sorted(taken.surplus),
         "padding": padded,
+        "unshared": None,
     }
     with scratch_folder("initial") as temporary:
         _write_model(temporary, taken, main.model, rows, initial.vocabulary)
         if GENERATOR in sources:
             source = sources[GENERATOR]
             generator, own_rows, _ = load_usable(source.model, initial.vocabulary.size, source.folder, source.files)
-            _require_shared_embeddings(taken, generator)
+            about["unshared"] = _unshared_embeddings(taken, generator)
             _write_model(temporary / GENERATOR, generator, source.model, own_rows, initial.vocabulary)
         storage.publish(temporary, initial.folder, about)
 
@@ -194,13 +200,21 @@ def _write_model(folder: Path, taken: Taken, model: Model, rows: int, vocabulary
     (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
 
 
-def _require_shared_embeddings(taken: Taken, generator: Taken) -> None:
-    """Raise CheckpointError if the generator's embeddings differ from the model's, because training shares them."""
+def _unshared_embeddings(taken: Taken, generator: Taken) -> str | None:
+    """Return the name of an embedding tensor in which the generator differs from the model; None if there is none."""
     for name in (name for name in taken.state if name.startswith("encoder.embeddings.")):
         if name not in generator.state or not torch.equal(taken.state[name], generator.state[name]):
-            raise CheckpointError(
-                f"tensor {name} of the {GENERATOR} differs from the model's, but training shares it between both"
-            )
+            return name
+    return None
+
+
+def _require_shared_embeddings(location: str, unshared: str | None) -> None:
+    """Raise CheckpointError if the generator has an embedding tensor of its own, because training shares it."""
+    if unshared is not None:
+        raise CheckpointError(
+            f"{location}: tensor {unshared} of the {GENERATOR} differs from the model's, but training shares it "
+            "between both: set objective.embedding_sharing gradient-disentangled"
+        )
 
 
 def load_usable(model: Model, entries: int, folder: Path, files: Files) -> tuple[Taken, int, int]:
@@ -279,7 +293,7 @@ def _require_fitting_padding(location: str, path: str, model: Model, vocabulary:
     """Raise CheckpointError if the index of the model's first position does not fit the vocabulary's padding id."""
     if model.for_padding(vocabulary.pad_id) != model:
         raise CheckpointError(
-            f"{location}: config.json: pad_token_id is {model.positions.first - 1} (positions start after it), but "
+            f"{location}: config.json: pad_token_id is {model.first_position - 1} (positions start after it), but "
             f"{vocabulary.specials[0]} is entry {vocabulary.pad_id} of the vocabulary in {path}: set vocabulary.path "
             "to the vocabulary that the model was trained with"
         )
@@ -336,12 +350,14 @@ def load_initial(initial: Initial, module: Pretraining) -> None:
         tensors = read_tensors(storage.join(initial.folder, model.path(WEIGHTS)))
         taken = take(tensors, model.own(module.state_dict()), family_of(model.settings))
         module.load_state_dict(model.in_module(taken.state), strict=False)
+    for model in module.models():
+        module.load_state_dict(model.without_added(module.state_dict()))
 
 
 @torch.no_grad()
 def set_word_embeddings(module: Pretraining, words: Tensor) -> None:
     """Set a model's word embeddings to `words` (V, width); where a row of `words` is zero, keep the model's row."""
-    table = module.encoder.embeddings.words.weight
+    table = module.words if isinstance(module, ReplacedTokens) else module.encoder.embeddings.words.weight
     words = words.to(table)
     table.copy_(torch.where(words.any(1, keepdim=True), words, table))
 

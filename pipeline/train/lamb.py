@@ -40,7 +40,7 @@ class Lamb(torch.optim.Optimizer):
         updates = self._adam(parameters, gradients, skip, group["betas"], group["eps"])
         if group["weight_decay"] > 0:
             torch._foreach_add_(updates, parameters, alpha=group["weight_decay"])
-            _scale_to_norms(_pieces(updates, group["matrices"]), _pieces(parameters, group["matrices"]))
+            _scale_to_norms(pieces(updates, group["matrices"]), pieces(parameters, group["matrices"]))
         torch._foreach_mul_(updates, torch.where(skip, 0.0, 1.0))
         torch._foreach_add_(parameters, updates, alpha=-group["lr"])
 
@@ -80,7 +80,7 @@ class Lamb(torch.optim.Optimizer):
         return state
 
 
-def _pieces(tensors: Sequence[Tensor], matrices: int) -> list[Tensor]:
+def pieces(tensors: Sequence[Tensor], matrices: int) -> list[Tensor]:
     """Return views of the `matrices` matrices of equal shape that are stacked in each tensor."""
     return [piece for tensor in tensors for piece in tensor.chunk(matrices)]
 

@@ -11,8 +11,9 @@ from pipeline.config import training as settings
 from pipeline.config.finetune import TaskAdamW
 from pipeline.errors import CheckpointError
 from pipeline.train.lamb import Lamb
+from pipeline.train.muon import ADAM_STATE, MUON_STATE, Muon
+from pipeline.train.stable_adam_w import StableAdamW
 
-STATE = ("exp_avg", "exp_avg_sq", "step")
 LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
 WORDS = "embeddings.words.weight"
 FUSED = re.compile(r"\.qkv\.weight$")  # query, key and value stacked; published models have three matrices
@@ -46,22 +47,24 @@ def _parameter_groups(chosen: settings.AdamW, module: nn.Module) -> list[dict[st
     """Return groups of trainable parameters; tied parameters appear once.
 
     The parameters of a group have the same weight decay, the same share of the learning rate, and the same number of
-    stacked matrices.
+    stacked matrices. With Muon, the matrices of layers have groups of their own, with `muon` set.
     """
     layers = 1 + max(
         (int(match[1]) for name, _ in module.named_parameters() if (match := LAYER.search(name))), default=-1
     )
     layer_decay = 1.0 if chosen.layer_decay is None else chosen.layer_decay
     words_share = 1.0 if chosen.word_embeddings_rate is None else chosen.word_embeddings_rate
-    groups: dict[tuple[float, float, int], list[nn.Parameter]] = {}
+    groups: dict[tuple[float, float, int, bool], list[nn.Parameter]] = {}
     for name, parameter in _trainable_parameters(module):
         decay = chosen.weight_decay if _has_weight_decay(name, parameter) else 0.0
         share = layer_decay ** _layers_above(name, layers) * (words_share if name.endswith(WORDS) else 1.0)
-        key = decay, share, 3 if FUSED.search(name) else 1
+        of_muon = isinstance(chosen, settings.Muon) and parameter.ndim == 2 and LAYER.search(name) is not None
+        key = decay, share, 3 if FUSED.search(name) else 1, of_muon
         groups.setdefault(key, []).append(parameter)
     return [
         {"params": parameters, "weight_decay": decay, "rate_share": share, "matrices": matrices}
-        for (decay, share, matrices), parameters in groups.items()
+        | ({"muon": True} if of_muon else {})
+        for (decay, share, matrices, of_muon), parameters in groups.items()
     ]
 
 
@@ -75,10 +78,21 @@ def _lamb(chosen: settings.AdamW, groups: list[dict[str, Any]]) -> torch.optim.O
     return Lamb(groups, lr=chosen.learning_rate, betas=(chosen.beta1, chosen.beta2), eps=chosen.epsilon)
 
 
+def _stable_adam_w(chosen: settings.AdamW, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
+    return StableAdamW(groups, lr=chosen.learning_rate, betas=(chosen.beta1, chosen.beta2), eps=chosen.epsilon)
+
+
+def _muon(chosen: settings.Muon, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
+    betas = (chosen.beta1, chosen.beta2)
+    return Muon(groups, lr=chosen.learning_rate, betas=betas, eps=chosen.epsilon, momentum=chosen.momentum)
+
+
 OPTIMIZERS: dict[type, Callable[..., torch.optim.Optimizer]] = {
     settings.AdamW: _adam_w,
     TaskAdamW: _adam_w,
     settings.Lamb: _lamb,
+    settings.StableAdamW: _stable_adam_w,
+    settings.Muon: _muon,
 }
 
 
@@ -93,7 +107,7 @@ def build_optimizer(chosen: settings.AdamW, module: nn.Module) -> torch.optim.Op
 def optimizer_tensors(optimizer: torch.optim.Optimizer, module: nn.Module) -> dict[str, torch.Tensor]:
     """Return a copy of the optimiser's state on the host, as {"PARAMETER.STATE": tensor}; empty before the first step.
 
-    STATE is one of exp_avg, exp_avg_sq and step.
+    STATE is one of exp_avg, exp_avg_sq and step or, for Muon's matrices, momentum_buffer.
     """
     tensors = {}
     for name, parameter in module.named_parameters():
@@ -110,11 +124,13 @@ def load_optimizer(
     If `complete` is False, a parameter that never had a gradient may have no tensors at all. Such a parameter starts
     without state.
     """
+    matrices = {id(one) for group in optimizer.param_groups if group.get("muon") for one in group["params"]}
     for name, parameter in _trainable_parameters(module):
-        if not complete and not any(f"{name}.{key}" in tensors for key in STATE):
+        keys = MUON_STATE if id(parameter) in matrices else ADAM_STATE
+        if not complete and not any(f"{name}.{key}" in tensors for key in keys):
             continue
         state = {}
-        for key in STATE:
+        for key in keys:
             value = tensors.get(f"{name}.{key}")
             if value is None or (key != "step" and value.shape != parameter.shape):
                 raise CheckpointError(

@@ -135,7 +135,7 @@ def load_published(location: str) -> TunedModel:
         about = About(
             task=task,
             cutting=_cutting_of(location, task, model),
-            pooling="cls",
+            pooling=errors_with_location(location, _pooling_of, config, model),
             tuned={},
             lineage={"checkpoint": location, DIGEST: _digest_of(digest, vocabulary)},
         )
@@ -252,6 +252,16 @@ def _cutting_of(location: str, task: Task, model: Model) -> Cutting:
     length = tokenizer_config(storage.join(location, "tokenizer_config.json")).get("model_max_length")
     limit = int(length) if isinstance(length, int | float) and length >= LEAST_LENGTH else model.maximum_positions
     return resolved_cutting(Cutting(maximum_length=min(limit, task.maximum_length)), task, model.maximum_positions)
+
+
+def _pooling_of(config: dict[str, Any], model: Model) -> str:
+    """Return the pooling of a text classifier. Raises CheckpointError for a pooling that the family does not have."""
+    family = family_of(model)
+    field, poolings = family.pooling_field, family.poolings
+    pooling = config.get(field, "cls") if field else "cls"
+    if pooling not in poolings:
+        raise CheckpointError(f"{CONFIG}: {field} is {pooling!r}, but only {listed(poolings)} can be loaded")
+    return pooling
 
 
 def _digest_of(files: str, vocabulary: Vocabulary) -> str:

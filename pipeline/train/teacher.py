@@ -77,6 +77,12 @@ def _read_teacher(location: str, vocabulary: VocabularySettings, output: str, re
             f"{SETTING} {location} has no masked-token head ({lacking[0]} is missing), so it predicts no tokens: "
             f"{instead}"
         )
+    decoder = "enhanced_decoder.positions"
+    if decoder in family.names and f"{family.names[decoder]}.weight" not in missing:
+        raise CheckpointError(
+            f"{SETTING} {location} predicts masked tokens with an enhanced mask decoder, which a teacher cannot have: "
+            "give a model that was trained with objective.decoder plain"
+        )
     for line in lines:
         report(line)
     return teacher

@@ -98,7 +98,7 @@ def save_tuned(
         save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
         if carried:
             save_file(carried, folder / ADAPTERS)
-        (folder / CONFIG).write_text(json.dumps(_config_of(about.task, model, vocabulary), indent=2) + "\n")
+        (folder / CONFIG).write_text(json.dumps(_config_of(about, model, vocabulary), indent=2) + "\n")
         (folder / TASK).write_text(json.dumps(_task_file(about, adapter), indent=1) + "\n")
         longest = about.cutting.maximum_length or model.maximum_positions
         save_vocabulary(vocabulary, folder, longest, model.segments)
@@ -107,8 +107,9 @@ def save_tuned(
         storage.publish(folder, target, {"task": about.task.name})
 
 
-def _config_of(task: Task, model: Model, vocabulary: Vocabulary) -> dict[str, Any]:
-    """Return the contents of config.json, with the names of the labels."""
+def _config_of(about: About, model: Model, vocabulary: Vocabulary) -> dict[str, Any]:
+    """Return the contents of config.json, with the names of the labels and the pooling of families that state it."""
+    task, family = about.task, family_of(model)
     labels = task.labels or (("score",) if task.kind == "regression" else ())
     named = (
         {"id2label": dict(enumerate(labels)), "label2id": {label: number for number, label in enumerate(labels)}}
@@ -116,7 +117,8 @@ def _config_of(task: Task, model: Model, vocabulary: Vocabulary) -> dict[str, An
         else {}
     )
     problem = {"problem_type": PROBLEMS[task.kind]} if task.kind in PROBLEMS else {}
-    return published_config(model, vocabulary.size, vocabulary.pad_id, task.kind) | named | problem
+    pooling = {family.pooling_field: about.pooling} if family.pooling_field and about.pooling in family.poolings else {}
+    return published_config(model, vocabulary.size, vocabulary.pad_id, task.kind) | named | problem | pooling
 
 
 def _task_file(about: About, adapter: Adapter) -> dict[str, Any]:

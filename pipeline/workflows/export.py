@@ -8,7 +8,7 @@ from pipeline.export import hub, registry, tuned
 from pipeline.export.card import Lineage, corpus_of
 from pipeline.export.kinds import FOLDERS
 from pipeline.export.onnx_graphs import require_onnx
-from pipeline.export.publish import log, mlflow_uri, publish, require_blanks, require_free, require_languages
+from pipeline.export.publish import log, mlflow_uri, publish, require_free, require_kinds, require_languages
 from pipeline.export.trained import find_checkpoint, load_trained, recorded_run
 from pipeline.local_files import scratch_folder
 from pipeline.reporting import Report
@@ -44,7 +44,7 @@ def _export_tuned(config: Export, folder: str, report: Report) -> None:
 def _export_run(config: Export, folder: str, report: Report) -> None:
     """Export a checkpoint of a pretraining run, in every requested kind."""
     recorded = recorded_run(folder)
-    require_blanks(config.kinds, run.settings_of(recorded))
+    require_kinds(config.kinds, run.settings_of(recorded))
     checkpoint = find_checkpoint(folder, config.step, report)
     target = config.folder or storage.join(folder, "exports", checkpoint.rsplit("/", 1)[1])
     if set(config.kinds) & set(FOLDERS):

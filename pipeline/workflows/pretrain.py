@@ -164,7 +164,8 @@ def _with_initial_model(config: Pretrain, report: Report) -> tuple[Pretrain, Ini
     if not config.init:
         return config, None
     used = trained_parts(config.objective, config.sampling)
-    initial = read_initial(config.init, config.vocabulary, config.output, report, used=used)
+    shares = getattr(config.objective, "embedding_sharing", "all") == "all"
+    initial = read_initial(config.init, config.vocabulary, config.output, report, used=used, shares_embeddings=shares)
     config = replace(config, model=agreed_model(config.model, initial, config.init))
     if isinstance(config.objective, Replaced) and initial.generator is not None:
         require_generator(config.objective, config.model, initial.generator, str(config.init))

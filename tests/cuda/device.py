@@ -47,10 +47,11 @@ def on_device() -> FakeTensorMode:
 def move(module: torch.nn.Module) -> None:
     """Move a pretraining module to the device, where a part that two models share cannot be moved twice."""
     generator = getattr(module, "generator", None)
-    if generator is not None:
+    shared = generator is not None and generator.encoder.embeddings is module.encoder.embeddings
+    if shared:
         generator.encoder.embeddings = torch.nn.Identity()
     module.to(CUDA)
-    if generator is not None:
+    if shared:
         generator.encoder.embeddings = module.encoder.embeddings
 
 

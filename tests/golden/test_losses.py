@@ -69,6 +69,28 @@ ALBERT = {
         0.692791, 0.691624, 0.696094, 0.692434, 0.693234, 0.690112, 0.690612, 0.697286, 0.691887, 0.695701,
     ],
 }
+MODERNBERT = {
+    "mlm": [
+        4.334853, 4.357767, 4.306800, 4.270785, 4.238961, 4.211503, 4.194654, 4.146217, 4.120273, 4.088633,
+        4.064447, 4.058788, 4.027840, 4.006184, 3.981454, 4.000816, 3.983489, 3.982620, 3.962417, 3.948566,
+    ],
+}
+DEBERTA = {
+    "mlm": [
+        4.352525, 4.335902, 4.331811, 4.243905, 4.236768, 4.223114, 4.176151, 4.160963, 4.105644, 4.115931,
+        4.094685, 4.041273, 4.047972, 3.996403, 3.974547, 3.995334, 3.966617, 3.989662, 3.957747, 3.952287,
+    ],
+}
+DEBERTA_V2 = {
+    "mlm": [
+        4.359817, 4.326545, 4.291242, 4.210555, 4.214946, 4.173051, 4.149285, 4.129482, 4.109692, 4.101941,
+        4.036533, 4.038572, 4.022202, 3.960798, 3.945466, 3.933445, 3.944058, 3.937325, 3.906976, 3.937555,
+    ],
+    "replaced": [
+        0.694493, 0.692730, 0.689044, 0.684609, 0.678700, 0.673293, 0.666263, 0.659683, 0.653553, 0.646626,
+        0.640445, 0.633964, 0.626979, 0.621820, 0.616618, 0.610534, 0.607142, 0.604530, 0.601273, 0.600036,
+    ],
+}
 # fmt: on
 RECORDED = {
     "bert": Recorded(
@@ -159,6 +181,59 @@ RECORDED = {
         },
         rows_crc32=739025688,
         tokens=9776,
+    ),
+    "modernbert": Recorded(
+        losses=MODERNBERT,
+        gradient_norm={1: 1.583492, 10: 0.973242, 20: 0.975930},
+        heldout_before={
+            "heldout/mlm_loss": 4.354957,
+            "heldout/mlm_accuracy": 0.0,
+            "heldout/maximum_length": 32,
+        },
+        heldout_after={
+            "heldout/mlm_loss": 3.941257,
+            "heldout/mlm_accuracy": 44 / 284,
+        },
+        rows_crc32=2998651576,
+        tokens=9131,
+    ),
+    "deberta": Recorded(
+        losses=DEBERTA,
+        gradient_norm={1: 1.916434, 10: 1.100044, 20: 0.983115},
+        heldout_before={
+            "heldout/mlm_loss": 4.360302,
+            "heldout/mlm_accuracy": 0.0,
+            "heldout/maximum_length": 32,
+        },
+        heldout_after={
+            "heldout/mlm_loss": 3.975895,
+            "heldout/mlm_accuracy": 19 / 139,
+        },
+        rows_crc32=3424960086,
+        tokens=9131,
+    ),
+    "deberta-v2": Recorded(
+        losses=DEBERTA_V2,
+        gradient_norm={1: 18.954887, 10: 23.287758, 20: 29.976784},
+        heldout_before={
+            "heldout/mlm_loss": 4.358773,
+            "heldout/mlm_accuracy": 0.0,
+            "heldout/replaced_loss": 0.694459,
+            "heldout/replaced_accuracy": 266 / 939,
+            "heldout/replaced_recall": 93 / 137,
+            "heldout/replaced_share": 137 / 939,
+            "heldout/maximum_length": 32,
+        },
+        heldout_after={
+            "heldout/mlm_loss": 3.922647,
+            "heldout/mlm_accuracy": 18 / 139,
+            "heldout/replaced_loss": 0.598010,
+            "heldout/replaced_accuracy": 803 / 939,
+            "heldout/replaced_recall": 0.0,
+            "heldout/replaced_share": 136 / 939,
+        },
+        rows_crc32=1240082586,
+        tokens=9131,
     ),
 }
 RECORDED["xlm-roberta"] = RECORDED["roberta"]  # the same modules

@@ -10,7 +10,15 @@ from torch import Tensor, nn
 
 from pipeline.batch import Batch
 from pipeline.config.data import FullSentences, NextSentence, Sampling, SentenceOrder
-from pipeline.config.model import LearnedPositions, Model
+from pipeline.config.model import Model
+from pipeline.config.model_parts import (
+    BucketedAttention,
+    DisentangledAttention,
+    LearnedPositions,
+    LocalAttention,
+    NoPositions,
+    RotaryPositions,
+)
 from pipeline.config.objective import Masked, Objective, Replaced
 from pipeline.config.training import AdamW
 from pipeline.objectives.replaced import ReplacedTokens
@@ -84,6 +92,28 @@ ROBERTA = replace(SMALL, family="roberta", segments=1, positions=LearnedPosition
 XLM_ROBERTA = replace(ROBERTA, family="xlm-roberta")
 ELECTRA = replace(SMALL, family="electra", embedding_width=24)
 DISTILBERT = replace(SMALL, family="distilbert", segments=0)
+# Lengths of up to 24 tokens lie below and above the distances that are told apart.
+DEBERTA = replace(
+    SMALL,
+    family="deberta",
+    segments=0,
+    layer_norm_epsilon=1e-7,
+    positions=NoPositions(),
+    attention=DisentangledAttention(maximum_distance=10),
+)
+DEBERTA_V2 = replace(DEBERTA, family="deberta-v2", attention=BucketedAttention(buckets=8, maximum_distance=16))
+MODERNBERT = replace(
+    SMALL,
+    family="modernbert",
+    layers=4,
+    segments=0,
+    positions=RotaryPositions(theta=500.0, local_theta=50.0),
+    attention=LocalAttention(window=8, global_every=3),
+    inner="geglu",
+    block="pre-norm",
+    bias=False,
+    layer_norm_epsilon=1e-5,
+)
 ALBERT = replace(SMALL, family="albert", layers=3, embedding_width=24, activation="gelu_new")
 
 
@@ -153,6 +183,9 @@ ROWS: dict[str, Row] = {
     "distilbert": Row(
         settings=DISTILBERT, vocabulary=uncased, prefix="DistilBert", classes={"": "DistilBertForMaskedLM"}
     ),
+    "modernbert": Row(
+        settings=MODERNBERT, vocabulary=uncased, prefix="ModernBert", classes={"": "ModernBertForMaskedLM"}
+    ),
     "albert": Row(
         settings=ALBERT,
         vocabulary=unigram,
@@ -166,8 +199,12 @@ ROWS: dict[str, Row] = {
         prefix="Albert",
         classes={"": "AlbertForMaskedLM"},
     ),
+    "deberta": Row(settings=DEBERTA, vocabulary=byte_bpe, prefix="Deberta", classes={"": "DebertaForMaskedLM"}),
+    "deberta-v2": Row(
+        settings=DEBERTA_V2, vocabulary=unigram, prefix="DebertaV2", classes={"": "DebertaV2ForMaskedLM"}
+    ),
 }
-FAMILIES = ("bert", "roberta", "electra", "distilbert", "albert")
+FAMILIES = ("bert", "roberta", "electra", "distilbert", "albert", "modernbert", "deberta", "deberta-v2")
 """Rows that stand for a family where vocabulary and objective make no difference; xlm-roberta has roberta's modules."""
 
 

@@ -179,7 +179,8 @@ def test_a_checkpoint_loads_as_it_was(row: Row, ours: Pretraining, folder: Path)
 def test_output_weights_stay_tied(row: Row, ours: Pretraining, theirs: dict[str, nn.Module], folder: Path) -> None:
     model, family = masked_model(theirs), family_of(row.settings)
     output, words = model.get_output_embeddings(), model.get_input_embeddings()
-    assert output.weight is words.weight
+    if not row.prefix.startswith("Deberta"):  # transformers multiplies by the word embeddings without a module
+        assert output.weight is words.weight
     own = next(model for model in ours.models() if model.use == "masked")
     written = load_file(folder / own.path("model.safetensors"))
     assert not written.keys() & family.tied.keys()
@@ -254,7 +255,9 @@ def _their_logits(row: Row, kind: str, output, batch: Batch) -> Tensor:
     return output.logits[real] if kind == "tags" else output.logits
 
 
-@pytest.mark.parametrize("name", ["bert-unpaired", "roberta", "electra", "distilbert", "albert"])
+@pytest.mark.parametrize(
+    "name", ["bert-unpaired", "roberta", "electra", "distilbert", "albert", "modernbert", "deberta", "deberta-v2"]
+)
 @pytest.mark.parametrize("bare", [False, True])
 def test_config_goes_both_ways(name: str, bare: bool) -> None:
     row = ROWS[name]
@@ -263,5 +266,5 @@ def test_config_goes_both_ways(name: str, bare: bool) -> None:
     config = kind(**published_config(settings, 99, row.vocabulary().pad_id))
     assert model_settings(config.to_dict()) == settings
     assert config.tie_word_embeddings and config.pad_token_id == row.vocabulary().pad_id
-    assert config.max_position_embeddings == 40 + settings.positions.first
+    assert config.max_position_embeddings == 40 + settings.first_position
     assert model_settings(json.loads(config.to_json_string(use_diff=False))) == settings

@@ -33,8 +33,26 @@ def refusal(arguments: list[str], capsys: pytest.CaptureFixture[str], output: Pa
         ),
         (
             ["bert-tiny", "objective:replaced"],
-            "objective (replaced) needs model.family electra, which has a generator, but model.family is bert: "
-            "choose a preset electra-*",
+            "objective (replaced) needs model.family electra or deberta-v2, which have a generator, but model.family "
+            "is bert: choose a preset electra-* or deberta-v3-*",
+        ),
+        (
+            ["bert-tiny", "objective:masked", "--objective.decoder", "enhanced"],
+            "objective.decoder (enhanced) needs model.family deberta or deberta-v2, but model.family is bert: leave "
+            "objective.decoder out",
+        ),
+        (
+            ["bert-tiny", "model.attention:bucketed-attention"],
+            "model.attention (bucketed-attention) needs model.family deberta or deberta-v2, but model.family is bert",
+        ),
+        (
+            ["deberta-v3-tiny", "--model.maximum-positions", "64"],
+            "model.maximum_positions (64) must be above model.attention.buckets (256) / 2 + 1: lower the buckets",
+        ),
+        (
+            ["deberta-tiny", "model.attention:full-attention"],
+            "model.attention (full-attention) must be disentangled-attention for model.family deberta: only "
+            "model.family bert may have other parts",
         ),
         (
             ["electra-tiny", "objective:replaced", "--objective.generator-share", "1.5"],
@@ -88,9 +106,9 @@ NO_MASK = "tokenizer.json has no {} among its {} entries: a vocabulary needs "
     [
         (
             "roberta",
-            lambda folder: set_in_config(folder, model_type="deberta-v2"),
-            "config.json: model_type is 'deberta-v2', but only 'bert', 'roberta', 'electra', 'distilbert', 'albert', "
-            "'xlm-roberta' can be loaded",
+            lambda folder: set_in_config(folder, model_type="xlnet"),
+            "config.json: model_type is 'xlnet', but only 'bert', 'roberta', 'electra', 'distilbert', 'albert', "
+            "'xlm-roberta', 'modernbert', 'deberta', 'deberta-v2' can be loaded",
         ),
         (
             "roberta",

@@ -171,7 +171,7 @@ def test_operations_equal_what_torch_counts_of_a_step(name: str) -> None:
             hidden = module.generator.encoder(batch)[batch.masked_positions_M]
             logits = module.generator.masked_token_head(hidden, module.words)
             found = F.cross_entropy(logits, batch.masked_labels_M)
-            (found + module.replaced_token_head(module.encoder(batch)).sum()).backward()
+            (found + module.replaced_logits(batch).sum()).backward()
         else:
             logits = module.masked_logits(module.encoder(batch), batch)
             F.cross_entropy(logits, batch.masked_labels_M).backward()

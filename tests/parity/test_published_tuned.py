@@ -31,7 +31,7 @@ def published(folder: Path, name: str, head: str, seed: int = 3, **config: objec
     said = published_config(row.settings, vocabulary.size, vocabulary.pad_id) | config
     made = getattr(transformers, f"{row.prefix}Config")(**said)
     shaken(getattr(transformers, f"{row.prefix}{head}")(made), seed).save_pretrained(folder)
-    if row.settings.family == "roberta" or vocabulary.kind == "unigram":
+    if vocabulary.kind != "wordpiece":
         save_vocabulary(vocabulary, folder, 512, row.settings.segments)
         return str(folder)
     (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in vocabulary.tokens), encoding="utf-8")
@@ -155,6 +155,7 @@ def test_spans_of_questions(tmp_path: Path, name: str) -> None:
         ((a, b) for a in own for b in own if a <= b), key=lambda ends: float(both[ends[0], 0] + both[ends[1], 1])
     )
     first, last = asked["offset_mapping"][start][0], asked["offset_mapping"][end][1]
+    first += context[first:last].startswith(" ")  # a piece may begin with a space, and an answer does not
     one = answers(tuned, {"question": [question], "context": [context]})[0]
     assert (one["start"], one["end"], one["answer"]) == (first, last, context[first:last])
 

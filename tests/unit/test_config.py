@@ -12,6 +12,7 @@ import pytest
 
 from pipeline.config.ablate import Ablate
 from pipeline.config.data import (
+    FullSentences,
     NextSentence,
     NgramMasking,
     Preparation,
@@ -27,6 +28,8 @@ from pipeline.config.finetune import Finetune, Trials
 from pipeline.config.flat import flatten
 from pipeline.config.jobs import Pretrain, with_words_rate
 from pipeline.config.model import Model
+from pipeline.config.model_parts import BucketedAttention, DisentangledAttention, LocalAttention, RotaryPositions
+from pipeline.config.objective import Masked, Replaced
 from pipeline.config.phases import OnePhase, TwoPhases
 from pipeline.config.placement import ModelPlacement, Placement, TrialPlacement
 from pipeline.config.predict import Predict
@@ -39,7 +42,9 @@ from pipeline.config.training import (
     Evaluation,
     Lamb,
     LinearDecay,
+    Muon,
     PolynomialDecay,
+    StableAdamW,
     Tracking,
     WarmupStableDecay,
 )
@@ -59,7 +64,9 @@ PRESET_NAMES = (
     "electra-tiny-fast, electra-mini-fast, electra-small-fast, electra-base-fast, "
     "distilbert-tiny-fast, distilbert-mini-fast, distilbert-base-fast, albert-tiny-fast, "
     "albert-mini-fast, albert-base-fast, albert-large-fast, albert-xlarge-fast, albert-xxlarge-fast, continue-fast, "
-    "continue-small-fast, quickstart"
+    "continue-small-fast, modernbert-tiny, modernbert-mini, modernbert-small, modernbert-medium, modernbert-base, "
+    "modernbert-large, deberta-tiny, deberta-base, deberta-v3-tiny, deberta-v3-xsmall, deberta-v3-small, "
+    "deberta-v3-base, quickstart"
 )
 WRONG_NAME = "may hold letters, digits, '-', '_' and '.' only and must not start with '.'"
 
@@ -79,6 +86,12 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
         lambda: Batch(rows_per_step=16, rows_per_slot=32),
         "batch.rows_per_step (16) must be a multiple of batch.rows_per_slot (32)",
     ),
+    (lambda: BucketedAttention(buckets=3), "model.attention.buckets (3) must be at least 4"),
+    (
+        lambda: BucketedAttention(buckets=8, maximum_distance=5),
+        "model.attention.maximum_distance (5) must be above model.attention.buckets (8) / 2 + 1: lower the buckets",
+    ),
+    (lambda: DisentangledAttention(maximum_distance=0), "model.attention.maximum_distance (0) must be at least 1"),
     (lambda: Batch(rows_per_slot=0), "batch.rows_per_slot (0) must be at least 1"),
     (lambda: Batch(rows_per_step=0), "batch.rows_per_step (0) must be at least 1"),
     (lambda: Batch(warmup_steps=-1), "batch.warmup_steps (-1) must be at least 0"),
@@ -134,6 +147,13 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
         lambda: Pretrain(model=Model(maximum_positions=128), phases=TwoPhases()),
         "phases.maximum_length (512) must be at most model.maximum_positions (128)",
     ),
+    (lambda: TwoPhases(theta=0.0), "phases.theta (0.0) must be above 0"),
+    (
+        lambda: Pretrain(phases=TwoPhases(theta=160_000.0)),
+        "phases.theta (160000.0) needs model.positions:rotary-positions, but model.positions is LearnedPositions: "
+        "leave phases.theta out",
+    ),
+    (lambda: Muon(momentum=1.0), "optimizer.momentum (1.0) must be at least 0 and below 1"),
     (lambda: AdamW(learning_rate=0.0), "optimizer.learning_rate (0.0) must lie between 0 and 1"),
     (lambda: AdamW(learning_rate=1.0), "optimizer.learning_rate (1.0) must lie between 0 and 1"),
     (lambda: AdamW(learning_rate=float("nan")), "optimizer.learning_rate (nan) must lie between 0 and 1"),
@@ -374,6 +394,23 @@ PUBLISHED_SIZES = {
     "albert-xlarge": (24, 2048, 16, 8192),
     "albert-xxlarge": (12, 4096, 64, 16384),
 }
+# He et al. 2021 and 2023. Their attention uses no kernel that attention dropout would prevent, so none is "fast".
+SIZES_OF_DEBERTA = {
+    "deberta-tiny": (2, 128, 2, 512),
+    "deberta-base": (12, 768, 12, 3072),
+    "deberta-v3-tiny": (2, 128, 2, 512),
+    "deberta-v3-xsmall": (12, 384, 6, 1536),
+    "deberta-v3-small": (6, 768, 12, 3072),
+    "deberta-v3-base": (12, 768, 12, 3072),
+}
+MODERNBERT_SIZES = {
+    "modernbert-tiny": (4, 128, 2, 192),
+    "modernbert-mini": (4, 256, 4, 384),
+    "modernbert-small": (7, 256, 4, 384),  # Ettin 17M
+    "modernbert-medium": (10, 384, 6, 576),  # Ettin 32M
+    "modernbert-base": (22, 768, 12, 1_152),
+    "modernbert-large": (28, 1_024, 16, 2_624),
+}
 SEGMENTS = {"bert": 2, "mbert": 2, "roberta": 1, "xlm": 1, "electra": 2, "distilbert": 0, "albert": 2}
 WITHOUT_DROPOUT = ("albert-large", "albert-xlarge", "albert-xxlarge")
 
@@ -381,7 +418,26 @@ WITHOUT_DROPOUT = ("albert-large", "albert-xlarge", "albert-xxlarge")
 def test_there_is_no_preset_without_a_published_size() -> None:
     assert ", ".join(PRESETS) == PRESET_NAMES
     named = {*PUBLISHED_SIZES, "continue", "continue-small"}
-    assert set(PRESETS) == named | {f"{name}-fast" for name in named} | {"quickstart"}
+    assert set(PRESETS) == named | {f"{name}-fast" for name in named} | {
+        "quickstart",
+        *SIZES_OF_DEBERTA,
+        *MODERNBERT_SIZES,
+    }
+
+
+@pytest.mark.parametrize("name", SIZES_OF_DEBERTA)
+def test_presets_of_deberta_have_their_published_sizes(name: str) -> None:
+    model = PRESETS[name].model
+    assert (model.layers, model.width, model.heads, model.feed_forward) == SIZES_OF_DEBERTA[name]
+    assert (model.maximum_positions, model.segments, model.layer_norm_epsilon) == (512, 0, 1e-7)
+    assert (model.hidden_dropout, model.attention_dropout) == (0.1, 0.1)
+    if name.startswith("deberta-v3"):
+        objective = PRESETS[name].objective
+        assert model.attention == BucketedAttention(buckets=256) and isinstance(objective, Replaced)
+        generator = objective.generator_of(model)
+        assert (generator.layers, generator.width) == (model.layers // 2, model.width)
+    else:
+        assert model.attention == DisentangledAttention() and PRESETS[name].objective == Masked(decoder="enhanced")
 
 
 def test_quickstart_is_a_bert_tiny_that_starts_from_counts() -> None:
@@ -408,6 +464,37 @@ def test_presets_have_their_published_sizes(name: str) -> None:
         )
         different = {key for key, value in flatten(preset).items() if value != flatten(PRESETS[name])[key]}
         assert different == ({"model.attention_dropout"} if attention_dropout < usual else set())
+
+
+@pytest.mark.parametrize("name", MODERNBERT_SIZES)
+def test_modernberts_have_their_published_sizes_and_parts(name: str) -> None:
+    preset, model = PRESETS[name], PRESETS[name].model
+    assert (model.layers, model.width, model.heads, model.feed_forward) == MODERNBERT_SIZES[name]
+    assert (model.segments, model.hidden_dropout, model.attention_dropout, model.maximum_positions) == (0, 0, 0, 8_192)
+    assert model.attention == LocalAttention(window=128, global_every=3)
+    assert preset.sampling.masking.share == 0.3 and isinstance(preset.sampling.pairs, FullSentences)
+    assert isinstance(preset.optimizer, StableAdamW) and isinstance(preset.schedule, WarmupStableDecay)
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "first_rows"), [("modernbert-base", 4_608, 768), ("modernbert-large", 4_928, 448)]
+)
+def test_published_modernberts_go_on_with_longer_sequences_and_slower_angles(
+    name: str, rows: int, first_rows: int
+) -> None:
+    first, second = PRESETS[name].all_phases
+    assert (first.batch.rows_per_step, first.batch.warmup_rows, first.sampling.maximum_length) == (
+        rows,
+        first_rows,
+        1_024,
+    )
+    assert (second.batch.rows_per_step, second.sampling.maximum_length) == (rows // 8, 8_192)
+    assert second.sampling.masking.share == 0.3
+    thetas = [phase.model(PRESETS[name].model).positions for phase in (first, second)]
+    assert thetas == [
+        RotaryPositions(theta=10_000.0, local_theta=10_000.0),
+        RotaryPositions(theta=160_000.0, local_theta=10_000.0),
+    ]
 
 
 @pytest.mark.parametrize("name", ["bert-base", "bert-large-fast"])
@@ -502,6 +589,8 @@ def test_show_prints_every_setting_with_its_value() -> None:
         "schedule": "linear-decay",
         "sampling.pairs": "next-sentence",
         "sampling.masking": "token-masking",
+        "model.positions": "learned-positions",
+        "model.attention": "full-attention",
     }
     expected = flatten(PRESETS["bert-mini"]) | {"steps": 7, "corpus": ["a", "b"], "name": "mine", "preset": "bert-mini"}
     expected |= {f"{path}.kind": kind for path, kind in kinds.items()}

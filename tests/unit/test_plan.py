@@ -119,6 +119,7 @@ def test_gradients_are_sent_once_per_step_and_compiled_code_hides_none():
     gradients = gradients_of(PRESETS["bert-mini"])
     assert gradients.count == parameters(PRESETS["bert-mini"]) and not gradients.overlapped
     assert gradients.last == (30_522 + 512 + 2 + 2) * 256
+    assert gradients_of(PRESETS["deberta-v3-xsmall"]).last == 2 * (128_100 + 2) * 384
     assert gradient_wait_seconds(load, 4, machine(), gradients) == pytest.approx(
         load.phase.end * 1.5 * 4 * gradients.count / 100e9
     )

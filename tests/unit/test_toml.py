@@ -156,7 +156,7 @@ REFUSED = [
     ("on_nonfinite = 'skp'\n", "line 1: on_nonfinite ('skp') must be one of stop, skip; did you mean skip?"),
     (
         "seed = 1\n[optimizer]\nkind = 'lam'\n",
-        "line 3: optimizer.kind ('lam') must be one of adam-w, lamb; did you mean lamb?",
+        "line 3: optimizer.kind ('lam') must be one of adam-w, lamb, stable-adam-w, muon; did you mean lamb?",
     ),
     (
         "optimizer = 'lamb'\n",

@@ -1,5 +1,4 @@
 from dataclasses import replace
-from typing import get_args
 
 import numpy as np
 import pytest
@@ -46,7 +45,7 @@ def test_padding_by_hand() -> None:
     assert "attention_mask" not in padded(make_batch(replace(CASE, ragged=False), 1), CASE.model)
 
 
-@pytest.mark.parametrize("family", get_args(FamilyName))
+@pytest.mark.parametrize("family", step.MEASURED)
 def test_both_columns_of_theirs_have_one_loss(family: FamilyName, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(step, "VOCABULARY_SIZE", 1_000)
     sizes = {"layers": 1, "width": 16, "heads": 2, "feed_forward": 32, "maximum_positions": 16}
@@ -65,7 +64,7 @@ def test_both_columns_of_theirs_have_one_loss(family: FamilyName, monkeypatch: p
     )
 
 
-@pytest.mark.parametrize("family", get_args(FamilyName))
+@pytest.mark.parametrize("family", step.MEASURED)
 def test_every_column_and_mode_is_measured_and_lines_up(family: FamilyName, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(step, "VOCABULARY_SIZE", 1_000)
     seconds = measure(replace(CASE, family=family), PLAIN, CPU, ["eager"], repetitions=1)

@@ -12,7 +12,7 @@ from pipeline.config.similarity import Similarity
 from pipeline.config.training import LinearDecay
 from pipeline.errors import ConfigError
 from pipeline.finetune.settings import GRIDS, settings_of, warnings, with_setting
-from pipeline.presets import PRESETS
+from tests.conftest import tiny_preset
 
 
 def config(**search: object) -> Finetune:
@@ -161,7 +161,7 @@ def test_an_encoder_without_dropout_is_warned_of() -> None:
 
 def test_rates_fall_from_layer_to_layer_for_electra_where_nothing_else_is_asked() -> None:
     plain = Finetune(checkpoint="a", task=("sst2",))
-    models = [PRESETS[f"{family}-tiny"].model for family in get_args(FamilyName)]
+    models = [tiny_preset(family).model for family in get_args(FamilyName)]
     decays = {model.family: plain.for_model(model).optimizer.layer_decay for model in models}
     fallen = {"electra": 0.8}
     assert decays == {family: fallen.get(family, 1.0) for family in get_args(FamilyName)}

@@ -1,6 +1,9 @@
+from dataclasses import replace
+
 import pytest
 
 from pipeline.config.model import Model
+from pipeline.config.model_parts import DisentangledAttention, LocalAttention, NoPositions, RotaryPositions
 from pipeline.config.objective import Masked
 from pipeline.model.flops import NAMES, PEAKS, TokenCounts, peak_flops, utilisation
 from pipeline.objectives.table import flops_per_token
@@ -35,6 +38,27 @@ def test_a_wider_feed_forward_costs_its_products() -> None:
     assert (
         flops_per_token(Masked(), wide, 11, counted) - flops_per_token(Masked(), narrow, 11, counted) == 6 * 2 * 4 * 16
     )
+
+
+def test_distances_cost_two_more_products() -> None:
+    # Two layers of width 4: scores and values cost 320 as above, and the products of queries and of keys with twice as
+    # many relative positions cost 2 x 320. The enhanced mask decoder applies a third layer: half of 2304 and of 960.
+    plain = bert(2, 4, 2)
+    parts = {"segments": 0, "positions": NoPositions(), "attention": DisentangledAttention()}
+    model = replace(plain, family="deberta", **parts)
+    counted = TokenCounts(tokens=6, squares=20, masked=1)
+    assert flops_per_token(Masked(), model, 11, counted) == pytest.approx(2304 + 960 + 60)
+    enhanced = flops_per_token(Masked(decoder="enhanced"), model, 11, counted)
+    assert enhanced == pytest.approx(1.5 * (2304 + 960) + 60)
+
+
+def test_gates_and_windows_by_hand() -> None:
+    # Three layers of width 4 with feed-forward width 6, lengths 2 and 10: 3 * 6 * (4 * 16 + 4 * 12 + 4 * 6) = 2448.
+    # Layers 0 and 2 see (4 + 100) / 12 keys per token, layer 1 at most its window of 5: 12 * 4 * (2 * 104 / 12 + 5).
+    parts = {"inner": "geglu", "positions": RotaryPositions(), "attention": LocalAttention(window=4, global_every=2)}
+    model = Model(layers=3, width=4, heads=2, feed_forward=6, **parts)
+    counted = TokenCounts(tokens=12, squares=104, masked=0)
+    assert flops_per_token(Masked(), model, 11, counted) == pytest.approx(2448 + 48 * (2 * 104 / 12 + 5))
 
 
 @pytest.mark.parametrize(

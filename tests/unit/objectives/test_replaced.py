@@ -60,7 +60,7 @@ def test_a_sample_equal_to_the_original_counts_as_original() -> None:
     batch.masked_labels_M.copy_(torch.tensor([7, 8, 7, 9, 100]))
     ids = batch.ids_T.clone()
     seen = replace(batch, ids_T=ids.index_fill(0, batch.masked_positions_M, 7))
-    logits = module.replaced_token_head(module.encoder(seen))
+    logits = module.replaced_logits(seen)
     # -log(1 - p) of originals, -log p of the replaced tokens at 3, 9 and 12.
     expected = sum(F.softplus(-x if place in (3, 9, 12) else x) for place, x in enumerate(logits))
     torch.testing.assert_close(module(batch)["replaced"][0], expected)
@@ -109,7 +109,7 @@ def test_gradients_are_those_of_the_weighted_sum_of_means() -> None:
     states_M = plain.generator.encoder(batch)[batch.masked_positions_M]
     masked = F.cross_entropy(plain.generator.masked_token_head(states_M, plain.words), batch.masked_labels_M)
     originals_T = batch.ids_T.index_copy(0, batch.masked_positions_M, batch.masked_labels_M)
-    logits_T = plain.replaced_token_head(plain.encoder(seen[0]))
+    logits_T = plain.replaced_logits(seen[0])
     replaced = F.binary_cross_entropy_with_logits(logits_T, (seen[0].ids_T != originals_T).float())
     (masked + 50 * replaced).backward()
     assert sums["mlm"].item() == pytest.approx(9 * masked.item(), rel=1e-6)
@@ -181,7 +181,7 @@ def test_a_module_of_two_published_models() -> None:
     generator = made.generator.encoder.settings
     assert ReplacedTokens.of(SETTINGS, generator, VOCABULARY_SIZE).state_dict().keys() == made.state_dict().keys()
     for wrong in (replace(generator, layers=3), replace(SETTINGS, width=32), replace(generator, feed_forward=9)):
-        with pytest.raises(CheckpointError, match=r"^generator: a generator of width \d+ does not fit"):
+        with pytest.raises(CheckpointError, match=r"^generator: a generator of width \d+ and \d+ layers does not fit"):
             ReplacedTokens.of(SETTINGS, wrong, VOCABULARY_SIZE)
 
 

@@ -49,6 +49,13 @@ def vocabulary_of(content: bytes, folder: Path, **config: bool):
     return load_vocabulary(str(folder), None)
 
 
+def deberta_of(content: bytes, folder: Path, **config: bool):
+    (folder / "spm.model").write_bytes(content)
+    if config:
+        (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    return load_vocabulary(str(folder), None)
+
+
 def pieces_of(vocabulary, text: str) -> list[str]:
     return [vocabulary.tokens[i] for i in CachedTokenizer(vocabulary).encode([text])[0]]
 
@@ -88,6 +95,32 @@ def test_text_is_not_lower_cased_if_many_entries_have_capitals(tmp_path: Path) -
 def test_a_digit_and_a_comma_are_two_pieces_even_if_the_model_has_one_for_both() -> None:
     scores = dict(parse(model((*PIECES, ("9,", -1.0, NORMAL), ("e,", -1.5, NORMAL), (",", -3.0, NORMAL)))).pieces)
     assert (scores["9,"], scores["e,"], scores[","]) == (-101.0, -1.5, -3.0)
+
+
+DEBERTA = (
+    *((f"[{name}]", 0.0, CONTROL) for name in ("PAD", "CLS", "SEP")),
+    ("[UNK]", 0.0, UNKNOWN),
+    *TEXT,
+    ("T", -3.0, NORMAL),
+    ("9,", -1.0, NORMAL),
+)
+"""Entries in the order of the published spm.model, which has no [MASK]."""
+
+
+def test_deberta_s_model_gets_a_mask_and_keeps_accents_quotes_and_commas(tmp_path: Path) -> None:
+    found = deberta_of(model(DEBERTA, characters=x_becomes_y()), tmp_path)
+    assert found.tokens == (*(row[0] for row in DEBERTA), "[MASK]") and not found.lowercase
+    assert found.specials == ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+    assert (found.pad_id, found.cls_id, found.sep_id, found.mask_id) == (0, 1, 2, len(DEBERTA))
+    assert pieces_of(found, " the  xT 9, ") == ["▁the", "▁", "y", "T", "▁", "9,"]
+    assert pieces_of(found, "é''") == ["▁", "é", "[UNK]"]
+    lower = deberta_of(model(DEBERTA), tmp_path, do_lower_case=True)
+    assert lower.lowercase and pieces_of(lower, "The") == ["▁the"]
+
+
+def test_deberta_s_model_is_not_split_at_punctuation(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"tokenizer_config.json: split_by_punct \(True\) must be False: use a token"):
+        deberta_of(model(DEBERTA), tmp_path, split_by_punct=True)
 
 
 @pytest.mark.parametrize(

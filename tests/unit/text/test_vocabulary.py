@@ -241,7 +241,8 @@ def test_nothing_there(tmp_path: Path) -> None:
     ):
         load_vocabulary(str(tmp_path / "gone"), True)
     with pytest.raises(
-        ConfigError, match=r"^vocabulary.path \(.*\) has no vocab.txt, tokenizer.json, vocab.json or spiece.model"
+        ConfigError,
+        match=r"^vocabulary.path \(.*\) has no vocab.txt, tokenizer.json, vocab.json, spiece.model or spm.model",
     ):
         load_vocabulary(str(tmp_path), True)
     (tmp_path / "vocab.txt").mkdir()

@@ -17,6 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from pipeline.batch import Batch
 from pipeline.bench.step import Case, make_batch
+from pipeline.config.model_parts import LocalAttention, RotaryPositions
 from pipeline.config.placement import Placement
 from pipeline.config.training import AdamW
 from pipeline.errors import ConfigError
@@ -89,9 +90,18 @@ def module_of(preset: str, vocabulary_size: int, **parts: Any) -> Pretraining:
     )
 
 
-@pytest.mark.parametrize("preset", ["bert-tiny", "roberta-tiny", "electra-tiny"])
-def test_batches_of_all_lengths_are_one_graph(preset: str) -> None:
-    module = module_of(preset, 1_000, layers=1, width=16, heads=2, feed_forward=32, maximum_positions=64)
+LOCAL = {"positions": RotaryPositions(), "attention": LocalAttention(window=8, global_every=2), "inner": "geglu"}
+
+
+@pytest.mark.parametrize(
+    ("preset", "parts"),
+    [
+        *((preset, {"layers": 1}) for preset in ("bert-tiny", "roberta-tiny", "electra-tiny")),
+        ("bert-tiny", {"layers": 2, "block": "pre-norm", "bias": False, **LOCAL}),
+    ],
+)
+def test_batches_of_all_lengths_are_one_graph(preset: str, parts: dict[str, Any]) -> None:
+    module = module_of(preset, 1_000, width=16, heads=2, feed_forward=32, maximum_positions=64, **parts)
     torch._dynamo.reset()
     counter = CompileCounter()
     with compiled(module, counter):

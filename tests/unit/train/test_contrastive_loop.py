@@ -27,9 +27,10 @@ from pipeline.config.training import Batch, Checkpoints, Evaluation
 from pipeline.corpus.prepared import Corpus, Window, read_window
 from pipeline.corpus.stream import needed_documents, windows_for
 from pipeline.errors import CheckpointError, ConfigError, DataError
-from pipeline.export.publish import require_blanks
+from pipeline.export.publish import require_kinds
 from pipeline.export.trained import load_trained
 from pipeline.objectives.contrastive import ContrastiveTexts, contrastive_rows
+from pipeline.presets import PRESETS
 from pipeline.text.schema import DOCUMENT
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_saving import save_vocabulary
@@ -150,9 +151,16 @@ def test_objective_and_pairs_go_together(tiny_config: Pretrain, config: Pretrain
 
 def test_kinds_of_export_that_fill_blanks_are_refused(config: Pretrain, tiny_config: Pretrain) -> None:
     with pytest.raises(ConfigError, match=r"^kinds \(onnx, mlflow\) need a masked-token head"):
-        require_blanks(("huggingface", "onnx", "mlflow"), config)
-    require_blanks(("huggingface",), config)
-    require_blanks(("onnx",), tiny_config)
+        require_kinds(("huggingface", "onnx", "mlflow"), config)
+    require_kinds(("huggingface",), config)
+    require_kinds(("onnx",), tiny_config)
+    enhanced = PRESETS["deberta-tiny"]
+    with pytest.raises(
+        ConfigError,
+        match=r"^kinds \(onnx\) need a masked-token head that transformers has, and it has no enhanced mask decoder "
+        r"\(objective.decoder\): choose huggingface$",
+    ):
+        require_kinds(("huggingface", "onnx"), enhanced)
 
 
 def test_both_passes_are_never_compiled(config: Pretrain) -> None:

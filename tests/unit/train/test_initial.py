@@ -178,8 +178,13 @@ def test_another_generator_has_another_fingerprint_and_one_that_does_not_fit_is_
         read(with_generator, print, used=used)
     assert str(refused.value) == (
         f"init {with_generator.init}: tensor encoder.embeddings.words.weight of the generator differs from the "
-        f"model's, but training shares it between both"
+        f"model's, but training shares it between both: set objective.embedding_sharing gradient-disentangled"
     )
+    # Trained with embeddings of its own, the discriminator starts from the difference to the generator's.
+    initial = read(with_generator, print, used=used, shares_embeddings=False)
+    own = replace(with_generator, objective=Replaced(embedding_sharing="gradient-disentangled"))
+    state = loaded(initial, own).state_dict()
+    assert (state["encoder.embeddings.words.weight"] + 1).abs().max() < 1e-6
 
 
 def test_other_weights_have_another_fingerprint(config: Pretrain, published: Path) -> None:
@@ -329,12 +334,12 @@ def test_a_size_that_is_no_number_is_refused(config: Pretrain, published: Path, 
     assert refusal(config) == f"init MODEL: config.json: hidden_size is {shown}, which is not a number"
 
 
-@pytest.mark.parametrize("architecture", ["deberta-v2", "gpt2"])
+@pytest.mark.parametrize("architecture", ["xlnet", "gpt2"])
 def test_another_architecture_is_refused(config: Pretrain, published: Path, architecture: str) -> None:
     (published / "config.json").write_text(json.dumps({"model_type": architecture}))
     message = (
         f"init MODEL: config.json: model_type is '{architecture}', but only 'bert', 'roberta', 'electra', "
-        "'distilbert', 'albert', 'xlm-roberta' can be loaded"
+        "'distilbert', 'albert', 'xlm-roberta', 'modernbert', 'deberta', 'deberta-v2' can be loaded"
     )
     assert refusal(config) == message
 
@@ -354,8 +359,8 @@ def test_a_vocabulary_that_does_not_fit_is_refused_with_both_sizes(
     for name in ("tokenizer.json", "vocab.txt"):
         (published / name).unlink()
     assert refusal(config, ConfigError) == (
-        "vocabulary.path (MODEL) has no vocab.txt, tokenizer.json, vocab.json or spiece.model: give a folder with one, "
-        "or the file"
+        "vocabulary.path (MODEL) has no vocab.txt, tokenizer.json, vocab.json, spiece.model or spm.model: give a "
+        "folder with one, or the file"
     )
     (published / "vocab.txt").write_text("one\ntwo\n")
     (published / "tokenizer_config.json").unlink()

@@ -8,7 +8,7 @@ from torch import nn
 from pipeline.config.adapters import LowRank
 from pipeline.config.finetune import Finetune
 from pipeline.config.jobs import Pretrain
-from pipeline.config.training import AdamW, Lamb
+from pipeline.config.training import AdamW, Lamb, StableAdamW
 from pipeline.errors import CheckpointError
 from pipeline.model.adapters import add_adapter
 from pipeline.train.optim import OPTIMIZERS, build_optimizer, load_optimizer, optimizer_tensors
@@ -89,7 +89,7 @@ def test_every_kind_of_optimiser_has_its_function() -> None:
     }
 
 
-@pytest.mark.parametrize("kind", [AdamW, Lamb])
+@pytest.mark.parametrize("kind", [AdamW, Lamb, StableAdamW])
 def test_rates_fall_from_the_heads_to_the_embeddings(training, tiny_config: Pretrain, kind: type[AdamW]) -> None:
     # Two layers: heads and pooler 1, layer 1 a half, layer 0 a quarter, the embeddings (and with them the tied output
     # words) an eighth.
@@ -110,7 +110,7 @@ def test_rates_fall_from_the_heads_to_the_embeddings(training, tiny_config: Pret
         assert {found for name, found in shares.items() if name.startswith(start)} == {share}, start
 
 
-@pytest.mark.parametrize("kind", [AdamW, Lamb])
+@pytest.mark.parametrize("kind", [AdamW, Lamb, StableAdamW])
 def test_frozen_parameters_are_in_no_group_and_keep_the_rates_of_the_others(
     training, tiny_config: Pretrain, kind: type[AdamW]
 ) -> None:
@@ -139,7 +139,7 @@ def test_rates_count_layers_from_the_top_though_it_is_frozen(training, tiny_conf
     } == {0.25}
 
 
-@pytest.mark.parametrize("kind", [AdamW, Lamb])
+@pytest.mark.parametrize("kind", [AdamW, Lamb, StableAdamW])
 def test_parameters_without_a_gradient_stay_and_a_frozen_one_needs_no_state(kind: type[AdamW]) -> None:
     part, again = module(), module()
     for one in (part, again):

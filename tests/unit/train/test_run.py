@@ -14,6 +14,7 @@ from pipeline.config.data import (
 )
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model import Model
+from pipeline.config.model_parts import RotaryPositions
 from pipeline.config.objective import Replaced
 from pipeline.config.phases import TwoPhases
 from pipeline.config.placement import Placement
@@ -25,7 +26,9 @@ from pipeline.config.training import (
     Evaluation,
     Lamb,
     LinearDecay,
+    Muon,
     Schedule,
+    StableAdamW,
     Tracking,
     WarmupStableDecay,
 )
@@ -73,6 +76,11 @@ SHAPING = [
     {"phases": TwoPhases()},
     {"phases": TwoPhases(share=0.2)},
     {"phases": TwoPhases(masking_share=0.15)},
+    {"model": Model(block="pre-norm")},
+    {"model": Model(positions=RotaryPositions())},
+    {"model": Model(positions=RotaryPositions()), "phases": TwoPhases(theta=160_000.0)},
+    {"optimizer": StableAdamW()},
+    {"optimizer": Muon()},
     {"sampling": Sampling(copies=10)},
     {"sampling": Sampling(pairs=FullSentences()), "model": Model(family="electra")},
     {"sampling": Sampling(pairs=FullSentences()), "model": Model(family="electra"), "objective": Replaced()},

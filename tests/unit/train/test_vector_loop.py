@@ -13,7 +13,7 @@ from pipeline.config.placement import Placement
 from pipeline.config.training import Checkpoints, Evaluation
 from pipeline.corpus.stream import needed_documents
 from pipeline.errors import ConfigError
-from pipeline.export.publish import require_blanks
+from pipeline.export.publish import require_kinds
 from pipeline.objectives.distilled_vectors import VectorStudent
 from pipeline.objectives.table import Pretraining
 from pipeline.train.compiling import compiles
@@ -91,8 +91,8 @@ def test_objective_and_sentences_go_together(tiny_config: Pretrain, config: Pret
 def test_what_has_no_masked_token_head_fills_no_blanks(config: Pretrain, tiny_config: Pretrain) -> None:
     message = r"^kinds \(onnx\) need a masked-token head, which a run with objective distilled-vectors does not have: "
     with pytest.raises(ConfigError, match=message):
-        require_blanks(("huggingface", "onnx"), config)
-    require_blanks(("huggingface", "onnx"), tiny_config)
+        require_kinds(("huggingface", "onnx"), config)
+    require_kinds(("huggingface", "onnx"), tiny_config)
     with pytest.raises(ConfigError, match="needs a masked-token head, which objective distilled-vectors does not"):
         replace(config, evaluation=Evaluation(blimp="blimp"))
 

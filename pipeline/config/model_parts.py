@@ -1,0 +1,145 @@
+"""Settings of an encoder's parts that differ in kind between architectures: positions, attention and pooler."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pipeline.config.checks import require, require_above_zero, require_at_least
+
+Inner = Literal["plain", "geglu"]
+Block = Literal["post-norm", "pre-norm"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnedPositions:
+    """A learned embedding of each position, added to the word embedding (Devlin et al. 2019)."""
+
+    first: int = 0
+    """Row of the position embeddings for the first position of a sequence. In RoBERTa, this row is the id of the
+    padding entry plus 1, and earlier rows are unused.
+    """
+
+    def __post_init__(self) -> None:
+        require_at_least("model.positions.first", self.first, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RotaryPositions:
+    """Rotations of queries and keys by angles that grow with the position (Su et al. 2021). They have no weights."""
+
+    theta: float = 10_000.0
+    """Base of the angles: pair i of a head of width D turns by theta^(-2 i / D) per token."""
+    local_theta: float | None = None
+    """Base of the angles in layers with local attention. Default: model.positions.theta."""
+
+    def __post_init__(self) -> None:
+        require_above_zero("model.positions.theta", self.theta)
+        if self.local_theta is not None:
+            require_above_zero("model.positions.local_theta", self.local_theta)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoPositions:
+    """No positions in the model's input: if they do not enter its attention either, it reads a text as an unordered set
+    of tokens.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class FullAttention:
+    """Each token attends to all tokens of its sequence."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalAttention:
+    """In most layers, each token attends only to near tokens; every few layers, it attends to all (Warner et al. 2024).
+
+    Time and memory of a local layer grow in proportion to the length of a sequence.
+    """
+
+    window: int = 128
+    """Width of the window: a token attends to itself and to window / 2 tokens on each side."""
+    global_every: int = 3
+    """Layers 0, global_every, 2 * global_every and so on attend to all tokens."""
+
+    def __post_init__(self) -> None:
+        require_at_least("model.attention.window", self.window, 2)
+        require(
+            self.window % 2 == 0,
+            f"model.attention.window ({self.window}) must be even: half of it is on each side of a token",
+        )
+        require_at_least("model.attention.global_every", self.global_every, 1)
+
+    @property
+    def reach(self) -> int:
+        """Tokens on each side that a token attends to in a local layer."""
+        return self.window // 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class DisentangledAttention:
+    """Full attention whose scores also depend on the distance of two tokens: content to position and position to
+    content, with projections of their own for positions (DeBERTa, He et al. 2021).
+
+    It uses no flash kernel.
+    """
+
+    maximum_distance: int | None = None
+    """Distances from this one on are not told apart. Default: model.maximum_positions."""
+
+    def __post_init__(self) -> None:
+        if self.maximum_distance is not None:
+            require_at_least("model.attention.maximum_distance", self.maximum_distance, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BucketedAttention:
+    """Disentangled attention with logarithmic buckets of distances: positions have a LayerNorm, and use the projections
+    of the words (DeBERTa v2 and v3, He et al. 2021, 2023).
+
+    It uses no flash kernel.
+    """
+
+    buckets: int = 256
+    """Relative positions in each direction: half of them for a distance each, the others for longer distances."""
+    maximum_distance: int | None = None
+    """Distances from this one on are not told apart. Default: model.maximum_positions."""
+
+    def __post_init__(self) -> None:
+        require_at_least("model.attention.buckets", self.buckets, 4)
+        if self.maximum_distance is not None:
+            self.require_distance("model.attention.maximum_distance", self.maximum_distance)
+
+    def require_distance(self, name: str, value: int) -> None:
+        """Raise ConfigError if the setting `name` leaves no distances for the logarithmic buckets."""
+        require(
+            value > self.buckets // 2 + 1,
+            f"{name} ({value}) must be above model.attention.buckets ({self.buckets}) / 2 + 1: lower the buckets",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderPooler:
+    """A tanh layer on the first token, pretrained with the label of sentence pairs and used by sequence classifiers
+    (Devlin et al. 2019).
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassifierLayer:
+    """No pretrained pooler: each sequence classifier has its own layer on the first token (Liu et al. 2019, Clark et
+    al. 2020).
+    """
+
+    activation: Literal["tanh", "gelu", "relu"] = "tanh"
+    drops_input: bool = True
+    """Whether dropout also applies to the layer's input; it always applies to the layer's output."""
+    normalises: bool = False
+    """Whether a LayerNorm follows the activation."""
+    on_all: bool = False
+    """Whether heads of all tasks have the layer: on the mean of states, and on each token of tags and answers, too."""
+
+
+Positions = LearnedPositions | RotaryPositions | NoPositions
+Attention = FullAttention | LocalAttention | DisentangledAttention | BucketedAttention
+ReplacedHead = Literal["token", "with-first-token"]
+"""Input of a head for replaced tokens: each token's state, or its sum with the first token's state."""

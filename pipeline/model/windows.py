@@ -1,0 +1,75 @@
+"""Local attention over flat batches: a token attends to the tokens of its sequence that are near it.
+
+Time and memory grow in proportion to the number of tokens; no matrix has a row and a column per token of a sequence.
+Shapes: T tokens of the batch, C blocks of B tokens, H heads, D width of a head.
+"""
+
+import functools
+import inspect
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from pipeline.model.attention import Band, Layout, explicit_attention, has_kernel
+
+LEAST_BLOCK = 32
+"""Minimum tokens per block, so that a narrow window does not give many tiny matrix products."""
+
+
+def band(where: Layout, tokens: int, reach: int) -> Band | None:
+    """Return the blocks of a batch of `tokens` tokens, in which a token attends to `reach` tokens on each side.
+
+    Return None if the window covers all sequences; compiled code always gets blocks, because a branch on lengths would
+    compile two graphs.
+    """
+    if not torch.compiler.is_compiling() and where.maximum_length <= reach + 1:
+        return None
+    device, block = where.offsets.device, max(reach, LEAST_BLOCK)
+    blocks = -(-tokens // block)
+    places = torch.arange(-block, (blocks + 1) * block, device=device)
+    # Places before the first and after the last token belong to no sequence. A filling query of the last block sees
+    # filling keys, because a softmax without any key would be NaN.
+    sequences = torch.bucketize(places, where.offsets.long(), right=True)
+    queries = places[block:-block].view(blocks, block, 1)
+    keys = queries[:, :1] + torch.arange(-block, 2 * block, device=device)
+    near = (keys - queries).abs() <= reach
+    same = sequences[queries + block] == sequences[keys + block]
+    return Band(reach=reach, block=block, mask=(near & same)[:, None])
+
+
+def windowed_attention(qkv: Tensor, where: Layout, dropout_probability: float) -> Tensor:
+    """Return the attention output of every token over the near tokens of its own sequence.
+
+    Maps queries, keys and values qkv (T, 3, H, D) to (T, H, D) of the same dtype, with scores scaled by 1 / sqrt(D).
+    `where` must have a band. Dropout applies to the attention weights; its probability must be 0 outside training.
+    """
+    assert where.band is not None
+    if dropout_probability == 0 and has_kernel(qkv) and _kernel_has_windows():
+        from torch.nn.attention.varlen import varlen_attn
+
+        q, k, v = qkv.unbind(1)
+        longest, sides = where.maximum_length, (where.band.reach, where.band.reach)
+        attended = varlen_attn(q, k, v, where.offsets, where.offsets, longest, longest, window_size=sides)
+        assert isinstance(attended, Tensor)  # varlen_attn returns a tuple only with return_aux
+        return attended
+    return _banded_attention(qkv, where.band, dropout_probability)
+
+
+@functools.cache
+def _kernel_has_windows() -> bool:
+    """Return whether the installed torch's variable-length kernel has windows."""
+    from torch.nn.attention.varlen import varlen_attn
+
+    return "window_size" in inspect.signature(varlen_attn).parameters
+
+
+def _banded_attention(qkv: Tensor, where: Band, dropout_probability: float) -> Tensor:
+    T, _, H, D = qkv.shape
+    B, C = where.block, len(where.mask)
+    padded = F.pad(qkv, (0, 0, 0, 0, 0, 0, B, (C + 1) * B - T)).view(C + 2, B, 3, H, D)
+    q = padded[1:-1, :, 0].transpose(1, 2)
+    k, v = torch.cat((padded[:-2, :, 1:], padded[1:-1, :, 1:], padded[2:, :, 1:]), 1).permute(2, 0, 3, 1, 4).unbind(0)
+    attend = explicit_attention if qkv.device.type == "cpu" else F.scaled_dot_product_attention
+    out = attend(q, k, v, where.mask, dropout_probability)
+    return out.transpose(1, 2).reshape(C * B, H, D)[:T]
