@@ -173,7 +173,9 @@ def tiny_config() -> Pretrain:
 def of_family(family: str, config: Pretrain, vocabulary: Vocabulary) -> Pretrain:
     """The same training of another family's model, with the rows and the objective of its presets."""
     preset = PRESETS[f"{family}-tiny"]
-    model = replace(config.model, family=family, segments=preset.model.segments).for_padding(vocabulary.pad_id)
+    own = ("segments", "positions", "attention", "inner", "block", "bias")
+    parts = {part: getattr(preset.model, part) for part in own}
+    model = replace(config.model, family=family, **parts).for_padding(vocabulary.pad_id)
     sampling = replace(config.sampling, pairs=preset.sampling.pairs, masking=preset.sampling.masking)
     return replace(config, model=model, sampling=sampling, objective=preset.objective)
 

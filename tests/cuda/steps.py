@@ -66,7 +66,10 @@ def elsewhere(module: nn.Module, optimizer: torch.optim.Optimizer) -> list[str]:
 def module_of(family: str, **parts: float) -> Pretraining:
     """The objective of a family's presets on the small model."""
     preset = PRESETS[f"{family}-tiny"]
-    model = replace(MODEL, family=family, segments=preset.model.segments, positions=preset.model.positions, **parts)
+    own = {
+        part: getattr(preset.model, part) for part in ("segments", "positions", "attention", "inner", "block", "bias")
+    }
+    model = replace(MODEL, family=family, **own | parts)
     return build_objective(preset.objective, preset.sampling, model, WORDS)
 
 

@@ -90,7 +90,7 @@ NO_MASK = "tokenizer.json has no {} among its {} entries: a vocabulary needs "
             "roberta",
             lambda folder: set_in_config(folder, model_type="deberta-v2"),
             "config.json: model_type is 'deberta-v2', but only 'bert', 'roberta', 'electra', 'distilbert', 'albert', "
-            "'xlm-roberta' can be loaded",
+            "'xlm-roberta', 'modernbert' can be loaded",
         ),
         (
             "roberta",

@@ -334,7 +334,7 @@ def test_another_architecture_is_refused(config: Pretrain, published: Path, arch
     (published / "config.json").write_text(json.dumps({"model_type": architecture}))
     message = (
         f"init MODEL: config.json: model_type is '{architecture}', but only 'bert', 'roberta', 'electra', "
-        "'distilbert', 'albert', 'xlm-roberta' can be loaded"
+        "'distilbert', 'albert', 'xlm-roberta', 'modernbert' can be loaded"
     )
     assert refusal(config) == message
 
