@@ -160,9 +160,9 @@ ABLATIONS: dict[str, Ablation] = {
         ),
     ),
     "parts": Ablation(
-        examines="Each part of ModernBERT improves on BERT's (Warner et al. 2024, section 2), and so does the whole. "
-        "GeGLU has 5/8 of the base run's inner width, so that it has about as many weights; all variants have the base "
-        "run's optimiser",
+        examines="Each part of ModernBERT improves on BERT's (Warner et al. 2024, section 2), and so do the whole and "
+        "DeBERTa (He et al. 2021). GeGLU has 5/8 of the base run's inner width, so that it has about as many weights; "
+        "all variants have the base run's optimiser",
         rows=_rows(
             {
                 "BERT": NEXT_SENTENCE,
@@ -183,6 +183,16 @@ ABLATIONS: dict[str, Ablation] = {
                     "model.layer_norm_epsilon": "1e-5",
                 }
                 | GEGLU,
+                "DeBERTa": {
+                    "sampling.pairs": "full-sentences",
+                    "sampling.masking.share": "0.15",
+                    "model.family": "deberta",
+                    "model.positions": "no-positions",
+                    "model.attention": "disentangled-attention",
+                    "model.segments": "0",
+                    "model.layer_norm_epsilon": "1e-7",
+                    "objective.decoder": "enhanced",
+                },
             }
         ),
     ),

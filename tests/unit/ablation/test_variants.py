@@ -56,8 +56,8 @@ def test_a_falling_rate_has_the_length_and_the_rows_of_the_base_run() -> None:
     assert [phase.sampling.masking.share for phase in falling.config.all_phases] == [0.3, 0.15]
 
 
-def test_the_variants_of_parts_change_one_part_each_and_the_last_all() -> None:
-    bert, *others, whole = variants("parts")
+def test_the_variants_of_parts_change_one_part_each_and_the_last_two_all() -> None:
+    bert, *others, whole, deberta = variants("parts")
     changed = {variant.label: changes(bert, variant) for variant in others}
     assert {label: set(settings) for label, settings in changed.items() if label != "rotary"} == {
         "pre-norm": {"model.block"},
@@ -68,8 +68,11 @@ def test_the_variants_of_parts_change_one_part_each_and_the_last_all() -> None:
     assert changed["rotary"]["model.positions"] == "RotaryPositions"
     assert changed["GeGLU"]["model.feed_forward"] == 320  # 5/8 of 512
     assert whole.config.model.is_published and whole.config.model.family == "modernbert"
+    tiny = PRESETS["deberta-tiny"]
+    assert deberta.config.model == tiny.model and deberta.config.objective == tiny.objective
     assert {variant.config.model.family for variant in others} == {"bert"}
-    assert {variant.config.optimizer for variant in (bert, *others, whole)} == {PRESETS["bert-tiny"].optimizer}
+    every = (bert, *others, whole, deberta)
+    assert {variant.config.optimizer for variant in every} == {PRESETS["bert-tiny"].optimizer}
 
 
 def test_a_changed_kind_keeps_the_settings_that_both_kinds_have() -> None:
