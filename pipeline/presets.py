@@ -284,7 +284,7 @@ DEBERTA_V3_XSMALL = replace(
 DISENTANGLED: dict[str, Any] = {"segments": 0, "layer_norm_epsilon": 1e-7, "positions": NoPositions()}
 
 
-def deberta(preset: Pretrain) -> Pretrain:
+def _deberta(preset: Pretrain) -> Pretrain:
     """Return a DeBERTa of the size of a BERT preset, with its batch, steps, optimizer and schedule."""
     model = replace(preset.model, family="deberta", attention=DisentangledAttention(), **DISENTANGLED)
     sampling = replace(preset.sampling, pairs=FullSentences(), masking=NgramMasking())
@@ -293,7 +293,7 @@ def deberta(preset: Pretrain) -> Pretrain:
     return replace(preset, model=model, sampling=sampling, vocabulary=vocabulary, objective=objective)
 
 
-def deberta_v3(preset: Pretrain) -> Pretrain:
+def _deberta_v3(preset: Pretrain) -> Pretrain:
     """Return a DeBERTa v3 of the size of a BERT preset, with its batch, steps, optimizer and schedule."""
     model = replace(preset.model, family="deberta-v2", attention=BucketedAttention(), **DISENTANGLED)
     masking = TokenMasking(mask_share=1.0, random_share=0.0)
@@ -305,12 +305,12 @@ def deberta_v3(preset: Pretrain) -> Pretrain:
 
 OF_DEBERTA = {
     # Steps, batches and optimizer of the tiny presets are those of bert-tiny.
-    "deberta-tiny": deberta(PRESETS["bert-tiny"]),
-    "deberta-base": deberta(bert(12, 768, 12, DEBERTA)),
-    "deberta-v3-tiny": deberta_v3(PRESETS["bert-tiny"]),
-    "deberta-v3-xsmall": deberta_v3(bert(12, 384, 6, DEBERTA_V3_XSMALL)),
-    "deberta-v3-small": deberta_v3(bert(6, 768, 12, DEBERTA_V3)),
-    "deberta-v3-base": deberta_v3(bert(12, 768, 12, DEBERTA_V3)),
+    "deberta-tiny": _deberta(PRESETS["bert-tiny"]),
+    "deberta-base": _deberta(bert(12, 768, 12, DEBERTA)),
+    "deberta-v3-tiny": _deberta_v3(PRESETS["bert-tiny"]),
+    "deberta-v3-xsmall": _deberta_v3(bert(12, 384, 6, DEBERTA_V3_XSMALL)),
+    "deberta-v3-small": _deberta_v3(bert(6, 768, 12, DEBERTA_V3)),
+    "deberta-v3-base": _deberta_v3(bert(12, 768, 12, DEBERTA_V3)),
 }
 # Training continues from a published model (--init), which determines the sizes and the vocabulary. For additional
 # steps, google-research/bert's README advises learning rate 2e-5, a fifth of the original 1e-4; `continue-small` has a

@@ -111,7 +111,8 @@ class Pretrain(Sources):
                 f"({self.model.maximum_positions})",
             )
         _refuse_long_warmups(self)
-        _require_turned_positions(self)
+        if self.init is None:
+            require_rotated_positions(self)
         _require_two_texts(self)
         _require_sentences(self)
         if name := VECTOR_OBJECTIVES.get(type(self.objective)):
@@ -180,11 +181,11 @@ def _refuse_surplus_workers(workers: int, batch: Batch, prefix: str) -> None:
     )
 
 
-def _require_turned_positions(config: Pretrain) -> None:
+def require_rotated_positions(config: Pretrain) -> None:
     """Raise ConfigError if the second phase changes rotary angles that the model does not have."""
     theta = config.phases.theta if isinstance(config.phases, TwoPhases) else None
     require(
-        theta is None or isinstance(config.model.positions, RotaryPositions) or config.init is not None,
+        theta is None or isinstance(config.model.positions, RotaryPositions),
         f"phases.theta ({theta}) needs model.positions:rotary-positions, but model.positions is "
         f"{type(config.model.positions).__name__}: leave phases.theta out",
     )

@@ -113,6 +113,11 @@ class Model:
         return FAMILY_PARTS[self.family].exchanged(self) is None
 
     @property
+    def has_distances(self) -> bool:
+        """Whether the distance of two tokens enters the scores of attention."""
+        return isinstance(self.attention, DisentangledAttention | BucketedAttention)
+
+    @property
     def first_position(self) -> int:
         """Row of the position embeddings for the first position; 0 without position embeddings."""
         return self.positions.first if isinstance(self.positions, LearnedPositions) else 0
@@ -251,9 +256,8 @@ class FamilyParts:
             model.activation in self.activations,
             f"model.activation ({model.activation}) must be {' or '.join(self.activations)} {family}",
         )
-        distances = isinstance(model.attention, DisentangledAttention | BucketedAttention)
         require(
-            self.attention is type(model.attention) or not distances,
+            self.attention is type(model.attention) or not model.has_distances,
             f"model.attention ({flag_of(type(model.attention))}) needs model.family deberta or deberta-v2, but "
             f"model.family is {model.family}",
         )

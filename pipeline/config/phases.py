@@ -4,7 +4,8 @@ from dataclasses import dataclass, replace
 
 from pipeline.config.checks import require, require_above_zero, require_at_least, require_share
 from pipeline.config.data import Sampling
-from pipeline.config.model import Model, RotaryPositions
+from pipeline.config.model import Model
+from pipeline.config.model_parts import LocalAttention, RotaryPositions
 from pipeline.config.training import Batch
 
 
@@ -69,10 +70,14 @@ class Phase:
     """Base of the rotary angles in layers with global attention; None: that of the model's settings."""
 
     def model(self, model: Model) -> Model:
-        """Return the settings of the model in this phase."""
-        if self.theta is None or not isinstance(model.positions, RotaryPositions):
+        """Return the settings of the model in this phase; layers with local attention keep their angles."""
+        positions = model.positions
+        if self.theta is None or not isinstance(positions, RotaryPositions):
             return model
-        return replace(model, positions=replace(model.positions, theta=self.theta))
+        local = positions.local_theta
+        if local is None and isinstance(model.attention, LocalAttention):
+            local = positions.theta
+        return replace(model, positions=replace(positions, theta=self.theta, local_theta=local))
 
 
 def split(phases: OnePhase | TwoPhases, steps: int, sampling: Sampling, batch: Batch) -> tuple[Phase, ...]:

@@ -19,6 +19,7 @@ from pipeline.embed.model import Description, VectorModel
 from pipeline.embed.texts import ID, TEXT, TITLE, Columns, short_names, text_tables
 from pipeline.errors import PipelineError
 from pipeline.finetune.answering import AnswerProgress
+from pipeline.model.int8 import INT8_SCHEME
 from pipeline.predict.distributed import (
     Reader,
     Worker,
@@ -51,7 +52,7 @@ def about(config: Embed, files: Sequence[InputFile], described: Description) -> 
         "prompt": repr(described.prompt),
         "format": config.format,
         "settings": ", ".join(f"{name} {getattr(config, name)}" for name in names),
-        "precision": config.placement.precision,
+        "precision": INT8_SCHEME if config.placement.precision == "int8" else config.placement.precision,
     }
 
 

@@ -106,7 +106,7 @@ class Disentangled(nn.Module):
     def scores(self, hidden_T: Tensor, where: Layout) -> Tensor:
         """Return the scores (H, T, T) of a batch of one sequence."""
         q, k, _ = self.contents(hidden_T).permute(1, 2, 0, 3).unsqueeze(1)
-        return scores_of(q, k, self.positions(where), self.distances)[0]
+        return _scores(q, k, self.positions(where), self.distances)[0]
 
     def positions(self, where: Layout) -> Tensor:
         """Return queries and keys (R, 2, H, D) of the layout's relative positions."""
@@ -169,12 +169,12 @@ def disentangled_attention(
     """
 
     def attend(q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None) -> Tensor:
-        return weighted_values(scores_of(q, k, relative_R, distances), v, key_mask, dropout_probability)
+        return weighted_values(_scores(q, k, relative_R, distances), v, key_mask, dropout_probability)
 
     return in_groups(qkv, where, attend)
 
 
-def scores_of(q: Tensor, k: Tensor, relative_R: Tensor, distances: Distances) -> Tensor:
+def _scores(q: Tensor, k: Tensor, relative_R: Tensor, distances: Distances) -> Tensor:
     """Return the scores (N, H, S, S) of queries and keys (N, H, S, D), as in `disentangled_attention`."""
     scale, near, S = 1 / math.sqrt(TERMS * q.shape[-1]), relative_R.shape[0] // 2, q.shape[-2]
     queries_R, keys_R = relative_R.unbind(1)

@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 from pipeline.batch import Batch
 from pipeline.config.model import EncoderPooler, Model, RotaryPositions
-from pipeline.config.model_parts import BucketedAttention, DisentangledAttention
+from pipeline.config.model_parts import BucketedAttention, DisentangledAttention, FullAttention, LocalAttention
 from pipeline.errors import DataError
 from pipeline.model.activations import ACTIVATIONS
 from pipeline.model.attention import Layout, attention, layout
@@ -51,11 +51,13 @@ class SelfAttention(nn.Module):
         return qkv if where.rotation is None else rotate(qkv, where.rotation)
 
 
-OTHER_ATTENTION: dict[type, Callable[[Model], nn.Module]] = {
+ATTENTION: dict[type, Callable[[Model], nn.Module]] = {
+    FullAttention: SelfAttention,
+    LocalAttention: SelfAttention,
     DisentangledAttention: DisentangledSelfAttention,
     BucketedAttention: BucketedSelfAttention,
 }
-"""Settings of attention -> module, where it is not SelfAttention."""
+"""Settings of attention -> module. In a layer with local attention, the layout has a band."""
 
 
 class FeedForward(nn.Module):
@@ -83,7 +85,7 @@ class Layer(nn.Module):
     def __init__(self, settings: Model, number: int) -> None:
         super().__init__()
         self.normalises_first = settings.block == "pre-norm"
-        self.attention = OTHER_ATTENTION.get(type(settings.attention), SelfAttention)(settings)
+        self.attention = ATTENTION[type(settings.attention)](settings)
         # The embeddings have a LayerNorm of their own, so the first layer's attention has none before it.
         self.attention_norm = nn.Identity() if self.normalises_first and number == 0 else _layer_norm(settings)
         self.feed_forward = FeedForward(settings)
@@ -99,6 +101,7 @@ class Layer(nn.Module):
         """
         # Under autocast, the residual sums and LayerNorm's output stay in float32.
         if self.normalises_first:
+            assert queries_T is None, "layers with pre-norm take no other queries"
             hidden_T = hidden_T + self._attended(self.attention_input(hidden_T), where)
             return hidden_T + self._fed_forward(self.feed_forward_norm(hidden_T))
         others = () if queries_T is None else (queries_T,)

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipeline.config.model import Model
-from pipeline.config.model_parts import BucketedAttention, DisentangledAttention
 
 BACKWARD = 3
 """Cost of a training step, in units of one forward pass. The backward pass costs 2 units. Recomputed activations do not
@@ -118,14 +117,15 @@ def encoder_flops(model: Model, counted: TokenCounts) -> float:
     layer = 4 * H * H + H * model.inner_rows + H * model.feed_forward
     projection = model.embedded_width * H if model.projects else 0
     keys = sum(_keys(model.reach(number), counted) for number in range(L))
-    products = 3 if isinstance(model.attention, DisentangledAttention | BucketedAttention) else 1
+    products = 3 if model.has_distances else 1  # content by content, content by position, position by content
     return BACKWARD * (2 * L * layer + 2 * projection + 4 * products * H * keys)
 
 
 def _keys(reach: int | None, counted: TokenCounts) -> float:
     """Return the keys per token of a layer that attends to `reach` tokens on each side; None: to all tokens.
 
-    For local layers this is the window or the mean length that a token sees, whichever is less.
+    For local layers this is an upper bound, the window or the mean length that a token sees, whichever is less: tokens
+    near the ends of a sequence see fewer.
     """
     mean = counted.squares / counted.tokens
     return mean if reach is None else min(mean, 2 * reach + 1)

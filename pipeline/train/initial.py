@@ -22,6 +22,7 @@ from torch import Tensor
 from pipeline import storage
 from pipeline.config.data import VocabularySettings
 from pipeline.config.model import Model
+from pipeline.config.model_parts import LearnedPositions
 from pipeline.corpus.given_vocabulary import given_vocabulary
 from pipeline.errors import CheckpointError, ConfigError, PipelineError, listed
 from pipeline.local_files import scratch_folder
@@ -52,8 +53,6 @@ POOLER = "encoder.pooler."
 """Prefix of the names of the pooler's parameters in our modules."""
 FREE = ("hidden_dropout", "attention_dropout", "initializer_deviation")
 """Model settings of a run whose values may differ from those in config.json."""
-BROUGHT = ("positions",)
-"""Model settings that are always taken from config.json: they follow from the family and the vocabulary."""
 VOCABULARY_ROWS = ("encoder.embeddings.words.weight", "masked_token_head.bias")
 """Names of the parameters with one row per vocabulary entry."""
 PADDED_TO = (8, 16, 32, 64, 100, 128)
@@ -329,9 +328,8 @@ def agreed_model(chosen: Model, initial: Initial, location: str) -> Model:
     names, values = {"family": "model_type"} | dict(family_of(initial.model).config), {}
     for name in sorted(vars(chosen), key=lambda name: name != "family"):
         mine, theirs, field = getattr(chosen, name), getattr(initial.model, name), names.get(name, name)
-        if name in BROUGHT:
-            values[name] = theirs
-            continue
+        if isinstance(mine, LearnedPositions) and isinstance(theirs, LearnedPositions):
+            mine = theirs  # the first position follows from the family and the vocabulary
         is_set = mine != getattr(Model(), name)
         if is_set and mine != theirs and name not in FREE:
             raise ConfigError(

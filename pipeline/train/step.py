@@ -72,7 +72,7 @@ def train_step(
 ) -> tuple[dict[str, Tensor], Tensor]:
     """Train on this rank's slots of a step; return this rank's loss sums by term, and the gradient norm.
 
-    The norm is over all ranks and before clipping. The host does not wait for the device.
+    The norm is over all ranks and before clipping. The host does not wait for the device, except with Muon.
     """
     sums = backward(objective, slots, counts, compute, step=step)
     return sums, update(optimizer, objective, rate=rate, clip_norm=clip_norm)

@@ -146,9 +146,27 @@ FULL, SLIDING = "full_attention", "sliding_attention"
     [
         ({"local_attention": 7}, "config.json: local_attention is 7, but must be an even number of at least 2"),
         (
-            {"layer_types": [FULL, SLIDING, SLIDING, SLIDING, FULL, FULL]},
+            {"num_hidden_layers": 6, "layer_types": [FULL, SLIDING, SLIDING, SLIDING, FULL, FULL]},
             "config.json: layer_types can be loaded only if layers 0, n, 2 n and so on are full_attention and all "
             "others sliding_attention",
+        ),
+        (
+            {"num_hidden_layers": 4, "layer_types": [FULL]},
+            f"config.json: layer_types is ['{FULL}'], but must be a list with a kind for each of the 4 layers "
+            "(num_hidden_layers)",
+        ),
+        (
+            {"num_hidden_layers": 4, "layer_types": 5},
+            "config.json: layer_types is 5, but must be a list with a kind for each of the 4 layers "
+            "(num_hidden_layers)",
+        ),
+        (
+            {"rope_parameters": [1]},
+            "config.json: rope_parameters is [1], but must have settings for full_attention",
+        ),
+        (
+            {"rope_parameters": {FULL: 3}},
+            "config.json: rope_parameters is {'full_attention': 3}, but must have settings for full_attention",
         ),
         (
             {"layer_types": None, "global_attn_every_n_layers": 0},
@@ -172,7 +190,7 @@ def test_other_configs_are_refused_in_these_words(change: dict, message: str) ->
 
 
 def test_the_layers_with_global_attention_may_be_told_by_their_kinds() -> None:
-    told = config(layer_types=[FULL, SLIDING, FULL, SLIDING])
+    told = config(num_hidden_layers=4, layer_types=[FULL, SLIDING, FULL, SLIDING])
     assert model_settings(told).attention == LocalAttention(window=8, global_every=2)
     assert isinstance(model_settings(config()), Model)
 

@@ -21,13 +21,15 @@ def test_settings_of_several_kinds_are_found() -> None:
     assert list(choices(Pretrain)) == [
         "sampling.pairs",
         "sampling.masking",
+        "model.positions",
+        "model.attention",
         "phases",
         "objective",
         "optimizer",
         "schedule",
     ]
     assert list(choices(Finetune)) == ["adapter"]
-    assert list(choices(Pretrain)["optimizer"]) == ["adam-w", "lamb"]
+    assert list(choices(Pretrain)["optimizer"]) == ["adam-w", "lamb", "stable-adam-w", "muon"]
 
 
 def test_a_list_of_numbers_is_checked_and_described() -> None:
@@ -107,7 +109,11 @@ def test_options_of_the_defaults_kinds_work_in_any_order(capsys: pytest.CaptureF
             "--phases.maximum-length or --sampling.maximum-length?",
         ),
         ("--qqqq", "option --qqqq does not exist; --help all lists every option"),
-        ("optimizer:lam", "optimizer:lam does not exist: optimizer is adam-w or lamb; did you mean optimizer:lamb?"),
+        (
+            "optimizer:lam",
+            "optimizer:lam does not exist: optimizer is adam-w or lamb or stable-adam-w or muon; did you mean "
+            "optimizer:lamb?",
+        ),
         (
             "--seed 1 optimiser:lamb",
             "word optimiser:lamb is not an option or kind such as schedule:warmup-stable-decay; "

@@ -28,7 +28,13 @@ from pipeline.config.finetune import Finetune, Trials
 from pipeline.config.flat import flatten
 from pipeline.config.jobs import Pretrain, with_words_rate
 from pipeline.config.model import Model
-from pipeline.config.model_parts import BucketedAttention, DisentangledAttention, LocalAttention, RotaryPositions
+from pipeline.config.model_parts import (
+    BucketedAttention,
+    DisentangledAttention,
+    FullAttention,
+    LocalAttention,
+    RotaryPositions,
+)
 from pipeline.config.objective import Masked, Replaced
 from pipeline.config.phases import OnePhase, TwoPhases
 from pipeline.config.placement import ModelPlacement, Placement, TrialPlacement
@@ -495,6 +501,14 @@ def test_published_modernberts_go_on_with_longer_sequences_and_slower_angles(
         RotaryPositions(theta=10_000.0, local_theta=10_000.0),
         RotaryPositions(theta=160_000.0, local_theta=10_000.0),
     ]
+
+
+def test_layers_with_local_attention_keep_their_angles_in_the_second_phase() -> None:
+    model = Model(positions=RotaryPositions(), attention=LocalAttention())
+    phase = replace(PRESETS["modernbert-base"].all_phases[1], theta=160_000.0)
+    assert phase.model(model).positions == RotaryPositions(theta=160_000.0, local_theta=10_000.0)
+    everywhere = replace(model, attention=FullAttention())
+    assert phase.model(everywhere).positions == RotaryPositions(theta=160_000.0, local_theta=None)
 
 
 @pytest.mark.parametrize("name", ["bert-base", "bert-large-fast"])

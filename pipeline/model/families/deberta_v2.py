@@ -40,7 +40,7 @@ def _parts_from_config(config: dict[str, Any]) -> dict[str, Any]:
             "can be loaded: use DeBERTa v3, which has none"
         )
     buckets, distance = config.get("position_buckets", -1), maximum_distance(config)
-    if not isinstance(buckets, int) or isinstance(buckets, bool) or buckets < 1:
+    if not isinstance(buckets, int) or isinstance(buckets, bool) or buckets < 4:
         raise CheckpointError(f"config.json: position_buckets is {buckets!r}, but must be a whole number of at least 4")
     return {"positions": NoPositions(), "attention": BucketedAttention(buckets=buckets, maximum_distance=distance)}
 

@@ -61,7 +61,10 @@ def _from_config(config: dict[str, Any]) -> dict[str, Any]:
 def _theta(config: dict[str, Any], kind: str) -> float:
     """Return the base of the angles of a kind of layer. Raises CheckpointError unless it is a number above 0."""
     name, default = THETA[kind]
-    rope = (config.get("rope_parameters") or {}).get(kind) or {}
+    every = config.get("rope_parameters") or {}
+    rope = (every.get(kind) or {}) if isinstance(every, dict) else None
+    if not isinstance(rope, dict):
+        raise CheckpointError(f"config.json: rope_parameters is {every!r}, but must have settings for {kind}")
     if rope.get("rope_type", "default") != "default":
         raise CheckpointError(
             f"config.json: rope_parameters.{kind}.rope_type is {rope['rope_type']!r}, but only 'default' can be loaded"
@@ -75,6 +78,11 @@ def _theta(config: dict[str, Any], kind: str) -> float:
 def _global_every(config: dict[str, Any]) -> int:
     """Return the distance of layers with global attention. Raises CheckpointError if it is not the same everywhere."""
     every, kinds = config.get("global_attn_every_n_layers", EVERY), config.get("layer_types")
+    if kinds is not None and (not isinstance(kinds, list) or len(kinds) != config["num_hidden_layers"]):
+        raise CheckpointError(
+            f"config.json: layer_types is {kinds!r}, but must be a list with a kind for each of the "
+            f"{config['num_hidden_layers']} layers (num_hidden_layers)"
+        )
     if kinds is not None and kinds != _kinds(every, len(kinds)):
         every = next((n for n in range(1, len(kinds)) if kinds[n] == "full_attention"), max(1, len(kinds)))
         if kinds != _kinds(every, len(kinds)):

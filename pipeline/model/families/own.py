@@ -36,7 +36,8 @@ def _from_config(config: dict[str, Any]) -> dict[str, Any]:
     parts: Any = config.get("parts")
     try:
         read = unflatten(_Parts, parts)
-        if flatten(read) != parts or read.inner not in get_args(Inner) or read.block not in get_args(Block):
+        known = read.inner in get_args(Inner) and read.block in get_args(Block) and isinstance(read.bias, bool)
+        if flatten(read) != parts or not known:
             raise ValueError(parts)
     except (ConfigError, ValueError, TypeError, KeyError, AttributeError, StopIteration) as error:
         raise CheckpointError(

@@ -18,6 +18,7 @@ from safetensors.torch import load_file, save_file
 from pipeline.config.data import VocabularySettings
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model import Model
+from pipeline.config.model_parts import RotaryPositions
 from pipeline.config.objective import Replaced
 from pipeline.config.training import AdamW
 from pipeline.errors import CheckpointError, ConfigError, DataError, PipelineError
@@ -375,6 +376,10 @@ def test_sizes_are_the_checkpoints_and_dropout_is_the_users(config: Pretrain) ->
     )
     trained = replace(initial, model=replace(initial.model, hidden_dropout=0.2))
     assert agreed_model(Model(), trained, "MODEL").hidden_dropout == 0.2
+    with pytest.raises(
+        ConfigError, match=r"^model.positions \(RotaryPositions\(theta=10000.0, local_theta=None\)\) diff"
+    ):
+        agreed_model(Model(positions=RotaryPositions()), initial, "MODEL")
     with pytest.raises(ConfigError) as refused:
         agreed_model(Model(layers=12), initial, "MODEL")
     assert (
