@@ -9,9 +9,9 @@ from pipeline.config.model_parts import LocalAttention, RotaryPositions
 from pipeline.config.phases import TwoPhases
 from pipeline.config.training import Batch, StableAdamW, WarmupStableDecay
 
-# Warner et al. 2024, sections 2 and 3 and appendix A: 30% masks, no pairs, StableAdamW, a constant rate between warm-up
-# and decay, a batch that grows, no weight decay to speak of, first sequences of 1,024 tokens with theta 10,000, then of
-# 8,192 tokens with theta 160,000 in the layers with global attention. Rows mask tokens as BERT's do.
+# Warner et al. 2024, section 2 and appendix A: 30% masks, no pairs, StableAdamW, a constant rate between warm-up and
+# decay, a batch that grows, weight decay 1e-5, first sequences of 1,024 tokens with theta 10,000, then of 8,192 tokens
+# with theta 160,000 in the layers with global attention. Rows mask tokens as BERT's do.
 SAMPLING = Sampling(pairs=FullSentences(), masking=TokenMasking(share=0.3))
 OPTIMIZER = StableAdamW(learning_rate=8e-4, beta2=0.98, epsilon=1e-6, weight_decay=1e-5)
 VOCABULARY = VocabularySettings(kind="byte-bpe", size=50_368)
@@ -61,8 +61,15 @@ def published(model: Model, steps: int, rate: float, batch: Batch, warmup_steps:
     """Return a published size with two phases; the second has the same number of tokens per step.
 
     The paper counts in tokens, this file in steps: 1.7 trillion tokens of length 1,024, then 300 billion of length
-    8,192, of which the last 50 billion are the decay. Two choices are ours: the second phase has the rate of the first
-    (in the paper, 3e-4 for base and 5e-5 for large), and a gradient with a norm above 1 is clipped.
+    8,192, of which the last 50 billion are the decay. Deviations from the paper:
+
+    - The second phase has the rate of the first. In the paper, it has 3e-4 for base and 5e-5 for large.
+    - The first phase of large has one rate. In the paper, it has 5e-4 for 900 billion tokens, is then rolled back, and
+      has 5e-5 for 800 billion. So `modernbert-large` is not the paper's recipe.
+    - Large starts from random weights. In the paper, it starts from the weights of base.
+    - The decay is linear. In the paper, it is 1-sqrt.
+    - A gradient with a norm above 1 is clipped.
+    - There is no dropout (see `shape`), and the vocabulary is trained here.
     """
     return Pretrain(
         steps=steps,
@@ -94,7 +101,7 @@ MODERNBERT_PRESETS: dict[str, Pretrain] = {
         428_000,
         8e-4,
         Batch(rows_per_step=4_608, rows_per_slot=32, warmup_steps=18_200, warmup_rows=768),
-        3_700,
+        2_800,
     ),
     # The batch grows for 10 billion tokens, the rate for 2 billion.
     "modernbert-large": published(
@@ -102,6 +109,6 @@ MODERNBERT_PRESETS: dict[str, Pretrain] = {
         400_000,
         5e-4,
         Batch(rows_per_step=4_928, rows_per_slot=32, warmup_steps=3_600, warmup_rows=448),
-        2_800,
+        1_460,
     ),
 }

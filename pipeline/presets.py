@@ -259,9 +259,9 @@ PRESETS |= {
     "albert-xxlarge": albert(bert(12, 4096, 64, ALBERT), **UNDROPPED),
 }
 # He et al. 2021, hyper-parameters of pre-training at base size: 2,048 rows of at most 512 tokens, 1,000,000 steps, rate
-# 2e-4, warm-up in 10,000 steps. Runs of up to three words are masked (microsoft/DeBERTa: NGramMaskGenerator), and the
-# enhanced mask decoder predicts them. The published vocabulary has as many entries and BERT's special tokens; a
-# vocabulary that is trained here has RoBERTa's.
+# 2e-4, warm-up in 10,000 steps. The paper also masks spans of up to three. The default of microsoft/DeBERTa, max_ngram
+# 1, masks single tokens. Ours: runs of one to three whole words, drawn as in ALBERT. The enhanced mask decoder predicts
+# them. The published vocabulary has as many entries and BERT's special tokens; one that is trained here has RoBERTa's.
 DEBERTA = replace(
     PUBLISHED,
     vocabulary=VocabularySettings(kind="byte-bpe", size=50_265),

@@ -29,7 +29,7 @@ class Ablation:
     """Variants to compare. Each variant is compared with the first one."""
 
     examines: str
-    """The claim, with its source."""
+    """The claim or question, with its source."""
     rows: tuple[Row, ...]
 
 
@@ -160,9 +160,9 @@ ABLATIONS: dict[str, Ablation] = {
         ),
     ),
     "parts": Ablation(
-        examines="Each part of ModernBERT improves on BERT's (Warner et al. 2024, section 2), and so do the whole and "
-        "DeBERTa (He et al. 2021). GeGLU has 5/8 of the base run's inner width, so that it has about as many weights; "
-        "all variants have the base run's optimiser",
+        examines="Does each part of ModernBERT (Warner et al. 2024) help alone, and do ModernBERT and DeBERTa (He et "
+        "al. 2021) as a whole? GeGLU has 5/8 of the base run's inner width, so that it has about as many weights; all "
+        "variants have the base run's optimiser",
         rows=_rows(
             {
                 "BERT": NEXT_SENTENCE,

@@ -84,7 +84,7 @@ class DisentangledAttention:
     """
 
     maximum_distance: int | None = None
-    """Distances from this one on are not told apart. Default: model.maximum_positions."""
+    """Longer distances share one embedding. Default: model.maximum_positions."""
 
     def __post_init__(self) -> None:
         if self.maximum_distance is not None:
@@ -102,7 +102,7 @@ class BucketedAttention:
     buckets: int = 256
     """Relative positions in each direction: half of them for a distance each, the others for longer distances."""
     maximum_distance: int | None = None
-    """Distances from this one on are not told apart. Default: model.maximum_positions."""
+    """Longer distances share one embedding. Default: model.maximum_positions."""
 
     def __post_init__(self) -> None:
         require_at_least("model.attention.buckets", self.buckets, 4)

@@ -17,7 +17,7 @@ class Masked:
     decoder: Literal["plain", "enhanced"] = "plain"
     """States from which masked tokens are predicted. plain: those of the last layer; enhanced: those of DeBERTa's
     enhanced mask decoder, which applies the last layer twice to the states before it, with absolute positions in the
-    queries (He et al. 2021, section 3.3). For model.family deberta and deberta-v2.
+    queries (He et al. 2021). For model.family deberta and deberta-v2.
     """
 
 
@@ -41,7 +41,7 @@ class Replaced:
     embedding_sharing: Literal["all", "gradient-disentangled"] = "all"
     """Sharing of embeddings between both models. all: they are the same parameters (Clark et al. 2020);
     gradient-disentangled: the model's word embeddings are the generator's, without gradient, plus a table that starts
-    at zero (He et al. 2023, section 3.2), and each model has its own LayerNorm, positions and segments.
+    at zero (He et al. 2023), and each model has its own LayerNorm, positions and segments.
     """
 
     def __post_init__(self) -> None:

@@ -53,8 +53,8 @@ class Similarity:
     sentence-transformers; Reimers and Gurevych 2019 use 1.
     """
     negatives: int = 8
-    """Maximum negative texts per row, for contrastive and triplet. If a row has more, the first ones are used. A step
-    has memory for the row that has most.
+    """Maximum negative texts per row, for contrastive and triplet. If a row has more, the first ones are used. The
+    memory of a step follows the row with the most negative texts.
     """
     dimensions: tuple[int, ...] = ()
     """Lengths of truncated vectors (Matryoshka, Kusupati et al. 2022), such as 32, 64 and the encoder's width. The loss

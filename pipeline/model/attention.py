@@ -200,5 +200,6 @@ def weighted_values(scores: Tensor, v: Tensor, key_mask: Tensor | None, dropout_
     """
     if key_mask is not None:
         scores = scores.masked_fill(~key_mask, -math.inf)
-    # On a CPU, softmax computes in float32 for every dtype of its input, so the scores need no conversion.
+    # Softmax computes in float32 for every dtype of its input, so the scores need no conversion. This holds on CPUs
+    # and on CUDA, where DeBERTa's attention calls this function. Under autocast on CUDA, softmax also returns float32.
     return dropout(scores.softmax(-1), dropout_probability) @ v

@@ -34,8 +34,8 @@ class Embeddings(nn.Module):
 
 
 class AddedEmbedding(nn.Embedding):
-    """Word embeddings that are those of another table, without gradient to it, plus this table (He et al. 2023, section
-    3.2: gradient-disentangled embedding sharing). Before training, this table must be set to zero.
+    """Word embeddings that are those of another table, without gradient to it, plus this table (gradient-disentangled
+    embedding sharing, He et al. 2023). Before training, this table must be set to zero.
     """
 
     def __init__(self, other: nn.Embedding) -> None:

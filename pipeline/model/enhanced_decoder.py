@@ -1,6 +1,4 @@
-"""DeBERTa's enhanced mask decoder: positions enter only before masked tokens are predicted (He et al. 2021, section
-3.3).
-"""
+"""DeBERTa's enhanced mask decoder: positions enter only before masked tokens are predicted (He et al. 2021)."""
 
 from torch import Tensor, nn
 

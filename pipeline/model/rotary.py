@@ -33,5 +33,5 @@ def rotate(qkv: Tensor, by: Rotation) -> Tensor:
     Numbers i and i + D / 2 of a head form a pair, as in the published models of Warner et al. 2024.
     """
     first, second = qkv[:, :2].float().chunk(2, -1)
-    turned = torch.cat((first * by.cosines_T - second * by.sines_T, second * by.cosines_T + first * by.sines_T), -1)
-    return torch.cat((turned.to(qkv.dtype), qkv[:, 2:]), 1)
+    rotated = torch.cat((first * by.cosines_T - second * by.sines_T, second * by.cosines_T + first * by.sines_T), -1)
+    return torch.cat((rotated.to(qkv.dtype), qkv[:, 2:]), 1)

@@ -74,6 +74,6 @@ def _weights(layer: Layer, hidden_T: Tensor, where: Layout) -> Tensor:
     q, k, _ = layer.attention.projected(layer.attention_input(hidden_T), where).permute(1, 2, 0, 3)
     scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
     if where.band is not None:
-        places = torch.arange(len(hidden_T), device=hidden_T.device)
-        scores = scores.masked_fill((places - places[:, None]).abs() > where.band.reach, -math.inf)
+        positions_T = torch.arange(len(hidden_T), device=hidden_T.device)
+        scores = scores.masked_fill((positions_T - positions_T[:, None]).abs() > where.band.reach, -math.inf)
     return scores.softmax(-1)

@@ -27,11 +27,11 @@ def band(where: Layout, tokens: int, reach: int) -> Band | None:
         return None
     device, block = where.offsets.device, max(reach, LEAST_BLOCK)
     blocks = -(-tokens // block)
-    places = torch.arange(-block, (blocks + 1) * block, device=device)
-    # Places before the first and after the last token belong to no sequence. A filling query of the last block sees
-    # filling keys, because a softmax without any key would be NaN.
-    sequences = torch.bucketize(places, where.offsets.long(), right=True)
-    queries = places[block:-block].view(blocks, block, 1)
+    positions = torch.arange(-block, (blocks + 1) * block, device=device)  # in the flat batch
+    # Positions before the first and after the last token belong to no sequence. A padding query of the last block sees
+    # padding keys, because a softmax without any key would be NaN.
+    sequences = torch.bucketize(positions, where.offsets.long(), right=True)
+    queries = positions[block:-block].view(blocks, block, 1)
     keys = queries[:, :1] + torch.arange(-block, 2 * block, device=device)
     near = (keys - queries).abs() <= reach
     same = sequences[queries + block] == sequences[keys + block]

@@ -41,8 +41,8 @@ class Muon(torch.optim.Optimizer):
         if self.found_inf is not None and self.found_inf.item():
             return
         if self.grad_scale is not None:
-            groups = self.param_groups
-            given = [one.grad for group in groups for one in group["params"] if one.grad is not None]
+            parameters = [parameter for group in self.param_groups for parameter in group["params"]]
+            given = [parameter.grad for parameter in parameters if parameter.grad is not None]
             torch._foreach_div_(given, self.grad_scale)
         self.muon.step()
         self.adam.step()

@@ -124,7 +124,8 @@ def load_optimizer(
     If `complete` is False, a parameter that never had a gradient may have no tensors at all. Such a parameter starts
     without state.
     """
-    matrices = {id(one) for group in optimizer.param_groups if group.get("muon") for one in group["params"]}
+    groups = [group for group in optimizer.param_groups if group.get("muon")]
+    matrices = {id(parameter) for group in groups for parameter in group["params"]}
     for name, parameter in _trainable_parameters(module):
         keys = MUON_STATE if id(parameter) in matrices else ADAM_STATE
         if not complete and not any(f"{name}.{key}" in tensors for key in keys):

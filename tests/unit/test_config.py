@@ -54,6 +54,7 @@ from pipeline.config.training import (
     Tracking,
     WarmupStableDecay,
 )
+from pipeline.corpus.order import offset
 from pipeline.errors import ConfigError
 from pipeline.presets import PRESETS, split_preset, starting_point
 
@@ -509,6 +510,16 @@ def test_layers_with_local_attention_keep_their_angles_in_the_second_phase() -> 
     assert phase.model(model).positions == RotaryPositions(theta=160_000.0, local_theta=10_000.0)
     everywhere = replace(model, attention=FullAttention())
     assert phase.model(everywhere).positions == RotaryPositions(theta=160_000.0, local_theta=None)
+
+
+@pytest.mark.parametrize(("name", "rate", "batch"), [("modernbert-base", 3, 50), ("modernbert-large", 2, 10)])
+def test_rate_and_batch_of_published_modernberts_grow_over_the_published_billions_of_tokens(
+    name: str, rate: int, batch: int
+) -> None:
+    preset = PRESETS[name]
+    assert isinstance(preset.schedule, WarmupStableDecay)
+    assert offset(preset.schedule.warmup_steps, preset.batch) * 1_024 == pytest.approx(rate * 1e9, rel=0.005)
+    assert offset(preset.batch.warmup_steps, preset.batch) * 1_024 == pytest.approx(batch * 1e9, rel=0.02)
 
 
 @pytest.mark.parametrize("name", ["bert-base", "bert-large-fast"])

@@ -67,8 +67,8 @@ def maximum_distance(config: dict[str, Any]) -> int | None:
     Raises CheckpointError for another kind of attention.
     """
     terms = config.get("pos_att_type")
-    found = terms.lower().split("|") if isinstance(terms, str) else terms
-    if not isinstance(found, list) or sorted(map(str.strip, map(str, found))) != sorted(TERMS):
+    listed = terms.lower().split("|") if isinstance(terms, str) else terms
+    if not isinstance(listed, list) or sorted(map(str.strip, map(str, listed))) != sorted(TERMS):
         raise CheckpointError(f"config.json: pos_att_type is {terms!r}, but only 'c2p|p2c' can be loaded")
     for field, default in (("relative_attention", False), ("position_biased_input", True)):
         if config.get(field, default) is default:
