@@ -133,7 +133,7 @@ def test_an_export_with_attention_is_ours_alone(
     with pytest.raises(Exception, match="bertstream"):
         sentence_transformers.SentenceTransformer(str(folder), device="cpu")
     card = (folder / "README.md").read_text()
-    assert "`sentence-transformers` cannot load this\nmodel" in card and "from sentence_transformers" not in card
+    assert "`sentence-transformers` cannot load this model" in card and "from sentence_transformers" not in card
     assert "- sentence-transformers" not in card and "(attention pooling, temperature 0.05)" in card
     save_file({"linear.weight": torch.zeros(1, 7)}, folder / "1_AttentionPooling" / "model.safetensors")
     (folder / "manifest.json").unlink()

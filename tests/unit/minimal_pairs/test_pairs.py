@@ -65,10 +65,15 @@ def test_close_pairs_have_their_scores_in_float32_and_others_in_bfloat16(
 
 
 def test_the_head_is_computed_in_float32_under_autocast(model: MaskedTokens, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without layers nothing but the head is left."""
+    """With layers that change nothing, only the head is left."""
+
+    class Unchanged(torch.nn.Module):
+        def forward(self, hidden_T: torch.Tensor, where: object) -> torch.Tensor:
+            return hidden_T
+
     generator = torch.Generator().manual_seed(0)
     headless = MaskedTokens(replace(model.encoder.settings, layers=1), VOCABULARY.size, generator, pairs=False).eval()
-    headless.encoder.layers = torch.nn.ModuleList()
+    headless.encoder.layers = torch.nn.ModuleList([Unchanged()])
     expected = score_pairs(headless, VOCABULARY, PAIRS, device=CPU, autocast=FLOAT32)
     monkeypatch.setattr("pipeline.model.heads.ROWS_SCORED", 2)
     found = score_pairs(headless, VOCABULARY, PAIRS, device=CPU, autocast=BFLOAT16, again=False)
