@@ -12,7 +12,7 @@ from pipeline.errors import ConfigError
 LARGEST = 127
 """Largest int8 number that is used; -128 is not, so that the range is symmetric."""
 INT8_SCHEME = "int8, asymmetric inputs"
-"""How numbers are rounded; vectors of another scheme do not belong into one folder."""
+"""Scheme of rounding; vectors of another scheme do not belong into the same folder."""
 SMALLEST_SCALE = 1e-12
 """Smallest scale. It avoids a division by zero for a row of zeros."""
 
