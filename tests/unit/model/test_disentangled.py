@@ -3,30 +3,16 @@ import math
 import pytest
 import torch
 
-from pipeline.batch import Batch
 from pipeline.model import attention as attention_module
 from pipeline.model.attention import layout
 from pipeline.model.disentangled import Distances, disentangled_attention, shifted
+from tests.unit.model.test_attention import flat_batch
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 PLAIN = Distances(span=6)
 BUCKETS = Distances(span=8, farthest=40)
 GROWING = Distances(span=16, farthest=20)
-
-
-def flat_batch(lengths: list[int]) -> Batch:
-    positions = torch.cat([torch.arange(n) for n in lengths])
-    empty = torch.empty(0, dtype=torch.int64)
-    return Batch(
-        ids_T=torch.zeros_like(positions),
-        segments_T=torch.zeros_like(positions),
-        positions_T=positions,
-        offsets=torch.tensor([0, *torch.tensor(lengths).cumsum(0)], dtype=torch.int32),
-        maximum_length=max(lengths),
-        masked_positions_M=empty,
-        masked_labels_M=empty,
-    )
 
 
 def bucket(distance: int, distances: Distances) -> int:
