@@ -26,7 +26,7 @@ from pipeline.export.trained import Trained
 from pipeline.predict.answers import answer_items, answer_schema, items_of
 from pipeline.tasks.task import Task
 from pipeline.text.vocabulary_loading import load_vocabulary
-from pipeline.train.tracking import has_run, silence_mlflow
+from pipeline.train.tracking import SQLITE, has_run, silence_mlflow
 from pipeline.train.tuned import load_tuned
 
 CODE, TASK_CODE = Path(__file__).with_name("served.py"), Path(__file__).with_name("served_task.py")
@@ -36,7 +36,6 @@ SIGNATURE = ModelSignature(
 )
 REQUIRED = ("bertstream", "mlflow", "numpy", "pandas", "pyarrow", "safetensors", "tokenizers", "torch")
 REQUIRED_FOR_TASKS = (*REQUIRED, "scikit-learn", "scipy")
-SQLITE = "sqlite:///"
 TRACKING, REGISTRY = "MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI"
 USE = """Where bertstream is installed:
 

@@ -30,9 +30,18 @@ from pipeline.reporting import Report
 from pipeline.train.drivers import this_driver
 from pipeline.train.initial import Initial
 from pipeline.train.summary import table
-from pipeline.train.tracking import DESCRIPTION, DRIVER, METRICS_A_CALL, PARAMETERS_A_CALL, open_run, silence_mlflow
+from pipeline.train.tracking import (
+    DESCRIPTION,
+    DRIVER,
+    METRICS_A_CALL,
+    PARAMETERS_A_CALL,
+    SQLITE,
+    open_client,
+    open_run,
+    silence_mlflow,
+)
 
-EXPERIMENT, SQLITE = "finetune", "sqlite:///"
+EXPERIMENT = "finetune"
 GRID, TRIAL = "grid", "trial"
 """Tags that identify MLflow runs: GRID holds the name of a grid, TRIAL the name of a trial."""
 PARENT = "mlflow.parentRunId"
@@ -123,7 +132,7 @@ def _find_grid_run(uri: str, name: str) -> str | None:
     """Return the id of the grid's run; None if it does not exist or was deleted."""
     if uri.startswith(SQLITE) and not storage.exists(uri.removeprefix(SQLITE)):
         return None
-    client = MlflowClient(tracking_uri=uri)
+    client = open_client(uri)
     experiment = client.get_experiment_by_name(EXPERIMENT)
     # Search by digest only: the name of a user's task may contain quotes, which would end the string in the search.
     runs = (

@@ -19,12 +19,15 @@ from mlflow.tracking import MlflowClient
 from pipeline import storage
 from pipeline.errors import ConfigError
 from pipeline.locations import absolute, is_url, without_login
+from pipeline.locks import locked_name
 from pipeline.train.drivers import is_gone, this_driver
 from pipeline.train.origin import origin
 
 if TYPE_CHECKING:  # this import loads Ray, which this module does not need
     from pipeline.corpus.prepared import Corpus
 
+SQLITE = "sqlite:///"
+"""Prefix of the URI of a local SQLite file."""
 METRICS_A_CALL = 1_000  # MLflow's limits for one call of log_batch
 PARAMETERS_A_CALL = 100
 LONGEST_NAME, LONGEST_DIGEST = 500, 36
@@ -63,15 +66,14 @@ def tracking_uri(given: str | None, output: str, setting: str = "tracking.uri") 
                 "start a server (mlflow server) and set MLFLOW_TRACKING_URI, "
                 "or give sqlite:////a/local/mlflow.db"
             )
-        uri = f"sqlite:///{storage.join(output, 'mlflow.db')}"
+        uri = f"{SQLITE}{storage.join(output, 'mlflow.db')}"
     if without_login(uri) != uri:
         raise ConfigError(
             f"{setting} ({without_login(uri)}) was given with a login in it, "
             "which would appear in summaries and model cards: "
             "use a server (mlflow server) and MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
         )
-    prefix = "sqlite:///"
-    return prefix + absolute(uri[len(prefix) :]) if uri.startswith(prefix) else uri
+    return SQLITE + absolute(uri[len(SQLITE) :]) if uri.startswith(SQLITE) else uri
 
 
 def open_run(
@@ -91,9 +93,7 @@ def open_run(
     """
     silence_mlflow()
     try:
-        if uri.startswith("sqlite:///"):
-            os.makedirs(os.path.dirname(uri[len("sqlite:///") :]), exist_ok=True)
-        client = MlflowClient(tracking_uri=uri)
+        client = open_client(uri)
         known = client.get_experiment_by_name(experiment)
         if known:
             _end_killed(client, known.experiment_id)
@@ -112,6 +112,15 @@ def open_run(
     except Exception as error:  # an error of MLflow, SQLAlchemy or requests, always about this URI
         raise ConfigError(f"{setting} ({uri}) does not work: {storage.first_line(error)}") from error
     return MlflowRun(uri=uri, run_id=run.info.run_id, experiment_id=experiment_id)
+
+
+def open_client(uri: str) -> MlflowClient:
+    """Return a client of the tracking server or store; a missing SQLite file is created."""
+    if not uri.startswith(SQLITE):
+        return MlflowClient(tracking_uri=uri)
+    # Two processes that create the tables of one file at the same time both fail.
+    with locked_name(uri[len(SQLITE) :], wait=True):
+        return MlflowClient(tracking_uri=uri)
 
 
 def _create_experiment(client: MlflowClient, uri: str, experiment: str) -> str:
@@ -190,7 +199,7 @@ def experiments(uri: str) -> dict[str, str]:
     Empty if the SQLite file does not exist yet.
     """
     silence_mlflow()
-    if uri.startswith("sqlite:///") and not storage.exists(uri[len("sqlite:///") :]):
+    if uri.startswith(SQLITE) and not storage.exists(uri[len(SQLITE) :]):
         return {}
     known = MlflowClient(tracking_uri=uri).search_experiments(order_by=["creation_time ASC"])
     return {experiment.experiment_id: experiment.name for experiment in known if experiment.name != "Default"}
@@ -210,7 +219,7 @@ def logged_points(run: MlflowRun) -> dict[str, dict[int, float]]:
     Raises ConfigError if the store does not work or does not have the run.
     """
     silence_mlflow()
-    path = run.uri.removeprefix("sqlite:///")
+    path = run.uri.removeprefix(SQLITE)
     if path != run.uri and not storage.exists(path):  # MLflow would create an empty store
         raise ConfigError(f"tracking.uri ({run.uri}) does not exist: name the MLflow store that the run logged to")
     try:
@@ -230,7 +239,7 @@ def _artifact_location(uri: str) -> str | None:
 
     Without this folder, MLflow would create a folder mlruns in the working directory.
     """
-    return f"file://{os.path.dirname(uri[len('sqlite:///') :])}/mlartifacts" if uri.startswith("sqlite:///") else None
+    return f"file://{os.path.dirname(uri[len(SQLITE) :])}/mlartifacts" if uri.startswith(SQLITE) else None
 
 
 def silence_mlflow() -> None:

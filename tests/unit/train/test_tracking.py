@@ -473,3 +473,21 @@ def test_the_pages_of_experiments_open_the_view_of_training(tmp_path: Path, new_
         f"http://127.0.0.1:5001/#/experiments/{number}/runs?workflowType=machine_learning",
     ]
     assert "Default" not in experiments(uri).values()
+
+
+def test_two_processes_create_one_sqlite_file_at_the_same_time(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pipeline.train.tracking import open_run; "
+        "print('ready', flush=True); input(); print(open_run(sys.argv[1], 'pretrain', 'run', None, {}, {}).run_id)"
+    )
+    command, pipe = [sys.executable, "-c", code, f"sqlite:///{tmp_path}/new/mlflow.db"], subprocess.PIPE
+    both = [subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) for _ in range(2)]
+    for process in both:
+        assert process.stdout and process.stdout.readline() == "ready\n"
+    for process in both:
+        assert process.stdin
+        process.stdin.write("\n")
+        process.stdin.flush()
+    answers = [process.communicate(timeout=120) for process in both]
+    assert [process.returncode for process in both] == [0, 0], answers
+    assert len({out for out, _ in answers}) == 2
