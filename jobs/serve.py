@@ -1,0 +1,31 @@
+"""Serve a model over HTTP: vectors, labels, scores of pairs, tags, answers, or words at [MASK].
+
+    python jobs/serve.py --checkpoint output/runs/NAME/export
+    python jobs/serve.py --checkpoint hf://OWNER/NAME --replicas 2 --port 8080
+
+The routes and bodies are those of Text Embeddings Inference and of OpenAI's embeddings; jobs/EMBEDDINGS.md lists them.
+"""
+
+import sys
+from collections.abc import Sequence
+
+from pipeline.exit_codes import job_main
+
+
+@job_main(stopped="stopped; no request is answered any more")
+def main(arguments: Sequence[str]) -> None:
+    """Parse and serve; exit with 0 when stopped, 2 for errors that the user can fix."""
+    from pipeline.config.command import Command
+    from pipeline.config.serve import Serve
+    from pipeline.environment import set_ray_defaults
+    from pipeline.reporting import print_line
+
+    config = Command(prog="jobs/serve.py", about=str(__doc__), settings=Serve).read(arguments)
+    set_ray_defaults()
+    from pipeline.workflows.serve import serve
+
+    serve(config, print_line)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,87 @@
+"""Bodies of requests: those of Text Embeddings Inference, of OpenAI's embeddings, and of transformers' pipelines."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, Field, model_validator
+
+Pair = tuple[str, str]
+"""A text and its second text."""
+Several = Annotated[list[str], Field(min_length=1)]
+OneOrTwo = Annotated[list[str], Field(min_length=1, max_length=2)]
+
+
+class EmbedBody(BaseModel):
+    """Texts to embed, as Text Embeddings Inference reads them."""
+
+    inputs: str | Several
+    normalize: bool = True
+    truncate: bool | None = None
+    truncation_direction: Literal["right", "Right"] = "right"
+    prompt_name: str | None = None
+    dimensions: Annotated[int, Field(ge=1)] | None = None
+
+
+class Parameters(BaseModel):
+    """Options that Hugging Face's inference client sends."""
+
+    top_k: Annotated[int, Field(ge=1, le=100)] | None = None
+
+
+class PredictBody(BaseModel):
+    """A text, a pair of texts, or a list of lists of one or two texts."""
+
+    inputs: (
+        str | Annotated[list[str], Field(min_length=1, max_length=2)] | Annotated[list[Several], Field(min_length=1)]
+    )
+    raw_scores: bool = False
+    truncate: bool | None = None
+    parameters: Parameters | None = None
+    """Hugging Face's inference client sends these, and reads a list of lists even for one text."""
+
+
+class RerankBody(BaseModel):
+    """Texts to sort by their score with the query."""
+
+    query: str
+    texts: Several
+    raw_scores: bool = False
+    return_text: bool = False
+    truncate: bool | None = None
+
+
+class TextsBody(BaseModel):
+    """Texts to tag, or texts with mask tokens."""
+
+    inputs: str | Several
+    parameters: Parameters = Parameters()
+    truncate: bool | None = None
+
+
+class Question(BaseModel):
+    """A question and the text that may answer it."""
+
+    question: str
+    context: str
+
+
+class AnswersBody(BaseModel):
+    """Questions with their contexts; the inference client sends the two texts without `inputs`."""
+
+    inputs: Question | Annotated[list[Question], Field(min_length=1)]
+    parameters: Parameters = Parameters()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _wrap(cls, body: object) -> object:
+        """Accept a bare question with its context."""
+        return {"inputs": body} if isinstance(body, dict) and "question" in body and "inputs" not in body else body
+
+
+class OpenAIBody(BaseModel):
+    """Texts to embed, as OpenAI's API reads them."""
+
+    input: str | Several
+    model: str
+    encoding_format: Literal["float", "base64"] = "float"
+    dimensions: Annotated[int, Field(ge=1)] | None = None
+    user: str | None = None

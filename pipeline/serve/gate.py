@@ -1,0 +1,69 @@
+"""Check each request before it is parsed: its token, and the size of its body."""
+
+import hmac
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from pipeline.serve.problems import RequestError, body_of, invalid
+
+OPEN = ("/health",)
+"""Routes that need no token, because Kubernetes sends none."""
+
+
+class Gate:
+    """An ASGI application that passes good requests to another one."""
+
+    def __init__(self, app: ASGIApp, token: str | None, most_bytes: int) -> None:
+        """`token` None: requests need no token."""
+        self.app, self.token, self.most_bytes = app, token, most_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        try:
+            self._require_token(scope)
+            body = await self._read(scope, receive)
+        except RequestError as error:
+            response = JSONResponse(body_of(error, scope["path"]), error.status)
+            await response(scope, receive, send)
+            return
+        sent = False
+
+        async def replay() -> Message:
+            nonlocal sent
+            if sent:
+                return await receive()  # tells that the client has gone
+            sent = True
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        await self.app(scope, replay, send)
+
+    def _require_token(self, scope: Scope) -> None:
+        """Raise RequestError unless the request has the token, or needs none."""
+        if self.token is None or scope["path"] in OPEN:
+            return
+        given = dict(scope["headers"]).get(b"authorization", b"")
+        if not hmac.compare_digest(given, f"Bearer {self.token}".encode()):
+            message = 'the token is missing or wrong: send the header "Authorization: Bearer TOKEN"'
+            raise RequestError(401, "Unauthorized", message, "invalid_api_key")
+
+    async def _read(self, scope: Scope, receive: Receive) -> bytes:
+        """Return the request's body. Raises RequestError as soon as it is known to be too large."""
+        stated = dict(scope["headers"]).get(b"content-length", b"0")
+        size, parts = 0, []
+        if stated.isdigit() and int(stated) > self.most_bytes:
+            raise self._too_large()
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return b"".join(parts)
+            parts.append(message.get("body", b""))
+            size += len(parts[-1])
+            if size > self.most_bytes:
+                raise self._too_large()
+            if not message.get("more_body", False):
+                return b"".join(parts)
+
+    def _too_large(self) -> RequestError:
+        return invalid(f"the body has more than {self.most_bytes:,} bytes (limits.body): send fewer texts", 413)

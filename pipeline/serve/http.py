@@ -1,0 +1,269 @@
+"""The HTTP routes of a served model, as a FastAPI application. No Ray: who computes the answers is an argument."""
+
+import base64
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp
+
+from pipeline.config.serve import Serve
+from pipeline.serve.bodies import (
+    AnswersBody,
+    EmbedBody,
+    OpenAIBody,
+    Pair,
+    PredictBody,
+    Question,
+    RerankBody,
+    TextsBody,
+)
+from pipeline.serve.gate import Gate
+from pipeline.serve.measures import CONTENT_TYPE_LATEST, Measures
+from pipeline.serve.model import Refused
+from pipeline.serve.problems import OPENAI, RequestError, body_of, invalid, wrong_route
+from pipeline.serve.reading import Reader
+from pipeline.serve.uses import ROUTES, Description, Inputs, Use
+
+Ask = Callable[[Inputs], Awaitable[list[Any] | Refused]]
+"""Function that computes the answers to a request's rows. It raises RequestError if that is not possible."""
+OPENAI_ROUTE = f"{OPENAI}embeddings"
+TOP = 5
+"""Guesses for a mask token, unless a request asks for another number, as in transformers."""
+
+
+class Routes:
+    """Functions that answer requests, one per route."""
+
+    def __init__(self, described: Description, config: Serve, ask: Ask, measures: Measures) -> None:
+        self.described, self.config, self.ask, self.measures = described, config, ask, measures
+        self.reader = Reader(described, config)
+
+    async def rows(self, path: str, use: Use, rows: Sequence[Any], truncate: bool | None, top: int = TOP) -> list[Any]:
+        """Return the answers to rows. Raises RequestError if the model is not for this use, or for invalid rows."""
+        if use not in self.described.uses:
+            known = [ROUTES[own] for own in self.described.uses]
+            raise wrong_route(path, known, self.described.kind)
+        tokens = self.reader.count(use, rows, truncate)
+        self.measures.tokens.labels(path).observe(tokens)
+        answers = await self.ask(Inputs(use=use, rows=rows, tokens=min(tokens, self.config.batching.tokens), top=top))
+        if isinstance(answers, Refused):
+            raise invalid(answers.reason)
+        return answers
+
+    async def embed(self, body: EmbedBody) -> list[list[float]]:
+        """Return a vector per text."""
+        vectors = await self._vectors(
+            "/embed", _several(body.inputs), body.truncate, body.normalize, body.dimensions, body.prompt_name
+        )
+        return vectors.tolist()
+
+    async def openai(self, body: OpenAIBody) -> dict[str, Any]:
+        """Return a vector per text, in the form of OpenAI's API."""
+        if body.model != self.described.name:
+            message = f"model {body.model} is not served here: ask for {self.described.name}"
+            raise RequestError(404, "Validation", message, "model_not_found")
+        texts = _several(body.input)
+        vectors = await self._vectors(OPENAI_ROUTE, texts, None, True, body.dimensions, None)
+        tokens = self.reader.tokens(texts)
+        coded = [
+            base64.b64encode(vector.astype("<f4").tobytes()).decode()
+            if body.encoding_format == "base64"
+            else vector.tolist()
+            for vector in vectors
+        ]
+        return {
+            "object": "list",
+            "data": [{"object": "embedding", "index": index, "embedding": one} for index, one in enumerate(coded)],
+            "model": self.described.name,
+            "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
+        }
+
+    async def _vectors(
+        self,
+        path: str,
+        texts: list[str],
+        truncate: bool | None,
+        normalize: bool,
+        dimensions: int | None,
+        prompt_name: str | None,
+    ) -> np.ndarray:
+        """Return vectors, float32 (texts, dimensions). The first `dimensions` numbers of a vector are scaled again."""
+        before, whole = self.described.default_prompt, self.described.dimension
+        if prompt_name is not None:
+            prompts = dict(self.described.prompts)
+            if prompt_name not in prompts:
+                raise invalid(f"prompt_name ({prompt_name}) must be one of {', '.join(prompts) or 'none'}")
+            before = prompts[prompt_name]
+        if dimensions is not None and whole is not None and dimensions > whole:
+            raise invalid(f"dimensions ({dimensions}) must be at most {whole}, the numbers of the model's vectors")
+        vectors = np.stack(await self.rows(path, "embed", [before + text for text in texts], truncate))
+        vectors = vectors[:, :dimensions]
+        if normalize:
+            vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+        return vectors
+
+    async def predict(self, body: PredictBody) -> list[Any]:
+        """Return each text's labels with their scores, the highest first; for a number, its value as the score."""
+        single, rows = _texts_and_pairs(body.inputs)
+        outputs = np.stack(await self.rows("/predict", "predict", rows, body.truncate))
+        shares = outputs if body.raw_scores else self._probabilities(outputs)
+        labels = self.described.labels or ("score",)
+        answers = [
+            [{"score": float(row[index]), "label": labels[index]} for index in np.argsort(-row, kind="stable")]
+            for row in shares
+        ]
+        if body.parameters is not None:
+            return [best[: body.parameters.top_k] for best in answers]
+        return answers[0] if single else answers
+
+    def _probabilities(self, outputs: np.ndarray) -> np.ndarray:
+        """Return probabilities of outputs (texts, classes): sigmoids, a softmax, or unchanged numbers, by kind."""
+        if self.described.kind == "regression":
+            return outputs
+        if self.described.kind == "multilabel":
+            return _sigmoid(outputs)
+        shares = np.exp(outputs - outputs.max(axis=1, keepdims=True))
+        return shares / shares.sum(axis=1, keepdims=True)
+
+    async def rerank(self, body: RerankBody) -> list[dict[str, Any]]:
+        """Return the texts' numbers and scores, the highest first."""
+        scores = np.array(
+            await self.rows("/rerank", "rerank", [(body.query, text) for text in body.texts], body.truncate)
+        )
+        scores = scores if body.raw_scores else _sigmoid(scores)
+        return [
+            {"index": int(index), "score": float(scores[index])}
+            | ({"text": body.texts[index]} if body.return_text else {})
+            for index in np.argsort(-scores, kind="stable")
+        ]
+
+    async def tags(self, body: TextsBody) -> list[Any]:
+        """Return the words of each text with their tags and offsets."""
+        answers = await self.rows("/tags", "tags", _several(body.inputs), body.truncate)
+        return answers[0] if isinstance(body.inputs, str) else answers
+
+    async def answers(self, body: AnswersBody) -> Any:
+        """Return each question's best answer, or with top_k above 1 a list of its best answers."""
+        asked = [body.inputs] if isinstance(body.inputs, Question) else body.inputs
+        top = body.parameters.top_k or 1
+        found = await self.rows("/answers", "answers", [(one.question, one.context) for one in asked], True, top)
+        none = {"answer": "", "score": 0.0, "start": 0, "end": 0}
+        answers = [spans if top > 1 else (spans or [none])[0] for spans in found]
+        return answers[0] if isinstance(body.inputs, Question) else answers
+
+    async def fill(self, body: TextsBody) -> list[Any]:
+        """Return the best words for each text's mask token; a list of lists if a text has several mask tokens."""
+        texts, top = _several(body.inputs), body.parameters.top_k or TOP
+        found = await self.rows("/fill-mask", "fill", texts, body.truncate, top)
+        if without := [number for number, masks in enumerate(found) if not masks]:
+            raise invalid(f"inputs[{without[0]}] has no mask token: write {self.reader.mask} for each missing word")
+        answers = [masks[0] if len(masks) == 1 else masks for masks in found]
+        return answers[0] if isinstance(body.inputs, str) else answers
+
+    def info(self) -> dict[str, Any]:
+        """Describe the model and the limits, with the field names of Text Embeddings Inference where it has them."""
+        described, limits = self.described, self.config.limits
+        return {
+            "model_id": described.name,
+            "model_sha": described.digest,
+            "model_dtype": described.precision,
+            "model_type": {"embedding": {"pooling": described.pooling}}
+            if described.uses[0] == "embed"
+            else {"classifier": {"labels": list(described.labels), "kind": described.kind}},
+            "routes": [ROUTES[use] for use in described.uses],
+            "dimension": described.dimension,
+            "max_input_length": described.maximum_length,
+            "max_batch_tokens": self.config.batching.tokens,
+            "max_client_batch_size": limits.texts,
+            "max_concurrent_requests": limits.waiting,
+            "auto_truncate": limits.truncate,
+            "version": version("bertstream"),
+        }
+
+
+def build_app(described: Description, config: Serve, ask: Ask, token: str | None) -> ASGIApp:
+    """Return the application: routes behind the checks of token and size, with metrics of every request.
+
+    `token` None: requests need no token.
+    """
+    app, measures = FastAPI(title="bertstream", version=version("bertstream"), strict_content_type=False), Measures()
+    routes = Routes(described, config, ask, measures)
+    _handle_errors(app)
+    for path, function in (
+        ("/embed", routes.embed),
+        (OPENAI_ROUTE, routes.openai),
+        ("/predict", routes.predict),
+        ("/rerank", routes.rerank),
+        ("/tags", routes.tags),
+        ("/answers", routes.answers),
+        ("/fill-mask", routes.fill),
+    ):
+        app.post(path, response_model=None)(function)
+    app.get("/info", response_model=None)(routes.info)
+    app.get("/health")(lambda: Response(status_code=200))
+    app.get("/metrics")(lambda: Response(measures.text(), media_type=CONTENT_TYPE_LATEST))
+    known = {getattr(route, "path", "") for route in app.routes}
+
+    @app.middleware("http")
+    async def measured(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+        begun, path = time.perf_counter(), request.url.path if request.url.path in known else "other"
+        with measures.waiting.track_inprogress():
+            response = await call_next(request)
+        measures.requests.labels(path, str(response.status_code)).inc()
+        measures.seconds.labels(path).observe(time.perf_counter() - begun)
+        return response
+
+    return Gate(app, token, config.limits.body)
+
+
+def _handle_errors(app: FastAPI) -> None:
+    """Answer errors with the body of the API that the route belongs to."""
+
+    @app.exception_handler(RequestError)
+    async def refused(request: Request, error: RequestError) -> JSONResponse:
+        return JSONResponse(body_of(error, request.url.path), error.status)
+
+    @app.exception_handler(RequestValidationError)
+    async def unreadable(request: Request, error: RequestValidationError) -> JSONResponse:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"][1:2])
+        message = (
+            f"{where}: {first['msg']}" if where and first["type"] != "json_invalid" else "the body is no JSON object"
+        )
+        return JSONResponse(body_of(invalid(message), request.url.path), 422)
+
+    @app.exception_handler(HTTPException)
+    async def unknown(request: Request, error: HTTPException) -> JSONResponse:
+        kind = "Validation" if error.status_code < 500 else "Backend"
+        return JSONResponse(
+            body_of(RequestError(error.status_code, kind, str(error.detail)), request.url.path), error.status_code
+        )
+
+
+def _sigmoid(numbers: np.ndarray) -> np.ndarray:
+    return 0.5 * (1 + np.tanh(0.5 * numbers))  # the logistic function, without overflow
+
+
+def _several(inputs: str | list[str]) -> list[str]:
+    """Return one text or several as a list."""
+    return [inputs] if isinstance(inputs, str) else inputs
+
+
+def _texts_and_pairs(inputs: str | list[str] | list[list[str]]) -> tuple[bool, list[str | Pair]]:
+    """Return whether there is one row, and the rows: a text, or a tuple of two texts."""
+    if isinstance(inputs, str):
+        return True, [inputs]
+    if all(isinstance(one, str) for one in inputs):
+        return True, [_row([str(one) for one in inputs])]
+    return False, [_row([str(text) for text in one]) for one in inputs]
+
+
+def _row(texts: list[str]) -> str | Pair:
+    return texts[0] if len(texts) == 1 else (texts[0], texts[1])

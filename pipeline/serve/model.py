@@ -1,0 +1,253 @@
+"""Load a model for serving, describe it, and answer the rows of requests. No Ray and no HTTP."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from pipeline import api
+from pipeline.config.serve import Serve
+from pipeline.embed.model import digest_of
+from pipeline.errors import CheckpointError, ConfigError, PipelineError
+from pipeline.export.inference import TEXTS_AT_ONCE, batch_of, fill_masks
+from pipeline.export.tuned_card import has_vectors
+from pipeline.finetune.trials import answer_precision
+from pipeline.model.int8 import refuse_int8, to_int8
+from pipeline.predict.answers import items_of
+from pipeline.predict.cross_encoder import MOST_LABELS
+from pipeline.serve.uses import Description, Inputs, Use
+from pipeline.tasks import sequences
+from pipeline.tasks.kinds import KINDS
+from pipeline.tasks.known import takes_pairs
+from pipeline.tasks.prepared import Logits, Prepared
+from pipeline.tasks.task import Task
+from pipeline.train.hardware import autocast_of, required_device
+from pipeline.train.published_tuned import DIGEST
+from pipeline.train.trial import compute_logits
+from pipeline.train.tuned import TunedModel
+
+WORD = re.compile(r"\S+")
+COLUMNS: dict[str, tuple[str, str]] = {"spans": ("question", "context")}
+"""Kind of task -> columns of a row of two texts, if not text and second."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refused:
+    """Reason why a request's rows cannot be answered."""
+
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServedModel:
+    """A loaded model and the number format of its matrix products."""
+
+    loaded: api.LoadedModel
+    precision: str
+
+    @property
+    def uses(self) -> tuple[Use, ...]:
+        """What the model can be asked."""
+        return uses_of(self.loaded)
+
+    def answer_all(self, requests: Sequence[Inputs]) -> list[list[Any] | Refused]:
+        """Return the answers to the rows of each request, in order.
+
+        Requests of the same use are computed together. A request whose rows are invalid is refused, and does not
+        disturb the others.
+        """
+        answered: list[list[Any] | Refused] = [[] for _ in requests]
+        for use, top in dict.fromkeys((request.use, request.top) for request in requests):
+            same = [number for number, request in enumerate(requests) if (request.use, request.top) == (use, top)]
+            try:
+                whole = self.answer(use, [row for number in same for row in requests[number].rows], top)
+            except PipelineError as error:
+                if len(same) == 1:
+                    answered[same[0]] = Refused(reason=str(error))
+                else:
+                    for number in same:
+                        answered[number] = self.answer_all([requests[number]])[0]
+                continue
+            for number in same:
+                answered[number], whole = whole[: len(requests[number].rows)], whole[len(requests[number].rows) :]
+        return answered
+
+    @torch.inference_mode()
+    def answer(self, use: Use, rows: Sequence[Any], top: int = 5) -> list[Any]:
+        """Return one answer per row. Raises DataError for rows that the model cannot read.
+
+        embed: float32 (dimension,), without a prompt. predict: the model's outputs, float64 (classes,), before a
+        softmax. rerank: the score, a float, before a sigmoid. tags, answers and fill: a list of dictionaries.
+        """
+        if not rows:
+            return []
+        if use == "embed":
+            with autocast_of(self.precision, self.loaded.device):
+                return list(self.loaded.embed(rows, prompt=""))
+        answers: dict[str, Callable[[], list[Any]]] = {
+            "predict": lambda: list(self._outputs(rows)),
+            "rerank": lambda: [float(score) for score in _scores(self._outputs(rows))],
+            "tags": lambda: self._tags([str(row) for row in rows]),
+            "answers": lambda: self._spans(rows, top),
+            "fill": lambda: self._guesses([str(row) for row in rows], top),
+        }
+        return answers[use]()
+
+    @property
+    def _tuned(self) -> TunedModel:
+        assert self.loaded.tuned is not None
+        return self.loaded.tuned
+
+    def _logits(self, columns: dict[str, Sequence[Any]]) -> tuple[Task, Prepared, Logits]:
+        tuned = self._tuned
+        task, cutting = tuned.about.task, tuned.about.cutting
+        prepared = KINDS[task.kind].prepare(task, items_of(tuned, columns), tuned.vocabulary, cutting)
+        autocast = autocast_of(self.precision, self.loaded.device)
+        return task, prepared, compute_logits(tuned.module, prepared.rows, self.loaded.device, autocast)
+
+    def _outputs(self, rows: Sequence[Any]) -> np.ndarray:
+        """Return the model's outputs for texts or pairs of texts, float64 (rows, classes)."""
+        pairs = [row if isinstance(row, tuple) else (row, None) for row in rows]
+        columns: dict[str, Sequence[Any]] = {"text": [first for first, _ in pairs]}
+        if any(second is not None for _, second in pairs):
+            columns["second"] = [second for _, second in pairs]
+        task, prepared, logits = self._logits(columns)
+        return np.asarray(sequences.answers(task, prepared, logits, self._tuned.about.cutting), np.float64)
+
+    def _tags(self, texts: Sequence[str]) -> list[list[dict[str, Any]]]:
+        """Return the words of each text with their tags and offsets in characters; words end at white space."""
+        words = [[(match[0], *match.span()) for match in WORD.finditer(text)] for text in texts]
+        full = [number for number, found in enumerate(words) if found]
+        tagged: list[list[dict[str, Any]]] = [[] for _ in texts]
+        if not full:
+            return tagged
+        task, prepared, logits = self._logits({"words": [[word for word, _, _ in words[number]] for number in full]})
+        answers = KINDS[task.kind].answers(task, prepared, logits, self._tuned.about.cutting)
+        for number, answer in zip(full, answers, strict=True):
+            tagged[number] = [
+                {"entity": tag, "word": word, "start": start, "end": end}
+                for (word, start, end), tag in zip(words[number], answer.tags, strict=True)
+            ]
+        return tagged
+
+    def _spans(self, rows: Sequence[tuple[str, str]], top: int) -> list[list[dict[str, Any]]]:
+        """Return the `top` best spans of each question's context, best first; an empty answer means "no answer"."""
+        question, context = COLUMNS["spans"]
+        task, prepared, logits = self._logits({question: [row[0] for row in rows], context: [row[1] for row in rows]})
+        answers = KINDS[task.kind].answers(task, prepared, logits, self._tuned.about.cutting)
+        return [
+            [
+                {"answer": span.text, "score": span.probability, "start": span.start, "end": span.end}
+                for span in answers[item.id].spans[:top]
+            ]
+            for item in prepared.items
+        ]
+
+    def _guesses(self, texts: Sequence[str], top: int) -> list[list[list[dict[str, Any]]]]:
+        """Return, for each text and each mask token, the `top` best entries; [] for a text without a mask token."""
+        loaded = self.loaded
+        assert loaded.pretrained is not None
+        mask, ids = loaded.vocabulary.tokens[loaded.vocabulary.mask_id], loaded.vocabulary.ids
+        guessed: list[list[list[dict[str, Any]]]] = []
+        for first in range(0, len(texts), TEXTS_AT_ONCE):
+            part = list(texts[first : first + TEXTS_AT_ONCE])
+            batch = batch_of(loaded.tokenizer.encode_batch(part), loaded.vocabulary.mask_id).to(loaded.device)
+            with autocast_of(self.precision, loaded.device):
+                found = (
+                    fill_masks(loaded.pretrained, batch, loaded.vocabulary, top) if batch.masked else [[] for _ in part]
+                )
+            guessed += [
+                [[_guess(text, mask, number, one, ids) for one in best] for number, best in enumerate(of_text)]
+                for text, of_text in zip(part, found, strict=True)
+            ]
+        return guessed
+
+
+def _guess(text: str, mask: str, number: int, best: dict[str, Any], ids: dict[str, int]) -> dict[str, Any]:
+    """Return a candidate for mask token `number` of a text in the form of transformers' fill-mask pipeline."""
+    parts, token = text.split(mask), str(best["token"])
+    sequence = mask.join(parts[: number + 1]) + token + mask.join(parts[number + 1 :])
+    return {"score": best["probability"], "token": ids[token], "token_str": token, "sequence": sequence}
+
+
+def _scores(outputs: np.ndarray) -> np.ndarray:
+    """Return the scores of pairs: the number, or of two labels the logit of the second one's probability."""
+    return outputs[:, -1] - outputs[:, :-1].sum(axis=1)
+
+
+def uses_of(loaded: api.LoadedModel) -> tuple[Use, ...]:
+    """Return what a model can be asked; empty for a model that answers nothing."""
+    if loaded.tuned is None:
+        fills = loaded.pretrained is not None and "masked_token_head" not in loaded.lacks
+        return ("embed", *(("fill",) if fills else ()))
+    task, about = loaded.tuned.about.task, loaded.tuned.about
+    if task.kind in ("tags", "spans"):
+        return ("tags",) if task.kind == "tags" else ("answers",)
+    if task.kind == "similarity":
+        return ("embed",)
+    scores = task.kind == "regression" or (task.kind == "classification" and len(task.labels) <= MOST_LABELS)
+    reranks = scores and (takes_pairs(task) or DIGEST in about.lineage)  # a published model's task does not say
+    return ("predict", *(("rerank",) if reranks else ()), *(("embed",) if has_vectors(about) else ()))
+
+
+def load(config: Serve) -> ServedModel:
+    """Load the model on this process's device. Raises CheckpointError if there is no model."""
+    device = required_device(config.placement)
+    loaded = api.load(config.checkpoint, "cuda" if device.type == "cuda" else "cpu")
+    known = loaded.tuned.about.lineage.get("precision") if loaded.tuned else None
+    precision = answer_precision(config.placement, known, device)
+    if precision == "int8":
+        refuse_int8(device)
+        to_int8(loaded.encoder.layers)
+    return ServedModel(loaded=loaded, precision=precision)
+
+
+def describe(served: ServedModel, config: Serve) -> Description:
+    """Describe a loaded model.
+
+    Raises ConfigError if limits.length is more than the model's length, or if the model answers nothing.
+    """
+    loaded, tuned = served.loaded, served.loaded.tuned
+    if not served.uses:
+        raise ConfigError(f"checkpoint ({config.checkpoint}) has nothing to ask: give an encoder or a fine-tuned model")
+    vectors = "embed" in served.uses
+    longest = loaded.embedding_length if tuned is None else tuned.about.cutting.maximum_length
+    longest = longest or loaded.settings.maximum_positions
+    if config.limits.length is not None and config.limits.length > longest:
+        raise ConfigError(
+            f"limits.length ({config.limits.length}) must be at most {longest}, the tokens that {config.checkpoint} "
+            "reads of a text"
+        )
+    recipe = loaded.recipe
+    splits = tuned is not None and (tuned.about.cutting.passages or tuned.about.task.kind in ("tags", "spans"))
+    return Description(
+        checkpoint=loaded.location,
+        name=config.model_name,
+        kind=tuned.about.task.kind if tuned else "encoder",
+        uses=served.uses,
+        digest=digest_of(loaded),
+        precision=served.precision,
+        maximum_length=config.limits.length or longest,
+        splits=splits,
+        tokenizer=loaded.tokenizer.to_str(),
+        labels=tuple(tuned.about.task.labels) if tuned else (),
+        pooling=recipe.pooling if vectors else None,
+        dimension=loaded.dimension if vectors else None,
+        prompts=tuple(recipe.prompts.items()) if vectors else (),
+        default_prompt=recipe.prompt(None) if vectors else "",
+    )
+
+
+def load_described(described: Description, config: Serve) -> ServedModel:
+    """Load the model in a replica. Raises CheckpointError if its files have changed since they were described."""
+    served = load(config)
+    digest = digest_of(served.loaded)
+    if digest != described.digest:
+        raise CheckpointError(
+            f"checkpoint {described.checkpoint} has changed since the server began: its digest is {digest}, and was "
+            f"{described.digest}; start the server again"
+        )
+    return served

@@ -1,0 +1,57 @@
+"""Check the texts of requests against the limits, and count their tokens."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from pipeline.config.serve import Serve
+from pipeline.serve.problems import invalid
+from pipeline.serve.uses import Description, Use
+from pipeline.text.splitting import SPECIALS, SPECIALS_OF_BYTES
+
+
+class Reader:
+    """The tokenizer and the limits of a server."""
+
+    def __init__(self, described: Description, config: Serve) -> None:
+        self.described, self.limits = described, config.limits
+        self.tokenizer = Tokenizer.from_str(described.tokenizer)
+        self.tokenizer.no_truncation()
+        entries = self.tokenizer.get_vocab()
+        self.mask = next((mask for mask in (SPECIALS[4], SPECIALS_OF_BYTES[4]) if mask in entries), SPECIALS[4])
+
+    def count(self, use: Use, rows: Sequence[Any], truncate: bool | None) -> int:
+        """Return the tokens of all rows that the model will read.
+
+        Raises RequestError for too many rows, an empty text, a text that cannot be encoded, or, unless `truncate` is
+        set, a text that is too long. `truncate` None: as in limits.truncate.
+        """
+        if len(rows) > self.limits.texts:
+            raise invalid(f"the request has {len(rows):,} texts, and at most {self.limits.texts:,} are allowed", 413)
+        for number, row in enumerate(rows):
+            if not all(text.strip() for text in (row if isinstance(row, tuple) else (row,))):
+                raise invalid(f"inputs[{number}] is empty: give a text", 400)
+        lengths = self._lengths(rows)
+        longest, shortens = self.described.maximum_length, self.limits.truncate if truncate is None else truncate
+        if self.described.splits and use != "embed":
+            return sum(lengths)
+        if not shortens and max(lengths) > longest:
+            number = next(index for index, length in enumerate(lengths) if length > longest)
+            raise invalid(
+                f"inputs[{number}] must have at most {longest} tokens, and has {lengths[number]}: send a shorter text, "
+                "or truncate: true",
+                413,
+            )
+        return sum(min(length, longest) for length in lengths)
+
+    def tokens(self, texts: Sequence[str]) -> int:
+        """Return the tokens of texts, including special tokens."""
+        return sum(self._lengths(texts))
+
+    def _lengths(self, rows: Sequence[Any]) -> list[int]:
+        """Return the tokens of each row. Raises RequestError for a text that is no valid Unicode."""
+        try:
+            return [len(encoding.ids) for encoding in self.tokenizer.encode_batch(list(rows))]
+        except (UnicodeEncodeError, TypeError) as error:
+            raise invalid("a text has lone surrogates, which are no characters: send valid Unicode") from error

@@ -1,0 +1,59 @@
+"""What a served model can be asked, and the rows of one request."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Use = Literal["embed", "predict", "rerank", "tags", "answers", "fill"]
+ROUTES: dict[Use, str] = {
+    "embed": "/embed",
+    "predict": "/predict",
+    "rerank": "/rerank",
+    "tags": "/tags",
+    "answers": "/answers",
+    "fill": "/fill-mask",
+}
+"""Use of a model -> its route; vectors have the route /v1/embeddings too."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """The rows of one request, as they travel to a replica."""
+
+    use: Use
+    rows: Sequence[Any]
+    """embed, predict and rerank: texts, or tuples of two texts; tags and fill: texts; answers: tuples of a question and
+    its context.
+    """
+    tokens: int
+    """Tokens of all rows, counted for batches: at most batching.tokens."""
+    top: int = 5
+    """fill and answers: best candidates to return."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Description:
+    """Everything that answers to clients say about the served model."""
+
+    checkpoint: str
+    name: str
+    kind: str
+    """Kind of the model's task, or encoder."""
+    uses: tuple[Use, ...]
+    digest: str
+    """Beginning of the SHA-256 of the model's files."""
+    precision: str
+    maximum_length: int
+    """Tokens per text."""
+    splits: bool
+    """Whether longer texts are split rather than truncated, so that texts of any length are read whole."""
+    tokenizer: str
+    """The model's tokenizer as JSON, which counts tokens."""
+    labels: tuple[str, ...] = ()
+    pooling: str | None = None
+    dimension: int | None = None
+    """Numbers per vector; None for a model without vectors."""
+    prompts: tuple[tuple[str, str], ...] = ()
+    """Name and text of each prompt that may precede a text."""
+    default_prompt: str = ""
+    """Text that precedes texts of requests without a prompt."""

@@ -1,0 +1,108 @@
+"""Serve a model over HTTP until the command is stopped."""
+
+import os
+import socket
+import threading
+from contextlib import closing
+
+import ray
+from ray import serve as ray_serve
+
+from pipeline import cluster
+from pipeline.config.locations import with_absolute_locations
+from pipeline.config.serve import TOKEN, Serve
+from pipeline.errors import ConfigError
+from pipeline.reporting import Report
+from pipeline.serve import model
+from pipeline.serve.deployments import application
+from pipeline.serve.uses import ROUTES, Description
+
+NAME = "bertstream"
+"""Name of the application in Ray Serve."""
+
+
+@cluster.ray_errors_as_cluster_lost()
+def serve(config: Serve, report: Report, until: threading.Event | None = None) -> None:
+    """Serve the model until `until` is set; None: until the process is interrupted.
+
+    Raises ConfigError if the address is taken, if it needs a token and none is set, or if the cluster is too small.
+    """
+    config = with_absolute_locations(config)
+    _require_token(config)
+    _require_free(config)
+    described = describe_on_cpu(config)
+    cluster.connect(config.placement.address)
+    _require_room(config)
+    try:
+        ray_serve.start(http_options={"host": config.host, "port": config.port}, proxy_location="HeadOnly")
+        ray_serve.run(application(config, described), name=NAME, route_prefix="/")
+        for line in started_lines(config, described):
+            report(line)
+        (until or threading.Event()).wait()
+    finally:
+        ray_serve.shutdown()
+
+
+def describe_on_cpu(config: Serve) -> Description:
+    """Load the model on the CPU and describe it. Its errors then appear before processes start."""
+    served = model.load(config)
+    return model.describe(served, config)
+
+
+def started_lines(config: Serve, described: Description) -> list[str]:
+    """Return the lines that say where the model is served, and how to ask it."""
+    at = f"http://{config.host}:{config.port}"
+    vectors = f", {described.dimension} numbers per vector" if described.dimension else ""
+    route = ROUTES[described.uses[0]]
+    header = "" if config.is_private else f' -H "Authorization: Bearer ${TOKEN}"'
+    return [
+        f"{described.name} ({described.kind}, {described.precision}{vectors}) is served at {at} by "
+        f"{config.replicas} {'process' if config.replicas == 1 else 'processes'}; Ctrl-C stops it",
+        f"routes: {', '.join(ROUTES[use] for use in described.uses)}, /info, /health, /metrics, /docs",
+        f"try: curl {at}{route}{header} -H 'Content-Type: application/json' -d '{EXAMPLES[route]}'",
+    ]
+
+
+EXAMPLES = {
+    "/embed": '{"inputs": ["a text", "another"]}',
+    "/predict": '{"inputs": "a text"}',
+    "/tags": '{"inputs": "a text"}',
+    "/answers": '{"question": "a question?", "context": "a text"}',
+}
+"""Route -> body of an example request."""
+
+
+def _require_token(config: Serve) -> None:
+    """Raise ConfigError if other machines can reach the server without a token."""
+    if not config.is_private and not os.environ.get(TOKEN):
+        raise ConfigError(
+            f"host ({config.host}) lets other machines ask: set the environment variable {TOKEN} to a secret that "
+            "clients must send, or leave host out"
+        )
+
+
+def _require_free(config: Serve) -> None:
+    """Raise ConfigError if the address cannot be listened on. Ray Serve would retry without a message."""
+    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+    with closing(socket.socket(family, socket.SOCK_STREAM)) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((config.host, config.port))
+        except OSError as error:
+            raise ConfigError(
+                f"host and port ({config.host}:{config.port}) cannot be used ({error.strerror}): choose another port"
+            ) from error
+
+
+def _require_room(config: Serve) -> None:
+    """Raise ConfigError if the cluster has fewer CPUs or GPUs than the replicas ask for."""
+    if config.placement.autoscaled:
+        return
+    there = ray.cluster_resources()
+    for name, each in (("CPU", config.cpus), ("GPU", config.gpus)):
+        needed, most = config.replicas * each, there.get(name, 0.0)
+        if needed > most:
+            raise ConfigError(
+                f"replicas ({config.replicas}) x {name.lower()}s ({each:g}) ask for {needed:g} {name}s, and the "
+                f"cluster has {most:g}: lower one of them"
+            )

@@ -1,0 +1,302 @@
+"""A served model over HTTP: the clients of others as they are, values equal to the model's own, and every refusal."""
+
+import json
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import openai
+import pytest
+import requests
+import torch
+import uvicorn
+from huggingface_hub import InferenceClient
+
+from pipeline import api
+from pipeline.config.finetune import Cutting
+from pipeline.config.model import Model
+from pipeline.config.serve import Limits, Serve
+from pipeline.objectives.tasks import OBJECTIVES
+from pipeline.predict.cross_encoder import CrossEncoder, score_pairs
+from pipeline.serve.http import build_app
+from pipeline.serve.model import Refused, ServedModel, describe, load
+from pipeline.serve.problems import overloaded, unavailable
+from pipeline.serve.uses import Inputs
+from pipeline.tasks.task import Kind, Task
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.train.tuned import About, save_tuned
+
+LABELS: dict[str, tuple[str, ...]] = {
+    "classification": ("bad", "good"),
+    "multilabel": ("red", "green"),
+    "tags": ("O", "B-PER", "I-PER"),
+}
+CUTTING = Cutting(maximum_length=16, stride=4, question_length=4)
+LONG = " ".join(["kar"] * 40)
+"""A text of more tokens than the model has positions."""
+
+
+@contextmanager
+def running(app: Any) -> Iterator[str]:
+    """Run an application on a free port of this machine; give its URL."""
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", lifespan="off"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    try:
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+@contextmanager
+def served(
+    config: Serve,
+    token: str | None = None,
+    ask: Callable[[ServedModel, Inputs], Awaitable[list[Any] | Refused]] | None = None,
+) -> Iterator[tuple[str, ServedModel]]:
+    """Serve a model from this process; give its URL and the model."""
+    model = load(config)
+
+    async def own(request: Inputs) -> list[Any] | Refused:
+        return await ask(model, request) if ask else model.answer_all([request])[0]
+
+    with running(build_app(describe(model, config), config, own, token)) as url:
+        yield url, model
+
+
+def post(url: str, body: Any, **headers: str) -> requests.Response:
+    return requests.post(url, data=json.dumps(body), headers=headers, timeout=30)
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_run: Path) -> Iterator[tuple[str, ServedModel]]:
+    """A pretrained encoder."""
+    with served(Serve(checkpoint=str(tiny_run), name="tiny", limits=Limits(texts=4, body=2_000))) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def tuned(tiny_vocabulary: Vocabulary, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Serve]:
+    """Settings to serve a model of a kind with weights at random."""
+
+    def build(kind: Kind, paired: bool = False) -> Serve:
+        task = Task(name="made-up", kind=kind, labels=LABELS.get(kind, ()), metrics=("f1",), paired=paired)
+        model = Model(layers=2, width=32, heads=2, feed_forward=64, maximum_positions=32, initializer_deviation=0.5)
+        module = OBJECTIVES[kind](
+            model, tiny_vocabulary.size, len(task.labels), torch.Generator().manual_seed(5), "cls", None
+        ).eval()
+        about = About(task=task, cutting=CUTTING, pooling="cls", tuned={}, lineage={})
+        folder = tmp_path_factory.mktemp("tuned") / "model"
+        save_tuned(str(folder), module, about, model, tiny_vocabulary)
+        return Serve(checkpoint=str(folder))
+
+    return build
+
+
+def test_openai_gets_the_models_vectors(encoder: tuple[str, ServedModel]) -> None:
+    url, model = encoder
+    client, texts = openai.OpenAI(base_url=f"{url}/v1", api_key="any", max_retries=0), ["kar lost", "kap"]
+    whole = client.embeddings.create(model="tiny", input=texts)  # it asks for base64
+    wanted = model.loaded.embed(texts)
+    np.testing.assert_allclose([one.embedding for one in whole.data], wanted, rtol=0, atol=1e-6)
+    assert whole.usage.prompt_tokens == sum(len(model.loaded.tokenize(text).ids) for text in texts)
+    short = client.embeddings.create(model="tiny", input="kar lost", dimensions=4, encoding_format="float")
+    first = wanted[0, :4] / np.linalg.norm(wanted[0, :4])
+    np.testing.assert_allclose(short.data[0].embedding, first, rtol=0, atol=1e-6)
+
+
+def test_openai_raises_its_own_errors(encoder: tuple[str, ServedModel]) -> None:
+    client = openai.OpenAI(base_url=f"{encoder[0]}/v1", api_key="any", max_retries=0)
+    with pytest.raises(openai.NotFoundError, match="model other is not served here: ask for tiny"):
+        client.embeddings.create(model="other", input="kar")
+    with pytest.raises(openai.APIStatusError, match=r"inputs\[0\] must have at most 32 tokens, and has 42"):
+        client.embeddings.create(model="tiny", input=LONG)
+
+
+def test_the_hub_client_gets_vectors_and_words(encoder: tuple[str, ServedModel]) -> None:
+    url, model = encoder
+    vectors = InferenceClient(f"{url}/embed").feature_extraction("kar lost", normalize=True)
+    np.testing.assert_allclose(vectors, model.loaded.embed(["kar lost"]), rtol=0, atol=1e-6)
+    guesses = InferenceClient(f"{url}/fill-mask").fill_mask("kar [MASK] lost", top_k=3)
+    wanted = model.loaded.fill("kar [MASK] lost", top=3)[0]
+    assert [guess.token_str for guess in guesses] == [one["token"] for one in wanted]
+    assert [guess.score for guess in guesses] == pytest.approx([one["probability"] for one in wanted], abs=1e-6)
+    assert guesses[0].sequence == f"kar {wanted[0]['token']} lost"
+    assert guesses[0].token == model.loaded.vocabulary.ids[str(wanted[0]["token"])]
+
+
+def test_several_masks_have_a_list_each(encoder: tuple[str, ServedModel]) -> None:
+    (found,) = post(f"{encoder[0]}/fill-mask", {"inputs": ["[MASK] kar [MASK]"]}).json()
+    assert [len(best) for best in found] == [5, 5] and found[1][0]["sequence"].startswith("[MASK] kar ")
+
+
+def test_a_text_has_its_labels_best_first(tuned: Callable[..., Serve]) -> None:
+    with served(tuned("classification")) as (url, model):
+        best = InferenceClient(f"{url}/predict").text_classification("kar lost")
+        (wanted,) = api.load(model.loaded.location).predict(["kar lost"])
+        assert {one.label: pytest.approx(one.score, abs=1e-6) for one in best} == wanted["probabilities"]
+        assert best[0].label == wanted["label"] and best[0].score > best[1].score
+        assert post(f"{url}/predict", {"inputs": "kar lost"}).json()[0]["label"] == wanted["label"]
+        assert post(f"{url}/rerank", {"query": "kar", "texts": ["lost"]}).status_code == 424
+
+
+def test_pairs_have_labels(tuned: Callable[..., Serve]) -> None:
+    with served(tuned("classification", paired=True)) as (url, model):
+        both = post(f"{url}/predict", {"inputs": [["kar", "lost"], ["kap", "mir"]]}).json()
+        (first, _) = wanted = api.load(model.loaded.location).predict([("kar", "lost"), ("kap", "mir")])
+        assert [one[0]["label"] for one in both] == [one["label"] for one in wanted]
+        assert {one["label"]: pytest.approx(one["score"], abs=1e-6) for one in both[0]} == first["probabilities"]
+        raw = post(f"{url}/predict", {"inputs": ["kar", "lost"], "raw_scores": True}).json()
+        assert raw[0]["score"] - raw[1]["score"] == pytest.approx(
+            np.log(both[0][0]["score"] / both[0][1]["score"]), abs=1e-4
+        )
+        assert post(f"{url}/predict", {"inputs": "kar"}).json()["error"].startswith("made-up was learnt on pairs")
+
+
+def test_several_labels_have_their_own_probabilities(tuned: Callable[..., Serve]) -> None:
+    with served(tuned("multilabel")) as (url, model):
+        found = post(f"{url}/predict", {"inputs": "kar lost"}).json()
+        (wanted,) = api.load(model.loaded.location).predict(["kar lost"])
+        assert {one["label"]: pytest.approx(one["score"], abs=1e-6) for one in found} == wanted["probabilities"]
+
+
+def test_a_number_is_its_own_score(tuned: Callable[..., Serve]) -> None:
+    with served(tuned("regression")) as (url, model):
+        (wanted,) = api.load(model.loaded.location).predict(["kar lost"])
+        assert post(f"{url}/predict", {"inputs": "kar lost"}).json() == [
+            {"score": pytest.approx(wanted["score"], abs=1e-5), "label": "score"}
+        ]
+
+
+def test_texts_are_sorted_by_the_scores_of_a_cross_encoder(tuned: Callable[..., Serve]) -> None:
+    with served(tuned("classification", paired=True)) as (url, model):
+        texts = ["lost", "kap mist", "kar kar kar", "mir"]
+        found = post(f"{url}/rerank", {"query": "kar", "texts": texts, "raw_scores": True, "return_text": True}).json()
+        assert model.loaded.tuned is not None
+        cross = CrossEncoder(
+            tuned=model.loaded.tuned, label="good", device=torch.device("cpu"), precision=model.precision
+        )
+        wanted = score_pairs(cross, [("kar", text) for text in texts], lambda line: None)
+        assert [one["index"] for one in found] == np.argsort(-wanted).tolist()
+        assert [one["score"] for one in found] == pytest.approx(sorted(wanted, reverse=True), abs=1e-6)
+        assert [one["text"] for one in found] == [texts[one["index"]] for one in found]
+        shares = post(f"{url}/rerank", {"query": "kar", "texts": texts}).json()
+        assert [one["score"] for one in shares] == pytest.approx(sorted(1 / (1 + np.exp(-wanted)), reverse=True))
+
+
+def test_words_have_tags_and_offsets(tuned: Callable[..., Serve]) -> None:
+    with served(tuned("tags")) as (url, model):
+        text = " kar  lost kand."
+        found = InferenceClient(f"{url}/tags").token_classification(text)
+        assert [text[one.start : one.end] for one in found] == [one.word for one in found] == ["kar", "lost", "kand."]
+        assert [one["entity"] for one in found] == api.load(model.loaded.location).predict([text])[0]["tags"]
+        assert post(f"{url}/tags", {"inputs": [text, "kar"]}).json()[1][0]["word"] == "kar"
+
+
+def test_answers_are_the_best_spans(tuned: Callable[..., Serve]) -> None:
+    context = "lost kand kar mir nel ta sup kar lost kand kar mir nel ta"
+    with served(tuned("spans")) as (url, model):
+        client = InferenceClient(f"{url}/answers")
+        best = client.question_answering("kar?", context)
+        (wanted,) = api.load(model.loaded.location).predict([("kar?", context)])
+        assert (best.answer, best.start, best.end) == (wanted["answer"], wanted["start"], wanted["end"])
+        several = client.question_answering("kar?", context, top_k=3)
+        assert len(several) == 3 and several[0].answer == best.answer
+        assert all(context[one.start : one.end] == one.answer for one in several)
+
+
+REFUSED: dict[str, tuple[str, Any, int, str]] = {
+    "another kind": ("/rerank", {"query": "a", "texts": ["b"]}, 424, "/rerank needs another kind of model: this one"),
+    "too many texts": ("/embed", {"inputs": ["kar"] * 5}, 413, "the request has 5 texts, and at most 4 are allowed"),
+    "too long": ("/embed", {"inputs": ["kar", LONG]}, 413, "inputs[1] must have at most 32 tokens, and has 42"),
+    "too many bytes": ("/embed", {"inputs": "kar " * 600}, 413, "the body has more than 2,000 bytes (limits.body)"),
+    "an empty text": ("/embed", {"inputs": ["kar", " "]}, 400, "inputs[1] is empty: give a text"),
+    "no texts": ("/embed", {"inputs": []}, 422, "inputs: "),
+    "not a text": ("/embed", {"inputs": 3}, 422, "inputs: "),
+    "half a character": ("/embed", {"inputs": "\ud800"}, 422, "a text has lone surrogates"),
+    "too many numbers": ("/embed", {"inputs": "kar", "dimensions": 33}, 422, "dimensions (33) must be at most 32"),
+    "unknown prompt": ("/embed", {"inputs": "kar", "prompt_name": "q"}, 422, "prompt_name (q) must be one of none"),
+    "no mask": ("/fill-mask", {"inputs": ["[MASK]", "kar"]}, 422, "inputs[1] has no mask token: write [MASK]"),
+    "no route": ("/nothing", {"inputs": "kar"}, 404, "Not Found"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_refusal_has_the_apis_own_body(case: str, encoder: tuple[str, ServedModel]) -> None:
+    path, body, status, message = REFUSED[case]
+    found = post(encoder[0] + path, body)
+    assert found.status_code == status and found.json()["error"].startswith(message)
+    assert found.json()["error_type"] in ("Validation", "Backend")
+
+
+def test_broken_json(encoder: tuple[str, ServedModel]) -> None:
+    found = requests.post(f"{encoder[0]}/embed", data='{"inputs":', timeout=30)
+    assert found.status_code == 422
+    assert found.json() == {"error": "the body is no JSON object", "error_type": "Validation"}
+
+
+def test_long_texts_are_truncated_where_a_request_says_so(encoder: tuple[str, ServedModel]) -> None:
+    url, model = encoder
+    found = post(f"{url}/embed", {"inputs": LONG, "truncate": True}).json()
+    np.testing.assert_allclose(found, model.loaded.embed([LONG]), rtol=0, atol=1e-6)
+
+
+def test_without_normalising_the_recipe_decides(encoder: tuple[str, ServedModel], tiny_run: Path) -> None:
+    model = load(Serve(checkpoint=str(tiny_run)))
+    model = replace(model, loaded=replace(model.loaded, recipe=replace(model.loaded.recipe, normalized=False)))
+    config = Serve(checkpoint=str(tiny_run))
+
+    async def own(request: Inputs) -> list[Any] | Refused:
+        return model.answer_all([request])[0]
+
+    with running(build_app(describe(model, config), config, own, None)) as url:
+        raw = np.array(post(f"{url}/embed", {"inputs": "kar lost", "normalize": False}).json())
+        unit = np.array(post(f"{url}/embed", {"inputs": "kar lost"}).json())
+    np.testing.assert_allclose(raw, model.loaded.embed(["kar lost"]), rtol=0, atol=1e-5)
+    assert np.linalg.norm(raw) != pytest.approx(1, abs=1e-3) and np.linalg.norm(unit) == pytest.approx(1, abs=1e-6)
+
+
+def test_a_token_is_needed_everywhere_but_for_health(tiny_run: Path) -> None:
+    with served(Serve(checkpoint=str(tiny_run), name="tiny"), token="secret") as (url, _):
+        assert requests.get(f"{url}/health", timeout=30).status_code == 200
+        for path in ("/info", "/metrics", "/docs", "/openapi.json"):
+            assert requests.get(url + path, timeout=30).status_code == 401
+        assert post(f"{url}/embed", {"inputs": "kar"}, Authorization="Bearer wrong").status_code == 401
+        assert post(f"{url}/embed", {"inputs": "kar"}, Authorization="Bearer secret").status_code == 200
+        with pytest.raises(openai.AuthenticationError, match="the token is missing or wrong"):
+            openai.OpenAI(base_url=f"{url}/v1", api_key="wrong").embeddings.create(model="tiny", input="kar")
+        right = openai.OpenAI(base_url=f"{url}/v1", api_key="secret").embeddings.create(model="tiny", input="kar")
+        assert len(right.data[0].embedding) == 32
+
+
+def test_a_full_server_and_a_dead_one(tiny_run: Path) -> None:
+    problems = [overloaded(), unavailable("the replica that had this request has died: ask again")]
+
+    async def ask(model: ServedModel, request: Inputs) -> list[Any] | Refused:
+        raise problems.pop(0)
+
+    with served(Serve(checkpoint=str(tiny_run), name="tiny"), ask=ask) as (url, _):
+        client = openai.OpenAI(base_url=f"{url}/v1", api_key="any", max_retries=0)
+        with pytest.raises(openai.RateLimitError, match="Model is overloaded: ask again later"):
+            client.embeddings.create(model="tiny", input="kar")
+        found = post(f"{url}/embed", {"inputs": "kar"})
+        assert found.status_code == 503 and found.json()["error_type"] == "Unhealthy"
+
+
+def test_info_and_metrics(encoder: tuple[str, ServedModel]) -> None:
+    url, _ = encoder
+    info = requests.get(f"{url}/info", timeout=30).json()
+    assert (info["model_id"], info["dimension"], info["max_input_length"]) == ("tiny", 32, 32)
+    assert info["routes"] == ["/embed", "/fill-mask"] and info["model_type"] == {"embedding": {"pooling": "mean"}}
+    post(f"{url}/embed", {"inputs": "kar"})
+    metrics = requests.get(f"{url}/metrics", timeout=30).text
+    assert 'bertstream_requests_total{route="/embed",status="200"}' in metrics
+    assert 'bertstream_request_tokens_bucket{le="8.0",route="/embed"}' in metrics
