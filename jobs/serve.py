@@ -3,7 +3,7 @@
     python jobs/serve.py --checkpoint output/runs/NAME/export
     python jobs/serve.py --checkpoint hf://OWNER/NAME --replicas 2 --port 8080
 
-The routes and bodies are those of Text Embeddings Inference and of OpenAI's embeddings; jobs/EMBEDDINGS.md lists them.
+The routes and bodies are those of Text Embeddings Inference and of OpenAI's embeddings; jobs/SERVING.md lists them.
 """
 
 import sys
@@ -14,14 +14,15 @@ from pipeline.exit_codes import job_main
 
 @job_main(stopped="stopped; no request is answered any more")
 def main(arguments: Sequence[str]) -> None:
-    """Parse and serve; exit with 0 when stopped, 2 for errors that the user can fix."""
+    """Parse and serve; exit with 130 or 143 when stopped, 2 for errors that the user can fix."""
     from pipeline.config.command import Command
-    from pipeline.config.serve import Serve
+    from pipeline.config.serve import Serve, require_serve
     from pipeline.environment import set_ray_defaults
     from pipeline.reporting import print_line
 
     config = Command(prog="jobs/serve.py", about=str(__doc__), settings=Serve).read(arguments)
     set_ray_defaults()
+    require_serve()
     from pipeline.workflows.serve import serve
 
     serve(config, print_line)

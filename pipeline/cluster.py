@@ -195,12 +195,17 @@ def start(**options: Any) -> None:
 
 def keep_logs(folder: str) -> str:
     """Return where Ray's logs are, for a message. Logs that are deleted when Ray ends are copied to `folder` first."""
-    logs = ray_private.connection().get_logs_dir_path()
-    if PRIVATE not in logs or is_url(folder):
+    if not is_private() or is_url(folder):
         return "in Ray's logs"
+    logs = ray_private.connection().get_logs_dir_path()
     with suppress(shutil.Error):  # files may change during the copy
         shutil.copytree(logs, folder, symlinks=True, dirs_exist_ok=True)
     return f"below {folder}"
+
+
+def is_private() -> bool:
+    """Return whether this process has joined a Ray that `start` has started for it alone."""
+    return PRIVATE in ray_private.connection().get_logs_dir_path()
 
 
 def make_token() -> None:

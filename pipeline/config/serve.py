@@ -1,21 +1,31 @@
 """Settings for answering requests over HTTP with one model."""
 
+import importlib.util
 from dataclasses import dataclass
 
 from pipeline.config.checks import require, require_above_zero, require_at_least
 from pipeline.config.locations import Location
 from pipeline.config.placement import EmbedPlacement
+from pipeline.errors import ConfigError
 
 TOKEN = "BERTSTREAM_SERVE_TOKEN"
 """Environment variable of the token that clients send. It is no setting, because other users of a machine can read a
 command line.
 """
+NEEDED = ("grpc_reflection", "uvicorn", "fastapi")
+"""Some of the packages that Ray Serve imports and that are installed by the extra `serve` alone."""
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+def require_serve() -> None:
+    """Raise ConfigError if Ray Serve is not installed."""
+    if any(importlib.util.find_spec(name) is None for name in NEEDED):
+        raise ConfigError("serving needs Ray Serve: pip install 'bertstream[serve]'")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Batching:
-    """How texts of several requests are computed together."""
+    """Batches of texts from several requests."""
 
     tokens: int = 16_384
     """Maximum tokens of the requests that are computed together. A larger request is computed alone."""
@@ -29,7 +39,7 @@ class Batching:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What a request may ask for."""
+    """Limits of a request, and of the requests that wait."""
 
     texts: int = 1_024
     """Texts per request."""

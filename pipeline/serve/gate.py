@@ -1,6 +1,7 @@
 """Check each request before it is parsed: its token, and the size of its body."""
 
 import hmac
+
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 

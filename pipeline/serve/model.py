@@ -50,8 +50,8 @@ class ServedModel:
 
     @property
     def uses(self) -> tuple[Use, ...]:
-        """What the model can be asked."""
-        return uses_of(self.loaded)
+        """Uses of the model."""
+        return _uses_of(self.loaded)
 
     def answer_all(self, requests: Sequence[Inputs]) -> list[list[Any] | Refused]:
         """Return the answers to the rows of each request, in order.
@@ -178,7 +178,7 @@ def _scores(outputs: np.ndarray) -> np.ndarray:
     return outputs[:, -1] - outputs[:, :-1].sum(axis=1)
 
 
-def uses_of(loaded: api.LoadedModel) -> tuple[Use, ...]:
+def _uses_of(loaded: api.LoadedModel) -> tuple[Use, ...]:
     """Return what a model can be asked; empty for a model that answers nothing."""
     if loaded.tuned is None:
         fills = loaded.pretrained is not None and "masked_token_head" not in loaded.lacks

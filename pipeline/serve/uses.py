@@ -1,4 +1,4 @@
-"""What a served model can be asked, and the rows of one request."""
+"""Uses of a served model, its description, and the rows of one request."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

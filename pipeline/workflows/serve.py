@@ -1,5 +1,6 @@
 """Serve a model over HTTP until the command is stopped."""
 
+import logging
 import os
 import socket
 import threading
@@ -8,7 +9,7 @@ from contextlib import closing
 import ray
 from ray import serve as ray_serve
 
-from pipeline import cluster
+from pipeline import cluster, storage
 from pipeline.config.locations import with_absolute_locations
 from pipeline.config.serve import TOKEN, Serve
 from pipeline.errors import ConfigError
@@ -19,6 +20,8 @@ from pipeline.serve.uses import ROUTES, Description
 
 NAME = "bertstream"
 """Name of the application in Ray Serve."""
+CONTROLLER = "SERVE_CONTROLLER_ACTOR"
+"""Name of Ray Serve's controller, an actor that a cluster has at most once."""
 
 
 @cluster.ray_errors_as_cluster_lost()
@@ -30,26 +33,40 @@ def serve(config: Serve, report: Report, until: threading.Event | None = None) -
     config = with_absolute_locations(config)
     _require_token(config)
     _require_free(config)
-    described = describe_on_cpu(config)
+    described = _describe_on_cpu(config)
     cluster.connect(config.placement.address)
     _require_room(config)
+    _require_alone()
+    logging.getLogger("ray.serve").setLevel(logging.ERROR)  # our own lines say where the model is served
     try:
         ray_serve.start(http_options={"host": config.host, "port": config.port}, proxy_location="HeadOnly")
-        ray_serve.run(application(config, described), name=NAME, route_prefix="/")
-        for line in started_lines(config, described):
+        _run(config, described)
+        for line in _started_lines(config, described):
             report(line)
         (until or threading.Event()).wait()
     finally:
-        ray_serve.shutdown()
+        ray_serve.delete(NAME)
+        if not cluster.is_private():  # a private Ray ends with this process
+            ray_serve.shutdown()
 
 
-def describe_on_cpu(config: Serve) -> Description:
+def _run(config: Serve, described: Description) -> None:
+    """Start the replicas and wait until they answer. Raises ConfigError if they do not start."""
+    try:
+        ray_serve.run(application(config, described), name=NAME, route_prefix="/")
+    except RuntimeError as error:  # Ray Serve's error for a replica whose constructor raised
+        raise ConfigError(
+            f"checkpoint ({config.checkpoint}) cannot be served: {storage.first_line(error)}; Ray's logs say why"
+        ) from error
+
+
+def _describe_on_cpu(config: Serve) -> Description:
     """Load the model on the CPU and describe it. Its errors then appear before processes start."""
     served = model.load(config)
     return model.describe(served, config)
 
 
-def started_lines(config: Serve, described: Description) -> list[str]:
+def _started_lines(config: Serve, described: Description) -> list[str]:
     """Return the lines that say where the model is served, and how to ask it."""
     at = f"http://{config.host}:{config.port}"
     vectors = f", {described.dimension} numbers per vector" if described.dimension else ""
@@ -92,6 +109,15 @@ def _require_free(config: Serve) -> None:
             raise ConfigError(
                 f"host and port ({config.host}:{config.port}) cannot be used ({error.strerror}): choose another port"
             ) from error
+
+
+def _require_alone() -> None:
+    """Raise ConfigError if the cluster runs Ray Serve already: it has one address for all, and it may be another's."""
+    if any(actor["name"] == CONTROLLER for actor in ray.util.list_named_actors(all_namespaces=True)):
+        raise ConfigError(
+            "this Ray cluster runs Ray Serve already: stop that first (serve shutdown, or Ctrl-C where it was "
+            "started), or set placement.address to local, to run on this machine alone"
+        )
 
 
 def _require_room(config: Serve) -> None:

@@ -71,7 +71,8 @@ MAY_IMPORT = {
     "shared_output": GROUND,
     "bench": (ABOVE - {"show"}) | {"bench", "embed"},
     "ablation": ABOVE | {"ablation"},
-    "workflows": ABOVE | {"ablation", "adapt", "bench", "embed", "pictures", "workflows"},
+    "serve": ABOVE | {"api", "embed.model", "serve"},
+    "workflows": ABOVE | {"ablation", "adapt", "bench", "embed", "pictures", "serve", "workflows"},
 }
 """Part of the package -> the parts it may import; a new part needs a place here."""
 
@@ -83,8 +84,10 @@ MAY_RAY = (
         "grid",
         "predict.distributed",
         "embed.distributed",
+        "serve.deployments",
         "bench",
         "workflows.pretrain",
+        "workflows.serve",
     ),
     *(
         "train.worker",

@@ -1,0 +1,93 @@
+"""jobs/serve.py as a command: right answers while a replica is killed, and nothing left when it is stopped."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+import requests
+
+from jobs.serve import main
+from pipeline import api
+from tests.chaos.simulated import free_port
+
+TEXTS = ["kar", "lost kap", "mist", "kar kar kar kar", "kand lost"]
+
+
+@pytest.fixture(scope="module")
+def server(tiny_run: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """A running server's URL and process."""
+    port = free_port()
+    command = [sys.executable, "jobs/serve.py", "--checkpoint", str(tiny_run), "--port", str(port), "--replicas", "2"]
+    options = ["--cpus", "0.5", "--placement.address", "local", "--limits.waiting", "64"]
+    with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith("try: curl"):
+                break
+        yield f"http://127.0.0.1:{port}", process
+        process.kill()
+
+
+def replicas(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    """Processes that hold the model."""
+    below = psutil.Process(process.pid).children(recursive=True)
+    return [child for child in below if child.is_running() and "ServeReplica:bertstream:model" in child.name()] or [
+        child for child in below if "ServeReplica:bertstream:model" in " ".join(child.cmdline())
+    ]
+
+
+def test_a_killed_replica_gives_no_wrong_answer(server: tuple[str, subprocess.Popen[str]], tiny_run: Path) -> None:
+    url, process = server
+    wanted = api.load(str(tiny_run)).embed(TEXTS)
+    until, statuses = time.monotonic() + 12, []
+
+    def ask(number: int) -> None:
+        while time.monotonic() < until:
+            row = number % len(TEXTS)
+            found = requests.post(f"{url}/embed", json={"inputs": TEXTS[row]}, timeout=60)
+            statuses.append(found.status_code)
+            if found.status_code == 200:
+                np.testing.assert_allclose(found.json()[0], wanted[row], rtol=0, atol=1e-5)
+
+    with ThreadPoolExecutor(4) as pool:
+        asking = [pool.submit(ask, number) for number in range(4)]
+        time.sleep(2)
+        before = replicas(process)
+        assert len(before) == 2
+        before[0].kill()
+        for one in asking:
+            one.result()
+    assert set(statuses) <= {200, 503} and statuses.count(200) > 20
+    assert requests.post(f"{url}/embed", json={"inputs": "kar"}, timeout=60).status_code == 200
+
+
+def test_a_second_server_at_the_same_address_is_refused(
+    server: tuple[str, subprocess.Popen[str]], tiny_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    port = server[0].rpartition(":")[2]
+    assert main(["--checkpoint", str(tiny_run), "--port", port]) == 2
+    assert f"error: host and port (127.0.0.1:{port}) cannot be used" in capsys.readouterr().err
+
+
+def test_other_machines_need_a_token(
+    tiny_run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("BERTSTREAM_SERVE_TOKEN", raising=False)
+    assert main(["--checkpoint", str(tiny_run), "--host", "0.0.0.0"]) == 2
+    assert "error: host (0.0.0.0) lets other machines ask: set the environment variable" in capsys.readouterr().err
+
+
+def test_stopped_it_leaves_no_process(server: tuple[str, subprocess.Popen[str]]) -> None:
+    _, process = server
+    below = psutil.Process(process.pid).children(recursive=True)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 143
+    _, alive = psutil.wait_procs(below, timeout=30)
+    assert not alive
