@@ -10,7 +10,7 @@ import psutil
 import ray
 
 from pipeline import cluster
-from pipeline.bench import checkpoint, embed, job, scale, stream, text, wikitext
+from pipeline.bench import checkpoint, embed, job, scale, serve, stream, text, wikitext
 from pipeline.bench.windows import split_corpora
 from pipeline.config import bench as settings
 from pipeline.config.checks import require
@@ -190,6 +190,11 @@ def _run_embed(config: settings.Embed, report: Report) -> int:
     return embed.verdict(measured)
 
 
+def _run_serve(config: settings.Serve, report: Report) -> int:
+    print(serve.table(serve.measure(config)))
+    return 0
+
+
 def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="bertstream-bench-")
 
@@ -232,5 +237,6 @@ BENCHES: dict[type[settings.Bench], Callable[[Any, Report], int]] = {
     settings.Scale: _run_scale,
     settings.Checkpoint: _run_checkpoint,
     settings.Embed: _run_embed,
+    settings.Serve: _run_serve,
 }
 """Settings type -> function that runs the bench and returns the exit code."""

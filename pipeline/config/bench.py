@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from pipeline.config.checks import require_at_least
+from pipeline.config.checks import require_above_zero, require_at_least
 from pipeline.config.data import Sampling, VocabularySettings
 from pipeline.config.locations import Location, SourceText
+from pipeline.config.placement import EmbedPrecision
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,4 +124,31 @@ class Embed:
         require_at_least("times", self.times, 2)
 
 
-Bench = Text | Stream | Wikitext | Job | Scale | Checkpoint | Embed
+@dataclass(frozen=True, kw_only=True)
+class Serve:
+    """Compare the server of an embedding model with sentence-transformers behind FastAPI, each in its own process.
+
+    Columns: requests per second and the median of one request at a time; requests per second of 32 clients; then p50
+    and p99 of requests at random times (Poisson, open loop) at half of that, and at a fixed rate. Latencies are in
+    milliseconds. Needs the extra `serve` and sentence-transformers. This bench has no floors.
+    """
+
+    checkpoint: Location
+    """Folder of an embedding model that sentence-transformers loads too."""
+    lengths: tuple[int, ...] = (16, 128)
+    """Tokens per request, each a text of its own."""
+    seconds: float = 10.0
+    """Seconds of each of the four loads."""
+    rate: float = 10.0
+    """Requests per second of the fixed rate."""
+    threads: int | None = None
+    """CPU threads of each server; default: all cores."""
+    precision: EmbedPrecision = "auto"
+    """Number format of our server; sentence-transformers computes in float32."""
+
+    def __post_init__(self) -> None:
+        require_above_zero("seconds", self.seconds)
+        require_above_zero("rate", self.rate)
+
+
+Bench = Text | Stream | Wikitext | Job | Scale | Checkpoint | Embed | Serve
