@@ -14,6 +14,8 @@ command line.
 """
 NEEDED = ("grpc_reflection", "uvicorn", "fastapi")
 """Some of the packages that Ray Serve imports and that are installed by the extra `serve` alone."""
+REGISTERED = "models:/"
+"""Beginning of the names of models in MLflow."""
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -67,7 +69,10 @@ class Serve:
 
     checkpoint: Location
     """Folder, URL or hf://OWNER/NAME of a model: an encoder for vectors or for words at [MASK], or a fine-tuned model.
+    Also models:/NAME/VERSION or models:/NAME@ALIAS, a model that this project registered in MLflow.
     """
+    mlflow_uri: str | None = None
+    """MLflow that has the model models:/…; default: MLFLOW_TRACKING_URI, else output/mlflow.db."""
     host: str = "127.0.0.1"
     """Address to listen on. Any other than the default needs a token in the environment variable
     BERTSTREAM_SERVE_TOKEN, which clients send as "Authorization: Bearer TOKEN".

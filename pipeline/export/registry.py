@@ -13,6 +13,7 @@ import pyarrow as pa
 import torch
 from mlflow.models import Model, ModelSignature
 from mlflow.models.model import ModelInfo
+from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 from mlflow.tracking import MlflowClient
 from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema
 from mlflow.types.schema import Array, Map
@@ -178,6 +179,32 @@ def register(model_uri: str, name: str, uri: str, tags: dict[str, str] | None = 
         except mlflow.MlflowException as error:
             raise ConfigError(f"register ({name}): {storage.first_line(error)}") from error
     return f"models:/{name}/{version.version}"
+
+
+def folder_of(model_uri: str, uri: str) -> str:
+    """Return the location of the files of a model that this project logged to MLflow.
+
+    `model_uri` is models:/NAME/VERSION or models:/NAME@ALIAS, and `uri` is the MLflow that has it. Raises ConfigError
+    if MLflow does not have the model, if the model has no such files, or if only MLflow's server can read them.
+    """
+    if uri.startswith(SQLITE) and not os.path.exists(uri.removeprefix(SQLITE)):  # MLflow would create the file
+        raise ConfigError(f"mlflow_uri ({uri}) names a file that does not exist; name the model's MLflow with it")
+    try:
+        with at(uri), without_warnings():
+            info = mlflow.models.get_model_info(model_uri)
+            repository = get_artifact_repository(model_uri)
+    except Exception as error:  # MLflow raises SQLAlchemy's, requests' and its own errors; all concern this model
+        raise ConfigError(f"checkpoint ({model_uri}) is not in {uri}: {storage.first_line(error)}") from error
+    inside = info.flavors.get("python_function", {}).get("artifacts", {}).get("model", {}).get("path")
+    kept = getattr(repository, "repo", repository).artifact_uri
+    if inside is None:
+        raise ConfigError(f"checkpoint ({model_uri}) has no files of bertstream: give a model that it registered")
+    if kept.startswith("mlflow-artifacts:"):
+        raise ConfigError(
+            f"checkpoint ({model_uri}) is readable through MLflow's server alone: download it (mlflow artifacts "
+            f"download --artifact-uri {model_uri}), and give the folder {inside} of it"
+        )
+    return storage.join(kept.removeprefix("file://"), inside)
 
 
 def largest_difference(served: mlflow.pyfunc.PyFuncModel, published: Path, trained: Trained) -> float:

@@ -5,13 +5,14 @@ import os
 import socket
 import threading
 from contextlib import closing
+from dataclasses import replace
 
 import ray
 from ray import serve as ray_serve
 
 from pipeline import cluster, storage
 from pipeline.config.locations import with_absolute_locations
-from pipeline.config.serve import TOKEN, Serve
+from pipeline.config.serve import REGISTERED, TOKEN, Serve
 from pipeline.errors import ConfigError
 from pipeline.reporting import Report
 from pipeline.serve import model
@@ -30,7 +31,7 @@ def serve(config: Serve, report: Report, until: threading.Event | None = None) -
 
     Raises ConfigError if the address is taken, if it needs a token and none is set, or if the cluster is too small.
     """
-    config = with_absolute_locations(config)
+    config = with_absolute_locations(_registered(config))
     _require_token(config)
     _require_free(config)
     described = _describe_on_cpu(config)
@@ -48,6 +49,18 @@ def serve(config: Serve, report: Report, until: threading.Event | None = None) -
         ray_serve.delete(NAME)
         if not cluster.is_private():  # a private Ray ends with this process
             ray_serve.shutdown()
+
+
+def _registered(config: Serve) -> Serve:
+    """Return the settings with the location of the model's files, if the model is named as in MLflow."""
+    if not config.checkpoint.startswith(REGISTERED):
+        return config
+    from pipeline.export.registry import folder_of  # imported here because MLflow takes seconds
+    from pipeline.train.tracking import tracking_uri
+
+    uri = tracking_uri(config.mlflow_uri, "output", "mlflow_uri")
+    name = config.name or config.checkpoint.removeprefix(REGISTERED)
+    return replace(config, checkpoint=folder_of(config.checkpoint, uri), name=name)
 
 
 def _run(config: Serve, described: Description) -> None:

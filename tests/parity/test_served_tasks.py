@@ -19,7 +19,7 @@ from mlflow.tracking import MlflowClient
 
 from pipeline.config.finetune import Cutting, Finetune
 from pipeline.config.model import Model
-from pipeline.errors import CheckpointError
+from pipeline.errors import CheckpointError, ConfigError
 from pipeline.export import registry
 from pipeline.export.registry import alike, at
 from pipeline.finetune.problems import Problem
@@ -136,6 +136,14 @@ def test_the_best_model_is_registered_once_and_answers_as_its_folder(
         and [{name: type(value) for name, value in row.items()} for row in found] == [NAMES[kind]] * 2
     )
     assert [column.name for column in served.metadata.signature.outputs.inputs] == list(NAMES[kind])
+    assert load_tuned(registry.folder_of(f"models:/served-{kind}/1", parent.uri)).about == tuned.about
+
+
+def test_a_model_that_mlflow_does_not_have_is_refused(parent: GridRun, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^checkpoint \(models:/none/1\) is not in sqlite:"):
+        registry.folder_of("models:/none/1", parent.uri)
+    with pytest.raises(ConfigError, match="names a file that does not exist"):
+        registry.folder_of("models:/none/1", f"sqlite:///{tmp_path}/none.db")
 
 
 def test_a_version_knows_its_trial_and_its_run(parent: GridRun, folder: Callable[[Kind], str]) -> None:
