@@ -60,7 +60,7 @@ def measure(config: Serve) -> list[tuple[str, int, list[Load]]]:
             for length, bodies in requests.items():
                 in_turns(url, bodies, config.seconds / 4, CLIENTS)  # warm-up
                 alone, full = (in_turns(url, bodies, config.seconds, clients) for clients in (1, CLIENTS))
-                half = at_random(url, bodies, config.seconds, full.per_second / 2)
+                half = at_random(url, bodies, config.seconds, max(full.per_second / 2, 0.1))
                 fixed = at_random(url, bodies, config.seconds, config.rate)
                 measured.append((name, length, [alone, full, half, fixed]))
     return measured
@@ -71,7 +71,7 @@ def table(measured: Sequence[tuple[str, int, list[Load]]]) -> str:
     lines = [f"{'':<24}{'tokens':>8}" + "".join(f"{column:>12}" for column in COLUMNS)]
     for name, length, (alone, full, half, fixed) in measured:
         numbers = (alone.per_second, alone.percentile(50), full.per_second, half.percentile(50), half.percentile(99))
-        rest = (half.percentile(99) / half.percentile(50), fixed.percentile(50), fixed.percentile(99))
+        rest = (half.percentile(99) / max(half.percentile(50), 1e-3), fixed.percentile(50), fixed.percentile(99))
         failed = sum(load.failed for load in (alone, full, half, fixed))
         lines.append(f"{name:<24}{length:>8}" + "".join(f"{one:>12.1f}" for one in (*numbers, *rest)) + f"{failed:>12}")
     return "\n".join(lines)

@@ -32,7 +32,9 @@ class Batching:
     tokens: int = 16_384
     """Maximum tokens of the requests that are computed together. A larger request is computed alone."""
     wait: float = 0.002
-    """Seconds that the first request of a batch waits for others."""
+    """Seconds that a request waits for others if the replica is idle. While it is busy, requests wait anyway, and are
+    computed together.
+    """
 
     def __post_init__(self) -> None:
         require_at_least("batching.tokens", self.tokens, 1)
@@ -46,13 +48,15 @@ class Limits:
     texts: int = 1_024
     """Texts per request."""
     length: int | None = None
-    """Tokens per text; default, and at most: the model's maximum length."""
+    """Tokens per text; default, and at most: the model's maximum length. For a model that splits long texts: tokens of
+    the whole text; default: batching.tokens.
+    """
     truncate: bool = False
     """Truncate longer texts, unless a request has its own truncate. If off, such requests are refused."""
     body: int = 2_000_000
     """Bytes of a request's body."""
     waiting: int = 256
-    """Requests that wait for a free replica; further requests are refused with status 429."""
+    """Requests that wait while each replica holds 64; further requests are refused with status 429."""
     seconds: float = 60.0
     """Seconds from a request's arrival to its answer; later, it is refused with status 503."""
 

@@ -6,6 +6,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.request import url2pathname
 
 import mlflow
 import pandas as pd
@@ -204,7 +205,7 @@ def folder_of(model_uri: str, uri: str) -> str:
             f"checkpoint ({model_uri}) is readable through MLflow's server alone: download it (mlflow artifacts "
             f"download --artifact-uri {model_uri}), and give the folder {inside} of it"
         )
-    return storage.join(kept.removeprefix("file://"), inside)
+    return storage.join(url2pathname(kept.removeprefix("file://")) if kept.startswith("file://") else kept, inside)
 
 
 def largest_difference(served: mlflow.pyfunc.PyFuncModel, published: Path, trained: Trained) -> float:

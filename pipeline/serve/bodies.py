@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Pair = tuple[str, str]
 """A text and its second text."""
@@ -22,7 +22,9 @@ class EmbedBody(BaseModel):
 
 
 class Parameters(BaseModel):
-    """Options that Hugging Face's inference client sends."""
+    """Options that Hugging Face's inference client sends; others are refused."""
+
+    model_config = ConfigDict(extra="forbid")
 
     top_k: Annotated[int, Field(ge=1, le=100)] | None = None
 
@@ -30,9 +32,7 @@ class Parameters(BaseModel):
 class PredictBody(BaseModel):
     """A text, a pair of texts, or a list of lists of one or two texts."""
 
-    inputs: (
-        str | Annotated[list[str], Field(min_length=1, max_length=2)] | Annotated[list[Several], Field(min_length=1)]
-    )
+    inputs: str | OneOrTwo | Annotated[list[OneOrTwo], Field(min_length=1)]
     raw_scores: bool = False
     truncate: bool | None = None
     parameters: Parameters | None = None
@@ -74,7 +74,9 @@ class AnswersBody(BaseModel):
     @classmethod
     def _wrap(cls, body: object) -> object:
         """Accept a bare question with its context."""
-        return {"inputs": body} if isinstance(body, dict) and "question" in body and "inputs" not in body else body
+        if not isinstance(body, dict) or "question" not in body or "inputs" in body:
+            return body
+        return {"inputs": body, "parameters": body.get("parameters", {})}
 
 
 class OpenAIBody(BaseModel):

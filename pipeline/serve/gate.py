@@ -1,5 +1,6 @@
 """Check each request before it is parsed: its token, and the size of its body."""
 
+import hashlib
 import hmac
 
 from starlette.responses import JSONResponse
@@ -11,11 +12,16 @@ OPEN = ("/health",)
 """Routes that need no token, because Kubernetes sends none."""
 
 
+def digest(token: bytes) -> str:
+    """Return the SHA-256 of a token, hexadecimal. Ray stores and logs it, and it does not reveal the token."""
+    return hashlib.sha256(token).hexdigest()
+
+
 class Gate:
     """An ASGI application that passes good requests to another one."""
 
     def __init__(self, app: ASGIApp, token: str | None, most_bytes: int) -> None:
-        """`token` None: requests need no token."""
+        """`token`: SHA-256 of the token, hexadecimal; None: requests need no token."""
         self.app, self.token, self.most_bytes = app, token, most_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -44,8 +50,8 @@ class Gate:
         """Raise RequestError unless the request has the token, or needs none."""
         if self.token is None or scope["path"] in OPEN:
             return
-        given = dict(scope["headers"]).get(b"authorization", b"")
-        if not hmac.compare_digest(given, f"Bearer {self.token}".encode()):
+        given = dict(scope["headers"]).get(b"authorization", b"").removeprefix(b"Bearer ")
+        if not hmac.compare_digest(digest(given), self.token):
             message = 'the token is missing or wrong: send the header "Authorization: Bearer TOKEN"'
             raise RequestError(401, "Unauthorized", message, "invalid_api_key")
 

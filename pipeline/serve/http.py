@@ -1,8 +1,10 @@
 """The HTTP routes of a served model, as a FastAPI application. No Ray: who computes the answers is an argument."""
 
+import asyncio
 import base64
+import json
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -11,7 +13,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pipeline.config.serve import Serve
 from pipeline.serve.bodies import (
@@ -29,7 +31,7 @@ from pipeline.serve.measures import CONTENT_TYPE_LATEST, Measures
 from pipeline.serve.model import Refused
 from pipeline.serve.problems import OPENAI, RequestError, body_of, invalid, wrong_route
 from pipeline.serve.reading import Reader
-from pipeline.serve.uses import ROUTES, Description, Inputs, Use
+from pipeline.serve.uses import HELD, ROUTES, Description, Inputs, Use
 
 Ask = Callable[[Inputs], Awaitable[list[Any] | Refused]]
 """Function that computes the answers to a request's rows. It raises RequestError if that is not possible."""
@@ -45,45 +47,54 @@ class Routes:
         self.described, self.config, self.ask, self.measures = described, config, ask, measures
         self.reader = Reader(described, config)
 
-    async def rows(self, path: str, use: Use, rows: Sequence[Any], truncate: bool | None, top: int = TOP) -> list[Any]:
-        """Return the answers to rows. Raises RequestError if the model is not for this use, or for invalid rows."""
+    async def rows(
+        self, path: str, use: Use, rows: Sequence[Any], truncate: bool | None, top: int = TOP, before: str = ""
+    ) -> tuple[list[Any], int]:
+        """Return the answers to rows, each of which follows the prompt `before`, and the tokens that were read.
+
+        Raises RequestError if the model is not for this use, or for invalid rows.
+        """
         if use not in self.described.uses:
-            known = [ROUTES[own] for own in self.described.uses]
-            raise wrong_route(path, known, self.described.kind)
-        tokens = self.reader.count(use, rows, truncate)
+            raise wrong_route(path, [ROUTES[known] for known in self.described.uses], self.described.kind)
+        tokens = await asyncio.to_thread(self.reader.count, use, rows, truncate, before)
         self.measures.tokens.labels(path).observe(tokens)
-        answers = await self.ask(Inputs(use=use, rows=rows, tokens=min(tokens, self.config.batching.tokens), top=top))
+        asked = [before + row for row in rows] if before else rows
+        answers = await self.ask(Inputs(use=use, rows=asked, tokens=tokens, top=top))
         if isinstance(answers, Refused):
             raise invalid(answers.reason)
-        return answers
+        return answers, tokens
 
-    async def embed(self, body: EmbedBody) -> list[list[float]]:
+    async def _numbers(self, *asked: Any, **options: Any) -> tuple[np.ndarray, int]:
+        """Return `rows` with answers as an array. Raises RequestError for numbers that JSON cannot hold."""
+        answers, tokens = await self.rows(*asked, **options)
+        numbers = np.stack(answers)
+        if not np.isfinite(numbers).all():
+            raise RequestError(500, "Backend", "the model's output is not finite: check its weights and precision")
+        return numbers, tokens
+
+    async def embed(self, body: EmbedBody) -> Response:
         """Return a vector per text."""
-        vectors = await self._vectors(
+        vectors, _ = await self._vectors(
             "/embed", _several(body.inputs), body.truncate, body.normalize, body.dimensions, body.prompt_name
         )
-        return vectors.tolist()
+        return await _json(vectors.tolist)
 
-    async def openai(self, body: OpenAIBody) -> dict[str, Any]:
+    async def openai(self, body: OpenAIBody) -> Response:
         """Return a vector per text, in the form of OpenAI's API."""
         if body.model != self.described.name:
-            message = f"model {body.model} is not served here: ask for {self.described.name}"
+            message = f"model {ascii(body.model)} is not served here: ask for {self.described.name}"
             raise RequestError(404, "Validation", message, "model_not_found")
-        texts = _several(body.input)
-        vectors = await self._vectors(OPENAI_ROUTE, texts, None, True, body.dimensions, None)
-        tokens = self.reader.tokens(texts)
-        coded = [
-            base64.b64encode(vector.astype("<f4").tobytes()).decode()
-            if body.encoding_format == "base64"
-            else vector.tolist()
-            for vector in vectors
-        ]
-        return {
-            "object": "list",
-            "data": [{"object": "embedding", "index": index, "embedding": one} for index, one in enumerate(coded)],
-            "model": self.described.name,
-            "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
-        }
+        vectors, tokens = await self._vectors(OPENAI_ROUTE, _several(body.input), None, True, body.dimensions, None)
+
+        def coded() -> dict[str, Any]:
+            data = [
+                {"object": "embedding", "index": index, "embedding": _coded(vector, body.encoding_format)}
+                for index, vector in enumerate(vectors)
+            ]
+            usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+            return {"object": "list", "data": data, "model": self.described.name, "usage": usage}
+
+        return await _json(coded)
 
     async def _vectors(
         self,
@@ -93,26 +104,29 @@ class Routes:
         normalize: bool,
         dimensions: int | None,
         prompt_name: str | None,
-    ) -> np.ndarray:
-        """Return vectors, float32 (texts, dimensions). The first `dimensions` numbers of a vector are scaled again."""
+    ) -> tuple[np.ndarray, int]:
+        """Return vectors, float32 (texts, dimensions), and the tokens that were read.
+
+        With `dimensions`, the first numbers of a vector are scaled again.
+        """
         before, whole = self.described.default_prompt, self.described.dimension
         if prompt_name is not None:
             prompts = dict(self.described.prompts)
             if prompt_name not in prompts:
-                raise invalid(f"prompt_name ({prompt_name}) must be one of {', '.join(prompts) or 'none'}")
+                raise invalid(f"prompt_name ({ascii(prompt_name)}) must be one of {', '.join(prompts) or 'none'}")
             before = prompts[prompt_name]
         if dimensions is not None and whole is not None and dimensions > whole:
             raise invalid(f"dimensions ({dimensions}) must be at most {whole}, the numbers of the model's vectors")
-        vectors = np.stack(await self.rows(path, "embed", [before + text for text in texts], truncate))
+        vectors, tokens = await self._numbers(path, "embed", texts, truncate, before=before)
         vectors = vectors[:, :dimensions]
         if normalize:
             vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-        return vectors
+        return vectors, tokens
 
     async def predict(self, body: PredictBody) -> list[Any]:
         """Return each text's labels with their scores, the highest first; for a number, its value as the score."""
         single, rows = _texts_and_pairs(body.inputs)
-        outputs = np.stack(await self.rows("/predict", "predict", rows, body.truncate))
+        outputs, _ = await self._numbers("/predict", "predict", rows, body.truncate)
         shares = outputs if body.raw_scores else self._probabilities(outputs)
         labels = self.described.labels or ("score",)
         answers = [
@@ -134,9 +148,8 @@ class Routes:
 
     async def rerank(self, body: RerankBody) -> list[dict[str, Any]]:
         """Return the texts' numbers and scores, the highest first."""
-        scores = np.array(
-            await self.rows("/rerank", "rerank", [(body.query, text) for text in body.texts], body.truncate)
-        )
+        pairs = [(body.query, text) for text in body.texts]
+        scores, _ = await self._numbers("/rerank", "rerank", pairs, body.truncate)
         scores = scores if body.raw_scores else _sigmoid(scores)
         return [
             {"index": int(index), "score": float(scores[index])}
@@ -146,14 +159,14 @@ class Routes:
 
     async def tags(self, body: TextsBody) -> list[Any]:
         """Return the words of each text with their tags and offsets."""
-        answers = await self.rows("/tags", "tags", _several(body.inputs), body.truncate)
+        answers, _ = await self.rows("/tags", "tags", _several(body.inputs), body.truncate)
         return answers[0] if isinstance(body.inputs, str) else answers
 
     async def answers(self, body: AnswersBody) -> Any:
         """Return each question's best answer, or with top_k above 1 a list of its best answers."""
         asked = [body.inputs] if isinstance(body.inputs, Question) else body.inputs
         top = body.parameters.top_k or 1
-        found = await self.rows("/answers", "answers", [(one.question, one.context) for one in asked], True, top)
+        found, _ = await self.rows("/answers", "answers", [(one.question, one.context) for one in asked], None, top)
         none = {"answer": "", "score": 0.0, "start": 0, "end": 0}
         answers = [spans if top > 1 else (spans or [none])[0] for spans in found]
         return answers[0] if isinstance(body.inputs, Question) else answers
@@ -161,7 +174,7 @@ class Routes:
     async def fill(self, body: TextsBody) -> list[Any]:
         """Return the best words for each text's mask token; a list of lists if a text has several mask tokens."""
         texts, top = _several(body.inputs), body.parameters.top_k or TOP
-        found = await self.rows("/fill-mask", "fill", texts, body.truncate, top)
+        found, _ = await self.rows("/fill-mask", "fill", texts, body.truncate, top)
         if without := [number for number, masks in enumerate(found) if not masks]:
             raise invalid(f"inputs[{without[0]}] has no mask token: write {self.reader.mask} for each missing word")
         answers = [masks[0] if len(masks) == 1 else masks for masks in found]
@@ -182,7 +195,7 @@ class Routes:
             "max_input_length": described.maximum_length,
             "max_batch_tokens": self.config.batching.tokens,
             "max_client_batch_size": limits.texts,
-            "max_concurrent_requests": limits.waiting,
+            "max_concurrent_requests": self.config.replicas * HELD + limits.waiting,
             "auto_truncate": limits.truncate,
             "version": version("bertstream"),
         }
@@ -191,9 +204,9 @@ class Routes:
 def build_app(described: Description, config: Serve, ask: Ask, token: str | None) -> ASGIApp:
     """Return the application: routes behind the checks of token and size, with metrics of every request.
 
-    `token` None: requests need no token.
+    `token`: SHA-256 of the token that clients send, hexadecimal; None: requests need no token.
     """
-    app, measures = FastAPI(title="bertstream", version=version("bertstream"), strict_content_type=False), Measures()
+    app, measures = FastAPI(title="bertstream", version=version("bertstream")), Measures()
     routes = Routes(described, config, ask, measures)
     _handle_errors(app)
     for path, function in (
@@ -210,17 +223,33 @@ def build_app(described: Description, config: Serve, ask: Ask, token: str | None
     app.get("/health")(lambda: Response(status_code=200))
     app.get("/metrics")(lambda: Response(measures.text(), media_type=CONTENT_TYPE_LATEST))
     known = {getattr(route, "path", "") for route in app.routes}
+    return Measured(Gate(app, token, config.limits.body), measures, known)
 
-    @app.middleware("http")
-    async def measured(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
-        begun, path = time.perf_counter(), request.url.path if request.url.path in known else "other"
-        with measures.waiting.track_inprogress():
-            response = await call_next(request)
-        measures.requests.labels(path, str(response.status_code)).inc()
-        measures.seconds.labels(path).observe(time.perf_counter() - begun)
-        return response
 
-    return Gate(app, token, config.limits.body)
+class Measured:
+    """An ASGI application that counts and times the requests of another one."""
+
+    def __init__(self, app: ASGIApp, measures: Measures, known: Collection[str]) -> None:
+        """Requests for paths that are not `known` are counted together."""
+        self.app, self.measures, self.known = app, measures, known
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        begun, path, status = time.perf_counter(), scope["path"] if scope["path"] in self.known else "other", 500
+
+        async def noting(message: Message) -> None:
+            nonlocal status
+            status = message.get("status", status)
+            await send(message)
+
+        try:
+            with self.measures.waiting.track_inprogress():
+                await self.app(scope, receive, noting)
+        finally:
+            self.measures.requests.labels(path, str(status)).inc()
+            self.measures.seconds.labels(path).observe(time.perf_counter() - begun)
 
 
 def _handle_errors(app: FastAPI) -> None:
@@ -245,6 +274,22 @@ def _handle_errors(app: FastAPI) -> None:
         return JSONResponse(
             body_of(RequestError(error.status_code, kind, str(error.detail)), request.url.path), error.status_code
         )
+
+    @app.exception_handler(Exception)
+    async def failed(request: Request, error: Exception) -> JSONResponse:
+        problem = RequestError(500, "Backend", f"the server failed: {type(error).__name__}; its logs say why")
+        return JSONResponse(body_of(problem, request.url.path), problem.status)
+
+
+async def _json(value: Callable[[], Any]) -> Response:
+    """Return the JSON of a value, made in a thread, because large ones take a second."""
+    content = await asyncio.to_thread(lambda: json.dumps(value(), separators=(",", ":")))
+    return Response(content, media_type="application/json")
+
+
+def _coded(vector: np.ndarray, form: str) -> str | list[float]:
+    """Return a vector as a list, or as the base64 of its float32 numbers in little-endian order."""
+    return base64.b64encode(vector.astype("<f4").tobytes()).decode() if form == "base64" else vector.tolist()
 
 
 def _sigmoid(numbers: np.ndarray) -> np.ndarray:

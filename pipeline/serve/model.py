@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 
 from pipeline import api
+from pipeline.config.placement import EmbedPlacement
 from pipeline.config.serve import Serve
 from pipeline.embed.model import digest_of
 from pipeline.errors import CheckpointError, ConfigError, PipelineError
@@ -19,11 +20,13 @@ from pipeline.model.int8 import refuse_int8, to_int8
 from pipeline.predict.answers import items_of
 from pipeline.predict.cross_encoder import MOST_LABELS
 from pipeline.serve.uses import Description, Inputs, Use
-from pipeline.tasks import sequences
+from pipeline.tasks import questions, sequences
+from pipeline.tasks.answers import Answer
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.known import takes_pairs
 from pipeline.tasks.prepared import Logits, Prepared
 from pipeline.tasks.task import Task
+from pipeline.text.splitting import CONTINUATION
 from pipeline.train.hardware import autocast_of, required_device
 from pipeline.train.published_tuned import DIGEST
 from pipeline.train.trial import compute_logits
@@ -47,11 +50,6 @@ class ServedModel:
 
     loaded: api.LoadedModel
     precision: str
-
-    @property
-    def uses(self) -> tuple[Use, ...]:
-        """Uses of the model."""
-        return _uses_of(self.loaded)
 
     def answer_all(self, requests: Sequence[Inputs]) -> list[list[Any] | Refused]:
         """Return the answers to the rows of each request, in order.
@@ -138,19 +136,14 @@ class ServedModel:
         question, context = COLUMNS["spans"]
         task, prepared, logits = self._logits({question: [row[0] for row in rows], context: [row[1] for row in rows]})
         answers = KINDS[task.kind].answers(task, prepared, logits, self._tuned.about.cutting)
-        return [
-            [
-                {"answer": span.text, "score": span.probability, "start": span.start, "end": span.end}
-                for span in answers[item.id].spans[:top]
-            ]
-            for item in prepared.items
-        ]
+        texts = questions.texts_of(task, answers, self._tuned.about.tuned)
+        return [_best_first(answers[item.id], texts[item.id])[:top] for item in prepared.items]
 
     def _guesses(self, texts: Sequence[str], top: int) -> list[list[list[dict[str, Any]]]]:
         """Return, for each text and each mask token, the `top` best entries; [] for a text without a mask token."""
         loaded = self.loaded
         assert loaded.pretrained is not None
-        mask, ids = loaded.vocabulary.tokens[loaded.vocabulary.mask_id], loaded.vocabulary.ids
+        mask = loaded.vocabulary.tokens[loaded.vocabulary.mask_id]
         guessed: list[list[list[dict[str, Any]]]] = []
         for first in range(0, len(texts), TEXTS_AT_ONCE):
             part = list(texts[first : first + TEXTS_AT_ONCE])
@@ -160,17 +153,35 @@ class ServedModel:
                     fill_masks(loaded.pretrained, batch, loaded.vocabulary, top) if batch.masked else [[] for _ in part]
                 )
             guessed += [
-                [[_guess(text, mask, number, one, ids) for one in best] for number, best in enumerate(of_text)]
+                [[_guess(text, mask, number, guess, loaded) for guess in best] for number, best in enumerate(of_text)]
                 for text, of_text in zip(part, found, strict=True)
             ]
         return guessed
 
 
-def _guess(text: str, mask: str, number: int, best: dict[str, Any], ids: dict[str, int]) -> dict[str, Any]:
-    """Return a candidate for mask token `number` of a text in the form of transformers' fill-mask pipeline."""
-    parts, token = text.split(mask), str(best["token"])
-    sequence = mask.join(parts[: number + 1]) + token + mask.join(parts[number + 1 :])
-    return {"score": best["probability"], "token": ids[token], "token_str": token, "sequence": sequence}
+def _best_first(answer: Answer, text: str) -> list[dict[str, Any]]:
+    """Return the n-best answers, first the one with `text`, which predictions give; an empty text: "no answer"."""
+    spans = [
+        {"answer": span.text, "score": span.probability, "start": span.start, "end": span.end} for span in answer.spans
+    ]
+    chosen = [span for span in spans if span["answer"] == text] or [
+        {"answer": text, "score": 0.0, "start": 0, "end": 0}
+    ]
+    return chosen + [span for span in spans if span["answer"] != text]
+
+
+def _guess(text: str, mask: str, number: int, best: dict[str, Any], loaded: api.LoadedModel) -> dict[str, Any]:
+    """Return a candidate for mask token `number` of a text, with the fields of transformers' fill-mask pipeline."""
+    token = str(best["token"])
+    entry = loaded.vocabulary.ids[token]
+    parts = text.split(mask)
+    head, tail = mask.join(parts[: number + 1]), mask.join(parts[number + 1 :])
+    if token.startswith(CONTINUATION):
+        word, sequence = token, f"{head.rstrip()}{token.removeprefix(CONTINUATION)}{tail}"
+    else:  # the decoder turns the symbols of byte-level and unigram pieces into text
+        word = loaded.tokenizer.decode([entry], skip_special_tokens=False)
+        sequence = f"{head}{word.strip() or token}{tail}"
+    return {"score": best["probability"], "token": entry, "token_str": word, "sequence": sequence}
 
 
 def _scores(outputs: np.ndarray) -> np.ndarray:
@@ -194,44 +205,82 @@ def _uses_of(loaded: api.LoadedModel) -> tuple[Use, ...]:
 
 
 def load(config: Serve) -> ServedModel:
-    """Load the model on this process's device. Raises CheckpointError if there is no model."""
+    """Load the model on this process's device. It truncates texts to limits.length tokens.
+
+    Raises CheckpointError if there is no model, and ConfigError if limits.length is more than the model's length.
+    """
     device = required_device(config.placement)
-    loaded = api.load(config.checkpoint, "cuda" if device.type == "cuda" else "cpu")
-    known = loaded.tuned.about.lineage.get("precision") if loaded.tuned else None
-    precision = answer_precision(config.placement, known, device)
+    loaded = _shortened(api.load(config.checkpoint, "cuda" if device.type == "cuda" else "cpu"), config)
+    precision = precision_on(device, loaded, config)
     if precision == "int8":
         refuse_int8(device)
         to_int8(loaded.encoder.layers)
     return ServedModel(loaded=loaded, precision=precision)
 
 
-def describe(served: ServedModel, config: Serve) -> Description:
-    """Describe a loaded model.
+def precision_on(device: torch.device, loaded: api.LoadedModel, config: Serve) -> str:
+    """Return the number format of the model's products on a device."""
+    known = loaded.tuned.about.lineage.get("precision") if loaded.tuned else None
+    return answer_precision(config.placement, known, device)
 
-    Raises ConfigError if limits.length is more than the model's length, or if the model answers nothing.
-    """
-    loaded, tuned = served.loaded, served.loaded.tuned
-    if not served.uses:
-        raise ConfigError(f"checkpoint ({config.checkpoint}) has nothing to ask: give an encoder or a fine-tuned model")
-    vectors = "embed" in served.uses
-    longest = loaded.embedding_length if tuned is None else tuned.about.cutting.maximum_length
-    longest = longest or loaded.settings.maximum_positions
-    if config.limits.length is not None and config.limits.length > longest:
+
+def _splits(loaded: api.LoadedModel) -> bool:
+    """Return whether the model splits long texts, and so reads them whole."""
+    if loaded.tuned is None:
+        return False
+    return loaded.tuned.about.cutting.passages or loaded.tuned.about.task.kind in ("tags", "spans")
+
+
+def _length(loaded: api.LoadedModel) -> int:
+    """Return the tokens that the model reads of a text that it does not split."""
+    longest = loaded.embedding_length if loaded.tuned is None else loaded.tuned.about.cutting.maximum_length
+    return longest or loaded.settings.maximum_positions
+
+
+def _shortened(loaded: api.LoadedModel, config: Serve) -> api.LoadedModel:
+    """Return the model with limits.length as its maximum length, unless it splits texts."""
+    length, longest = config.limits.length, _length(loaded)
+    if length is None or _splits(loaded):
+        return loaded
+    if length > longest:
         raise ConfigError(
-            f"limits.length ({config.limits.length}) must be at most {longest}, the tokens that {config.checkpoint} "
-            "reads of a text"
+            f"limits.length ({length}) must be at most {longest}, the tokens that {config.checkpoint} reads of a text"
         )
-    recipe = loaded.recipe
-    splits = tuned is not None and (tuned.about.cutting.passages or tuned.about.task.kind in ("tags", "spans"))
+    tuned = loaded.tuned
+    if tuned is not None:
+        cutting = replace(tuned.about.cutting, maximum_length=length, stride=None)
+        tuned = replace(tuned, about=replace(tuned.about, cutting=cutting))
+    return replace(loaded, recipe=replace(loaded.recipe, maximum_length=length), tuned=tuned)
+
+
+def describe_on_cpu(config: Serve) -> Description:
+    """Load the model on the CPU and describe it. Its errors then appear before processes start.
+
+    Raises ConfigError if the model answers nothing.
+    """
+    on_cpu = replace(config, placement=EmbedPlacement(device="cpu", precision="float32"))
+    loaded = load(on_cpu).loaded
+    if not _uses_of(loaded):
+        raise ConfigError(f"checkpoint ({config.checkpoint}) has nothing to ask: give an encoder or a fine-tuned model")
+    return _described(loaded, config)
+
+
+def _described(loaded: api.LoadedModel, config: Serve) -> Description:
+    """Return the description of a loaded model."""
+    tuned, uses, recipe = loaded.tuned, _uses_of(loaded), loaded.recipe
+    vectors = "embed" in uses
+    whole = config.limits.length or config.batching.tokens
     return Description(
         checkpoint=loaded.location,
         name=config.model_name,
         kind=tuned.about.task.kind if tuned else "encoder",
-        uses=served.uses,
+        uses=uses,
         digest=digest_of(loaded),
-        precision=served.precision,
-        maximum_length=config.limits.length or longest,
-        splits=splits,
+        precision=precision_on(torch.device("cuda" if config.gpus else "cpu"), loaded, config),
+        maximum_length=whole if _splits(loaded) else _length(loaded),
+        fill_length=min(config.limits.length or loaded.settings.maximum_positions, loaded.settings.maximum_positions),
+        splits=_splits(loaded),
+        paired=None if tuned is None or DIGEST in tuned.about.lineage else takes_pairs(tuned.about.task),
         tokenizer=loaded.tokenizer.to_str(),
         labels=tuple(tuned.about.task.labels) if tuned else (),
         pooling=recipe.pooling if vectors else None,
@@ -242,8 +291,10 @@ def describe(served: ServedModel, config: Serve) -> Description:
 
 
 def load_described(described: Description, config: Serve) -> ServedModel:
-    """Load the model in a replica. Raises CheckpointError if its files have changed since they were described."""
-    served = load(config)
+    """Load the described model in a replica. Raises CheckpointError if its files have changed since then."""
+    device = "cuda" if config.gpus else "cpu"  # a replica without a share of a GPU may see one
+    placement = replace(config.placement, device=device)
+    served = load(replace(config, checkpoint=described.checkpoint, placement=placement))
     digest = digest_of(served.loaded)
     if digest != described.digest:
         raise CheckpointError(

@@ -21,8 +21,8 @@ class Reader:
         entries = self.tokenizer.get_vocab()
         self.mask = next((mask for mask in (SPECIALS[4], SPECIALS_OF_BYTES[4]) if mask in entries), SPECIALS[4])
 
-    def count(self, use: Use, rows: Sequence[Any], truncate: bool | None) -> int:
-        """Return the tokens of all rows that the model will read.
+    def count(self, use: Use, rows: Sequence[Any], truncate: bool | None, before: str = "") -> int:
+        """Return the tokens of all rows that the model will read, if each follows the prompt `before`.
 
         Raises RequestError for too many rows, an empty text, a text that cannot be encoded, or, unless `truncate` is
         set, a text that is too long. `truncate` None: as in limits.truncate.
@@ -32,22 +32,28 @@ class Reader:
         for number, row in enumerate(rows):
             if not all(text.strip() for text in (row if isinstance(row, tuple) else (row,))):
                 raise invalid(f"inputs[{number}] is empty: give a text", 400)
-        lengths = self._lengths(rows)
-        longest, shortens = self.described.maximum_length, self.limits.truncate if truncate is None else truncate
-        if self.described.splits and use != "embed":
-            return sum(lengths)
+        self._require_paired(use, rows)
+        lengths = self._lengths([before + row for row in rows] if before else rows)
+        longest = self.described.fill_length if use == "fill" else self.described.maximum_length
+        splits = self.described.splits and use != "embed"
+        shortens = not splits and (self.limits.truncate if truncate is None else truncate)
         if not shortens and max(lengths) > longest:
             number = next(index for index, length in enumerate(lengths) if length > longest)
+            instead = "send a shorter text" if splits else "send a shorter text, or truncate: true"
             raise invalid(
-                f"inputs[{number}] must have at most {longest} tokens, and has {lengths[number]}: send a shorter text, "
-                "or truncate: true",
-                413,
+                f"inputs[{number}] must have at most {longest} tokens, and has {lengths[number]}: {instead}", 413
             )
         return sum(min(length, longest) for length in lengths)
 
-    def tokens(self, texts: Sequence[str]) -> int:
-        """Return the tokens of texts, including special tokens."""
-        return sum(self._lengths(texts))
+    def _require_paired(self, use: Use, rows: Sequence[Any]) -> None:
+        """Raise RequestError for a single text where the model reads pairs, and for a pair where it reads texts."""
+        paired = self.described.paired
+        if use != "predict" or paired is None:
+            return
+        for number, row in enumerate(rows):
+            if isinstance(row, tuple) != paired:
+                wanted = "a list of two texts" if paired else "one text"
+                raise invalid(f"inputs[{number}] must be {wanted}, as in the rows that the model was trained on")
 
     def _lengths(self, rows: Sequence[Any]) -> list[int]:
         """Return the tokens of each row. Raises RequestError for a text that is no valid Unicode."""

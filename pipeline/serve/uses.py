@@ -16,6 +16,10 @@ ROUTES: dict[Use, str] = {
 """Use of a model -> its route; vectors have the route /v1/embeddings too."""
 
 
+HELD = 64
+"""Requests that each replica holds: those that it computes, and those that form its next batch."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
     """The rows of one request, as they travel to a replica."""
@@ -26,7 +30,7 @@ class Inputs:
     its context.
     """
     tokens: int
-    """Tokens of all rows, counted for batches: at most batching.tokens."""
+    """Tokens of all rows that the model reads."""
     top: int = 5
     """fill and answers: best candidates to return."""
 
@@ -45,8 +49,12 @@ class Description:
     precision: str
     maximum_length: int
     """Tokens per text."""
+    fill_length: int
+    """Tokens per text with mask tokens."""
     splits: bool
-    """Whether longer texts are split rather than truncated, so that texts of any length are read whole."""
+    """Whether longer texts are split rather than truncated; then maximum_length limits the whole text."""
+    paired: bool | None
+    """Whether rows are pairs of texts; None: the model's files do not say."""
     tokenizer: str
     """The model's tokenizer as JSON, which counts tokens."""
     labels: tuple[str, ...] = ()

@@ -17,6 +17,7 @@ from pipeline.errors import ConfigError
 from pipeline.reporting import Report
 from pipeline.serve import model
 from pipeline.serve.deployments import application
+from pipeline.serve.gate import digest
 from pipeline.serve.uses import ROUTES, Description
 
 NAME = "bertstream"
@@ -34,13 +35,13 @@ def serve(config: Serve, report: Report, until: threading.Event | None = None) -
     config = with_absolute_locations(_registered(config))
     _require_token(config)
     _require_free(config)
-    described = _describe_on_cpu(config)
+    described = model.describe_on_cpu(config)
     cluster.connect(config.placement.address)
     _require_room(config)
     _require_alone()
     logging.getLogger("ray.serve").setLevel(logging.ERROR)  # our own lines say where the model is served
+    ray_serve.start(http_options={"host": config.host, "port": config.port}, proxy_location="HeadOnly")
     try:
-        ray_serve.start(http_options={"host": config.host, "port": config.port}, proxy_location="HeadOnly")
         _run(config, described)
         for line in _started_lines(config, described):
             report(line)
@@ -66,40 +67,39 @@ def _registered(config: Serve) -> Serve:
 def _run(config: Serve, described: Description) -> None:
     """Start the replicas and wait until they answer. Raises ConfigError if they do not start."""
     try:
-        ray_serve.run(application(config, described), name=NAME, route_prefix="/")
+        token = os.environ.get(TOKEN)
+        ray_serve.run(
+            application(config, described, digest(token.encode()) if token else None), name=NAME, route_prefix="/"
+        )
     except RuntimeError as error:  # Ray Serve's error for a replica whose constructor raised
         raise ConfigError(
             f"checkpoint ({config.checkpoint}) cannot be served: {storage.first_line(error)}; Ray's logs say why"
         ) from error
 
 
-def _describe_on_cpu(config: Serve) -> Description:
-    """Load the model on the CPU and describe it. Its errors then appear before processes start."""
-    served = model.load(config)
-    return model.describe(served, config)
-
-
 def _started_lines(config: Serve, described: Description) -> list[str]:
     """Return the lines that say where the model is served, and how to ask it."""
-    at = f"http://{config.host}:{config.port}"
+    at = f"http://{f'[{config.host}]' if ':' in config.host else config.host}:{config.port}"
     vectors = f", {described.dimension} numbers per vector" if described.dimension else ""
     route = ROUTES[described.uses[0]]
-    header = "" if config.is_private else f' -H "Authorization: Bearer ${TOKEN}"'
+    header = f' -H "Authorization: Bearer ${TOKEN}"' if os.environ.get(TOKEN) else ""
+    example = EXAMPLES["pair" if described.paired else route]
     return [
         f"{described.name} ({described.kind}, {described.precision}{vectors}) is served at {at} by "
         f"{config.replicas} {'process' if config.replicas == 1 else 'processes'}; Ctrl-C stops it",
         f"routes: {', '.join(ROUTES[use] for use in described.uses)}, /info, /health, /metrics, /docs",
-        f"try: curl {at}{route}{header} -H 'Content-Type: application/json' -d '{EXAMPLES[route]}'",
+        f"try: curl {at}{route}{header} -H 'Content-Type: application/json' -d '{example}'",
     ]
 
 
 EXAMPLES = {
     "/embed": '{"inputs": ["a text", "another"]}',
     "/predict": '{"inputs": "a text"}',
+    "pair": '{"inputs": ["a text", "another"]}',
     "/tags": '{"inputs": "a text"}',
     "/answers": '{"question": "a question?", "context": "a text"}',
 }
-"""Route -> body of an example request."""
+"""Route, or pair for a model of pairs -> body of an example request."""
 
 
 def _require_token(config: Serve) -> None:
@@ -134,14 +134,14 @@ def _require_alone() -> None:
 
 
 def _require_room(config: Serve) -> None:
-    """Raise ConfigError if the cluster has fewer CPUs or GPUs than the replicas ask for."""
+    """Raise ConfigError if the replicas do not fit on the cluster's nodes. Ray Serve would wait without a message."""
     if config.placement.autoscaled:
         return
-    there = ray.cluster_resources()
-    for name, each in (("CPU", config.cpus), ("GPU", config.gpus)):
-        needed, most = config.replicas * each, there.get(name, 0.0)
-        if needed > most:
-            raise ConfigError(
-                f"replicas ({config.replicas}) x {name.lower()}s ({each:g}) ask for {needed:g} {name}s, and the "
-                f"cluster has {most:g}: lower one of them"
-            )
+    needs = {"CPU": config.cpus} | ({"GPU": config.gpus} if config.gpus else {})
+    room = sum(int(min(node.get(name, 0.0) // need for name, need in needs.items())) for node in cluster.live_nodes())
+    if room < config.replicas:
+        asked = " and ".join(f"{need:g} {name}s" for name, need in needs.items())
+        raise ConfigError(
+            f"replicas ({config.replicas}) of {asked} each do not fit, because the cluster has room for {room}: lower "
+            "replicas, cpus or gpus"
+        )

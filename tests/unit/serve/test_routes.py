@@ -23,8 +23,9 @@ from pipeline.config.model import Model
 from pipeline.config.serve import Limits, Serve
 from pipeline.objectives.tasks import OBJECTIVES
 from pipeline.predict.cross_encoder import CrossEncoder, score_pairs
+from pipeline.serve.gate import digest
 from pipeline.serve.http import build_app
-from pipeline.serve.model import Refused, ServedModel, describe, load
+from pipeline.serve.model import Refused, ServedModel, describe_on_cpu, load
 from pipeline.serve.problems import overloaded, unavailable
 from pipeline.serve.uses import Inputs
 from pipeline.tasks.task import Kind, Task
@@ -68,11 +69,12 @@ def served(
     async def own(request: Inputs) -> list[Any] | Refused:
         return await ask(model, request) if ask else model.answer_all([request])[0]
 
-    with running(build_app(describe(model, config), config, own, token)) as url:
+    with running(build_app(describe_on_cpu(config), config, own, digest(token.encode()) if token else None)) as url:
         yield url, model
 
 
 def post(url: str, body: Any, **headers: str) -> requests.Response:
+    headers = {"Content-Type": "application/json"} | headers
     return requests.post(url, data=json.dumps(body), headers=headers, timeout=30)
 
 
@@ -115,7 +117,7 @@ def test_openai_gets_the_models_vectors(encoder: tuple[str, ServedModel]) -> Non
 
 def test_openai_raises_its_own_errors(encoder: tuple[str, ServedModel]) -> None:
     client = openai.OpenAI(base_url=f"{encoder[0]}/v1", api_key="any", max_retries=0)
-    with pytest.raises(openai.NotFoundError, match="model other is not served here: ask for tiny"):
+    with pytest.raises(openai.NotFoundError, match="model 'other' is not served here: ask for tiny"):
         client.embeddings.create(model="other", input="kar")
     with pytest.raises(openai.APIStatusError, match=r"inputs\[0\] must have at most 32 tokens, and has 42"):
         client.embeddings.create(model="tiny", input=LONG)
@@ -158,7 +160,9 @@ def test_pairs_have_labels(tuned: Callable[..., Serve]) -> None:
         assert raw[0]["score"] - raw[1]["score"] == pytest.approx(
             np.log(both[0][0]["score"] / both[0][1]["score"]), abs=1e-4
         )
-        assert post(f"{url}/predict", {"inputs": "kar"}).json()["error"].startswith("made-up was learnt on pairs")
+        for rows in ("kar", [["kar", "lost"], ["kar"]]):
+            refused = post(f"{url}/predict", {"inputs": rows}).json()["error"]
+            assert "must be a list of two texts, as in the rows that the model was trained on" in refused
 
 
 def test_several_labels_have_their_own_probabilities(tuned: Callable[..., Serve]) -> None:
@@ -210,6 +214,8 @@ def test_answers_are_the_best_spans(tuned: Callable[..., Serve]) -> None:
         assert (best.answer, best.start, best.end) == (wanted["answer"], wanted["start"], wanted["end"])
         several = client.question_answering("kar?", context, top_k=3)
         assert len(several) == 3 and several[0].answer == best.answer
+        bare = {"question": "kar?", "context": context, "parameters": {"top_k": 3}}
+        assert [one["answer"] for one in post(f"{url}/answers", bare).json()] == [one.answer for one in several]
         assert all(context[one.start : one.end] == one.answer for one in several)
 
 
@@ -223,7 +229,14 @@ REFUSED: dict[str, tuple[str, Any, int, str]] = {
     "not a text": ("/embed", {"inputs": 3}, 422, "inputs: "),
     "half a character": ("/embed", {"inputs": "\ud800"}, 422, "a text has lone surrogates"),
     "too many numbers": ("/embed", {"inputs": "kar", "dimensions": 33}, 422, "dimensions (33) must be at most 32"),
-    "unknown prompt": ("/embed", {"inputs": "kar", "prompt_name": "q"}, 422, "prompt_name (q) must be one of none"),
+    "three texts": ("/predict", {"inputs": [["a", "b", "c"]]}, 422, "inputs: "),
+    "an option that has no effect": (
+        "/fill-mask",
+        {"inputs": "[MASK]", "parameters": {"targets": ["a"]}},
+        422,
+        "parameters: Extra inputs are not permitted",
+    ),
+    "unknown prompt": ("/embed", {"inputs": "kar", "prompt_name": "q"}, 422, "prompt_name ('q') must be one of none"),
     "no mask": ("/fill-mask", {"inputs": ["[MASK]", "kar"]}, 422, "inputs[1] has no mask token: write [MASK]"),
     "no route": ("/nothing", {"inputs": "kar"}, 404, "Not Found"),
 }
@@ -238,9 +251,34 @@ def test_a_refusal_has_the_apis_own_body(case: str, encoder: tuple[str, ServedMo
 
 
 def test_broken_json(encoder: tuple[str, ServedModel]) -> None:
-    found = requests.post(f"{encoder[0]}/embed", data='{"inputs":', timeout=30)
+    headers = {"Content-Type": "application/json"}
+    found = requests.post(f"{encoder[0]}/embed", data='{"inputs":', headers=headers, timeout=30)
     assert found.status_code == 422
     assert found.json() == {"error": "the body is no JSON object", "error_type": "Validation"}
+
+
+def test_names_that_are_no_unicode_are_refused(encoder: tuple[str, ServedModel]) -> None:
+    found = post(f"{encoder[0]}/v1/embeddings", {"input": "kar", "model": "\ud800"})
+    assert found.status_code == 404 and "model '\\ud800' is not served here" in found.json()["error"]["message"]
+
+
+def test_texts_are_truncated_at_the_servers_own_length(tiny_run: Path) -> None:
+    config = Serve(checkpoint=str(tiny_run), limits=Limits(length=8, truncate=True))
+    with served(config) as (url, _):
+        found = post(f"{url}/embed", {"inputs": LONG}).json()
+        short = post(f"{url}/embed", {"inputs": " ".join(["kar"] * 6)}).json()
+        refused = post(f"{url}/embed", {"inputs": LONG, "truncate": False}).json()["error"]
+    np.testing.assert_allclose(found, short, rtol=0, atol=1e-6)
+    assert refused.startswith("inputs[0] must have at most 8 tokens, and has 42")
+
+
+def test_an_output_that_is_no_number_is_an_error_of_the_api(tiny_run: Path) -> None:
+    async def ask(model: ServedModel, request: Inputs) -> list[Any] | Refused:
+        return [np.full(32, np.nan, np.float32)]
+
+    with served(Serve(checkpoint=str(tiny_run), name="tiny"), ask=ask) as (url, _):
+        found = post(f"{url}/embed", {"inputs": "kar"})
+    assert found.status_code == 500 and found.json()["error"].startswith("the model's output is not finite")
 
 
 def test_long_texts_are_truncated_where_a_request_says_so(encoder: tuple[str, ServedModel]) -> None:
@@ -257,7 +295,7 @@ def test_without_normalising_the_recipe_decides(encoder: tuple[str, ServedModel]
     async def own(request: Inputs) -> list[Any] | Refused:
         return model.answer_all([request])[0]
 
-    with running(build_app(describe(model, config), config, own, None)) as url:
+    with running(build_app(describe_on_cpu(config), config, own, None)) as url:
         raw = np.array(post(f"{url}/embed", {"inputs": "kar lost", "normalize": False}).json())
         unit = np.array(post(f"{url}/embed", {"inputs": "kar lost"}).json())
     np.testing.assert_allclose(raw, model.loaded.embed(["kar lost"]), rtol=0, atol=1e-5)
