@@ -25,6 +25,9 @@ GONE = (RayActorError, DeploymentUnavailableError)
 INGRESS_REQUESTS = 10_000
 """Maximum requests in the ingress. It is high because the replicas' queue refuses requests, by limits.waiting."""
 
+QUIET = {"enable_access_log": False}
+"""Logging of deployments. A line per request would cost time, and /metrics counts the requests."""
+
 
 class Replica:
     """A process that holds the model."""
@@ -97,6 +100,7 @@ def application(config: Serve, described: Description, token: str | None) -> ser
         name="model",
         num_replicas=config.replicas,
         ray_actor_options={"num_cpus": config.cpus, "num_gpus": config.gpus},
+        logging_config=QUIET,
         max_ongoing_requests=HELD,
         max_queued_requests=config.limits.waiting,
     )
@@ -104,6 +108,7 @@ def application(config: Serve, described: Description, token: str | None) -> ser
         serve.ingress()(Ingress),
         name="http",
         ray_actor_options={"num_cpus": 0},
+        logging_config=QUIET,
         max_ongoing_requests=INGRESS_REQUESTS,
     )
     return ingress.bind(config, described, replicas.bind(config, described), token)
