@@ -25,6 +25,9 @@ SECOND_LENGTH = "second_length"
 TEXT_LENGTHS = "text_lengths"
 """Column with the lengths of a row's texts, if each text is a sequence; 0 for no text (pipeline.tasks.schema)."""
 
+PASSAGE_LENGTHS = "passage_lengths"
+"""Column with the lengths of a row's passages, if each passage is a sequence (pipeline.tasks.schema)."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
@@ -69,6 +72,10 @@ class Batch:
     places: Tensor | None = None
     """int64, one per sequence: number of the text among all rows' texts, of which each row has as many as the row with
     most. None if all rows have the same number of sequences: then sequences 2 i and 2 i + 1 are the texts of row i.
+    """
+    passages: Tensor | None = None
+    """int64, one per row: number of the row's passages, which are consecutive sequences; labels and logits are per row.
+    None if rows are not split into passages.
     """
     texts: tuple[str, ...] | None = None
     """The text of each sequence as a string, for a teacher with another vocabulary. None if the rows hold no texts."""
@@ -199,7 +206,8 @@ def collate_labelled(rows: pa.Table | pa.RecordBatch) -> Batch:
 
     If the rows have a column TEACHER (lists of float32), this column becomes Batch.teacher. If the rows have a column
     SECOND_LENGTH, each row becomes two sequences, but the labels still have one entry per row. If the rows have a
-    column TEXT_LENGTHS, each text of a row becomes a sequence, and a row's parent in Batch.keys is its column row.
+    column TEXT_LENGTHS, each text of a row becomes a sequence, and a row's parent in Batch.keys is its column row. If
+    the rows have a column PASSAGE_LENGTHS, each passage of a row becomes a sequence, and labels have one entry per row.
 
     Raises ValueError if there are no rows.
     """
@@ -207,6 +215,8 @@ def collate_labelled(rows: pa.Table | pa.RecordBatch) -> Batch:
     if TEXT_LENGTHS in rows.schema.names:
         lengths, parents = _text_lengths(rows), _flat(rows.column("row"))
         tensors |= _rows_of_texts(tensors["ids_T"].numpy(), offsets, lengths, parents)
+    if PASSAGE_LENGTHS in rows.schema.names:
+        tensors["passages"] = torch.from_numpy(_flat_lists(rows.column(PASSAGE_LENGTHS))[1].astype(np.int64))
     empty, label = torch.zeros(0, dtype=torch.int64), rows.column("label")
     label_N = None if label.null_count else torch.from_numpy(_flat(label).astype(np.float32))
     labels = (
@@ -231,6 +241,9 @@ def _sequences(rows: pa.Table | pa.RecordBatch) -> tuple[np.ndarray, dict[str, A
     if TEXT_LENGTHS in rows.schema.names:
         lengths = _text_lengths(rows).ravel()
         lengths_N = first_N = lengths[lengths > 0]
+    if PASSAGE_LENGTHS in rows.schema.names:
+        lengths_N, passages = _flat_lists(rows.column(PASSAGE_LENGTHS))
+        first_N = np.repeat(first_N, passages)
     offsets = np.zeros(len(lengths_N) + 1, dtype=np.int32)
     np.cumsum(lengths_N, out=offsets[1:])
     starts_N = offsets[:-1].astype(np.int64)

@@ -4,6 +4,7 @@ import math
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from pipeline.columns import aligned
 from pipeline.config.data import AdjacentParagraphs, GivenPairs, Sampling, Sentences, TitleParagraph, TwoCrops
 from pipeline.config.jobs import EAGER, Pretrain
 from pipeline.config.objective import Contrastive, Distilled, DistilledVectors
-from pipeline.config.phases import Phase
+from pipeline.config.phases import Phase, share_of_masks
 from pipeline.config.workers import WorkerRange
 from pipeline.corpus.order import offset, slots_at, slots_of_block
 from pipeline.durations import estimate
@@ -315,7 +316,7 @@ def plan_text(config: Pretrain, machines: list[Machine]) -> str:
     gigabytes = (checkpoints + 1) * count * CHECKPOINT_BYTES / 1e9
     facts = [
         ("parameters", f"{count / 1e6:,.1f} M (vocabulary of {config.vocabulary.size:,})"),
-        ("steps", "; ".join(_phase_text(load) for load in work)),
+        ("steps", "; ".join(_phase_text(load.phase, config) for load in work)),
         (
             "tokens",
             f"about {tokens / 1e9:,.2f} billion in {rows:,} rows{' of two texts' * config.sampling.two_texts}; "
@@ -350,16 +351,16 @@ def plan_text(config: Pretrain, machines: list[Machine]) -> str:
             f"    The second value assumes {STREAM_BLOCKS} blocks per second, as measured for one stream on two cores, "
             "with rows made in advance.",
             "",
-            *(line for load in work for line in _dealing_lines(load.phase, config.worker_range)),
+            *chain.from_iterable(dict.fromkeys(_dealing_lines(load.phase, config.worker_range) for load in work)),
         ]
     )
 
 
-def _phase_text(load: Load) -> str:
-    """Return a phase's steps, rows and length as text."""
-    phase = load.phase
+def _phase_text(phase: Phase, config: Pretrain) -> str:
+    """Return a phase's steps, rows and length as text, and its share of masks if it differs between the phases."""
     return (
         f"{phase.end - phase.first:,} of {phase.batch.rows_per_step:,} rows at length {phase.sampling.maximum_length}"
+        + share_of_masks(phase, config.all_phases)
     )
 
 
@@ -416,7 +417,7 @@ def dollars(price: float) -> str:
     return f"${price:,.0f}" if price >= 10 else f"${price:,.2f}"
 
 
-def _dealing_lines(phase: Phase, asked: WorkerRange) -> list[str]:
+def _dealing_lines(phase: Phase, asked: WorkerRange) -> tuple[str, ...]:
     """Return a table of how the slots of a step are dealt, with a line per number of workers."""
     slots = _slots_of(phase)
     rows = []
@@ -429,4 +430,4 @@ def _dealing_lines(phase: Phase, asked: WorkerRange) -> list[str]:
         f"  at length {phase.sampling.maximum_length} "
         f"a step has {slots} slot{'s' * (slots > 1)} of {phase.batch.rows_per_slot} rows"
     )
-    return [title, *aligned(("  workers", "slots per rank", "longer than evenly dealt"), rows), ""]
+    return (title, *aligned(("  workers", "slots per rank", "longer than evenly dealt"), rows), "")

@@ -20,7 +20,7 @@ import torch
 
 from pipeline.bench.job import processes_of, running
 from pipeline.columns import aligned
-from pipeline.config.finetune import Cutting
+from pipeline.config.cutting import Cutting
 from pipeline.config.model import Model
 from pipeline.errors import PipelineError
 from pipeline.objectives.tasks import OBJECTIVES

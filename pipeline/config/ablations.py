@@ -48,6 +48,19 @@ def _length(length: int, times: float) -> dict[str, Value]:
     return {"sampling.maximum_length": str(length)} | rows | (slots if times < 1 else {})
 
 
+def _then_15(share: float) -> dict[str, Value]:
+    """Return the settings of masking this share of the tokens in the first half of the steps, and 15% in the second."""
+    return {
+        "sampling.masking.share": str(share),
+        "phases": "two-phases",
+        "phases.share": "0.5",
+        "phases.masking_share": "0.15",
+        "phases.maximum_length": OfBase(setting="sampling.maximum_length"),
+        "phases.rows_per_step": OfBase(setting="batch.rows_per_step"),
+        "phases.rows_per_slot": OfBase(setting="batch.rows_per_slot"),
+    }
+
+
 def _size(layers: int, width: int) -> dict[str, Value]:
     """Return the settings of an encoder with heads of width 64 and feed-forward width 4 * width."""
     return {
@@ -98,15 +111,9 @@ ABLATIONS: dict[str, Ablation] = {
                 "15%": {"sampling.masking.share": "0.15"},
                 "30%": {"sampling.masking.share": "0.3"},
                 "40%": {"sampling.masking.share": "0.4"},
-                "30%, then 15%": {
-                    "sampling.masking.share": "0.3",
-                    "phases": "two-phases",
-                    "phases.share": "0.5",
-                    "phases.masking_share": "0.15",
-                    "phases.maximum_length": OfBase(setting="sampling.maximum_length"),
-                    "phases.rows_per_step": OfBase(setting="batch.rows_per_step"),
-                    "phases.rows_per_slot": OfBase(setting="batch.rows_per_slot"),
-                },
+                "30%, then 15%, then 5%": {"sampling.masking.share": "0.3", "phases": "falling-masks"},
+                "40%, then 15%": _then_15(0.4),
+                "30%, then 15%": _then_15(0.3),
             }
         ),
     ),

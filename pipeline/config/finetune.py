@@ -5,6 +5,7 @@ from typing import Literal
 
 from pipeline.config.adapters import Adapter, Freeze, NoAdapter, require_freezable
 from pipeline.config.checks import require, require_above_zero, require_at_least, require_share
+from pipeline.config.cutting import Cutting
 from pipeline.config.data import VocabularySettings
 from pipeline.config.locations import Location
 from pipeline.config.model import FAMILY_PARTS, Model, require_one_rate
@@ -31,41 +32,6 @@ HIGH_RATE = 4
 def usual_rate(width: int) -> float:
     """Return the default peak learning rate for an encoder of this width."""
     return next((rate for most, rate in RATES if width <= most), WIDE_RATE)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cutting:
-    """Truncation and splitting of long texts."""
-
-    maximum_length: int | None = None
-    """Maximum tokens per row, including special tokens; default: 128, or 384 for questions, and at most the
-    checkpoint's positions.
-    """
-    stride: int | None = None
-    """Number of tokens that two consecutive parts of a split text share; default: 128 for questions and 32 otherwise,
-    and at most a third of the maximum length.
-    """
-    question_length: int = 64
-    """Maximum tokens of a question; longer questions are truncated."""
-    longest_answer: int = 30
-    """Maximum tokens of an answer."""
-    passages: bool = False
-    """Split a long text into passages instead of truncating it. In training, each passage has the label of its text. In
-    prediction, the logits of a text are the mean of its passages' logits.
-    """
-    label_all_pieces: bool = False
-    """Give every piece of a word the word's tag; otherwise only the first piece has the tag (Devlin et al. 2019,
-    section 5.3).
-    """
-
-    def __post_init__(self) -> None:
-        require(
-            self.maximum_length is None or self.maximum_length >= 8,
-            f"cutting.maximum_length ({self.maximum_length}) must be at least 8",
-        )
-        require(self.stride is None or self.stride >= 0, f"cutting.stride ({self.stride}) must be at least 0")
-        require_at_least("cutting.question_length", self.question_length, 1)
-        require_at_least("cutting.longest_answer", self.longest_answer, 1)
 
 
 @dataclass(frozen=True, kw_only=True)

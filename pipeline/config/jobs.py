@@ -8,7 +8,7 @@ from pipeline.config.data import NextSentence, Preparation, Sampling, SentenceOr
 from pipeline.config.locations import Location
 from pipeline.config.model import FAMILY_PARTS, EncoderPooler, Model, RotaryPositions, require_one_rate
 from pipeline.config.objective import Contrastive, Distilled, DistilledVectors, Masked, Objective, Replaced
-from pipeline.config.phases import OnePhase, Phase, TwoPhases, split
+from pipeline.config.phases import FallingMasks, OnePhase, Phase, Phases, TwoPhases, split
 from pipeline.config.placement import Placement
 from pipeline.config.training import (
     AdamW,
@@ -94,7 +94,7 @@ class Pretrain(Sources):
     checkpoint: Checkpoints = Checkpoints()
     tracking: Tracking = Tracking()
     placement: Placement = Placement()
-    phases: OnePhase | TwoPhases = OnePhase()
+    phases: Phases = OnePhase()
     objective: Objective = Masked()
     optimizer: AdamW | Lamb | StableAdamW | Muon = AdamW()
     schedule: Schedule = LinearDecay()
@@ -238,6 +238,10 @@ def _refuse_for_vectors(config: Pretrain, name: str) -> None:
         masking_share is None,
         f"phases.masking_share ({masking_share}) has no effect with objective {name}, which masks no tokens: "
         "leave it out",
+    )
+    require(
+        not isinstance(config.phases, FallingMasks),
+        f"phases (falling-masks) has no effect with objective {name}, which masks no tokens: choose phases:one-phase",
     )
 
 

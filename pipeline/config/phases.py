@@ -1,12 +1,16 @@
-"""Phases of a run: consecutive steps with one maximum sequence length and one batch size."""
+"""Phases of a run: consecutive steps with one maximum sequence length, batch size and share of masked tokens."""
 
 from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 
 from pipeline.config.checks import require, require_above_zero, require_at_least, require_share
 from pipeline.config.data import Sampling
 from pipeline.config.model import Model
 from pipeline.config.model_parts import LocalAttention, RotaryPositions
 from pipeline.config.training import Batch
+
+MMBERT_DIVISORS = (2, 6)
+"""Default of phases.masking_shares: sampling.masking.share divided by these. From 30%, mmBERT falls to 15% and 5%."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +63,45 @@ class TwoPhases:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FallingMasks:
+    """The share of masked tokens falls from phase to phase; length and batch stay the same.
+
+    mmBERT (Marone et al. 2025) masks 30%, then 15%, then 5% of the tokens; GPT-BERT (Charpentier and Samuel 2024) lets
+    the share fall from 30% to 15%. The first phase has sampling.masking.share. Each further phase starts with a new
+    window.
+    """
+
+    masking_shares: tuple[float, ...] = ()
+    """Share of a sequence's tokens to mask in each phase after the first; may be repeated. Default: a half, then a
+    sixth of sampling.masking.share, as in mmBERT.
+    """
+    parts: tuple[float, ...] = ()
+    """Share of the steps that each phase takes, the first included; may be repeated. Default: equal shares."""
+
+    def __post_init__(self) -> None:
+        for share in self.masking_shares:
+            require_share("phases.masking_shares", share)
+        if self.parts:
+            phases, given = len(self.masking_shares or MMBERT_DIVISORS) + 1, _listed(self.parts)
+            require(
+                len(self.parts) == phases,
+                f"phases.parts ({given}) must have a value for each of the {phases} phases: the first phase and one "
+                f"for each of phases.masking_shares ({_listed(self.masking_shares) or 'a half, a sixth'})",
+            )
+            require(
+                min(self.parts) > 0 and abs(sum(self.parts) - 1) < 1e-6,
+                f"phases.parts ({given}) must be above 0 and add up to 1, but they add up to {sum(self.parts):g}",
+            )
+
+    def later_shares(self, first: float) -> tuple[float, ...]:
+        """Return the shares of masked tokens in the phases after the first, whose share is `first`."""
+        return self.masking_shares or tuple(round(first / divisor, 4) for divisor in MMBERT_DIVISORS)
+
+
+Phases = OnePhase | TwoPhases | FallingMasks
+
+
+@dataclass(frozen=True, kw_only=True)
 class Phase:
     """Steps `first` to `end` - 1 of a run, with one sequence length."""
 
@@ -80,10 +123,15 @@ class Phase:
         return replace(model, positions=replace(positions, theta=self.theta, local_theta=local))
 
 
-def split(phases: OnePhase | TwoPhases, steps: int, sampling: Sampling, batch: Batch) -> tuple[Phase, ...]:
-    """Return the phases of a run of `steps` steps, in order. Raises ConfigError if a phase would have no step."""
+def split(phases: Phases, steps: int, sampling: Sampling, batch: Batch) -> tuple[Phase, ...]:
+    """Return the phases of a run of `steps` steps, in order.
+
+    Raises ConfigError if a phase would have no step, or if the shares of FallingMasks do not fall.
+    """
     if isinstance(phases, OnePhase):
         return (Phase(first=0, end=steps, sampling=sampling, batch=batch),)
+    if isinstance(phases, FallingMasks):
+        return _falling(phases, steps, sampling, batch)
     second = round(phases.share * steps)
     require(
         0 < second < steps,
@@ -103,3 +151,42 @@ def split(phases: OnePhase | TwoPhases, steps: int, sampling: Sampling, batch: B
             theta=phases.theta,
         ),
     )
+
+
+def _falling(phases: FallingMasks, steps: int, sampling: Sampling, batch: Batch) -> tuple[Phase, ...]:
+    """Return the phases of a run whose share of masked tokens falls; they begin where `parts` of the steps are over."""
+    later = phases.later_shares(sampling.masking.share)
+    shares = (sampling.masking.share, *later)
+    require(
+        all(after < before for before, after in pairwise(shares)),
+        f"phases.masking_shares ({_listed(later)}) must fall, from sampling.masking.share "
+        f"({sampling.masking.share:g}) on: raise sampling.masking.share, or lower the shares",
+    )
+    parts = phases.parts or (1 / len(shares),) * len(shares)
+    borders = [0, *(round(part * steps) for part in accumulate(parts[:-1])), steps]
+    require(
+        all(first < end for first, end in pairwise(borders)),
+        f"phases.parts ({_listed(parts)}) of steps ({steps}) leaves a phase without steps: set more steps, or choose "
+        "phases:one-phase",
+    )
+    warm = Batch(rows_per_step=batch.rows_per_step, rows_per_slot=batch.rows_per_slot)
+    return tuple(
+        Phase(
+            first=first,
+            end=end,
+            sampling=replace(sampling, masking=replace(sampling.masking, share=share)),
+            batch=batch if first == 0 else warm,
+        )
+        for share, (first, end) in zip(shares, pairwise(borders), strict=True)
+    )
+
+
+def share_of_masks(phase: Phase, phases: tuple[Phase, ...]) -> str:
+    """Return the phase's share of masked tokens as text, such as ", 30% masked"; "" if all `phases` have one share."""
+    differ = len({each.sampling.masking.share for each in phases}) > 1
+    return f", {phase.sampling.masking.share:.0%} masked" if differ else ""
+
+
+def _listed(values: tuple[float, ...]) -> str:
+    """Return numbers as text, divided by commas."""
+    return ", ".join(f"{value:g}" for value in values)

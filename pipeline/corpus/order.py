@@ -9,8 +9,8 @@ slot k         slots are counted from the step at which the stream was started o
                to rank k mod W
 block          consecutive slots of one rank, sent together
 round          one block of every rank
-phase          consecutive steps with one sequence length; inside a phase, steps are counted from the phase's first
-               step; the second phase starts at the window after the first phase's last window
+phase          consecutive steps with one sequence length and share of masks; inside a phase, steps are counted from
+               the phase's first step; each further phase starts at the window after the previous phase's last window
 """
 
 from collections.abc import Iterator, Sequence
@@ -82,7 +82,7 @@ def can_follow(previous: Cursor | None, following: Cursor) -> bool:
 def _end_of_window(cursor: Cursor) -> Cursor:
     """Return the cursor of the last row in the same window.
 
-    A new phase makes examples of another length, so it starts at the next window.
+    A new phase makes other examples, so it starts at the next window.
     """
     return replace(cursor, row=cursor.rows_in_window - 1)
 

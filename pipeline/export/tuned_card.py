@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from pipeline.config.cutting import Cutting
 from pipeline.config.model import Model
 from pipeline.config.similarity import KIND_OF_LOSS
 from pipeline.export.markdown import (
@@ -118,7 +119,7 @@ def _tuned_card(
         f"# {name}",
         f"{family.article.capitalize()} {family.title} encoder with {model.layers} layers of width {model.width} that "
         f"{_purpose(task)}. It was fine-tuned on {_data_name(task)} with bertstream {version()}, from {encoder}; "
-        f"texts are truncated to {about.cutting.maximum_length} tokens.",
+        f"{_reading(about.cutting)}.",
         "## Use",
         _use(about, family, plain, repository),
         "## Limitations",
@@ -131,6 +132,18 @@ def _tuned_card(
         license_text(license),
     ]
     return header(_metadata(about, model, name, plain, language), license) + "\n" + "\n\n".join(parts) + "\n"
+
+
+def _reading(cutting: Cutting) -> str:
+    """Return words for what the model reads of a long text."""
+    if not cutting.passages:
+        return f"texts are truncated to {cutting.maximum_length} tokens"
+    pooled = {
+        "logits": "answered by the mean of their logits",
+        "max": "answered together, by the largest values of their vectors",
+        "attention": "answered together, by a mean of their vectors with learned weights",
+    }[cutting.passage_pooling]
+    return f"long texts are read in passages of {cutting.maximum_length} tokens, {pooled}"
 
 
 def _trained_kind(about: About) -> str:
@@ -226,6 +239,11 @@ def _use(about: About, family: Family, plain: bool, repository: str | None) -> s
         parts.append(
             "`transformers` no longer has a pipeline for questions. `AutoModelForQuestionAnswering` loads the model."
         )
+    elif about.cutting.pools_passages:
+        parts.append(
+            f"`transformers` cannot pool passages: it would answer by the first {about.cutting.maximum_length} "
+            "tokens alone."
+        )
     elif plain and (about.pooling in family.poolings or kind == "token-classification"):
         parts += [
             "With `transformers`:",
@@ -265,8 +283,12 @@ def _limits(about: About) -> list[str]:
         "It can repeat errors and prejudices of its training rows and of its encoder's training text, which were not "
         "examined for them.",
     ]
-    if about.task.kind != "spans":
-        lines.append(f"Text after the first {about.cutting.maximum_length} tokens may not be read.")
+    cutting = about.cutting
+    if cutting.pools_passages:
+        most = f"{cutting.maximum_passages} passages of {cutting.maximum_length} tokens"
+        lines.append(f"Text after the first {most} is not read.")
+    elif about.task.kind != "spans" and not cutting.passages:
+        lines.append(f"Text after the first {cutting.maximum_length} tokens may not be read.")
     return lines
 
 

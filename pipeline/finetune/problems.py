@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline import storage
-from pipeline.config.finetune import Cutting, Finetune
+from pipeline.config.cutting import Cutting
+from pipeline.config.finetune import Finetune
 from pipeline.corpus.builtin import distributions, package_docstrings
 from pipeline.errors import ConfigError, DataError
 from pipeline.finetune.contents import contradictions_in_words, shared_in_words, split_summary

@@ -33,6 +33,7 @@ from pipeline.model.gpu import gpu_of, supports_matmul
 from pipeline.objectives.masked import MaskedTokens
 from pipeline.objectives.matching import MatchingTask
 from pipeline.objectives.relations import RelationTask
+from pipeline.objectives.sequences import SequenceTask
 from pipeline.objectives.similarity import SimilarityTask
 from pipeline.objectives.tasks import OBJECTIVES, VECTOR_OBJECTIVES, TaskObjective
 from pipeline.tasks.files import saved_task
@@ -119,6 +120,7 @@ def identity_of(config: Finetune, problem: Problem, initial: Initial, seed: int)
         if key.split(".")[0] in groups and key not in without and not is_unrecorded(key, value)
     }
     cutting = {f"cutting.{key}": value for key, value in vars(problem.cutting).items()}
+    cutting = {key: value for key, value in cutting.items() if not is_unrecorded(key, value)}
     shaping |= {"standardised": True} if _standardises(config, problem.task) else {}
     if problem.teacher is not None:
         shaping |= {"teacher": problem.teacher.fingerprint, "unlabelled": problem.teacher.unlabelled}
@@ -220,6 +222,8 @@ def build(
         load_encoder(encoder or _pretrained_encoder(initial, model), module)
     if not isinstance(config.adapter, NoAdapter):
         add_adapter(module, config.adapter, random)
+    if isinstance(module, SequenceTask) and problem.cutting.pools_passages:
+        module.pool_passages(problem.cutting.passage_pooling, random)
     if _standardises(config, problem.task):
         module.learn_standardised(*label_mean_and_deviation(problem.train.rows))
     if isinstance(module, SimilarityTask):

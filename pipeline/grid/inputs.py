@@ -6,7 +6,8 @@ from typing import Any
 
 from pipeline import storage
 from pipeline.config.adapters import Bottleneck, LowRank
-from pipeline.config.finetune import Cutting, Finetune, Recipe
+from pipeline.config.cutting import Cutting
+from pipeline.config.finetune import Finetune, Recipe
 from pipeline.config.similarity import KIND_OF_LOSS, ROWS_OF_KIND, Similarity
 from pipeline.errors import ConfigError
 from pipeline.finetune.encoder import read_encoder

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from pipeline import storage
-from pipeline.config.finetune import DISTILLED, Cutting, Finetune
+from pipeline.config.cutting import Cutting
+from pipeline.config.finetune import DISTILLED, Finetune
 from pipeline.config.flat import flatten
 from pipeline.durations import estimate
 from pipeline.finetune import plan

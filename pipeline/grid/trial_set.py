@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pipeline.config.finetune import Cutting, Finetune
+from pipeline.config.cutting import Cutting
+from pipeline.config.finetune import Finetune
 from pipeline.config.flat import flatten
 from pipeline.durations import estimate
 from pipeline.finetune import plan, trials

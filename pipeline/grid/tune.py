@@ -11,7 +11,8 @@ from ray import tune
 from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, TrialScheduler
 
 from pipeline import cluster, ray_private, storage
-from pipeline.config.finetune import Cutting, Finetune
+from pipeline.config.cutting import Cutting
+from pipeline.config.finetune import Finetune
 from pipeline.errors import ConfigError, DataError, PipelineError
 from pipeline.finetune import plan
 from pipeline.finetune import trials as trial_work

@@ -17,7 +17,7 @@ from pipeline.errors import CheckpointError, listed
 from pipeline.model.encoder import Encoder
 from pipeline.model.enhanced_decoder import EnhancedDecoder
 from pipeline.model.families.table import FAMILIES, MODEL_TYPES, family_of
-from pipeline.model.family import Family
+from pipeline.model.family import OWN_HEADS, Family
 from pipeline.model.heads import MaskedTokenHead, NextSentenceHead, ReplacedTokenHead
 
 PADDING_ENTRY = 1
@@ -40,7 +40,7 @@ def _published_name(name: str, family: Family) -> str:
     module, leaf = name.rsplit(".", 1)
     number = re.search(r"\.layers\.(\d+)\.", name)
     if number is None:
-        return f"{family.names[module]}.{leaf}"
+        return f"{(OWN_HEADS | family.names)[module]}.{leaf}"
     pattern = module.replace(f".layers.{number[1]}.", ".layers.#.", 1)
     return f"{family.names[pattern].replace('#', number[1])}.{leaf}"
 

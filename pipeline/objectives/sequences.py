@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pipeline.batch import Batch
+from pipeline.config.cutting import PassagePooling
 from pipeline.config.model import ClassifierLayer, Model
 from pipeline.model.encoder import Encoder, initialize
 from pipeline.model.heads import AttentionPooling, ClassificationHead, HeadLayer, by_segment
@@ -23,7 +24,8 @@ class SequenceTask(nn.Module):
     """Encoder with a linear layer on one state per sequence. `pooling` chooses this state.
 
     "cls": the state of the first token, after the encoder's pooler or a layer of the head. "mean": the mean of all
-    states. "attention": the mean of all states, weighted by learned scores.
+    states. "attention": the mean of all states, weighted by learned scores. A row may have several sequences, the
+    passages of a long text; `pool_passages` chooses how their vectors give one answer.
     """
 
     per_token = False
@@ -52,11 +54,23 @@ class SequenceTask(nn.Module):
         self.classification_layer = HeadLayer(settings, layer) if own_layer else None
         self.classification_head = ClassificationHead(settings, outputs)
         self.attention_pooling = AttentionPooling(settings.width) if pooling == "attention" else None
+        self.passage_pooling, self.passage_attention = "logits", None
         self.kind, self.pooling = kind, pooling
         self.mean, self.deviation = 0.0, 1.0
         self.weights, self.temperature = {TASK: 1.0}, 1.0
         self.register_buffer("class_weights", class_weights, persistent=False)
         initialize(self, settings.initializer_deviation, generator)
+
+    def pool_passages(self, pooling: PassagePooling, generator: torch.Generator | None = None) -> None:
+        """Pool the vectors of a row's passages with `pooling` before the last layer of the head.
+
+        "attention" adds a layer that scores the vectors; it is initialised from `generator`, as in __init__.
+        """
+        assert pooling in ("logits", "max", "attention")
+        self.passage_pooling = pooling
+        if pooling == "attention":
+            self.passage_attention = AttentionPooling(self.encoder.settings.width)
+            initialize(self.passage_attention, self.encoder.settings.initializer_deviation, generator)
 
     def learn_from_teacher(self, temperature: float, weight: float) -> None:
         """Train also on a teacher's logits: (1 - weight) x the labels' mean loss + weight x the teacher's mean loss.
@@ -111,7 +125,7 @@ class SequenceTask(nn.Module):
     def counts(self, batch: Batch) -> dict[str, int | Tensor]:
         """Return {term: divisor of the term's summed loss}, without a forward pass.
 
-        The term of the teacher counts all sequences. The term of the labels counts only sequences with a label. For
+        The term of the teacher counts all rows. The term of the labels counts only sequences with a label. For
         multilabel, both counts are multiplied by the task's number of classes. With class weights, the term of the
         labels adds up the class weights of the labelled sequences instead.
         """
@@ -120,7 +134,8 @@ class SequenceTask(nn.Module):
             counts[TASK] = self._task_count(batch)
         if TEACHER in self.weights:
             assert batch.teacher is not None
-            counts[TEACHER] = batch.teacher.numel() if self.kind == "multilabel" else batch.sequences
+            outputs = 1 if self.kind == "multilabel" else self.classification_head.out_features
+            counts[TEACHER] = batch.teacher.numel() // outputs
         return counts
 
     def _task_count(self, batch: Batch) -> int | Tensor:
@@ -147,10 +162,23 @@ class SequenceTask(nn.Module):
         self.learn_standardised(0.0, 1.0)
 
     def scores(self, batch: Batch) -> Tensor:
-        """Return the head's output, float32 (N, outputs); for a regression, in standardised units."""
-        pooled_N = self._pooled(self.encoder(batch), batch)
-        layer = self.classification_layer
-        return self.classification_head(pooled_N if layer is None else layer(pooled_N))
+        """Return the head's output, float32 (N, outputs); for a regression, in standardised units.
+
+        If the rows have passages, N is the number of rows.
+        """
+        pooled_N, layer = self._pooled(self.encoder(batch), batch), self.classification_layer
+        vectors_N = pooled_N if layer is None else layer(pooled_N)
+        return self.classification_head(vectors_N if batch.passages is None else self._whole(vectors_N, batch.passages))
+
+    def _whole(self, vectors_N: Tensor, passages: Tensor) -> Tensor:
+        """Return one vector per row, float32 (rows, width), from those of its passages (N, width).
+
+        `passages` (rows,) is the number of passages of each row.
+        """
+        assert self.passage_pooling != "logits"
+        if self.passage_attention is None:
+            return by_segment(vectors_N.float(), self.passage_pooling, passages)
+        return self.passage_attention(vectors_N, passages)
 
     def _pooled(self, hidden_T: Tensor, batch: Batch) -> Tensor:
         """Return one state per sequence (N, width)."""

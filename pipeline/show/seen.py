@@ -47,7 +47,7 @@ def recompute_rows(folder: str, step: int, row: int, number: int = 1) -> list[Se
     before, cursor = position_before(folder, step - 1)
     if before < phase.first:
         raise ConfigError(
-            f"step ({step}) is in the second phase, which begins at step {phase.first + 1}, and the run has not "
+            f"step ({step}) is in the phase that begins at step {phase.first + 1}, and the run has not "
             f"reached that phase: its newest saved position is after step {before}"
         )
     settings = settings_for_phase(stream_of_run(folder, recorded), phase)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
-from pipeline.config.finetune import Cutting
+from pipeline.config.cutting import Cutting
 from pipeline.tasks import matching, questions, relations, sequences, similarity, tags
 from pipeline.tasks.prepared import Logits, Prepared, Tuned
 from pipeline.tasks.task import Kind, Task

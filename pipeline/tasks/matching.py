@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from scipy import sparse
 
-from pipeline.config.finetune import Cutting
+from pipeline.config.cutting import Cutting
 from pipeline.tasks.encoding import encode
 from pipeline.tasks.lengths import of_whole_vectors, scores_at
 from pipeline.tasks.matches import OF_ALL, OF_NEGATIVES

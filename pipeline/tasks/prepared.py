@@ -7,14 +7,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline.config.finetune import Cutting
-from pipeline.errors import ConfigError
+from pipeline.config.cutting import Cutting
+from pipeline.errors import ConfigError, listed
 from pipeline.tasks.task import Task
 
 DEFAULT_STRIDE = {"spans": 128}
 OTHER_STRIDE = 32
 """Default overlap of windows in tokens: DEFAULT_STRIDE by kind of task, OTHER_STRIDE for all other kinds."""
-
+POOLED = ("classification", "multilabel", "regression")
+"""Kinds of task for which cutting.passage_pooling may be max or attention."""
 Logits = Sequence[np.ndarray]
 """A model's output per row of a table, in row order: float32 (classes,), or (L, classes) for token-level tasks."""
 Tuned = dict[str, Any]
@@ -44,8 +45,14 @@ def resolved_cutting(cutting: Cutting, task: Task, positions: int) -> Cutting:
     stride is DEFAULT_STRIDE or OTHER_STRIDE, but at most a third of maximum_length. question_length is reduced to at
     most a quarter of maximum_length.
 
-    Raises ConfigError if maximum_length is set and exceeds `positions`.
+    Raises ConfigError if maximum_length is set and exceeds `positions`, and if passage_pooling is set for a kind of
+    task that has no passages.
     """
+    if cutting.pools_passages and task.kind not in POOLED:
+        raise ConfigError(
+            f"cutting.passage_pooling ({cutting.passage_pooling}) is for {listed(POOLED)}, but {task.name} is of kind "
+            f"{task.kind}: leave the setting out"
+        )
     if (cutting.maximum_length or 0) > positions:
         raise ConfigError(
             f"cutting.maximum_length ({cutting.maximum_length}) must be at most the checkpoint's positions "

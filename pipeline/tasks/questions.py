@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.config.finetune import Cutting
+from pipeline.config.cutting import Cutting
 from pipeline.errors import DataError
 from pipeline.tasks.answers import Answer, answer_of_logits, best_threshold
 from pipeline.tasks.pieces import Tokenization

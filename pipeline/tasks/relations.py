@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.config.finetune import Cutting
+from pipeline.config.cutting import Cutting
 from pipeline.tasks import sequences, similarity
 from pipeline.tasks.lengths import of_whole_vectors, scores_at
 from pipeline.tasks.metrics import METRICS

@@ -27,6 +27,11 @@ TEXT_LENGTHS = "text_lengths"
 """Column in addition to ENCODED, for rows of several texts that are encoded separately: the length of each text, a list
 of int32. All rows have as many lengths as the row with most texts; 0 stands for a text that a row lacks.
 """
+PASSAGE_LENGTHS = "passage_lengths"
+"""Column in addition to ENCODED, for rows of whole texts: the length of each passage of the text, a list of int32.
+
+ids has the passages one after the other. first_length is that of the row's longest first text.
+"""
 ENCODED = pa.schema(
     [
         EXAMPLE.field("ids"),  # [CLS] A [SEP], or [CLS] A [SEP] B [SEP] (RoBERTa: two [SEP] after A)

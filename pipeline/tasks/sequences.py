@@ -5,11 +5,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline.config.finetune import Cutting
+from pipeline.config.cutting import Cutting
 from pipeline.tasks import metrics
 from pipeline.tasks.encoding import encode, mean_logits
 from pipeline.tasks.metrics import majority, tuned_thresholds
 from pipeline.tasks.metrics import score as class_score
+from pipeline.tasks.passages import whole_texts
 from pipeline.tasks.prepared import Logits, Prepared, Tuned
 from pipeline.tasks.tables import left_out
 from pipeline.tasks.task import Task
@@ -21,25 +22,36 @@ MOST_CONFUSED = 200
 
 
 def prepare(task: Task, items: pa.Table, vocabulary: Vocabulary, cutting: Cutting) -> Prepared:
-    """Encode a table of TEXTS; longer texts are truncated, or split into passages if cutting.passages is set."""
+    """Encode a table of TEXTS; longer texts are truncated, or split into passages if cutting.passages is set.
+
+    A row is a passage, or with cutting.passage_pooling max or attention a whole text.
+    """
     encoded = encode(
         task, items, CachedTokenizer(vocabulary), cutting.maximum_length, cutting.stride if cutting.passages else None
     )
-    lost = left_out(items)
-    notes = (
-        [f"{encoded.cut:,} cut at {cutting.maximum_length} tokens (--cutting.passages reads the rest)"]
-        if encoded.cut
-        else []
-    )
-    notes += (
-        [f"{encoded.passages:,} in several passages of {cutting.maximum_length} tokens"] if encoded.passages else []
-    )
+    rows, cut, notes, lost = encoded.rows, encoded.cut, [], left_out(items)
+    if cut:
+        notes.append(f"{cut:,} cut at {cutting.maximum_length} tokens (--cutting.passages reads the rest)")
+    if encoded.passages:
+        notes.append(f"{encoded.passages:,} in several passages of {cutting.maximum_length} tokens")
+    if cutting.pools_passages:
+        rows, longer, passages = whole_texts(rows, cutting.maximum_passages)
+        cut += longer
+        notes += [_passages_left_out(longer, passages, cutting)] if longer else []
     notes += [f"{len(lost)} lines left out, the first: {lost[0]}"] if lost else []
-    return Prepared(items=items, rows=encoded.rows, cut=encoded.cut, notes=tuple(notes))
+    return Prepared(items=items, rows=rows, cut=cut, notes=tuple(notes))
+
+
+def _passages_left_out(texts: int, passages: int, cutting: Cutting) -> str:
+    """Return the note about texts with more than cutting.maximum_passages passages."""
+    return (
+        f"{texts:,} longer than {cutting.maximum_passages} passages, of which {passages:,} passages are left out "
+        "(--cutting.maximum-passages reads more)"
+    )
 
 
 def answers(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) -> np.ndarray:
-    """Return each text's logits, float64 (texts, classes): the mean over the passages of the text."""
+    """Return each text's logits, float64 (texts, classes): the mean over the rows of the text."""
     return mean_logits(prepared.rows["row"].to_numpy(), np.asarray(logits, np.float32))
 
 

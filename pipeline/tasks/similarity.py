@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline.config.finetune import Cutting
+from pipeline.config.cutting import Cutting
 from pipeline.errors import ConfigError, DataError
 from pipeline.tasks import metrics
 from pipeline.tasks.encoding import encode

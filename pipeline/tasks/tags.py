@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline.config.finetune import Cutting
+from pipeline.config.cutting import Cutting
 from pipeline.errors import DataError, shown
 from pipeline.tasks import tagging
 from pipeline.tasks.entities import OUTSIDE, is_chunk_tag, score_entities

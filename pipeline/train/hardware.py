@@ -10,7 +10,7 @@ import torch
 
 from pipeline.config.jobs import Pretrain
 from pipeline.config.objective import Contrastive
-from pipeline.config.phases import Phase
+from pipeline.config.phases import Phase, TwoPhases
 from pipeline.config.placement import DevicePlacement, ModelPlacement
 from pipeline.errors import ConfigError
 from pipeline.model.float8 import refuse_float8
@@ -129,7 +129,8 @@ def out_of_memory_as_config_error(
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError | torch.OutOfMemoryError) and CPU_ALLOCATOR_FAILED not in str(error):
             raise
-        batch, length = ("batch", "sampling") if phase == config.all_phases[0] else ("phases", "phases")
+        longer = isinstance(config.phases, TwoPhases) and phase != config.all_phases[0]
+        batch, length = ("phases", "phases") if longer else ("batch", "sampling")
         lower = [
             f"{batch}.rows_per_slot ({phase.batch.rows_per_slot})",
             *[f"{batch}.rows_per_step ({phase.batch.rows_per_step})"] * isinstance(config.objective, Contrastive),

@@ -28,7 +28,7 @@ from pipeline.errors import CheckpointError, ConfigError, PipelineError, listed
 from pipeline.local_files import scratch_folder
 from pipeline.locks import locked_name
 from pipeline.model.families.table import family_of
-from pipeline.model.family import Family
+from pipeline.model.family import OWN_HEADS, Family
 from pipeline.model.published import Files, fingerprint, published_folder, read_config, read_weights
 from pipeline.model.weights import (
     Taken,
@@ -260,7 +260,8 @@ def _require_usable(taken: Taken, family: Family) -> None:
             f"{tensors_named(missing)} missing: only whole heads may be missing "
             f"({', '.join(head.rstrip('.') for head in family.heads)})"
         )
-    if surplus := [name for name in taken.surplus if not name.startswith(family.other_heads)]:
+    unused = (*family.other_heads, *(f"{name}." for name in OWN_HEADS.values()))
+    if surplus := [name for name in taken.surplus if not name.startswith(unused)]:
         raise CheckpointError(
             f"{tensors_named(surplus)} unexpected: {family.article} {family.title} with the layers and heads of "
             "config.json has no tensor of that name"

@@ -34,6 +34,8 @@ ADDED: dict[str, Any] = {
     "model.bias": True,
     "vocabulary.special_tokens": None,
     "vocabulary.characters": 1_000,
+    "cutting.passage_pooling": "logits",
+    "cutting.maximum_passages": 32,
     "negative": [],
     "similarity.margin": 5.0,
     "similarity.negatives": 8,

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from pipeline import storage
-from pipeline.config.finetune import Cutting
+from pipeline.config.cutting import Cutting
 from pipeline.config.model import Model
 from pipeline.errors import CheckpointError, PipelineError, listed, shown
 from pipeline.model.families.table import FAMILIES, family_of

@@ -74,7 +74,10 @@ GROWS: tuple[type, ...] = (ConstantRate, WarmupStableDecay)
 
 
 def grows(config: Pretrain) -> bool:
-    """Return whether a run may be extended to more steps. With two phases it may not: each has a share of the steps."""
+    """Return whether a run may be extended to more steps.
+
+    With several phases it may not, because each has a share of the steps.
+    """
     return type(config.schedule) in GROWS and isinstance(config.phases, OnePhase)
 
 

@@ -15,8 +15,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from pipeline.batch import collate_labelled
-from pipeline.config.finetune import Cutting, Finetune, Recipe
+from pipeline.batch import PASSAGE_LENGTHS, collate_labelled
+from pipeline.config.cutting import Cutting
+from pipeline.config.finetune import Finetune, Recipe
 from pipeline.config.training import Lamb
 from pipeline.objectives.tasks import TaskObjective
 from pipeline.objectives.terms import divisors
@@ -31,7 +32,7 @@ from pipeline.train.seen_words import SeenWords
 from pipeline.train.step import Compute, Slot, distributed, train_step
 from pipeline.train.trial_state import Best, Scores, TrialCheckpoints, TrialState
 
-ROWS_AT_ONCE = 64  # rows of a batch in evaluation
+ROWS_AT_ONCE = 64  # rows or passages of a batch in evaluation
 POINTS = 100  # approximate points of a learning curve
 GROUPED_STEPS = 50  # the rows of this many steps are sorted by length together
 
@@ -346,12 +347,27 @@ def compute_logits(
     order = np.argsort(rows["ids"].combine_chunks().value_lengths().to_numpy(), kind="stable")
     rows_of_logits: list[np.ndarray] = []
     with autocast:
-        for start in range(0, len(order), ROWS_AT_ONCE):
-            batch = collate_labelled(rows.take(order[start : start + ROWS_AT_ONCE]).combine_chunks())
+        for chosen in _evaluated_together(rows, order):
+            batch = collate_labelled(rows.take(chosen).combine_chunks())
             logits = module.logits(batch.to(device)).float().cpu().numpy()
             rows_of_logits += np.split(logits, batch.offsets[1:-1].numpy()) if module.per_token else list(logits)
-            after(batch.sequences)
+            after(len(chosen))
     return [rows_of_logits[index] for index in np.argsort(order)]
+
+
+def _evaluated_together(rows: pa.Table, order: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield the indices of the rows of each batch in evaluation: `order` in parts of ROWS_AT_ONCE rows.
+
+    If rows are whole texts, a part has at most ROWS_AT_ONCE passages, or a single row.
+    """
+    counts = np.ones(len(order), np.int64)
+    if PASSAGE_LENGTHS in rows.schema.names:
+        counts = rows[PASSAGE_LENGTHS].combine_chunks().value_lengths().to_numpy()[order]
+    start = 0
+    while start < len(order):
+        fitting = int(np.searchsorted(np.cumsum(counts[start : start + ROWS_AT_ONCE]), ROWS_AT_ONCE, side="right"))
+        yield order[start : start + max(1, fitting)]
+        start += max(1, fitting)
 
 
 def load_encoder(pretrained: nn.Module, module: TaskObjective) -> TaskObjective:

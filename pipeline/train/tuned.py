@@ -21,11 +21,11 @@ from safetensors.torch import save_file
 
 from pipeline import storage
 from pipeline.config.adapters import Adapter, Bottleneck, NoAdapter
-from pipeline.config.finetune import Cutting
+from pipeline.config.cutting import Cutting
 from pipeline.config.flat import unflatten
 from pipeline.config.model import Model
 from pipeline.config.similarity import Similarity
-from pipeline.errors import CheckpointError
+from pipeline.errors import CheckpointError, ConfigError
 from pipeline.local_files import scratch_folder
 from pipeline.model.adapters import adapter_state, add_adapter, load_adapter_state, merge, plain_state
 from pipeline.model.families.table import family_of
@@ -40,6 +40,7 @@ from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_loading import load_vocabulary
 from pipeline.text.vocabulary_saving import save_vocabulary
 from pipeline.train.checkpoint import CONFIG, WEIGHTS, read_tensors
+from pipeline.train.naming import ADDED
 
 TASK, ADAPTERS = "task.json", "adapters.safetensors"
 # kind of task -> problem_type in config.json; other kinds have no problem_type
@@ -48,6 +49,8 @@ PROBLEMS: dict[Kind, str] = {
     "multilabel": "multi_label_classification",
     "regression": "regression",
 }
+CUTTING_BEFORE = {name.removeprefix("cutting."): value for name, value in ADDED.items() if name.startswith("cutting.")}
+"""Settings of Cutting that task.json of earlier versions lacks -> the value that their models had."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +59,7 @@ class About:
 
     task: Task
     cutting: Cutting
-    """Truncation: length and stride."""
+    """Truncation: length and stride, and the pooling of a text's passages."""
     pooling: str
     """Value of recipe.pooling: cls, mean or attention; for kind similarity, of similarity.pooling: mean or cls."""
     tuned: Tuned
@@ -160,6 +163,8 @@ def load_tuned(location: str) -> TunedModel:
     module = OBJECTIVES[about.task.kind](
         model, vocabulary.size, len(about.task.labels), torch.Generator().manual_seed(0), about.pooling, None
     ).eval()
+    if isinstance(module, SequenceTask) and about.cutting.pools_passages:
+        module.pool_passages(about.cutting.passage_pooling)
     if isinstance(module, SimilarityTask):
         module.settings = Similarity(dimensions=about.task.dimensions)
     taken = take(tensors, module.state_dict(), family_of(model))
@@ -193,13 +198,13 @@ def about_of(location: str) -> tuple[About, Bottleneck | None]:
             raise ValueError(f"kind is {task.kind!r}")
         about = About(
             task=task,
-            cutting=unflatten(Cutting, content["cutting"]),
+            cutting=unflatten(Cutting, CUTTING_BEFORE | content["cutting"]),
             pooling=content["pooling"],
             tuned=content["tuned"],
             lineage=content["lineage"],
         )
         return about, Bottleneck(**content["bottleneck"]) if content["bottleneck"] else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ConfigError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(
             f"checkpoint {location}: {TASK} cannot be used ({type(error).__name__}: {storage.first_line(error)})"
         ) from error

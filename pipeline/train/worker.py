@@ -15,6 +15,7 @@ from ray.train.torch import get_device
 
 from pipeline import storage
 from pipeline.config.objective import Distilled
+from pipeline.config.phases import share_of_masks
 from pipeline.corpus.embeddings import WORDS
 from pipeline.corpus.stream import slots_of_blocks
 from pipeline.errors import CheckpointError
@@ -105,7 +106,10 @@ def run_worker(job: Job, device: torch.device) -> None:
     for encoder in encoders_in(module):
         encoder.settings = phase.model(encoder.settings)
     if len(config.all_phases) > 1:
-        say(f"steps {phase.first + 1:,} to {phase.end:,}: sequences of at most {phase.sampling.maximum_length} tokens")
+        say(
+            f"steps {phase.first + 1:,} to {phase.end:,}: sequences of at most {phase.sampling.maximum_length} tokens"
+            + share_of_masks(phase, config.all_phases)
+        )
     tokenizer = CachedTokenizer(stream.vocabulary, stream.table_chunks)
     points = Points(job.tracker)
     work = Work(

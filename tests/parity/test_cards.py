@@ -13,7 +13,7 @@ import yaml
 
 from pipeline import api, storage
 from pipeline.config.adapters import Bottleneck
-from pipeline.config.finetune import Cutting
+from pipeline.config.cutting import Cutting
 from pipeline.config.model import Model
 from pipeline.export.card import Lineage
 from pipeline.export.huggingface import export

@@ -8,7 +8,7 @@ import torch
 
 from jobs.score import main as score
 from pipeline import api
-from pipeline.config.finetune import Cutting
+from pipeline.config.cutting import Cutting
 from pipeline.config.predict import Compare
 from pipeline.export.tuned_card import tuned_files
 from pipeline.finetune.trials import build

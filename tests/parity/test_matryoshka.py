@@ -9,7 +9,7 @@ import torch
 
 from pipeline import api
 from pipeline.batch import collate_labelled
-from pipeline.config.finetune import Cutting
+from pipeline.config.cutting import Cutting
 from pipeline.config.similarity import Similarity
 from pipeline.export.tuned_card import tuned_files
 from pipeline.objectives.matching import MatchingTask

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from pipeline.batch import Batch
-from pipeline.config.finetune import Cutting
+from pipeline.config.cutting import Cutting
 from pipeline.config.model import Model
 from pipeline.config.model_parts import LocalAttention, RotaryPositions
 from pipeline.errors import CheckpointError

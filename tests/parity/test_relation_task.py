@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from pipeline.batch import collate_labelled
-from pipeline.config.finetune import Cutting
+from pipeline.config.cutting import Cutting
 from pipeline.export.tuned_card import tuned_files
 from pipeline.objectives.relations import RelationTask
 from pipeline.tasks import similarity

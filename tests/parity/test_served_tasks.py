@@ -17,7 +17,8 @@ import pytest
 import torch
 from mlflow.tracking import MlflowClient
 
-from pipeline.config.finetune import Cutting, Finetune
+from pipeline.config.cutting import Cutting
+from pipeline.config.finetune import Finetune
 from pipeline.config.model import Model
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.export import registry

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from pipeline import api
-from pipeline.config.finetune import Cutting, Similarity
+from pipeline.config.cutting import Cutting
+from pipeline.config.finetune import Similarity
 from pipeline.config.model import Model
 from pipeline.export.tuned_card import tuned_files
 from pipeline.objectives.similarity import SimilarityTask, cosent, squared_error

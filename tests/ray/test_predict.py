@@ -16,7 +16,7 @@ import ray
 import torch
 
 from jobs.predict import main
-from pipeline.config.finetune import Cutting
+from pipeline.config.cutting import Cutting
 from pipeline.config.model import Model
 from pipeline.objectives.tasks import OBJECTIVES
 from pipeline.tasks.task import Task

@@ -36,7 +36,7 @@ from pipeline.config.model_parts import (
     RotaryPositions,
 )
 from pipeline.config.objective import Masked, Replaced
-from pipeline.config.phases import OnePhase, TwoPhases
+from pipeline.config.phases import FallingMasks, OnePhase, TwoPhases
 from pipeline.config.placement import ModelPlacement, Placement, TrialPlacement
 from pipeline.config.predict import Predict
 from pipeline.config.training import (
@@ -153,6 +153,30 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (
         lambda: Pretrain(model=Model(maximum_positions=128), phases=TwoPhases()),
         "phases.maximum_length (512) must be at most model.maximum_positions (128)",
+    ),
+    (lambda: FallingMasks(masking_shares=(1.5,)), "phases.masking_shares (1.5) must lie between 0 and 1"),
+    (
+        lambda: FallingMasks(parts=(0.5, 0.5)),
+        "phases.parts (0.5, 0.5) must have a value for each of the 3 phases: the first phase and one for each of "
+        "phases.masking_shares (a half, a sixth)",
+    ),
+    (
+        lambda: FallingMasks(parts=(0.5, 0.3, 0.3)),
+        "phases.parts (0.5, 0.3, 0.3) must be above 0 and add up to 1, but they add up to 1.1",
+    ),
+    (
+        lambda: FallingMasks(parts=(1.0, 0.5, -0.5)),
+        "phases.parts (1, 0.5, -0.5) must be above 0 and add up to 1, but they add up to 1",
+    ),
+    (
+        lambda: Pretrain(phases=FallingMasks(masking_shares=(0.15, 0.05))),
+        "phases.masking_shares (0.15, 0.05) must fall, from sampling.masking.share (0.15) on: raise "
+        "sampling.masking.share, or lower the shares",
+    ),
+    (
+        lambda: Pretrain(steps=2, sampling=Sampling(masking=TokenMasking(share=0.3)), phases=FallingMasks()),
+        "phases.parts (0.333333, 0.333333, 0.333333) of steps (2) leaves a phase without steps: set more steps, or "
+        "choose phases:one-phase",
     ),
     (lambda: TwoPhases(theta=0.0), "phases.theta (0.0) must be above 0"),
     (

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from jobs import pretrain
-from pipeline.config.data import GivenPairs, Sampling, Sentences, TwoCrops
+from pipeline.config.data import GivenPairs, Sampling, Sentences, TokenMasking, TwoCrops
 from pipeline.config.objective import Contrastive, DistilledVectors
+from pipeline.config.phases import FallingMasks
 from pipeline.config.placement import Placement
 from pipeline.config.training import Batch
 from pipeline.config.workers import worker_range
@@ -250,3 +251,16 @@ def test_a_contrastive_plan_has_two_texts_per_row_and_counts_vectors() -> None:
         "negatives"
     )
     assert facts["vectors"] == vectors_text(64, 128, 3)
+
+
+def test_a_plan_says_the_masks_of_phases_that_differ_in_nothing_else() -> None:
+    masking = TokenMasking(share=0.3)
+    config = replace(PRESETS["bert-tiny"], sampling=Sampling(masking=masking), phases=FallingMasks(), steps=300)
+    lines = plan_text(with_name(config, "bert-tiny"), [machine()]).splitlines()
+    (steps,) = [line.split(maxsplit=1)[1] for line in lines if line.startswith("  steps")]
+    rows = config.batch.rows_per_step
+    assert steps == "; ".join(f"100 of {rows} rows at length 128, {share}% masked" for share in (30, 15, 5))
+    assert sum("a step has" in line for line in lines) == 1, "one table for phases of the same batch"
+    work = list(loads(config))
+    assert work[0].flops > work[1].flops > work[2].flops and len({load.tokens for load in work}) == 1
+    assert "masked" not in plan_text(with_name(PRESETS["bert-base"], "bert-base"), [machine()]).split("tokens")[0]

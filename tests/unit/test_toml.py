@@ -8,8 +8,9 @@ import pytest
 from jobs import pretrain
 from pipeline.config.adapters import LowRank
 from pipeline.config.command import Command
+from pipeline.config.cutting import Cutting
 from pipeline.config.data import Preparation, VocabularySettings
-from pipeline.config.finetune import Cutting, Finetune
+from pipeline.config.finetune import Finetune
 from pipeline.config.flat import flatten
 from pipeline.config.jobs import Pretrain
 from pipeline.config.options import choices

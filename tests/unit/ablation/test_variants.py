@@ -53,7 +53,18 @@ def test_a_falling_rate_has_the_length_and_the_rows_of_the_base_run() -> None:
         "phases.masking_share": 0.15,
         "phases.theta": None,
     }
-    assert [phase.sampling.masking.share for phase in falling.config.all_phases] == [0.3, 0.15]
+    shares = {
+        variant.label: [phase.sampling.masking.share for phase in variant.config.all_phases]
+        for variant in variants("rate")
+    }
+    assert shares == {
+        "15%": [0.15],
+        "30%": [0.3],
+        "40%": [0.4],
+        "30%, then 15%, then 5%": [0.3, 0.15, 0.05],
+        "40%, then 15%": [0.4, 0.15],
+        "30%, then 15%": [0.3, 0.15],
+    }
 
 
 def test_the_variants_of_parts_change_one_part_each_and_the_last_two_all() -> None:

@@ -11,8 +11,8 @@ import torch
 
 from jobs.search import main
 from pipeline import api
+from pipeline.config.cutting import Cutting
 from pipeline.config.embed import Search
-from pipeline.config.finetune import Cutting
 from pipeline.config.model import Model
 from pipeline.config.placement import ModelPlacement
 from pipeline.embed.model import describe, load

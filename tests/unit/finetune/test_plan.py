@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.config.finetune import Cutting, Finetune, Recipe, Trials
+from pipeline.config.cutting import Cutting
+from pipeline.config.finetune import Finetune, Recipe, Trials
 from pipeline.config.model import Model
 from pipeline.errors import DataError
 from pipeline.finetune import plan

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 from pipeline.config.adapters import Freeze, LowRank
-from pipeline.config.finetune import Cutting, Finetune, Recipe, Trials
+from pipeline.config.cutting import Cutting
+from pipeline.config.finetune import Finetune, Recipe, Trials
 from pipeline.config.model import Model
 from pipeline.config.placement import TrialPlacement
 from pipeline.config.training import LinearDecay

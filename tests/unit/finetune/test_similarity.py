@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from pipeline.config.adapters import Adapter, Bottleneck, Freeze, LowRank, NoAdapter
-from pipeline.config.finetune import Cutting, Finetune, Recipe, Search, Similarity, Trials
+from pipeline.config.cutting import Cutting
+from pipeline.config.finetune import Finetune, Recipe, Search, Similarity, Trials
 from pipeline.config.placement import TrialPlacement
 from pipeline.config.predict import Score
 from pipeline.errors import ConfigError

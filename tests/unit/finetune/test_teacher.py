@@ -15,7 +15,8 @@ from safetensors.torch import save_file
 
 from pipeline import storage
 from pipeline.batch import TEACHER
-from pipeline.config.finetune import Cutting, Finetune, Recipe
+from pipeline.config.cutting import Cutting
+from pipeline.config.finetune import Finetune, Recipe
 from pipeline.config.model import Model
 from pipeline.config.placement import ModelPlacement
 from pipeline.errors import CheckpointError, ConfigError

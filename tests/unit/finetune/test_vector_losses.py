@@ -7,7 +7,8 @@ from typing import get_args
 
 import pytest
 
-from pipeline.config.finetune import Cutting, Finetune, Recipe, Search, Trials
+from pipeline.config.cutting import Cutting
+from pipeline.config.finetune import Finetune, Recipe, Search, Trials
 from pipeline.config.predict import Score
 from pipeline.config.similarity import KIND_OF_LOSS, LOSSES_WITH, ROWS_OF_KIND, Loss, Similarity
 from pipeline.errors import ConfigError, DataError

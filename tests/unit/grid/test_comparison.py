@@ -3,7 +3,8 @@
 import numpy as np
 import pyarrow as pa
 
-from pipeline.config.finetune import Cutting, Recipe
+from pipeline.config.cutting import Cutting
+from pipeline.config.finetune import Recipe
 from pipeline.config.predict import Compare
 from pipeline.finetune.problems import Problem
 from pipeline.finetune.table import Reported

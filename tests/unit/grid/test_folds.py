@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.config.finetune import Cutting, Finetune, Recipe, Search
+from pipeline.config.cutting import Cutting
+from pipeline.config.finetune import Finetune, Recipe, Search
 from pipeline.config.model import Model
 from pipeline.config.placement import TrialPlacement
 from pipeline.finetune import trials

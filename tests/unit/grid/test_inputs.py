@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.config.finetune import Cutting, Finetune, Freeze, Recipe, Search, Trials
+from pipeline.config.cutting import Cutting
+from pipeline.config.finetune import Finetune, Freeze, Recipe, Search, Trials
 from pipeline.errors import ConfigError
 from pipeline.grid.inputs import read_inputs
 from pipeline.train.checkpoint import folder_of

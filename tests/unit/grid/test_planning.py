@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.config.finetune import Cutting, Finetune, Recipe, Search
+from pipeline.config.cutting import Cutting
+from pipeline.config.finetune import Finetune, Recipe, Search
 from pipeline.config.model import Model
 from pipeline.errors import ConfigError, DataError
 from pipeline.finetune.live import Live

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from pipeline.config.finetune import Cutting, Finetune, Recipe
+from pipeline.config.cutting import Cutting
+from pipeline.config.finetune import Finetune, Recipe
 from pipeline.config.model import Model
 from pipeline.config.placement import TrialPlacement
 from pipeline.finetune import trials

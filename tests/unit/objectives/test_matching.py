@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from pipeline.batch import collate_labelled
-from pipeline.config.finetune import Cutting, TaskAdamW
+from pipeline.config.cutting import Cutting
+from pipeline.config.finetune import TaskAdamW
 from pipeline.config.model import Model
 from pipeline.config.similarity import Similarity
 from pipeline.objectives.matching import MatchingTask, contrastive, triplet

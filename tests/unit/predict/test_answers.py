@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.config.finetune import Cutting
+from pipeline.config.cutting import Cutting
 from pipeline.config.model import Model
 from pipeline.errors import DataError
 from pipeline.objectives.tasks import OBJECTIVES

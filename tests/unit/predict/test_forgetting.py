@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from jobs.score import main
 from pipeline import storage
 from pipeline.config.adapters import Adapter, Bottleneck, LowRank, NoAdapter
-from pipeline.config.finetune import Cutting
+from pipeline.config.cutting import Cutting
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model import Model
 from pipeline.config.placement import ModelPlacement

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import save_file
 
 from pipeline import storage
-from pipeline.config.finetune import Cutting
+from pipeline.config.cutting import Cutting
 from pipeline.config.model import Model
 from pipeline.config.placement import ModelPlacement
 from pipeline.config.predict import Predict

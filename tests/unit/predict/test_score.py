@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from jobs.score import main
-from pipeline.config.finetune import Cutting
+from pipeline.config.cutting import Cutting
 from pipeline.config.model import Model
 from pipeline.config.predict import Compare, Predict, Score
 from pipeline.errors import ConfigError

@@ -136,7 +136,7 @@ def test_a_second_phase_that_has_not_begun_is_refused(training, tiny_config: Pre
     assert recompute_rows(str(tmp_path), 8, 0)[0].phase.first == 0
     with pytest.raises(
         ConfigError,
-        match=r"step \(9\) is in the second phase, which begins at step 9, and the run has not reached that phase: "
+        match=r"step \(9\) is in the phase that begins at step 9, and the run has not reached that phase: "
         r"its newest saved position is after step 5$",
     ):
         recompute_rows(str(tmp_path), 9, 0)

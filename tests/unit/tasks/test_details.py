@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline.config.finetune import Cutting
+from pipeline.config.cutting import Cutting
 from pipeline.predict.score import detail_lines
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.prepared import Prepared

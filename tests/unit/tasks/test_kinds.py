@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline.config.finetune import Cutting
+from pipeline.config.cutting import Cutting
 from pipeline.errors import ConfigError, DataError
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.prepared import Prepared, resolved_cutting

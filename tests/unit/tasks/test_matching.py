@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline import batch
-from pipeline.config.finetune import Cutting
+from pipeline.config.cutting import Cutting
 from pipeline.errors import ConfigError
 from pipeline.tasks import matching
 from pipeline.tasks.lengths import with_lengths

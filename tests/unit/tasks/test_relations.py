@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.config.finetune import Cutting, Finetune
+from pipeline.config.cutting import Cutting
+from pipeline.config.finetune import Finetune
 from pipeline.config.similarity import Similarity
 from pipeline.errors import ConfigError, DataError
 from pipeline.tasks import relations

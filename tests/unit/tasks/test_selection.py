@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pipeline.config.finetune import Cutting
+from pipeline.config.cutting import Cutting
 from pipeline.errors import ConfigError
 from pipeline.tasks import known, sequences
 from pipeline.tasks.metrics import METRICS, RANKED, majority, score

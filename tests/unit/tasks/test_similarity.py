@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline import batch
-from pipeline.config.finetune import Cutting
+from pipeline.config.cutting import Cutting
 from pipeline.errors import ConfigError, DataError
 from pipeline.tasks import similarity
 from pipeline.tasks.lengths import of_whole_vectors, with_lengths

@@ -3,11 +3,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from pipeline.config.data import Sampling, TwoCrops
+from pipeline.config.data import Sampling, TokenMasking, TwoCrops
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model import Model
 from pipeline.config.objective import Contrastive
-from pipeline.config.phases import TwoPhases
+from pipeline.config.phases import FallingMasks, TwoPhases
 from pipeline.config.placement import Placement
 from pipeline.errors import ConfigError
 from pipeline.train.hardware import device_peak, out_of_memory_as_config_error, peak_memory_bytes, utilisation_percent
@@ -34,6 +34,13 @@ def test_memory_that_runs_out_says_what_to_lower() -> None:
             ConfigError, match=r"step 10: lower phases.rows_per_slot \(8\) or phases.maximum_length \(512\), or"
         ),
         out_of_memory_as_config_error(longer, longer.phase_at(9), 10, CPU),
+    ):
+        raise MemoryError
+    sampling = Sampling(masking=TokenMasking(share=0.3))
+    falling = replace(Pretrain(), steps=9, sampling=sampling, phases=FallingMasks())
+    with (
+        pytest.raises(ConfigError, match=r"lower batch.rows_per_slot \(32\) or sampling.maximum_length \(128\)"),
+        out_of_memory_as_config_error(falling, falling.phase_at(8), 9, CPU),
     ):
         raise MemoryError
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from pipeline.config.finetune import Cutting
+from pipeline.config.cutting import Cutting
 from pipeline.config.model import Model
 from pipeline.errors import CheckpointError
 from pipeline.locations import absolute

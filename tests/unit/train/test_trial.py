@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from pipeline.batch import TEACHER, Batch
-from pipeline.config.finetune import Cutting, Finetune, Recipe
+from pipeline.config.cutting import Cutting
+from pipeline.config.finetune import Finetune, Recipe
 from pipeline.config.model import Model
 from pipeline.model.families.bert import BERT
 from pipeline.model.weights import published_config, to_published

@@ -10,7 +10,7 @@ import torch
 from pipeline import storage
 from pipeline.batch import Batch
 from pipeline.config.adapters import Adapter, Bottleneck, LowRank, NoAdapter
-from pipeline.config.finetune import Cutting
+from pipeline.config.cutting import Cutting
 from pipeline.config.model import Model
 from pipeline.errors import CheckpointError
 from pipeline.model.adapters import add_adapter
@@ -159,6 +159,17 @@ def test_what_is_no_fine_tuned_model_is_refused(tmp_path: Path, tiny_vocabulary:
         load_tuned(str(tmp_path / "m"))
 
 
+def test_a_model_from_before_passages_were_pooled_is_loaded(tmp_path: Path, tiny_vocabulary: Vocabulary) -> None:
+    saved("classification", tmp_path / "model", tiny_vocabulary)
+    said = json.loads((tmp_path / "model" / "task.json").read_text())
+    for name in ("passage_pooling", "maximum_passages"):
+        del said["cutting"][name]
+    shutil.copytree(tmp_path / "model", tmp_path / "other", ignore=shutil.ignore_patterns("manifest.json"))
+    (tmp_path / "other" / "task.json").write_text(json.dumps(said))
+    storage.publish(tmp_path / "other", str(tmp_path / "before"), {})
+    assert load_tuned(str(tmp_path / "before")).about.cutting == Cutting(maximum_length=16, stride=4)
+
+
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     ("name", "path", "value", "words"),
@@ -179,6 +190,12 @@ def test_what_is_no_fine_tuned_model_is_refused(tmp_path: Path, tiny_vocabulary:
         ("task.json", ("task", "kind"), "poems", "task.json cannot be used (ValueError: kind is 'poems')"),
         ("task.json", ("task",), 7, "task.json cannot be used (AttributeError: "),
         ("task.json", ("cutting",), {}, "task.json cannot be used (KeyError: "),
+        (
+            "task.json",
+            ("cutting", "passage_pooling"),
+            "max",
+            "task.json cannot be used (ConfigError: cutting.passage_pooling (max) pools",
+        ),
     ],
 )
 def test_a_folder_that_says_what_its_files_do_not_hold_is_refused(

@@ -8,7 +8,7 @@ import pytest
 from pipeline.config.data import NextSentence, NgramMasking, Sampling, Sentences, TwoCrops
 from pipeline.config.jobs import Pretrain
 from pipeline.config.objective import Contrastive, DistilledVectors, Masked
-from pipeline.config.phases import TwoPhases
+from pipeline.config.phases import FallingMasks, TwoPhases
 from pipeline.config.placement import Placement
 from pipeline.config.training import Checkpoints, Evaluation
 from pipeline.corpus.stream import needed_documents
@@ -86,6 +86,10 @@ def test_objective_and_sentences_go_together(tiny_config: Pretrain, config: Pret
     phases = TwoPhases(maximum_length=32, rows_per_step=16, rows_per_slot=4, masking_share=0.3)
     with pytest.raises(ConfigError, match=r"masking_share \(0\.3\) has no effect with objective distilled-vectors, "):
         replace(config, phases=phases)
+    with pytest.raises(
+        ConfigError, match=r"^phases \(falling-masks\) has no effect with objective distilled-vectors, "
+    ):
+        replace(config, phases=FallingMasks(masking_shares=(0.1,)))
 
 
 def test_what_has_no_masked_token_head_fills_no_blanks(config: Pretrain, tiny_config: Pretrain) -> None:
