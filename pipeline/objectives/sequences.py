@@ -57,6 +57,7 @@ class SequenceTask(nn.Module):
         self.weights, self.temperature = {TASK: 1.0}, 1.0
         self.register_buffer("class_weights", class_weights, persistent=False)
         initialize(self, settings.initializer_deviation, generator)
+        self.encoder.choose_global_tokens("first")
 
     def learn_from_teacher(self, temperature: float, weight: float) -> None:
         """Train also on a teacher's logits: (1 - weight) x the labels' mean loss + weight x the teacher's mean loss.
