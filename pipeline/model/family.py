@@ -57,6 +57,8 @@ class Family:
     """Inverse of `parts_to_config`: from a config.json to settings by name. It raises CheckpointError."""
     pooling_field: str | None = None
     """Field of config.json that names the pooling of text classifiers; None: they read the first token."""
+    separator_field: str | None = None
+    """Field of config.json with the id of the separator entry, for families whose classes look for it in questions."""
     in_transformers: bool = True
     """Whether transformers can load the architecture."""
     architectures: dict[str, str]

@@ -195,7 +195,7 @@ def _write_model(folder: Path, taken: Taken, model: Model, rows: int, vocabulary
     """Write weights and config in the published format."""
     folder.mkdir(exist_ok=True)
     save_file(to_published(taken.state, family_of(model)), folder / WEIGHTS, metadata={"format": "pt"})
-    config = published_config(model, rows, vocabulary.pad_id)
+    config = published_config(model, rows, vocabulary.pad_id, sep_id=vocabulary.sep_id)
     (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
 
 

@@ -69,6 +69,7 @@ def tiny(preset: str, corpus: Path, output: Path) -> Pretrain:
             {"held-out MLM loss"},
             marks=pytest.mark.long,
         ),
+        ("longformer-tiny", "LongformerForSequenceClassification", {"held-out MLM loss"}),
         pytest.param(
             "xlm-roberta-tiny",
             "XLMRobertaForSequenceClassification",
