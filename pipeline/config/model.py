@@ -129,6 +129,11 @@ class Model:
         return isinstance(self.attention, DisentangledAttention | BucketedAttention)
 
     @property
+    def has_global_tokens(self) -> bool:
+        """Whether some tokens may attend to all tokens of their sequence with projections of their own."""
+        return isinstance(self.attention, GlobalLocalAttention)
+
+    @property
     def first_position(self) -> int:
         """Row of the position embeddings for the first position; 0 without position embeddings."""
         return self.positions.first if isinstance(self.positions, LearnedPositions) else 0
@@ -242,6 +247,8 @@ class FamilyParts:
     """Whether masked tokens may be predicted by an enhanced mask decoder."""
     activations: tuple[Activation, ...] = ("gelu",)
     """Values of model.activation in published models."""
+    continues: tuple[FamilyName, ...] = ()
+    """Families whose models can start a model of this family (--init)."""
     tuned_layer_decay: float = 1.0
     """Default of optimizer.layer_decay in fine-tuning."""
 
@@ -337,5 +344,5 @@ FAMILY_PARTS: dict[str, FamilyParts] = {
     ),
     "deberta": OF_DEBERTA,
     "deberta-v2": replace(OF_DEBERTA, attention=BucketedAttention, replaced_head="with-first-token"),
-    "longformer": replace(OF_ROBERTA, attention=GlobalLocalAttention),
+    "longformer": replace(OF_ROBERTA, attention=GlobalLocalAttention, continues=("roberta",)),
 }
