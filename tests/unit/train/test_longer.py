@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
+from safetensors.torch import load_file
 
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model import Model
@@ -50,10 +50,6 @@ def test_positions_are_repeated_after_the_rows_that_occur_once() -> None:
     assert repeated(table, 0, 12)[:, 0].tolist() == [2.0 * row for row in [*range(5), *range(5), 0, 1]]
 
 
-def states(module: Pretraining) -> dict[str, Tensor]:
-    return module.state_dict()
-
-
 def test_a_roberta_continues_as_a_longformer(
     tiny_config: Pretrain, tiny_vocabulary: Vocabulary, tmp_path: Path
 ) -> None:
@@ -62,7 +58,7 @@ def test_a_roberta_continues_as_a_longformer(
     chosen = replace(initial.model, family="longformer", attention=WINDOW, maximum_positions=100)
     agreed, module = continued(initial, chosen, tiny_config)
     assert agreed == chosen
-    given, found = states(roberta), states(module)
+    given, found = roberta.state_dict(), module.state_dict()
     assert torch.equal(found[POSITIONS][: first + 32], given[POSITIONS])
     for start_row in (32, 64, 96):
         rows = found[POSITIONS][first + start_row : first + start_row + 32]
@@ -98,7 +94,7 @@ def test_the_same_family_continues_with_more_positions(
         preset = replace(initial.model, maximum_positions=65)
     agreed, longer = continued(initial, preset, tiny_config)
     assert agreed == replace(initial.model, maximum_positions=65)
-    given, found = states(module), states(longer)
+    given, found = module.state_dict(), longer.state_dict()
     wanted = torch.cat((given[POSITIONS], given[POSITIONS][first:], given[POSITIONS][first : first + 1]))
     assert torch.equal(found[POSITIONS], wanted)
     assert all(torch.equal(found[name], given[name]) for name in found if name in given and name != POSITIONS)
@@ -111,6 +107,21 @@ def test_a_model_stays_as_it_is_where_nothing_longer_is_asked_for() -> None:
         assert longer_model(chosen, model) == model and description(model, model) is None
     rotary = replace(model, positions=RotaryPositions())
     assert longer_model(replace(rotary, maximum_positions=1_024), rotary) == rotary  # it has no table to copy
+
+
+def test_checkpoints_of_pretraining_have_copies_for_global_tokens(
+    training, tiny_config: Pretrain, tiny_vocabulary: Vocabulary, tmp_path: Path
+) -> None:
+    config = replace(of_family("longformer", tiny_config, tiny_vocabulary), steps=2)
+    before = training.module(config).state_dict()
+    training.run(config, tmp_path, {})
+    found = load_file(next(tmp_path.glob("checkpoints/*/model.safetensors")))
+    for part in ("query", "key", "value"):
+        own, copied = (
+            found[f"longformer.encoder.layer.1.attention.self.{name}.weight"] for name in (part, f"{part}_global")
+        )
+        assert torch.equal(own, copied)
+        assert not torch.equal(copied, before[f"encoder.layers.1.attention.global_{part}.weight"])
 
 
 def test_other_starts_are_refused_in_these_words(
