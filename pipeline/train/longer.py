@@ -61,7 +61,7 @@ def longer_weights(
     state = take(tensors, shapes, family_of(given)).state
     if POSITIONS in state:
         state[POSITIONS] = repeated(state[POSITIONS], given.first_position, wanted.position_rows)
-    return state | (global_projections(state) if adds else {})
+    return state | (_global_projections(state) if adds else {})
 
 
 def repeated(table: Tensor, first: int, rows: int) -> Tensor:
@@ -71,7 +71,7 @@ def repeated(table: Tensor, first: int, rows: int) -> Tensor:
     return torch.cat((table[:first], own.repeat(times, 1)))[:rows]
 
 
-def global_projections(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _global_projections(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return a copy of each layer's query, key and value under the names of the projections of global tokens."""
     return {
         name.replace(STACKED, part): rows.clone()

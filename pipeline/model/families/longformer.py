@@ -57,6 +57,7 @@ LONGFORMER: Family = replace(
     parts_to_config=_to_config,
     parts_from_config=_from_config,
     separator_field="sep_token_id",
+    has_graphs=False,
     class_prefix="Longformer",
     architectures={use: name.replace("Roberta", "Longformer") for use, name in ROBERTA.architectures.items()},
 )
