@@ -43,7 +43,7 @@ def refusal(arguments: list[str], capsys: pytest.CaptureFixture[str], output: Pa
         ),
         (
             ["bert-tiny", "model.attention:bucketed-attention"],
-            "model.attention (bucketed-attention) needs model.family deberta or deberta-v2, but model.family is bert",
+            "model.attention (bucketed-attention) needs model.family deberta-v2, but model.family is bert",
         ),
         (
             ["deberta-v3-tiny", "--model.maximum-positions", "64"],

@@ -69,7 +69,12 @@ def tiny(preset: str, corpus: Path, output: Path) -> Pretrain:
             {"held-out MLM loss"},
             marks=pytest.mark.long,
         ),
-        ("longformer-tiny", "LongformerForSequenceClassification", {"held-out MLM loss"}),
+        pytest.param(
+            "longformer-tiny",
+            "LongformerForSequenceClassification",
+            {"held-out MLM loss"},
+            marks=pytest.mark.long,
+        ),
         pytest.param(
             "xlm-roberta-tiny",
             "XLMRobertaForSequenceClassification",
