@@ -22,6 +22,7 @@ from pipeline.config.phases import TwoPhases
 from pipeline.config.toml import read_config, settings_of, to_toml, toml_value
 from pipeline.config.training import AdamW, Batch, Lamb, LinearDecay
 from pipeline.errors import ConfigError
+from pipeline.longformer_presets import LONGFORMER_PRESETS
 from pipeline.modernbert_presets import MODERNBERT_PRESETS
 
 # Devlin et al. 2019, section A.2: 256 rows per step, learning rate 1e-4, warm-up in 10,000 of 1,000,000 steps. Small
@@ -328,6 +329,7 @@ PRESETS |= {f"{name}-fast": _fast(preset) for name, preset in PRESETS.items()}
 PRESETS |= MODERNBERT_PRESETS  # they have no dropout, so they are fast already
 # No "fast" ones: no variable-length kernel computes scores with distances, with or without attention dropout.
 PRESETS |= OF_DEBERTA
+PRESETS |= LONGFORMER_PRESETS
 # `make pretrain` trains this preset. The recipe is ours: a bert-tiny that learns much in a few minutes. Its word
 # embeddings start from co-occurrence counts, its rows are short, and it has no dropout and no pair task.
 QUICKSTART = replace(

@@ -5,6 +5,7 @@ from typing import Literal
 
 from pipeline.config.checks import require, require_above_zero, require_at_least, require_share
 from pipeline.config.model_parts import (
+    AnyFamilyAttention,
     Attention,
     Block,
     BucketedAttention,
@@ -12,6 +13,7 @@ from pipeline.config.model_parts import (
     DisentangledAttention,
     EncoderPooler,
     FullAttention,
+    GlobalLocalAttention,
     Inner,
     LearnedPositions,
     LocalAttention,
@@ -24,7 +26,16 @@ from pipeline.config.options import flag_of
 from pipeline.errors import ConfigError
 
 FamilyName = Literal[
-    "bert", "roberta", "electra", "distilbert", "albert", "xlm-roberta", "modernbert", "deberta", "deberta-v2"
+    "bert",
+    "roberta",
+    "electra",
+    "distilbert",
+    "albert",
+    "xlm-roberta",
+    "modernbert",
+    "deberta",
+    "deberta-v2",
+    "longformer",
 ]
 Activation = Literal["gelu", "gelu_new"]
 
@@ -118,6 +129,11 @@ class Model:
         return isinstance(self.attention, DisentangledAttention | BucketedAttention)
 
     @property
+    def has_global_tokens(self) -> bool:
+        """Whether some tokens may attend to all tokens of their sequence with projections of their own."""
+        return isinstance(self.attention, GlobalLocalAttention)
+
+    @property
     def first_position(self) -> int:
         """Row of the position embeddings for the first position; 0 without position embeddings."""
         return self.positions.first if isinstance(self.positions, LearnedPositions) else 0
@@ -135,6 +151,8 @@ class Model:
 
     def reach(self, layer: int) -> int | None:
         """Return the tokens on each side that a token attends to in a layer (from 0); None: all tokens."""
+        if isinstance(self.attention, GlobalLocalAttention):
+            return self.attention.reach
         if not isinstance(self.attention, LocalAttention) or layer % self.attention.global_every == 0:
             return None
         return self.attention.reach
@@ -229,6 +247,8 @@ class FamilyParts:
     """Whether masked tokens may be predicted by an enhanced mask decoder."""
     activations: tuple[Activation, ...] = ("gelu",)
     """Values of model.activation in published models."""
+    continues: tuple[FamilyName, ...] = ()
+    """Families whose models can start a model of this family (--init)."""
     tuned_layer_decay: float = 1.0
     """Default of optimizer.layer_decay in fine-tuning."""
 
@@ -256,9 +276,10 @@ class FamilyParts:
             model.activation in self.activations,
             f"model.activation ({model.activation}) must be {' or '.join(self.activations)} {family}",
         )
+        own = [name for name, parts in FAMILY_PARTS.items() if parts.attention is type(model.attention)]
         require(
-            self.attention is type(model.attention) or not model.has_distances,
-            f"model.attention ({flag_of(type(model.attention))}) needs model.family deberta or deberta-v2, but "
+            model.family in own or isinstance(model.attention, AnyFamilyAttention),
+            f"model.attention ({flag_of(type(model.attention))}) needs model.family {' or '.join(own)}, but "
             f"model.family is {model.family}",
         )
         if not self.exchangeable and (exchanged := self.exchanged(model)):
@@ -323,4 +344,5 @@ FAMILY_PARTS: dict[str, FamilyParts] = {
     ),
     "deberta": OF_DEBERTA,
     "deberta-v2": replace(OF_DEBERTA, attention=BucketedAttention, replaced_head="with-first-token"),
+    "longformer": replace(OF_ROBERTA, attention=GlobalLocalAttention, continues=("roberta",)),
 }

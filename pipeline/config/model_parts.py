@@ -49,6 +49,15 @@ class FullAttention:
     """Each token attends to all tokens of its sequence."""
 
 
+def _require_window(window: int) -> None:
+    """Raise ConfigError if the width of a window is not an even number above 0."""
+    require_at_least("model.attention.window", window, 2)
+    require(
+        window % 2 == 0,
+        f"model.attention.window ({window}) must be even: half of it is on each side of a token",
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class LocalAttention:
     """In most layers, each token attends only to near tokens; every few layers, it attends to all (Warner et al. 2024).
@@ -62,16 +71,33 @@ class LocalAttention:
     """Layers 0, global_every, 2 * global_every and so on attend to all tokens."""
 
     def __post_init__(self) -> None:
-        require_at_least("model.attention.window", self.window, 2)
-        require(
-            self.window % 2 == 0,
-            f"model.attention.window ({self.window}) must be even: half of it is on each side of a token",
-        )
+        _require_window(self.window)
         require_at_least("model.attention.global_every", self.global_every, 1)
 
     @property
     def reach(self) -> int:
         """Tokens on each side that a token attends to in a local layer."""
+        return self.window // 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class GlobalLocalAttention:
+    """Each token attends to near tokens and to a few global tokens of its sequence; global tokens attend to all tokens
+    of their sequence, with projections of their own (Longformer, Beltagy et al. 2020).
+
+    Global tokens depend on the use: the first token in text classifiers, the question in question answering, none
+    elsewhere. Time and memory grow in proportion to the length of a sequence.
+    """
+
+    window: int = 512
+    """Width of the window: a token attends to itself and to window / 2 tokens on each side."""
+
+    def __post_init__(self) -> None:
+        _require_window(self.window)
+
+    @property
+    def reach(self) -> int:
+        """Tokens on each side that a token attends to."""
         return self.window // 2
 
 
@@ -140,6 +166,8 @@ class ClassifierLayer:
 
 
 Positions = LearnedPositions | RotaryPositions | NoPositions
-Attention = FullAttention | LocalAttention | DisentangledAttention | BucketedAttention
+Attention = FullAttention | LocalAttention | GlobalLocalAttention | DisentangledAttention | BucketedAttention
+AnyFamilyAttention = FullAttention | LocalAttention
+"""Attention without weights beyond those of BERT, which ablations may give to a BERT."""
 ReplacedHead = Literal["token", "with-first-token"]
 """Input of a head for replaced tokens: each token's state, or its sum with the first token's state."""

@@ -16,6 +16,7 @@ from pipeline.export.kinds import FOLDERS
 from pipeline.export.markdown import CARD
 from pipeline.export.trained import Trained
 from pipeline.local_files import scratch_folder
+from pipeline.model.families.table import family_of
 from pipeline.text.sentences import is_language_code
 from pipeline.train.checkpoint import read_state
 from pipeline.train.tracking import tracking_uri
@@ -50,12 +51,19 @@ def _require_blanks(kinds: Sequence[str], settings: Pretrain) -> None:
 
 
 def _require_architecture(kinds: Sequence[str], model: Model) -> None:
-    """Raise ConfigError if a kind of export needs transformers' code of an architecture that transformers lacks."""
+    """Raise ConfigError if a kind of export needs transformers' code of an architecture that transformers lacks, or
+    that cannot be traced.
+    """
     wrong = [kind for kind in kinds if kind in ("onnx", "int8")]
     if wrong and (exchanged := FAMILY_PARTS[model.family].exchanged(model)):
         raise ConfigError(
             f"kinds ({listed(wrong)}) need an architecture that transformers has, but {exchanged[0]} ({exchanged[1]}) "
             f"is of no published {model.family}: choose huggingface"
+        )
+    if wrong and not (family := family_of(model)).has_graphs:
+        raise ConfigError(
+            f"kinds ({listed(wrong)}) need a graph, but operators of transformers' {family.title} depend on the values "
+            "of its inputs: choose huggingface"
         )
 
 

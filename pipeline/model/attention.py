@@ -51,6 +51,40 @@ class Band:
 
 
 @dataclass(frozen=True, kw_only=True)
+class GlobalBlocks:
+    """Blocks of tokens, each of one sequence, for local attention with global tokens: the queries of a block see its
+    own and both neighbouring blocks, and the global tokens of its sequence.
+    """
+
+    block: int
+    """Tokens per block, B."""
+    slots_T: Tensor
+    """int64: index of each token among the C * B positions of C blocks."""
+    keys: Tensor
+    """int64 (C, G): index in the flat batch of the global tokens that a block sees."""
+    mask: Tensor
+    """bool (C, 1, B, 3 B + G): True where a query attends to a key."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GlobalTokens:
+    """Tokens that attend to their whole sequence, and to which their whole sequence attends: the first of each."""
+
+    reach: int
+    """Tokens on each side that other tokens attend to."""
+    most: int
+    """Global tokens of the sequence with most, G."""
+    is_global_T: Tensor
+    """bool."""
+    indices: Tensor
+    """int64 (N, G): index of each global token in the flat batch."""
+    exists: Tensor
+    """bool (N, G): False where a sequence has fewer global tokens; the index is then of another token."""
+    blocks: GlobalBlocks | None
+    """Blocks of the other tokens' attention; None: the window covers all sequences."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Layout:
     """Positions of a batch's sequences in the flat batch and in padded groups, and how a layer's tokens attend."""
 
@@ -67,6 +101,8 @@ class Layout:
     """Embeddings of relative positions (R, width) for disentangled attention; None: distances do not enter scores."""
     band: Band | None = None
     """Blocks of local attention; None: a token attends to all tokens of its sequence."""
+    global_tokens: GlobalTokens | None = None
+    """Tokens that attend to all tokens of their sequence in spite of local attention; None: no token does."""
 
 
 def layout(batch: Batch) -> Layout:

@@ -13,10 +13,16 @@ from torch.utils.checkpoint import checkpoint
 
 from pipeline.batch import Batch
 from pipeline.config.model import EncoderPooler, Model, RotaryPositions
-from pipeline.config.model_parts import BucketedAttention, DisentangledAttention, FullAttention, LocalAttention
+from pipeline.config.model_parts import (
+    BucketedAttention,
+    DisentangledAttention,
+    FullAttention,
+    GlobalLocalAttention,
+    LocalAttention,
+)
 from pipeline.errors import DataError
 from pipeline.model.activations import ACTIVATIONS
-from pipeline.model.attention import Layout, attention, layout
+from pipeline.model.attention import GlobalTokens, Layout, attention, layout
 from pipeline.model.disentangled import (
     BucketedSelfAttention,
     DisentangledSelfAttention,
@@ -25,6 +31,7 @@ from pipeline.model.disentangled import (
 )
 from pipeline.model.dropout import dropout
 from pipeline.model.embeddings import Embeddings
+from pipeline.model.global_local import GlobalUse, global_attention, global_tokens, local_attention
 from pipeline.model.rotary import rotate, rotation
 from pipeline.model.windows import band, windowed_attention
 
@@ -51,9 +58,49 @@ class SelfAttention(nn.Module):
         return qkv if where.rotation is None else rotate(qkv, where.rotation)
 
 
+class GlobalLocalSelfAttention(SelfAttention):
+    """Self-attention with further projections for global tokens (Beltagy et al. 2020, section 3.1)."""
+
+    def __init__(self, settings: Model) -> None:
+        super().__init__(settings)
+        width, bias = settings.width, settings.bias
+        self.global_query, self.global_key, self.global_value = (nn.Linear(width, width, bias=bias) for _ in range(3))
+
+    def forward(self, hidden_T: Tensor, where: Layout) -> Tensor:
+        chosen = where.global_tokens
+        if chosen is None:
+            return super().forward(hidden_T, where)
+        probability = self.dropout if self.training else 0.0
+        near = local_attention(self.projected(hidden_T, where), where, probability)
+        whole = global_attention(self.global_projected(hidden_T, chosen), where, probability)
+        gathered = torch.where(chosen.is_global_T[:, None, None], whole, near)
+        return self.output(gathered.reshape(hidden_T.shape))
+
+    def global_projected(self, hidden_T: Tensor, chosen: GlobalTokens) -> Tensor:
+        """Return the queries, keys and values (T, 3, H, D) of global tokens' attention; other tokens' queries are 0."""
+        q, k, v = self.global_query(hidden_T[chosen.indices]), self.global_key(hidden_T), self.global_value(hidden_T)
+        # Adding zeros for missing tokens, instead of leaving them out, avoids waiting for the device.
+        q = (q * chosen.exists[:, :, None]).flatten(0, 1)
+        q_T = torch.zeros_like(k).index_add(0, chosen.indices.flatten(), q)
+        return torch.stack((q_T, k, v), 1).unflatten(-1, (self.heads, -1))
+
+    @torch.no_grad()
+    def copy_to_global(self) -> None:
+        """Copy query, key and value to the projections of global tokens."""
+        for part, weight, bias in zip(self.global_parts, self.qkv.weight.chunk(3), self.qkv.bias.chunk(3), strict=True):
+            part.weight.copy_(weight)
+            part.bias.copy_(bias)
+
+    @property
+    def global_parts(self) -> tuple[nn.Linear, nn.Linear, nn.Linear]:
+        """The projections of global tokens: query, key and value."""
+        return self.global_query, self.global_key, self.global_value
+
+
 ATTENTION: dict[type, Callable[[Model], nn.Module]] = {
     FullAttention: SelfAttention,
     LocalAttention: SelfAttention,
+    GlobalLocalAttention: GlobalLocalSelfAttention,
     DisentangledAttention: DisentangledSelfAttention,
     BucketedAttention: BucketedSelfAttention,
 }
@@ -147,6 +194,9 @@ class Encoder(nn.Module):
         """Whether to use activation checkpointing in training: layers then store only their input, and recompute the
         rest in the backward pass. Losses and gradients do not change.
         """
+        self.global_use: GlobalUse = "none"
+        """Global tokens of attention that has them; see `choose_global_tokens`."""
+        self.choose_global_tokens("none")
 
     def forward(self, batch: Batch) -> Tensor:
         """Return hidden states (T, width) of the last layer, after the final LayerNorm if the settings have one.
@@ -189,9 +239,35 @@ class Encoder(nn.Module):
         where, model = layout(batch), self.settings
         if self.relative is not None:
             where = replace(where, relative_R=self.relative(batch.maximum_length))
+        if isinstance(model.attention, GlobalLocalAttention):
+            chosen = global_tokens(batch, where, self.global_use, model.attention.reach)
+            where = replace(where, global_tokens=chosen)
         reaches = [model.reach(number) for number in range(model.layers)]
         layouts = {reach: _of_layer(where, batch, model, reach) for reach in set(reaches)}
         return [layouts[reach] for reach in reaches]
+
+    def choose_global_tokens(self, use: GlobalUse) -> None:
+        """Choose the global tokens; attention without global tokens ignores the choice.
+
+        Without global tokens, the projections of global tokens are not used, so they are not trained.
+        """
+        self.global_use = use
+        for part in self._global_attentions():
+            for projection in part.global_parts:
+                projection.requires_grad_(use != "none")
+
+    @torch.no_grad()
+    def copy_to_unused(self) -> None:
+        """Copy query, key and value to the projections of global tokens if training does not use these.
+
+        So a task with global tokens starts from projections that fit the others (Beltagy et al. 2020, section 5).
+        """
+        if self.global_use == "none":
+            for part in self._global_attentions():
+                part.copy_to_global()
+
+    def _global_attentions(self) -> list[GlobalLocalSelfAttention]:
+        return [part for part in self.modules() if isinstance(part, GlobalLocalSelfAttention)]
 
     def embed(self, batch: Batch) -> Tensor:
         """Return the first layer's input (T, width)."""
@@ -222,7 +298,11 @@ def _of_layer(where: Layout, batch: Batch, model: Model, reach: int | None) -> L
         local = model.positions.local_theta if reach is not None else None
         theta = model.positions.theta if local is None else local
         where = replace(where, rotation=rotation(batch.positions_T, model.width // model.heads, theta))
-    return where if reach is None else replace(where, band=band(where, batch.tokens, reach))
+    return (
+        where
+        if reach is None or where.global_tokens is not None
+        else replace(where, band=band(where, batch.tokens, reach))
+    )
 
 
 def encoders_in(module: nn.Module) -> list[Encoder]:

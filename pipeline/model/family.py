@@ -62,6 +62,11 @@ class Family:
     """Inverse of `parts_to_config`: from a config.json to settings by name. It raises CheckpointError."""
     pooling_field: str | None = None
     """Field of config.json that names the pooling of text classifiers; None: they read the first token."""
+    separator_field: str | None = None
+    """Field of config.json with the id of the separator entry, for families whose classes look for it in questions."""
+    has_graphs: bool = True
+    """Whether transformers' code can be traced as an ONNX graph: its operators must not depend on the values of inputs.
+    """
     in_transformers: bool = True
     """Whether transformers can load the architecture."""
     architectures: dict[str, str]

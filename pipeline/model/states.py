@@ -71,9 +71,20 @@ def attention_weights(encoder: Encoder, batch: Batch) -> Tensor:
 def _weights(layer: Layer, hidden_T: Tensor, where: Layout) -> Tensor:
     if isinstance(layer.attention, Disentangled):
         return layer.attention.scores(hidden_T, where).softmax(-1)
-    q, k, _ = layer.attention.projected(layer.attention_input(hidden_T), where).permute(1, 2, 0, 3)
-    scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+    inputs_T, chosen = layer.attention_input(hidden_T), where.global_tokens
+    scores = _scores(layer.attention.projected(inputs_T, where))
+    positions_T = torch.arange(len(hidden_T), device=hidden_T.device)
+    distances = (positions_T - positions_T[:, None]).abs()
     if where.band is not None:
-        positions_T = torch.arange(len(hidden_T), device=hidden_T.device)
-        scores = scores.masked_fill((positions_T - positions_T[:, None]).abs() > where.band.reach, -math.inf)
-    return scores.softmax(-1)
+        scores = scores.masked_fill(distances > where.band.reach, -math.inf)
+    if chosen is None:
+        return scores.softmax(-1)
+    scores = scores.masked_fill((distances > chosen.reach) & ~chosen.is_global_T, -math.inf)
+    whole = _scores(layer.attention.global_projected(inputs_T, chosen))
+    return torch.where(chosen.is_global_T[:, None], whole, scores).softmax(-1)
+
+
+def _scores(qkv: Tensor) -> Tensor:
+    """Return the scores (H, T, T) of queries, keys and values (T, 3, H, D)."""
+    q, k, _ = qkv.permute(1, 2, 0, 3)
+    return q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])

@@ -200,16 +200,23 @@ def words_name(family: Family) -> str:
     return _published_name("encoder.embeddings.words.weight", family)
 
 
-def published_config(settings: Model, vocabulary_size: int, pad_id: int, use: str = "masked") -> dict[str, Any]:
-    """Return the config.json of a model with these settings; `use` is a key of Family.architectures."""
+def published_config(
+    settings: Model, vocabulary_size: int, pad_id: int, use: str = "masked", sep_id: int | None = None
+) -> dict[str, Any]:
+    """Return the config.json of a model with these settings; `use` is a key of Family.architectures.
+
+    `sep_id` is the id of the separator entry, for families that state it; None: leave it out.
+    """
     family = family_of(settings)
     config = {field: getattr(settings, name) for name, field in family.config.items()}
     config[family.config["maximum_positions"]] += settings.first_position
     if "embedding_width" in family.config:
         config[family.config["embedding_width"]] = settings.embedded_width
+    separator = {} if family.separator_field is None or sep_id is None else {family.separator_field: sep_id}
     return (
         config
         | family.parts_to_config(settings)
+        | separator
         | family.fixed
         | {
             "architectures": [family.architectures[use]],

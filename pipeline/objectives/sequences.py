@@ -60,6 +60,7 @@ class SequenceTask(nn.Module):
         self.weights, self.temperature = {TASK: 1.0}, 1.0
         self.register_buffer("class_weights", class_weights, persistent=False)
         initialize(self, settings.initializer_deviation, generator)
+        self.encoder.choose_global_tokens("first")
 
     def pool_passages(self, pooling: PassagePooling, generator: torch.Generator | None = None) -> None:
         """Pool the vectors of a row's passages with `pooling` before the last layer of the head.

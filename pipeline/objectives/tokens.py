@@ -86,6 +86,7 @@ class AnswerTask(nn.Module):
         self.classification_layer = token_layer(settings)
         self.answer_head = AnswerHead(settings)
         initialize(self, settings.initializer_deviation, generator)
+        self.encoder.choose_global_tokens("question")
         self.encoder.drop_pooler()
 
     def forward(self, batch: Batch) -> Terms:

@@ -86,6 +86,7 @@ def score_forgetting(config: Score, report: Report) -> dict[str, float]:
     before = evaluate(module, batches, world=1, device=device, autocast=autocast)
     guesses = baselines(module, batches, unigram_counts(corpus, tokenizer, pretrained.vocabulary.size), 1)
     module.encoder = tuned.module.encoder.to(device)
+    module.encoder.choose_global_tokens("none")  # as in pretraining
     after = evaluate(module, batches, world=1, device=device, autocast=autocast)
     report(_rows_line(batches, corpus.folder, precision))
     for line in _lines(before, after, guesses, tuned):

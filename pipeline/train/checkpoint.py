@@ -24,6 +24,7 @@ from pipeline import storage
 from pipeline.corpus.order import Cursor
 from pipeline.errors import CheckpointError
 from pipeline.local_files import scratch_folder
+from pipeline.model.encoder import encoders_in
 from pipeline.model.families.table import family_of
 from pipeline.model.weights import published_config, take_all, to_published
 from pipeline.objectives.published import PublishedModel, TextLayer
@@ -99,7 +100,12 @@ class Snapshot:
 
 
 def snapshot(module: Pretraining, optimizer: torch.optim.Optimizer) -> Snapshot:
-    """Copy the model's and the optimiser's current state to the host."""
+    """Copy the model's and the optimiser's current state to the host.
+
+    Projections that training does not use first become copies of those that it trains.
+    """
+    for encoder in encoders_in(module):
+        encoder.copy_to_unused()
     state = module.state_dict()
     models = tuple(
         (model, _on_host(to_published(model.own(state), family_of(model.settings)))) for model in module.models()
@@ -141,7 +147,8 @@ def publish(run_folder: str, state: State, taken: Snapshot, vocabulary: Vocabula
             own = folder / model.folder
             own.mkdir(exist_ok=True)
             save_file(weights, own / WEIGHTS, metadata={"format": "pt"})
-            config = published_config(model.settings, len(vocabulary.tokens), vocabulary.pad_id, model.use)
+            size, pad_id = len(vocabulary.tokens), vocabulary.pad_id
+            config = published_config(model.settings, size, pad_id, model.use, vocabulary.sep_id)
             config |= model.config
             (own / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
             save_vocabulary(vocabulary, own, model.settings.maximum_positions, model.settings.segments)

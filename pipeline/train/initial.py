@@ -48,6 +48,7 @@ from pipeline.reporting import Report
 from pipeline.text.extension import pieces_of_new_words
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.checkpoint import CONFIG, WEIGHTS, read_tensors
+from pipeline.train.longer import longer_model, longer_weights
 
 POOLER = "encoder.pooler."
 """Prefix of the names of the pooler's parameters in our modules."""
@@ -195,7 +196,7 @@ def _write_model(folder: Path, taken: Taken, model: Model, rows: int, vocabulary
     """Write weights and config in the published format."""
     folder.mkdir(exist_ok=True)
     save_file(to_published(taken.state, family_of(model)), folder / WEIGHTS, metadata={"format": "pt"})
-    config = published_config(model, rows, vocabulary.pad_id)
+    config = published_config(model, rows, vocabulary.pad_id, sep_id=vocabulary.sep_id)
     (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
 
 
@@ -323,12 +324,14 @@ def _description(location: str, about: dict[str, Any], initial: Initial, used: t
 def agreed_model(chosen: Model, initial: Initial, location: str) -> Model:
     """Return the settings of config.json, with dropout and initializer deviation replaced where `chosen` sets them.
 
-    A setting counts as set if it differs from its default. Raises ConfigError, naming both values, if another setting
+    A setting counts as set if it differs from its default. A model may be continued with more positions and by another
+    family as `longer_model` says. Raises ConfigError, naming both values, if another setting
     is set and differs from config.json.
     """
     names, values = {"family": "model_type"} | dict(family_of(initial.model).config), {}
+    longer = longer_model(chosen, initial.model)
     for name in sorted(vars(chosen), key=lambda name: name != "family"):
-        mine, theirs, field = getattr(chosen, name), getattr(initial.model, name), names.get(name, name)
+        mine, theirs, field = getattr(chosen, name), getattr(longer, name), names.get(name, name)
         if isinstance(mine, LearnedPositions) and isinstance(theirs, LearnedPositions):
             mine = theirs  # the first position follows from the family and the vocabulary
         is_set = mine != getattr(Model(), name)
@@ -342,13 +345,19 @@ def agreed_model(chosen: Model, initial: Initial, location: str) -> Model:
 
 
 def load_initial(initial: Initial, module: Pretraining) -> None:
-    """Load the weights in the folder of `initial` into a module on the CPU; other parameters do not change."""
+    """Load the weights in the folder of `initial` into a module on the CPU; other parameters do not change.
+
+    If the module has more positions, or a family that continues the initial model's, weights are copied as
+    `longer_weights` says.
+    """
     for model in module.models():
         if model.folder == GENERATOR and initial.generator is None:
             continue
+        given = initial.generator if model.folder == GENERATOR else initial.model
+        assert given is not None
         tensors = read_tensors(storage.join(initial.folder, model.path(WEIGHTS)))
-        taken = take(tensors, model.own(module.state_dict()), family_of(model.settings))
-        module.load_state_dict(model.in_module(taken.state), strict=False)
+        weights = longer_weights(tensors, model.own(module.state_dict()), given, model.settings)
+        module.load_state_dict(model.in_module(weights), strict=False)
     for model in module.models():
         module.load_state_dict(model.without_added(module.state_dict()))
 

@@ -121,7 +121,8 @@ def _config_of(about: About, model: Model, vocabulary: Vocabulary) -> dict[str, 
     )
     problem = {"problem_type": PROBLEMS[task.kind]} if task.kind in PROBLEMS else {}
     pooling = {family.pooling_field: about.pooling} if family.pooling_field and about.pooling in family.poolings else {}
-    return published_config(model, vocabulary.size, vocabulary.pad_id, task.kind) | named | problem | pooling
+    config = published_config(model, vocabulary.size, vocabulary.pad_id, task.kind, vocabulary.sep_id)
+    return config | named | problem | pooling
 
 
 def _task_file(about: About, adapter: Adapter) -> dict[str, Any]:

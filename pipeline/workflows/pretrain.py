@@ -23,7 +23,7 @@ from pipeline.objectives.replaced import require_generator
 from pipeline.objectives.table import trained_parts
 from pipeline.reporting import Report
 from pipeline.shared_output import unshared_output
-from pipeline.train import run
+from pipeline.train import longer, run
 from pipeline.train.blimp import prepare_pairs, read_pairs
 from pipeline.train.hardware import autocast_of, chosen_precision
 from pipeline.train.initial import Initial, agreed_model, read_initial
@@ -167,6 +167,8 @@ def _with_initial_model(config: Pretrain, report: Report) -> tuple[Pretrain, Ini
     shares = getattr(config.objective, "embedding_sharing", "all") == "all"
     initial = read_initial(config.init, config.vocabulary, config.output, report, used=used, shares_embeddings=shares)
     config = replace(config, model=agreed_model(config.model, initial, config.init))
+    if copied := longer.description(initial.model, config.model):
+        report(copied)
     if isinstance(config.objective, Replaced) and initial.generator is not None:
         require_generator(config.objective, config.model, initial.generator, str(config.init))
     require_trained_parts(config)

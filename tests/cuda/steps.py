@@ -16,6 +16,7 @@ from pipeline.bench.step import Case, make_batch
 from pipeline.config.adapters import Bottleneck, LowRank
 from pipeline.config.finetune import Finetune, Recipe, TaskAdamW
 from pipeline.config.model import FamilyName, Model
+from pipeline.config.model_parts import GlobalLocalAttention
 from pipeline.config.similarity import KIND_OF_LOSS, Similarity
 from pipeline.config.training import AdamW, Lamb
 from pipeline.model.adapters import add_adapter
@@ -179,6 +180,15 @@ def test_finetuning_without_a_wait(kind: str, pooling: str, weighted: bool) -> N
         task_module(kind, pooling, weighted=weighted), kind, TaskAdamW(learning_rate=1e-4, layer_decay=0.8)
     )
     assert (watch.counts["_varlen_attn"], watch.counts["_varlen_attn_backward"]) == (MODEL.layers, MODEL.layers)
+
+
+@pytest.mark.parametrize(("window", "kernels"), [(4, 0), (256, MODEL.layers)])
+def test_finetuning_with_a_global_token_without_a_wait(window: int, kernels: int) -> None:
+    """Blocks of a narrow window have no kernel; a wide window takes the kernel of full attention."""
+    parts = parts_of_preset(tiny_preset("longformer")) | {"attention": GlobalLocalAttention(window=window)}
+    module = task_module("classification", model=replace(MODEL, **parts))
+    watch = finetuning_step(module, "classification", TaskAdamW(learning_rate=1e-4))
+    assert (watch.counts["_varlen_attn"], watch.counts["_varlen_attn_backward"]) == (kernels, kernels)
 
 
 def test_finetuning_with_dropout_takes_the_padded_path() -> None:

@@ -91,6 +91,12 @@ DEBERTA_V2 = {
         0.640445, 0.633964, 0.626979, 0.621820, 0.616618, 0.610534, 0.607142, 0.604530, 0.601273, 0.600036,
     ],
 }
+LONGFORMER = {
+    "mlm": [
+        4.376191, 4.378770, 4.331069, 4.288616, 4.263503, 4.253568, 4.190745, 4.142136, 4.124037, 4.107608,
+        4.058823, 4.091355, 4.062285, 4.009389, 3.956132, 3.976230, 3.992202, 3.970194, 3.966372, 3.988660,
+    ],
+}
 # fmt: on
 RECORDED = {
     "bert": Recorded(
@@ -233,6 +239,18 @@ RECORDED = {
             "heldout/replaced_share": 136 / 939,
         },
         rows_crc32=1240082586,
+        tokens=9131,
+    ),
+    "longformer": Recorded(
+        losses=LONGFORMER,
+        gradient_norm={1: 1.414997, 10: 1.066514, 20: 0.959798},
+        heldout_before={
+            "heldout/mlm_loss": 4.366770,
+            "heldout/mlm_accuracy": 3 / 139,
+            "heldout/maximum_length": 32,
+        },
+        heldout_after={"heldout/mlm_loss": 3.945109, "heldout/mlm_accuracy": 18 / 139},
+        rows_crc32=841839782,
         tokens=9131,
     ),
 }

@@ -14,6 +14,7 @@ from pipeline.config.model import Model
 from pipeline.config.model_parts import (
     BucketedAttention,
     DisentangledAttention,
+    GlobalLocalAttention,
     LearnedPositions,
     LocalAttention,
     NoPositions,
@@ -114,6 +115,7 @@ MODERNBERT = replace(
     bias=False,
     layer_norm_epsilon=1e-5,
 )
+LONGFORMER = replace(ROBERTA, family="longformer", attention=GlobalLocalAttention(window=8))
 ALBERT = replace(SMALL, family="albert", layers=3, embedding_width=24, activation="gelu_new")
 
 
@@ -203,8 +205,11 @@ ROWS: dict[str, Row] = {
     "deberta-v2": Row(
         settings=DEBERTA_V2, vocabulary=unigram, prefix="DebertaV2", classes={"": "DebertaV2ForMaskedLM"}
     ),
+    "longformer": Row(
+        settings=LONGFORMER, vocabulary=byte_bpe, prefix="Longformer", classes={"": "LongformerForMaskedLM"}
+    ),
 }
-FAMILIES = ("bert", "roberta", "electra", "distilbert", "albert", "modernbert", "deberta", "deberta-v2")
+FAMILIES = ("bert", "roberta", "electra", "distilbert", "albert", "modernbert", "deberta", "deberta-v2", "longformer")
 """Rows that stand for a family where vocabulary and objective make no difference; xlm-roberta has roberta's modules."""
 
 
@@ -256,7 +261,17 @@ def task_batch(row: Row, size: int, kind: str, lengths: tuple[int, ...] = (9, 5,
         labels["labels"] = torch.stack(ends).flatten().float()
     nothing = torch.zeros(0, dtype=torch.int64)
     inputs = _inputs(row, size, lengths, random)
+    if kind == "spans" and row.settings.family == "longformer":  # transformers finds the question by its separators
+        inputs["ids_T"] = with_separators(inputs["ids_T"], lengths, row.vocabulary().sep_id)
     return Batch(**inputs, masked_positions_M=nothing, masked_labels_M=nothing, **labels)
+
+
+def with_separators(ids_T: Tensor, lengths: tuple[int, ...], sep_id: int) -> Tensor:
+    """The ids with two separators after a third of each sequence, one at its end, and no others."""
+    parts = torch.where(ids_T == sep_id, sep_id + 1, ids_T).split(lengths)
+    for part in parts:
+        part[[len(part) // 3, len(part) // 3 + 1, -1]] = sep_id
+    return torch.cat(parts)
 
 
 def _text_ids(row: Row, size: int, count: int, generator: torch.Generator) -> Tensor:

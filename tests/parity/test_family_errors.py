@@ -43,7 +43,7 @@ def refusal(arguments: list[str], capsys: pytest.CaptureFixture[str], output: Pa
         ),
         (
             ["bert-tiny", "model.attention:bucketed-attention"],
-            "model.attention (bucketed-attention) needs model.family deberta or deberta-v2, but model.family is bert",
+            "model.attention (bucketed-attention) needs model.family deberta-v2, but model.family is bert",
         ),
         (
             ["deberta-v3-tiny", "--model.maximum-positions", "64"],
@@ -108,7 +108,7 @@ NO_MASK = "tokenizer.json has no {} among its {} entries: a vocabulary needs "
             "roberta",
             lambda folder: set_in_config(folder, model_type="xlnet"),
             "config.json: model_type is 'xlnet', but only 'bert', 'roberta', 'electra', 'distilbert', 'albert', "
-            "'xlm-roberta', 'modernbert', 'deberta', 'deberta-v2' can be loaded",
+            "'xlm-roberta', 'modernbert', 'deberta', 'deberta-v2', 'longformer' can be loaded",
         ),
         (
             "roberta",

@@ -92,6 +92,7 @@ def test_what_their_tokenizer_saved_gives_their_ids_here(name: str, tmp_path: Pa
         ("distilbert-base", 30_522, 66_362_880, 66_985_530, None),
         ("mbert-base", 119_547, 177_853_440, 178_566_653, None),
         ("xlm-roberta-base", 250_002, 278_043_648, 278_295_186, None),
+        ("longformer-base", 50_265, 148_659_456, 148_711_257, None),
     ],
 )
 def test_parameters_are_those_of_published_models(
@@ -101,7 +102,7 @@ def test_parameters_are_those_of_published_models(
     with torch.device("meta"):
         module = build_objective(config.objective, config.sampling, config.model, vocabulary)
     assert config.vocabulary.size == vocabulary
-    width, roberta = config.model.width, "roberta" in config.model.family
+    width, roberta = config.model.width, config.model.family in ("roberta", "xlm-roberta", "longformer")
     pooler = width * width + width if roberta else 0  # transformers' class has one
     assert _count(module.encoder) + pooler == encoder
     made = module.generator if isinstance(module, ReplacedTokens) else None

@@ -62,6 +62,7 @@ def test_what_we_saved_answers_the_same_there(name: str, kind: str, tmp_path: Pa
     encoder = {"roberta": "A RoBERTa encoder with 2 layers", "electra": "An ELECTRA encoder with 2 layers"}
     encoder["distilbert"] = "A DistilBERT encoder with 2 layers"
     encoder |= {"deberta": "A DeBERTa encoder with 2 layers", "deberta-v2": "A DeBERTa v3 encoder with 2 layers"}
+    encoder["longformer"] = "A Longformer encoder with 2 layers"
     encoder["modernbert"] = "A ModernBERT encoder with 4 layers"
     encoder["albert"] = "An ALBERT encoder with 3 layers"
     assert f"\n- {name}\n" in card and encoder[name] in card

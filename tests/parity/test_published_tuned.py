@@ -31,7 +31,7 @@ def published(folder: Path, name: str, head: str, seed: int = 3, **config: objec
     said = published_config(row.settings, vocabulary.size, vocabulary.pad_id) | config
     made = getattr(transformers, f"{row.prefix}Config")(**said)
     shaken(getattr(transformers, f"{row.prefix}{head}")(made), seed).save_pretrained(folder)
-    if row.settings.family in ("roberta", "modernbert") or vocabulary.kind != "wordpiece":
+    if row.settings.family in ("roberta", "modernbert", "longformer") or vocabulary.kind != "wordpiece":
         save_vocabulary(vocabulary, folder, 512, row.settings.segments)
         return str(folder)
     (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in vocabulary.tokens), encoding="utf-8")

@@ -70,6 +70,12 @@ def tiny(preset: str, corpus: Path, output: Path) -> Pretrain:
             marks=pytest.mark.long,
         ),
         pytest.param(
+            "longformer-tiny",
+            "LongformerForSequenceClassification",
+            {"held-out MLM loss"},
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
             "xlm-roberta-tiny",
             "XLMRobertaForSequenceClassification",
             {"held-out MLM loss"},

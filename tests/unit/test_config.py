@@ -32,6 +32,7 @@ from pipeline.config.model_parts import (
     BucketedAttention,
     DisentangledAttention,
     FullAttention,
+    GlobalLocalAttention,
     LocalAttention,
     RotaryPositions,
 )
@@ -73,7 +74,7 @@ PRESET_NAMES = (
     "albert-mini-fast, albert-base-fast, albert-large-fast, albert-xlarge-fast, albert-xxlarge-fast, continue-fast, "
     "continue-small-fast, modernbert-tiny, modernbert-mini, modernbert-small, modernbert-medium, modernbert-base, "
     "modernbert-large, deberta-tiny, deberta-base, deberta-v3-tiny, deberta-v3-xsmall, deberta-v3-small, "
-    "deberta-v3-base, quickstart"
+    "deberta-v3-base, longformer-tiny, longformer-base, quickstart"
 )
 WRONG_NAME = "may hold letters, digits, '-', '_' and '.' only and must not start with '.'"
 
@@ -442,6 +443,7 @@ MODERNBERT_SIZES = {
     "modernbert-base": (22, 768, 12, 1_152),
     "modernbert-large": (28, 1_024, 16, 2_624),
 }
+LONGFORMER_SIZES = {"longformer-tiny": (2, 128, 2, 512), "longformer-base": (12, 768, 12, 3_072)}
 SEGMENTS = {"bert": 2, "mbert": 2, "roberta": 1, "xlm": 1, "electra": 2, "distilbert": 0, "albert": 2}
 WITHOUT_DROPOUT = ("albert-large", "albert-xlarge", "albert-xxlarge")
 
@@ -453,7 +455,21 @@ def test_there_is_no_preset_without_a_published_size() -> None:
         "quickstart",
         *SIZES_OF_DEBERTA,
         *MODERNBERT_SIZES,
+        *LONGFORMER_SIZES,
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "window", "positions"), [("longformer-tiny", 64, 1_024), ("longformer-base", 512, 4_096)]
+)
+def test_presets_of_longformer_have_their_published_sizes(name: str, window: int, positions: int) -> None:
+    model = PRESETS[name].model
+    assert (model.layers, model.width, model.heads, model.feed_forward) == LONGFORMER_SIZES[name]
+    assert (model.maximum_positions, model.position_rows) == (positions, positions + 2)
+    assert model.attention == GlobalLocalAttention(window=window) and [model.reach(0), model.reach(1)] == 2 * [
+        window // 2
+    ]
+    assert PRESETS[name].sampling.maximum_length == positions
 
 
 @pytest.mark.parametrize("name", SIZES_OF_DEBERTA)

@@ -21,7 +21,16 @@ JOBS = sorted((ROOT / "jobs").glob("[!_]*.py"))
 
 GROUND = {
     *("columns", "durations", "errors", "config", "environment", "local_files", "locations", "locks"),
-    *("modernbert_presets", "presets", "reporting", "retries", "stopping", "storage", "wire_format"),
+    *(
+        "longformer_presets",
+        "modernbert_presets",
+        "presets",
+        "reporting",
+        "retries",
+        "stopping",
+        "storage",
+        "wire_format",
+    ),
 }
 MODEL_SIDE = GROUND | {"batch", "text.schema", "model"}
 TRAIN_SIDE = MODEL_SIDE | {
@@ -34,7 +43,8 @@ MAY_IMPORT = {
     "errors": set(),
     "environment": set(),
     "config": {"errors", "config", "locations"},
-    "presets": {"errors", "config", "modernbert_presets"},
+    "presets": {"errors", "config", "longformer_presets", "modernbert_presets"},
+    "longformer_presets": {"errors", "config"},
     "modernbert_presets": {"errors", "config"},
     "ray_private": set(),
     "ray_worker": set(),

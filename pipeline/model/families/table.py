@@ -9,6 +9,7 @@ from pipeline.model.families.deberta import DEBERTA
 from pipeline.model.families.deberta_v2 import DEBERTA_V2
 from pipeline.model.families.distilbert import DISTILBERT
 from pipeline.model.families.electra import ELECTRA
+from pipeline.model.families.longformer import LONGFORMER
 from pipeline.model.families.modernbert import MODERNBERT
 from pipeline.model.families.own import OWN
 from pipeline.model.families.roberta import ROBERTA
@@ -17,7 +18,7 @@ from pipeline.model.family import Family
 
 FAMILIES: dict[str, Family] = {
     family.name: family
-    for family in (BERT, ROBERTA, ELECTRA, DISTILBERT, ALBERT, XLM_ROBERTA, MODERNBERT, DEBERTA, DEBERTA_V2)
+    for family in (BERT, ROBERTA, ELECTRA, DISTILBERT, ALBERT, XLM_ROBERTA, MODERNBERT, DEBERTA, DEBERTA_V2, LONGFORMER)
 }
 MODEL_TYPES: dict[str, Family] = {family.fixed["model_type"]: family for family in (*FAMILIES.values(), OWN)}
 """model_type of config.json -> its family."""

@@ -10,7 +10,10 @@ from pipeline import api
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model_parts import LocalAttention, RotaryPositions
 from pipeline.corpus.prepared import Corpus
+from pipeline.errors import ConfigError
+from pipeline.export.publish import require_kinds
 from pipeline.export.trained import load_trained
+from pipeline.presets import PRESETS
 from pipeline.text.vocabulary import Vocabulary
 from tests.conftest import finished_run
 
@@ -61,3 +64,13 @@ def test_graphs_are_refused_before_anything_is_written(
         "is of no published bert: choose huggingface\n"
     )
     assert list(tmp_path.iterdir()) == []
+
+
+def test_graphs_of_an_architecture_that_cannot_be_traced_are_refused() -> None:
+    require_kinds(("huggingface",), PRESETS["longformer-tiny"])
+    with pytest.raises(ConfigError) as refused:
+        require_kinds(("onnx", "int8"), PRESETS["longformer-tiny"])
+    assert str(refused.value) == (
+        "kinds (onnx, int8) need a graph, but operators of transformers' Longformer depend on the values of its "
+        "inputs: choose huggingface"
+    )

@@ -3,7 +3,13 @@ from dataclasses import replace
 import pytest
 
 from pipeline.config.model import Model
-from pipeline.config.model_parts import DisentangledAttention, LocalAttention, NoPositions, RotaryPositions
+from pipeline.config.model_parts import (
+    DisentangledAttention,
+    GlobalLocalAttention,
+    LocalAttention,
+    NoPositions,
+    RotaryPositions,
+)
 from pipeline.config.objective import Masked
 from pipeline.model.flops import NAMES, PEAKS, TokenCounts, peak_flops, utilisation
 from pipeline.objectives.table import flops_per_token
@@ -50,6 +56,15 @@ def test_distances_cost_two_more_products() -> None:
     assert flops_per_token(Masked(), model, 11, counted) == pytest.approx(2304 + 960 + 60)
     enhanced = flops_per_token(Masked(decoder="enhanced"), model, 11, counted)
     assert enhanced == pytest.approx(1.5 * (2304 + 960) + 60)
+
+
+def test_a_window_with_global_tokens_costs_the_window() -> None:
+    # Two layers of width 4: linear maps cost 2304 as above. Lengths 2 and 10: a token sees at most its window of 5, and
+    # pretraining has no global tokens.
+    parts = {"segments": 1, "attention": GlobalLocalAttention(window=4)}
+    model = replace(bert(2, 4, 2), family="longformer", **parts)
+    counted = TokenCounts(tokens=12, squares=104, masked=0)
+    assert flops_per_token(Masked(), model, 11, counted) == pytest.approx(2304 + 12 * 2 * 4 * 5)
 
 
 def test_gates_and_windows_by_hand() -> None:

@@ -1,0 +1,122 @@
+"""Attention of Longformer over flat batches: near tokens and a few global tokens (Beltagy et al. 2020).
+
+A token attends to the near tokens and to the global tokens of its sequence. A global token attends to all tokens of its
+sequence, with projections of its own. Global tokens are the first tokens of a sequence. Time and memory grow in
+proportion to the number of tokens; no matrix has a row and a column per token of a sequence.
+Shapes: T tokens of the batch, N sequences, C blocks of B tokens, G global tokens of the sequence with most, H heads, D
+width of a head.
+"""
+
+from dataclasses import replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from pipeline.batch import Batch
+from pipeline.model.attention import GlobalBlocks, GlobalTokens, Layout, attention, explicit_attention, in_groups
+from pipeline.model.windows import LEAST_BLOCK
+
+GlobalUse = Literal["none", "first", "question"]
+"""Global tokens of a sequence: none, the first token, or all tokens before its first [SEP]."""
+
+
+def global_tokens(batch: Batch, where: Layout, use: GlobalUse, reach: int) -> GlobalTokens | None:
+    """Return the global tokens of a batch whose other tokens attend to `reach` tokens on each side; None: no token.
+
+    With "question", the host waits for the device, because the longest question determines the size of tensors.
+    """
+    if use == "none":
+        return None
+    lengths_N = batch.offsets.diff().long()
+    sequence_T = torch.repeat_interleave(lengths_N, output_size=batch.tokens)
+    is_global_T = batch.positions_T == 0
+    if use == "question":
+        is_global_T = is_global_T | _before_separator(batch, sequence_T)
+    most = 1 if use == "first" else int(batch.positions_T[is_global_T].max()) + 1
+    indices = batch.offsets[:-1].long()[:, None] + torch.arange(most, device=is_global_T.device)
+    exists, indices = indices < batch.offsets[1:, None], indices.clamp(max=batch.tokens - 1)
+    exists = exists & is_global_T[indices]
+    chosen = GlobalTokens(reach=reach, most=most, is_global_T=is_global_T, indices=indices, exists=exists, blocks=None)
+    if not torch.compiler.is_compiling() and where.maximum_length <= reach + 1:
+        return chosen
+    return replace(chosen, blocks=_blocks(batch, sequence_T, chosen))
+
+
+def _before_separator(batch: Batch, sequence_T: Tensor) -> Tensor:
+    """Return for each token whether no [SEP] precedes it and it is none (T,). The last token of a sequence is a [SEP].
+
+    transformers chooses the same tokens in its class for questions.
+    """
+    ends_N = batch.offsets[1:].long() - 1
+    separator_T = batch.ids_T == batch.ids_T[ends_N][sequence_T]
+    passed_T = separator_T.cumsum(0)
+    before_N = F.pad(passed_T[ends_N], (1, -1))
+    return passed_T == before_N[sequence_T]
+
+
+def _blocks(batch: Batch, sequence_T: Tensor, chosen: GlobalTokens) -> GlobalBlocks:
+    """Return blocks of B tokens, each of one sequence, and the mask of their keys."""
+    device, block = batch.ids_T.device, max(chosen.reach, LEAST_BLOCK)
+    blocks_N = (batch.offsets.diff().long() + block - 1) // block
+    # Elsewhere than in eager code on a CPU, the highest possible number of blocks avoids waiting for the device.
+    eager = device.type == "cpu" and not torch.compiler.is_compiling()
+    blocks = int(blocks_N.sum()) if eager else batch.tokens // block + batch.sequences
+    slots_T = (blocks_N.cumsum(0) - blocks_N)[sequence_T] * block + batch.positions_T
+
+    def in_slots(values_T: Tensor, fill: int) -> Tensor:
+        """Return values (T,) in the order of slots, with an unused block at each end: ((C + 2) * B,)."""
+        values = values_T.new_full(((blocks + 2) * block,), fill)
+        return values.index_copy(0, slots_T + block, values_T)
+
+    sequence, is_local = in_slots(sequence_T, -1), in_slots(~chosen.is_global_T, 0)
+    queries = torch.arange(block, (blocks + 1) * block, device=device).view(blocks, block, 1)
+    keys = queries[:, :1] + torch.arange(-block, 2 * block, device=device)
+    near = ((keys - queries).abs() <= chosen.reach) & (sequence[queries] == sequence[keys]) & is_local[keys]
+    # Blocks without tokens get the global tokens of sequence 0, because a softmax without any key would be NaN.
+    sequence_C = sequence[block:-block:block].clamp(min=0)
+    mask = torch.cat((near, chosen.exists[sequence_C][:, None].expand(-1, block, -1)), -1)[:, None]
+    return GlobalBlocks(block=block, slots_T=slots_T, keys=chosen.indices[sequence_C], mask=mask)
+
+
+def local_attention(qkv: Tensor, where: Layout, dropout_probability: float) -> Tensor:
+    """Return the attention output of every token over the near and the global tokens of its sequence.
+
+    Maps queries, keys and values qkv (T, 3, H, D) to (T, H, D) of the same dtype, with scores scaled by 1 / sqrt(D).
+    `where` must have global tokens. Outputs of the global tokens themselves have no meaning. Dropout applies to the
+    attention weights; its probability must be 0 outside training.
+    """
+    assert where.global_tokens is not None
+    if where.global_tokens.blocks is None:  # the window covers all sequences, and contains their global tokens
+        return attention(qkv, where, dropout_probability)
+    return _in_blocks(qkv, where.global_tokens.blocks, dropout_probability)
+
+
+def _in_blocks(qkv: Tensor, where: GlobalBlocks, dropout_probability: float) -> Tensor:
+    T, _, H, D = qkv.shape
+    B, C = where.block, len(where.mask)
+    slots = qkv.new_zeros((C + 2) * B, 3 * H * D).index_copy(0, where.slots_T + B, qkv.reshape(T, 3 * H * D))
+    blocks = slots.view(C + 2, B, 3, H, D)
+    q = blocks[1:-1, :, 0].transpose(1, 2)
+    seen = (blocks[:-2, :, 1:], blocks[1:-1, :, 1:], blocks[2:, :, 1:], qkv[where.keys][:, :, 1:])
+    k, v = torch.cat(seen, 1).permute(2, 0, 3, 1, 4).unbind(0)
+    attend = explicit_attention if qkv.device.type == "cpu" else F.scaled_dot_product_attention
+    out = attend(q, k, v, where.mask, dropout_probability)
+    return out.transpose(1, 2).reshape(C * B, H, D)[where.slots_T]
+
+
+def global_attention(qkv: Tensor, where: Layout, dropout_probability: float) -> Tensor:
+    """Return the attention output of global tokens over their whole sequences, from projections of their own.
+
+    Maps queries, keys and values qkv (T, 3, H, D) to (T, H, D) of the same dtype; only the rows of global tokens have a
+    meaning.
+    """
+    assert where.global_tokens is not None
+    most = where.global_tokens.most
+
+    def attend(q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None) -> Tensor:
+        out = explicit_attention(q[:, :, :most], k, v, key_mask, dropout_probability)
+        return F.pad(out, (0, 0, 0, k.shape[2] - out.shape[2]))
+
+    return in_groups(qkv, where, attend)
