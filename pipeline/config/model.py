@@ -7,6 +7,7 @@ from pipeline.config.checks import require, require_above_zero, require_at_least
 from pipeline.config.model_parts import (
     Attention,
     Block,
+    BlockSparseAttention,
     BucketedAttention,
     ClassifierLayer,
     DisentangledAttention,
@@ -24,7 +25,16 @@ from pipeline.config.options import flag_of
 from pipeline.errors import ConfigError
 
 FamilyName = Literal[
-    "bert", "roberta", "electra", "distilbert", "albert", "xlm-roberta", "modernbert", "deberta", "deberta-v2"
+    "bert",
+    "roberta",
+    "electra",
+    "distilbert",
+    "albert",
+    "xlm-roberta",
+    "modernbert",
+    "deberta",
+    "deberta-v2",
+    "bigbird",
 ]
 Activation = Literal["gelu", "gelu_new"]
 
@@ -97,6 +107,8 @@ class Model:
             _require_rotary(self, self.positions)
         if isinstance(self.attention, BucketedAttention) and self.attention.maximum_distance is None:
             self.attention.require_distance("model.maximum_positions", self.maximum_positions)
+        if isinstance(self.attention, BlockSparseAttention):
+            self.attention.require_whole_blocks(self.maximum_positions)
         FAMILY_PARTS[self.family].check(self)
 
     def for_padding(self, entry: int) -> "Model":
@@ -143,6 +155,17 @@ class Model:
     def pooler(self) -> "EncoderPooler | ClassifierLayer":
         """Layer on a sequence's first token."""
         return FAMILY_PARTS[self.family].pooler
+
+    @property
+    def classifier(self) -> "EncoderPooler | ClassifierLayer":
+        """Layer on a sequence's first token in sequence classifiers."""
+        parts = FAMILY_PARTS[self.family]
+        return parts.pooler if parts.classifier is None else parts.classifier
+
+    @property
+    def has_answer_layer(self) -> bool:
+        """Whether a feed-forward block stands before the head for answers."""
+        return FAMILY_PARTS[self.family].answer_layer
 
     @property
     def replaced_head(self) -> ReplacedHead | None:
@@ -198,6 +221,10 @@ class FamilyParts:
     """Parts that every model of a family has."""
 
     pooler: EncoderPooler | ClassifierLayer
+    classifier: ClassifierLayer | None = None
+    """Layer of sequence classifiers, if they do not use the pooler."""
+    answer_layer: bool = False
+    """Whether a feed-forward block stands before the head for answers."""
     tells_segments: bool = True
     """Whether segment embeddings have two rows or more; if False, they have `segment_rows` rows."""
     segment_rows: int = 1
@@ -228,7 +255,7 @@ class FamilyParts:
     enhanced_decoder: bool = False
     """Whether masked tokens may be predicted by an enhanced mask decoder."""
     activations: tuple[Activation, ...] = ("gelu",)
-    """Values of model.activation in published models."""
+    """Values of model.activation in published models; the first is that of a config.json that does not state it."""
     tuned_layer_decay: float = 1.0
     """Default of optimizer.layer_decay in fine-tuning."""
 
@@ -323,4 +350,11 @@ FAMILY_PARTS: dict[str, FamilyParts] = {
     ),
     "deberta": OF_DEBERTA,
     "deberta-v2": replace(OF_DEBERTA, attention=BucketedAttention, replaced_head="with-first-token"),
+    "bigbird": FamilyParts(
+        pooler=EncoderPooler(),
+        classifier=ClassifierLayer(activation="gelu_new"),
+        answer_layer=True,
+        attention=BlockSparseAttention,
+        activations=("gelu_new",),
+    ),
 }

@@ -13,6 +13,7 @@ from torch import Tensor
 from pipeline.batch import Batch
 from pipeline.errors import ConfigError
 from pipeline.model.attention import Layout
+from pipeline.model.block_sparse import times_counted
 from pipeline.model.disentangled import Disentangled
 from pipeline.model.encoder import Encoder, Layer
 
@@ -76,4 +77,6 @@ def _weights(layer: Layer, hidden_T: Tensor, where: Layout) -> Tensor:
     if where.band is not None:
         positions_T = torch.arange(len(hidden_T), device=hidden_T.device)
         scores = scores.masked_fill((positions_T - positions_T[:, None]).abs() > where.band.reach, -math.inf)
+    if where.blocks is not None:  # a block that is counted twice has twice the weight
+        scores = scores + times_counted(where.blocks.groups[0]).to(scores.dtype).log()[:, : len(q[0]), : len(q[0])]
     return scores.softmax(-1)

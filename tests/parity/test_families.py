@@ -210,15 +210,15 @@ def test_heads_of_tasks_equal_theirs(name: str, kind: str) -> None:
     batch = task_batch(row, size, kind, (9, 9, 9, 9) if kind == "spans" else (9, 5, 12, 7))
     peer = _peer(row, kind, size)
     odd = peer.load_state_dict(to_published(module.state_dict(), family), strict=False)
-    assert not odd.missing_keys and not odd.unexpected_keys
+    assert set(odd.missing_keys) == (row.unread if kind == "tags" else set()) and not odd.unexpected_keys
     total, count = module(batch)["task"]
     loss, output = total / count, _their_task(row, kind, peer.eval(), batch)
     assert_close(loss, output.loss)
     assert_close(module.logits(batch), _their_logits(row, kind, output, batch))
     loss.backward(), output.loss.backward()
-    gradients = {name: weight.grad for name, weight in module.named_parameters()}
+    gradients = {name: weight.grad for name, weight in module.named_parameters() if weight.grad is not None}
     published = to_published(gradients, family)
-    wanted = {name: weight.grad for name, weight in peer.named_parameters()}
+    wanted = {name: weight.grad for name, weight in peer.named_parameters() if weight.grad is not None}
     assert published.keys() == wanted.keys()
     largest = max(gradient.abs().max().item() for gradient in wanted.values())
     for tensor, gradient in wanted.items():
@@ -256,7 +256,8 @@ def _their_logits(row: Row, kind: str, output, batch: Batch) -> Tensor:
 
 
 @pytest.mark.parametrize(
-    "name", ["bert-unpaired", "roberta", "electra", "distilbert", "albert", "modernbert", "deberta", "deberta-v2"]
+    "name",
+    ["bert-unpaired", "roberta", "electra", "distilbert", "albert", "modernbert", "deberta", "deberta-v2", "bigbird"],
 )
 @pytest.mark.parametrize("bare", [False, True])
 def test_config_goes_both_ways(name: str, bare: bool) -> None:
