@@ -9,6 +9,7 @@ from torch import Tensor
 
 from pipeline import storage
 from pipeline.batch import Batch
+from pipeline.config.model_parts import BlockSparseAttention
 from pipeline.errors import CheckpointError
 from pipeline.export.card import Lineage, Made, card, trained_length
 from pipeline.export.hub import copy_file
@@ -165,6 +166,9 @@ def check(folder: Path, trained: Trained) -> str:
     compared = "hidden states" if _hidden_alone(trained.module) else "logits"
     if isinstance(trained.module, ReplacedTokens) and not _has_replaced_class(trained.module):
         compared = "the model's hidden states and its generator's logits"
+    attention = trained.model.attention
+    if isinstance(attention, BlockSparseAttention):
+        compared += f" of texts of up to {attention.longest_full} tokens"
     return (
         f"checked: {compared} equal transformers' within {TOLERANCE} of the largest"
         if installed
