@@ -96,6 +96,16 @@ def test_a_sequence_does_not_depend_on_the_others() -> None:
             torch.testing.assert_close(alone, states, atol=1e-5, rtol=1e-5)
 
 
+def test_recomputed_layers_give_the_same_gradients() -> None:
+    encoder, gradients = encoder_of(replace(MODEL, attention_dropout=0.1)).train(), []
+    for encoder.recompute in (False, True):
+        encoder.zero_grad()
+        torch.manual_seed(0)
+        encoder(flat_batch(LENGTHS)).square().sum().backward()
+        gradients.append([parameter.grad for parameter in encoder.parameters() if parameter.grad is not None])
+    torch.testing.assert_close(gradients[1], gradients[0])
+
+
 def encoder_of(model: Model) -> Encoder:
     encoder = Encoder(model, 31)
     initialize(encoder, 0.5, torch.Generator().manual_seed(0))
