@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pipeline.bigbird_presets import BIGBIRD_PRESETS
 from pipeline.config.data import (
     FullSentences,
     NgramMasking,
@@ -330,6 +331,7 @@ PRESETS |= MODERNBERT_PRESETS  # they have no dropout, so they are fast already
 # No "fast" ones: no variable-length kernel computes scores with distances, with or without attention dropout.
 PRESETS |= OF_DEBERTA
 PRESETS |= LONGFORMER_PRESETS
+PRESETS |= BIGBIRD_PRESETS
 # `make pretrain` trains this preset. The recipe is ours: a bert-tiny that learns much in a few minutes. Its word
 # embeddings start from co-occurrence counts, its rows are short, and it has no dropout and no pair task.
 QUICKSTART = replace(

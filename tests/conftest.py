@@ -178,7 +178,7 @@ def tiny_preset(family: str) -> Pretrain:
 
 def parts_of_preset(preset: Pretrain) -> dict[str, Any]:
     """The settings of a preset's model that belong to its family, for models of few positions."""
-    names = ("family", "segments", "positions", "attention", "inner", "block", "bias")
+    names = ("family", "activation", "segments", "positions", "attention", "inner", "block", "bias")
     parts = {name: getattr(preset.model, name) for name in names}
     return parts | ({"attention": BucketedAttention(buckets=16)} if preset.model.family == "deberta-v2" else {})
 

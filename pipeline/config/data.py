@@ -11,7 +11,7 @@ PASSING = frozenset({"prepare.web_timeout"})
 PAIRS = "pairs"
 """Format of a source of given pairs: a table with two texts per row, and perhaps hard negatives."""
 PRESET_KINDS = ("wordpiece", "byte-bpe", "unigram")
-PRESET_SIZES = (30_522, 8_192, 50_265, 30_000, 119_547, 250_002, 50_368, 128_100)
+PRESET_SIZES = (30_522, 8_192, 50_265, 30_000, 119_547, 250_002, 50_368, 128_100, 50_358)
 """Kinds and sizes that presets set for a trained vocabulary.
 
 With vocabulary.path, a kind or size in these lists is ignored, because a preset may have set it. Any other size is

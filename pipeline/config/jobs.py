@@ -7,6 +7,7 @@ from pipeline.config.checks import require, require_at_least
 from pipeline.config.data import NextSentence, Preparation, Sampling, SentenceOrder, Sources, VocabularySettings
 from pipeline.config.locations import Location
 from pipeline.config.model import FAMILY_PARTS, EncoderPooler, Model, RotaryPositions, require_one_rate
+from pipeline.config.model_parts import BlockSparseAttention
 from pipeline.config.objective import Contrastive, Distilled, DistilledVectors, Masked, Objective, Replaced
 from pipeline.config.phases import FallingMasks, OnePhase, Phase, Phases, TwoPhases, split
 from pipeline.config.placement import Placement
@@ -47,6 +48,10 @@ EAGER: dict[type, str] = {
     DistilledVectors: "objective distilled-vectors calls a teacher in each step, and the teacher cannot be compiled",
 }
 """Objective -> reason why torch.compile is not used for it."""
+EAGER_ATTENTION: dict[type, str] = {
+    BlockSparseAttention: "model.attention block-sparse-attention groups sequences by their lengths",
+}
+"""Attention -> reason why torch.compile is not used for it."""
 VECTOR_OBJECTIVES: dict[type, str] = {Contrastive: "contrastive", DistilledVectors: "distilled-vectors"}
 """Objective that trains text vectors and no masked-token head -> its name on the command line."""
 LONGEST_NAME = 200
@@ -113,6 +118,7 @@ class Pretrain(Sources):
         _refuse_long_warmups(self)
         if self.init is None:
             require_rotated_positions(self)
+            require_compilable_attention(self)
         _require_two_texts(self)
         _require_sentences(self)
         if name := VECTOR_OBJECTIVES.get(type(self.objective)):
@@ -218,6 +224,15 @@ def _require_sentences(config: Pretrain) -> None:
         vectors or not config.sampling.with_text,
         f"sampling.pairs ({kind}) makes single texts for objective distilled-vectors, but objective is "
         f"{type(config.objective).__name__.lower()}: choose objective:distilled-vectors, or other sampling.pairs",
+    )
+
+
+def require_compilable_attention(config: Pretrain) -> None:
+    """Raise ConfigError if placement.compile is on, but the model's attention cannot be compiled."""
+    reason = EAGER_ATTENTION.get(type(config.model.attention))
+    require(
+        reason is None or config.placement.compile != "on",
+        f"placement.compile (on) cannot be used, because {reason}: set placement.compile to auto or off",
     )
 
 

@@ -8,6 +8,7 @@ from pipeline.config.model_parts import (
     AnyFamilyAttention,
     Attention,
     Block,
+    BlockSparseAttention,
     BucketedAttention,
     ClassifierLayer,
     DisentangledAttention,
@@ -36,6 +37,7 @@ FamilyName = Literal[
     "deberta",
     "deberta-v2",
     "longformer",
+    "bigbird",
 ]
 Activation = Literal["gelu", "gelu_new"]
 
@@ -108,6 +110,8 @@ class Model:
             _require_rotary(self, self.positions)
         if isinstance(self.attention, BucketedAttention) and self.attention.maximum_distance is None:
             self.attention.require_distance("model.maximum_positions", self.maximum_positions)
+        if isinstance(self.attention, BlockSparseAttention):
+            self.attention.require_whole_blocks(self.maximum_positions)
         FAMILY_PARTS[self.family].check(self)
 
     def for_padding(self, entry: int) -> "Model":
@@ -163,6 +167,17 @@ class Model:
         return FAMILY_PARTS[self.family].pooler
 
     @property
+    def classifier(self) -> "EncoderPooler | ClassifierLayer":
+        """Layer on a sequence's first token in sequence classifiers."""
+        parts = FAMILY_PARTS[self.family]
+        return parts.pooler if parts.classifier is None else parts.classifier
+
+    @property
+    def has_answer_layer(self) -> bool:
+        """Whether a feed-forward block stands before the head for answers."""
+        return FAMILY_PARTS[self.family].answer_layer
+
+    @property
     def replaced_head(self) -> ReplacedHead | None:
         """Input of the head for replaced tokens; None if the family has no such head."""
         return FAMILY_PARTS[self.family].replaced_head
@@ -216,6 +231,10 @@ class FamilyParts:
     """Parts that every model of a family has."""
 
     pooler: EncoderPooler | ClassifierLayer
+    classifier: ClassifierLayer | None = None
+    """Layer of sequence classifiers, if they do not use the pooler."""
+    answer_layer: bool = False
+    """Whether a feed-forward block stands before the head for answers."""
     tells_segments: bool = True
     """Whether segment embeddings have two rows or more; if False, they have `segment_rows` rows."""
     segment_rows: int = 1
@@ -246,7 +265,7 @@ class FamilyParts:
     enhanced_decoder: bool = False
     """Whether masked tokens may be predicted by an enhanced mask decoder."""
     activations: tuple[Activation, ...] = ("gelu",)
-    """Values of model.activation in published models."""
+    """Values of model.activation in published models; the first is that of a config.json that does not state it."""
     continues: tuple[FamilyName, ...] = ()
     """Families whose models can start a model of this family (--init)."""
     tuned_layer_decay: float = 1.0
@@ -345,4 +364,11 @@ FAMILY_PARTS: dict[str, FamilyParts] = {
     "deberta": OF_DEBERTA,
     "deberta-v2": replace(OF_DEBERTA, attention=BucketedAttention, replaced_head="with-first-token"),
     "longformer": replace(OF_ROBERTA, attention=GlobalLocalAttention, continues=("roberta",)),
+    "bigbird": FamilyParts(
+        pooler=EncoderPooler(),
+        classifier=ClassifierLayer(activation="gelu_new"),
+        answer_layer=True,
+        attention=BlockSparseAttention,
+        activations=("gelu_new",),
+    ),
 }

@@ -144,6 +144,38 @@ class BucketedAttention:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BlockSparseAttention:
+    """Attention between blocks of tokens (BigBird, Zaheer et al. 2020). A block attends to itself, both neighbours, the
+    first and the last block, and some random blocks; the first and the last block attend to all tokens.
+
+    Sequences of up to (5 + 2 * random_blocks) * block_size tokens have full attention, as published. Time and memory
+    grow in proportion to the length of a longer sequence.
+    """
+
+    block_size: int = 64
+    """Tokens per block. The last block of a sequence may have fewer."""
+    random_blocks: int = 3
+    """Random blocks that a block attends to. They differ between heads and layers, and never change."""
+
+    def __post_init__(self) -> None:
+        require_at_least("model.attention.block_size", self.block_size, 1)
+        require_at_least("model.attention.random_blocks", self.random_blocks, 0)
+
+    @property
+    def longest_full(self) -> int:
+        """Tokens of the longest sequence with full attention."""
+        return (5 + 2 * self.random_blocks) * self.block_size
+
+    def require_whole_blocks(self, maximum_positions: int) -> None:
+        """Raise ConfigError if a sequence, filled up to whole blocks, could be longer than `maximum_positions`."""
+        require(
+            maximum_positions <= self.longest_full or maximum_positions % self.block_size == 0,
+            f"model.maximum_positions ({maximum_positions}) must be a multiple of model.attention.block_size "
+            f"({self.block_size}), because sequences of more than {self.longest_full} tokens have whole blocks",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class EncoderPooler:
     """A tanh layer on the first token, pretrained with the label of sentence pairs and used by sequence classifiers
     (Devlin et al. 2019).
@@ -156,7 +188,7 @@ class ClassifierLayer:
     al. 2020).
     """
 
-    activation: Literal["tanh", "gelu", "relu"] = "tanh"
+    activation: Literal["tanh", "gelu", "gelu_new", "relu"] = "tanh"
     drops_input: bool = True
     """Whether dropout also applies to the layer's input; it always applies to the layer's output."""
     normalises: bool = False
@@ -166,8 +198,15 @@ class ClassifierLayer:
 
 
 Positions = LearnedPositions | RotaryPositions | NoPositions
-Attention = FullAttention | LocalAttention | GlobalLocalAttention | DisentangledAttention | BucketedAttention
-AnyFamilyAttention = FullAttention | LocalAttention
+Attention = (
+    FullAttention
+    | LocalAttention
+    | GlobalLocalAttention
+    | DisentangledAttention
+    | BucketedAttention
+    | BlockSparseAttention
+)
+AnyFamilyAttention = FullAttention | LocalAttention | BlockSparseAttention
 """Attention without weights beyond those of BERT, which ablations may give to a BERT."""
 ReplacedHead = Literal["token", "with-first-token"]
 """Input of a head for replaced tokens: each token's state, or its sum with the first token's state."""

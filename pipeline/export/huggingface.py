@@ -9,6 +9,8 @@ from torch import Tensor
 
 from pipeline import storage
 from pipeline.batch import Batch
+from pipeline.config.model import Model
+from pipeline.config.model_parts import BlockSparseAttention
 from pipeline.errors import CheckpointError
 from pipeline.export.card import Lineage, Made, card, trained_length
 from pipeline.export.hub import copy_file
@@ -75,6 +77,10 @@ model = api.load("PLACE")
 print(model.embed(["A first text.", "A second one."]).shape)
 ```"""
 """Usage of a model that only bertstream loads, with the placeholders of USE, and REASON for the reason."""
+LONG_TEXTS = """In a text of more than LENGTH tokens, tokens also attend to random blocks, the same in training and in
+evaluation. `transformers` has these blocks in training only, and replaces them by the first block in evaluation, so its
+states of long texts differ. `bertstream` computes those of training."""
+"""Section of the card, with the placeholder LENGTH: the tokens of the longest text with full attention."""
 NO_POOLING = "`sentence-transformers` cannot load this model, because it has no such pooling"
 VECTORS = {
     "mean": "the mean of the last hidden states",
@@ -122,7 +128,15 @@ def write_published(trained: Trained, lineage: Lineage, folder: Path) -> Made:
         use=use.replace("VECTOR", VECTORS[pooling] + ", projected" * projected),
         library="transformers" if published else "bertstream",
         tags=() if ours else ("sentence-transformers",),
+        extra=_long_texts(trained.model) if published else (),
     )
+
+
+def _long_texts(model: Model) -> tuple[str, ...]:
+    """Return a section about texts whose states differ in transformers, if the model has block-sparse attention."""
+    if not isinstance(model.attention, BlockSparseAttention):
+        return ()
+    return ("## Long texts", LONG_TEXTS.replace("LENGTH", str(model.attention.longest_full)))
 
 
 def _usage(trained: Trained) -> str:
@@ -165,6 +179,9 @@ def check(folder: Path, trained: Trained) -> str:
     compared = "hidden states" if _hidden_alone(trained.module) else "logits"
     if isinstance(trained.module, ReplacedTokens) and not _has_replaced_class(trained.module):
         compared = "the model's hidden states and its generator's logits"
+    attention = trained.model.attention
+    if isinstance(attention, BlockSparseAttention):
+        compared += f" of texts of up to {attention.longest_full} tokens"
     return (
         f"checked: {compared} equal transformers' within {TOLERANCE} of the largest"
         if installed

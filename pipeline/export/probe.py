@@ -12,6 +12,7 @@ from torch import Tensor
 
 from pipeline.batch import Batch, collate
 from pipeline.config.model import Model
+from pipeline.config.model_parts import BlockSparseAttention
 from pipeline.model.families.table import family_of
 from pipeline.text.schema import EXAMPLE
 
@@ -34,8 +35,11 @@ def probes(model: Model, vocabulary_size: int) -> Iterator[Batch]:
     """Yield batches of different shapes: a single token, unequal lengths, and the model's maximum length.
 
     Without position embeddings, no row of a table depends on the maximum length, and MOST_TOKENS are enough.
+    Block-sparse attention is compared where it is full: transformers has no random blocks in evaluation.
     """
     longest = model.maximum_positions if model.position_rows else min(model.maximum_positions, MOST_TOKENS)
+    if isinstance(model.attention, BlockSparseAttention):
+        longest = min(longest, model.attention.longest_full)
     for lengths in ((1,), (min(7, longest), 1, min(19, longest)), (longest, (longest + 1) // 2)):
         yield probe(model, vocabulary_size, lengths)
 

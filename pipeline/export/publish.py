@@ -8,6 +8,7 @@ from pipeline import storage
 from pipeline.config.export import Export
 from pipeline.config.jobs import VECTOR_OBJECTIVES, Pretrain
 from pipeline.config.model import FAMILY_PARTS, Model
+from pipeline.config.model_parts import BlockSparseAttention
 from pipeline.config.objective import Masked
 from pipeline.errors import CheckpointError, ConfigError, listed
 from pipeline.export import registry
@@ -64,6 +65,11 @@ def _require_architecture(kinds: Sequence[str], model: Model) -> None:
         raise ConfigError(
             f"kinds ({listed(wrong)}) need a graph, but operators of transformers' {family.title} depend on the values "
             "of its inputs: choose huggingface"
+        )
+    if wrong and isinstance(model.attention, BlockSparseAttention):
+        raise ConfigError(
+            f"kinds ({listed(wrong)}) cannot have model.attention block-sparse-attention, because transformers, which "
+            "writes the graphs, has no random blocks in evaluation: choose huggingface"
         )
 
 

@@ -85,6 +85,36 @@ class GlobalTokens:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BlockGroup:
+    """Sequences with the same number of blocks for block-sparse attention: n sequences of C blocks of B tokens, each
+    attending to K blocks.
+    """
+
+    tokens_T: Tensor
+    """int64: the group's tokens in the flat batch."""
+    slots_T: Tensor
+    """int64: index of each of these tokens in the padded order of n * C * B positions."""
+    real: Tensor
+    """bool (n, C, B): True for tokens, False for padding, which only a last block has."""
+    keys: Tensor
+    """int64 (H, C - 2, K): the blocks that blocks 1 to C - 2 attend to; a block may occur several times."""
+    counted: Tensor
+    """bool (C - 2, K): False for a block of `keys` that is global and in the window, and is counted once already."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Blocks:
+    """Sequences of a batch by their attention in a layer with block-sparse attention."""
+
+    groups: tuple[BlockGroup, ...]
+    """Long sequences."""
+    full_T: Tensor | None
+    """int64: the tokens of short sequences, which have full attention, in the flat batch; None: no such sequence."""
+    full: "Layout | None"
+    """Layout of the short sequences as a batch of their own."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Layout:
     """Positions of a batch's sequences in the flat batch and in padded groups, and how a layer's tokens attend."""
 
@@ -103,6 +133,8 @@ class Layout:
     """Blocks of local attention; None: a token attends to all tokens of its sequence."""
     global_tokens: GlobalTokens | None = None
     """Tokens that attend to all tokens of their sequence in spite of local attention; None: no token does."""
+    blocks: Blocks | None = None
+    """Blocks of block-sparse attention; None: all sequences have full attention."""
 
 
 def layout(batch: Batch) -> Layout:

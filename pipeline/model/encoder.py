@@ -14,6 +14,7 @@ from torch.utils.checkpoint import checkpoint
 from pipeline.batch import Batch
 from pipeline.config.model import EncoderPooler, Model, RotaryPositions
 from pipeline.config.model_parts import (
+    BlockSparseAttention,
     BucketedAttention,
     DisentangledAttention,
     FullAttention,
@@ -23,6 +24,7 @@ from pipeline.config.model_parts import (
 from pipeline.errors import DataError
 from pipeline.model.activations import ACTIVATIONS
 from pipeline.model.attention import GlobalTokens, Layout, attention, layout
+from pipeline.model.block_sparse import block_layouts, block_sparse_attention
 from pipeline.model.disentangled import (
     BucketedSelfAttention,
     DisentangledSelfAttention,
@@ -48,6 +50,7 @@ class SelfAttention(nn.Module):
 
     def forward(self, hidden_T: Tensor, where: Layout) -> Tensor:
         attend = attention if where.band is None else windowed_attention
+        attend = attend if where.blocks is None else block_sparse_attention
         gathered = attend(self.projected(hidden_T, where), where, self.dropout if self.training else 0.0)
         return self.output(gathered.reshape(hidden_T.shape))
 
@@ -103,8 +106,11 @@ ATTENTION: dict[type, Callable[[Model], nn.Module]] = {
     GlobalLocalAttention: GlobalLocalSelfAttention,
     DisentangledAttention: DisentangledSelfAttention,
     BucketedAttention: BucketedSelfAttention,
+    BlockSparseAttention: SelfAttention,
 }
-"""Settings of attention -> module. In a layer with local attention, the layout has a band."""
+"""Settings of attention -> module. In a layer with local attention, the layout has a band; in a layer with block-sparse
+attention, it has blocks if a sequence is long enough.
+"""
 
 
 class FeedForward(nn.Module):
@@ -235,7 +241,9 @@ class Encoder(nn.Module):
         return [*self.layers] * (self.settings.layers if self.settings.shares_layers else 1)
 
     def layouts(self, batch: Batch) -> list[Layout]:
-        """Return the layout of a batch for each applied layer: with its rotation, and its band if it is local."""
+        """Return the layout of a batch for each applied layer: with its rotation, and its band or its blocks if the
+        layer is local or block-sparse.
+        """
         where, model = layout(batch), self.settings
         if self.relative is not None:
             where = replace(where, relative_R=self.relative(batch.maximum_length))
@@ -244,7 +252,7 @@ class Encoder(nn.Module):
             where = replace(where, global_tokens=chosen)
         reaches = [model.reach(number) for number in range(model.layers)]
         layouts = {reach: _of_layer(where, batch, model, reach) for reach in set(reaches)}
-        return [layouts[reach] for reach in reaches]
+        return block_layouts([layouts[reach] for reach in reaches], batch, model)
 
     def choose_global_tokens(self, use: GlobalUse) -> None:
         """Choose the global tokens; attention without global tokens ignores the choice.

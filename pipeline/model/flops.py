@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipeline.config.model import Model
+from pipeline.config.model_parts import BlockSparseAttention
 
 BACKWARD = 3
 """Cost of a training step, in units of one forward pass. The backward pass costs 2 units. Recomputed activations do not
@@ -108,7 +109,8 @@ def encoder_flops(model: Model, counted: TokenCounts) -> float:
 
     Only matrix products count. With L layers of width H and feed-forward width 4 H, the linear maps of the layers need
     6 * 12 * L * H^2 operations; 8 of these 12 are for the feed-forward, and geglu's gates add 4. Attention scores and
-    values need 12 * L * H * (sum of s^2) / (sum of s); in local layers, a token attends to at most its window. A
+    values need 12 * L * H * (sum of s^2) / (sum of s); in local layers, a token attends to at most its window, and in
+    block-sparse layers to its blocks. A
     projection of embeddings of width E adds 6 * E * H. If L layers share their weights, they still count L times.
     Disentangled attention adds two products with 2 s relative positions per token, which are twice the scores and
     values; the projections of relative positions, once per slot, do not count.
@@ -116,19 +118,32 @@ def encoder_flops(model: Model, counted: TokenCounts) -> float:
     L, H = model.layers, model.width
     layer = 4 * H * H + H * model.inner_rows + H * model.feed_forward
     projection = model.embedded_width * H if model.projects else 0
-    keys = sum(_keys(model.reach(number), counted) for number in range(L))
+    keys = sum(_keys(model, number, counted) for number in range(L))
     products = 3 if model.has_distances else 1  # content by content, content by position, position by content
     return BACKWARD * (2 * L * layer + 2 * projection + 4 * products * H * keys)
 
 
-def _keys(reach: int | None, counted: TokenCounts) -> float:
-    """Return the keys per token of a layer that attends to `reach` tokens on each side; None: to all tokens.
+def _keys(model: Model, layer: int, counted: TokenCounts) -> float:
+    """Return the keys per token of a layer.
 
     For local layers this is an upper bound, the window or the mean length that a token sees, whichever is less: tokens
-    near the ends of a sequence see fewer.
+    near the ends of a sequence see fewer. For block-sparse layers, all sequences are taken to have that mean length.
     """
-    mean = counted.squares / counted.tokens
+    mean, reach = counted.squares / counted.tokens, model.reach(layer)
+    if isinstance(model.attention, BlockSparseAttention) and mean > model.attention.longest_full:
+        return _sparse_keys(model.attention, mean)
     return mean if reach is None else min(mean, 2 * reach + 1)
+
+
+def _sparse_keys(attention: BlockSparseAttention, length: float) -> float:
+    """Return the mean keys per token of a sequence that is long enough for blocks.
+
+    The first and the last block see all tokens. The others see two global blocks, three of the window and the random
+    ones, and the second and the last but one a block less, because it is global and in the window.
+    """
+    size = attention.block_size
+    middle = (length - 2 * size) * (5 + attention.random_blocks) * size - 2 * size * size
+    return (2 * size * length + middle) / length
 
 
 def masked_head_flops(model: Model, vocabulary_size: int, counted: TokenCounts) -> float:

@@ -139,6 +139,30 @@ def token_layer(settings: Model) -> HeadLayer | None:
     return HeadLayer(settings, pooler) if isinstance(pooler, ClassifierLayer) and pooler.on_all else None
 
 
+class AnswerLayer(nn.Module):
+    """Map hidden states (T, width) to the input of an AnswerHead (T, width): a feed-forward block with a residual
+    connection and a LayerNorm (as in transformers' BigBird).
+    """
+
+    def __init__(self, settings: Model) -> None:
+        super().__init__()
+        self.dropout = settings.hidden_dropout
+        self.activation = ACTIVATIONS[settings.activation]
+        self.inner = nn.Linear(settings.width, settings.feed_forward)
+        self.outer = nn.Linear(settings.feed_forward, settings.width)
+        self.norm = nn.LayerNorm(settings.width, eps=settings.layer_norm_epsilon)
+
+    def forward(self, hidden_T: Tensor) -> Tensor:
+        probability = self.dropout if self.training else 0.0
+        inner_T = self.activation(self.inner(dropout(hidden_T, probability)))
+        return self.norm(hidden_T + dropout(self.outer(inner_T), probability))
+
+
+def answer_layer(settings: Model) -> AnswerLayer | HeadLayer | None:
+    """Return the layer between hidden states and an AnswerHead, if the settings have one."""
+    return AnswerLayer(settings) if settings.has_answer_layer else token_layer(settings)
+
+
 class AttentionPooling(nn.Linear):
     """Pool hidden states (T, width) to one state per sequence (N, width), a weighted mean of the sequence's states.
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from pipeline.batch import Batch
 from pipeline.errors import ConfigError
 from pipeline.model.attention import Layout
+from pipeline.model.block_sparse import times_counted
 from pipeline.model.disentangled import Disentangled
 from pipeline.model.encoder import Encoder, Layer
 
@@ -77,6 +78,9 @@ def _weights(layer: Layer, hidden_T: Tensor, where: Layout) -> Tensor:
     distances = (positions_T - positions_T[:, None]).abs()
     if where.band is not None:
         scores = scores.masked_fill(distances > where.band.reach, -math.inf)
+    if where.blocks is not None:  # a block that is counted twice has twice the weight
+        counts = times_counted(where.blocks.groups[0]).to(scores.dtype)
+        scores = scores + counts.log()[:, : len(hidden_T), : len(hidden_T)]
     if chosen is None:
         return scores.softmax(-1)
     scores = scores.masked_fill((distances > chosen.reach) & ~chosen.is_global_T, -math.inf)

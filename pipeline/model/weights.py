@@ -244,7 +244,7 @@ def model_settings(config: dict[str, Any]) -> Model:
         )
     values: dict[str, Any] = {name: config[field] for name, field in family.config.items() if field in config}
     parts = FAMILY_PARTS[family.name]
-    if values.get("activation", Model.activation) not in parts.activations:
+    if values.setdefault("activation", parts.activations[0]) not in parts.activations:
         raise CheckpointError(
             f"config.json: {family.config['activation']} is {values['activation']!r}, only "
             f"{' and '.join(map(repr, parts.activations))} can be loaded"

@@ -49,7 +49,7 @@ class SequenceTask(nn.Module):
         super().__init__()
         assert kind in LOSSES and pooling in POOLINGS
         self.encoder = Encoder(settings, vocabulary_size)
-        layer = settings.pooler
+        layer = settings.classifier
         own_layer = isinstance(layer, ClassifierLayer) and (pooling == "cls" or layer.on_all)
         self.classification_layer = HeadLayer(settings, layer) if own_layer else None
         self.classification_head = ClassificationHead(settings, outputs)

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from pipeline.batch import Batch
 from pipeline.config.model import Model
 from pipeline.model.encoder import Encoder, initialize
-from pipeline.model.heads import AnswerHead, ClassificationHead, token_layer
+from pipeline.model.heads import AnswerHead, ClassificationHead, answer_layer, token_layer
 from pipeline.objectives.terms import TASK, Terms
 
 IGNORED = -100  # label of tokens without a loss, written by pipeline.tasks.tagging; PyTorch's default ignore_index
@@ -83,7 +83,7 @@ class AnswerTask(nn.Module):
         """Initialise weights from `generator`; None: from torch's global generator."""
         super().__init__()
         self.encoder = Encoder(settings, vocabulary_size)
-        self.classification_layer = token_layer(settings)
+        self.classification_layer = answer_layer(settings)
         self.answer_head = AnswerHead(settings)
         initialize(self, settings.initializer_deviation, generator)
         self.encoder.choose_global_tokens("question")

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
-from pipeline.config.jobs import EAGER, Pretrain
+from pipeline.config.jobs import EAGER, EAGER_ATTENTION, Pretrain
 from pipeline.config.phases import Phase
 from pipeline.errors import ConfigError
 
@@ -38,7 +38,7 @@ def compiles(
         saved = COMPILE_GAIN[device.type] * _eager_seconds(config, vocabulary_size, device, phase)
         reason = None if compiler else "no C++ compiler"
         reason = reason or ("placement.recompute is on and the device is a CPU" if _redraws(config, device) else None)
-        reason = reason or EAGER.get(type(config.objective))
+        reason = reason or EAGER.get(type(config.objective)) or EAGER_ATTENTION.get(type(config.model.attention))
         reason = reason or ("the run is too short to save time" if saved < COMPILE_SECONDS else None)
     else:
         reason = None if choice == "on" else "placement.compile is off"

@@ -10,7 +10,13 @@ import torch
 from ray.actor import ActorHandle
 
 from pipeline import cluster, storage
-from pipeline.config.jobs import Pretrain, require_rotated_positions, require_trained_parts, with_words_rate
+from pipeline.config.jobs import (
+    Pretrain,
+    require_compilable_attention,
+    require_rotated_positions,
+    require_trained_parts,
+    with_words_rate,
+)
 from pipeline.config.locations import with_absolute_locations
 from pipeline.config.objective import Distilled, DistilledVectors, Replaced
 from pipeline.embed.prompts import with_prompts
@@ -173,6 +179,7 @@ def _with_initial_model(config: Pretrain, report: Report) -> tuple[Pretrain, Ini
         require_generator(config.objective, config.model, initial.generator, str(config.init))
     require_trained_parts(config)
     require_rotated_positions(config)
+    require_compilable_attention(config)
     return config, initial
 
 

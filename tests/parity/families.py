@@ -12,6 +12,7 @@ from pipeline.batch import Batch
 from pipeline.config.data import FullSentences, NextSentence, Sampling, SentenceOrder
 from pipeline.config.model import Model
 from pipeline.config.model_parts import (
+    BlockSparseAttention,
     BucketedAttention,
     DisentangledAttention,
     GlobalLocalAttention,
@@ -69,6 +70,11 @@ def unigram() -> Vocabulary:
     return train_vocabulary([*TEXTS, "The house. The houses"] * 3, size=120, lowercase=True, kind="unigram")
 
 
+def unigram_cased() -> Vocabulary:
+    """Pieces of a unigram model, cased, as a trained vocabulary of BigBird's."""
+    return train_vocabulary([*TEXTS, "The house. The houses"] * 3, size=120, lowercase=False, kind="unigram")
+
+
 def byte_bpe() -> Vocabulary:
     """<s> <pad> </s> <unk> first and <mask> last, as RoBERTa's."""
     return train_vocabulary([*TEXTS, "The house. The houses"] * 3, size=300, lowercase=False, kind="byte-bpe")
@@ -118,6 +124,14 @@ MODERNBERT = replace(
 LONGFORMER = replace(ROBERTA, family="longformer", attention=GlobalLocalAttention(window=8))
 ALBERT = replace(SMALL, family="albert", layers=3, embedding_width=24, activation="gelu_new")
 
+# Attention is full up to length 56; tests/parity/test_bigbird.py has longer sequences.
+BIGBIRD = replace(
+    SMALL,
+    family="bigbird",
+    activation="gelu_new",
+    attention=BlockSparseAttention(block_size=8, random_blocks=1),
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
@@ -131,6 +145,8 @@ class Row:
     """Folder of a published model -> class."""
     objective: Objective = field(default_factory=Masked)
     pairs: FullSentences | NextSentence | SentenceOrder = field(default_factory=FullSentences)
+    unread: frozenset[str] = frozenset()
+    """Tensors that its class for tags has in transformers and does not read, and that our files lack."""
 
     @property
     def sampling(self) -> Sampling:
@@ -208,8 +224,19 @@ ROWS: dict[str, Row] = {
     "longformer": Row(
         settings=LONGFORMER, vocabulary=byte_bpe, prefix="Longformer", classes={"": "LongformerForMaskedLM"}
     ),
+    "bigbird": Row(
+        settings=BIGBIRD,
+        vocabulary=unigram_cased,
+        prefix="BigBird",
+        classes={"": "BigBirdForPreTraining"},
+        pairs=NextSentence(),
+        unread=frozenset({"bert.pooler.weight", "bert.pooler.bias"}),
+    ),
 }
-FAMILIES = ("bert", "roberta", "electra", "distilbert", "albert", "modernbert", "deberta", "deberta-v2", "longformer")
+FAMILIES = (
+    *("bert", "roberta", "electra", "distilbert", "albert", "modernbert", "deberta", "deberta-v2"),
+    *("longformer", "bigbird"),
+)
 """Rows that stand for a family where vocabulary and objective make no difference; xlm-roberta has roberta's modules."""
 
 

@@ -108,7 +108,7 @@ NO_MASK = "tokenizer.json has no {} among its {} entries: a vocabulary needs "
             "roberta",
             lambda folder: set_in_config(folder, model_type="xlnet"),
             "config.json: model_type is 'xlnet', but only 'bert', 'roberta', 'electra', 'distilbert', 'albert', "
-            "'xlm-roberta', 'modernbert', 'deberta', 'deberta-v2', 'longformer' can be loaded",
+            "'xlm-roberta', 'modernbert', 'deberta', 'deberta-v2', 'longformer', 'bigbird' can be loaded",
         ),
         (
             "roberta",

@@ -29,6 +29,7 @@ from pipeline.config.flat import flatten
 from pipeline.config.jobs import Pretrain, with_words_rate
 from pipeline.config.model import Model
 from pipeline.config.model_parts import (
+    BlockSparseAttention,
     BucketedAttention,
     DisentangledAttention,
     FullAttention,
@@ -74,7 +75,7 @@ PRESET_NAMES = (
     "albert-mini-fast, albert-base-fast, albert-large-fast, albert-xlarge-fast, albert-xxlarge-fast, continue-fast, "
     "continue-small-fast, modernbert-tiny, modernbert-mini, modernbert-small, modernbert-medium, modernbert-base, "
     "modernbert-large, deberta-tiny, deberta-base, deberta-v3-tiny, deberta-v3-xsmall, deberta-v3-small, "
-    "deberta-v3-base, longformer-tiny, longformer-base, quickstart"
+    "deberta-v3-base, longformer-tiny, longformer-base, bigbird-tiny, bigbird-base, quickstart"
 )
 WRONG_NAME = "may hold letters, digits, '-', '_' and '.' only and must not start with '.'"
 
@@ -444,6 +445,7 @@ MODERNBERT_SIZES = {
     "modernbert-large": (28, 1_024, 16, 2_624),
 }
 LONGFORMER_SIZES = {"longformer-tiny": (2, 128, 2, 512), "longformer-base": (12, 768, 12, 3_072)}
+SIZES_OF_BIGBIRD = {"bigbird-tiny": (2, 128, 2, 512, 1_024, 16), "bigbird-base": (12, 768, 12, 3072, 4_096, 64)}
 SEGMENTS = {"bert": 2, "mbert": 2, "roberta": 1, "xlm": 1, "electra": 2, "distilbert": 0, "albert": 2}
 WITHOUT_DROPOUT = ("albert-large", "albert-xlarge", "albert-xxlarge")
 
@@ -456,6 +458,7 @@ def test_there_is_no_preset_without_a_published_size() -> None:
         *SIZES_OF_DEBERTA,
         *MODERNBERT_SIZES,
         *LONGFORMER_SIZES,
+        *SIZES_OF_BIGBIRD,
     }
 
 
@@ -485,6 +488,25 @@ def test_presets_of_deberta_have_their_published_sizes(name: str) -> None:
         assert (generator.layers, generator.width) == (model.layers // 2, model.width)
     else:
         assert model.attention == DisentangledAttention() and PRESETS[name].objective == Masked(decoder="enhanced")
+
+
+@pytest.mark.parametrize("name", SIZES_OF_BIGBIRD)
+def test_presets_of_bigbird_have_their_published_sizes_and_parts(name: str) -> None:
+    model, (*sizes, positions, block) = PRESETS[name].model, SIZES_OF_BIGBIRD[name]
+    assert [model.layers, model.width, model.heads, model.feed_forward] == sizes
+    assert (model.maximum_positions, model.segments, model.activation) == (positions, 2, "gelu_new")
+    assert (model.hidden_dropout, model.attention_dropout) == (0.1, 0.1)
+    assert model.attention == BlockSparseAttention(block_size=block, random_blocks=3)
+    assert PRESETS[name].sampling.maximum_length == positions > model.attention.longest_full
+
+
+def test_compiled_code_cannot_have_block_sparse_attention() -> None:
+    with pytest.raises(ConfigError) as refused:
+        replace(PRESETS["bigbird-tiny"], placement=Placement(compile="on"))
+    assert str(refused.value) == (
+        "placement.compile (on) cannot be used, because model.attention block-sparse-attention groups sequences by "
+        "their lengths: set placement.compile to auto or off"
+    )
 
 
 def test_quickstart_is_a_bert_tiny_that_starts_from_counts() -> None:

@@ -21,16 +21,8 @@ JOBS = sorted((ROOT / "jobs").glob("[!_]*.py"))
 
 GROUND = {
     *("columns", "durations", "errors", "config", "environment", "local_files", "locations", "locks"),
-    *(
-        "longformer_presets",
-        "modernbert_presets",
-        "presets",
-        "reporting",
-        "retries",
-        "stopping",
-        "storage",
-        "wire_format",
-    ),
+    *("bigbird_presets", "longformer_presets", "modernbert_presets", "presets"),
+    *("reporting", "retries", "stopping", "storage", "wire_format"),
 }
 MODEL_SIDE = GROUND | {"batch", "text.schema", "model"}
 TRAIN_SIDE = MODEL_SIDE | {
@@ -43,7 +35,8 @@ MAY_IMPORT = {
     "errors": set(),
     "environment": set(),
     "config": {"errors", "config", "locations"},
-    "presets": {"errors", "config", "longformer_presets", "modernbert_presets"},
+    "presets": {"errors", "config", "bigbird_presets", "longformer_presets", "modernbert_presets"},
+    "bigbird_presets": {"errors", "config"},
     "longformer_presets": {"errors", "config"},
     "modernbert_presets": {"errors", "config"},
     "ray_private": set(),

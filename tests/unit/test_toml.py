@@ -47,6 +47,7 @@ def test_every_preset_comes_back_as_it_went(preset: str, tmp_path: Path) -> None
 def test_every_kind_comes_back_as_it_went(path: str, kind: str, tmp_path: Path) -> None:
     presets = {"disentangled-attention": "deberta-tiny", "bucketed-attention": "deberta-v3-tiny"}
     presets["global-local-attention"] = "longformer-tiny"
+    presets["block-sparse-attention"] = "bigbird-tiny"
     preset = "electra-tiny" if path == "objective" else presets.get(kind, "bert-tiny")
     words = [f"{path}:{kind}"]
     if kind == "contrastive":

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pipeline.config.model import Model
 from pipeline.model.families.albert import ALBERT
 from pipeline.model.families.bert import BERT
+from pipeline.model.families.bigbird import BIGBIRD
 from pipeline.model.families.deberta import DEBERTA
 from pipeline.model.families.deberta_v2 import DEBERTA_V2
 from pipeline.model.families.distilbert import DISTILBERT
@@ -18,7 +19,10 @@ from pipeline.model.family import Family
 
 FAMILIES: dict[str, Family] = {
     family.name: family
-    for family in (BERT, ROBERTA, ELECTRA, DISTILBERT, ALBERT, XLM_ROBERTA, MODERNBERT, DEBERTA, DEBERTA_V2, LONGFORMER)
+    for family in (
+        *(BERT, ROBERTA, ELECTRA, DISTILBERT, ALBERT, XLM_ROBERTA, MODERNBERT, DEBERTA, DEBERTA_V2),
+        *(LONGFORMER, BIGBIRD),
+    )
 }
 MODEL_TYPES: dict[str, Family] = {family.fixed["model_type"]: family for family in (*FAMILIES.values(), OWN)}
 """model_type of config.json -> its family."""

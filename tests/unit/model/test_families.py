@@ -17,11 +17,12 @@ FAMILY_FILES, OBJECTIVE_FILES = "pipeline/model/families/", "pipeline/objectives
 PUBLISHED = re.compile(
     r"\b(bert|roberta|electra|distilbert|albert|deberta|longformer)\.(embeddings|encoder|pooler|transformer)"
     r"|\bcls\.(predictions|seq)|\b(lm|mask)_predictions\b"
-    r"|\blm_head\b|\bqa_outputs\b"
+    r"|\blm_head\b|\bqa_(outputs|classifier)\b"
     r"|\bclassifier\.(dense|out_proj|weight|bias)|\b(generator|discriminator)_predictions\b|\bgenerator_lm_head\b"
     r"|\bembeddings_project\b|\b(vocab_(transform|layer_norm|projector)|pre_classifier)\b"
     r"|\bsop_classifier\b|\balbert_layer|\btok_embeddings\b|\bWqkv\b"
-    r"|\b(Bert|(XLM)?Roberta|ModernBert|Electra|DistilBert|Albert|Deberta(V2)?|Longformer)(For|Model|Config|Tokenizer)\w*"
+    r"|\b(Bert|(XLM)?Roberta|ModernBert|Electra|DistilBert|Albert|Deberta(V2)?|Longformer|BigBird)"
+    r"(For|Model|Config|Tokenizer)\w*"
 )
 """Names of tensors and classes in published files."""
 MAY_PUBLISHED = {
@@ -55,12 +56,16 @@ def test_terms_stand_in_the_files_of_objectives_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    "file", ["encoder", "embeddings", "attention", "heads", "sampling", "rotary", "windows", "global_local"]
+    "file",
+    [
+        *("encoder", "embeddings", "attention", "heads", "sampling", "rotary", "windows", "global_local"),
+        *("block_sparse", "random_blocks"),
+    ],
 )
 def test_parts_of_the_model_name_no_family(file: str) -> None:
     code = SOURCES[f"pipeline/model/{file}.py"]
     assert not re.search(
-        r"family|[\"'](bert|roberta|electra|distilbert|albert|xlm-roberta|modernbert|longformer)[\"']", code
+        r"family|[\"'](bert|roberta|electra|distilbert|albert|xlm-roberta|modernbert|longformer|bigbird)[\"']", code
     )
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from pipeline.config.model import Model
 from pipeline.config.model_parts import (
+    BlockSparseAttention,
     DisentangledAttention,
     GlobalLocalAttention,
     LocalAttention,
@@ -74,6 +75,18 @@ def test_gates_and_windows_by_hand() -> None:
     model = Model(layers=3, width=4, heads=2, feed_forward=6, **parts)
     counted = TokenCounts(tokens=12, squares=104, masked=0)
     assert flops_per_token(Masked(), model, 11, counted) == pytest.approx(2448 + 48 * (2 * 104 / 12 + 5))
+
+
+def test_blocks_by_hand() -> None:
+    # One layer of width 4, feed-forward width 16: 6 * 12 * 16 = 1152. Blocks of 2 tokens and one random block:
+    # attention is full up to 14 tokens. Of 10 blocks, two see 20 tokens, two see 5 blocks, and six see 6 blocks:
+    # (2 * 20 + 2 * 10 + 6 * 12) / 10 = 13.2 keys per token.
+    attention = BlockSparseAttention(block_size=2, random_blocks=1)
+    model = Model(layers=1, width=4, heads=2, feed_forward=16, attention=attention)
+    long = TokenCounts(tokens=20, squares=400, masked=0)
+    assert flops_per_token(Masked(), model, 11, long) == pytest.approx(1152 + 48 * 13.2)
+    short = TokenCounts(tokens=14, squares=196, masked=0)
+    assert flops_per_token(Masked(), model, 11, short) == pytest.approx(1152 + 48 * 14)
 
 
 @pytest.mark.parametrize(

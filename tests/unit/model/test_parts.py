@@ -10,7 +10,14 @@ from torch import nn
 from pipeline.config.flat import flatten
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model import Model
-from pipeline.config.model_parts import FullAttention, LearnedPositions, LocalAttention, NoPositions, RotaryPositions
+from pipeline.config.model_parts import (
+    BlockSparseAttention,
+    FullAttention,
+    LearnedPositions,
+    LocalAttention,
+    NoPositions,
+    RotaryPositions,
+)
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.model.encoder import Encoder, initialize
 from pipeline.model.families.own import OWN
@@ -31,6 +38,7 @@ CHANGES = {
     "geglu": {"inner": "geglu"},
     "local": {"attention": LocalAttention(window=4, global_every=2)},
     "bias": {"bias": False},
+    "blocks": {"attention": BlockSparseAttention(block_size=2, random_blocks=1)},
 }
 ALL = {**CHANGES["pre-norm"], **CHANGES["geglu"], **CHANGES["local"], **CHANGES["bias"]}
 ALL["positions"] = RotaryPositions(theta=160_000.0, local_theta=10_000.0)
@@ -54,6 +62,7 @@ def count(module: nn.Module) -> int:
         ("none", -40 * 16),
         ("geglu", 3 * (16 + 1) * 24),  # weights and biases of the gates
         ("local", 0),
+        ("blocks", 0),
         # LayerNorms: embeddings and two per layer. Linear layers: qkv, output, inner, outer; and the pooler.
         ("bias", -(16 + 3 * (2 * 16 + 3 * 16 + 16 + 24 + 16) + 16)),
     ],

@@ -216,7 +216,7 @@ def test_other_models_are_refused():
         (
             {"model_type": "gpt2"},
             "config.json: model_type is 'gpt2', but only 'bert', 'roberta', 'electra', 'distilbert', 'albert', "
-            "'xlm-roberta', 'modernbert', 'deberta', 'deberta-v2', 'longformer' can be loaded",
+            "'xlm-roberta', 'modernbert', 'deberta', 'deberta-v2', 'longformer', 'bigbird' can be loaded",
         ),
         (
             {"position_embedding_type": "relative_key"},

@@ -340,7 +340,8 @@ def test_another_architecture_is_refused(config: Pretrain, published: Path, arch
     (published / "config.json").write_text(json.dumps({"model_type": architecture}))
     message = (
         f"init MODEL: config.json: model_type is '{architecture}', but only 'bert', 'roberta', 'electra', "
-        "'distilbert', 'albert', 'xlm-roberta', 'modernbert', 'deberta', 'deberta-v2', 'longformer' can be loaded"
+        "'distilbert', 'albert', 'xlm-roberta', 'modernbert', 'deberta', 'deberta-v2', 'longformer', 'bigbird' can be "
+        "loaded"
     )
     assert refusal(config) == message
 
