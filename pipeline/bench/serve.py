@@ -32,7 +32,7 @@ COLUMNS = ("alone/s", "p50", "full/s", "half: p50", "p99", "p99/p50", "fixed: p5
 BERTSTREAM = "import sys; from pipeline.command_line import main; sys.exit(main(sys.argv[1:]))"
 
 
-def bodies_of(checkpoint: str, tokens: int) -> list[dict[str, Any]]:
+def _bodies_of(checkpoint: str, tokens: int) -> list[dict[str, Any]]:
     """Return requests of one text each. The texts have exactly `tokens` tokens with special tokens, drawn by a seed.
 
     Raises ConfigError if the vocabulary has too few words of one token.
@@ -53,7 +53,7 @@ def measure(config: Serve) -> list[tuple[str, int, list[Load]]]:
 
     The loads are: one request at a time, CLIENTS at a time, Poisson at half of that, and Poisson at config.rate.
     """
-    requests = {length: bodies_of(config.checkpoint, length) for length in config.lengths}
+    requests = {length: _bodies_of(config.checkpoint, length) for length in config.lengths}
     measured = []
     for name in (OURS, PEER):
         with _running(name, config) as url:

@@ -211,14 +211,14 @@ def load(config: Serve) -> ServedModel:
     """
     device = required_device(config.placement)
     loaded = _shortened(api.load(config.checkpoint, "cuda" if device.type == "cuda" else "cpu"), config)
-    precision = precision_on(device, loaded, config)
+    precision = _precision_on(device, loaded, config)
     if precision == "int8":
         refuse_int8(device)
         to_int8(loaded.encoder.layers)
     return ServedModel(loaded=loaded, precision=precision)
 
 
-def precision_on(device: torch.device, loaded: api.LoadedModel, config: Serve) -> str:
+def _precision_on(device: torch.device, loaded: api.LoadedModel, config: Serve) -> str:
     """Return the number format of the model's products on a device."""
     known = loaded.tuned.about.lineage.get("precision") if loaded.tuned else None
     return answer_precision(config.placement, known, device)
@@ -276,7 +276,7 @@ def _described(loaded: api.LoadedModel, config: Serve) -> Description:
         kind=tuned.about.task.kind if tuned else "encoder",
         uses=uses,
         digest=digest_of(loaded),
-        precision=precision_on(torch.device("cuda" if config.gpus else "cpu"), loaded, config),
+        precision=_precision_on(torch.device("cuda" if config.gpus else "cpu"), loaded, config),
         maximum_length=whole if _splits(loaded) else _length(loaded),
         fill_length=min(config.limits.length or loaded.settings.maximum_positions, loaded.settings.maximum_positions),
         splits=_splits(loaded),
