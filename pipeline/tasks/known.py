@@ -18,6 +18,7 @@ from pipeline.tasks.tables import read_split
 from pipeline.tasks.tagging import read_sentences
 from pipeline.tasks.tags import own_task
 from pipeline.tasks.task import Split, Task
+from pipeline.tasks.treebank import read_treebank
 
 ENTITY_METRICS = ("f1", "precision", "recall", "accuracy")
 
@@ -128,6 +129,8 @@ def read_items(task: Task, folder: str, split: str, *, skip: bool = False) -> tu
             f"{storage.join(folder, split_file.file)} (split {split} of {task.name}) does not exist, nor does a "
             f"compressed copy; {folder} has {listed(storage.children(folder))}"
         )
+    if split_file.sections:
+        return read_treebank(location, split_file.sections), ()
     if task.kind == "tags":
         bad = BadRows(skip=skip)
         return read_sentences(location, int(split_file.label or -1), bad), bad.words()
