@@ -20,6 +20,7 @@ from pipeline.reporting import Report
 from pipeline.tasks import known
 from pipeline.tasks.builtin import builtin_task
 from pipeline.tasks.download import fetch_glue
+from pipeline.tasks.held_out import is_held_out
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.lengths import with_lengths
 from pipeline.tasks.matches import require_scored_negatives
@@ -31,8 +32,6 @@ from pipeline.tasks.task import ONE_CLASS, VECTOR_KINDS, Task, require_trainable
 from pipeline.train.initial import Initial
 
 BUILTIN = "builtin"
-HELD_OUT = 10
-"""Without a development file, about one in HELD_OUT training items is held out for development, chosen by a hash."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -344,11 +343,6 @@ def texts(items: Any) -> list[str]:
     if isinstance(items, pa.Table):
         return items["first"].to_pylist()
     return [getattr(item, "context", None) or " ".join(getattr(item, "words", ())) for item in items]
-
-
-def is_held_out(text: str) -> bool:
-    """Return whether a text is held out for development. Its hash decides; about one text in HELD_OUT is held out."""
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) % HELD_OUT == 0
 
 
 def _select_items(items: Any, mask: np.ndarray) -> Any:

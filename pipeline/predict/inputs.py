@@ -17,11 +17,11 @@ from pipeline.corpus.prepared import current_shards, is_prepared
 from pipeline.corpus.sources import Source
 from pipeline.errors import ConfigError, DataError
 from pipeline.tasks.bad_rows import BadRows
+from pipeline.tasks.columns import require_once
 from pipeline.tasks.content import bare_name, is_blank
 from pipeline.tasks.readers import as_object, csv_rows, is_one_list, json_rows, number_of_columns, parse_json_line
 from pipeline.tasks.recognise import SAMPLE_BYTES, TABLES, TAGGED, infer_file_kind
 from pipeline.tasks.squad import read_questions
-from pipeline.tasks.tables import require_once
 from pipeline.tasks.tagging import read_words
 
 GIVE_FORMAT = ", or give --format table, squad, words or text"

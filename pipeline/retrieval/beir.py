@@ -13,10 +13,10 @@ from pipeline import storage
 from pipeline.errors import BadRow, DataError, listed, shown
 from pipeline.retrieval.collection import Collection, build_collection
 from pipeline.tasks.bad_rows import BadRows
-from pipeline.tasks.content import content_of, decoded
+from pipeline.tasks.columns import tab_separated
+from pipeline.tasks.content import content_of, decoded, existing_file
 from pipeline.tasks.readers import json_rows
 from pipeline.tasks.squad import SURROGATE
-from pipeline.tasks.tables import existing_file, tab_separated
 
 DOCUMENTS, QUERIES, JUDGEMENTS = "corpus.jsonl", "queries.jsonl", "qrels/{split}.tsv"
 HEADER = ("query-id", "corpus-id", "score")

@@ -11,8 +11,7 @@ from pipeline import storage
 from pipeline.errors import BadRow, shown
 from pipeline.retrieval.collection import Collection, build_collection
 from pipeline.tasks.bad_rows import BadRows
-from pipeline.tasks.content import lines
-from pipeline.tasks.tables import existing_file
+from pipeline.tasks.content import existing_file, lines
 
 DOCUMENTS, QUERIES, JUDGEMENTS = FILES = ("cran.all.1400", "cran.qry", "cranqrel")
 LEAST_RELEVANT = 4

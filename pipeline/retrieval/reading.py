@@ -5,7 +5,7 @@ from pipeline.errors import ConfigError, DataError, listed
 from pipeline.retrieval import beir, cranfield
 from pipeline.retrieval.collection import Collection
 from pipeline.tasks.bad_rows import BadRows
-from pipeline.tasks.tables import existing_file
+from pipeline.tasks.content import existing_file
 
 SPLIT = "test"
 """Judgements that are read unless others are named."""

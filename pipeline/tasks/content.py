@@ -38,6 +38,13 @@ def bare_name(location: str) -> str:
     return next((name.removesuffix(ending) for ending in COMPRESSED if name.endswith(ending)), name)
 
 
+def existing_file(location: str) -> str | None:
+    """Return a file's location, plain or compressed; None if it does not exist."""
+    return next(
+        (path for path in (location, *(location + ending for ending in COMPRESSED)) if storage.exists(path)), None
+    )
+
+
 def _compression_of(location: str, stored: bytes) -> str | None:
     """Return the compression suffix detected from the first bytes, else from the name; None for a plain file."""
     for ending, (magic, _) in COMPRESSED.items():

@@ -1,4 +1,4 @@
-"""Tasks of published data sets, by name: GLUE's, SQuAD's and CoNLL-2003's.
+"""Tasks of published data sets, by name: GLUE's, SQuAD's, CoNLL-2003's, and those of benchmarks.py.
 
 To add a data set of a known kind, add a row to TASKS.
 """
@@ -8,15 +8,17 @@ from typing import Any
 
 from pipeline import storage
 from pipeline.errors import ConfigError, DataError, listed
-from pipeline.tasks import glue
+from pipeline.tasks import benchmarks, glue
 from pipeline.tasks.bad_rows import BadRows
+from pipeline.tasks.content import existing_file
 from pipeline.tasks.questions import trainable_questions
 from pipeline.tasks.scored_pairs import LAYOUTS
 from pipeline.tasks.squad import read_questions
-from pipeline.tasks.tables import existing_file, read_split
+from pipeline.tasks.tables import read_split
 from pipeline.tasks.tagging import read_sentences
 from pipeline.tasks.tags import own_task
 from pipeline.tasks.task import Split, Task
+from pipeline.tasks.treebank import read_treebank
 
 ENTITY_METRICS = ("f1", "precision", "recall", "accuracy")
 
@@ -55,18 +57,22 @@ def _similarity(name: str, files: dict[str, str], first: str, second: str, label
 
 STSB = {"train": "STS-B/train.tsv", "dev": "STS-B/dev.tsv"}
 SICK = {"train": "SICK_train.txt", "dev": "SICK_trial.txt", "test": "SICK_test_annotated.txt"}
-TASKS: dict[str, Task] = glue.TASKS | {
-    task.name: task
-    for task in (
-        _squad("squad1", "v1.1", unanswerable=False),
-        _squad("squad2", "v2.0", unanswerable=True),
-        _similarity("stsb-similarity", STSB, *LAYOUTS[0], "index"),
-        _similarity("sick-similarity", SICK, *LAYOUTS[1], "pair_ID"),
-        _conll("conll2003", 3, ENTITY_METRICS),
-        _conll("conll2003-pos", 1, ("accuracy",)),
-        _conll("conll2003-chunks", 2, ENTITY_METRICS),
-    )
-}
+TASKS: dict[str, Task] = (
+    glue.TASKS
+    | benchmarks.TASKS
+    | {
+        task.name: task
+        for task in (
+            _squad("squad1", "v1.1", unanswerable=False),
+            _squad("squad2", "v2.0", unanswerable=True),
+            _similarity("stsb-similarity", STSB, *LAYOUTS[0], "index"),
+            _similarity("sick-similarity", SICK, *LAYOUTS[1], "pair_ID"),
+            _conll("conll2003", 3, ENTITY_METRICS),
+            _conll("conll2003-pos", 1, ("accuracy",)),
+            _conll("conll2003-chunks", 2, ENTITY_METRICS),
+        )
+    }
+)
 GLUE = tuple(glue.TASKS)
 
 
@@ -123,6 +129,8 @@ def read_items(task: Task, folder: str, split: str, *, skip: bool = False) -> tu
             f"{storage.join(folder, split_file.file)} (split {split} of {task.name}) does not exist, nor does a "
             f"compressed copy; {folder} has {listed(storage.children(folder))}"
         )
+    if split_file.sections:
+        return read_treebank(location, split_file.sections), ()
     if task.kind == "tags":
         bad = BadRows(skip=skip)
         return read_sentences(location, int(split_file.label or -1), bad), bad.words()

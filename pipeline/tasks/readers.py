@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 from pipeline import storage
 from pipeline.errors import BadRow, DataError, listed, shown
 from pipeline.tasks.bad_rows import BadRows
+from pipeline.tasks.columns import require_columns, tab_separated
 from pipeline.tasks.content import BOM, bare_name, content_of, decoded, is_blank
-from pipeline.tasks.tables import require_columns, tab_separated
 
 Values = Iterator[tuple[int, Sequence[Any]]]
 """Yields (number, values of the selected columns) for each row.

@@ -12,6 +12,7 @@ from pipeline.tasks.metrics import majority, tuned_thresholds
 from pipeline.tasks.metrics import score as class_score
 from pipeline.tasks.passages import whole_texts
 from pipeline.tasks.prepared import Logits, Prepared, Tuned
+from pipeline.tasks.ranking_metrics import RANKINGS
 from pipeline.tasks.tables import left_out
 from pipeline.tasks.task import Task
 from pipeline.text.cached_tokenizer import CachedTokenizer
@@ -105,18 +106,24 @@ def tune(task: Task, prepared: Prepared, outputs: np.ndarray) -> Tuned:
 
 def score(task: Task, prepared: Prepared, outputs: np.ndarray, tuned: Tuned) -> dict[str, float]:
     """Return the task's metrics."""
-    ranked = any(name in metrics.RANKED for name in task.metrics)
+    ranked = any(name in metrics.RANKED or name in RANKINGS for name in task.metrics)
     return class_score(
         task,
         predicted_labels(task, outputs, tuned),
         true_labels(task, prepared),
         probabilities(task, outputs) if ranked else None,
+        _questions(task, prepared),
     )
+
+
+def _questions(task: Task, prepared: Prepared) -> list[str]:
+    """Return the ids of the texts, which are those of questions if the task has a metric of RANKINGS; else empty."""
+    return prepared.items["id"].to_pylist() if any(name in RANKINGS for name in task.metrics) else []
 
 
 def baseline(task: Task, train: Prepared, prepared: Prepared) -> dict[str, float]:
     """Return the metrics of the constant answer that `majority` chooses from the training labels."""
-    return majority(task, true_labels(task, train), true_labels(task, prepared))
+    return majority(task, true_labels(task, train), true_labels(task, prepared), _questions(task, prepared))
 
 
 def collapsed(task: Task, prepared: Prepared, outputs: np.ndarray) -> bool:

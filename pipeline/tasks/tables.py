@@ -1,14 +1,16 @@
-"""Read tab-separated files in the format of GLUE: quotes are plain characters, and each line is one row."""
+"""Read the rows of published files of texts and pairs: a task's split as a table."""
 
 import json
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
 from pipeline import storage
 from pipeline.errors import DataError, listed, shown
-from pipeline.tasks.content import COMPRESSED, content_of, decoded, is_blank
+from pipeline.tasks.columns import BrokenLine, NotScored, require_columns
+from pipeline.tasks.content import content_of, existing_file
+from pipeline.tasks.held_out import is_held_out
+from pipeline.tasks.layouts import LAYOUTS
 from pipeline.tasks.schema import TEXTS
 from pipeline.tasks.task import Split, Task, require_trainable
 
@@ -18,30 +20,28 @@ Row = tuple[str, str, str | None, str | None]
 """One row of TEXTS: id, first, second, label."""
 
 
-class BrokenLine(ValueError):
-    """A line that is not a valid row; the message says why in a few words."""
-
-
 def read_split(task: Task, folder: str, split: str, *, skip: bool = False) -> pa.Table:
     """Return the rows of a task's split below `folder` (a path or URL), schema TEXTS.
 
     Raises DataError for a missing split or column, and for a training split with only one class. A line that is
     unreadable, or has an empty text or an unknown label, raises DataError with file and line. Such lines are skipped
-    instead if the split has labels and either `skip` or the task's skips_broken_lines is set. `left_out` returns the
-    skipped lines.
+    instead if the split has labels and either `skip` or the task's skips_broken_lines is set. Rows that the data set
+    itself leaves out of its scores are always skipped. `left_out` returns the skipped lines.
     """
     split_file = task.split(split)
     location = storage.join(folder, split_file.file)
-    lines = tab_separated(location, _split_content(task, folder, split_file))
-    names = split_file.headings or next(lines, (1, ("",)))[1]
+    names, lines = LAYOUTS[split_file.layout](location, _split_content(task, folder, split_file), split_file)
     indices = _column_indices(location, names, split_file)
     rows: list[Row] = []
     left_out: list[str] = []
     for number, (line, fields) in enumerate(lines):
         try:
-            rows.append(_row_of(task, split_file, number, names, indices, fields))
+            row = _row_of(task, split_file, number, names, indices, fields)
+            if split_file.held_out in (None, is_held_out(row[1])):
+                rows.append(row)
         except BrokenLine as error:
-            if not (skip or task.skips_broken_lines) or split_file.label is None:
+            kept_out = isinstance(error, NotScored) or skip or task.skips_broken_lines
+            if not kept_out or split_file.label is None:
                 raise DataError(f"{location}:{line}: {error}") from None
             left_out.append(f"{split_file.file}:{line}: {error}")
     if left_out and not rows:
@@ -57,13 +57,6 @@ def left_out(texts: pa.Table) -> list[str]:
     return json.loads((texts.schema.metadata or {}).get(LEFT_OUT, b"[]"))
 
 
-def existing_file(location: str) -> str | None:
-    """Return a file's location, plain or compressed; None if it does not exist."""
-    return next(
-        (path for path in (location, *(location + ending for ending in COMPRESSED)) if storage.exists(path)), None
-    )
-
-
 def _split_content(task: Task, folder: str, split_file: Split) -> bytes:
     """Return the bytes of a split's file. If it does not exist, raises DataError that lists the existing files."""
     location = storage.join(folder, split_file.file)
@@ -73,13 +66,6 @@ def _split_content(task: Task, folder: str, split_file: Split) -> bytes:
     names = storage.children(inner)
     available = f"{inner} has {listed(names)}" if names else f"{folder} has {listed(storage.children(folder))}"
     raise DataError(f"{location} (split {split_file.name} of {task.name}) does not exist; {available}")
-
-
-def tab_separated(location: str, content: bytes) -> Iterator[tuple[int, Sequence[str]]]:
-    """Yield (line number from 1, fields) of each non-blank line. Raises DataError for invalid UTF-8."""
-    for line, text in enumerate(decoded(location, content).split("\n"), 1):
-        if not is_blank(text := text.removesuffix("\r")):
-            yield line, text.split("\t")
 
 
 def _column_indices(location: str, names: Sequence[str], split_file: Split) -> list[int | None]:
@@ -92,29 +78,17 @@ def _column_indices(location: str, names: Sequence[str], split_file: Split) -> l
     return [names.index(name) if name in names else None for name in (split_file.id, *texts_and_label)]
 
 
-def require_columns(location: str, names: Sequence[str], wanted: Sequence[str]) -> None:
-    """Raise DataError unless a file's columns, `names`, include each of `wanted` once."""
-    missing = [name for name in wanted if name not in names]
-    if missing:
-        raise DataError(f"{location} has no column {missing[0]}: its columns are {listed(names)}")
-    require_once(location, [name for name in names if name in wanted])
-
-
-def require_once(location: str, names: Sequence[str]) -> None:
-    """Raise DataError for a duplicated name."""
-    if doubled := [name for name, times in Counter(names).items() if times > 1]:
-        raise DataError(f"{location}: column {shown(doubled[0])} occurs twice; give each column its own name")
-
-
 def _row_of(
     task: Task,
     split_file: Split,
     number: int,
     names: Sequence[str],
     indices: Sequence[int | None],
-    fields: Sequence[str],
+    fields: Sequence[str] | BrokenLine,
 ) -> Row:
     """Convert the fields of row `number` (from 0) to a row of TEXTS. Raises BrokenLine if the row cannot be used."""
+    if isinstance(fields, BrokenLine):
+        raise fields
     if len(fields) != len(names):
         raise BrokenLine(f"{len(fields)} columns instead of {len(names)}")
     id, first, second, label = (None if index is None else fields[index] for index in indices)
@@ -127,7 +101,7 @@ def _row_of(
                 raise BrokenLine(f"column {name} is empty")
     if label is not None:
         try:
-            task.number(label)
+            task.indicators(label) if task.kind == "multilabel" else task.number(label)
         except ValueError as error:
             raise BrokenLine(str(error)) from None
     return id or str(number), first, second, label

@@ -18,6 +18,8 @@ Kind = Literal["classification", "regression", "multilabel", "similarity", "matc
 similarity of two texts, the text that matches a text, or the class of a pair. Or predict a tag per word, or a span of a
 context that answers a question.
 """
+Layout = Literal["tab-separated", "ag-news", "snli", "toxicity", "trec-qa"]
+"""Formats of files of texts; `layouts.LAYOUTS` has a reader for each."""
 VALUED = ("regression", "similarity")
 """Kinds of task whose labels are numbers on a scale."""
 ONE_CLASS = ("classification", "relations")
@@ -51,9 +53,18 @@ class Split:
     label: str | None = "label"
     """Column of the label (for tagged words, the column's index as text); None if a test split has no labels."""
     id: str = "index"
-    """Column of the id; if the file lacks it, rows are numbered from 0."""
+    """Column of the id; if the file lacks it, rows are numbered from 0. For metrics of ranking_metrics.RANKINGS, the id
+    of the row's question.
+    """
     headings: tuple[str, ...] = ()
     """Names of all columns, for a file without a header line; empty: the first line names them."""
+    layout: Layout = "tab-separated"
+    held_out: bool | None = None
+    """For a data set without a development file: True takes the tenth of the file's texts that `is_held_out` chooses,
+    False all others; None takes all texts.
+    """
+    sections: tuple[str, ...] = ()
+    """For a treebank, the subfolders of `file` whose trees are read; empty for other files."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -97,6 +97,12 @@ LONGFORMER = {
         4.058823, 4.091355, 4.062285, 4.009389, 3.956132, 3.976230, 3.992202, 3.970194, 3.966372, 3.988660,
     ],
 }
+BIGBIRD = {
+    "mlm": [
+        4.334820, 4.328513, 4.297615, 4.255377, 4.243900, 4.203111, 4.156964, 4.121290, 4.104819, 4.086863,
+        4.027810, 4.066591, 4.024010, 3.963749, 3.920812, 3.939031, 3.968349, 3.944144, 3.915254, 3.944945,
+    ],
+}
 # fmt: on
 RECORDED = {
     "bert": Recorded(
@@ -250,6 +256,18 @@ RECORDED = {
             "heldout/maximum_length": 32,
         },
         heldout_after={"heldout/mlm_loss": 3.945109, "heldout/mlm_accuracy": 18 / 139},
+        rows_crc32=841839782,
+        tokens=9131,
+    ),
+    "bigbird": Recorded(
+        losses=BIGBIRD,
+        gradient_norm={1: 1.544707, 10: 1.034341, 20: 0.894314},
+        heldout_before={
+            "heldout/mlm_loss": 4.339950,
+            "heldout/mlm_accuracy": 5 / 139,
+            "heldout/maximum_length": 32,
+        },
+        heldout_after={"heldout/mlm_loss": 3.914697, "heldout/mlm_accuracy": 18 / 139},
         rows_crc32=841839782,
         tokens=9131,
     ),

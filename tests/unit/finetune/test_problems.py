@@ -14,10 +14,11 @@ from pipeline.config.model import Model
 from pipeline.config.placement import TrialPlacement
 from pipeline.config.training import LinearDecay
 from pipeline.errors import ConfigError, DataError
-from pipeline.finetune.problems import Problem, digest, download, is_held_out, read_problems, texts, with_dev
+from pipeline.finetune.problems import Problem, digest, download, read_problems, texts, with_dev
 from pipeline.finetune.trials import build, identity_of, make_trial
 from pipeline.tasks import sequences
 from pipeline.tasks.glue import TASKS
+from pipeline.tasks.held_out import is_held_out
 from pipeline.tasks.prepared import Prepared
 from pipeline.tasks.schema import TEXTS
 from pipeline.tasks.squad import Question

@@ -12,13 +12,13 @@ from pipeline.config.finetune import Finetune, Recipe, Search, Trials
 from pipeline.config.predict import Score
 from pipeline.config.similarity import KIND_OF_LOSS, LOSSES_WITH, ROWS_OF_KIND, Loss, Similarity
 from pipeline.errors import ConfigError, DataError
-from pipeline.finetune.problems import is_held_out
 from pipeline.finetune.settings import warnings
 from pipeline.finetune.trials import load_or_train, make_trial
 from pipeline.grid.inputs import GridInputs, read_inputs
 from pipeline.grid.testing import predict_settings, score_settings
 from pipeline.predict.score import score_model
 from pipeline.predict.similarity import score_triplets
+from pipeline.tasks.held_out import is_held_out
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.task import VECTOR_KINDS
 from pipeline.train.checkpoint import folder_of, read_tensors

@@ -1,0 +1,180 @@
+"""Rankings of candidate answers, worked out by hand, and the data sets that are scored by them."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.metrics import average_precision_score
+
+from pipeline.config.finetune import Cutting
+from pipeline.tasks.benchmarks import TASKS
+from pipeline.tasks.kinds import KINDS
+from pipeline.tasks.known import read_items
+from pipeline.tasks.metrics import majority
+from pipeline.tasks.ranking_metrics import mean_average_precision, mean_reciprocal_rank
+from pipeline.text.splitting import SPECIALS
+from pipeline.text.vocabulary import Vocabulary
+
+WIKIQA = """QuestionID\tQuestion\tDocumentID\tDocumentTitle\tSentenceID\tSentence\tLabel
+Q1\thow deep is lake murra\tD1\tLake Murra\tD1-0\tLake Murra lies in the "high" hills.\t0
+Q1\thow deep is lake murra\tD1\tLake Murra\tD1-1\tIt is 90 metres deep.\t1
+Q1\thow deep is lake murra\tD1\tLake Murra\tD1-2\tBoats are not allowed.\t0
+Q2\twho wrote the salt road\tD2\tThe Salt Road\tD2-0\tThe Salt Road is a novel of 1931.\t0
+Q2\twho wrote the salt road\tD2\tThe Salt Road\tD2-1\tIts author, Ada Venn, was a nurse.\t1
+Q2\twho wrote the salt road\tD2\tThe Salt Road\tD2-2\tVenn wrote it in one winter.\t1
+Q2\twho wrote the salt road\tD2\tThe Salt Road\tD2-3\tA film was made in 1950.\t0
+Q5\twhat is a tarn\tD5\tTarn\tD5-0\tTarns are found in many countries.\t0
+Q5\twhat is a tarn\tD5\tTarn\tD5-1\tMany have no name.\t0
+Q6\twhere is port sand\tD6\tPort Sand\tD6-0\tPort Sand is a town on the south coast.\t1
+Q7\twhen did the ember line open\tD7\tEmber Line\tD7-0\tThe Ember Line is a railway.\t0
+Q7\twhen did the ember line open\tD7\tEmber Line\tD7-1\tIt opened in 1884.\t1
+Q7\twhen did the ember line open\tD7\tEmber Line\tD7-2\tIt has 14 stations.\t0
+Q7\twhen did the ember line open\tD7\tEmber Line\tD7-3\tTwo of them are closed.\t0
+Q8\thow many keys has a carillon\tD8\tCarillon\tD8-0\tA carillon is played with a keyboard.\t0
+Q8\thow many keys has a carillon\tD8\tCarillon\tD8-1\tMost have 23 bells or more.\t0
+Q9\twho painted the blue mill\tD9\tThe Blue Mill\tD9-0\tThe Blue Mill was painted by Jon Hale.\t1
+Q9\twho painted the blue mill\tD9\tThe Blue Mill\tD9-1\tIt hangs in a school.\t0
+Q9\twho painted the blue mill\tD9\tThe Blue Mill\tD9-2\tThe mill burnt down in 1902.\t0
+"""
+TREC = """<QApairs id='1.1'>
+<question>
+Who\tfounded\tthe\tbakery\t?
+WP\tVBD\tDT\tNN\t.
+SUB\tROOT\tNMOD\tOBJ\tP
+2\t0\t4\t2\t2
+-\t-\t-\tORG_DESC-B\t-
+</question>
+<positive>
+Ines\tRoth\tfounded\tit\t.
+NNP\tNNP\tVBD\tPRP\t.
+NMOD\tSUB\tROOT\tOBJ\tP
+2\t3\t0\t3\t3
+PERSON-B\tPERSON-I\t-\t-\t-
+Ines\tRoth\t
+1\t2\t
+</positive>
+<negative>
+Bread\t&\tsalt\tare\tsold\t<\t9\t.
+NN\tCC\tNN\tVBP\tVBN\tJJR\tCD\t.
+NMOD\tP\tSUB\tROOT\tVC\tVMOD\tPMOD\tP
+3\t3\t4\t0\t4\t5\t6\t4
+-\t-\t-\t-\t-\t-\tCARDINAL-B\t-
+</negative>
+</QApairs>
+<QApairs id='1.2'>
+<question>
+Where\tis\tit\t?
+WRB\tVBZ\tPRP\t.
+</question>
+<negative>
+It\tis\told\t.
+PRP\tVBZ\tJJ\t.
+</negative>
+</QApairs>
+"""
+
+
+def candidates(text: str) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """Probabilities, labels and questions of lines "question label probability"."""
+    rows = [line.split() for line in text.strip().splitlines()]
+    right = np.array([float(row[2]) for row in rows])
+    return np.stack((1 - right, right), axis=1), np.array([float(row[1]) for row in rows]), [row[0] for row in rows]
+
+
+MIXED = candidates("""
+b 0 0.9
+a 1 0.2
+b 1 0.8
+a 0 0.7
+b 0 0.1
+a 1 0.5
+b 1 0.6
+none 0 0.9
+none 0 0.3
+all 1 0.1
+""")
+
+
+def test_both_by_hand() -> None:
+    # a: 0 1 1, so (1/2 + 2/3) / 2 and 1/2. b: 0 1 1 0, the same. The questions none and all do not count.
+    assert mean_average_precision(*MIXED) == pytest.approx((1 / 2 + 2 / 3) / 2)
+    assert mean_reciprocal_rank(*MIXED) == pytest.approx(1 / 2)
+    # c: 1 0, both 1. d: 0 0 1, both 1/3.
+    two = candidates("c 1 0.9\nc 0 0.8\nd 0 0.9\nd 0 0.8\nd 1 0.7")
+    assert mean_average_precision(*two) == mean_reciprocal_rank(*two) == pytest.approx(2 / 3)
+
+
+def test_equal_scores_gain_nothing_from_the_order_of_the_file() -> None:
+    for order in ("q 1 0.5\nq 0 0.5\nq 0 0.5", "q 0 0.5\nq 0 0.5\nq 1 0.5"):
+        assert mean_average_precision(*candidates(order)) == pytest.approx(1 / 3)
+
+
+def test_undefined_is_zero() -> None:
+    assert mean_average_precision(*candidates("q 0 0.5\nq 0 0.4\nr 1 0.3")) == 0.0
+    assert mean_reciprocal_rank(*candidates("q 0 nan\nq 1 0.4")) == 0.0
+
+
+def test_map_is_the_mean_of_scikit_learn_s_average_precision() -> None:
+    generator = np.random.default_rng(5)
+    right, labels = generator.permutation(400) / 400, generator.integers(0, 2, 400).astype(float)
+    questions = generator.integers(0, 40, 400).astype(str)
+    expected = [
+        average_precision_score(labels[questions == question], right[questions == question])
+        for question in np.unique(questions)
+        if 0 < labels[questions == question].mean() < 1
+    ]
+    found = mean_average_precision(np.stack((1 - right, right), axis=1), labels, list(questions))
+    assert found == pytest.approx(np.mean(expected), abs=1e-12)
+
+
+def scored(name: str, folder: Path, split: str, right: list[float]) -> tuple[dict[str, float], dict[str, float]]:
+    """Metrics of answers with these logits for the second class, and of the constant baseline."""
+    task, handlers, cutting = TASKS[name], KINDS["classification"], Cutting(maximum_length=16, stride=4)
+    items, _ = read_items(task, str(folder), split)
+    vocabulary = Vocabulary(tokens=(*SPECIALS, "a"), lowercase=True)
+    prepared = handlers.prepare(task, items, vocabulary, cutting)
+    answers = handlers.answers(task, prepared, [np.array([0, value], np.float32) for value in right], cutting)
+    return handlers.score(task, prepared, answers, {}), handlers.baseline(task, prepared, prepared)
+
+
+def test_wikiqa_is_read_and_scored_by_question(tmp_path: Path) -> None:
+    folder = tmp_path / "WikiQACorpus"
+    folder.mkdir()
+    for split in ("train", "dev", "test"):
+        (folder / f"WikiQA-{split}.tsv").write_text(WIKIQA)
+        items, notes = read_items(TASKS["wikiqa"], str(tmp_path), split)
+        rows = items.to_pylist()
+        assert len(rows) == 19 and notes == ()
+        assert rows[0] == {
+            "id": "Q1",
+            "first": "how deep is lake murra",
+            "second": 'Lake Murra lies in the "high" hills.',
+            "label": "0",
+        }
+    right = [3, 2, 1, 0, 4, 3, -1, 9, 8, 9, 1, 2, 3, 4, 0, 0, 1, 0, -1]
+    found, constant = scored("wikiqa", tmp_path, "test", right)
+    # Q1: 0 1 0. Q2: 1 1 0 0. Q7: 0 0 1 0. Q9: 1 0 0. Q5 and Q8 have no right sentence, Q6 no wrong one.
+    assert found == pytest.approx({"map": (1 / 2 + 1 + 1 / 3 + 1) / 4, "mrr": (1 / 2 + 1 + 1 / 3 + 1) / 4})
+    # One score for all, so wrong sentences come first. Q2: 0 0 1 1, (1/3 + 2/4) / 2 and 1/3. Q7: 1/4; Q1 and Q9: 1/3.
+    assert constant == pytest.approx({"map": (1 / 3 + 5 / 12 + 1 / 4 + 1 / 3) / 4, "mrr": (1 + 1 / 4) / 4})
+
+
+def test_trec_qa_is_read_and_scored_by_question(tmp_path: Path) -> None:
+    folder = tmp_path / "jacana-qa-naacl2013-data-results"
+    folder.mkdir()
+    for file in ("train-all.xml", "dev.xml", "test.xml"):
+        (folder / file).write_text(TREC)
+    for split in ("train", "dev", "test"):
+        items, _ = read_items(TASKS["trec-qa"], str(tmp_path), split)
+        assert [tuple(row.values()) for row in items.to_pylist()] == [
+            ("1.1", "Who founded the bakery ?", "Ines Roth founded it .", "positive"),
+            ("1.1", "Who founded the bakery ?", "Bread & salt are sold < 9 .", "negative"),
+            ("1.2", "Where is it ?", "It is old .", "negative"),
+        ]
+    assert scored("trec-qa", tmp_path, "test", [1, 2, 3])[0] == {"map": 0.5, "mrr": 0.5}
+    assert scored("trec-qa", tmp_path, "dev", [2, 1, 3])[0] == {"map": 1.0, "mrr": 1.0}
+
+
+def test_the_baseline_needs_the_questions() -> None:
+    labels = np.array([0.0, 1.0])
+    assert majority(TASKS["wikiqa"], labels, labels, ["q", "q"]) == {"map": 0.5, "mrr": 0.5}

@@ -1,0 +1,106 @@
+"""Penn Treebank files: trees become words with tags."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from pipeline.config.finetune import Cutting
+from pipeline.errors import DataError
+from pipeline.tasks.benchmarks import TASKS
+from pipeline.tasks.kinds import KINDS
+from pipeline.tasks.known import read_items, split_location, with_labels
+from pipeline.tasks.tagging import PredictedTags, Sentence
+from pipeline.tasks.treebank import read_treebank
+from pipeline.text.splitting import SPECIALS
+from pipeline.text.vocabulary import Vocabulary
+
+TREES = """
+( (S
+    (NP-SBJ (DT The) (NN ferry) )
+    (VP (VBD left)
+      (NP-TMP (NNP Monday) ))
+    (. .) ))
+( (S
+    (NP-SBJ-1 (PRP She) )
+    (VP (VBD wanted)
+      (S
+        (NP-SBJ (-NONE- *-1) )
+        (VP (TO to)
+          (VP (VB row) (ADVP (RB home) )))))
+    (. .) ))
+( (NP (-LRB- -LRB-) (NN map) (-RRB- -RRB-) (CD 1\\/2) ))
+( (S (-NONE- *) ))
+( (FRAG (RB Not) (ADVP (RB today)) (. !) ))
+"""
+POS = TASKS["ptb-pos"]
+EXPECTED = [
+    Sentence(words=("The", "ferry", "left", "Monday", "."), tags=("DT", "NN", "VBD", "NNP", ".")),
+    Sentence(words=("She", "wanted", "to", "row", "home", "."), tags=("PRP", "VBD", "TO", "VB", "RB", ".")),
+    Sentence(words=("-LRB-", "map", "-RRB-", r"1\/2"), tags=("-LRB-", "NN", "-RRB-", "CD")),
+    Sentence(words=("Not", "today", "!"), tags=("RB", "RB", ".")),
+]
+
+
+def treebank(folder: Path, text: str = TREES) -> Path:
+    """All sections, each with the same file; section 03 has a compressed second one."""
+    wsj = folder / "treebank_3" / "parsed" / "mrg" / "wsj"
+    for section in range(25):
+        path = wsj / f"{section:02}" / f"wsj_{section:02}01.mrg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (wsj / "03" / "readme").write_text("no trees")
+    (wsj / "03" / "wsj_0302.mrg.gz").write_bytes(gzip.compress(b"( (NP (NN rain)))"))
+    return wsj
+
+
+def test_sections_are_split_as_is_usual_for_tagging(tmp_path: Path) -> None:
+    treebank(tmp_path)
+    train, dev, test = (read_items(POS, str(tmp_path), split)[0] for split in ("train", "dev", "test"))
+    assert dev == test == EXPECTED * 3 and len(train) == 19 * 4 + 1
+    assert train[3 * 4 : 5 * 4 + 1] == [*EXPECTED, Sentence(words=("rain",), tags=("NN",)), *EXPECTED]
+    assert {split.name: (split.sections[0], split.sections[-1]) for split in POS.splits} == {
+        "train": ("00", "18"),
+        "dev": ("19", "21"),
+        "test": ("22", "24"),
+    }
+    assert split_location(str(tmp_path), POS.split("dev")) is not None
+
+
+def test_accuracy_per_word_by_hand(tmp_path: Path) -> None:
+    treebank(tmp_path)
+    items = read_items(POS, str(tmp_path), "dev")[0][:2]
+    task = with_labels(POS, items)
+    assert task.labels == (".", "DT", "NN", "NNP", "PRP", "RB", "TO", "VB", "VBD") and task.metrics == ("accuracy",)
+    vocabulary = Vocabulary(tokens=(*SPECIALS, "a"), lowercase=True)
+    prepared = KINDS["tags"].prepare(task, items, vocabulary, Cutting(maximum_length=16, stride=4))
+    tags = (("DT", "NN", "VBD", "NN", "."), ("PRP", "VBD", "TO", "VB", "NN", "VB"))
+    answers = [PredictedTags(tags=row, unseen=0) for row in tags]
+    assert KINDS["tags"].score(task, prepared, answers, {}) == {"accuracy": pytest.approx(8 / 11)}
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("( (NP (NN a)))\n( (NP (NN b))\n", 2),
+        ("( (NP (NN a))))\n", 1),
+        ("\n( (NP (NN a) b))\n", 2),
+        ("(NN a)\n", 1),
+        ("\nword\n", 2),
+    ],
+)
+def test_brackets_that_do_not_match_are_named_by_line(tmp_path: Path, text: str, line: int) -> None:
+    wsj = treebank(tmp_path, text)
+    words = rf"wsj_0001.mrg:{line}: the brackets do not match here; give files of trees such as \( \(S "
+    with pytest.raises(DataError, match=words):
+        read_treebank(str(wsj), ("00",))
+
+
+def test_a_missing_section_is_named(tmp_path: Path) -> None:
+    wsj = treebank(tmp_path)
+    with pytest.raises(
+        DataError,
+        match=r"wsj/25 has no files that end in .mrg: .*/wsj has 00, 01, .*; give the unpacked treebank, with a folder "
+        r"of files for each section$",
+    ):
+        read_treebank(str(wsj), ("00", "25"))
