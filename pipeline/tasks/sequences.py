@@ -21,6 +21,9 @@ from pipeline.text.vocabulary import Vocabulary
 MOST_CONFUSED = 200
 """Maximum number of classes for a confusion matrix: a matrix of 20,000 classes would have 400 million counts."""
 
+SAME_PROBABILITY = 1e-3
+"""A model whose probabilities of all candidates lie within this range gives the same answer to all."""
+
 
 def prepare(task: Task, items: pa.Table, vocabulary: Vocabulary, cutting: Cutting) -> Prepared:
     """Encode a table of TEXTS; longer texts are truncated, or split into passages if cutting.passages is set.
@@ -106,7 +109,7 @@ def tune(task: Task, prepared: Prepared, outputs: np.ndarray) -> Tuned:
 
 def score(task: Task, prepared: Prepared, outputs: np.ndarray, tuned: Tuned) -> dict[str, float]:
     """Return the task's metrics."""
-    ranked = any(name in metrics.RANKED or name in RANKINGS for name in task.metrics)
+    ranked = _is_ranking(task) or any(name in metrics.RANKED for name in task.metrics)
     return class_score(
         task,
         predicted_labels(task, outputs, tuned),
@@ -116,9 +119,14 @@ def score(task: Task, prepared: Prepared, outputs: np.ndarray, tuned: Tuned) -> 
     )
 
 
+def _is_ranking(task: Task) -> bool:
+    """Return whether the task ranks the candidate answers of each question."""
+    return any(name in RANKINGS for name in task.metrics)
+
+
 def _questions(task: Task, prepared: Prepared) -> list[str]:
-    """Return the ids of the texts, which are those of questions if the task has a metric of RANKINGS; else empty."""
-    return prepared.items["id"].to_pylist() if any(name in RANKINGS for name in task.metrics) else []
+    """Return the ids of the texts, which are those of questions if the task ranks candidates; else empty."""
+    return prepared.items["id"].to_pylist() if _is_ranking(task) else []
 
 
 def baseline(task: Task, train: Prepared, prepared: Prepared) -> dict[str, float]:
@@ -130,8 +138,11 @@ def collapsed(task: Task, prepared: Prepared, outputs: np.ndarray) -> bool:
     """Return whether all texts get the same answer although their labels differ.
 
     In a regression, answers count as the same if their range is below a thousandth of the labels' range, or if an
-    answer is not finite.
+    answer is not finite. If candidates are ranked by their probabilities, these are compared instead of the classes: a
+    good ranking may give every candidate of a rare class a probability below one half.
     """
+    if _is_ranking(task):
+        return not np.ptp(probabilities(task, outputs)[:, 1]) >= SAME_PROBABILITY
     predicted, true = predicted_labels(task, outputs, {}), true_labels(task, prepared)
     if task.kind == "regression":
         return not np.isfinite(predicted).all() or bool(np.ptp(predicted) < 1e-3 * max(np.ptp(true), 1e-9))

@@ -178,3 +178,14 @@ def test_trec_qa_is_read_and_scored_by_question(tmp_path: Path) -> None:
 def test_the_baseline_needs_the_questions() -> None:
     labels = np.array([0.0, 1.0])
     assert majority(TASKS["wikiqa"], labels, labels, ["q", "q"]) == {"map": 0.5, "mrr": 0.5}
+
+
+def test_a_model_that_prefers_no_class_may_still_rank(tmp_path: Path) -> None:
+    task, handlers, cutting = TASKS["wikiqa"], KINDS["classification"], Cutting(maximum_length=16, stride=4)
+    (tmp_path / "WikiQACorpus").mkdir()
+    (tmp_path / "WikiQACorpus" / "WikiQA-dev.tsv").write_text(WIKIQA)
+    items, _ = read_items(task, str(tmp_path), "dev")
+    prepared = handlers.prepare(task, items, Vocabulary(tokens=(*SPECIALS, "a"), lowercase=True), cutting)
+    for step, collapsed in ((0.1, False), (1e-6, True), (float("nan"), True)):
+        logits = np.array([[5, step * row] for row in range(19)])
+        assert logits[:, 0].min() > 1.8 and handlers.collapsed(task, prepared, logits) is collapsed
