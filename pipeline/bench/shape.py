@@ -62,11 +62,32 @@ class Setting:
     rows: int
     length: int
     precision: str
+    layers: int | None = None
+    """Layers of both models; None: those of the preset."""
 
     @property
     def model(self) -> Model:
-        """Settings of the family's preset."""
-        return PRESETS[f"{self.family}-{self.size}"].model
+        """Settings of the family's preset, with the chosen number of layers."""
+        model = PRESETS[f"{self.family}-{self.size}"].model
+        return model if self.layers is None else replace(model, layers=self.layers)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The setting as words of a command line, which `Setting.of` reads."""
+        own = (self.family, self.size, self.rows, self.length, self.precision, self.layers or 0)
+        return tuple(map(str, own))
+
+    @classmethod
+    def of(cls, family: FamilyName, size: str, rows: str, length: str, precision: str, layers: str) -> "Setting":
+        """Return the setting of words."""
+        return cls(
+            family=family,
+            size=size,
+            rows=int(rows),
+            length=int(length),
+            precision=precision,
+            layers=int(layers) or None,
+        )
 
     @property
     def beside(self) -> "dict[str, Model]":
@@ -128,8 +149,7 @@ def peak_bytes(setting: Setting, name: str, use: str) -> int:
 
     The memory is measured in a separate process.
     """
-    words = [setting.family, setting.size, str(setting.rows), str(setting.length), setting.precision, name, use]
-    command = [sys.executable, "-m", "pipeline.bench.shape", *words]
+    command = [sys.executable, "-m", "pipeline.bench.shape", *setting.words, name, use]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return json.loads(done.stdout)
 
@@ -197,6 +217,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--family", choices=families, default="albert", help="default: albert")
     parser.add_argument("--rows", type=at_least_one, help="rows per batch; default: by size and device")
     parser.add_argument("--length", type=at_least_one, default=128, help="tokens of a row; default: 128")
+    parser.add_argument("--layers", type=at_least_one, help="layers of both models; default: the preset's")
     parser.add_argument("--repetitions", type=at_least_one, default=7, help="timed steps; default: 7")
     parser.add_argument("--precision", choices=("float32", "bfloat16"), default="bfloat16")
     options = parser.parse_args(arguments)
@@ -205,8 +226,15 @@ def main(arguments: Sequence[str]) -> int:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     rows = options.rows or ROWS[device.type].get(options.size, ROWS_OTHERWISE[device.type])
     setting = Setting(
-        family=options.family, size=options.size, rows=rows, length=options.length, precision=options.precision
+        family=options.family,
+        size=options.size,
+        rows=rows,
+        length=options.length,
+        precision=options.precision,
+        layers=options.layers,
     )
+    if options.length > setting.model.maximum_positions:
+        parser.error(f"--length ({options.length}) must be at most {setting.model.maximum_positions}, the positions")
     print(
         f"{options.family}-{options.size} and a BERT of its shape, {rows} rows of {options.length} tokens, "
         f"{device_name(device)}, {options.precision}, eager, torch {torch.__version__}"
@@ -216,6 +244,5 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    family, size, rows, length, precision, name, use = sys.argv[1:]
-    setting = Setting(family=family, size=size, rows=int(rows), length=int(length), precision=precision)  # ty: ignore[invalid-argument-type]
-    print(_own_peak(setting, name, use))
+    *words, name, use = sys.argv[1:]
+    print(_own_peak(Setting.of(*words), name, use))  # ty: ignore[invalid-argument-type]

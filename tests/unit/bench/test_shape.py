@@ -32,6 +32,15 @@ def test_parameters_by_hand() -> None:
     assert parameters(SETTING, "albert") == rows * 64 + 2 * 64 + 65 * 128 + layer + pooler + heads
 
 
+def test_both_models_have_the_chosen_layers_also_in_the_process_that_measures_memory() -> None:
+    deep = replace(SETTING, family="longformer", layers=5)
+    assert [model.layers for model in deep.beside.values()] == [5, 5] and Setting.of(*deep.words) == deep
+    assert Setting.of(*SETTING.words) == SETTING
+    added = parameters(deep, "longformer") - parameters(replace(deep, layers=4), "longformer")
+    # A layer of Longformer also has query, key and value for global tokens, which pretraining does not train.
+    assert added == 198_272 + 3 * 128 * 129
+
+
 def test_memory_is_measured_in_a_process_of_its_own() -> None:
     # The optimiser keeps two copies of the parameters, and there is at least one gradient.
     assert 16 * parameters(SETTING, "bert") < shape.peak_bytes(SETTING, "bert", "training") < 1e9
@@ -48,3 +57,6 @@ def test_the_table_ends_with_ratios(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["medium"])
     assert "size (medium) has no preset albert-medium" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["tiny", "--family", "bigbird", "--length", "2048"])
+    assert "--length (2048) must be at most 1024, the positions" in capsys.readouterr().err
