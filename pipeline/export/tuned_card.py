@@ -5,6 +5,7 @@ from typing import Any
 
 from pipeline.config.cutting import Cutting
 from pipeline.config.model import Model
+from pipeline.config.model_parts import BlockSparseAttention
 from pipeline.config.similarity import KIND_OF_LOSS
 from pipeline.export.markdown import (
     CARD,
@@ -123,7 +124,7 @@ def _tuned_card(
         "## Use",
         _use(about, family, plain, repository),
         "## Limitations",
-        "\n".join(f"- {line}" for line in _limits(about)),
+        "\n".join(f"- {line}" for line in _limits(about, model)),
         "## Figures",
         figures(lineage, _trained_kind(about)),
         "## Training",
@@ -276,7 +277,7 @@ def _python(code: str) -> str:
     return f"```python\n{code}\n```"
 
 
-def _limits(about: About) -> list[str]:
+def _limits(about: About, model: Model) -> list[str]:
     """Return the model's limitations, one sentence each."""
     lines = [
         f"The model was trained for this task only, and tried only on texts of {_data_name(about.task)}.",
@@ -289,6 +290,13 @@ def _limits(about: About) -> list[str]:
         lines.append(f"Text after the first {most} is not read.")
     elif about.task.kind != "spans" and not cutting.passages:
         lines.append(f"Text after the first {cutting.maximum_length} tokens may not be read.")
+    attention = model.attention
+    longest = cutting.maximum_length or model.maximum_positions
+    if isinstance(attention, BlockSparseAttention) and longest > attention.longest_full:
+        lines.append(
+            f"`transformers` answers differently for texts of more than {attention.longest_full} tokens: it has the "
+            "random blocks of their attention in training only, and `bertstream` also in evaluation."
+        )
     return lines
 
 

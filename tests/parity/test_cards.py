@@ -4,6 +4,7 @@ import json
 import re
 import runpy
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from pipeline import api, storage
 from pipeline.config.adapters import Bottleneck
 from pipeline.config.cutting import Cutting
 from pipeline.config.model import Model
+from pipeline.config.model_parts import BlockSparseAttention
 from pipeline.export.card import Lineage
 from pipeline.export.huggingface import export
 from pipeline.export.tuned_card import DATASETS, PIPELINES, figures, tuned_files
@@ -128,6 +130,16 @@ def test_transformers_is_not_named_where_it_would_answer_otherwise(tiny_vocabula
     adapted = tuned_files(about("classification", pooling="mean"), MODEL, plain=False)
     assert list(adapted) == ["README.md"] and "would give other answers: the model has adapters" in adapted["README.md"]
     assert list(tuned_files(about("classification"), MODEL)) == list(tuned_files(about("tags"), MODEL)) == ["README.md"]
+
+
+def test_random_blocks_that_transformers_leaves_out_are_a_limitation() -> None:
+    attention = BlockSparseAttention(block_size=1, random_blocks=1)
+    said = about("classification")
+    long = replace(MODEL, family="bigbird", activation="gelu_new", attention=attention)
+    warning = "`transformers` answers differently for texts of more than 7 tokens"
+    assert warning in tuned_files(said, long)["README.md"]
+    short = replace(said, cutting=replace(said.cutting, maximum_length=7))
+    assert "answers differently" not in tuned_files(short, long)["README.md"] + tuned_files(said, MODEL)["README.md"]
 
 
 def test_the_card_of_a_known_task_has_its_data_its_figures_and_its_base_model(
