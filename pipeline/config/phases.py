@@ -72,11 +72,11 @@ class FallingMasks:
     """
 
     masking_shares: tuple[float, ...] = ()
-    """Share of a sequence's tokens to mask in each phase after the first; may be repeated. Default: a half, then a
-    sixth of sampling.masking.share, as in mmBERT.
+    """Share of a sequence's tokens to mask in each phase after the first. Default: a half, then a sixth of
+    sampling.masking.share, as in mmBERT.
     """
     parts: tuple[float, ...] = ()
-    """Share of the steps that each phase takes, the first included; may be repeated. Default: equal shares."""
+    """Share of the steps that each phase takes, the first included. Default: equal shares."""
 
     def __post_init__(self) -> None:
         for share in self.masking_shares:

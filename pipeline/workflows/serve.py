@@ -27,8 +27,8 @@ CONTROLLER = "SERVE_CONTROLLER_ACTOR"
 
 
 @cluster.ray_errors_as_cluster_lost()
-def serve(config: Serve, report: Report, until: threading.Event | None = None) -> None:
-    """Serve the model until `until` is set; None: until the process is interrupted.
+def serve(config: Serve, report: Report) -> None:
+    """Serve the model until the process is interrupted.
 
     Raises ConfigError if the address is taken, if it needs a token and none is set, or if the cluster is too small.
     """
@@ -37,15 +37,14 @@ def serve(config: Serve, report: Report, until: threading.Event | None = None) -
     _require_free(config)
     described = model.describe_on_cpu(config)
     cluster.connect(config.placement.address)
-    _require_room(config)
-    _require_alone()
+    _require_cluster(config)
     logging.getLogger("ray.serve").setLevel(logging.ERROR)  # our own lines say where the model is served
     ray_serve.start(http_options={"host": config.host, "port": config.port}, proxy_location="HeadOnly")
     try:
         _run(config, described)
         for line in _started_lines(config, described):
             report(line)
-        (until or threading.Event()).wait()
+        threading.Event().wait()
     finally:
         ray_serve.delete(NAME)
         if not cluster.is_private():  # a private Ray ends with this process
@@ -124,17 +123,16 @@ def _require_free(config: Serve) -> None:
             ) from error
 
 
-def _require_alone() -> None:
-    """Raise ConfigError if the cluster runs Ray Serve already: it has one address for all, and it may be another's."""
+def _require_cluster(config: Serve) -> None:
+    """Raise ConfigError if the cluster runs Ray Serve already, or if the replicas do not fit on its nodes.
+
+    Ray Serve has one address for all, and may be somebody else's. Without room, it would wait without a message.
+    """
     if any(actor["name"] == CONTROLLER for actor in ray.util.list_named_actors(all_namespaces=True)):
         raise ConfigError(
             "this Ray cluster runs Ray Serve already: stop that first (serve shutdown, or Ctrl-C where it was "
             "started), or set placement.address to local, to run on this machine alone"
         )
-
-
-def _require_room(config: Serve) -> None:
-    """Raise ConfigError if the replicas do not fit on the cluster's nodes. Ray Serve would wait without a message."""
     if config.placement.autoscaled:
         return
     needs = {"CPU": config.cpus} | ({"GPU": config.gpus} if config.gpus else {})

@@ -49,7 +49,12 @@ def tiny(preset: str, corpus: Path, output: Path) -> Pretrain:
     ("preset", "classifier", "figures"),
     [
         ("roberta-tiny", "RobertaForSequenceClassification", {"held-out MLM loss"}),
-        ("electra-tiny", "ElectraForSequenceClassification", {"held-out MLM loss", "held-out replaced tokens"}),
+        pytest.param(
+            "electra-tiny",
+            "ElectraForSequenceClassification",
+            {"held-out MLM loss", "held-out replaced tokens"},
+            marks=pytest.mark.long,
+        ),
         pytest.param(
             "albert-tiny",
             "AlbertForSequenceClassification",
@@ -62,7 +67,12 @@ def tiny(preset: str, corpus: Path, output: Path) -> Pretrain:
             {"held-out MLM loss"},
             marks=pytest.mark.long,
         ),
-        ("deberta-v3-tiny", "DebertaV2ForSequenceClassification", {"held-out MLM loss", "held-out replaced tokens"}),
+        pytest.param(
+            "deberta-v3-tiny",
+            "DebertaV2ForSequenceClassification",
+            {"held-out MLM loss", "held-out replaced tokens"},
+            marks=pytest.mark.long,
+        ),
         pytest.param(
             "modernbert-tiny",
             "ModernBertForSequenceClassification",

@@ -523,6 +523,7 @@ def rows_by_hand(config: Pretrain) -> dict[int, float]:
     return found
 
 
+@pytest.mark.long
 def test_a_growing_batch_and_two_phases_are_one_run(config: Pretrain) -> None:
     """Run on two workers, one of which is killed in the second phase; all ports are bound to 127.0.0.1."""
     two = replace(
