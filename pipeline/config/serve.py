@@ -13,7 +13,7 @@ TOKEN = "BERTSTREAM_SERVE_TOKEN"
 command line.
 """
 NEEDED = ("grpc_reflection", "uvicorn", "fastapi")
-"""Some of the packages that Ray Serve imports and that are installed by the extra `serve` alone."""
+"""Packages that Ray Serve imports; the first comes with the extra `serve` alone."""
 REGISTERED = "models:/"
 """Beginning of the names of models in MLflow."""
 LOOPBACK = ("127.0.0.1", "localhost", "::1")

@@ -51,14 +51,19 @@ def load(location: str, label: str | None, placement: ModelPlacement) -> CrossEn
     )
 
 
-def _scored_label(location: str, asked: str | None, task: Task, published: bool) -> str | None:
-    """Return the label whose logit is the score; None for a number. Raises ConfigError if there is no such label.
+def scores_pairs(task: Task, published: bool) -> bool:
+    """Return whether a model of a task scores pairs of texts.
 
     The files of a model that others published do not say whether its rows are pairs.
     """
-    rerank = f"rerank ({location})"
     fits = task.kind == "regression" or (task.kind == "classification" and len(task.labels) <= MOST_LABELS)
-    if not fits or not (published or takes_pairs(task)):
+    return fits and (published or takes_pairs(task))
+
+
+def _scored_label(location: str, asked: str | None, task: Task, published: bool) -> str | None:
+    """Return the label whose logit is the score; None for a number. Raises ConfigError if there is no such label."""
+    rerank = f"rerank ({location})"
+    if not scores_pairs(task, published):
         labels = f" and has {len(task.labels)} labels" if task.kind == "classification" else ""
         texts = "" if published or takes_pairs(task) else ", of single texts,"
         raise ConfigError(

@@ -24,7 +24,6 @@ GONE = (RayActorError, DeploymentUnavailableError)
 """Errors of a replica that has died."""
 INGRESS_REQUESTS = 10_000
 """Maximum requests in the ingress. It is high because the replicas' queue refuses requests, by limits.waiting."""
-
 QUIET = {"enable_access_log": False}
 """Logging of deployments. A line per request would cost time, and /metrics counts the requests."""
 

@@ -167,8 +167,7 @@ class Routes:
         asked = [body.inputs] if isinstance(body.inputs, Question) else body.inputs
         top = body.parameters.top_k or 1
         found, _ = await self.rows("/answers", "answers", [(one.question, one.context) for one in asked], None, top)
-        none = {"answer": "", "score": 0.0, "start": 0, "end": 0}
-        answers = [spans if top > 1 else (spans or [none])[0] for spans in found]
+        answers = [spans if top > 1 else spans[0] for spans in found]
         return answers[0] if isinstance(body.inputs, Question) else answers
 
     async def fill(self, body: TextsBody) -> list[Any]:

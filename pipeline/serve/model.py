@@ -18,7 +18,7 @@ from pipeline.export.tuned_card import has_vectors
 from pipeline.finetune.trials import answer_precision
 from pipeline.model.int8 import refuse_int8, to_int8
 from pipeline.predict.answers import items_of
-from pipeline.predict.cross_encoder import MOST_LABELS
+from pipeline.predict.cross_encoder import CrossEncoder, score_pairs, scores_pairs
 from pipeline.serve.uses import Description, Inputs, Use
 from pipeline.tasks import questions, sequences
 from pipeline.tasks.answers import Answer
@@ -33,8 +33,6 @@ from pipeline.train.trial import compute_logits
 from pipeline.train.tuned import TunedModel
 
 WORD = re.compile(r"\S+")
-COLUMNS: dict[str, tuple[str, str]] = {"spans": ("question", "context")}
-"""Kind of task -> columns of a row of two texts, if not text and second."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +85,7 @@ class ServedModel:
                 return list(self.loaded.embed(rows, prompt=""))
         answers: dict[str, Callable[[], list[Any]]] = {
             "predict": lambda: list(self._outputs(rows)),
-            "rerank": lambda: [float(score) for score in _scores(self._outputs(rows))],
+            "rerank": lambda: score_pairs(self._cross_encoder, rows, lambda line: None).tolist(),
             "tags": lambda: self._tags([str(row) for row in rows]),
             "answers": lambda: self._spans(rows, top),
             "fill": lambda: self._guesses([str(row) for row in rows], top),
@@ -98,6 +96,14 @@ class ServedModel:
     def _tuned(self) -> TunedModel:
         assert self.loaded.tuned is not None
         return self.loaded.tuned
+
+    @property
+    def _cross_encoder(self) -> CrossEncoder:
+        """The model as `search --rerank` uses it, with the last label as the score."""
+        labels = self._tuned.about.task.labels
+        return CrossEncoder(
+            tuned=self._tuned, label=labels[-1] if labels else None, device=self.loaded.device, precision=self.precision
+        )
 
     def _logits(self, columns: dict[str, Sequence[Any]]) -> tuple[Task, Prepared, Logits]:
         tuned = self._tuned
@@ -133,8 +139,8 @@ class ServedModel:
 
     def _spans(self, rows: Sequence[tuple[str, str]], top: int) -> list[list[dict[str, Any]]]:
         """Return the `top` best spans of each question's context, best first; an empty answer means "no answer"."""
-        question, context = COLUMNS["spans"]
-        task, prepared, logits = self._logits({question: [row[0] for row in rows], context: [row[1] for row in rows]})
+        asked, contexts = zip(*rows, strict=True)
+        task, prepared, logits = self._logits({"question": asked, "context": contexts})
         answers = KINDS[task.kind].answers(task, prepared, logits, self._tuned.about.cutting)
         texts = questions.texts_of(task, answers, self._tuned.about.tuned)
         return [_best_first(answers[item.id], texts[item.id])[:top] for item in prepared.items]
@@ -184,11 +190,6 @@ def _guess(text: str, mask: str, number: int, best: dict[str, Any], loaded: api.
     return {"score": best["probability"], "token": entry, "token_str": word, "sequence": sequence}
 
 
-def _scores(outputs: np.ndarray) -> np.ndarray:
-    """Return the scores of pairs: the number, or of two labels the logit of the second one's probability."""
-    return outputs[:, -1] - outputs[:, :-1].sum(axis=1)
-
-
 def _uses_of(loaded: api.LoadedModel) -> tuple[Use, ...]:
     """Return what a model can be asked; empty for a model that answers nothing."""
     if loaded.tuned is None:
@@ -199,8 +200,7 @@ def _uses_of(loaded: api.LoadedModel) -> tuple[Use, ...]:
         return ("tags",) if task.kind == "tags" else ("answers",)
     if task.kind == "similarity":
         return ("embed",)
-    scores = task.kind == "regression" or (task.kind == "classification" and len(task.labels) <= MOST_LABELS)
-    reranks = scores and (takes_pairs(task) or DIGEST in about.lineage)  # a published model's task does not say
+    reranks = scores_pairs(task, published=DIGEST in about.lineage)
     return ("predict", *(("rerank",) if reranks else ()), *(("embed",) if has_vectors(about) else ()))
 
 
