@@ -7,7 +7,7 @@ from pathlib import Path
 COMMAND = "bertstream"
 JOBS = (
     *("prepare", "pretrain", "finetune", "predict", "score", "compare", "embed", "search"),
-    *("adapt", "ablate", "export", "serve", "show", "bench"),
+    *("mine", "adapt", "ablate", "export", "serve", "show", "bench"),
 )
 SCRIPT = re.compile(rf"(?<![\w./-])(python )?jobs/({'|'.join(JOBS)})\.py\b")
 

@@ -12,6 +12,7 @@ from pyarrow import fs
 
 from pipeline import storage
 from pipeline.config.embed import Search
+from pipeline.config.mine import Mine
 from pipeline.embed import model
 from pipeline.embed.recipe import OF_QUERIES
 from pipeline.embed.texts import Columns, text_tables
@@ -82,7 +83,12 @@ def is_file(given: str) -> bool:
 
 
 def query_vectors(config: Search, vectors: Vectors, queries: Sequence[Query]) -> np.ndarray:
-    """Return one vector per query, float32 (queries, D), from the model that made the vectors.
+    """Return one vector per query, float32 (queries, D). Raises errors as `load_query_model` does."""
+    return load_query_model(config, vectors).vectors([query.text for query in queries])
+
+
+def load_query_model(config: Search | Mine, vectors: Vectors) -> model.VectorModel:
+    """Load the model that made the vectors, with the prompt of queries.
 
     Raises ConfigError if the settings name a different model, and CheckpointError if the model cannot be loaded.
     """
@@ -104,4 +110,4 @@ def query_vectors(config: Search, vectors: Vectors, queries: Sequence[Query]) ->
                 f"vectors ({config.vectors}) have {name} {before}, and checkpoint ({described.checkpoint}) gives "
                 f"{name} {now} to the queries: give --checkpoint {made.checkpoint}, or embed the texts again"
             )
-    return loaded.vectors([query.text for query in queries])
+    return loaded

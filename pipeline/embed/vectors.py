@@ -91,6 +91,11 @@ class Vectors:
         """Whether the texts are stored beside the vectors."""
         return "text" in self._shown(next(number for number, rows in enumerate(self.rows) if rows))
 
+    def require_texts(self) -> None:
+        """Raise DataError if the texts are not stored beside the vectors."""
+        if not self.keeps_texts:
+            raise DataError(f"vectors ({self.folder}) has no texts: embed them again without --no-keep-text")
+
     @property
     def _stored(self) -> list[str]:
         return [VECTOR, SCALE] if self.format == "int8" else [VECTOR]

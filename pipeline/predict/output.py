@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pyarrow.parquet as pq
 
 from pipeline import storage
 from pipeline.errors import ConfigError
+from pipeline.local_files import scratch_folder
 from pipeline.locations import is_url
 from pipeline.predict.parts import PartsSummary, as_text
 
@@ -47,6 +49,13 @@ def write(tables: Iterator[pa.Table], schema: pa.Schema, output: str, folder: st
         stream.flush()
         os.fsync(stream.fileno())
     os.replace(temporary, output)
+
+
+def write_stream(tables: Iterator[pa.Table], schema: pa.Schema, output: str) -> None:
+    """Write tables that need no folder of parts into one output file, which appears only when it is complete."""
+    beside = None if is_url(output) else Path(output).parent
+    with scratch_folder("output", beside) as folder:
+        write(tables, schema, output, str(folder))
 
 
 def manifest_of(output: str) -> str:

@@ -1,0 +1,119 @@
+"""Choose negative texts for pairs of a query and a matching text: similar to the query, but not matching.
+
+Texts that match the query in any row are never chosen. As in Moreira et al. 2024 (arXiv:2407.15831, "TopK-PercPos"), a
+negative text must also be less similar to the query than a share of the matching text's similarity.
+Shapes: R rows, Q different queries, K texts found per query.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.config.mine import Mine
+from pipeline.embed.index import index_hits
+from pipeline.embed.model import VectorModel
+from pipeline.embed.pairs import Matches, Pairs, digest
+from pipeline.embed.search import Hits, comparable, exact_hits
+from pipeline.embed.vectors import Vectors
+from pipeline.reporting import Report
+
+REASON = "all texts found match or are too similar (more are found with a higher --among)"
+SPARE = 4
+"""For each negative text that is wanted, texts of this number of candidates are read: some may be matches or equal."""
+NEGATIVES = "negatives"
+REPORT_ROWS = 10_240
+"""Rows after which progress is reported."""
+
+
+@dataclass(kw_only=True)
+class Counts:
+    """Counts of rows and of their negative texts."""
+
+    rows: int = 0
+    negatives: int = 0
+    without: int = 0
+    """Rows without a negative text."""
+
+    def line(self, output: str) -> str:
+        """Return the closing line of the job."""
+        lacking = f"; {self.without:,} rows have none, as {REASON}" if self.without else ""
+        return f"{self.rows:,} rows with {self.negatives:,} negative texts{lacking}: {output}"
+
+
+@dataclass(kw_only=True)
+class Miner:
+    """Searches the queries of pairs and chooses their negative texts."""
+
+    config: Mine
+    vectors: Vectors
+    model: VectorModel
+    """The model that made the vectors, with the prompt of queries."""
+    matches: Matches
+    with_index: bool
+    report: Report
+    counts: Counts = field(default_factory=Counts)
+
+    def tables(self, pairs: Pairs) -> Iterator[pa.Table]:
+        """Yield the rows of all pairs in their order, schema `schema_of(pairs)`."""
+        for queries, matches in pairs.blocks():
+            negatives = self.negatives(queries, matches)
+            before = self.counts.rows
+            self.counts.rows += len(negatives)
+            self.counts.negatives += sum(map(len, negatives))
+            self.counts.without += negatives.count([])
+            if self.counts.rows // REPORT_ROWS > before // REPORT_ROWS:
+                self.report(f"{self.counts.rows:,} of {len(self.matches):,} pairs")
+            yield pa.table([queries, matches, negatives], schema=schema_of(pairs))
+
+    def negatives(self, queries: Sequence[str], matches: Sequence[str]) -> list[list[str]]:
+        """Return the negative texts of each row, the most similar first."""
+        unique, number = np.unique(np.array(queries, object), return_inverse=True)
+        embedded = self.model.vectors(unique.tolist())
+        hits = self._hits(embedded)
+        limits = self._limits(embedded[number], matches)
+        near = [self._candidates(hits, query, limit) for query, limit in zip(number.tolist(), limits)]
+        found = self.vectors.rows_of(np.concatenate(near).tolist())
+        texts = {row: str(columns["text"]) for row, columns in found.items()}
+        return [
+            self._chosen([texts[row] for row in rows.tolist()], self.matches.of_query(query))
+            for query, rows in zip(queries, near, strict=True)
+        ]
+
+    def _hits(self, embedded: np.ndarray) -> Hits:
+        """Search the vectors of queries (Q, D)."""
+        if self.with_index:
+            return index_hits(self.vectors, embedded, self.config.among, self.report)
+        return exact_hits(self.vectors, embedded, self.config.among)
+
+    def _limits(self, embedded: np.ndarray, matches: Sequence[str]) -> np.ndarray:
+        """Return the highest similarity of a negative text for each row, float32 (R,).
+
+        `embedded` (R, D) are the vectors of the rows' queries. A matching text is embedded like the texts of the
+        vectors, but not in chunks.
+        """
+        described = self.vectors.model
+        of_matches = replace(self.model, prompt=described.prompt).vectors(matches)
+        both = (comparable(vectors, described.similarity) for vectors in (embedded, of_matches))
+        similar = np.einsum("rd,rd->r", *both)
+        return similar - self.config.margin * np.abs(similar)
+
+    def _candidates(self, hits: Hits, query: int, limit: float) -> np.ndarray:
+        """Return the rows of the first texts found for a query whose similarity is below the limit, int64."""
+        below = (hits.rows[query] >= 0) & (hits.scores[query] < limit)
+        return hits.rows[query][below][: SPARE * self.config.negatives]
+
+    def _chosen(self, texts: Sequence[str], refused: set[int]) -> list[str]:
+        """Return the first texts whose digests are not refused; of equal texts, the first one."""
+        different: dict[int, str] = {}
+        for text in texts:
+            different.setdefault(digest(text), text)
+        kept = [text for number, text in different.items() if number not in refused]
+        return kept[: self.config.negatives]
+
+
+def schema_of(pairs: Pairs) -> pa.Schema:
+    """Return the columns of the output: those of the pairs, and the list of negative texts."""
+    fields = {pairs.query: pa.string(), pairs.match: pa.string(), NEGATIVES: pa.list_(pa.string())}
+    return pa.schema(list(fields.items()))
