@@ -27,7 +27,8 @@ from pipeline.finetune.trials import autocast_for, build, precision_of
 from pipeline.tasks.metrics import METRICS
 from pipeline.train.hardware import cores, device_of
 from pipeline.train.initial import Initial
-from pipeline.train.trial import run_trial, sample_rows
+from pipeline.train.trial import run_trial
+from pipeline.train.trial_rows import sample_rows
 from pipeline.train.tuned import About, save_tuned
 
 AIM, FLOOR = 1.5, 1.2

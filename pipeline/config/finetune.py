@@ -48,6 +48,14 @@ class Recipe:
     """
     training_rows: int | None = None
     """Maximum number of training rows; a random sample is drawn with the trial's seed. Default: all rows."""
+    rows_per_class: int | None = None
+    """Maximum number of training rows per class; a random sample is drawn with the trial's seed. Default: all rows."""
+    contrastive_pairs: int | None = None
+    """For few labels (SetFit, Tunstall et al. 2022): train the encoder on pairs of texts, then fit the head to the
+    vectors of the texts. Each training row gets this number of pairs with rows of its class, and as many with rows of
+    other classes; 20 is the published number. recipe.epochs counts passes over the pairs. Needs recipe.pooling mean.
+    Default: train encoder and head together on the rows.
+    """
     pooling: Literal["cls", "mean", "attention"] = "cls"
     """Vector of a text. cls: the pooled [CLS] state (as published); mean: the mean of the last hidden states;
     attention: the weighted mean of the last hidden states, with learnt weights.
@@ -87,11 +95,28 @@ class Recipe:
             self.training_rows is None or self.training_rows >= 1,
             f"recipe.training_rows ({self.training_rows}) must be at least 1",
         )
+        require(
+            self.rows_per_class is None or self.rows_per_class >= 1,
+            f"recipe.rows_per_class ({self.rows_per_class}) must be at least 1",
+        )
+        self._require_few_labels()
         require(self.patience is None or self.patience >= 1, f"recipe.patience ({self.patience}) must be at least 1")
         if self.dropout is not None:
             require_share("recipe.dropout", self.dropout)
         require_above_zero("recipe.temperature", self.temperature)
         require_share("recipe.teacher_weight", self.teacher_weight)
+
+    def _require_few_labels(self) -> None:
+        """Raise ConfigError for settings that contrastive_pairs does not work with."""
+        if self.contrastive_pairs is None:
+            return
+        pairs = f"recipe.contrastive_pairs ({self.contrastive_pairs})"
+        require(self.contrastive_pairs >= 1, f"{pairs} must be at least 1")
+        require(self.pooling == "mean", f"{pairs} needs recipe.pooling mean, but recipe.pooling is {self.pooling}")
+        require(
+            not self.balance_classes,
+            f"{pairs} draws as many pairs for each row, so recipe.balance_classes has no effect: leave it out",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -257,6 +282,7 @@ class Finetune:
         require_at_least("seeds", self.seeds, 1)
         self.similarity.require_columns(self.kind, self.label, self.negative)
         self._require_teacher()
+        self._require_alone()
         if self.search.folds is not None:
             folds = f"search.folds ({self.search.folds})"
             require(self.train is not None, f"{folds} splits your own file: give the file with --train")
@@ -284,6 +310,25 @@ class Finetune:
         require(
             not self.placement.autoscaled or self.trials.at_once is not None,
             "placement.autoscaled needs trials.at_once, the number of trials that ask for nodes at the same time",
+        )
+
+    def _require_alone(self) -> None:
+        """Raise ConfigError for settings that a recipe for few labels does not work with."""
+        pairs, most = self.recipe.contrastive_pairs, self.recipe.rows_per_class
+        for name, value in (("recipe.contrastive_pairs", pairs), ("recipe.rows_per_class", most)):
+            require(
+                value is None or self.minutes is None,
+                f"{name} ({value}) fixes the number of rows, so minutes ({self.minutes}) has nothing to reduce: leave "
+                "minutes out",
+            )
+        shown = f"recipe.contrastive_pairs ({pairs})"
+        require(
+            pairs is None or self.teacher is None,
+            f"{shown} learns from labels alone, but teacher ({self.teacher}) is given: leave one of them out",
+        )
+        require(
+            pairs is None or self.trials.workers == 1,
+            f"{shown} trains on one worker, but trials.workers is {self.trials.workers}: leave trials.workers out",
         )
 
     def _require_teacher(self) -> None:

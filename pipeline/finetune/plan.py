@@ -19,7 +19,8 @@ from pipeline.train.hardware import device_of
 from pipeline.train.initial import Initial
 from pipeline.train.optim import build_optimizer
 from pipeline.train.step import Compute
-from pipeline.train.trial import batches, seen_words, train_on_slots, training_rows
+from pipeline.train.trial import seen_words, train_on_slots
+from pipeline.train.trial_rows import batches, training_rows
 
 LARGE = 10_000
 """A task with more training rows is large. Large tasks are reduced first: their scores vary little between seeds."""
@@ -69,7 +70,8 @@ def seconds_of(config: Finetune, problem: Problem, initial: Initial) -> float:
     module = build(config, problem, initial, 0).to(device).train()
     times, tokens = [], []
     compute = Compute(device=device, autocast=autocast, seed=0)
-    rows = training_rows(problem.train, problem.unlabelled.rows if problem.unlabelled else None, None, 0)
+    unlabelled = problem.unlabelled.rows if problem.unlabelled else None
+    rows = training_rows(problem.train, unlabelled, replace(config.recipe, training_rows=None), 0)
     with seen_words(config, module, rows)():
         optimizer = build_optimizer(config.optimizer, module)
         for slots in itertools.islice(batches(rows, config.recipe, 0, 0), STEPS):

@@ -43,14 +43,8 @@ from pipeline.train.hardware import autocast_of, chosen_precision, cores, device
 from pipeline.train.initial import Initial, load_initial
 from pipeline.train.naming import is_unrecorded
 from pipeline.train.step import Compute
-from pipeline.train.trial import (
-    assist_trial,
-    class_weights,
-    label_mean_and_deviation,
-    label_range,
-    load_encoder,
-    run_trial,
-)
+from pipeline.train.trial import assist_trial, load_encoder, run_trial
+from pipeline.train.trial_rows import class_weights, label_mean_and_deviation, label_range
 from pipeline.train.trial_state import Scores, TrialCheckpoints, delete_checkpoints
 from pipeline.train.tuned import About, save_tuned
 

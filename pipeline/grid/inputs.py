@@ -8,6 +8,7 @@ from pipeline import storage
 from pipeline.config.adapters import Bottleneck, LowRank
 from pipeline.config.cutting import Cutting
 from pipeline.config.finetune import Finetune, Recipe
+from pipeline.config.model import ClassifierLayer, Model
 from pipeline.config.similarity import KIND_OF_LOSS, ROWS_OF_KIND, Similarity
 from pipeline.errors import ConfigError
 from pipeline.finetune.encoder import read_encoder
@@ -120,6 +121,7 @@ def _require_fitting(
                 f"{problems[odd[0]].task.kind}: leave the setting out"
             )
         for problem in problems.values():
+            _require_few_labels(tried_config, problem, initial.model)
             if problem.task.kind in VECTOR_KINDS:
                 _require_similarity(tried_config, problem.task, initial.model.layers)
                 _require_dimensions(tried_config, initial.model.width)
@@ -129,6 +131,37 @@ def _require_fitting(
             f"checkpoint ({config.checkpoint}) has bottleneck adapters, which cannot be fine-tuned again: "
             "choose another checkpoint"
         )
+
+
+def _require_few_labels(config: Finetune, problem: Problem, model: Model) -> None:
+    """Raise ConfigError if a recipe for few labels does not fit a task or the checkpoint."""
+    task, recipe = problem.task, config.recipe
+    if recipe.rows_per_class is not None and task.kind != "classification":
+        raise ConfigError(
+            f"recipe.rows_per_class ({recipe.rows_per_class}) is for classification, but {task.name} is {task.kind}: "
+            "set recipe.training_rows"
+        )
+    if recipe.contrastive_pairs is None:
+        return
+    texts = "pairs of texts" if problem.train.items["second"].null_count == 0 else "single texts"
+    odd = {
+        f"{task.name} is {task.kind}": task.kind != "classification",
+        f"{task.name} has {texts}": texts != "single texts",
+        f"cutting.passages is {problem.cutting.passages}": bool(problem.cutting.passages),
+        f"the head of family {model.family} has a layer of its own": _layer_on_all(model),
+        "the whole encoder is frozen": config.freeze.layers == model.layers and config.freeze.embeddings,
+    }
+    if reasons := [reason for reason, applies in odd.items() if applies]:
+        raise ConfigError(
+            f"recipe.contrastive_pairs ({recipe.contrastive_pairs}) trains an encoder on classes of single texts and "
+            f"fits a linear head, but {reasons[0]}: leave the setting out"
+        )
+
+
+def _layer_on_all(model: Model) -> bool:
+    """Return whether the head has a layer between the mean of the last states and its last, linear layer."""
+    layer = model.classifier
+    return isinstance(layer, ClassifierLayer) and layer.on_all
 
 
 def _require_use_of_similarity(config: Finetune, problems: Mapping[str, Problem]) -> None:

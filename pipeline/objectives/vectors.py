@@ -4,6 +4,7 @@ Shapes: S sequences of a batch, W width of a vector.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -40,6 +41,14 @@ class TextVectors(nn.Module):
         self.encoder = Encoder(settings, vocabulary_size)
         self.pooling, self.settings = pooling, Similarity()
         initialize(self, settings.initializer_deviation, generator)
+
+    @classmethod
+    def around(cls, encoder: Encoder, pooling: str) -> Self:
+        """Return a module that trains a given encoder, which another module may have too."""
+        module = cls.__new__(cls)
+        nn.Module.__init__(module)
+        module.encoder, module.pooling, module.settings = encoder, pooling, Similarity()
+        return module
 
     def vectors(self, batch: Batch) -> Tensor:
         """Return the vector of each sequence, not scaled, float32 (S, W)."""

@@ -19,22 +19,23 @@ from pipeline.batch import PASSAGE_LENGTHS, collate_labelled
 from pipeline.config.cutting import Cutting
 from pipeline.config.finetune import Finetune, Recipe
 from pipeline.config.training import Lamb
+from pipeline.objectives.sequences import SequenceTask
 from pipeline.objectives.tasks import TaskObjective
 from pipeline.objectives.terms import divisors
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.prepared import Logits, Prepared, Tuned
 from pipeline.tasks.selection import comparable_score
 from pipeline.tasks.task import Task
-from pipeline.text.randomness import numbered_generator
+from pipeline.train.few_labels import FewLabels
 from pipeline.train.optim import build_optimizer
 from pipeline.train.schedule import rate_share
 from pipeline.train.seen_words import SeenWords
 from pipeline.train.step import Compute, Slot, distributed, train_step
+from pipeline.train.trial_rows import batches, training_rows
 from pipeline.train.trial_state import Best, Scores, TrialCheckpoints, TrialState
 
 ROWS_AT_ONCE = 64  # rows or passages of a batch in evaluation
 POINTS = 100  # approximate points of a learning curve
-GROUPED_STEPS = 50  # the rows of this many steps are sorted by length together
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,18 +94,24 @@ def run_trial(
     """
     recipe, handlers = config.recipe, KINDS[task.kind]
     compute = Compute(device=device, autocast=autocast, seed=seed, world=world)
-    rows = training_rows(train, unlabelled, recipe.training_rows, seed)
-    training = seen_words(config, module, rows)
+    rows = training_rows(train, unlabelled, recipe, seed)
+    few = few_labels(module, rows, recipe, seed)
+    trained, rows = (few.encoder_task, few.pairs) if few else (module, rows)
+    training = seen_words(config, trained, rows)
     with training():
-        optimizer = build_optimizer(config.optimizer, module)
-        state = checkpoints.load(module, optimizer) if checkpoints else TrialState()
-        objective = distributed(module, device, world, unused=True)
+        optimizer = build_optimizer(config.optimizer, trained)
+        state = checkpoints.load(trained, optimizer) if checkpoints else TrialState()
+        objective = distributed(trained, device, world, unused=True)
+    if few and state.epochs:  # a checkpoint of `trained` has no head
+        few.fit_head(device, autocast)
     for epoch, scores in enumerate(state.epochs, 1):
         after_epoch(epoch, scores)
     first, metric = next(iter(splits)), task.metrics[0]
     for epoch in range(len(state.epochs) + 1, recipe.epochs + 1):
         with training():
             train_epoch(config, objective, optimizer, rows, state, epoch - 1, compute, checkpoints=checkpoints)
+        if few:
+            few.fit_head(device, autocast)
         answers_by_split = {
             name: handlers.answers(task, split, compute_logits(module, split.rows, device, autocast), cutting)
             for name, split in splits.items()
@@ -131,6 +138,14 @@ def run_trial(
     return _build_result(task, splits[first], answers, state, rows.num_rows)
 
 
+def few_labels(module: TaskObjective, rows: pa.Table, recipe: Recipe, seed: int) -> FewLabels | None:
+    """Return the contrastive training of a trial; None for a recipe without it."""
+    if recipe.contrastive_pairs is None:
+        return None
+    assert isinstance(module, SequenceTask)
+    return FewLabels(module, rows, recipe.contrastive_pairs, seed)
+
+
 def assist_trial(
     config: Finetune,
     module: TaskObjective,
@@ -140,7 +155,7 @@ def assist_trial(
     unlabelled: pa.Table | None = None,
 ) -> None:
     """Train this rank's slots of a trial until the trial ends; rank 0 runs `run_trial` with the same settings."""
-    rows = training_rows(train, unlabelled, config.recipe.training_rows, compute.seed)
+    rows = training_rows(train, unlabelled, config.recipe, compute.seed)
     training = seen_words(config, module, rows)
     with training():
         optimizer = build_optimizer(config.optimizer, module)
@@ -295,41 +310,6 @@ def seen_words(config: Finetune, module: TaskObjective, rows: pa.Table) -> Calla
     )
 
 
-def training_rows(train: Prepared, unlabelled: pa.Table | None, most: int | None, seed: int) -> pa.Table:
-    """Return the rows of an epoch: at most `most` labelled rows (as `sample_rows`), then all rows of `unlabelled`."""
-    labelled = sample_rows(train.rows, most, seed)
-    return labelled if unlabelled is None else pa.concat_tables([labelled, unlabelled])
-
-
-def sample_rows(rows: pa.Table, most: int | None, seed: int) -> pa.Table:
-    """Return a random sample of at most `most` rows, in their original order; all rows if `most` is None."""
-    if most is None or most >= rows.num_rows:
-        return rows
-    return rows.take(np.sort(numbered_generator(seed, 1 << 32).permutation(rows.num_rows)[:most]))
-
-
-def batches(rows: pa.Table, recipe: Recipe, seed: int, epoch: int, skip: int = 0) -> Iterator[list[Slot]]:
-    """Yield the slots of each step of an epoch, without its first `skip` steps.
-
-    An epoch has all rows once, in an order that depends on (seed, epoch). If rows_per_step does not divide the number
-    of rows, one step is smaller: the last step, or a random step if lengths are grouped.
-    """
-    order = numbered_generator(seed, epoch).permutation(rows.num_rows)
-    starts = range(0, len(order), recipe.rows_per_step)
-    if recipe.group_lengths:
-        lengths, size = rows["ids"].combine_chunks().value_lengths().to_numpy(), recipe.rows_per_step * GROUPED_STEPS
-        order = np.concatenate(
-            [part[np.argsort(lengths[part], kind="stable")] for part in np.split(order, range(size, len(order), size))]
-        )
-        starts = [starts[index] for index in numbered_generator(seed, epoch).permutation(len(starts))]
-    for start in starts[skip:]:
-        chosen = order[start : start + recipe.rows_per_step]
-        parts = np.split(
-            chosen, range(recipe.rows_per_slot or len(chosen), len(chosen), recipe.rows_per_slot or len(chosen))
-        )
-        yield [(slot, collate_labelled(rows.take(part).combine_chunks())) for slot, part in enumerate(parts)]
-
-
 @torch.inference_mode()
 def compute_logits(
     module: TaskObjective,
@@ -379,30 +359,3 @@ def load_encoder(pretrained: nn.Module, module: TaskObjective) -> TaskObjective:
     assert all(name.startswith("pooler.") for name in given.keys() ^ own.keys()), "encoders differ beyond the pooler"
     module.encoder.load_state_dict({name: given.get(name, tensor) for name, tensor in own.items()})
     return module
-
-
-def label_mean_and_deviation(rows: pa.Table) -> tuple[float, float]:
-    """Return the mean and standard deviation of regression labels; the deviation is 1 if all labels are equal."""
-    values = rows["label"].to_numpy().astype(np.float64)
-    return float(values.mean()), float(values.std()) or 1.0
-
-
-def label_range(rows: pa.Table) -> tuple[float, float]:
-    """Return the lowest and the highest label."""
-    values = rows["label"].to_numpy()
-    return float(values.min()), float(values.max())
-
-
-def class_weights(task: Task, rows: pa.Table) -> Tensor:
-    """Return the weight of each class in the loss, float32 (classes,).
-
-    The weight is the mean number of labels per class, divided by the number of labels of this class. A class without
-    labels has weight 1.
-    """
-    labels = (
-        rows["label"].to_numpy()
-        if task.kind == "classification"
-        else rows["labels"].combine_chunks().flatten().to_numpy()
-    )
-    counts = np.bincount(labels[labels >= 0].astype(np.int64), minlength=len(task.labels)).astype(np.float64)
-    return torch.from_numpy(np.where(counts > 0, counts.mean() / np.maximum(counts, 1), 1.0)).float()

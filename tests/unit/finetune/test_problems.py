@@ -27,7 +27,7 @@ from pipeline.tasks.tagging import Sentence
 from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.initial import Initial
-from pipeline.train.trial import label_mean_and_deviation
+from pipeline.train.trial_rows import label_mean_and_deviation
 
 CLASSES = Task(name="own", kind="classification", labels=("0", "1"), metrics=("accuracy",))
 QUESTIONS = Task(name="own", kind="spans", metrics=("f1",))

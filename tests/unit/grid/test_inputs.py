@@ -10,16 +10,16 @@ from pipeline.errors import ConfigError
 from pipeline.grid.inputs import read_inputs
 from pipeline.train.checkpoint import folder_of
 
+FEW = Recipe(contrastive_pairs=2, pooling="mean")
+FEW_LABELS = (
+    "recipe.contrastive_pairs (2) trains an encoder on classes of single texts and fits a linear head, but {}: leave "
+    "the setting out"
+)
+
 
 def config(tiny_run: Path, glue: Path, output: Path, **settings) -> Finetune:
-    return Finetune(
-        checkpoint=folder_of(str(tiny_run), 3),
-        data=str(glue),
-        task=("cola",),
-        output=str(output),
-        cutting=Cutting(maximum_length=32, stride=8),
-        **settings,
-    )
+    usual = {"task": ("cola",), "cutting": Cutting(maximum_length=32, stride=8)}
+    return Finetune(checkpoint=folder_of(str(tiny_run), 3), data=str(glue), output=str(output), **usual | settings)
 
 
 def test_an_encoder_and_tasks_are_read_once_per_cutting(tiny_run: Path, glue: Path, tmp_path: Path) -> None:
@@ -38,6 +38,19 @@ def test_an_encoder_and_tasks_are_read_once_per_cutting(tiny_run: Path, glue: Pa
         (
             {"trials": Trials(workers=9), "search": Search(over=("recipe.rows_per_step=16,8",))},
             "trials.workers (9) must be at most recipe.rows_per_step (8): each worker needs a row of every step",
+        ),
+        (
+            {"task": ("stsb",), "recipe": Recipe(rows_per_class=8)},
+            "recipe.rows_per_class (8) is for classification, but stsb is regression: set recipe.training_rows",
+        ),
+        ({"recipe": FEW, "task": ("stsb",)}, FEW_LABELS.format("stsb is regression")),
+        (
+            {"recipe": FEW, "freeze": Freeze(layers=2, embeddings=True)},
+            FEW_LABELS.format("the whole encoder is frozen"),
+        ),
+        (
+            {"recipe": FEW, "cutting": Cutting(maximum_length=32, passages=True)},
+            FEW_LABELS.format("cutting.passages is True"),
         ),
         ({"freeze": Freeze(layers=7)}, "freeze.layers (7) must be at most the checkpoint's layers (2)"),
     ],

@@ -22,7 +22,8 @@ from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train import trial
 from pipeline.train.step import Compute
-from pipeline.train.trial import Result, assist_trial, batches, compute_logits, run_trial
+from pipeline.train.trial import Result, assist_trial, compute_logits, run_trial
+from pipeline.train.trial_rows import batches
 from tests.ranks import rank_of_group
 from tests.unit.train.test_trial import CPU, PLAIN, SETTINGS, config_of
 

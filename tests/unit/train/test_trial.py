@@ -22,16 +22,8 @@ from pipeline.tasks.selection import selected_by
 from pipeline.tasks.tables import read_split
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.schedule import rate_share
-from pipeline.train.trial import (
-    Result,
-    batches,
-    class_weights,
-    compute_logits,
-    label_mean_and_deviation,
-    run_trial,
-    sample_rows,
-    training_rows,
-)
+from pipeline.train.trial import Result, compute_logits, run_trial
+from pipeline.train.trial_rows import batches, class_weights, label_mean_and_deviation, sample_rows, training_rows
 
 CPU = torch.device("cpu")
 PLAIN = torch.autocast("cpu", enabled=False)
@@ -341,7 +333,7 @@ def test_a_curve_has_the_weighted_sum_of_the_means_of_both_terms(glue: Path, tin
     found, _ = trained("cola", tiny_vocabulary, rows | {"train": train}, 0.25, unlabelled)
     module = module_of("cola", tiny_vocabulary).train()
     module.learn_from_teacher(2.0, 0.25)
-    epoch = training_rows(train, unlabelled, None, 5)
+    epoch = training_rows(train, unlabelled, Recipe(), 5)
     ((_, batch),) = next(batches(epoch, config_of("cola").recipe, 5, 0))  # both terms of the first step, in one slot
     (task, labelled), (teacher, both) = (module(batch)[term] for term in ("task", "teacher"))
     assert 0 < int(labelled) < both == 16
@@ -351,6 +343,6 @@ def test_a_curve_has_the_weighted_sum_of_the_means_of_both_terms(glue: Path, tin
 def test_a_limit_of_rows_is_one_of_labelled_rows(glue: Path, tiny_vocabulary: Vocabulary) -> None:
     train = prepared("cola", glue, tiny_vocabulary)["train"]
     unlabelled = without_labels(train.rows.slice(0, 7))
-    rows = training_rows(train, unlabelled, 10, seed=1)
+    rows = training_rows(train, unlabelled, Recipe(training_rows=10), seed=1)
     assert np.isnan(rows["label"].to_numpy()).tolist() == [False] * 10 + [True] * 7
-    assert rows.slice(0, 10) == sample_rows(train.rows, 10, 1) and training_rows(train, None, None, 1) is train.rows
+    assert rows.slice(0, 10) == sample_rows(train.rows, 10, 1) and training_rows(train, None, Recipe(), 1) is train.rows

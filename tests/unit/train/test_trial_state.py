@@ -58,6 +58,7 @@ def trained(
     ("name", "recipe"),
     [
         ("cola", {"pooling": "mean", "training_rows": 57}),
+        ("cola", {"pooling": "mean", "rows_per_class": 15, "contrastive_pairs": 1}),
         ("stsb", {"patience": 2, "group_lengths": True}),
     ],
 )

@@ -1,0 +1,92 @@
+"""The rows of a fine-tuning trial: a sample, its batches in the order of an epoch, and what the labels say."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from pipeline.batch import collate_labelled
+from pipeline.config.finetune import Recipe
+from pipeline.tasks.prepared import Prepared
+from pipeline.tasks.task import Task
+from pipeline.text.randomness import numbered_generator
+from pipeline.train.step import Slot
+
+GROUPED_STEPS = 50
+"""The rows of this number of steps are sorted by length together."""
+SAMPLING = 1 << 32
+"""Number of the random stream that draws the sample of training rows."""
+
+
+def training_rows(train: Prepared, unlabelled: pa.Table | None, recipe: Recipe, seed: int) -> pa.Table:
+    """Return the rows of an epoch: the sample of labelled rows that the recipe sets, then all rows of `unlabelled`."""
+    labelled = sample_rows(rows_per_class(train.rows, recipe.rows_per_class, seed), recipe.training_rows, seed)
+    return labelled if unlabelled is None else pa.concat_tables([labelled, unlabelled])
+
+
+def sample_rows(rows: pa.Table, most: int | None, seed: int) -> pa.Table:
+    """Return a random sample of at most `most` rows, in their original order; all rows if `most` is None."""
+    if most is None or most >= rows.num_rows:
+        return rows
+    return rows.take(np.sort(numbered_generator(seed, SAMPLING).permutation(rows.num_rows)[:most]))
+
+
+def rows_per_class(rows: pa.Table, most: int | None, seed: int) -> pa.Table:
+    """Return a random sample of at most `most` rows of each class, in their original order; all rows for None."""
+    if most is None:
+        return rows
+    order = numbered_generator(seed, SAMPLING).permutation(rows.num_rows)
+    labels = rows["label"].to_numpy()[order]
+    chosen = [order[np.flatnonzero(labels == label)[:most]] for label in np.unique(labels)]
+    return rows.take(np.sort(np.concatenate(chosen)))
+
+
+def batches(rows: pa.Table, recipe: Recipe, seed: int, epoch: int, skip: int = 0) -> Iterator[list[Slot]]:
+    """Yield the slots of each step of an epoch, without its first `skip` steps.
+
+    An epoch has all rows once, in an order that depends on (seed, epoch). If rows_per_step does not divide the number
+    of rows, one step is smaller: the last step, or a random step if lengths are grouped.
+    """
+    order = numbered_generator(seed, epoch).permutation(rows.num_rows)
+    starts = range(0, len(order), recipe.rows_per_step)
+    if recipe.group_lengths:
+        lengths, size = rows["ids"].combine_chunks().value_lengths().to_numpy(), recipe.rows_per_step * GROUPED_STEPS
+        order = np.concatenate(
+            [part[np.argsort(lengths[part], kind="stable")] for part in np.split(order, range(size, len(order), size))]
+        )
+        starts = [starts[index] for index in numbered_generator(seed, epoch).permutation(len(starts))]
+    for start in starts[skip:]:
+        chosen = order[start : start + recipe.rows_per_step]
+        parts = np.split(
+            chosen, range(recipe.rows_per_slot or len(chosen), len(chosen), recipe.rows_per_slot or len(chosen))
+        )
+        yield [(slot, collate_labelled(rows.take(part).combine_chunks())) for slot, part in enumerate(parts)]
+
+
+def label_mean_and_deviation(rows: pa.Table) -> tuple[float, float]:
+    """Return the mean and standard deviation of regression labels; the deviation is 1 if all labels are equal."""
+    values = rows["label"].to_numpy().astype(np.float64)
+    return float(values.mean()), float(values.std()) or 1.0
+
+
+def label_range(rows: pa.Table) -> tuple[float, float]:
+    """Return the lowest and the highest label."""
+    values = rows["label"].to_numpy()
+    return float(values.min()), float(values.max())
+
+
+def class_weights(task: Task, rows: pa.Table) -> Tensor:
+    """Return the weight of each class in the loss, float32 (classes,).
+
+    The weight is the mean number of labels per class, divided by the number of labels of this class. A class without
+    labels has weight 1.
+    """
+    labels = (
+        rows["label"].to_numpy()
+        if task.kind == "classification"
+        else rows["labels"].combine_chunks().flatten().to_numpy()
+    )
+    counts = np.bincount(labels[labels >= 0].astype(np.int64), minlength=len(task.labels)).astype(np.float64)
+    return torch.from_numpy(np.where(counts > 0, counts.mean() / np.maximum(counts, 1), 1.0)).float()
