@@ -22,7 +22,10 @@ from cluster.rules.problems import Problem, open_ranges
 from cluster.rules.sky import task
 
 CLUSTER = Path(__file__).parent
-FILES = ("aws.yaml", "gcp.yaml", "aws-account.yaml", "sky.yaml", "kuberay/cluster", "kuberay/job", "Dockerfile")
+FILES = (
+    *("aws.yaml", "gcp.yaml", "aws-account.yaml", "sky.yaml"),
+    *("kuberay/cluster", "kuberay/job", "kuberay/service", "Dockerfile"),
+)
 UNKNOWN = (
     "is neither a file of ray up (provider), nor of Kubernetes (apiVersion), nor of CloudFormation "
     "(AWSTemplateFormatVersion), nor of SkyPilot (run)"
@@ -92,6 +95,8 @@ def overlay(folder: Path) -> Iterator[Problem]:
     for document in yaml.safe_load_all(text):
         if document["kind"] == "RayJob" and not {"rayClusterSpec", "clusterSelector"} & set(document["spec"]):
             yield "spec.rayClusterSpec", "missing; the job has no cluster to run on: see replacements in kuberay/job"
+        if document["kind"] == "RayService" and "rayClusterConfig" not in document["spec"]:
+            yield "spec.rayClusterConfig", "missing; the model has no cluster: see replacements in kuberay/service"
 
 
 def documents(text: str) -> Iterator[Problem]:

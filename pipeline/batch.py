@@ -26,7 +26,10 @@ TEXT_LENGTHS = "text_lengths"
 """Column with the lengths of a row's texts, if each text is a sequence; 0 for no text (pipeline.tasks.schema)."""
 
 PASSAGE_LENGTHS = "passage_lengths"
-"""Column with the lengths of a row's passages, if each passage is a sequence (pipeline.tasks.schema)."""
+"""Column with the lengths of a row's passages or choices, if each is a sequence (pipeline.tasks.schema)."""
+
+FIRST_LENGTHS = "first_lengths"
+"""Column with the length of each choice's context, if the row has choices (pipeline.tasks.schema)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,7 +246,8 @@ def _sequences(rows: pa.Table | pa.RecordBatch) -> tuple[np.ndarray, dict[str, A
         lengths_N = first_N = lengths[lengths > 0]
     if PASSAGE_LENGTHS in rows.schema.names:
         lengths_N, passages = _flat_lists(rows.column(PASSAGE_LENGTHS))
-        first_N = np.repeat(first_N, passages)
+        of_choices = FIRST_LENGTHS in rows.schema.names
+        first_N = _flat_lists(rows.column(FIRST_LENGTHS))[0] if of_choices else np.repeat(first_N, passages)
     offsets = np.zeros(len(lengths_N) + 1, dtype=np.int32)
     np.cumsum(lengths_N, out=offsets[1:])
     starts_N = offsets[:-1].astype(np.int64)

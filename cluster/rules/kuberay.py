@@ -1,10 +1,11 @@
-"""Rules for RayCluster and RayJob: KubeRay 1.6's schema, and ours."""
+"""Rules for RayCluster, RayJob and RayService: KubeRay 1.6's schema, and ours."""
 
 import functools
 import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -15,6 +16,9 @@ from cluster.rules.software import LOCK
 SCHEMA = Path(__file__).parents[1] / "kuberay/schema.json"
 CONTAINER = ("env", "envFrom", "imagePullPolicy", "resources", "securityContext", "volumeMounts")
 """Autoscaler options that are also container fields."""
+KINDS = ("RayCluster", "RayJob", "RayService")
+OURS = "pipeline.serve.application:build"
+"""import_path of this project's application."""
 ZONE = "topology.kubernetes.io/zone"
 
 
@@ -23,7 +27,7 @@ def manifest(document: dict) -> Iterator[Problem]:
     name = (document.get("metadata") or {}).get("name", "x")
     if not re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", str(name)):
         yield "metadata.name", f"{name}; small letters, digits and - inside"
-    if document.get("kind") not in ("RayCluster", "RayJob"):
+    if document.get("kind") not in KINDS:
         yield from kubernetes_problems(document, "")
         rules = document.get("spec", {}).get("ingress", []) if document.get("kind") == "NetworkPolicy" else []
         if any(not rule.get("from") for rule in rules):
@@ -38,6 +42,8 @@ def manifest(document: dict) -> Iterator[Problem]:
         return
     if document["kind"] == "RayJob":
         yield from job_problems(document["spec"])
+    elif document["kind"] == "RayService":
+        yield from service_problems(document["spec"])
     else:
         yield from cluster_problems(document["spec"], "spec")
 
@@ -65,6 +71,41 @@ def job_problems(spec: dict) -> Iterator[Problem]:
         yield "spec.shutdownAfterJobFinishes", "the cluster would stay and be paid for; true"
     if "rayClusterSpec" in spec:
         yield from cluster_problems(spec["rayClusterSpec"], "spec.rayClusterSpec")
+
+
+def service_problems(spec: dict) -> Iterator[Problem]:
+    """Yield problems of a service: what Ray Serve or the application would refuse, and those of its cluster."""
+    from pydantic import ValidationError
+    from ray.serve.schema import ServeDeploySchema
+
+    field = "spec.serveConfigV2"
+    try:
+        config = yaml.safe_load(spec["serveConfigV2"])
+        deployed = ServeDeploySchema.model_validate(config)
+    except yaml.YAMLError:
+        yield field, "is no mapping in YAML"
+        return
+    except ValidationError as error:
+        for problem in error.errors():
+            yield ".".join([field, *map(str, problem["loc"])]), problem["msg"]
+        return
+    for index, application in enumerate(deployed.applications):
+        yield from application_problems(application, f"{field}.applications.{index}")
+    if "rayClusterConfig" in spec:
+        yield from cluster_problems(spec["rayClusterConfig"], "spec.rayClusterConfig")
+
+
+def application_problems(application: Any, field: str) -> Iterator[Problem]:
+    """Yield settings of our application that it would refuse; applications of others are not checked."""
+    from pipeline.errors import ConfigError
+    from pipeline.serve.application import settings_from
+
+    if application.import_path != OURS:
+        return
+    try:
+        settings_from(application.args)
+    except ConfigError as error:
+        yield f"{field}.args", str(error)
 
 
 def cluster_problems(spec: dict, field: str) -> Iterator[Problem]:

@@ -91,4 +91,4 @@ def kubernetes_problems(document: dict, field: str) -> Iterator[Problem]:
         yield ".".join(filter(None, [field, *map(str, error.absolute_path)])), error.message
     except (kubernetes_validate.SchemaNotFoundError, KeyError):
         given = f"{document.get('apiVersion')} has no kind {document.get('kind')}"
-        yield "apiVersion", f"{given}; KubeRay's are ray.io/v1 RayCluster and RayJob"
+        yield "apiVersion", f"{given}; KubeRay's are ray.io/v1 RayCluster, RayJob and RayService"

@@ -10,6 +10,7 @@ from pipeline.config.data import VocabularySettings
 from pipeline.config.locations import Location
 from pipeline.config.model import FAMILY_PARTS, Model, require_one_rate
 from pipeline.config.placement import TrialPlacement
+from pipeline.config.ranking import Ranking
 from pipeline.config.similarity import Similarity
 from pipeline.config.training import AdamW, LinearDecay
 
@@ -222,10 +223,13 @@ class Finetune:
     triplet. A column holds a text, a list of texts, or nothing; default: those of negative, negatives and
     negative_1 to negative_9 that the file has.
     """
-    kind: Literal["auto", "classification", "regression", "multilabel", "similarity", "tags", "spans"] = "auto"
-    """Kind of the labels in your own file; auto: detected from the file. similarity: an embedding model, which encodes
-    each text alone; similarity.loss says what the rows have: pairs of texts with a score or a class as label, or a text
-    and its match. auto never chooses similarity.
+    kind: Literal["auto", "classification", "regression", "multilabel", "ranking", "similarity", "tags", "spans"] = (
+        "auto"
+    )
+    """Kind of the labels in your own file; auto: detected from the file. ranking: pairs of a query and a candidate,
+    with a label above 0 if the candidate is relevant. similarity: an embedding model, which encodes each text alone;
+    similarity.loss says what the rows have: pairs of texts with a score or a class as label, or a text and its match.
+    auto never chooses ranking or similarity.
     """
     on_bad_rows: OnBadRows = "refuse"
     """Treatment of rows with an empty text, no label, or a label that only the development file has. refuse: stop with
@@ -262,6 +266,7 @@ class Finetune:
     cutting: Cutting = Cutting()
     recipe: Recipe = Recipe()
     similarity: Similarity = Similarity()
+    ranking: Ranking = Ranking()
     search: Search = Search()
     trials: Trials = Trials()
     vocabulary: VocabularySettings = VocabularySettings()
@@ -334,6 +339,11 @@ class Finetune:
     def _require_teacher(self) -> None:
         """Raise ConfigError if settings need a missing teacher, or if unlabelled texts would have no loss."""
         if self.teacher is None:
+            require(
+                self.ranking.loss != "margin",
+                "ranking.loss margin needs a teacher, whose scores are learnt: name a model that scores pairs with "
+                "--teacher",
+            )
             require(
                 not self.unlabelled,
                 f"unlabelled ({', '.join(self.unlabelled)}) needs a teacher, whose answers serve as their labels: "

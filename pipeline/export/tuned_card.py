@@ -30,6 +30,7 @@ PIPELINES = {
     "classification": "text-classification",
     "multilabel": "text-classification",
     "regression": "text-classification",
+    "ranking": "text-classification",
     "similarity": "sentence-similarity",
     "tags": "token-classification",
     "spans": "question-answering",
@@ -47,6 +48,7 @@ WHAT = {
     "classification": "tells which of {labels} a text is",
     "multilabel": "tells which of {labels} apply to a text (any number of them)",
     "regression": "predicts a number for a text",
+    "ranking": "scores how well a text fits a query, to rank texts",
     "similarity": "makes vectors of texts whose cosines tell how similar two texts are",
     "tags": "tags each word of a text with one of {labels}",
     "spans": "finds the answer to a question in a text",
@@ -66,6 +68,7 @@ ASKED = {
     "classification": '["A text."]',
     "multilabel": '["A text."]',
     "regression": '["A text."]',
+    "ranking": '[("A query.", "A text.")]',
     "similarity": '[("A text.", "Another.")]',
     "tags": '["A text of some words"]',
     "spans": '[("What is asked?", "The text that holds the answer.")]',
@@ -170,9 +173,12 @@ def _teacher(facts: Mapping[str, Any] | None) -> list[tuple[str, str]]:
     """Return table rows about the model's teacher; an empty list if there was no teacher."""
     if not facts:
         return []
+    teacher = ("teacher", public_model_location(str(facts["checkpoint"])))
+    if "weight" not in facts:  # a ranking learns from the teacher alone
+        return [teacher]
     loss = f"weight {facts['weight']:g}, temperature {facts['temperature']:g}"
     return [
-        ("teacher", public_model_location(str(facts["checkpoint"]))),
+        teacher,
         ("teacher's loss term", loss),
         ("rows without labels, learnt from the teacher alone", f"{facts['unlabelled rows']:,}"),
     ]

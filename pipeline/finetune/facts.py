@@ -3,6 +3,7 @@
 from typing import Any
 
 from pipeline.config.finetune import Finetune
+from pipeline.config.ranking import Ranking
 from pipeline.config.similarity import LOSSES_WITH, Similarity
 from pipeline.finetune.problems import Problem
 from pipeline.tasks.kinds import KINDS
@@ -21,7 +22,8 @@ def training_facts(config: Finetune, problem: Problem, seed: int, result: Result
     splits = problem.splits or {"train": problem.train}
     kind = KINDS[problem.task.kind]
     teacher = {} if problem.teacher is None else {"teacher": teacher_facts(config, problem)}
-    similarity = _similarity_facts(config.similarity) if problem.task.kind in VECTOR_KINDS else {}
+    of_kind = _similarity_facts(config.similarity) if problem.task.kind in VECTOR_KINDS else {}
+    of_kind |= _ranking_facts(config.ranking) if problem.task.kind == "ranking" else {}
     return teacher | {
         "checkpoint": config.checkpoint,
         "scores": result.scores,
@@ -35,7 +37,7 @@ def training_facts(config: Finetune, problem: Problem, seed: int, result: Result
             "steps": result.steps,
             "tokens": result.tokens,
         }
-        | similarity,
+        | of_kind,
     }
 
 
@@ -48,14 +50,24 @@ def _similarity_facts(settings: Similarity) -> dict[str, Any]:
     return facts
 
 
+def _ranking_facts(settings: Ranking) -> dict[str, Any]:
+    """Return the loss of kind ranking, and the number of candidates if the loss compares them, by dotted name."""
+    names = ("loss", "candidates") if settings.grouped else ("loss",)
+    return {f"ranking.{name}": getattr(settings, name) for name in names}
+
+
 def teacher_facts(config: Finetune, problem: Problem) -> dict[str, Any]:
     """Return facts about a problem's teacher, the teacher's loss term, and the unlabelled rows, as JSON values."""
     assert problem.teacher is not None
     unlabelled = problem.unlabelled
-    return {
+    teacher = {
         "checkpoint": problem.teacher.location,
         "name": problem.teacher.name,
         "fingerprint": problem.teacher.fingerprint,
+    }
+    if problem.task.kind == "ranking":
+        return teacher
+    return teacher | {
         "temperature": config.recipe.temperature,
         "weight": config.recipe.teacher_weight,
         "unlabelled rows": 0 if unlabelled is None else unlabelled.rows.num_rows,

@@ -18,12 +18,12 @@ FOLDS = 7_002
 def fold_numbers(task: Task, items: Any, folds: int) -> np.ndarray:
     """Return the fold number of each item, from 0: int64 (items,). The same file always gets the same numbers.
 
-    Items with the same text, and questions on the same context, are in one fold. Classes are stratified: if no text is
-    duplicated, the counts of a class in any two folds differ by at most one. Raises DataError if there are fewer
-    distinct texts (or contexts) than folds.
+    Items with the same text, questions on the same context, and the candidates of a query are in one fold. Classes are
+    stratified: if no text is duplicated, the counts of a class in any two folds differ by at most one. Raises DataError
+    if there are fewer distinct texts (or contexts, or queries) than folds.
     """
     groups: dict[Text, list[int]] = {}
-    for index, text in enumerate(_grouped_by(items)):
+    for index, text in enumerate(_grouped_by(task, items)):
         groups.setdefault(text, []).append(index)
     if len(groups) < folds:
         raise DataError(
@@ -46,8 +46,13 @@ def fold_numbers(task: Task, items: Any, folds: int) -> np.ndarray:
     return numbers
 
 
-def _grouped_by(items: Any) -> Sequence[Text]:
-    """Return each item's text, or its context for questions. Items with the same value must be in the same fold."""
+def _grouped_by(task: Task, items: Any) -> Sequence[Text]:
+    """Return each item's text, or its context for questions, or its query for a ranking.
+
+    Items with the same value must be in the same fold.
+    """
+    if task.kind == "ranking":
+        return items["first"].to_pylist()
     if isinstance(items, pa.Table) or hasattr(items[0], "words"):
         return texts_of(items)
     return [item.context for item in items]

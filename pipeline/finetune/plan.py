@@ -19,8 +19,8 @@ from pipeline.train.hardware import device_of
 from pipeline.train.initial import Initial
 from pipeline.train.optim import build_optimizer
 from pipeline.train.step import Compute
-from pipeline.train.trial import seen_words, train_on_slots
-from pipeline.train.trial_rows import batches, training_rows
+from pipeline.train.trial import epoch_rows, seen_words, train_on_slots
+from pipeline.train.trial_rows import batches
 
 LARGE = 10_000
 """A task with more training rows is large. Large tasks are reduced first: their scores vary little between seeds."""
@@ -60,6 +60,8 @@ def size(share: Share) -> tuple[int, int, float]:
 def seconds_of(config: Finetune, problem: Problem, initial: Initial) -> float:
     """Measure a few training steps of one worker on this device, and return the estimated mean seconds per step.
 
+    A step stands for rows_per_step rows of the problem, also if the trial groups these rows into other rows.
+
     The number of tokens differs between steps, and the measured steps may not be typical. So the estimate is the
     measured seconds per token, times the mean tokens per step of the whole problem.
     """
@@ -71,7 +73,8 @@ def seconds_of(config: Finetune, problem: Problem, initial: Initial) -> float:
     times, tokens = [], []
     compute = Compute(device=device, autocast=autocast, seed=0)
     unlabelled = problem.unlabelled.rows if problem.unlabelled else None
-    rows = training_rows(problem.train, unlabelled, replace(config.recipe, training_rows=None), 0)
+    whole = replace(config, recipe=replace(config.recipe, training_rows=None))
+    rows = epoch_rows(whole, module, problem.train, unlabelled, 0)
     with seen_words(config, module, rows)():
         optimizer = build_optimizer(config.optimizer, module)
         for slots in itertools.islice(batches(rows, config.recipe, 0, 0), STEPS):
@@ -88,7 +91,7 @@ def seconds_of(config: Finetune, problem: Problem, initial: Initial) -> float:
         sum(times[counted])
         / sum(tokens[counted])
         * pc.sum(lengths).as_py()
-        / math.ceil(len(lengths) / config.recipe.rows_per_step)
+        / math.ceil(problem.rows_per_epoch() / config.recipe.rows_per_step)
     )
 
 

@@ -26,6 +26,7 @@ from pipeline.tasks.lengths import with_lengths
 from pipeline.tasks.matches import require_scored_negatives
 from pipeline.tasks.own import Lost, read_own
 from pipeline.tasks.prepared import Prepared, resolved_cutting
+from pipeline.tasks.ranking import require_ranked
 from pipeline.tasks.schema import TEXTS
 from pipeline.tasks.selection import selected_by, skewed
 from pipeline.tasks.task import ONE_CLASS, VECTOR_KINDS, Task, require_trainable, several
@@ -242,6 +243,9 @@ def cut(task: Task, cutting: Cutting, items: dict[str, Any], initial: Initial) -
         for split, rows in prepared.items():
             remedy = "name a development file with --dev, or set search.folds lower"
             require_scored_negatives(task, f"{task.name} {split}", rows.items, remedy)
+    if task.kind == "ranking":
+        for split, rows in {"train": train, **prepared}.items():
+            require_ranked(task, split, rows)
     return Problem(task=task, cutting=cutting, train=train, splits=prepared, digest=digest([train, *prepared.values()]))
 
 

@@ -20,14 +20,14 @@ from pipeline.tasks import sequences
 from pipeline.tasks.known import TASKS
 from pipeline.tasks.prepared import Prepared
 from pipeline.tasks.schema import ENCODED, TEXTS
-from pipeline.tasks.task import Task
+from pipeline.tasks.task import NUMBERS, Task
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.hardware import autocast_of
 from pipeline.train.published_tuned import DIGEST, load_tuned_or_published, with_number_labels
 from pipeline.train.trial import compute_logits
 from pipeline.train.tuned import TunedModel
 
-TAUGHT = ("classification", "multilabel", "regression")
+TAUGHT = ("classification", "multilabel", "regression", "ranking")
 """Kinds of task that can have a teacher."""
 NO_LABEL = float("nan")
 Pair = tuple[str, str | None]
@@ -66,6 +66,8 @@ def _order_of(location: str, problem: Problem, teacher: Task) -> tuple[int, ...]
         raise ConfigError(
             f"{of_teacher} is for {listed(TAUGHT)}, but {name} is of kind {task.kind}: leave --teacher out"
         )
+    if task.kind == "ranking":
+        return _order_of_scores(of_teacher, teacher)
     if teacher.kind != task.kind:
         raise ConfigError(
             f"{of_teacher} is of kind {teacher.kind}, but {name} is of kind {task.kind}: give a model of that kind"
@@ -85,6 +87,19 @@ def _order_of(location: str, problem: Problem, teacher: Task) -> tuple[int, ...]
             f"{of_teacher} was fine-tuned on pairs of texts, but {name} has single texts: give a model of single texts"
         )
     return tuple(map(teacher.labels.index, task.labels)) or (0,)
+
+
+def _order_of_scores(of_teacher: str, teacher: Task) -> tuple[int, ...]:
+    """Return the teacher's outputs for kind ranking: its number, or its two classes, the second one for relevant.
+
+    Raises ConfigError if the teacher has neither.
+    """
+    if teacher.kind not in NUMBERS and not (teacher.kind == "classification" and len(teacher.labels) == 2):
+        raise ConfigError(
+            f"{of_teacher} is of kind {teacher.kind} and does not score pairs: give a model of kind ranking or "
+            "regression, or of kind classification with 2 labels"
+        )
+    return tuple(range(max(1, len(teacher.labels))))
 
 
 def with_teacher(problem: Problem, teacher: Teacher, unlabelled: pa.Table | None, vocabulary: Vocabulary) -> Problem:
@@ -137,16 +152,27 @@ def answer_texts(tuned: TunedModel, texts: pa.Table, placement: ModelPlacement, 
     return sequences.answers(about.task, prepared, logits, about.cutting).astype(np.float32)
 
 
+def outputs_of(problem: Problem, logits: np.ndarray) -> np.ndarray:
+    """Return a teacher's logits (texts, its outputs) as outputs of the problem's models (texts, their outputs).
+
+    For a ranking, the score of a teacher with two classes is the logit of the second one's probability.
+    """
+    assert problem.teacher is not None
+    ordered = logits[:, list(problem.teacher.order)]
+    if problem.task.kind == "ranking":
+        return ordered[:, -1:] - ordered[:, :-1].sum(axis=1, keepdims=True)
+    return ordered
+
+
 def with_logits(problem: Problem, logits: Mapping[Pair, np.ndarray]) -> Problem:
     """Return the problem with the teacher's logits in a new column TEACHER of its training and unlabelled rows.
 
     `logits` maps the texts of `distinct_texts` to the teacher's outputs, in the teacher's order.
     """
     assert problem.teacher is not None
-    order = list(problem.teacher.order)
 
     def filled(split: Prepared) -> Prepared:
-        by_item = np.array([logits[pair] for pair in pairs_in(split.items)], np.float32)[:, order]
+        by_item = outputs_of(problem, np.array([logits[pair] for pair in pairs_in(split.items)], np.float32))
         by_row = by_item[split.rows["row"].to_numpy()]
         offsets = np.arange(0, by_row.size + 1, by_row.shape[1], dtype=np.int32)
         column = pa.ListArray.from_arrays(pa.array(offsets), pa.array(by_row.ravel()))

@@ -32,6 +32,7 @@ from pipeline.model.encoder import Encoder
 from pipeline.model.gpu import gpu_of, supports_matmul
 from pipeline.objectives.masked import MaskedTokens
 from pipeline.objectives.matching import MatchingTask
+from pipeline.objectives.ranking import RankingTask
 from pipeline.objectives.relations import RelationTask
 from pipeline.objectives.sequences import SequenceTask
 from pipeline.objectives.similarity import SimilarityTask
@@ -61,7 +62,7 @@ SHAPING = ("recipe", "vocabulary", "optimizer", "schedule", "freeze", "adapter",
 """Groups of settings that define a trial. Its encoder, rows, cutting (truncation settings) and seed define it too: see
 `identity_of`.
 """
-SHAPING_OF_KIND: dict[str, tuple[str, ...]] = dict.fromkeys(VECTOR_KINDS, ("similarity",))
+SHAPING_OF_KIND: dict[str, tuple[str, ...]] = dict.fromkeys(VECTOR_KINDS, ("similarity",)) | {"ranking": ("ranking",)}
 """Kind of task -> further groups of settings that define its trials."""
 
 
@@ -226,7 +227,9 @@ def build(
         module.learn(config.similarity)
     if isinstance(module, MatchingTask):
         module.learn(config.similarity, split=config.splits_steps)
-    if problem.teacher is not None:
+    if isinstance(module, RankingTask):
+        module.learn(config.ranking)
+    elif problem.teacher is not None:
         module.learn_from_teacher(config.recipe.temperature, config.recipe.teacher_weight)
     module.encoder.recompute = config.placement.recompute
     freeze(module, config.freeze.layers, config.freeze.embeddings)

@@ -9,6 +9,7 @@ from pipeline.config.adapters import Bottleneck, LowRank
 from pipeline.config.cutting import Cutting
 from pipeline.config.finetune import Finetune, Recipe
 from pipeline.config.model import ClassifierLayer, Model
+from pipeline.config.ranking import Ranking
 from pipeline.config.similarity import KIND_OF_LOSS, ROWS_OF_KIND, Similarity
 from pipeline.errors import ConfigError
 from pipeline.finetune.encoder import read_encoder
@@ -121,6 +122,7 @@ def _require_fitting(
                 f"{problems[odd[0]].task.kind}: leave the setting out"
             )
         for problem in problems.values():
+            _require_ranking(tried_config, problem.task)
             _require_few_labels(tried_config, problem, initial.model)
             if problem.task.kind in VECTOR_KINDS:
                 _require_similarity(tried_config, problem.task, initial.model.layers)
@@ -131,6 +133,30 @@ def _require_fitting(
             f"checkpoint ({config.checkpoint}) has bottleneck adapters, which cannot be fine-tuned again: "
             "choose another checkpoint"
         )
+
+
+def _require_ranking(config: Finetune, task: Task) -> None:
+    """Raise ConfigError for settings of ranking that do not fit a task, and for a ranking with a useless teacher."""
+    ranking, recipe = config.ranking, config.recipe
+    if task.kind != "ranking":
+        if ranking != Ranking():
+            raise ConfigError(
+                f"ranking.loss ({ranking.loss}) is for kind ranking, but {task.name} is {task.kind}: leave the setting "
+                "out, or give --kind ranking"
+            )
+        return
+    if config.teacher is not None and ranking.loss != "margin":
+        raise ConfigError(
+            f"teacher ({config.teacher}) of a ranking needs ranking.loss margin, but ranking.loss is {ranking.loss}"
+        )
+    unused = {
+        "unlabelled": (config.unlabelled, ()),
+        "recipe.temperature": (recipe.temperature, Recipe.temperature),
+        "recipe.teacher_weight": (recipe.teacher_weight, Recipe.teacher_weight),
+    }
+    for name, (value, default) in unused.items():
+        if value != default:
+            raise ConfigError(f"{name} has no effect on a ranking, whose loss is that of ranking.loss: leave it out")
 
 
 def _require_few_labels(config: Finetune, problem: Problem, model: Model) -> None:

@@ -16,11 +16,11 @@ from pipeline.finetune.answering import AnswerProgress
 from pipeline.finetune.folds import by_task
 from pipeline.finetune.problems import Problem
 from pipeline.finetune.table import format_score
-from pipeline.finetune.teacher import Pair, answer_texts, digest_of, distinct_texts, pairs_in, with_logits
+from pipeline.finetune.teacher import Pair, answer_texts, digest_of, distinct_texts, outputs_of, pairs_in, with_logits
 from pipeline.grid import tune
 from pipeline.grid.inputs import GridInputs
 from pipeline.reporting import Report
-from pipeline.tasks import sequences
+from pipeline.tasks.kinds import KINDS
 from pipeline.train.hardware import device_of
 from pipeline.train.tuned import TunedModel
 
@@ -48,9 +48,9 @@ def with_answers(inputs: GridInputs, report: Report) -> GridInputs:
 def _score_on_train(problem: Problem, logits: Mapping[Pair, np.ndarray]) -> str:
     """Return a line with the teacher's score on the training rows: does the teacher agree with the labels?"""
     assert problem.teacher is not None
-    answers = np.array([logits[pair] for pair in pairs_in(problem.train.items)])[:, list(problem.teacher.order)]
+    answers = outputs_of(problem, np.array([logits[pair] for pair in pairs_in(problem.train.items)]))
     metric = problem.task.metrics[0]
-    value = sequences.score(problem.task, problem.train, answers, {})[metric]
+    value = KINDS[problem.task.kind].score(problem.task, problem.train, answers, {})[metric]
     return f"teacher {problem.teacher.name} has {metric} {format_score(metric, value)} on the training rows"
 
 

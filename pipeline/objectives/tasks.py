@@ -7,6 +7,7 @@ from torch import Tensor
 
 from pipeline.config.model import Model
 from pipeline.objectives.matching import MatchingTask
+from pipeline.objectives.ranking import RankingTask
 from pipeline.objectives.relations import RelationTask
 from pipeline.objectives.sequences import SequenceTask
 from pipeline.objectives.similarity import SimilarityTask
@@ -55,6 +56,13 @@ def _matching(
     return MatchingTask(model, vocabulary_size, generator, pooling=pooling)
 
 
+def _ranking(
+    model: Model, vocabulary_size: int, labels: int, generator: torch.Generator, pooling: str, weights: Tensor | None
+) -> TaskObjective:
+    """Build a RankingTask, which has no labels or class weights."""
+    return RankingTask(model, vocabulary_size, generator, pooling=pooling)
+
+
 def _relations(
     model: Model, vocabulary_size: int, labels: int, generator: torch.Generator, pooling: str, weights: Tensor | None
 ) -> TaskObjective:
@@ -73,6 +81,7 @@ OBJECTIVES: dict[str, Build] = {
     "classification": _sequence("classification"),
     "regression": _sequence("regression"),
     "multilabel": _sequence("multilabel"),
+    "ranking": _ranking,
     "similarity": _similarity,
     "tags": tags,
     "spans": _spans,

@@ -14,7 +14,7 @@ from pipeline.tasks.prepared import Logits, Prepared
 from pipeline.tasks.schema import TEXTS
 from pipeline.tasks.squad import Question
 from pipeline.tasks.tagging import Sentence
-from pipeline.tasks.task import Task
+from pipeline.tasks.task import NUMBERS, Task
 from pipeline.train.trial import compute_logits
 from pipeline.train.tuned import TunedModel
 
@@ -81,7 +81,7 @@ def answer_schema(task: Task) -> pa.Schema:
     fields = {
         "classification": {"label": pa.string(), "probability": pa.float64(), "probabilities": shares},
         "multilabel": {"labels": pa.list_(pa.string()), "probabilities": shares},
-        "regression": {"score": pa.float64()},
+        **dict.fromkeys(NUMBERS, {"score": pa.float64()}),
         "similarity": {"cosine": pa.float64()},
         "tags": {"words": pa.list_(pa.string()), "tags": pa.list_(pa.string())},
         "spans": {"answer": pa.string(), "start": pa.int64(), "end": pa.int64(), "probability": pa.float64()},
@@ -114,7 +114,7 @@ def _sequence_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> lis
     task = tuned.about.task
     outputs = sequences.answers(task, prepared, logits, tuned.about.cutting)
     predicted = sequences.predicted_labels(task, outputs, tuned.about.tuned)
-    if task.kind == "regression":
+    if task.kind in NUMBERS:
         return [{"score": float(value)} for value in predicted]
     shares = [dict(zip(task.labels, map(float, row))) for row in sequences.probabilities(task, outputs)]
     if task.kind == "multilabel":

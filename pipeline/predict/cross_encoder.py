@@ -13,7 +13,7 @@ from pipeline.predict.answers import items_of
 from pipeline.reporting import Report
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.known import takes_pairs
-from pipeline.tasks.task import Task
+from pipeline.tasks.task import NUMBERS, Task
 from pipeline.train.hardware import autocast_of, required_device
 from pipeline.train.published_tuned import DIGEST, load_tuned_or_published
 from pipeline.train.trial import compute_logits
@@ -56,7 +56,7 @@ def scores_pairs(task: Task, published: bool) -> bool:
 
     The files of a model that others published do not say whether its rows are pairs.
     """
-    fits = task.kind == "regression" or (task.kind == "classification" and len(task.labels) <= MOST_LABELS)
+    fits = task.kind in NUMBERS or (task.kind == "classification" and len(task.labels) <= MOST_LABELS)
     return fits and (published or takes_pairs(task))
 
 
@@ -67,8 +67,8 @@ def _scored_label(location: str, asked: str | None, task: Task, published: bool)
         labels = f" and has {len(task.labels)} labels" if task.kind == "classification" else ""
         texts = "" if published or takes_pairs(task) else ", of single texts,"
         raise ConfigError(
-            f"{rerank} is of kind {task.kind}{texts}{labels}: give a model of pairs of texts, of kind regression or of "
-            "kind classification with 1 or 2 labels"
+            f"{rerank} is of kind {task.kind}{texts}{labels}: give a model of pairs of texts, of kind ranking or "
+            "regression, or of kind classification with 1 or 2 labels"
         )
     if asked is not None and asked not in task.labels:
         names = f"has the labels {listed(task.labels)}" if task.labels else "predicts a number and has no labels"

@@ -164,7 +164,7 @@ def _baseline_of(tuned: TunedModel, labelled: Labelled, prepared: Prepared) -> t
     """Return the baseline's scores and its description; both empty for tags without training items.
 
     Without training items, the baseline is fitted on the examples themselves: it is their best constant answer. For
-    questions, the baseline is always "no answer". For similarity, the baseline is the cosine of the word counts.
+    questions, the baseline is always "no answer". For similarity and ranking, shared words are counted.
     """
     task = tuned.about.task
     answer = {
@@ -173,8 +173,9 @@ def _baseline_of(tuned: TunedModel, labelled: Labelled, prepared: Prepared) -> t
         "multilabel": "the labels of most rows",
         "tags": "each word's commonest tag",
         "spans": "no answer",
+        "ranking": "words of the query",
     }.get(task.kind, "the commonest label")
-    if task.kind in ("spans", "similarity"):
+    if task.kind in ("spans", "similarity", "ranking"):
         return KINDS[task.kind].baseline(task, prepared, prepared), answer
     if labelled.train is None:
         return (

@@ -2,10 +2,13 @@
 
 import hashlib
 import hmac
+import os
 
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from pipeline.config.serve import TOKEN, Serve
+from pipeline.errors import ConfigError
 from pipeline.serve.problems import RequestError, body_of, invalid
 
 OPEN = ("/health",)
@@ -15,6 +18,20 @@ OPEN = ("/health",)
 def digest(token: bytes) -> str:
     """Return the SHA-256 of a token, hexadecimal. Ray stores and logs it, and it does not reveal the token."""
     return hashlib.sha256(token).hexdigest()
+
+
+def token_digest(config: Serve) -> str | None:
+    """Return the digest of the token that clients must send; None if they need none.
+
+    Raises ConfigError if other machines can reach the server without a token.
+    """
+    token = os.environ.get(TOKEN)
+    if not token and not config.is_private:
+        raise ConfigError(
+            f"host ({config.host}) lets other machines ask: set the environment variable {TOKEN} to a secret that "
+            "clients must send, or leave host out"
+        )
+    return digest(token.encode()) if token else None
 
 
 class Gate:

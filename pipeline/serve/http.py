@@ -32,6 +32,7 @@ from pipeline.serve.model import Refused
 from pipeline.serve.problems import OPENAI, RequestError, body_of, invalid, wrong_route
 from pipeline.serve.reading import Reader
 from pipeline.serve.uses import HELD, ROUTES, Description, Inputs, Use
+from pipeline.tasks.task import NUMBERS
 
 Ask = Callable[[Inputs], Awaitable[list[Any] | Refused]]
 """Function that computes the answers to a request's rows. It raises RequestError if that is not possible."""
@@ -139,7 +140,7 @@ class Routes:
 
     def _probabilities(self, outputs: np.ndarray) -> np.ndarray:
         """Return probabilities of outputs (texts, classes): sigmoids, a softmax, or unchanged numbers, by kind."""
-        if self.described.kind == "regression":
+        if self.described.kind in NUMBERS:
             return outputs
         if self.described.kind == "multilabel":
             return _sigmoid(outputs)

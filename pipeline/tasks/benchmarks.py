@@ -95,15 +95,13 @@ TASKS: dict[str, Task] = {
         ),
         Task(  # Yang, Yih and Meek 2015
             name="wikiqa",
-            kind="classification",
-            labels=("0", "1"),
+            kind="ranking",
             metrics=("map", "mrr"),
             splits=(_wikiqa("train"), _wikiqa("dev"), _wikiqa("test")),
         ),
         Task(  # Wang, Smith and Mitamura 2007; train-all.xml is the usual, automatically judged training set
             name="trec-qa",
-            kind="classification",
-            labels=("negative", "positive"),
+            kind="ranking",
             metrics=("map", "mrr"),
             splits=(
                 _trec_qa("train", "train-all.xml"),

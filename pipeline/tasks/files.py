@@ -13,6 +13,7 @@ from pipeline.errors import BadRow, ConfigError, DataError, listed, shown
 from pipeline.tasks.bad_rows import BadRows
 from pipeline.tasks.content import content_of
 from pipeline.tasks.lengths import with_lengths
+from pipeline.tasks.ranking_metrics import RANKINGS
 from pipeline.tasks.readers import reader_of
 from pipeline.tasks.tables import Row, texts_table
 from pipeline.tasks.task import (
@@ -38,6 +39,7 @@ MULTILABEL_METRICS = ("micro_f1", "macro_f1", "subset_accuracy")
 VALUE_METRICS: dict[Kind, tuple[str, ...]] = {
     "regression": ("pearson", "spearman", "mean_absolute_error"),
     "similarity": ("spearman", "pearson"),
+    "ranking": tuple(RANKINGS),
 }
 """Kind in VALUED -> its metrics; the first one selects settings."""
 TRUTHS = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}

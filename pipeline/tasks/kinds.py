@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from pipeline.config.cutting import Cutting
-from pipeline.tasks import matching, questions, relations, sequences, similarity, tags
+from pipeline.tasks import matching, questions, ranking, relations, sequences, similarity, tags
 from pipeline.tasks.prepared import Logits, Prepared, Tuned
 from pipeline.tasks.task import Kind, Task
 from pipeline.text.vocabulary import Vocabulary
@@ -40,6 +40,7 @@ KINDS: dict[Kind, TaskHandlers] = {
     "classification": _handlers_in(sequences),
     "regression": _handlers_in(sequences),
     "multilabel": _handlers_in(sequences),
+    "ranking": _handlers_in(ranking),
     "similarity": _handlers_in(similarity),
     "matching": _handlers_in(matching),
     "relations": _handlers_in(relations),

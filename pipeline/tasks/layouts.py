@@ -142,7 +142,7 @@ def _read_trec_qa(location: str, content: bytes, split: Split) -> Reading:
 
 
 def _trec_rows(lines: Sequence[str]) -> Lines:
-    """Yield (id of the question, question, sentence, positive or negative)."""
+    """Yield (id of the question, question, sentence, "1" for positive or "0" for negative)."""
     id = question = before = ""
     for line, text in enumerate(lines, 1):
         text = text.strip()
@@ -152,7 +152,7 @@ def _trec_rows(lines: Sequence[str]) -> Lines:
         elif before == "<question>":
             question = words
         elif before in ("<positive>", "<negative>"):
-            yield line, (id, question, words, before.strip("<>"))
+            yield line, (id, question, words, str(int(before == "<positive>")))
         before = text
 
 

@@ -3,14 +3,13 @@
 An undefined metric is 0, without a warning.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from scipy import stats
 from sklearn import metrics
 
-from pipeline.tasks.ranking_metrics import RANKINGS
 from pipeline.tasks.task import Task
 
 
@@ -151,28 +150,20 @@ def score(
     predictions: np.ndarray,
     labels: np.ndarray,
     probabilities: np.ndarray | None = None,
-    questions: Sequence[str] = (),
 ) -> dict[str, float]:
     """Return the task's metrics by name. NaN predictions have correlation 0.
 
-    `probabilities`, float (N, classes), may be None if the task has no metric of RANKED or RANKINGS. `questions` are
-    the ids of the rows' questions, for the metrics of RANKINGS.
+    `probabilities`, float (N, classes), may be None if the task has no metric of RANKED.
     """
-    return {name: _metric(name, predictions, labels, probabilities, questions) for name in task.metrics}
+    return {name: _metric(name, predictions, labels, probabilities) for name in task.metrics}
 
 
-def _metric(
-    name: str, predictions: np.ndarray, labels: np.ndarray, probabilities: Any, questions: Sequence[str]
-) -> float:
+def _metric(name: str, predictions: np.ndarray, labels: np.ndarray, probabilities: Any) -> float:
     """Return one metric of `score`."""
-    if name in RANKINGS:
-        return RANKINGS[name](probabilities, labels, questions)
     return RANKED[name](probabilities, labels) if name in RANKED else METRICS[name](predictions, labels)
 
 
-def majority(
-    task: Task, train_labels: np.ndarray, labels: np.ndarray, questions: Sequence[str] = ()
-) -> dict[str, float]:
+def majority(task: Task, train_labels: np.ndarray, labels: np.ndarray) -> dict[str, float]:
     """Return the task's metrics for a constant answer, chosen from the training split's labels.
 
     Classification: the most frequent class. Regression: the mean value. Multilabel: the labels that more than half of
@@ -185,7 +176,7 @@ def majority(
         return score(task, np.full(len(labels), train_labels.mean()), labels)
     counts = np.bincount(train_labels.astype(np.int64), minlength=len(task.labels))
     shares = np.tile(counts / counts.sum(), (len(labels), 1))
-    return score(task, np.full(len(labels), counts.argmax()), labels, shares, questions)
+    return score(task, np.full(len(labels), counts.argmax()), labels, shares)
 
 
 def confusion(task: Task, predictions: np.ndarray, labels: np.ndarray) -> np.ndarray:

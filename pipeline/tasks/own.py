@@ -24,7 +24,13 @@ from pipeline.tasks.question_tables import CONTEXT, QUESTION, AskedColumns, has_
 from pipeline.tasks.questions import trainable_questions
 from pipeline.tasks.readers import rows_in
 from pipeline.tasks.recognise import kind_of
-from pipeline.tasks.scored_pairs import LAYOUTS, LAYOUTS_OF_CLASSES, pair_columns, read_classes
+from pipeline.tasks.scored_pairs import (
+    LAYOUTS,
+    LAYOUTS_OF_CLASSES,
+    LAYOUTS_OF_RANKINGS,
+    pair_columns,
+    read_classes,
+)
 from pipeline.tasks.squad import Question, read_questions
 from pipeline.tasks.tagging import WITH_LISTS, Sentence, read_sentences, read_tagged
 from pipeline.tasks.task import Task, number_in
@@ -99,15 +105,15 @@ def columns_of(config: Finetune) -> Columns:
 
 
 def with_pair_columns(config: Finetune) -> Finetune:
-    """Return the settings; for kind similarity, with the columns that are found in the training file."""
-    if config.kind != "similarity" or config.train is None:
+    """Return the settings; for kind similarity or ranking, with the columns that are found in the training file."""
+    if config.kind not in ("similarity", "ranking") or config.train is None:
         return config
     named = None if config.text == Finetune.text else config.text
-    kind = KIND_OF_LOSS[config.similarity.loss]
+    kind = "ranking" if config.kind == "ranking" else KIND_OF_LOSS[config.similarity.loss]
     if kind == "matching":
         found = match_columns(config.train, named, config.pair, config.negative)
         return replace(config, text=found.first, pair=found.second, negative=found.negatives)
-    layouts = LAYOUTS_OF_CLASSES if kind == "relations" else LAYOUTS
+    layouts = {"relations": LAYOUTS_OF_CLASSES, "ranking": LAYOUTS_OF_RANKINGS}.get(kind, LAYOUTS)
     columns = pair_columns(config.train, named, config.pair, config.label, layouts)
     return replace(config, text=columns.first, pair=columns.second, label=(str(columns.label),))
 

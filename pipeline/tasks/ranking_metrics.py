@@ -1,60 +1,71 @@
-"""Metrics of the ranking of each question's candidate answers: mean average precision and mean reciprocal rank.
+"""Metrics of the ranking of each query's candidates: MAP, MRR and nDCG@10.
 
-As is usual for WikiQA and TREC QA ("clean" sets, Rao et al. 2016; Garg et al. 2020), a question counts only if it has a
-right and a wrong candidate. Among candidates with equal scores the wrong ones come first, so that a model that gives
-the same score to all gains nothing from the order of a file (trec_eval orders them by their names instead).
+As is usual for WikiQA and TREC QA ("clean" sets, Rao et al. 2016; Garg et al. 2020), a query counts only if it has a
+relevant and an irrelevant candidate. Among candidates with equal scores the less relevant ones come first, so that a
+model that gives the same score to all gains nothing from the order of a file (trec_eval orders them by their names
+instead).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
+CUTOFF = 10
 
-def mean_average_precision(probabilities: np.ndarray, labels: np.ndarray, questions: Sequence[str]) -> float:
-    """Return the mean over questions of the mean precision at the rank of each right candidate.
 
-    `probabilities` are float (N, 2), column 1 for right; `labels` (N,) are 1 for right; `questions` (N,) are the ids of
-    the candidates' questions. The result is 0 if no question counts, or if a probability is not finite.
+def average_precision(ranked: np.ndarray) -> float:
+    """Return the mean precision at the ranks of the relevant candidates."""
+    relevant = ranked > 0
+    return float((np.cumsum(relevant) / np.arange(1, len(relevant) + 1))[relevant].mean())
+
+
+def reciprocal_rank(ranked: np.ndarray) -> float:
+    """Return 1 / (rank of the first relevant candidate)."""
+    return 1 / (1 + int((ranked > 0).argmax()))
+
+
+def normalised_gain(ranked: np.ndarray) -> float:
+    """Return the discounted cumulative gain of the first CUTOFF candidates, divided by that of the best ranking.
+
+    A candidate with the label g at rank r adds g / log2(r + 1) (Järvelin and Kekäläinen 2002; trec_eval's ndcg_cut).
     """
-    return _mean_over_questions(_average_precision, probabilities, labels, questions)
+    return _gain(ranked) / _gain(np.sort(ranked)[::-1])
 
 
-def mean_reciprocal_rank(probabilities: np.ndarray, labels: np.ndarray, questions: Sequence[str]) -> float:
-    """Return the mean over questions of 1 / (rank of the first right candidate); arguments as above."""
-    return _mean_over_questions(_reciprocal_rank, probabilities, labels, questions)
+def _gain(ranked: np.ndarray) -> float:
+    """Return the discounted cumulative gain of the first CUTOFF candidates."""
+    gains = np.maximum(ranked[:CUTOFF], 0)
+    return float((gains / np.log2(np.arange(len(gains)) + 2)).sum())
 
 
-def _average_precision(right: np.ndarray) -> float:
-    """Return the mean precision at the right candidates; `right` is bool (candidates,), best first."""
-    return float((np.cumsum(right) / np.arange(1, len(right) + 1))[right].mean())
+RANKINGS: dict[str, Callable[[np.ndarray], float]] = {
+    "map": average_precision,
+    "mrr": reciprocal_rank,
+    f"ndcg@{CUTOFF}": normalised_gain,
+}
+"""Metric -> its value for one query, from the labels of its candidates, best candidate first."""
 
 
-def _reciprocal_rank(right: np.ndarray) -> float:
-    """Return 1 / (rank of the first right candidate)."""
-    return 1 / (1 + int(right.argmax()))
+def mean_over_queries(name: str, scores: np.ndarray, labels: np.ndarray, queries: np.ndarray) -> float:
+    """Return the mean of a metric over the queries that count; 0 if none counts, or if a score is not finite.
 
-
-def _mean_over_questions(
-    measure: Callable[[np.ndarray], float], probabilities: np.ndarray, labels: np.ndarray, questions: Sequence[str]
-) -> float:
-    """Return the mean of a measure over the questions that count; 0 if it is undefined."""
-    if not np.isfinite(probabilities).all():
+    `scores` are float (N,); `labels` (N,) are above 0 for relevant candidates; `queries`, int (N,), are the numbers of
+    the candidates' queries.
+    """
+    if not np.isfinite(scores).all():
         return 0.0
-    values = [measure(right) for right in _ranked(probabilities[:, 1], labels > 0, questions)]
+    values = [RANKINGS[name](ranked) for ranked in _ranked(scores, labels, queries)]
     return float(np.mean(values)) if values else 0.0
 
 
-def _ranked(scores: np.ndarray, right: np.ndarray, questions: Sequence[str]) -> Iterator[np.ndarray]:
-    """Yield for each question that counts whether its candidates are right, best first."""
-    _, numbers = np.unique(np.asarray(questions), return_inverse=True)
-    order = np.lexsort((right, -scores, numbers))
-    for ranked in np.split(right[order], np.flatnonzero(np.diff(numbers[order])) + 1):
-        if 0 < ranked.sum() < len(ranked):
+def counting(labels: np.ndarray, queries: np.ndarray) -> int:
+    """Return the number of queries that count; arguments as in `mean_over_queries`."""
+    return sum(1 for _ in _ranked(np.zeros(len(labels)), labels, queries))
+
+
+def _ranked(scores: np.ndarray, labels: np.ndarray, queries: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield for each query that counts the labels of its candidates, best candidate first."""
+    order = np.lexsort((labels, -scores, queries))
+    for ranked in np.split(labels[order], np.flatnonzero(np.diff(queries[order])) + 1):
+        if 0 < np.count_nonzero(ranked > 0) < len(ranked):
             yield ranked
-
-
-RANKINGS: dict[str, Callable[[np.ndarray, np.ndarray, Sequence[str]], float]] = {
-    "map": mean_average_precision,
-    "mrr": mean_reciprocal_rank,
-}
-"""Metrics of tasks whose rows are pairs of a question and a candidate answer, and whose ids are those of questions."""

@@ -27,10 +27,16 @@ TEXT_LENGTHS = "text_lengths"
 """Column in addition to ENCODED, for rows of several texts that are encoded separately: the length of each text, a list
 of int32. All rows have as many lengths as the row with most texts; 0 stands for a text that a row lacks.
 """
+QUERY = "query"
+"""Column in addition to ENCODED, for kind ranking: number of the row's query, int64."""
 PASSAGE_LENGTHS = "passage_lengths"
 """Column in addition to ENCODED, for rows of whole texts: the length of each passage of the text, a list of int32.
 
 ids has the passages one after the other. first_length is that of the row's longest first text.
+"""
+FIRST_LENGTHS = "first_lengths"
+"""Column in addition to ENCODED and PASSAGE_LENGTHS, for rows of choices: the first_length of each choice, a list of
+int32.
 """
 ENCODED = pa.schema(
     [

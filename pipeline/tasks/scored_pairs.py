@@ -23,6 +23,14 @@ LAYOUTS_OF_CLASSES = (
     ("premise", "hypothesis", "label"),
 )
 """Columns of published files of pairs with a class: those of SNLI and MNLI, of SICK, and of SNLI on the hub."""
+LAYOUTS_OF_RANKINGS = (
+    ("query", "document", "label"),
+    ("query", "passage", "label"),
+    ("question", "answer", "label"),
+    ("question", "sentence", "label"),
+    ("Question", "Sentence", "Label"),
+)
+"""Usual columns of a query, a candidate and whether it is relevant; the last ones are WikiQA's."""
 NO_CLASS = {LAYOUTS_OF_CLASSES[0]: "-", LAYOUTS_OF_CLASSES[2]: "-1"}
 """Layout of SNLI and MNLI, and of SNLI on the hub -> class of the pairs on which the annotators did not agree."""
 OWN_LAYOUT = ("text", "pair", "label")

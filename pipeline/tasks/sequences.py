@@ -12,17 +12,13 @@ from pipeline.tasks.metrics import majority, tuned_thresholds
 from pipeline.tasks.metrics import score as class_score
 from pipeline.tasks.passages import whole_texts
 from pipeline.tasks.prepared import Logits, Prepared, Tuned
-from pipeline.tasks.ranking_metrics import RANKINGS
 from pipeline.tasks.tables import left_out
-from pipeline.tasks.task import Task
+from pipeline.tasks.task import NUMBERS, Task
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.vocabulary import Vocabulary
 
 MOST_CONFUSED = 200
 """Maximum number of classes for a confusion matrix: a matrix of 20,000 classes would have 400 million counts."""
-
-SAME_PROBABILITY = 1e-3
-"""A model whose probabilities of all candidates lie within this range gives the same answer to all."""
 
 
 def prepare(task: Task, items: pa.Table, vocabulary: Vocabulary, cutting: Cutting) -> Prepared:
@@ -86,7 +82,7 @@ def predicted_labels(task: Task, outputs: np.ndarray, tuned: Tuned) -> np.ndarra
 
     `outputs` is the result of `answers`.
     """
-    if task.kind == "regression":
+    if task.kind in NUMBERS:
         return outputs[:, 0].astype(np.float64)
     if task.kind == "multilabel":
         return (probabilities(task, outputs) >= np.asarray(tuned.get("thresholds", [0.5] * len(task.labels)))).astype(
@@ -109,40 +105,26 @@ def tune(task: Task, prepared: Prepared, outputs: np.ndarray) -> Tuned:
 
 def score(task: Task, prepared: Prepared, outputs: np.ndarray, tuned: Tuned) -> dict[str, float]:
     """Return the task's metrics."""
-    ranked = _is_ranking(task) or any(name in metrics.RANKED for name in task.metrics)
+    ranked = any(name in metrics.RANKED for name in task.metrics)
     return class_score(
         task,
         predicted_labels(task, outputs, tuned),
         true_labels(task, prepared),
         probabilities(task, outputs) if ranked else None,
-        _questions(task, prepared),
     )
-
-
-def _is_ranking(task: Task) -> bool:
-    """Return whether the task ranks the candidate answers of each question."""
-    return any(name in RANKINGS for name in task.metrics)
-
-
-def _questions(task: Task, prepared: Prepared) -> list[str]:
-    """Return the ids of the texts, which are those of questions if the task ranks candidates; else empty."""
-    return prepared.items["id"].to_pylist() if _is_ranking(task) else []
 
 
 def baseline(task: Task, train: Prepared, prepared: Prepared) -> dict[str, float]:
     """Return the metrics of the constant answer that `majority` chooses from the training labels."""
-    return majority(task, true_labels(task, train), true_labels(task, prepared), _questions(task, prepared))
+    return majority(task, true_labels(task, train), true_labels(task, prepared))
 
 
 def collapsed(task: Task, prepared: Prepared, outputs: np.ndarray) -> bool:
     """Return whether all texts get the same answer although their labels differ.
 
     In a regression, answers count as the same if their range is below a thousandth of the labels' range, or if an
-    answer is not finite. If candidates are ranked by their probabilities, these are compared instead of the classes: a
-    good ranking may give every candidate of a rare class a probability below one half.
+    answer is not finite.
     """
-    if _is_ranking(task):
-        return not np.ptp(probabilities(task, outputs)[:, 1]) >= SAME_PROBABILITY
     predicted, true = predicted_labels(task, outputs, {}), true_labels(task, prepared)
     if task.kind == "regression":
         return not np.isfinite(predicted).all() or bool(np.ptp(predicted) < 1e-3 * max(np.ptp(true), 1e-9))

@@ -13,15 +13,19 @@ import pyarrow as pa
 
 from pipeline.errors import DataError, listed, shown
 
-Kind = Literal["classification", "regression", "multilabel", "similarity", "matching", "relations", "tags", "spans"]
-"""Predict per text or pair: one class, a number, or several labels. Or predict from the vectors of texts: the
-similarity of two texts, the text that matches a text, or the class of a pair. Or predict a tag per word, or a span of a
-context that answers a question.
+Kind = Literal[
+    "classification", "regression", "multilabel", "ranking", "similarity", "matching", "relations", "tags", "spans"
+]
+"""Predict per text or pair: one class, a number, or several labels. Or score the candidates of a query. Or predict
+from the vectors of texts: the similarity of two texts, the text that matches a text, or the class of a pair. Or predict
+a tag per word, or a span of a context that answers a question.
 """
 Layout = Literal["tab-separated", "ag-news", "snli", "toxicity", "trec-qa"]
 """Formats of files of texts; `layouts.LAYOUTS` has a reader for each."""
-VALUED = ("regression", "similarity")
+VALUED = ("regression", "ranking", "similarity")
 """Kinds of task whose labels are numbers on a scale."""
+NUMBERS = ("regression", "ranking")
+"""Kinds of task whose models give each row one number."""
 ONE_CLASS = ("classification", "relations")
 """Kinds of task with one class per row."""
 SAVED_AS_SIMILARITY = ("matching", "relations")
@@ -53,9 +57,7 @@ class Split:
     label: str | None = "label"
     """Column of the label (for tagged words, the column's index as text); None if a test split has no labels."""
     id: str = "index"
-    """Column of the id; if the file lacks it, rows are numbered from 0. For metrics of ranking_metrics.RANKINGS, the id
-    of the row's question.
-    """
+    """Column of the id; if the file lacks it, rows are numbered from 0. For kind ranking, the id of the row's query."""
     headings: tuple[str, ...] = ()
     """Names of all columns, for a file without a header line; empty: the first line names them."""
     layout: Layout = "tab-separated"

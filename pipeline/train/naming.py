@@ -38,6 +38,8 @@ ADDED: dict[str, Any] = {
     "cutting.maximum_passages": 32,
     "recipe.rows_per_class": None,
     "recipe.contrastive_pairs": None,
+    "ranking.loss": "binary",
+    "ranking.candidates": 8,
     "negative": [],
     "similarity.margin": 5.0,
     "similarity.negatives": 8,

@@ -19,6 +19,7 @@ from pipeline.batch import PASSAGE_LENGTHS, collate_labelled
 from pipeline.config.cutting import Cutting
 from pipeline.config.finetune import Finetune, Recipe
 from pipeline.config.training import Lamb
+from pipeline.objectives.ranking import RankingTask
 from pipeline.objectives.sequences import SequenceTask
 from pipeline.objectives.tasks import TaskObjective
 from pipeline.objectives.terms import divisors
@@ -26,6 +27,7 @@ from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.prepared import Logits, Prepared, Tuned
 from pipeline.tasks.selection import comparable_score
 from pipeline.tasks.task import Task
+from pipeline.train.candidates import grouped
 from pipeline.train.few_labels import FewLabels
 from pipeline.train.optim import build_optimizer
 from pipeline.train.schedule import rate_share
@@ -94,7 +96,7 @@ def run_trial(
     """
     recipe, handlers = config.recipe, KINDS[task.kind]
     compute = Compute(device=device, autocast=autocast, seed=seed, world=world)
-    rows = training_rows(train, unlabelled, recipe, seed)
+    rows = epoch_rows(config, module, train, unlabelled, seed)
     few = few_labels(module, rows, recipe, seed)
     trained, rows = (few.encoder_task, few.pairs) if few else (module, rows)
     training = seen_words(config, trained, rows)
@@ -138,6 +140,16 @@ def run_trial(
     return _build_result(task, splits[first], answers, state, rows.num_rows)
 
 
+def epoch_rows(
+    config: Finetune, module: TaskObjective, train: Prepared, unlabelled: pa.Table | None, seed: int
+) -> pa.Table:
+    """Return the rows of an epoch, as `training_rows`; for a loss that compares candidates, as `grouped`."""
+    rows = training_rows(train, unlabelled, config.recipe, seed)
+    if isinstance(module, RankingTask) and module.ranking.grouped:
+        return grouped(rows, module.ranking.candidates, seed)
+    return rows
+
+
 def few_labels(module: TaskObjective, rows: pa.Table, recipe: Recipe, seed: int) -> FewLabels | None:
     """Return the contrastive training of a trial; None for a recipe without it."""
     if recipe.contrastive_pairs is None:
@@ -155,7 +167,7 @@ def assist_trial(
     unlabelled: pa.Table | None = None,
 ) -> None:
     """Train this rank's slots of a trial until the trial ends; rank 0 runs `run_trial` with the same settings."""
-    rows = training_rows(train, unlabelled, config.recipe, compute.seed)
+    rows = epoch_rows(config, module, train, unlabelled, compute.seed)
     training = seen_words(config, module, rows)
     with training():
         optimizer = build_optimizer(config.optimizer, module)

@@ -35,7 +35,7 @@ from pipeline.objectives.sequences import SequenceTask
 from pipeline.objectives.similarity import SimilarityTask
 from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
 from pipeline.tasks.prepared import Tuned
-from pipeline.tasks.task import Kind, Task
+from pipeline.tasks.task import NUMBERS, Kind, Task
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_loading import load_vocabulary
 from pipeline.text.vocabulary_saving import save_vocabulary
@@ -48,6 +48,7 @@ PROBLEMS: dict[Kind, str] = {
     "classification": "single_label_classification",
     "multilabel": "multi_label_classification",
     "regression": "regression",
+    "ranking": "regression",
 }
 CUTTING_BEFORE = {name.removeprefix("cutting."): value for name, value in ADDED.items() if name.startswith("cutting.")}
 """Settings of Cutting that task.json of earlier versions lacks -> the value that their models had."""
@@ -113,7 +114,7 @@ def save_tuned(
 def _config_of(about: About, model: Model, vocabulary: Vocabulary) -> dict[str, Any]:
     """Return the contents of config.json, with the names of the labels and the pooling of families that state it."""
     task, family = about.task, family_of(model)
-    labels = task.labels or (("score",) if task.kind == "regression" else ())
+    labels = task.labels or (("score",) if task.kind in NUMBERS else ())
     named = (
         {"id2label": dict(enumerate(labels)), "label2id": {label: number for number, label in enumerate(labels)}}
         if labels
@@ -121,7 +122,8 @@ def _config_of(about: About, model: Model, vocabulary: Vocabulary) -> dict[str, 
     )
     problem = {"problem_type": PROBLEMS[task.kind]} if task.kind in PROBLEMS else {}
     pooling = {family.pooling_field: about.pooling} if family.pooling_field and about.pooling in family.poolings else {}
-    config = published_config(model, vocabulary.size, vocabulary.pad_id, task.kind, vocabulary.sep_id)
+    use = "regression" if task.kind in NUMBERS else task.kind
+    config = published_config(model, vocabulary.size, vocabulary.pad_id, use, vocabulary.sep_id)
     return config | named | problem | pooling
 
 

@@ -17,7 +17,7 @@ from pipeline.errors import ConfigError
 from pipeline.reporting import Report
 from pipeline.serve import model
 from pipeline.serve.deployments import application
-from pipeline.serve.gate import digest
+from pipeline.serve.gate import token_digest
 from pipeline.serve.uses import ROUTES, Description
 
 NAME = "bertstream"
@@ -33,7 +33,7 @@ def serve(config: Serve, report: Report) -> None:
     Raises ConfigError if the address is taken, if it needs a token and none is set, or if the cluster is too small.
     """
     config = with_absolute_locations(_registered(config))
-    _require_token(config)
+    token = token_digest(config)
     _require_free(config)
     described = model.describe_on_cpu(config)
     cluster.connect(config.placement.address)
@@ -41,7 +41,7 @@ def serve(config: Serve, report: Report) -> None:
     logging.getLogger("ray.serve").setLevel(logging.ERROR)  # our own lines say where the model is served
     ray_serve.start(http_options={"host": config.host, "port": config.port}, proxy_location="HeadOnly")
     try:
-        _run(config, described)
+        _run(config, described, token)
         for line in _started_lines(config, described):
             report(line)
         threading.Event().wait()
@@ -63,13 +63,10 @@ def _registered(config: Serve) -> Serve:
     return replace(config, checkpoint=folder_of(config.checkpoint, uri), name=name)
 
 
-def _run(config: Serve, described: Description) -> None:
+def _run(config: Serve, described: Description, token: str | None) -> None:
     """Start the replicas and wait until they answer. Raises ConfigError if they do not start."""
     try:
-        token = os.environ.get(TOKEN)
-        ray_serve.run(
-            application(config, described, digest(token.encode()) if token else None), name=NAME, route_prefix="/"
-        )
+        ray_serve.run(application(config, described, token), name=NAME, route_prefix="/")
     except RuntimeError as error:  # Ray Serve's error for a replica whose constructor raised
         raise ConfigError(
             f"checkpoint ({config.checkpoint}) cannot be served: {storage.first_line(error)}; Ray's logs say why"
@@ -99,15 +96,6 @@ EXAMPLES = {
     "/answers": '{"question": "a question?", "context": "a text"}',
 }
 """Route, or pair for a model of pairs -> body of an example request."""
-
-
-def _require_token(config: Serve) -> None:
-    """Raise ConfigError if other machines can reach the server without a token."""
-    if not config.is_private and not os.environ.get(TOKEN):
-        raise ConfigError(
-            f"host ({config.host}) lets other machines ask: set the environment variable {TOKEN} to a secret that "
-            "clients must send, or leave host out"
-        )
 
 
 def _require_free(config: Serve) -> None:

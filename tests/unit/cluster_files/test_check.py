@@ -26,6 +26,7 @@ def test_the_shipped_files_are_fine_and_say_what_is_to_be_filled_in(
         "cluster/sky.yaml: fine; FILL_IN left: 2",
         f"cluster/kuberay/cluster: fine; FILL_IN left: 1{alone}",
         f"cluster/kuberay/job: fine; FILL_IN left: 3{alone}",
+        f"cluster/kuberay/service: fine; FILL_IN left: 2{alone}",
         "cluster/Dockerfile: fine",
     ]
 

@@ -13,6 +13,7 @@ from tests.unit.cluster_files.changing import ROOT, Change, changed, lines
 
 CLUSTER = "kuberay/base/cluster.yaml"
 JOB = "kuberay/job/job.yaml"
+SERVICE = "kuberay/service/service.yaml"
 
 
 def with_cluster(document: dict[str, Any]) -> None:
@@ -40,7 +41,7 @@ KUBERAY: list[tuple[Change, str]] = [
     (lambda document: document.update(apiVersion="ray.io/v1alpha1"), "apiVersion: 'ray.io/v1' was expected"),
     (
         lambda document: document.update(kind="RayClutser"),
-        "apiVersion: ray.io/v1 has no kind RayClutser; KubeRay's are ray.io/v1 RayCluster and RayJob",
+        "apiVersion: ray.io/v1 has no kind RayClutser; KubeRay's are ray.io/v1 RayCluster, RayJob and RayService",
     ),
     (
         lambda document: spec_of(document).update(replicas=1),
@@ -294,3 +295,47 @@ def test_the_job_of_the_manifest_is_a_job_of_this_project(capsys: pytest.Capture
     assert pretrain.main([*entrypoint[2:], "--show"]) == 0
     shown = capsys.readouterr().out
     assert 'workers = "4..8"\n' in shown and "autoscaled = true\n" in shown
+
+
+def served(**args: Any) -> str:
+    """serveConfigV2 with these settings of the model."""
+    application = {"name": "m", "import_path": "pipeline.serve.application:build", "args": {"checkpoint": "m"} | args}
+    return yaml.safe_dump({"applications": [application]})
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"serveConfigV2": "applications: ["}, "spec.serveConfigV2: is no mapping in YAML"),
+        (
+            {"serveConfigV2": "applications: [{name: m}]"},
+            "spec.serveConfigV2.applications.0.import_path: Field required",
+        ),
+        (
+            {"serveConfigV2": served(replica=2)},
+            "spec.serveConfigV2.applications.0.args: option --replica does not exist; did you mean --replicas?",
+        ),
+        (
+            {"serveConfigV2": served(port=80)},
+            "spec.serveConfigV2.applications.0.args: args has port (80): write it into http_options instead",
+        ),
+        ({"upgradeStrategy": {"type": "Rolling"}}, "spec.upgradeStrategy.type: 'Rolling' is not one of "),
+        ({"serveConfig": "x"}, "spec: Additional properties are not allowed ('serveConfig' was unexpected)"),
+    ],
+)
+def test_one_wrong_thing_in_a_service_is_one_line(
+    change: dict[str, Any], line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = lines(changed(SERVICE, lambda document: document["spec"].update(change), tmp_path), capsys)
+    assert len(found) == 1 and found[0].startswith(line)
+
+
+def test_one_wrong_thing_in_the_cluster_of_a_service_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def service(document: dict[str, Any]) -> None:
+        document["spec"]["rayClusterConfig"] = yaml.safe_load((ROOT / "cluster" / CLUSTER).read_text())["spec"]
+        document["spec"]["rayClusterConfig"]["workerGroupSpecs"][1]["minReplicas"] = 2
+
+    (line,) = lines(changed(SERVICE, service, tmp_path), capsys)
+    assert line == "spec.rayClusterConfig.workerGroupSpecs.1.minReplicas: 2 pods would stay and be paid for; 0"

@@ -11,6 +11,7 @@ from cluster.rules import kustomize
 from tests.unit.cluster_files.changing import ROOT, lines
 
 KUBERAY = ROOT / "cluster/kuberay"
+SERVE_PORT = {"port": 8000, "protocol": "TCP"}
 needs_kubectl = pytest.mark.skipif(not kustomize.command(), reason="kubectl is not installed")
 
 
@@ -38,7 +39,23 @@ def test_the_job_has_the_cluster_of_the_base_and_no_other_cluster_is_applied() -
 
 
 @needs_kubectl
-@pytest.mark.parametrize("overlay", ["cluster", "job"])
+def test_the_service_has_the_cluster_of_the_base_with_its_token_and_without_mlflow() -> None:
+    objects = applied(KUBERAY / "service")
+    assert set(objects) == {"ServiceAccount", "NetworkPolicy", "RayService"}
+    base, own = applied(KUBERAY / "cluster")["RayCluster"]["spec"], objects["RayService"]["spec"]["rayClusterConfig"]
+    assert {name: value for name, value in own.items() if name not in ("headGroupSpec", "workerGroupSpecs")} == {
+        name: value for name, value in base.items() if name not in ("headGroupSpec", "workerGroupSpecs")
+    }
+    pods = [own["headGroupSpec"]["template"]["spec"], *(group["template"]["spec"] for group in own["workerGroupSpecs"])]
+    assert [[container["name"] for container in pod["containers"]] for pod in pods] == [["ray"]] * 3
+    assert all({"secretRef": {"name": "bertstream-serve"}} in pod["containers"][0]["envFrom"] for pod in pods)
+    assert not any("volumes" in pod for pod in pods)
+    (rule,) = [rule for rule in objects["NetworkPolicy"]["spec"]["ingress"] if rule.get("ports") == [SERVE_PORT]]
+    assert rule["from"] == [{"podSelector": {"matchLabels": {"bertstream-client": "true"}}}]
+
+
+@needs_kubectl
+@pytest.mark.parametrize("overlay", ["cluster", "job", "service"])
 def test_registry_and_type_of_gpu_are_written_once_for_all_pods(overlay: str, tmp_path: Path) -> None:
     folder = copied(tmp_path, "settings/kustomization.yaml", "FILL_IN/bertstream", "ghcr.io/me/bertstream")
     settings = folder / "settings/kustomization.yaml"

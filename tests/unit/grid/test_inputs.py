@@ -6,6 +6,7 @@ import pytest
 
 from pipeline.config.cutting import Cutting
 from pipeline.config.finetune import Finetune, Freeze, Recipe, Search, Trials
+from pipeline.config.ranking import Ranking
 from pipeline.errors import ConfigError
 from pipeline.grid.inputs import read_inputs
 from pipeline.train.checkpoint import folder_of
@@ -42,6 +43,11 @@ def test_an_encoder_and_tasks_are_read_once_per_cutting(tiny_run: Path, glue: Pa
         (
             {"task": ("stsb",), "recipe": Recipe(rows_per_class=8)},
             "recipe.rows_per_class (8) is for classification, but stsb is regression: set recipe.training_rows",
+        ),
+        (
+            {"ranking": Ranking(loss="softmax")},
+            "ranking.loss (softmax) is for kind ranking, but cola is classification: leave the setting out, or give "
+            "--kind ranking",
         ),
         ({"recipe": FEW, "task": ("stsb",)}, FEW_LABELS.format("stsb is regression")),
         (

@@ -1,6 +1,8 @@
 """Rankings of candidate answers, worked out by hand, and the data sets that are scored by them."""
 
 from collections import Counter
+from dataclasses import replace
+from math import log2
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +13,8 @@ from pipeline.config.finetune import Cutting
 from pipeline.tasks.benchmarks import TASKS
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.known import read_items
-from pipeline.tasks.metrics import majority
-from pipeline.tasks.ranking_metrics import mean_average_precision, mean_reciprocal_rank
+from pipeline.tasks.prepared import Prepared
+from pipeline.tasks.ranking_metrics import mean_over_queries
 from pipeline.text.splitting import SPECIALS
 from pipeline.text.vocabulary import Vocabulary
 
@@ -173,11 +175,11 @@ CD\tNNS\tVBP\tVBN\t.
 """
 
 
-def candidates(text: str) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Probabilities, labels and questions of lines "question label probability"."""
+def candidates(text: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Scores, labels and numbers of queries, of lines "query label score"."""
     rows = [line.split() for line in text.strip().splitlines()]
-    right = np.array([float(row[2]) for row in rows])
-    return np.stack((1 - right, right), axis=1), np.array([float(row[1]) for row in rows]), [row[0] for row in rows]
+    queries = np.unique([row[0] for row in rows], return_inverse=True)[1]
+    return np.array([float(row[2]) for row in rows]), np.array([float(row[1]) for row in rows]), queries
 
 
 MIXED = candidates("""
@@ -194,46 +196,57 @@ all 1 0.1
 """)
 
 
-def test_both_by_hand() -> None:
-    # a: 0 1 1, so (1/2 + 2/3) / 2 and 1/2. b: 0 1 1 0, the same. The questions none and all do not count.
-    assert mean_average_precision(*MIXED) == pytest.approx((1 / 2 + 2 / 3) / 2)
-    assert mean_reciprocal_rank(*MIXED) == pytest.approx(1 / 2)
+def test_all_three_by_hand() -> None:
+    # a: 0 1 1, so (1/2 + 2/3) / 2 and 1/2. b: 0 1 1 0, the same. The queries none and all do not count.
+    assert mean_over_queries("map", *MIXED) == pytest.approx((1 / 2 + 2 / 3) / 2)
+    assert mean_over_queries("mrr", *MIXED) == pytest.approx(1 / 2)
+    gain, best = 1 / log2(3) + 1 / log2(4), 1 / log2(2) + 1 / log2(3)
+    assert mean_over_queries("ndcg@10", *MIXED) == pytest.approx(gain / best)
     # c: 1 0, both 1. d: 0 0 1, both 1/3.
     two = candidates("c 1 0.9\nc 0 0.8\nd 0 0.9\nd 0 0.8\nd 1 0.7")
-    assert mean_average_precision(*two) == mean_reciprocal_rank(*two) == pytest.approx(2 / 3)
+    assert mean_over_queries("map", *two) == mean_over_queries("mrr", *two) == pytest.approx(2 / 3)
+
+
+def test_gain_follows_the_grade_and_stops_at_ten() -> None:
+    graded = candidates("q 2 0.1\nq 1 0.9\nq 0 0.5")  # ranked 1 0 2
+    assert mean_over_queries("ndcg@10", *graded) == pytest.approx((1 + 2 / log2(4)) / (2 + 1 / log2(3)))
+    late = "\n".join(f"q 0 {0.9 - place / 100}" for place in range(10)) + "\nq 1 0.1"
+    assert mean_over_queries("ndcg@10", *candidates(late)) == 0.0
 
 
 def test_equal_scores_gain_nothing_from_the_order_of_the_file() -> None:
     for order in ("q 1 0.5\nq 0 0.5\nq 0 0.5", "q 0 0.5\nq 0 0.5\nq 1 0.5"):
-        assert mean_average_precision(*candidates(order)) == pytest.approx(1 / 3)
+        assert mean_over_queries("map", *candidates(order)) == pytest.approx(1 / 3)
 
 
 def test_undefined_is_zero() -> None:
-    assert mean_average_precision(*candidates("q 0 0.5\nq 0 0.4\nr 1 0.3")) == 0.0
-    assert mean_reciprocal_rank(*candidates("q 0 nan\nq 1 0.4")) == 0.0
+    assert mean_over_queries("map", *candidates("q 0 0.5\nq 0 0.4\nr 1 0.3")) == 0.0
+    assert mean_over_queries("mrr", *candidates("q 0 nan\nq 1 0.4")) == 0.0
 
 
 def test_map_is_the_mean_of_scikit_learn_s_average_precision() -> None:
     generator = np.random.default_rng(5)
-    right, labels = generator.permutation(400) / 400, generator.integers(0, 2, 400).astype(float)
-    questions = generator.integers(0, 40, 400).astype(str)
+    scores, labels = generator.permutation(400) / 400, generator.integers(0, 2, 400).astype(float)
+    queries = generator.integers(0, 40, 400)
     expected = [
-        average_precision_score(labels[questions == question], right[questions == question])
-        for question in np.unique(questions)
-        if 0 < labels[questions == question].mean() < 1
+        average_precision_score(labels[queries == query], scores[queries == query])
+        for query in np.unique(queries)
+        if 0 < labels[queries == query].mean() < 1
     ]
-    found = mean_average_precision(np.stack((1 - right, right), axis=1), labels, list(questions))
-    assert found == pytest.approx(np.mean(expected), abs=1e-12)
+    assert mean_over_queries("map", scores, labels, queries) == pytest.approx(np.mean(expected), abs=1e-12)
 
 
-def scored(name: str, folder: Path, split: str, right: list[float]) -> tuple[dict[str, float], dict[str, float]]:
-    """Metrics of answers with these logits for the second class, and of the constant baseline."""
-    task, handlers, cutting = TASKS[name], KINDS["classification"], Cutting(maximum_length=16, stride=4)
-    items, _ = read_items(task, str(folder), split)
+def prepared_of(name: str, folder: Path, split: str) -> Prepared:
+    items, _ = read_items(TASKS[name], str(folder), split)
     vocabulary = Vocabulary(tokens=(*SPECIALS, "a"), lowercase=True)
-    prepared = handlers.prepare(task, items, vocabulary, cutting)
-    answers = handlers.answers(task, prepared, [np.array([0, value], np.float32) for value in right], cutting)
-    return handlers.score(task, prepared, answers, {}), handlers.baseline(task, prepared, prepared)
+    return KINDS["ranking"].prepare(TASKS[name], items, vocabulary, Cutting(maximum_length=16, stride=4))
+
+
+def scored(name: str, folder: Path, split: str, scores: list[float]) -> tuple[dict[str, float], dict[str, float]]:
+    """MAP and MRR of these scores, and of the baseline."""
+    task, prepared = replace(TASKS[name], metrics=("map", "mrr")), prepared_of(name, folder, split)
+    outputs = np.array(scores)[:, None]
+    return KINDS["ranking"].score(task, prepared, outputs, {}), KINDS["ranking"].baseline(task, prepared, prepared)
 
 
 def test_wikiqa_is_read_and_scored_by_question(tmp_path: Path) -> None:
@@ -251,11 +264,11 @@ def test_wikiqa_is_read_and_scored_by_question(tmp_path: Path) -> None:
             "label": "0",
         }
     right = [3, 2, 1, 0, 4, 3, -1, 9, 8, 9, 1, 2, 3, 4, 0, 0, 1, 0, -1]
-    found, constant = scored("wikiqa", tmp_path, "test", right)
+    found, shared = scored("wikiqa", tmp_path, "test", right)
     # Q1: 0 1 0. Q2: 1 1 0 0. Q7: 0 0 1 0. Q9: 1 0 0. Q5 and Q8 have no right sentence, Q6 no wrong one.
     assert found == pytest.approx({"map": (1 / 2 + 1 + 1 / 3 + 1) / 4, "mrr": (1 / 2 + 1 + 1 / 3 + 1) / 4})
-    # One score for all, so wrong sentences come first. Q2: 0 0 1 1, (1/3 + 2/4) / 2 and 1/3. Q7: 1/4; Q1 and Q9: 1/3.
-    assert constant == pytest.approx({"map": (1 / 3 + 5 / 12 + 1 / 4 + 1 / 3) / 4, "mrr": (1 + 1 / 4) / 4})
+    # Words shared with the question. Q1: 2 2 0, so 0 1 0. Q2: 3 0 1 0, so 0 1 0 1. Q7: 3 0 0 0, so 0 0 0 1. Q9: 1 0 0.
+    assert shared == pytest.approx({"map": (1 / 2 + 1 / 2 + 1 / 4 + 1) / 4, "mrr": (1 / 2 + 1 / 2 + 1 / 4 + 1) / 4})
 
 
 def test_trec_qa_is_read_and_scored_by_question(tmp_path: Path) -> None:
@@ -267,11 +280,11 @@ def test_trec_qa_is_read_and_scored_by_question(tmp_path: Path) -> None:
         items, _ = read_items(TASKS["trec-qa"], str(tmp_path), split)
         rows = [tuple(row.values()) for row in items.to_pylist()]
         assert rows[:3] == [
-            ("1.1", "Who founded the bakery ?", "Ines Roth founded it .", "positive"),
-            ("1.1", "Who founded the bakery ?", "Bread & salt are sold < 9 .", "negative"),
-            ("1.2", "Where is it ?", "It is old .", "negative"),
+            ("1.1", "Who founded the bakery ?", "Ines Roth founded it .", "1"),
+            ("1.1", "Who founded the bakery ?", "Bread & salt are sold < 9 .", "0"),
+            ("1.2", "Where is it ?", "It is old .", "0"),
         ]
-        assert rows[-1] == ("4.1", "Who opened the Ember Line ?", "Two stations are closed .", "negative")
+        assert rows[-1] == ("4.1", "Who opened the Ember Line ?", "Two stations are closed .", "0")
         assert Counter(row[0] for row in rows) == {"1.1": 2, "1.2": 1, "2.1": 4, "2.2": 3, "3.1": 2, "3.2": 4, "4.1": 4}
     # 1.1: 0 1. 2.1: 1 0 1 0. 2.2: 1 0 0. 3.2: 0 0 1 0. 4.1: 0 1 1 0. 1.2 has no right sentence, 3.1 no wrong one.
     right = [1, 2, 3, 9, 8, 7, 6, 0, 5, -1, 2, 1, 4, 3, 1, 0, 5, 6, 4, 3]
@@ -280,17 +293,10 @@ def test_trec_qa_is_read_and_scored_by_question(tmp_path: Path) -> None:
     assert scored("trec-qa", tmp_path, "dev", [2, 1, *right[2:]])[0]["mrr"] == pytest.approx(expected["mrr"] + 0.1)
 
 
-def test_the_baseline_needs_the_questions() -> None:
-    labels = np.array([0.0, 1.0])
-    assert majority(TASKS["wikiqa"], labels, labels, ["q", "q"]) == {"map": 0.5, "mrr": 0.5}
-
-
-def test_a_model_that_prefers_no_class_may_still_rank(tmp_path: Path) -> None:
-    task, handlers, cutting = TASKS["wikiqa"], KINDS["classification"], Cutting(maximum_length=16, stride=4)
+def test_the_same_scores_are_a_collapse(tmp_path: Path) -> None:
     (tmp_path / "WikiQACorpus").mkdir()
     (tmp_path / "WikiQACorpus" / "WikiQA-dev.tsv").write_text(WIKIQA)
-    items, _ = read_items(task, str(tmp_path), "dev")
-    prepared = handlers.prepare(task, items, Vocabulary(tokens=(*SPECIALS, "a"), lowercase=True), cutting)
+    prepared = prepared_of("wikiqa", tmp_path, "dev")
     for step, collapsed in ((0.1, False), (1e-6, True), (float("nan"), True)):
-        logits = np.array([[5, step * row] for row in range(19)])
-        assert logits[:, 0].min() > 1.8 and handlers.collapsed(task, prepared, logits) is collapsed
+        outputs = step * np.arange(prepared.rows.num_rows)[:, None]
+        assert KINDS["ranking"].collapsed(TASKS["wikiqa"], prepared, outputs) is collapsed

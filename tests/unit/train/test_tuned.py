@@ -25,6 +25,7 @@ TASKS = {
     "multilabel": Task(name="b", kind="multilabel", labels=("red", "green", "blue"), metrics=("micro_f1",)),
     "regression": Task(name="c", kind="regression", metrics=("pearson",)),
     "tags": Task(name="d", kind="tags", labels=("O", "B-X", "I-X"), metrics=("f1",)),
+    "ranking": Task(name="f", kind="ranking", metrics=("map",)),
     "spans": Task(name="e", kind="spans", metrics=("f1",), unanswerable=True),
 }
 
@@ -124,6 +125,7 @@ def test_a_model_comes_back_as_it_was_and_transformers_says_the_same(
         "classification": "single_label_classification",
         "multilabel": "multi_label_classification",
         "regression": "regression",
+        "ranking": "regression",
     }.get(kind)
 
 

@@ -1,0 +1,92 @@
+"""Rank the candidates of queries: one score for each pair of a query and a candidate.
+
+Losses: cross-entropy of each pair (Nogueira and Cho 2019), cross-entropy of a relevant candidate among others (Gao et
+al. 2021, "localized contrastive estimation"), and the squared error of a teacher's margins (Hofstätter et al. 2020,
+"Margin-MSE").
+Shapes: N pairs. In grouped rows, R rows with at most C candidates, of which the first is relevant and the others not.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from pipeline.batch import Batch
+from pipeline.config.model import Model
+from pipeline.config.ranking import Ranking
+from pipeline.objectives.sequences import SequenceTask
+from pipeline.objectives.terms import TASK, Terms
+
+
+class RankingTask(SequenceTask):
+    """A SequenceTask with one output, the score, that is trained to rank candidates."""
+
+    def __init__(
+        self,
+        settings: Model,
+        vocabulary_size: int,
+        generator: torch.Generator | None = None,
+        *,
+        pooling: str = "cls",
+    ) -> None:
+        """Initialise weights from `generator`; None: from torch's global generator."""
+        super().__init__(settings, vocabulary_size, 1, generator, kind="regression", pooling=pooling)
+        self.ranking = Ranking()
+
+    def learn(self, settings: Ranking) -> None:
+        """Train with the loss of these settings."""
+        self.ranking = settings
+
+    def forward(self, batch: Batch) -> Terms:
+        """Return {TASK: (summed loss, divisor as in `counts`)}; the loss is a float32 scalar."""
+        scores_N = self.logits(batch)[:, 0]
+        return {TASK: (LOSSES[self.ranking.loss](scores_N, batch), self.counts(batch)[TASK])}
+
+    def counts(self, batch: Batch) -> dict[str, int | Tensor]:
+        """Return {TASK: divisor of the summed loss}: pairs for binary, rows for softmax, margins for margin."""
+        rows = 0 if batch.passages is None else len(batch.passages)
+        count = {"binary": batch.sequences, "softmax": rows, "margin": batch.sequences - rows}
+        return {TASK: count[self.ranking.loss]}
+
+    def scores(self, batch: Batch) -> Tensor:
+        """Return the score of each pair, float32 (N, 1); also for grouped rows, one for each candidate."""
+        return super().scores(replace(batch, passages=None))
+
+
+def by_row(values_N: Tensor, counts_R: Tensor, fill: float) -> Tensor:
+    """Return the values of each row's sequences, (R, C); `fill` after the last one of a row.
+
+    `counts_R` is the number of sequences of each row.
+    """
+    row_N = torch.repeat_interleave(counts_R, output_size=len(values_N))
+    number_N = torch.arange(len(values_N), device=row_N.device) - (counts_R.cumsum(0) - counts_R)[row_N]
+    rows = values_N.new_full((len(counts_R), int(counts_R.max())), fill)
+    return rows.index_put((row_N, number_N), values_N)
+
+
+def _binary(scores_N: Tensor, batch: Batch) -> Tensor:
+    """Return the summed cross-entropy of pairs with a label above 0 against other pairs."""
+    assert batch.label_N is not None
+    return F.binary_cross_entropy_with_logits(scores_N, (batch.label_N > 0).float(), reduction="sum")
+
+
+def _softmax(scores_N: Tensor, batch: Batch) -> Tensor:
+    """Return the summed cross-entropy of the first candidate of each row."""
+    assert batch.passages is not None
+    first = torch.zeros(len(batch.passages), dtype=torch.int64, device=scores_N.device)
+    return F.cross_entropy(by_row(scores_N, batch.passages, -torch.inf), first, reduction="sum")
+
+
+def _margin(scores_N: Tensor, batch: Batch) -> Tensor:
+    """Return the summed squared error of the margins of the first candidate over each of the others of its row."""
+    assert batch.passages is not None and batch.teacher is not None
+    errors_N = scores_N - batch.teacher.view_as(scores_N)
+    counts_R = batch.passages
+    first_N = torch.repeat_interleave(counts_R.cumsum(0) - counts_R, counts_R, output_size=len(errors_N))
+    return (errors_N[first_N] - errors_N).square().sum()
+
+
+LOSSES: dict[str, Callable[[Tensor, Batch], Tensor]] = {"binary": _binary, "softmax": _softmax, "margin": _margin}
+"""ranking.loss -> function of (scores, batch) that returns the summed loss."""
