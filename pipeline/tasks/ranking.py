@@ -36,13 +36,13 @@ def prepare(task: Task, items: pa.Table, vocabulary: Vocabulary, cutting: Cuttin
             f"for {task.name}, whose kind is {task.kind}"
         )
     prepared = sequences.prepare(task, items, vocabulary, cutting)
-    rows = prepared.rows.append_column(QUERY, pa.array(query_numbers(task, items)))
+    rows = prepared.rows.append_column(QUERY, pa.array(_query_numbers(task, items)))
     notes = (f"{prepared.cut:,} cut at {cutting.maximum_length} tokens",) if prepared.cut else ()
     lost = prepared.notes[len(notes) :]
     return Prepared(items=items, rows=rows, cut=prepared.cut, notes=(*notes, *lost))
 
 
-def query_numbers(task: Task, items: pa.Table) -> np.ndarray:
+def _query_numbers(task: Task, items: pa.Table) -> np.ndarray:
     """Return the number of each row's query, int64, in the order of their first rows.
 
     Official files number their queries. In other files, rows with the same query have the same first text.

@@ -13,18 +13,18 @@ import numpy as np
 CUTOFF = 10
 
 
-def average_precision(ranked: np.ndarray) -> float:
+def _average_precision(ranked: np.ndarray) -> float:
     """Return the mean precision at the ranks of the relevant candidates."""
     relevant = ranked > 0
     return float((np.cumsum(relevant) / np.arange(1, len(relevant) + 1))[relevant].mean())
 
 
-def reciprocal_rank(ranked: np.ndarray) -> float:
+def _reciprocal_rank(ranked: np.ndarray) -> float:
     """Return 1 / (rank of the first relevant candidate)."""
     return 1 / (1 + int((ranked > 0).argmax()))
 
 
-def normalised_gain(ranked: np.ndarray) -> float:
+def _normalised_gain(ranked: np.ndarray) -> float:
     """Return the discounted cumulative gain of the first CUTOFF candidates, divided by that of the best ranking.
 
     A candidate with the label g at rank r adds g / log2(r + 1) (Järvelin and Kekäläinen 2002; trec_eval's ndcg_cut).
@@ -39,9 +39,9 @@ def _gain(ranked: np.ndarray) -> float:
 
 
 RANKINGS: dict[str, Callable[[np.ndarray], float]] = {
-    "map": average_precision,
-    "mrr": reciprocal_rank,
-    f"ndcg@{CUTOFF}": normalised_gain,
+    "map": _average_precision,
+    "mrr": _reciprocal_rank,
+    f"ndcg@{CUTOFF}": _normalised_gain,
 }
 """Metric -> its value for one query, from the labels of its candidates, best candidate first."""
 

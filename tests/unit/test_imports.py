@@ -87,6 +87,7 @@ MAY_RAY = (
         "grid",
         "predict.distributed",
         "embed.distributed",
+        "serve.application",
         "serve.deployments",
         "bench",
         "workflows.pretrain",
