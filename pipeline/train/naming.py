@@ -36,6 +36,8 @@ ADDED: dict[str, Any] = {
     "vocabulary.characters": 1_000,
     "cutting.passage_pooling": "logits",
     "cutting.maximum_passages": 32,
+    "cutting.continuation": "inside",
+    "recipe.crf": False,
     "negative": [],
     "similarity.margin": 5.0,
     "similarity.negatives": 8,
