@@ -26,6 +26,7 @@ from pipeline.tasks.prepared import Logits, Prepared, Tuned
 from pipeline.tasks.selection import comparable_score
 from pipeline.tasks.task import Task
 from pipeline.text.randomness import numbered_generator
+from pipeline.train.answers import answers_of
 from pipeline.train.optim import build_optimizer
 from pipeline.train.schedule import rate_share
 from pipeline.train.seen_words import SeenWords
@@ -106,7 +107,7 @@ def run_trial(
         with training():
             train_epoch(config, objective, optimizer, rows, state, epoch - 1, compute, checkpoints=checkpoints)
         answers_by_split = {
-            name: handlers.answers(task, split, compute_logits(module, split.rows, device, autocast), cutting)
+            name: answers_of(module, task, split, compute_logits(module, split.rows, device, autocast), cutting)
             for name, split in splits.items()
         }
         state.epochs.append(
@@ -125,9 +126,8 @@ def run_trial(
         module.load_state_dict(state.best.weights)
     answers = state.best.answers
     if answers is None:  # lost in a restart; the same weights give the same answers again
-        answers = handlers.answers(
-            task, splits[first], compute_logits(module, splits[first].rows, device, autocast), cutting
-        )
+        logits = compute_logits(module, splits[first].rows, device, autocast)
+        answers = answers_of(module, task, splits[first], logits, cutting)
     return _build_result(task, splits[first], answers, state, rows.num_rows)
 
 
@@ -393,8 +393,8 @@ def label_range(rows: pa.Table) -> tuple[float, float]:
     return float(values.min()), float(values.max())
 
 
-def class_weights(task: Task, rows: pa.Table) -> Tensor:
-    """Return the weight of each class in the loss, float32 (classes,).
+def class_weights(task: Task, rows: pa.Table, outputs: int) -> Tensor:
+    """Return the weight of each class in the loss, float32 (outputs,).
 
     The weight is the mean number of labels per class, divided by the number of labels of this class. A class without
     labels has weight 1.
@@ -404,5 +404,5 @@ def class_weights(task: Task, rows: pa.Table) -> Tensor:
         if task.kind == "classification"
         else rows["labels"].combine_chunks().flatten().to_numpy()
     )
-    counts = np.bincount(labels[labels >= 0].astype(np.int64), minlength=len(task.labels)).astype(np.float64)
+    counts = np.bincount(labels[labels >= 0].astype(np.int64), minlength=outputs).astype(np.float64)
     return torch.from_numpy(np.where(counts > 0, counts.mean() / np.maximum(counts, 1), 1.0)).float()
