@@ -7,12 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import torch.multiprocessing as mp
 from safetensors.torch import load_file
 
 from pipeline import api
 from pipeline.config.cutting import Cutting
 from pipeline.config.data import VocabularySettings
-from pipeline.config.finetune import Finetune, Recipe
+from pipeline.config.finetune import Finetune, Recipe, Trials
 from pipeline.config.model import Model
 from pipeline.config.serve import Serve
 from pipeline.finetune.problems import Problem, read_problems
@@ -25,8 +26,10 @@ from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.answers import answers_of
 from pipeline.train.initial import Initial, read_initial
 from pipeline.train.optim import CHAIN_RATE, build_optimizer
-from pipeline.train.trial import compute_logits, run_trial
+from pipeline.train.step import Compute
+from pipeline.train.trial import assist_trial, compute_logits, run_trial
 from pipeline.train.tuned import load_tuned
+from tests.ranks import rank_of_group
 
 MODEL = Model(
     layers=1, width=16, heads=2, feed_forward=32, maximum_positions=32, hidden_dropout=0.0, initializer_deviation=0.3
@@ -173,14 +176,35 @@ def test_slots_have_the_losses_of_the_whole_step(crf: bool, tmp_path: Path, tiny
     curves = []
     for slot in (None, 3):
         config = config_of(tmp_path, rows=30, epochs=2, rows_per_step=13, rows_per_slot=slot, crf=crf, dropout=0.0)
-        problem = problem_of(config, tiny_vocabulary)
-        module = build(config, problem, initial_of(tiny_vocabulary), 1)
-        result = run_trial(
-            config, problem.task, problem.cutting, module, problem.train, problem.splits,
-            seed=5, device=CPU, autocast=PLAIN,
-        )  # fmt: skip
-        curves.append([loss for _, loss in result.curve])
+        curves.append([loss for _, loss in curve_of(config, tiny_vocabulary)])
     assert curves[1] == pytest.approx(curves[0], rel=1e-5) and len(curves[0]) > 4
+
+
+def curve_of(config: Finetune, vocabulary: Vocabulary, world: int = 1) -> list[tuple[int, float]]:
+    problem = problem_of(config, vocabulary)
+    module = build(config, problem, initial_of(vocabulary), 1)
+    return run_trial(
+        config, problem.task, problem.cutting, module, problem.train, problem.splits,
+        seed=5, device=CPU, autocast=PLAIN, world=world,
+    ).curve  # fmt: skip
+
+
+def worker(rank: int, folder: str, config: Finetune, vocabulary: Vocabulary) -> None:
+    """Train as one of two workers; rank 0 writes the curve."""
+    with rank_of_group(rank, folder):
+        if rank == 0:
+            Path(folder, "curve.json").write_text(json.dumps(curve_of(config, vocabulary, world=2)))
+        else:
+            problem = problem_of(config, vocabulary)
+            module = build(config, problem, initial_of(vocabulary), 1)
+            assist_trial(config, module, problem.train, Compute(device=CPU, autocast=PLAIN, seed=5, rank=1, world=2))
+
+
+def test_two_workers_have_the_losses_of_one(tmp_path: Path, tiny_vocabulary: Vocabulary) -> None:
+    alone = config_of(tmp_path, rows=30, epochs=2, rows_per_step=13, rows_per_slot=7)
+    mp.spawn(worker, (str(tmp_path), replace(alone, trials=Trials(workers=2)).for_workers(), tiny_vocabulary), nprocs=2)
+    found, wanted = json.loads((tmp_path / "curve.json").read_text()), curve_of(alone, tiny_vocabulary)
+    assert [loss for _, loss in found] == pytest.approx([loss for _, loss in wanted], rel=1e-5) and len(wanted) > 4
 
 
 def test_scores_of_the_chain_have_a_higher_rate_and_no_decay(tmp_path: Path, tiny_vocabulary: Vocabulary) -> None:
