@@ -15,10 +15,12 @@ from pipeline.config.cutting import Cutting
 from pipeline.config.data import VocabularySettings
 from pipeline.config.finetune import Finetune, Recipe, Trials
 from pipeline.config.model import Model
+from pipeline.config.predict import Score
 from pipeline.config.serve import Serve
 from pipeline.finetune.problems import Problem, read_problems
 from pipeline.finetune.trials import build, identity_of, load_or_train, make_trial
 from pipeline.predict.answers import answer_items, items_of
+from pipeline.predict.score import score_model
 from pipeline.serve.model import load
 from pipeline.tasks import tags
 from pipeline.tasks.tag_schemes import scheme_of
@@ -28,7 +30,7 @@ from pipeline.train.initial import Initial, read_initial
 from pipeline.train.optim import CHAIN_RATE, build_optimizer
 from pipeline.train.step import Compute
 from pipeline.train.trial import assist_trial, compute_logits, run_trial
-from pipeline.train.tuned import load_tuned
+from pipeline.train.tuned import About, load_tuned, save_tuned
 from tests.ranks import rank_of_group
 
 MODEL = Model(
@@ -110,9 +112,6 @@ def test_chains_are_learnt_saved_and_read_again(tmp_path: Path, tiny_vocabulary:
     )
     assert scores["f1"] == pytest.approx(result["scores"]["dev"]["f1"])
     assert violations(predicted, problem.task.labels) == 0
-    served = load(Serve(checkpoint=model)).answer("tags", [" ".join(item.words) for item in dev])
-    assert [[word["entity"] for word in sentence] for sentence in served] == predicted
-    assert [row["tags"] for row in api.load(model).predict([" ".join(item.words) for item in dev])] == predicted
     again = read_initial(model, VocabularySettings(), str(tmp_path), lambda line: None)
     assert again.model.width == 16, "another training starts from its encoder"
 
@@ -138,6 +137,27 @@ def test_answers_are_the_best_sequence_and_not_the_best_tags(tmp_path: Path, tin
         start += len(windows)
         assert len(words) == len(item.words)
         assert answer.tags == tuple(problem.task.labels[tag] for tag in viterbi(words, module.tag_chain))
+
+
+def test_all_ways_to_a_model_s_answers_find_the_best_sequence(tmp_path: Path, tiny_vocabulary: Vocabulary) -> None:
+    """The module is untrained, so that each word's best tags would be other tags."""
+    config = config_of(tmp_path, rows=8)
+    problem = problem_of(config, tiny_vocabulary)
+    module, dev = build(config, problem, initial_of(tiny_vocabulary), 3), problem.splits["dev"]
+    logits = compute_logits(module, dev.rows, CPU, PLAIN)
+    answers = answers_of(module, problem.task, dev, logits, problem.cutting)
+    alone = tags.answers(problem.task, dev, logits, problem.cutting)
+    wanted, model = [list(answer.tags) for answer in answers], str(tmp_path / "model")
+    assert wanted != [list(answer.tags) for answer in alone]
+    about = About(task=problem.task, cutting=problem.cutting, pooling="cls", crf=True, tuned={}, lineage={})
+    save_tuned(model, module, about, MODEL, tiny_vocabulary)
+    texts = [" ".join(item.words) for item in dev.items]
+    served = load(Serve(checkpoint=model)).answer("tags", texts)
+    assert [[word["entity"] for word in sentence] for sentence in served] == wanted
+    assert [row["tags"] for row in api.load(model).predict(texts)] == wanted
+    scores = score_model(Score(checkpoint=model, input=str(tmp_path / "dev.conll")), lambda line: None)
+    assert scores["f1"] == pytest.approx(tags.score(problem.task, dev, answers, {})["f1"])
+    assert scores["f1"] != pytest.approx(tags.score(problem.task, dev, alone, {})["f1"])
 
 
 def viterbi(words: np.ndarray, chain) -> list[int]:
