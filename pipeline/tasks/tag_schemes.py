@@ -71,12 +71,15 @@ def _problem_in(window: TaggingWindow, words: Sequence[str], names: Sequence[str
     places = np.flatnonzero(window.labels >= 0)
     if not len(places):
         return None
-    labels, whose = window.labels[places], [shown(words[word]) for word in window.words[places]]
+    labels = window.labels[places]
+
+    def tagged(place: int) -> str:
+        return f"word {shown(words[window.words[places[place]]])} has the tag {names[labels[place]]}"
+
     if window.labels[0] != CUT and not scheme.start[labels[0]]:
-        return f"the first word {whose[0]} has the tag {names[labels[0]]}"
+        return f"the first {tagged(0)}"
     if len(broken := np.flatnonzero(~scheme.following[labels[:-1], labels[1:]])):
-        place = broken[0]
-        return f"the word {whose[place + 1]} has the tag {names[labels[place + 1]]} after {names[labels[place]]}"
+        return f"the {tagged(broken[0] + 1)} after {names[labels[broken[0]]]}"
     if window.labels[-1] != CUT and not scheme.end[labels[-1]]:
-        return f"the last word {whose[-1]} has the tag {names[labels[-1]]}"
+        return f"the last {tagged(-1)}"
     return None
