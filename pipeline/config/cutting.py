@@ -6,6 +6,7 @@ from typing import Literal
 from pipeline.config.checks import require, require_at_least
 
 PassagePooling = Literal["logits", "max", "attention"]
+Continuation = Literal["inside", "own"]
 MOST_PASSAGES = 32
 """Default of cutting.maximum_passages."""
 
@@ -41,8 +42,12 @@ class Cutting:
     text is left out.
     """
     label_all_pieces: bool = False
-    """Give every piece of a word the word's tag; otherwise only the first piece has the tag (Devlin et al. 2019,
-    section 5.3).
+    """Train on every piece of a word; otherwise only the first piece has a tag (Devlin et al. 2019, section 5.3).
+    Predictions and scores always read the first piece.
+    """
+    continuation: Continuation = "inside"
+    """Tag of a word's later pieces with label_all_pieces. inside: the word's tag, with I- instead of B-; own: a tag of
+    its own, the same for all words.
     """
 
     def __post_init__(self) -> None:
@@ -63,6 +68,12 @@ class Cutting:
             self.pools_passages or self.maximum_passages == MOST_PASSAGES,
             f"cutting.maximum_passages ({self.maximum_passages}) is for cutting.passage_pooling max and attention, but "
             f"passage_pooling is {self.passage_pooling}: leave maximum_passages out, or choose one of these",
+        )
+
+        require(
+            self.label_all_pieces or self.continuation == "inside",
+            f"cutting.continuation ({self.continuation}) is the tag of later pieces, but cutting.label_all_pieces is "
+            f"{self.label_all_pieces}: add --cutting.label-all-pieces, or leave continuation out",
         )
 
     @property

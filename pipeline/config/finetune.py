@@ -69,6 +69,11 @@ class Recipe:
     """
     balance_classes: bool = False
     """Weight each class in the loss in inverse proportion to its number of rows."""
+    crf: bool = False
+    """Train and predict the tags of a sentence together, by a linear-chain conditional random field (Lafferty et
+    al. 2001): it learns which tag follows which, and never predicts tags that IOB2 or BIOES forbid, such as I-PER after
+    O. For tags; the loss is the negative log-likelihood per word.
+    """
     group_lengths: bool = True
     """Put rows of similar length into one step. This reduces padding if attention runs on padded rows. Rows are sorted
     by length within every 50 steps, as in transformers' Trainer with group_by_length.
@@ -104,6 +109,11 @@ class Recipe:
         require(self.patience is None or self.patience >= 1, f"recipe.patience ({self.patience}) must be at least 1")
         if self.dropout is not None:
             require_share("recipe.dropout", self.dropout)
+        require(
+            not (self.crf and self.balance_classes),
+            "recipe.balance_classes (True) weights the loss of each tag, but recipe.crf (True) has one loss for all "
+            "tags of a sentence: leave one of the two out",
+        )
         require_above_zero("recipe.temperature", self.temperature)
         require_share("recipe.teacher_weight", self.teacher_weight)
 
@@ -285,6 +295,11 @@ class Finetune:
         require(self.dev is None or self.train is not None, f"dev ({self.dev}) needs train, which is not given")
         require(self.test is None or self.train is not None, f"test ({self.test}) needs train, which is not given")
         require_at_least("seeds", self.seeds, 1)
+        require(
+            not (self.recipe.crf and self.cutting.label_all_pieces),
+            "cutting.label_all_pieces (True) gives a word several tags, but recipe.crf (True) learns which tag follows "
+            "which from one tag per word: leave one of the two out",
+        )
         self.similarity.require_columns(self.kind, self.label, self.negative)
         self._require_teacher()
         self._require_alone()

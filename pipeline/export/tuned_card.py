@@ -23,6 +23,7 @@ from pipeline.export.sentence_files import sentence_files
 from pipeline.model.families.table import family_of
 from pipeline.model.family import Family
 from pipeline.tasks.known import takes_pairs
+from pipeline.tasks.tagging import CONTINUED
 from pipeline.tasks.task import Task
 from pipeline.train.tuned import About
 
@@ -252,6 +253,7 @@ def _use(about: About, family: Family, plain: bool, repository: str | None) -> s
             "tokens alone."
         )
     elif plain and (about.pooling in family.poolings or kind == "token-classification"):
+        parts += [_reads_without_chain()] if about.crf else []
         parts += [
             "With `transformers`:",
             _python(f'{PIPELINE}\n\nanswer = pipeline("{kind}", model="{folder}")\nprint({call})'),
@@ -278,6 +280,16 @@ def _use(about: About, family: Family, plain: bool, repository: str | None) -> s
     return "\n\n".join([*parts, "With `bertstream`:", ours])
 
 
+def _reads_without_chain() -> str:
+    """Return words for what transformers leaves out of a tagger with a CRF."""
+    return (
+        "The model has a conditional random field, whose scores of tags after each other (`crf.*` in "
+        "`model.safetensors`) are read by `bertstream` only. `transformers` loads the scores of single tokens and "
+        "picks the best tag of each token, so its answers differ. For the best tag sequence of a sentence (Viterbi), "
+        "use `bertstream` as below."
+    )
+
+
 def _python(code: str) -> str:
     """Return code as a Markdown block."""
     return f"```python\n{code}\n```"
@@ -296,6 +308,10 @@ def _limits(about: About, model: Model) -> list[str]:
         lines.append(f"Text after the first {most} is not read.")
     elif about.task.kind != "spans" and not cutting.passages:
         lines.append(f"Text after the first {cutting.maximum_length} tokens may not be read.")
+    if about.cutting.continuation == "own":
+        lines.append(
+            f"Later pieces of a word were trained to have the tag {CONTINUED}: read a word's tag from its first piece."
+        )
     attention = model.attention
     longest = cutting.maximum_length or model.maximum_positions
     if isinstance(attention, BlockSparseAttention) and longest > attention.longest_full:

@@ -38,7 +38,9 @@ from pipeline.objectives.sequences import SequenceTask
 from pipeline.objectives.similarity import SimilarityTask
 from pipeline.objectives.tasks import OBJECTIVES, VECTOR_OBJECTIVES, TaskObjective
 from pipeline.tasks.files import saved_task
+from pipeline.tasks.prepared import outputs_of
 from pipeline.tasks.task import VECTOR_KINDS, Task
+from pipeline.train.chain import add_chain
 from pipeline.train.checkpoint import steps_saved
 from pipeline.train.hardware import autocast_of, chosen_precision, cores, device_of
 from pipeline.train.initial import Initial, load_initial
@@ -208,17 +210,19 @@ def build(
         else {"hidden_dropout": config.recipe.dropout, "attention_dropout": config.recipe.dropout}
     )
     model, random = replace(initial.model, **dropout), torch.Generator().manual_seed(seed)
-    weights = class_weights(problem.task, problem.train.rows) if config.recipe.balance_classes else None
+    outputs = outputs_of(problem.task, problem.cutting)
+    weights = class_weights(problem.task, problem.train.rows, outputs) if config.recipe.balance_classes else None
     torch.manual_seed(seed)  # for parts that the checkpoint lacks, such as a pooler
-    module = (OBJECTIVES | VECTOR_OBJECTIVES)[problem.task.kind](
-        model, initial.vocabulary.size, len(problem.task.labels), random, _pooling_of(config, problem.task), weights
-    )
+    pooling, builders = _pooling_of(config, problem.task), OBJECTIVES | VECTOR_OBJECTIVES
+    module = builders[problem.task.kind](model, initial.vocabulary.size, outputs, random, pooling, weights)
     if not config.random_weights:
         load_encoder(encoder or _pretrained_encoder(initial, model), module)
     if not isinstance(config.adapter, NoAdapter):
         add_adapter(module, config.adapter, random)
     if isinstance(module, SequenceTask) and problem.cutting.pools_passages:
         module.pool_passages(problem.cutting.passage_pooling, random)
+    if config.recipe.crf:
+        add_chain(module, problem.task)
     if _standardises(config, problem.task):
         module.learn_standardised(*label_mean_and_deviation(problem.train.rows))
     if isinstance(module, SimilarityTask):
@@ -368,6 +372,7 @@ def _train(
             task=saved_task(problem.task),
             cutting=problem.cutting,
             pooling=_pooling_of(config, problem.task),
+            crf=config.recipe.crf,
             tuned=outcome.tuned,
             lineage=lineage,
         )

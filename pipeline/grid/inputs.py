@@ -11,7 +11,7 @@ from pipeline.config.finetune import Finetune, Recipe
 from pipeline.config.model import ClassifierLayer, Model
 from pipeline.config.ranking import Ranking
 from pipeline.config.similarity import KIND_OF_LOSS, ROWS_OF_KIND, Similarity
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, listed
 from pipeline.finetune.encoder import read_encoder
 from pipeline.finetune.problems import Problem, in_cuttings, read_problems
 from pipeline.finetune.settings import settings_of, with_setting
@@ -22,6 +22,7 @@ from pipeline.grid.trial_set import STARTED, first_of_each
 from pipeline.reporting import Report
 from pipeline.tasks.matches import OF_NEGATIVES
 from pipeline.tasks.own import with_pair_columns
+from pipeline.tasks.tag_schemes import require_scheme, scheme_of
 from pipeline.tasks.task import VECTOR_KINDS, Task
 from pipeline.train.initial import Initial
 from pipeline.train.tuned import ADAPTERS, TunedModel
@@ -121,6 +122,9 @@ def _require_fitting(
                 f"recipe.balance_classes (True) is for {' and '.join(WEIGHTED)}, but {', '.join(odd)} is "
                 f"{problems[odd[0]].task.kind}: leave the setting out"
             )
+        if tried_config.recipe.crf:
+            for problem in problems.values():
+                _require_scheme(problem)
         for problem in problems.values():
             _require_ranking(tried_config, problem.task)
             _require_few_labels(tried_config, problem, initial.model)
@@ -188,6 +192,19 @@ def _layer_on_all(model: Model) -> bool:
     """Return whether the head has a layer between the mean of the last states and its last, linear layer."""
     layer = model.classifier
     return isinstance(layer, ClassifierLayer) and layer.on_all
+
+
+def _require_scheme(problem: Problem) -> None:
+    """Raise ConfigError if a task has no tags that form a scheme, and DataError if its training tags break it."""
+    task, scheme = problem.task, scheme_of(problem.task.labels)
+    if task.kind != "tags":
+        raise ConfigError(f"recipe.crf (True) is for tags, but {task.name} is {task.kind}: leave the setting out")
+    if scheme is None:
+        raise ConfigError(
+            f"recipe.crf (True) needs tags of the scheme IOB2 (O, B-TYPE, I-TYPE) or BIOES (also E-TYPE, S-TYPE), but "
+            f"{task.name} has the tags {listed(task.labels)}: leave the setting out"
+        )
+    require_scheme(problem.train, task.labels, scheme)
 
 
 def _require_use_of_similarity(config: Finetune, problems: Mapping[str, Problem]) -> None:

@@ -9,7 +9,7 @@ from pipeline.config.model import FamilyName, Model
 SIZES = ("layers", "width", "heads", "feed_forward", "embedding_width")
 """Settings that have no default, so config.json must state them."""
 
-OWN_HEADS = {"passage_attention": "passage_attention"}
+OWN_HEADS = {"passage_attention": "passage_attention", "tag_chain": "crf"}
 """Our module -> published module, for parts of heads that no published architecture has: all families name them alike,
 and ignore them where they have no use.
 """

@@ -5,21 +5,28 @@ Shapes: N sequences have T tokens in total; the longest sequence has L tokens.
 
 from collections.abc import Mapping
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pipeline.batch import Batch
 from pipeline.config.model import Model
+from pipeline.model.chain import Chains, LinearChain
 from pipeline.model.encoder import Encoder, initialize
 from pipeline.model.heads import AnswerHead, ClassificationHead, answer_layer, token_layer
 from pipeline.objectives.terms import TASK, Terms
 
-IGNORED = -100  # label of tokens without a loss, written by pipeline.tasks.tagging; PyTorch's default ignore_index
+# Labels of tokens without a loss, written by pipeline.tasks.tagging: PyTorch's default ignore_index, and CUT for the
+# first or last token of a window if the sentence goes on beyond the window.
+IGNORED, CUT = -100, -101
 
 
 class TagTask(nn.Module):
-    """Encoder with a linear layer that classifies each token (Devlin et al. 2019, section 5.3)."""
+    """Encoder with a linear layer that classifies each token (Devlin et al. 2019, section 5.3).
+
+    `add_chain` adds the scores of tags after each other. The chain of a window has one step per labelled token.
+    """
 
     per_token = True
     weights: Mapping[str, float] = {}
@@ -42,17 +49,50 @@ class TagTask(nn.Module):
         self.encoder = Encoder(settings, vocabulary_size)
         self.classification_layer = token_layer(settings)
         self.tag_head = ClassificationHead(settings, outputs)
+        self.tag_chain: LinearChain | None = None
         self.register_buffer("class_weights", class_weights, persistent=False)
         initialize(self, settings.initializer_deviation, generator)
         self.encoder.drop_pooler()
 
+    def add_chain(self, start: np.ndarray, following: np.ndarray, end: np.ndarray) -> None:
+        """Train and predict whole tag sequences, of the steps that the bool arrays of LinearChain allow."""
+        self.tag_chain = LinearChain(start, following, end)
+
     def forward(self, batch: Batch) -> Terms:
-        """Return {TASK: (loss summed over labelled tokens, divisor as in `counts`)}; the loss is a float32 scalar."""
+        """Return {TASK: (summed loss, divisor as in `counts`)}; the loss is a float32 scalar.
+
+        The sum is over labelled tokens or, with a chain, over the negative log-likelihoods of the windows' tags.
+        """
         assert batch.labels is not None
-        total = F.cross_entropy(
-            self.logits(batch), batch.labels.long(), weight=self.class_weights, ignore_index=IGNORED, reduction="sum"
-        )
+        labels_T, logits_T = batch.labels.long(), self.logits(batch)
+        if self.tag_chain is not None:
+            total = self._chain_loss(self.tag_chain, logits_T, labels_T, batch)
+        else:
+            total = F.cross_entropy(
+                logits_T, labels_T.clamp(min=IGNORED), self.class_weights, ignore_index=IGNORED, reduction="sum"
+            )
         return {TASK: (total, self.counts(batch)[TASK])}
+
+    @staticmethod
+    def _chain_loss(chain: LinearChain, logits_T: Tensor, labels_T: Tensor, batch: Batch) -> Tensor:
+        """Return the negative log-likelihood of the labels (T,), summed over the windows of the batch."""
+        first_N, last_N = batch.offsets[:-1].long(), batch.offsets[1:].long() - 1
+        labelled_T = labels_T >= 0
+        before_N = F.pad(labelled_T.cumsum(0), (1, 0))[batch.offsets.long()]  # labelled tokens before each window
+        lengths_N, rows_T = before_N.diff(), _rows_of_tokens(batch)
+        # Other tokens are written after the longest chain and cut off: the host does not wait for their number.
+        longest = batch.maximum_length
+        places_T = torch.where(labelled_T, labelled_T.cumsum(0) - 1 - before_N[rows_T], longest)
+        shape = (batch.sequences, longest + 1)
+        emissions = logits_T.new_zeros(*shape, logits_T.shape[1]).index_put((rows_T, places_T), logits_T)
+        tags_NL = labels_T.new_zeros(shape).index_put((rows_T, places_T), labels_T.clamp(min=0))
+        chains = Chains(
+            emissions=emissions[:, :longest],
+            lengths_N=lengths_N,
+            opens_N=labels_T[first_N] != CUT,
+            closes_N=labels_T[last_N] != CUT,
+        )
+        return chain.losses(chains, tags_NL[:, :longest]).sum()
 
     def counts(self, batch: Batch) -> dict[str, int | Tensor]:
         """Return {TASK: divisor of the summed loss}.
@@ -62,7 +102,7 @@ class TagTask(nn.Module):
         """
         assert batch.labels is not None
         labels_T = batch.labels.long()
-        labelled_T = labels_T != IGNORED
+        labelled_T = labels_T >= 0
         # Indexing with a mask would make the host wait for the device to count the labelled tokens.
         weights_T = labelled_T if self.class_weights is None else self.class_weights[labels_T.clamp(min=0)] * labelled_T
         return {TASK: weights_T.sum()}
@@ -118,8 +158,11 @@ def _by_sequence(logits_T: Tensor, batch: Batch) -> Tensor:
 
     The padding is minus infinity, so that a softmax over L covers only the tokens of the sequence.
     """
-    rows_T = torch.repeat_interleave(
-        torch.arange(batch.sequences, device=logits_T.device), batch.offsets.diff().long(), output_size=batch.tokens
-    )
     padded = logits_T.new_full((batch.sequences, batch.maximum_length, logits_T.shape[1]), -torch.inf)
-    return padded.index_put((rows_T, batch.positions_T), logits_T)
+    return padded.index_put((_rows_of_tokens(batch), batch.positions_T), logits_T)
+
+
+def _rows_of_tokens(batch: Batch) -> Tensor:
+    """Return the index of each token's sequence, int64 (T,)."""
+    rows_N = torch.arange(batch.sequences, device=batch.offsets.device)
+    return torch.repeat_interleave(rows_N, batch.offsets.diff().long(), output_size=batch.tokens)

@@ -7,7 +7,7 @@ import pyarrow as pa
 import torch
 
 from pipeline.errors import DataError, listed
-from pipeline.tasks import questions, sequences, similarity, tags
+from pipeline.tasks import questions, sequences, similarity
 from pipeline.tasks.answers import Answer
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.prepared import Logits, Prepared
@@ -15,6 +15,7 @@ from pipeline.tasks.schema import TEXTS
 from pipeline.tasks.squad import Question
 from pipeline.tasks.tagging import Sentence
 from pipeline.tasks.task import NUMBERS, Task
+from pipeline.train.answers import answers_of
 from pipeline.train.trial import compute_logits
 from pipeline.train.tuned import TunedModel
 
@@ -135,7 +136,7 @@ def _cosine_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list[
 
 def _tag_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list[dict[str, Any]]:
     """Return one row per sentence: its words and their tags."""
-    predicted = tags.answers(tuned.about.task, prepared, logits, tuned.about.cutting)
+    predicted = answers_of(tuned.module, tuned.about.task, prepared, logits, tuned.about.cutting)
     return [
         {"words": list(sentence.words), "tags": list(tagged.tags)}
         for sentence, tagged in zip(prepared.items, predicted, strict=True)

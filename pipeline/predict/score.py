@@ -25,6 +25,7 @@ from pipeline.tasks.recognise import kind_of
 from pipeline.tasks.squad import Question, are_answers, read_questions
 from pipeline.tasks.squad_metrics import score as squad_score
 from pipeline.tasks.task import Task
+from pipeline.train.answers import answers_of
 from pipeline.train.hardware import autocast_of, required_device
 from pipeline.train.published_tuned import DIGEST, load_tuned_or_published, with_number_labels
 from pipeline.train.trial import compute_logits
@@ -62,7 +63,7 @@ def score_model(config: Score, report: Report) -> dict[str, float]:
     device = required_device(config.placement)
     precision = answer_precision(config.placement, tuned.about.lineage.get("precision"), device)
     logits = compute_logits(tuned.module.to(device), prepared.rows, device, autocast_of(precision, device))
-    answers = handlers.answers(task, prepared, logits, tuned.about.cutting)
+    answers = answers_of(tuned.module, task, prepared, logits, tuned.about.cutting)
     scores = handlers.score(task, prepared, answers, tuned.about.tuned)
     baseline, words = _baseline_of(tuned, labelled, prepared)
     notes = (*labelled.lost, *prepared.notes, f"computed in {precision}")

@@ -27,6 +27,7 @@ from pipeline.tasks.known import takes_pairs
 from pipeline.tasks.prepared import Logits, Prepared
 from pipeline.tasks.task import Task
 from pipeline.text.splitting import CONTINUATION
+from pipeline.train.answers import answers_of
 from pipeline.train.hardware import autocast_of, required_device
 from pipeline.train.published_tuned import DIGEST
 from pipeline.train.trial import compute_logits
@@ -129,7 +130,7 @@ class ServedModel:
         if not full:
             return tagged
         task, prepared, logits = self._logits({"words": [[word for word, _, _ in words[number]] for number in full]})
-        answers = KINDS[task.kind].answers(task, prepared, logits, self._tuned.about.cutting)
+        answers = answers_of(self._tuned.module, task, prepared, logits, self._tuned.about.cutting)
         for number, answer in zip(full, answers, strict=True):
             tagged[number] = [
                 {"entity": tag, "word": word, "start": start, "end": end}

@@ -63,3 +63,8 @@ def resolved_cutting(cutting: Cutting, task: Task, positions: int) -> Cutting:
     return replace(
         cutting, maximum_length=length, stride=stride, question_length=min(cutting.question_length, length // 4)
     )
+
+
+def outputs_of(task: Task, cutting: Cutting) -> int:
+    """Return the number of outputs of a model's head: one per label, and one for continuation tags of their own."""
+    return len(task.labels) + (task.kind == "tags" and cutting.continuation == "own")

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from pipeline.config.cutting import Continuation
 from pipeline.errors import BadRow, ConfigError, DataError, listed, shown
 from pipeline.tasks.bad_rows import BadRows
 from pipeline.tasks.content import bare_name, lines
@@ -29,6 +30,12 @@ WITH_LISTS = (".jsonl", ".ndjson", ".json", ".parquet")
 """File formats whose columns can hold lists."""
 IGNORED = -100
 """Label of tokens that the loss ignores (PyTorch's ignore_index)."""
+CUT = -101
+"""Label of the first or last token of a window if the sentence goes on beyond the window; the loss ignores it too."""
+
+
+CONTINUED = "##"
+"""Name of the tag of later pieces in config.json, with a continuation tag of their own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,9 +54,11 @@ class Tagging:
     stride: int = 32
     """Overlap of consecutive windows of a long sentence."""
     label_all_pieces: bool = False
-    """Whether the later pieces of a word have labels too, with I- instead of B-. If not, the loss ignores these pieces
-    (Devlin et al. 2019, section 5.3).
+    """Whether the later pieces of a word have labels too. If not, the loss ignores these pieces (Devlin et al. 2019,
+    section 5.3).
     """
+    continuation: Continuation = "inside"
+    """Label of later pieces. inside: the word's tag, with I- instead of B-; own: the index after the last tag."""
 
     def __post_init__(self) -> None:
         room = self.maximum_length - SPECIALS_OF_ONE
@@ -66,7 +75,7 @@ class TaggingWindow:
     """One window of a sentence. A piece is labelled only in the window where it has the most context."""
 
     ids: np.ndarray  # int32 (L,)
-    labels: np.ndarray  # int64 (L,), indices into the tag names, or IGNORED
+    labels: np.ndarray  # int64 (L,), indices into the tag names, or IGNORED; the first and last may be CUT
     words: np.ndarray  # int32 (L,), index of each piece's word in the sentence; -1 for special tokens
     # bool (L,), whether a word's tag is read from this token: true for the first piece of the word, in the window where
     # that piece has the most context
@@ -252,7 +261,7 @@ def encode(
             _windows_of(
                 tokenization.vocabulary,
                 pieces,
-                _labels(pieces, sentence.tags, numbers, tagging.label_all_pieces),
+                _labels(pieces, sentence.tags, numbers, tagging),
                 tagging,
             )
         )
@@ -278,17 +287,21 @@ def _first_of_word(pieces: Pieces) -> np.ndarray:
     return np.diff(pieces.words, prepend=-1) != 0
 
 
-def _labels(pieces: Pieces, tags: Sequence[str], numbers: dict[str, int], all_pieces: bool) -> np.ndarray:
-    """Return the label of each piece, int64 (T,); IGNORED for later pieces of a word unless `all_pieces`."""
+def _labels(pieces: Pieces, tags: Sequence[str], numbers: dict[str, int], tagging: Tagging) -> np.ndarray:
+    """Return the label of each piece, int64 (T,); later pieces of a word are labelled as `tagging` says."""
     first = np.array([numbers[tag] for tag in tags], np.int64)
-    later = np.array(
-        [
-            numbers[f"I-{tag[2:]}" if is_chunk_tag(tag) and tag != OUTSIDE else tag] if all_pieces else IGNORED
-            for tag in tags
-        ],
-        np.int64,
-    )
+    if not tagging.label_all_pieces:
+        later = np.full_like(first, IGNORED)
+    elif tagging.continuation == "own":
+        later = np.full_like(first, len(numbers))
+    else:
+        later = np.array([numbers[_inside(tag)] for tag in tags], np.int64)
     return np.where(_first_of_word(pieces), first[pieces.words], later[pieces.words])
+
+
+def _inside(tag: str) -> str:
+    """Return a chunk tag with I- instead of B-; other tags are unchanged."""
+    return f"I-{tag[2:]}" if is_chunk_tag(tag) and tag != OUTSIDE else tag
 
 
 def _windows_of(
@@ -296,11 +309,12 @@ def _windows_of(
 ) -> Iterator[TaggingWindow]:
     """Yield the windows of one sentence."""
     bounds = parts(len(pieces.ids), tagging.maximum_length - SPECIALS_OF_ONE, tagging.stride)
-    firsts = _first_of_word(pieces)
+    firsts, length = _first_of_word(pieces), len(pieces.ids)
     for (start, end), most in zip(bounds, most_context(bounds)):
+        before, after = CUT if start > 0 else IGNORED, CUT if end < length else IGNORED
         yield TaggingWindow(
             ids=_between(vocabulary.cls_id, pieces.ids[start:end], vocabulary.sep_id),
-            labels=_between(IGNORED, np.where(most, labels[start:end], IGNORED), IGNORED),
+            labels=_between(before, np.where(most, labels[start:end], IGNORED), after),
             words=_between(-1, pieces.words[start:end], -1),
             first=_between(False, firsts[start:end] & most, False),
         )
@@ -332,3 +346,20 @@ def predicted_tags(
         for word, label in zip(window.words[window.first], predicted[window.first], strict=True):
             tags[word] = names[label]
     return PredictedTags(tags=tuple(tag or OUTSIDE for tag in tags), unseen=tags.count(None))
+
+
+def word_scores(
+    words: int, windows: Sequence[TaggingWindow], logits: Sequence[np.ndarray], names: Sequence[str]
+) -> tuple[np.ndarray, int]:
+    """Return the scores of the tags of each word, float32 (words, tags), and the number of words without scores.
+
+    `logits` has one array per window, (L, at least the number of tags). A word has the scores of its first piece. A
+    word without pieces, or in no window, has the score 0 for O and minus infinity for other tags; without a tag O, all
+    scores are 0.
+    """
+    unseen = np.array([0.0 if name == OUTSIDE or OUTSIDE not in names else -np.inf for name in names], np.float32)
+    scores, seen = np.tile(unseen, (words, 1)), np.zeros(words, bool)
+    for window, of_window in zip(windows, logits, strict=True):
+        own = window.words[window.first]
+        scores[own], seen[own] = of_window[window.first][:, : len(names)], True
+    return scores, int((~seen).sum())

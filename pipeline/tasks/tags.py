@@ -1,6 +1,6 @@
 """Word tagging as a kind of task: the input is sentences, the answers are one tag per word."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,10 @@ def prepare(task: Task, items: Sequence[Sentence], vocabulary: Vocabulary, cutti
     """
     assert cutting.maximum_length is not None and cutting.stride is not None
     settings = Tagging(
-        maximum_length=cutting.maximum_length, stride=cutting.stride, label_all_pieces=cutting.label_all_pieces
+        maximum_length=cutting.maximum_length,
+        stride=cutting.stride,
+        label_all_pieces=cutting.label_all_pieces,
+        continuation=cutting.continuation,
     )
     by_sentence = tagging.encode(Tokenization(vocabulary), items, task.labels, settings)
     flat = [(index, window) for index, group in enumerate(by_sentence) for window in group]
@@ -42,13 +45,41 @@ def prepare(task: Task, items: Sequence[Sentence], vocabulary: Vocabulary, cutti
 
 
 def answers(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) -> list[PredictedTags]:
-    """Return the tags of each sentence; `logits` has one array (L, tags) per window."""
-    predicted, start = [], 0
-    for sentence, windows in zip(prepared.items, prepared.windows, strict=True):
-        likeliest = [window.argmax(-1) for window in logits[start : start + len(windows)]]
-        start += len(windows)
+    """Return the likeliest tag of each word; `logits` has one array (L, at least the number of tags) per window."""
+    tags, predicted = len(task.labels), []
+    for sentence, windows, of_windows in _by_sentence(prepared, logits):
+        likeliest = [window[:, :tags].argmax(-1) for window in of_windows]
         predicted.append(tagging.predicted_tags(len(sentence.words), windows, likeliest, task.labels))
     return predicted
+
+
+def chain_answers(
+    task: Task,
+    prepared: Prepared,
+    logits: Logits,
+    best_paths: Callable[[Sequence[np.ndarray]], Sequence[np.ndarray]],
+) -> list[PredictedTags]:
+    """Return the best tag sequence of each sentence, whole sentences at once, however many windows they have.
+
+    `logits` is as in `answers`. `best_paths` maps the scores of each sentence (words, tags) to tag indices (words,).
+    """
+    scored = [
+        tagging.word_scores(len(sentence.words), windows, of_windows, task.labels)
+        for sentence, windows, of_windows in _by_sentence(prepared, logits)
+    ]
+    paths = best_paths([scores for scores, _ in scored])
+    return [
+        PredictedTags(tags=tuple(task.labels[number] for number in path), unseen=unseen)
+        for path, (_, unseen) in zip(paths, scored, strict=True)
+    ]
+
+
+def _by_sentence(prepared: Prepared, logits: Logits) -> Iterator[tuple[Sentence, Sequence[Any], Logits]]:
+    """Yield each sentence with its windows and their logits."""
+    start = 0
+    for sentence, windows in zip(prepared.items, prepared.windows, strict=True):
+        yield sentence, windows, logits[start : start + len(windows)]
+        start += len(windows)
 
 
 def chunks(task: Task) -> bool:

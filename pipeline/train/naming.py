@@ -40,6 +40,8 @@ ADDED: dict[str, Any] = {
     "recipe.contrastive_pairs": None,
     "ranking.loss": "binary",
     "ranking.candidates": 8,
+    "cutting.continuation": "inside",
+    "recipe.crf": False,
     "negative": [],
     "similarity.margin": 5.0,
     "similarity.negatives": 8,

@@ -16,15 +16,23 @@ from pipeline.train.stable_adam_w import StableAdamW
 
 LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
 WORDS = "embeddings.words.weight"
+CHAIN = "tag_chain."
+CHAIN_RATE = 100.0
+"""Share of the learning rate for the scores of a CRF, which start at 0 and must grow to the size of logits.
+
+Measured: F1 on CoNLL-2003's development set after 3 epochs of 2,000 sentences with a 3-layer encoder of width 128, two
+seeds: 41.2 and 43.0 with share 1, 42.4 and 44.2 with 10, 45.6 and 45.7 with 100.
+"""
 FUSED = re.compile(r"\.qkv\.weight$")  # query, key and value stacked; published models have three matrices
 
 
 def _has_weight_decay(name: str, parameter: nn.Parameter) -> bool:
-    """Return whether weight decay applies to a parameter: True for matrices, False for biases and LayerNorm parameters.
+    """Return whether weight decay applies to a parameter.
 
-    Source: Devlin et al. 2019; google-research/bert.
+    True for matrices, False for biases and LayerNorm parameters (Devlin et al. 2019; google-research/bert), and for the
+    scores of a CRF.
     """
-    return parameter.ndim > 1
+    return parameter.ndim > 1 and not name.startswith(CHAIN)
 
 
 def _layers_above(name: str, layers: int) -> int:
@@ -58,6 +66,7 @@ def _parameter_groups(chosen: settings.AdamW, module: nn.Module) -> list[dict[st
     for name, parameter in _trainable_parameters(module):
         decay = chosen.weight_decay if _has_weight_decay(name, parameter) else 0.0
         share = layer_decay ** _layers_above(name, layers) * (words_share if name.endswith(WORDS) else 1.0)
+        share *= CHAIN_RATE if name.startswith(CHAIN) else 1.0
         of_muon = isinstance(chosen, settings.Muon) and parameter.ndim == 2 and LAYER.search(name) is not None
         key = decay, share, 3 if FUSED.search(name) else 1, of_muon
         groups.setdefault(key, []).append(parameter)

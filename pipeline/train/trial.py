@@ -27,6 +27,7 @@ from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.prepared import Logits, Prepared, Tuned
 from pipeline.tasks.selection import comparable_score
 from pipeline.tasks.task import Task
+from pipeline.train.answers import answers_of
 from pipeline.train.candidates import grouped
 from pipeline.train.few_labels import FewLabels
 from pipeline.train.optim import build_optimizer
@@ -115,7 +116,7 @@ def run_trial(
         if few:
             few.fit_head(device, autocast)
         answers_by_split = {
-            name: handlers.answers(task, split, compute_logits(module, split.rows, device, autocast), cutting)
+            name: answers_of(module, task, split, compute_logits(module, split.rows, device, autocast), cutting)
             for name, split in splits.items()
         }
         state.epochs.append(
@@ -134,9 +135,8 @@ def run_trial(
         module.load_state_dict(state.best.weights)
     answers = state.best.answers
     if answers is None:  # lost in a restart; the same weights give the same answers again
-        answers = handlers.answers(
-            task, splits[first], compute_logits(module, splits[first].rows, device, autocast), cutting
-        )
+        logits = compute_logits(module, splits[first].rows, device, autocast)
+        answers = answers_of(module, task, splits[first], logits, cutting)
     return _build_result(task, splits[first], answers, state, rows.num_rows)
 
 

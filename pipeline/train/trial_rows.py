@@ -77,8 +77,8 @@ def label_range(rows: pa.Table) -> tuple[float, float]:
     return float(values.min()), float(values.max())
 
 
-def class_weights(task: Task, rows: pa.Table) -> Tensor:
-    """Return the weight of each class in the loss, float32 (classes,).
+def class_weights(task: Task, rows: pa.Table, outputs: int) -> Tensor:
+    """Return the weight of each class in the loss, float32 (outputs,).
 
     The weight is the mean number of labels per class, divided by the number of labels of this class. A class without
     labels has weight 1.
@@ -88,5 +88,5 @@ def class_weights(task: Task, rows: pa.Table) -> Tensor:
         if task.kind == "classification"
         else rows["labels"].combine_chunks().flatten().to_numpy()
     )
-    counts = np.bincount(labels[labels >= 0].astype(np.int64), minlength=len(task.labels)).astype(np.float64)
+    counts = np.bincount(labels[labels >= 0].astype(np.int64), minlength=outputs).astype(np.float64)
     return torch.from_numpy(np.where(counts > 0, counts.mean() / np.maximum(counts, 1), 1.0)).float()

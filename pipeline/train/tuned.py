@@ -34,11 +34,14 @@ from pipeline.model.weights import model_settings, published_config, require_siz
 from pipeline.objectives.sequences import SequenceTask
 from pipeline.objectives.similarity import SimilarityTask
 from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
-from pipeline.tasks.prepared import Tuned
+from pipeline.tasks.prepared import Tuned, outputs_of
+from pipeline.tasks.tag_schemes import scheme_of
+from pipeline.tasks.tagging import CONTINUED
 from pipeline.tasks.task import NUMBERS, Kind, Task
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_loading import load_vocabulary
 from pipeline.text.vocabulary_saving import save_vocabulary
+from pipeline.train.chain import add_chain
 from pipeline.train.checkpoint import CONFIG, WEIGHTS, read_tensors
 from pipeline.train.naming import ADDED
 
@@ -67,6 +70,8 @@ class About:
     """Values tuned on the development split, such as thresholds."""
     lineage: dict[str, Any]
     """Origin of the model: checkpoint, settings and scores."""
+    crf: bool = False
+    """Whether the model tags whole sentences by a chain; its scores are among the weights."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +120,8 @@ def _config_of(about: About, model: Model, vocabulary: Vocabulary) -> dict[str, 
     """Return the contents of config.json, with the names of the labels and the pooling of families that state it."""
     task, family = about.task, family_of(model)
     labels = task.labels or (("score",) if task.kind in NUMBERS else ())
+    if outputs_of(task, about.cutting) > len(task.labels):
+        labels = (*labels, CONTINUED)
     named = (
         {"id2label": dict(enumerate(labels)), "label2id": {label: number for number, label in enumerate(labels)}}
         if labels
@@ -124,7 +131,7 @@ def _config_of(about: About, model: Model, vocabulary: Vocabulary) -> dict[str, 
     pooling = {family.pooling_field: about.pooling} if family.pooling_field and about.pooling in family.poolings else {}
     use = "regression" if task.kind in NUMBERS else task.kind
     config = published_config(model, vocabulary.size, vocabulary.pad_id, use, vocabulary.sep_id)
-    return config | named | problem | pooling
+    return config | named | problem | pooling | ({"crf": True} if about.crf else {})
 
 
 def _task_file(about: About, adapter: Adapter) -> dict[str, Any]:
@@ -135,6 +142,7 @@ def _task_file(about: About, adapter: Adapter) -> dict[str, Any]:
         "task": kept,
         "cutting": asdict(about.cutting),
         "pooling": about.pooling,
+        "crf": about.crf,
         "tuned": about.tuned,
         "bottleneck": carried,
         "lineage": about.lineage,
@@ -164,8 +172,15 @@ def load_tuned(location: str) -> TunedModel:
     vocabulary, tensors = load_vocabulary(location, None), read_tensors(storage.join(location, WEIGHTS))
     require_sizes(model, tensors)
     module = OBJECTIVES[about.task.kind](
-        model, vocabulary.size, len(about.task.labels), torch.Generator().manual_seed(0), about.pooling, None
+        model,
+        vocabulary.size,
+        outputs_of(about.task, about.cutting),
+        torch.Generator().manual_seed(0),
+        about.pooling,
+        None,
     ).eval()
+    if about.crf:
+        add_chain(module, about.task)
     if isinstance(module, SequenceTask) and about.cutting.pools_passages:
         module.pool_passages(about.cutting.passage_pooling)
     if isinstance(module, SimilarityTask):
@@ -205,7 +220,10 @@ def about_of(location: str) -> tuple[About, Bottleneck | None]:
             pooling=content["pooling"],
             tuned=content["tuned"],
             lineage=content["lineage"],
+            crf=content.get("crf", False),
         )
+        if about.crf and (task.kind != "tags" or scheme_of(task.labels) is None):
+            raise ValueError("crf is true, but the labels are no tags of the schemes IOB2 or BIOES")
         return about, Bottleneck(**content["bottleneck"]) if content["bottleneck"] else None
     except (ConfigError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(

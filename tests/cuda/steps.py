@@ -6,6 +6,7 @@ The host waits for nothing, no tensor is elsewhere, and the kernels are those th
 from dataclasses import replace
 from typing import get_args
 
+import numpy as np
 import pyarrow as pa
 import pytest
 import torch
@@ -180,6 +181,12 @@ def test_finetuning_without_a_wait(kind: str, pooling: str, weighted: bool) -> N
         task_module(kind, pooling, weighted=weighted), kind, TaskAdamW(learning_rate=1e-4, layer_decay=0.8)
     )
     assert (watch.counts["_varlen_attn"], watch.counts["_varlen_attn_backward"]) == (MODEL.layers, MODEL.layers)
+
+
+def test_finetuning_a_crf_without_a_wait() -> None:
+    module, every = task_module("tags"), np.ones((LABELS, LABELS), bool)
+    module.add_chain(every[0], every, every[0])
+    finetuning_step(module, "tags", TaskAdamW(learning_rate=1e-4, layer_decay=0.8))
 
 
 @pytest.mark.parametrize(("window", "kernels"), [(4, 0), (256, MODEL.layers)])

@@ -13,6 +13,7 @@ import torch
 import yaml
 
 from pipeline import api, storage
+from pipeline.batch import Batch
 from pipeline.config.adapters import Bottleneck
 from pipeline.config.cutting import Cutting
 from pipeline.config.model import Model
@@ -25,6 +26,7 @@ from pipeline.objectives.tasks import OBJECTIVES
 from pipeline.tasks import known
 from pipeline.tasks.task import Kind, Task
 from pipeline.text.vocabulary import Vocabulary
+from pipeline.train.chain import add_chain
 from pipeline.train.checkpoint import folder_of
 from pipeline.train.tuned import About, save_tuned
 
@@ -119,6 +121,41 @@ def test_the_examples_of_a_fine_tuned_model_run(
     assert len(said) == len(examples(folder)) == (1 if kind == "spans" else 2)
     assert ("text_pair" in examples(folder)[0]) == paired
     assert said[-1].startswith("[{") and fields(folder)["pipeline_tag"] == PIPELINES[kind]
+
+
+def test_transformers_reads_the_scores_of_single_tokens_of_a_model_with_a_crf(
+    tiny_vocabulary: Vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = about("tags")
+    said = replace(said, task=replace(said.task, labels=("O", "B-X", "I-X")), crf=True)
+    module = OBJECTIVES["tags"](MODEL, tiny_vocabulary.size, 3, torch.Generator().manual_seed(5), "cls", None).eval()
+    add_chain(module, said.task)
+    save_tuned(str(tmp_path / "m"), module, said, MODEL, tiny_vocabulary, beside=tuned_files(said, MODEL))
+    assert "so its answers differ. For the best tag sequence" in (tmp_path / "m" / "README.md").read_text()
+    printed = run(tmp_path / "m", monkeypatch, capsys)
+    assert len(printed) == len(examples(tmp_path / "m")) == 2 and "'tags': " in printed[1]
+    transformers = pytest.importorskip("transformers")
+    theirs = transformers.AutoModelForTokenClassification.from_pretrained(str(tmp_path / "m")).eval()
+    assert theirs.config.crf is True
+    ids = torch.tensor([[2, 7, 9, 11, 3]])
+    batch = Batch(
+        ids_T=ids[0],
+        segments_T=torch.zeros(5, dtype=torch.int64),
+        positions_T=torch.arange(5),
+        offsets=torch.tensor([0, 5], dtype=torch.int32),
+        maximum_length=5,
+        masked_positions_M=torch.zeros(0, dtype=torch.int64),
+        masked_labels_M=torch.zeros(0, dtype=torch.int64),
+    )
+    with torch.inference_mode():
+        torch.testing.assert_close(theirs(ids).logits[0], module.logits(batch), atol=1e-5, rtol=1e-5)
+
+
+def test_later_pieces_with_a_tag_of_their_own_are_named_on_the_card() -> None:
+    said = about("tags")
+    own = replace(said, cutting=replace(said.cutting, label_all_pieces=True, continuation="own"))
+    line = "trained to have the tag ##: read a word's tag from its first piece."
+    assert line in tuned_files(own, MODEL)["README.md"] and line not in tuned_files(said, MODEL)["README.md"]
 
 
 def test_transformers_is_not_named_where_it_would_answer_otherwise(tiny_vocabulary: Vocabulary) -> None:

@@ -129,7 +129,8 @@ def test_other_kinds_and_number_labels(
         (
             replace(OWN, kind="tags"),
             replace(OWN, kind="tags"),
-            "teacher (M) is for classification, multilabel, regression, ranking, but own is of kind tags: leave --teacher out",
+            "teacher (M) is for classification, multilabel, regression, ranking, but own is of kind tags: leave "
+            "--teacher out",
         ),
         (
             replace(OWN, name="rte"),

@@ -7,7 +7,7 @@ import pytest
 from pipeline.config.cutting import Cutting
 from pipeline.config.finetune import Finetune, Freeze, Recipe, Search, Trials
 from pipeline.config.ranking import Ranking
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, DataError
 from pipeline.grid.inputs import read_inputs
 from pipeline.train.checkpoint import folder_of
 
@@ -58,6 +58,10 @@ def test_an_encoder_and_tasks_are_read_once_per_cutting(tiny_run: Path, glue: Pa
             {"recipe": FEW, "cutting": Cutting(maximum_length=32, passages=True)},
             FEW_LABELS.format("cutting.passages is True"),
         ),
+        (
+            {"recipe": Recipe(crf=True)},
+            "recipe.crf (True) is for tags, but cola is classification: leave the setting out",
+        ),
         ({"freeze": Freeze(layers=7)}, "freeze.layers (7) must be at most the checkpoint's layers (2)"),
     ],
 )
@@ -67,3 +71,63 @@ def test_settings_that_cannot_work_are_refused_at_the_start(
     with pytest.raises(ConfigError) as refused:
         read_inputs(config(tiny_run, glue, tmp_path, **settings), print)
     assert str(refused.value) == message
+
+
+@pytest.mark.parametrize(
+    ("tags", "error", "message"),
+    [
+        (
+            "NN VB DT",
+            ConfigError,
+            "recipe.crf (True) needs tags of the scheme IOB2 (O, B-TYPE, I-TYPE) or BIOES (also E-TYPE, S-TYPE), but "
+            "words has the tags DT, NN, VB: leave the setting out",
+        ),
+        (
+            "O E-X S-Y",
+            DataError,
+            "train: in sentence 1, the word 'lost' has the tag I-X after O, which IOB2 forbids: correct the tags or "
+            "leave the sentence out, or leave recipe.crf out",
+        ),
+    ],
+)
+def test_tags_that_fit_no_crf_are_refused(
+    tags: str, error: type[Exception], message: str, tiny_run: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "words.conll"
+    lines = "\n".join(f"{word} {tag}" for word, tag in zip(("kar", "lost", "mir"), tags.split(), strict=True))
+    file.write_text(f"{lines}\n\n" * 20)
+    config = Finetune(
+        checkpoint=folder_of(str(tiny_run), 3),
+        train=str(file),
+        dev=str(file),
+        kind="tags",
+        output=str(tmp_path),
+        recipe=Recipe(crf=True),
+    )
+    with pytest.raises(error) as refused:
+        read_inputs(config, lambda line: None)
+    assert str(refused.value) == message
+
+
+def test_settings_that_contradict_a_crf_are_refused() -> None:
+    with pytest.raises(ConfigError) as refused:
+        Recipe(crf=True, balance_classes=True)
+    assert str(refused.value) == (
+        "recipe.balance_classes (True) weights the loss of each tag, but recipe.crf (True) has one loss for all tags "
+        "of a sentence: leave one of the two out"
+    )
+    with pytest.raises(ConfigError) as refused:
+        Finetune(checkpoint="c", task=("conll2003",), recipe=Recipe(crf=True), cutting=Cutting(label_all_pieces=True))
+    assert str(refused.value) == (
+        "cutting.label_all_pieces (True) gives a word several tags, but recipe.crf (True) learns which tag follows "
+        "which from one tag per word: leave one of the two out"
+    )
+
+
+def test_a_tag_of_later_pieces_needs_labels_for_them() -> None:
+    with pytest.raises(ConfigError) as refused:
+        Cutting(continuation="own")
+    assert str(refused.value) == (
+        "cutting.continuation (own) is the tag of later pieces, but cutting.label_all_pieces is False: add "
+        "--cutting.label-all-pieces, or leave continuation out"
+    )

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pipeline.errors import ConfigError, DataError
 from pipeline.tasks.pieces import Tokenization
 from pipeline.tasks.tagging import (
+    CUT,
     IGNORED,
     Sentence,
     Tagging,
@@ -24,6 +25,7 @@ from pipeline.tasks.tagging import (
     read_tagged,
     read_words,
     tag_names,
+    word_scores,
 )
 from pipeline.text.splitting import SPECIALS
 from pipeline.text.vocabulary import Vocabulary
@@ -176,6 +178,27 @@ def test_all_pieces_of_tags_that_are_no_chunks_have_the_tag() -> None:
     assert window.labels.tolist() == [IGNORED, 0, 0, 1, IGNORED]
 
 
+def test_later_pieces_may_have_a_tag_of_their_own() -> None:
+    """It is the one after the last tag; predictions read the first pieces."""
+    (window,) = one("ab cd e", "B-X I-X O", Tagging(label_all_pieces=True, continuation="own"))
+    assert window.labels.tolist() == [IGNORED, 1, 3, 2, 3, 0, IGNORED]
+    assert window.first.tolist() == [False, True, False, True, False, True, False]
+
+
+def test_scores_of_words_by_hand() -> None:
+    """Each word has the scores of its first piece, where that has most context; a word without pieces can only be O.
+    Outputs after the tags, such as that of later pieces, are left out.
+    """
+    windows = one(f"a {NOTHING} bc d e f", "O O O O O O", Tagging(maximum_length=6, stride=1))
+    logits = [np.arange(6 * 4).reshape(6, 4).astype(np.float32), -np.arange(5 * 4).reshape(5, 4).astype(np.float32)]
+    scores, unseen = word_scores(6, windows, logits, NAMES)
+    assert scores.dtype == np.float32 and unseen == 1
+    nothing = [0, -np.inf, -np.inf]
+    assert scores.tolist() == [[4, 5, 6], nothing, [8, 9, 10], [16, 17, 18], [-8, -9, -10], [-12, -13, -14]]
+    without, _ = word_scores(6, windows, logits, ("B-X", "I-X"))
+    assert without[1].tolist() == [0, 0]
+
+
 def test_a_long_sentence_by_hand() -> None:
     """Five letters of which two are one word, in windows of four pieces that share two: each label stands once, where
     it has the most context.
@@ -183,13 +206,8 @@ def test_a_long_sentence_by_hand() -> None:
     first, second = one("a b cd e", "B-X I-X O B-X", Tagging(maximum_length=6, stride=2))
     assert (first.ids.tolist(), second.ids.tolist()) == ([2, 5, 6, 7, 16, 3], [2, 7, 16, 9, 3])
     assert (first.words.tolist(), second.words.tolist()) == ([-1, 0, 1, 2, 2, -1], [-1, 2, 2, 3, -1])
-    assert first.labels.tolist() == [IGNORED, 1, 2, 0, IGNORED, IGNORED] and second.labels.tolist() == [
-        IGNORED,
-        IGNORED,
-        IGNORED,
-        1,
-        IGNORED,
-    ]
+    assert first.labels.tolist() == [IGNORED, 1, 2, 0, IGNORED, CUT]
+    assert second.labels.tolist() == [CUT, IGNORED, IGNORED, 1, IGNORED]
 
 
 def test_a_sentence_without_pieces_is_one_window() -> None:
@@ -230,7 +248,10 @@ def test_labels_come_back_as_the_tags_whatever_the_windows(
         and sum(int(window.first.sum()) for window in windows) == len(words)
     )
     labelled = sum(len(word) for word, _ in words) if label_all_pieces else len(words)
-    assert sum(int((window.labels != IGNORED).sum()) for window in windows) == labelled
+    assert sum(int((window.labels >= 0).sum()) for window in windows) == labelled
+    ends = [(int(window.labels[0]), int(window.labels[-1])) for window in windows]
+    assert [first for first, _ in ends] == [IGNORED] + [CUT] * (len(windows) - 1)
+    assert [last for _, last in ends] == [CUT] * (len(windows) - 1) + [IGNORED]
 
 
 def test_a_tag_that_was_not_learnt_is_named() -> None:

@@ -190,6 +190,13 @@ def test_a_model_from_before_passages_were_pooled_is_loaded(tmp_path: Path, tiny
             "task.json has a bottleneck of width 1000000000, but no tensor of adapters.safetensors is that large",
         ),
         ("task.json", ("task", "kind"), "poems", "task.json cannot be used (ValueError: kind is 'poems')"),
+        (
+            "task.json",
+            ("crf",),
+            True,
+            "task.json cannot be used (ValueError: crf is true, but the labels are no tags of the "
+            "schemes IOB2 or BIOES)",
+        ),
         ("task.json", ("task",), 7, "task.json cannot be used (AttributeError: "),
         ("task.json", ("cutting",), {}, "task.json cannot be used (KeyError: "),
         (

@@ -1,0 +1,18 @@
+"""Turn a module's logits into answers: one per text, sentence or question."""
+
+from typing import Any
+
+from pipeline.config.cutting import Cutting
+from pipeline.objectives.tasks import TaskObjective
+from pipeline.objectives.tokens import TagTask
+from pipeline.tasks import tags
+from pipeline.tasks.kinds import KINDS
+from pipeline.tasks.prepared import Logits, Prepared
+from pipeline.tasks.task import Task
+
+
+def answers_of(module: TaskObjective, task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) -> Any:
+    """Return one answer per item, as `answers` of TaskHandlers; with a chain, the best tags of each whole sentence."""
+    if isinstance(module, TagTask) and module.tag_chain is not None:
+        return tags.chain_answers(task, prepared, logits, module.tag_chain.best_paths)
+    return KINDS[task.kind].answers(task, prepared, logits, cutting)

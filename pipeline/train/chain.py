@@ -1,0 +1,14 @@
+"""Add a chain, which knows the scheme of the task's tags, to a tagger."""
+
+from pipeline.objectives.tasks import TaskObjective
+from pipeline.objectives.tokens import TagTask
+from pipeline.tasks.tag_schemes import scheme_of
+from pipeline.tasks.task import Task
+
+
+def add_chain(module: TaskObjective, task: Task) -> None:
+    """Add a chain to a tagger. Raises ValueError for another kind of task, and for tags that form no scheme."""
+    scheme = scheme_of(task.labels)
+    if not isinstance(module, TagTask) or scheme is None:
+        raise ValueError(f"{task.name} of kind {task.kind} has no tags of the schemes IOB2 or BIOES")
+    module.add_chain(scheme.start, scheme.following, scheme.end)
