@@ -1,5 +1,6 @@
 """Rankings of candidate answers, worked out by hand, and the data sets that are scored by them."""
 
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -69,6 +70,104 @@ WRB\tVBZ\tPRP\t.
 <negative>
 It\tis\told\t.
 PRP\tVBZ\tJJ\t.
+</negative>
+</QApairs>
+<QApairs id='2.1'>
+<question>
+When\tdid\tthe\tmill\tburn\t?
+WRB\tVBD\tDT\tNN\tVB\t.
+</question>
+<positive>
+The\tmill\tburnt\tin\t1902\t.
+DT\tNN\tVBD\tIN\tCD\t.
+</positive>
+<negative>
+Its\towner\twas\tnever\tfound\t.
+PRP$\tNN\tVBD\tRB\tVBN\t.
+</negative>
+<positive>
+In\t1902\ta\tfire\ttook\tthe\tmill\t.
+IN\tCD\tDT\tNN\tVBD\tDT\tNN\t.
+</positive>
+<negative>
+A\tnew\tmill\tstands\tthere\tnow\t.
+DT\tJJ\tNN\tVBZ\tRB\tRB\t.
+</negative>
+</QApairs>
+<QApairs id='2.2'>
+<question>
+Who\tsold\tthe\tmill\t?
+WP\tVBD\tDT\tNN\t.
+</question>
+<negative>
+Mills\tneed\twind\tor\twater\t.
+NNS\tVBP\tNN\tCC\tNN\t.
+</negative>
+<positive>
+Jon\tHale\tsold\tit\tto\tthe\ttown\t.
+NNP\tNNP\tVBD\tPRP\tTO\tDT\tNN\t.
+</positive>
+<negative>
+The\ttown\tpaid\tin\tgrain\t.
+DT\tNN\tVBD\tIN\tNN\t.
+</negative>
+</QApairs>
+<QApairs id='3.1'>
+<question>
+What\tdo\tcarillons\tring\t?
+WP\tVBP\tNNS\tVB\t.
+</question>
+<positive>
+Carillons\tring\tbells\tof\tbronze\t.
+NNS\tVBP\tNNS\tIN\tNN\t.
+</positive>
+<positive>
+They\tring\tlarge\tbells\t.
+PRP\tVBP\tJJ\tNNS\t.
+</positive>
+</QApairs>
+<QApairs id='3.2'>
+<question>
+How\tdeep\tis\tLake\tMurra\t?
+WRB\tJJ\tVBZ\tNNP\tNNP\t.
+</question>
+<negative>
+Boats\tare\tnot\tallowed\t.
+NNS\tVBP\tRB\tVBN\t.
+</negative>
+<negative>
+Lake\tMurra\tlies\tin\tthe\thills\t.
+NNP\tNNP\tVBZ\tIN\tDT\tNNS\t.
+</negative>
+<positive>
+The\tlake\tis\t90\tmetres\tdeep\t.
+DT\tNN\tVBZ\tCD\tNNS\tRB\t.
+</positive>
+<negative>
+Its\twater\tis\tcold\t.
+PRP$\tNN\tVBZ\tJJ\t.
+</negative>
+</QApairs>
+<QApairs id='4.1'>
+<question>
+Who\topened\tthe\tEmber\tLine\t?
+WP\tVBD\tDT\tNNP\tNNP\t.
+</question>
+<positive>
+Mayor\tVenn\topened\tthe\tline\t.
+NNP\tNNP\tVBD\tDT\tNN\t.
+</positive>
+<negative>
+The\tline\thas\t14\tstations\t.
+DT\tNN\tVBZ\tCD\tNNS\t.
+</negative>
+<positive>
+It\twas\topened\tby\tthe\tmayor\t.
+PRP\tVBD\tVBN\tIN\tDT\tNN\t.
+</positive>
+<negative>
+Two\tstations\tare\tclosed\t.
+CD\tNNS\tVBP\tVBN\t.
 </negative>
 </QApairs>
 """
@@ -166,13 +265,19 @@ def test_trec_qa_is_read_and_scored_by_question(tmp_path: Path) -> None:
         (folder / file).write_text(TREC)
     for split in ("train", "dev", "test"):
         items, _ = read_items(TASKS["trec-qa"], str(tmp_path), split)
-        assert [tuple(row.values()) for row in items.to_pylist()] == [
+        rows = [tuple(row.values()) for row in items.to_pylist()]
+        assert rows[:3] == [
             ("1.1", "Who founded the bakery ?", "Ines Roth founded it .", "positive"),
             ("1.1", "Who founded the bakery ?", "Bread & salt are sold < 9 .", "negative"),
             ("1.2", "Where is it ?", "It is old .", "negative"),
         ]
-    assert scored("trec-qa", tmp_path, "test", [1, 2, 3])[0] == {"map": 0.5, "mrr": 0.5}
-    assert scored("trec-qa", tmp_path, "dev", [2, 1, 3])[0] == {"map": 1.0, "mrr": 1.0}
+        assert rows[-1] == ("4.1", "Who opened the Ember Line ?", "Two stations are closed .", "negative")
+        assert Counter(row[0] for row in rows) == {"1.1": 2, "1.2": 1, "2.1": 4, "2.2": 3, "3.1": 2, "3.2": 4, "4.1": 4}
+    # 1.1: 0 1. 2.1: 1 0 1 0. 2.2: 1 0 0. 3.2: 0 0 1 0. 4.1: 0 1 1 0. 1.2 has no right sentence, 3.1 no wrong one.
+    right = [1, 2, 3, 9, 8, 7, 6, 0, 5, -1, 2, 1, 4, 3, 1, 0, 5, 6, 4, 3]
+    expected = {"map": (1 / 2 + 5 / 6 + 1 + 1 / 3 + 7 / 12) / 5, "mrr": (1 / 2 + 1 + 1 + 1 / 3 + 1 / 2) / 5}
+    assert scored("trec-qa", tmp_path, "test", right)[0] == pytest.approx(expected)
+    assert scored("trec-qa", tmp_path, "dev", [2, 1, *right[2:]])[0]["mrr"] == pytest.approx(expected["mrr"] + 0.1)
 
 
 def test_the_baseline_needs_the_questions() -> None:

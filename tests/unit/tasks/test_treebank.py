@@ -32,6 +32,22 @@ TREES = """
 ( (NP (-LRB- -LRB-) (NN map) (-RRB- -RRB-) (CD 1\\/2) ))
 ( (S (-NONE- *) ))
 ( (FRAG (RB Not) (ADVP (RB today)) (. !) ))
+( (S (NP-SBJ (DT The) (NN baker) ) (VP (VBZ sells) (NP (NN bread) )) (. .) ))
+( (S (NP-SBJ (NNS Bells) ) (VP (VBP ring) (PP-TMP (IN at) (NP (NN noon) ))) (. .) ))
+( (SINV (VP (VBD Came) ) (NP-SBJ (DT the) (NN rain) ) (. .) ))
+( (S (NP-SBJ (PRP He) ) (VP (MD may) (VP (VB sail) (NP-TMP (RB tomorrow) ))) (. .) ))
+( (SBARQ (WHNP-1 (WP Who) ) (SQ (NP-SBJ (-NONE- *T*-1) ) (VP (VBD rang) )) (. ?) ))
+( (S (NP-SBJ (CD Two) (NNS boats) ) (VP (VBD sank) ) (. .) ))
+( (S (NP-SBJ (PRP$ Her) (NN map) ) (VP (VBZ is) (ADJP-PRD (JJ old) )) (. .) ))
+( (S (`` ``) (NP-SBJ (PRP We) ) (VP (VBP agree) ) (, ,) ('' '') (NP (PRP they) ) (VP (VBD said) ) (. .) ))
+( (S (NP-SBJ (NN Snow) ) (VP (VBD fell) (ADVP (RB softly) )) (. .) ))
+( (NP (NP (NN tea) ) (CC and) (NP (NN salt) )))
+( (S (NP-SBJ (DT A) (NN dog) ) (VP (VBD barked) ) (: ;) ))
+( (S (NP-SBJ (EX There) ) (VP (VBD was) (NP-PRD (DT no) (NN wind) )) (. .) ))
+( (S (NP-SBJ (-NONE- *) ) (VP (VB Close) (NP (DT the) (NN gate) )) (. !) ))
+( (S (NP-SBJ (NNP Ines) ) (VP (VBZ rows) (ADVP (RBR faster) )) (. .) ))
+( (S (NP-SBJ (DT The) (NN mill) ) (VP (VBD cost) (NP ($ $) (CD 90) (-NONE- *U*) )) (. .) ))
+( (S (NP-SBJ (DT Both) ) (VP (VBD left) ) (. .) ))
 """
 POS = TASKS["ptb-pos"]
 EXPECTED = [
@@ -39,6 +55,27 @@ EXPECTED = [
     Sentence(words=("She", "wanted", "to", "row", "home", "."), tags=("PRP", "VBD", "TO", "VB", "RB", ".")),
     Sentence(words=("-LRB-", "map", "-RRB-", r"1\/2"), tags=("-LRB-", "NN", "-RRB-", "CD")),
     Sentence(words=("Not", "today", "!"), tags=("RB", "RB", ".")),
+    *(
+        Sentence(words=tuple(words.split()), tags=tuple(tags.split()))
+        for words, tags in (
+            ("The baker sells bread .", "DT NN VBZ NN ."),
+            ("Bells ring at noon .", "NNS VBP IN NN ."),
+            ("Came the rain .", "VBD DT NN ."),
+            ("He may sail tomorrow .", "PRP MD VB RB ."),
+            ("Who rang ?", "WP VBD ."),
+            ("Two boats sank .", "CD NNS VBD ."),
+            ("Her map is old .", "PRP$ NN VBZ JJ ."),
+            ("`` We agree , '' they said .", "`` PRP VBP , '' PRP VBD ."),
+            ("Snow fell softly .", "NN VBD RB ."),
+            ("tea and salt", "NN CC NN"),
+            ("A dog barked ;", "DT NN VBD :"),
+            ("There was no wind .", "EX VBD DT NN ."),
+            ("Close the gate !", "VB DT NN ."),
+            ("Ines rows faster .", "NNP VBZ RBR ."),
+            ("The mill cost $ 90 .", "DT NN VBD $ CD ."),
+            ("Both left .", "DT VBD ."),
+        )
+    ),
 ]
 
 
@@ -57,8 +94,8 @@ def treebank(folder: Path, text: str = TREES) -> Path:
 def test_sections_are_split_as_is_usual_for_tagging(tmp_path: Path) -> None:
     treebank(tmp_path)
     train, dev, test = (read_items(POS, str(tmp_path), split)[0] for split in ("train", "dev", "test"))
-    assert dev == test == EXPECTED * 3 and len(train) == 19 * 4 + 1
-    assert train[3 * 4 : 5 * 4 + 1] == [*EXPECTED, Sentence(words=("rain",), tags=("NN",)), *EXPECTED]
+    assert dev == test == EXPECTED * 3 and len(EXPECTED) == 20 and len(train) == 19 * 20 + 1
+    assert train[3 * 20 : 5 * 20 + 1] == [*EXPECTED, Sentence(words=("rain",), tags=("NN",)), *EXPECTED]
     assert {split.name: (split.sections[0], split.sections[-1]) for split in POS.splits} == {
         "train": ("00", "18"),
         "dev": ("19", "21"),
