@@ -26,7 +26,10 @@ TEXT_LENGTHS = "text_lengths"
 """Column with the lengths of a row's texts, if each text is a sequence; 0 for no text (pipeline.tasks.schema)."""
 
 PASSAGE_LENGTHS = "passage_lengths"
-"""Column with the lengths of a row's passages, if each passage is a sequence (pipeline.tasks.schema)."""
+"""Column with the lengths of a row's passages or choices, if each is a sequence (pipeline.tasks.schema)."""
+
+FIRST_LENGTHS = "first_lengths"
+"""Column with the length of each choice's context, if the row has choices (pipeline.tasks.schema)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,8 +77,8 @@ class Batch:
     most. None if all rows have the same number of sequences: then sequences 2 i and 2 i + 1 are the texts of row i.
     """
     passages: Tensor | None = None
-    """int64, one per row: number of the row's passages, which are consecutive sequences; labels and logits are per row.
-    None if rows are not split into passages.
+    """int64, one per row: number of the row's passages or choices, which are consecutive sequences; labels and logits
+    are per row. None if each row is one sequence.
     """
     texts: tuple[str, ...] | None = None
     """The text of each sequence as a string, for a teacher with another vocabulary. None if the rows hold no texts."""
@@ -207,7 +210,8 @@ def collate_labelled(rows: pa.Table | pa.RecordBatch) -> Batch:
     If the rows have a column TEACHER (lists of float32), this column becomes Batch.teacher. If the rows have a column
     SECOND_LENGTH, each row becomes two sequences, but the labels still have one entry per row. If the rows have a
     column TEXT_LENGTHS, each text of a row becomes a sequence, and a row's parent in Batch.keys is its column row. If
-    the rows have a column PASSAGE_LENGTHS, each passage of a row becomes a sequence, and labels have one entry per row.
+    the rows have a column PASSAGE_LENGTHS, each passage or choice of a row becomes a sequence, and labels have one
+    entry per row.
 
     Raises ValueError if there are no rows.
     """
@@ -243,7 +247,8 @@ def _sequences(rows: pa.Table | pa.RecordBatch) -> tuple[np.ndarray, dict[str, A
         lengths_N = first_N = lengths[lengths > 0]
     if PASSAGE_LENGTHS in rows.schema.names:
         lengths_N, passages = _flat_lists(rows.column(PASSAGE_LENGTHS))
-        first_N = np.repeat(first_N, passages)
+        of_choices = FIRST_LENGTHS in rows.schema.names
+        first_N = _flat_lists(rows.column(FIRST_LENGTHS))[0] if of_choices else np.repeat(first_N, passages)
     offsets = np.zeros(len(lengths_N) + 1, dtype=np.int32)
     np.cumsum(lengths_N, out=offsets[1:])
     starts_N = offsets[:-1].astype(np.int64)

@@ -192,15 +192,22 @@ class Finetune:
     several columns if each column holds 0 or 1 for a different label. In CoNLL's files, give the column's number from
     0, or -1 for the last column.
     """
+    choices: tuple[str, ...] = ()
+    """Columns of the texts to choose from, for multiple choice: one column for each choice, or one of lists; default:
+    "choices". text is then the column of the context, pair that of a beginning that all choices share, and label that
+    of the right choice's number, from 0.
+    """
     negative: tuple[str, ...] = ()
     """Columns of negative texts, which do not match the text; for kind similarity with the losses contrastive and
     triplet. A column holds a text, a list of texts, or nothing; default: those of negative, negatives and
     negative_1 to negative_9 that the file has.
     """
-    kind: Literal["auto", "classification", "regression", "multilabel", "similarity", "tags", "spans"] = "auto"
+    kind: Literal["auto", "classification", "regression", "multilabel", "similarity", "tags", "spans", "choices"] = (
+        "auto"
+    )
     """Kind of the labels in your own file; auto: detected from the file. similarity: an embedding model, which encodes
     each text alone; similarity.loss says what the rows have: pairs of texts with a score or a class as label, or a text
-    and its match. auto never chooses similarity.
+    and its match. auto never chooses similarity. choices: multiple choice; auto chooses it if choices are given.
     """
     on_bad_rows: OnBadRows = "refuse"
     """Treatment of rows with an empty text, no label, or a label that only the development file has. refuse: stop with
@@ -257,6 +264,11 @@ class Finetune:
         require_at_least("seeds", self.seeds, 1)
         self.similarity.require_columns(self.kind, self.label, self.negative)
         self._require_teacher()
+        require(
+            not self.choices or self.kind in ("auto", "choices"),
+            f"choices ({', '.join(self.choices)}) are for kind choices, but kind is {self.kind}: leave kind or choices "
+            "out",
+        )
         if self.search.folds is not None:
             folds = f"search.folds ({self.search.folds})"
             require(self.train is not None, f"{folds} splits your own file: give the file with --train")

@@ -33,6 +33,7 @@ PIPELINES = {
     "similarity": "sentence-similarity",
     "tags": "token-classification",
     "spans": "question-answering",
+    "choices": "multiple-choice",
 }
 """Kind of task -> name of the transformers pipeline. The hub uses the same name for the task."""
 GLUE, ENGLISH = "nyu-mll/glue", ("en",)
@@ -50,6 +51,7 @@ WHAT = {
     "similarity": "makes vectors of texts whose cosines tell how similar two texts are",
     "tags": "tags each word of a text with one of {labels}",
     "spans": "finds the answer to a question in a text",
+    "choices": "chooses one of several texts to continue a text",
 }
 """Kind of task -> what its models do."""
 MOST_LABELS = 8
@@ -69,6 +71,7 @@ ASKED = {
     "similarity": '[("A text.", "Another.")]',
     "tags": '["A text of some words"]',
     "spans": '[("What is asked?", "The text that holds the answer.")]',
+    "choices": '[{"text": "A text.", "choices": ["A choice.", "Another."]}]',
 }
 """Kind of task -> example input for pipeline.api, except for tasks of text pairs."""
 PIPELINE = "from transformers import pipeline"
@@ -236,6 +239,8 @@ def _use(about: About, family: Family, plain: bool, repository: str | None) -> s
         parts.append("`transformers` cannot load this model, because it has no such architecture.")
     elif kind == "sentence-similarity":
         pass  # the vectors are used below
+    elif kind == "multiple-choice":
+        parts.append(_use_of_choices(family, plain))
     elif call is None:
         parts.append(
             "`transformers` no longer has a pipeline for questions. `AutoModelForQuestionAnswering` loads the model."
@@ -270,6 +275,15 @@ def _use(about: About, family: Family, plain: bool, repository: str | None) -> s
         ]
     ours = _python(f'from pipeline import api\n\nmodel = api.load("{location}")\nprint(model.predict({rows}))')
     return "\n\n".join([*parts, "With `bertstream`:", ours])
+
+
+def _use_of_choices(family: Family, plain: bool) -> str:
+    """Return how `transformers` loads a model of multiple choice."""
+    if family.without_choices:
+        return f"`transformers` cannot load this model, because it has no {family.title} for multiple choice."
+    if not plain:
+        return "`transformers` would give other answers: the model has adapters."
+    return "`transformers` has no pipeline for multiple choice. `AutoModelForMultipleChoice` loads the model."
 
 
 def _python(code: str) -> str:

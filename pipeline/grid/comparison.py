@@ -13,7 +13,7 @@ from pipeline.finetune.paired import Difference, format_difference, over_rows, o
 from pipeline.finetune.problems import Problem, read_problems
 from pipeline.finetune.table import Reported, format_score, is_share
 from pipeline.finetune.trials import answer_precision
-from pipeline.tasks import metrics, questions, sequences, similarity
+from pipeline.tasks import choices, metrics, questions, sequences, similarity
 from pipeline.tasks.lengths import place_of
 from pipeline.tasks.prepared import Prepared
 from pipeline.tasks.squad_metrics import best_of
@@ -132,6 +132,10 @@ def _row_scorer(config: Finetune, problem: Problem, tuned: TunedModel) -> RowSco
         texts = questions.texts_of(task, questions.answers(task, prepared, logits, problem.cutting), {})
         values = np.array([best_of(texts[item.id], item, task.unanswerable)[which] for item in prepared.items])
         return lambda rows: float(values[rows].mean())
+    if task.kind == "choices":
+        numbers = choices.chosen(choices.answers(task, prepared, logits, problem.cutting))
+        right = numbers == choices.true_choices(prepared.items)
+        return lambda rows: float(right[rows].mean())
     if task.kind == "similarity":
         name, place = place_of(task, task.metrics[0])
         cosines = similarity.answers(task, prepared, logits, problem.cutting)[:, place]

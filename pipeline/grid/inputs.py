@@ -120,6 +120,8 @@ def _require_fitting(
                 f"{problems[odd[0]].task.kind}: leave the setting out"
             )
         for problem in problems.values():
+            if problem.task.kind == "choices":
+                _require_fitting_choices(tried_config, problem.task)
             if problem.task.kind in VECTOR_KINDS:
                 _require_similarity(tried_config, problem.task, initial.model.layers)
                 _require_dimensions(tried_config, initial.model.width)
@@ -128,6 +130,21 @@ def _require_fitting(
         raise ConfigError(
             f"checkpoint ({config.checkpoint}) has bottleneck adapters, which cannot be fine-tuned again: "
             "choose another checkpoint"
+        )
+
+
+def _require_fitting_choices(config: Finetune, task: Task) -> None:
+    """Raise ConfigError for settings that a task of kind choices does not have."""
+    of_kind = f"{task.name} is of kind {task.kind}"
+    if config.recipe.pooling != Recipe.pooling:
+        raise ConfigError(
+            f"recipe.pooling ({config.recipe.pooling}) is for text classifiers, but {of_kind}, which reads "
+            f"{Recipe.pooling}: leave the setting out"
+        )
+    if config.register is not None:
+        raise ConfigError(
+            f"register ({config.register}) is not possible, because {of_kind}, whose models MLflow cannot serve here: "
+            "leave register out"
         )
 
 

@@ -17,6 +17,7 @@ from pipeline.finetune.table import format_score as shown_figure
 from pipeline.finetune.trials import answer_precision
 from pipeline.reporting import Report
 from pipeline.tasks import known, own
+from pipeline.tasks.choice_tables import read_choices
 from pipeline.tasks.content import content_of
 from pipeline.tasks.files import read_file, require_labels
 from pipeline.tasks.kinds import KINDS
@@ -128,6 +129,7 @@ def of_file(config: Score, task: Task) -> Labelled:
         text=config.text,
         pair=config.pair,
         label=config.label,
+        choices=config.choices,
         kind=task.kind,  # ty: ignore[invalid-argument-type]  (no model is saved with a kind that the setting lacks)
         on_bad_rows=config.on_bad_rows,
     )
@@ -142,6 +144,9 @@ def of_file(config: Score, task: Task) -> Labelled:
         return Labelled(name=config.input, task=task, items=items, train=None, lost=bad.words())
     if task.kind == "tags":
         items = own.with_known_tags(task, config.input, own.sentences(columns, config.input, bad), bad)
+        return Labelled(name=config.input, task=task, items=items, train=None, lost=bad.words())
+    if task.kind == "choices":
+        items = read_choices(config.input, own.choice_columns(columns), bad)
         return Labelled(name=config.input, task=task, items=items, train=None, lost=bad.words())
     if task.paired and config.pair is None:
         raise DataError(f"{task.name} was learnt on pairs of texts: name the column of the second text with --pair")
@@ -173,6 +178,7 @@ def _baseline_of(tuned: TunedModel, labelled: Labelled, prepared: Prepared) -> t
         "multilabel": "the labels of most rows",
         "tags": "each word's commonest tag",
         "spans": "no answer",
+        "choices": "the commonest number",
     }.get(task.kind, "the commonest label")
     if task.kind in ("spans", "similarity"):
         return KINDS[task.kind].baseline(task, prepared, prepared), answer
@@ -182,8 +188,8 @@ def _baseline_of(tuned: TunedModel, labelled: Labelled, prepared: Prepared) -> t
             if task.kind == "tags"
             else (KINDS[task.kind].baseline(task, prepared, prepared), f"{answer} of these rows")
         )
-    train = labelled.train if task.kind == "tags" else _without_texts(labelled.train)
-    if task.kind == "tags":  # not encoded: the baseline only counts tags, and the model may not know all of them
+    train = labelled.train if task.kind in ("tags", "choices") else _without_texts(labelled.train)
+    if task.kind in ("tags", "choices"):  # not encoded: the baseline only counts labels, and may not know all tags
         learnt = Prepared(items=train, rows=prepared.rows)
     else:
         learnt = KINDS[task.kind].prepare(task, train, tuned.vocabulary, tuned.about.cutting)

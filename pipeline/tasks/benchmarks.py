@@ -46,6 +46,14 @@ def _wikiqa(name: str) -> Split:
     return Split(name=name, file=file, first="Question", second="Sentence", label="Label", id="QuestionID")
 
 
+def _swag(name: str, file: str, label: str | None = "label") -> Split:
+    """Return a split of SWAG; the folder is that of its repository. A choice is the second sentence's beginning with an
+    ending, and the context is the first sentence, as in Devlin et al. 2019, section 4.4.
+    """
+    endings = tuple(f"ending{number}" for number in range(4))
+    return Split(name=name, file=f"swagaf/data/{file}", first="sent1", second="sent2", choices=endings, label=label)
+
+
 def _trec_qa(name: str, file: str) -> Split:
     """Return a split of TREC QA as released by Yao et al. 2013, in a folder with the name of their archive."""
     folder = "jacana-qa-naacl2013-data-results"
@@ -110,6 +118,12 @@ TASKS: dict[str, Task] = {
                 _trec_qa("dev", "dev.xml"),
                 _trec_qa("test", "test.xml"),
             ),
+        ),
+        Task(  # Zellers et al. 2018; the labels of the test set are not public
+            name="swag",
+            kind="choices",
+            metrics=("accuracy",),
+            splits=(_swag("train", "train.csv"), _swag("dev", "val.csv"), _swag("test", "test.csv", label=None)),
         ),
     )
 }
