@@ -130,7 +130,9 @@ def _row_scorer(config: Finetune, problem: Problem, tuned: TunedModel) -> RowSco
         which = 1 if task.metrics[0] == "f1" else 0
         # without tuned thresholds, as in the scores of the trials
         texts = questions.texts_of(task, questions.answers(task, prepared, logits, problem.cutting), {})
-        values = np.array([best_of(texts[item.id], item, task.unanswerable)[which] for item in prepared.items])
+        normalise = questions.normaliser(task)
+        pairs = [best_of(texts[item.id], item, task.unanswerable, normalise) for item in prepared.items]
+        values = np.array([pair[which] for pair in pairs])
         return lambda rows: float(values[rows].mean())
     if task.kind == "choices":
         numbers = choices.chosen(choices.answers(task, prepared, logits, problem.cutting))

@@ -22,8 +22,10 @@ from pipeline.tasks.content import content_of
 from pipeline.tasks.files import read_file, require_labels
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.prepared import Prepared
+from pipeline.tasks.questions import normaliser
 from pipeline.tasks.recognise import kind_of
 from pipeline.tasks.squad import Question, are_answers, read_questions
+from pipeline.tasks.squad_metrics import normalised
 from pipeline.tasks.squad_metrics import score as squad_score
 from pipeline.tasks.task import Task
 from pipeline.train.hardware import autocast_of, required_device
@@ -103,7 +105,7 @@ def _of_task(config: Score, task: Task) -> Labelled:
             f"split ({split}) of {config.task} has no public labels: choose another split, such as dev, or "
             "answer the split with jobs/predict.py"
         )
-    task = with_number_labels(task, set(asked.labels))
+    task = replace(with_number_labels(task, set(asked.labels)), script=asked.script)
     if set(asked.labels) - set(task.labels):
         raise ConfigError(
             f"task ({config.task}) has the labels {listed(asked.labels)}, but the model's ({task.name}) are "
@@ -141,7 +143,9 @@ def of_file(config: Score, task: Task) -> Labelled:
         )
     if task.kind == "spans":
         items = own.read_file_questions(columns, config.input, bad)
-        return Labelled(name=config.input, task=task, items=items, train=None, lost=bad.words())
+        return Labelled(
+            name=config.input, task=replace(task, script="squad"), items=items, train=None, lost=bad.words()
+        )
     if task.kind == "tags":
         items = own.with_known_tags(task, config.input, own.sentences(columns, config.input, bad), bad)
         return Labelled(name=config.input, task=task, items=items, train=None, lost=bad.words())
@@ -244,7 +248,7 @@ def score_answers(config: Score, report: Report) -> dict[str, float]:
             f"{predictions} has {len(answers):,} answers, but none to a question of "
             f"{config.input or config.task}, such as {shown(questions[0].id)}: give the answers to these questions"
         )
-    scored = squad_score(answers, questions)
+    scored = squad_score(answers, questions, normaliser(known.TASKS[config.task]) if config.task else normalised)
     ignored = f", {len(answers.keys() - ids):,} answers to other questions ignored" if answers.keys() - ids else ""
     report(
         f"{predictions}: {len(answers):,} answers to {len(questions):,} questions, {scored['missing']:.0f} without an "

@@ -54,6 +54,19 @@ def _swag(name: str, file: str, label: str | None = "label") -> Split:
     return Split(name=name, file=f"swagaf/data/{file}", first="sent1", second="sent2", choices=endings, label=label)
 
 
+def _triviaqa(domain: str) -> Task:
+    """Return the task of one domain of TriviaQA (Joshi et al. 2017), in a folder with the name of the archive."""
+    files = tuple(Split(name=split, file=f"triviaqa-rc/qa/{domain}-{split}.json") for split in ("train", "dev"))
+    return Task(
+        name=f"triviaqa-{domain}",
+        kind="spans",
+        metrics=("f1", "exact"),
+        maximum_length=384,
+        splits=files,
+        script="triviaqa",
+    )
+
+
 def _trec_qa(name: str, file: str) -> Split:
     """Return a split of TREC QA as released by Yao et al. 2013, in a folder with the name of their archive."""
     folder = "jacana-qa-naacl2013-data-results"
@@ -119,6 +132,8 @@ TASKS: dict[str, Task] = {
                 _trec_qa("test", "test.xml"),
             ),
         ),
+        _triviaqa("wikipedia"),
+        _triviaqa("web"),
         Task(  # Zellers et al. 2018; the labels of the test set are not public
             name="swag",
             kind="choices",

@@ -14,12 +14,13 @@ from pipeline.tasks.choice_tables import ChoiceColumns, read_choices
 from pipeline.tasks.content import existing_file
 from pipeline.tasks.questions import trainable_questions
 from pipeline.tasks.scored_pairs import LAYOUTS
-from pipeline.tasks.squad import read_questions
+from pipeline.tasks.squad import Question, read_questions
 from pipeline.tasks.tables import read_split
 from pipeline.tasks.tagging import read_sentences
 from pipeline.tasks.tags import own_task
 from pipeline.tasks.task import Split, Task
 from pipeline.tasks.treebank import read_treebank
+from pipeline.tasks.trivia import read_trivia
 
 ENTITY_METRICS = ("f1", "precision", "recall", "accuracy")
 
@@ -137,8 +138,16 @@ def read_items(task: Task, folder: str, split: str, *, skip: bool = False) -> tu
         return read_sentences(location, int(split_file.label or -1), bad), bad.words()
     if task.kind == "choices":
         return read_choices(location, _choice_columns(split_file), bad, labelled=bool(split_file.label)), bad.words()
-    questions = read_questions(location)
-    return trainable_questions(questions, location) if split == "train" else (questions, ())
+    questions = _questions_in(task, location, bad)
+    kept, lost = trainable_questions(questions, location) if split == "train" else (questions, ())
+    return kept, (*bad.words(), *lost)
+
+
+def _questions_in(task: Task, location: str, bad: BadRows) -> list[Question]:
+    """Return the questions of a file in the format of a task's official script."""
+    if task.script == "triviaqa":
+        return read_trivia(location, bad)
+    return read_questions(location)
 
 
 def _choice_columns(split: Split) -> ChoiceColumns:

@@ -12,8 +12,10 @@ from pipeline.tasks.pieces import Tokenization
 from pipeline.tasks.prepared import Logits, Prepared, Tuned
 from pipeline.tasks.schema import ENCODED
 from pipeline.tasks.squad import Question, trainable
+from pipeline.tasks.squad_metrics import Normalise, normalised
 from pipeline.tasks.squad_metrics import score as squad_score
 from pipeline.tasks.task import Task
+from pipeline.tasks.trivia import normalised_as_trivia
 from pipeline.tasks.windows import Windowing, windows
 from pipeline.text.vocabulary import Vocabulary
 
@@ -21,6 +23,11 @@ EXAMINED = ("exact", "f1", "HasAns_exact", "HasAns_f1", "NoAns_exact", "NoAns_f1
 """Names of the official scores that are percentages."""
 NO_MARGIN = 0.0
 """Threshold for SQuAD 2.0 if none was tuned: the answer is empty if "no answer" scores higher than the best span."""
+
+
+def normaliser(task: Task) -> Normalise:
+    """Return the normalisation of answers in a task's official script."""
+    return normalised_as_trivia if task.script == "triviaqa" else normalised
 
 
 def trainable_questions(items: Sequence[Question], location: str) -> tuple[list[Question], tuple[str, ...]]:
@@ -111,13 +118,13 @@ def tune(task: Task, prepared: Prepared, answers: dict[str, Answer]) -> Tuned:
 
 def score(task: Task, prepared: Prepared, answers: dict[str, Answer], tuned: Tuned) -> dict[str, float]:
     """Return the official scores, as shares of 1."""
-    scores = squad_score(texts_of(task, answers, tuned), prepared.items)
+    scores = squad_score(texts_of(task, answers, tuned), prepared.items, normaliser(task))
     return {name: scores[name] / 100 for name in EXAMINED if name in scores}
 
 
 def baseline(task: Task, train: Prepared, prepared: Prepared) -> dict[str, float]:
     """Return the scores of always answering "no answer", the only constant answer that suits all questions."""
-    scores = squad_score({question.id: "" for question in prepared.items}, prepared.items)
+    scores = squad_score({question.id: "" for question in prepared.items}, prepared.items, normaliser(task))
     return {name: scores[name] / 100 for name in EXAMINED if name in scores}
 
 

@@ -30,6 +30,8 @@ context that answers a question, or which of several texts continues a context.
 """
 Layout = Literal["tab-separated", "ag-news", "snli", "toxicity", "trec-qa"]
 """Formats of files of texts; `layouts.LAYOUTS` has a reader for each."""
+Script = Literal["squad", "triviaqa"]
+"""Official script whose scores answers to questions get."""
 VALUED = ("regression", "similarity")
 """Kinds of task whose labels are numbers on a scale."""
 ONE_CLASS = ("classification", "relations")
@@ -96,6 +98,8 @@ class Task:
     """Whether rows are pairs of texts; inputs for prediction must then be pairs too."""
     unanswerable: bool = False
     """Whether some questions have no answer (SQuAD 2.0)."""
+    script: Script = "squad"
+    """For kind spans, the official script that gives the scores; it decides which format the files have, too."""
     dimensions: tuple[int, ...] = ()
     """Lengths of truncated vectors that are scored in addition to whole vectors, for the kinds in VECTOR_KINDS."""
     skips_broken_lines: bool = False
