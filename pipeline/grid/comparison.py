@@ -96,7 +96,7 @@ def seed_lines(a: Reported, b: Reported) -> list[str]:
 def row_difference(both: Sequence[Finetune], models: Sequence[str], task: str) -> Difference | None:
     """Return the difference of the two best models over the development items.
 
-    Return None for tags, because the score of a tagging model is not computed per sentence. Also return None for
+    Return None for tags and Natural Questions, whose scores are not means over items. Also return None for
     kinds in SAVED_AS_SIMILARITY: their saved model cannot compute the scores of its training.
     """
     scores, rows = [], 0
@@ -109,7 +109,7 @@ def row_difference(both: Sequence[Finetune], models: Sequence[str], task: str) -
             for candidate in read_problems(config, read_encoder(config, config.checkpoint, _discard), _discard)
             if candidate.task.name == task
         )
-        if problem.task.kind in ("tags", *SAVED_AS_SIMILARITY):
+        if problem.task.kind in ("tags", *SAVED_AS_SIMILARITY) or problem.task.script == "natural-questions":
             return None
         rows = len(next(iter(problem.splits.values())).items)
         scores.append(_row_scorer(config, problem, tuned))

@@ -272,6 +272,11 @@ def _asked_questions(config: Score) -> list[Question]:
             f"predictions ({config.predictions}) are scored on questions, and task ({config.task}) has none: choose "
             "squad1 or squad2"
         )
+    if task.script == "natural-questions":
+        raise ConfigError(
+            f"predictions ({config.predictions}) are texts, but task ({config.task}) is scored by positions: give the "
+            "model with --checkpoint instead"
+        )
     return known.read_items(task, config.data, config.split or DEFAULT_SPLIT)[0]
 
 

@@ -134,6 +134,18 @@ TASKS: dict[str, Task] = {
         ),
         _triviaqa("wikipedia"),
         _triviaqa("web"),
+        Task(  # Kwiatkowski et al. 2019; the test set is not public
+            name="natural-questions",
+            kind="spans",
+            metrics=("f1", "precision", "recall"),
+            maximum_length=384,
+            splits=(
+                Split(name="train", file="v1.0-simplified_simplified-nq-train.jsonl"),
+                Split(name="dev", file="v1.0-simplified_nq-dev-all.jsonl"),
+            ),
+            unanswerable=True,
+            script="natural-questions",
+        ),
         Task(  # Zellers et al. 2018; the labels of the test set are not public
             name="swag",
             kind="choices",

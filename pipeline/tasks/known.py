@@ -12,6 +12,7 @@ from pipeline.tasks import benchmarks, glue
 from pipeline.tasks.bad_rows import BadRows
 from pipeline.tasks.choice_tables import ChoiceColumns, read_choices
 from pipeline.tasks.content import existing_file
+from pipeline.tasks.natural import read_natural
 from pipeline.tasks.questions import trainable_questions
 from pipeline.tasks.scored_pairs import LAYOUTS
 from pipeline.tasks.squad import Question, read_questions
@@ -147,7 +148,7 @@ def _questions_in(task: Task, location: str, bad: BadRows) -> list[Question]:
     """Return the questions of a file in the format of a task's official script."""
     if task.script == "triviaqa":
         return read_trivia(location, bad)
-    return read_questions(location)
+    return read_natural(location, bad) if task.script == "natural-questions" else read_questions(location)
 
 
 def _choice_columns(split: Split) -> ChoiceColumns:

@@ -8,6 +8,7 @@ import pyarrow as pa
 from pipeline.config.cutting import Cutting
 from pipeline.errors import DataError
 from pipeline.tasks.answers import Answer, answer_of_logits, best_threshold
+from pipeline.tasks.natural import best_natural_threshold, natural_scores
 from pipeline.tasks.pieces import Tokenization
 from pipeline.tasks.prepared import Logits, Prepared, Tuned
 from pipeline.tasks.schema import ENCODED
@@ -112,18 +113,24 @@ def tune(task: Task, prepared: Prepared, answers: dict[str, Answer]) -> Tuned:
     """
     if not task.unanswerable:
         return {}
+    if task.script == "natural-questions":
+        return best_natural_threshold(answers, prepared.items)
     best = best_threshold(answers, prepared.items)
     return {"null_threshold": best["threshold_tuned_on_dev"], "f1_tuned_on_dev": best["f1_tuned_on_dev"] / 100}
 
 
 def score(task: Task, prepared: Prepared, answers: dict[str, Answer], tuned: Tuned) -> dict[str, float]:
     """Return the official scores, as shares of 1."""
+    if task.script == "natural-questions":
+        return natural_scores(answers, prepared.items, tuned.get("null_threshold", NO_MARGIN))
     scores = squad_score(texts_of(task, answers, tuned), prepared.items, normaliser(task))
     return {name: scores[name] / 100 for name in EXAMINED if name in scores}
 
 
 def baseline(task: Task, train: Prepared, prepared: Prepared) -> dict[str, float]:
     """Return the scores of always answering "no answer", the only constant answer that suits all questions."""
+    if task.script == "natural-questions":
+        return dict.fromkeys(("f1", "precision", "recall"), 0.0)
     scores = squad_score({question.id: "" for question in prepared.items}, prepared.items, normaliser(task))
     return {name: scores[name] / 100 for name in EXAMINED if name in scores}
 

@@ -30,7 +30,7 @@ context that answers a question, or which of several texts continues a context.
 """
 Layout = Literal["tab-separated", "ag-news", "snli", "toxicity", "trec-qa"]
 """Formats of files of texts; `layouts.LAYOUTS` has a reader for each."""
-Script = Literal["squad", "triviaqa"]
+Script = Literal["squad", "triviaqa", "natural-questions"]
 """Official script whose scores answers to questions get."""
 VALUED = ("regression", "similarity")
 """Kinds of task whose labels are numbers on a scale."""
