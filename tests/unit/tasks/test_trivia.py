@@ -124,6 +124,7 @@ def test_normalisation_makes_punctuation_a_space() -> None:
 
 def test_no_alias_no_place() -> None:
     assert alias_place("text", []) is None and alias_place("text", ["the", ""]) is None
+    assert alias_place("return the urn, urns", ["urn"]) == (11, 14) and alias_place("urns", ["urn"]) is None
     assert alias_place("a+b is c++", ["c"]) == (7, 8) and alias_place("rain.cat", ["rain cat"]) == (0, 8)
 
 
