@@ -207,14 +207,16 @@ class LoadedModel:
             )
         return fill_masks(self.pretrained, batch, self.vocabulary, top)[0]
 
-    def predict(self, rows: Sequence[Text | Mapping[str, Any]]) -> list[dict[str, Any]]:
+    def predict(self, rows: Sequence[Text | tuple[str, list[str]] | Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Return one answer per row, a dictionary with the columns that jobs/predict.py writes.
 
         A row is one of:
 
         - a text
         - a pair of texts; if the task is questions, the pair is (question, context)
+        - for multiple choice, a text and a list of choices
         - a dictionary with the keys "text" and "second"
+        - a dictionary with the keys "text" and "choices", a list
         - a dictionary with the keys "question" and "context"
         - a dictionary with the key "words"
 
@@ -227,6 +229,7 @@ class LoadedModel:
         - similarity: cosine
         - tags: words, tags
         - questions: answer, start, end, probability
+        - multiple choice: choice (its number, from 0), probability, probabilities
 
         Raises ConfigError for a model that was not fine-tuned, and DataError for invalid rows.
         """

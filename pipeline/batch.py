@@ -77,8 +77,8 @@ class Batch:
     most. None if all rows have the same number of sequences: then sequences 2 i and 2 i + 1 are the texts of row i.
     """
     passages: Tensor | None = None
-    """int64, one per row: number of the row's passages, which are consecutive sequences; labels and logits are per row.
-    None if rows are not split into passages.
+    """int64, one per row: number of the row's passages or choices, which are consecutive sequences; labels and logits
+    are per row. None if each row is one sequence.
     """
     texts: tuple[str, ...] | None = None
     """The text of each sequence as a string, for a teacher with another vocabulary. None if the rows hold no texts."""
@@ -210,7 +210,8 @@ def collate_labelled(rows: pa.Table | pa.RecordBatch) -> Batch:
     If the rows have a column TEACHER (lists of float32), this column becomes Batch.teacher. If the rows have a column
     SECOND_LENGTH, each row becomes two sequences, but the labels still have one entry per row. If the rows have a
     column TEXT_LENGTHS, each text of a row becomes a sequence, and a row's parent in Batch.keys is its column row. If
-    the rows have a column PASSAGE_LENGTHS, each passage of a row becomes a sequence, and labels have one entry per row.
+    the rows have a column PASSAGE_LENGTHS, each passage or choice of a row becomes a sequence, and labels have one
+    entry per row.
 
     Raises ValueError if there are no rows.
     """

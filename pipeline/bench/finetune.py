@@ -18,8 +18,9 @@ import pyarrow as pa
 import torch
 
 from pipeline.config.command import Command
-from pipeline.config.finetune import Finetune, Recipe
+from pipeline.config.finetune import Finetune
 from pipeline.config.locations import Location, with_absolute_locations
+from pipeline.config.recipe import Recipe
 from pipeline.errors import ConfigError
 from pipeline.finetune.encoder import read_encoder
 from pipeline.finetune.problems import Problem, read_problems

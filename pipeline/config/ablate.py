@@ -5,10 +5,10 @@ from typing import Literal
 
 from pipeline.config.ablations import ABLATIONS
 from pipeline.config.checks import require, require_above_zero, require_at_least
-from pipeline.config.finetune import Recipe
 from pipeline.config.jobs import Pretrain
 from pipeline.config.locations import Location
 from pipeline.config.options import did_you_mean, nearest
+from pipeline.config.recipe import Recipe
 from pipeline.errors import ConfigError
 
 COMMON = (

@@ -23,6 +23,7 @@ USED: dict[str, tuple[str, ...]] = {
     "text": ("input", "similarity", "triplets"),
     "pair": ("input", "similarity", "triplets"),
     "negative": ("triplets",),
+    "choices": ("input",),
     "label": ("input", "similarity"),
     "rerank": ("retrieval",),
     "rerank_top": ("retrieval",),
@@ -54,6 +55,10 @@ class Predict:
     """Column of the text; default: text, or context for questions, or words for tags."""
     pair: str | None = None
     """Column of the second text of a pair, or of the question; default: question for questions, else no second text."""
+    choices: tuple[str, ...] = ()
+    """Columns of the texts to choose from, for a model of multiple choice: one column for each, or one of lists;
+    default: "choices". pair is then the column of a beginning that all choices share.
+    """
     top: int = 5
     """Number of words to write for each [MASK]: the most likely ones."""
     rows_per_part: int = 2_000
@@ -124,6 +129,10 @@ class Score:
     """
     negative: str = "negative"
     """Column of a triplet's negative text."""
+    choices: tuple[str, ...] = ()
+    """Columns of the texts to choose from, for a model of multiple choice: one column for each, or one of lists;
+    default: "choices". pair is then the column of a beginning that all choices share.
+    """
     label: tuple[str, ...] = ()
     """Column of the label, value, tags or answers; default: label; for questions, answers or answer. Give several
     columns if each column holds 0 or 1 for a different label. In CoNLL's files, give the column's number from 0, or -1

@@ -35,6 +35,7 @@ PIPELINES = {
     "similarity": "sentence-similarity",
     "tags": "token-classification",
     "spans": "question-answering",
+    "choices": "multiple-choice",
 }
 """Kind of task -> name of the transformers pipeline. The hub uses the same name for the task."""
 GLUE, ENGLISH = "nyu-mll/glue", ("en",)
@@ -53,6 +54,7 @@ WHAT = {
     "similarity": "makes vectors of texts whose cosines tell how similar two texts are",
     "tags": "tags each word of a text with one of {labels}",
     "spans": "finds the answer to a question in a text",
+    "choices": "chooses one of several texts to continue a text",
 }
 """Kind of task -> what its models do."""
 MOST_LABELS = 8
@@ -73,6 +75,7 @@ ASKED = {
     "similarity": '[("A text.", "Another.")]',
     "tags": '["A text of some words"]',
     "spans": '[("What is asked?", "The text that holds the answer.")]',
+    "choices": '[{"text": "A text.", "choices": ["A choice.", "Another."]}]',
 }
 """Kind of task -> example input for pipeline.api, except for tasks of text pairs."""
 PIPELINE = "from transformers import pipeline"
@@ -243,6 +246,8 @@ def _use(about: About, family: Family, plain: bool, repository: str | None) -> s
         parts.append("`transformers` cannot load this model, because it has no such architecture.")
     elif kind == "sentence-similarity":
         pass  # the vectors are used below
+    elif kind == "multiple-choice":
+        parts.append(_use_of_choices(family, plain))
     elif call is None:
         parts.append(
             "`transformers` no longer has a pipeline for questions. `AutoModelForQuestionAnswering` loads the model."
@@ -288,6 +293,15 @@ def _reads_without_chain() -> str:
         "picks the best tag of each token, so its answers differ. For the best tag sequence of a sentence (Viterbi), "
         "use `bertstream` as below."
     )
+
+
+def _use_of_choices(family: Family, plain: bool) -> str:
+    """Return how `transformers` loads a model of multiple choice."""
+    if family.without_choices:
+        return f"`transformers` cannot load this model, because it has no {family.title} for multiple choice."
+    if not plain:
+        return "`transformers` would give other answers: the model has adapters."
+    return "`transformers` has no pipeline for multiple choice. `AutoModelForMultipleChoice` loads the model."
 
 
 def _python(code: str) -> str:

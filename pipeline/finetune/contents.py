@@ -14,8 +14,9 @@ from pipeline.tasks.task import VALUED, Task, several
 Text = Hashable
 """Texts of an item. Two items with equal texts count as duplicates.
 
-The texts depend on the kind of task: (first, second), with an empty second for a single text; (question, context); or
-the words of a sentence. White space is collapsed, except in the words of a sentence.
+The texts depend on the kind of task: (first, second), with an empty second for a single text, and then the choices if
+there are any; (question, context); or the words of a sentence. White space is collapsed, except in the words of a
+sentence.
 """
 
 
@@ -94,10 +95,12 @@ def _answers_by_text(items: Any) -> dict[Text, set[Hashable]]:
 
 
 def texts_of(items: Any) -> list[Text]:
-    """Return the texts of each item. `items` is a table with schema TEXTS, or a list of Sentence or Question."""
+    """Return the texts of each item: of a table with schema TEXTS or CHOICES, or of a list of Sentence or Question."""
     if isinstance(items, pa.Table):
-        pairs = zip(items["first"].to_pylist(), items["second"].to_pylist())
-        return [(_plain(first), _plain(second or "")) for first, second in pairs]
+        names = items.schema.names
+        choices = items["choices"].to_pylist() if "choices" in names else [[]] * items.num_rows
+        texts = zip(items["first"].to_pylist(), items["second"].to_pylist(), choices)
+        return [(_plain(first), _plain(second or ""), *map(_plain, more)) for first, second, more in texts]
     return [item.words if hasattr(item, "words") else (_plain(item.question), _plain(item.context)) for item in items]
 
 

@@ -8,9 +8,10 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from pipeline.config.finetune import Finetune, Recipe, TaskAdamW
+from pipeline.config.finetune import Finetune, TaskAdamW
 from pipeline.config.model import Model
 from pipeline.config.placement import TrialPlacement
+from pipeline.config.recipe import Recipe
 from pipeline.errors import ConfigError, DataError, shown
 from pipeline.finetune.facts import training_facts
 from pipeline.finetune.problems import Problem, cut

@@ -18,10 +18,11 @@ import torch
 
 from pipeline import storage
 from pipeline.config.adapters import Bottleneck, NoAdapter
-from pipeline.config.finetune import DISTILLED, Finetune
+from pipeline.config.finetune import Finetune
 from pipeline.config.flat import flatten
 from pipeline.config.model import Model
 from pipeline.config.placement import ModelPlacement
+from pipeline.config.recipe import DISTILLED
 from pipeline.errors import DataError
 from pipeline.export.tuned_card import tuned_files
 from pipeline.finetune.facts import teacher_facts, training_facts

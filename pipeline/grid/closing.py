@@ -36,7 +36,13 @@ def use_line(config: Finetune, task: Task, folder: str) -> str:
     text, pair = columns(config, task)
     words += ["--text", text] if text else []
     words += ["--pair", pair] if pair else []
+    words += [word for name in choice_columns(config, task) for word in ("--choices", name)]
     return as_called(shlex.join([*words, "--output", "answers.csv"]))
+
+
+def choice_columns(config: Finetune, task: Task) -> tuple[str, ...]:
+    """Return the names of the columns of choices that `use_line` gives; empty for other kinds of task."""
+    return config.choices if config.train is not None or not task.splits else task.splits[0].choices
 
 
 def columns(config: Finetune, task: Task) -> tuple[str | None, str | None]:

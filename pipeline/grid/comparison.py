@@ -13,7 +13,7 @@ from pipeline.finetune.paired import Difference, format_difference, over_rows, o
 from pipeline.finetune.problems import Problem, read_problems
 from pipeline.finetune.table import Reported, format_score, is_share
 from pipeline.finetune.trials import answer_precision
-from pipeline.tasks import metrics, questions, sequences, similarity
+from pipeline.tasks import choices, metrics, questions, sequences, similarity
 from pipeline.tasks.lengths import place_of
 from pipeline.tasks.prepared import Prepared
 from pipeline.tasks.squad_metrics import best_of
@@ -96,7 +96,7 @@ def seed_lines(a: Reported, b: Reported) -> list[str]:
 def row_difference(both: Sequence[Finetune], models: Sequence[str], task: str) -> Difference | None:
     """Return the difference of the two best models over the development items.
 
-    Return None for tags and rankings, whose scores are not those of single rows. Also return None for
+    Return None for tags, rankings and Natural Questions, whose scores are not means over items. Also return None for
     kinds in SAVED_AS_SIMILARITY: their saved model cannot compute the scores of its training.
     """
     scores, rows = [], 0
@@ -109,7 +109,7 @@ def row_difference(both: Sequence[Finetune], models: Sequence[str], task: str) -
             for candidate in read_problems(config, read_encoder(config, config.checkpoint, _discard), _discard)
             if candidate.task.name == task
         )
-        if problem.task.kind in ("tags", "ranking", *SAVED_AS_SIMILARITY):
+        if problem.task.kind in ("tags", "ranking", *SAVED_AS_SIMILARITY) or problem.task.script == "natural-questions":
             return None
         rows = len(next(iter(problem.splits.values())).items)
         scores.append(_row_scorer(config, problem, tuned))
@@ -130,8 +130,14 @@ def _row_scorer(config: Finetune, problem: Problem, tuned: TunedModel) -> RowSco
         which = 1 if task.metrics[0] == "f1" else 0
         # without tuned thresholds, as in the scores of the trials
         texts = questions.texts_of(task, questions.answers(task, prepared, logits, problem.cutting), {})
-        values = np.array([best_of(texts[item.id], item, task.unanswerable)[which] for item in prepared.items])
+        normalise = questions.normaliser(task)
+        pairs = [best_of(texts[item.id], item, task.unanswerable, normalise) for item in prepared.items]
+        values = np.array([pair[which] for pair in pairs])
         return lambda rows: float(values[rows].mean())
+    if task.kind == "choices":
+        numbers = choices.chosen(choices.answers(task, prepared, logits, problem.cutting))
+        right = numbers == choices.true_choices(prepared.items)
+        return lambda rows: float(right[rows].mean())
     if task.kind == "similarity":
         name, place = place_of(task, task.metrics[0])
         cosines = similarity.answers(task, prepared, logits, problem.cutting)[:, place]

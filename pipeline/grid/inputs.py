@@ -7,9 +7,10 @@ from typing import Any
 from pipeline import storage
 from pipeline.config.adapters import Bottleneck, LowRank
 from pipeline.config.cutting import Cutting
-from pipeline.config.finetune import Finetune, Recipe
+from pipeline.config.finetune import Finetune
 from pipeline.config.model import ClassifierLayer, Model
 from pipeline.config.ranking import Ranking
+from pipeline.config.recipe import Recipe
 from pipeline.config.similarity import KIND_OF_LOSS, ROWS_OF_KIND, Similarity
 from pipeline.errors import ConfigError, listed
 from pipeline.finetune.encoder import read_encoder
@@ -128,6 +129,8 @@ def _require_fitting(
         for problem in problems.values():
             _require_ranking(tried_config, problem.task)
             _require_few_labels(tried_config, problem, initial.model)
+            if problem.task.kind == "choices":
+                _require_fitting_choices(tried_config, problem.task)
             if problem.task.kind in VECTOR_KINDS:
                 _require_similarity(tried_config, problem.task, initial.model.layers)
                 _require_dimensions(tried_config, initial.model.width)
@@ -205,6 +208,21 @@ def _require_scheme(problem: Problem) -> None:
             f"{task.name} has the tags {listed(task.labels)}: leave the setting out"
         )
     require_scheme(problem.train, task.labels, scheme)
+
+
+def _require_fitting_choices(config: Finetune, task: Task) -> None:
+    """Raise ConfigError for settings that a task of kind choices does not have."""
+    of_kind = f"{task.name} is of kind {task.kind}"
+    if config.recipe.pooling != Recipe.pooling:
+        raise ConfigError(
+            f"recipe.pooling ({config.recipe.pooling}) is for text classifiers, but {of_kind}, which reads "
+            f"{Recipe.pooling}: leave the setting out"
+        )
+    if config.register is not None:
+        raise ConfigError(
+            f"register ({config.register}) is not possible, because {of_kind}, whose models MLflow cannot serve here: "
+            "leave register out"
+        )
 
 
 def _require_use_of_similarity(config: Finetune, problems: Mapping[str, Problem]) -> None:

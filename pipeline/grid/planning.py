@@ -10,8 +10,9 @@ from typing import Any
 
 from pipeline import storage
 from pipeline.config.cutting import Cutting
-from pipeline.config.finetune import DISTILLED, Finetune
+from pipeline.config.finetune import Finetune
 from pipeline.config.flat import flatten
+from pipeline.config.recipe import DISTILLED
 from pipeline.durations import estimate
 from pipeline.finetune import plan
 from pipeline.finetune.folds import by_task

@@ -6,7 +6,7 @@ from pipeline import storage
 from pipeline.config.finetune import Finetune
 from pipeline.config.predict import Predict, Score
 from pipeline.config.similarity import Similarity
-from pipeline.grid.closing import columns
+from pipeline.grid.closing import choice_columns, columns
 from pipeline.predict.score import of_file
 from pipeline.tasks.files import saved_task
 from pipeline.tasks.scored_pairs import pair_columns
@@ -36,6 +36,7 @@ def score_settings(config: Finetune, task: Task, checkpoint: str) -> Score:
         text=config.text,
         pair=config.pair,
         label=config.label,
+        choices=config.choices,
         on_bad_rows=config.on_bad_rows,
         placement=config.placement,
     )
@@ -56,6 +57,7 @@ def predict_settings(config: Finetune, task: Task, model: str) -> Predict:
         output=storage.join(model.rsplit("/", 1)[0], ANSWERS),
         text=text,
         pair=pair,
+        choices=choice_columns(config, task),
         replace=True,
         gpus=None if config.trials.gpus is None else min(1.0, config.trials.gpus),
         actors=config.trials.at_once if config.placement.autoscaled else None,

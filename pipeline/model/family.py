@@ -69,6 +69,8 @@ class Family:
     """
     in_transformers: bool = True
     """Whether transformers can load the architecture."""
+    without_choices: bool = False
+    """Whether transformers has no class of the architecture for multiple choice."""
     architectures: dict[str, str]
     """Use of a model (masked, replaced, encoder or a kind of task) -> its class name in config.json."""
     pair_logits: str | None = None

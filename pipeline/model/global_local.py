@@ -1,7 +1,7 @@
 """Attention of Longformer over flat batches: near tokens and a few global tokens (Beltagy et al. 2020).
 
 A token attends to the near tokens and to the global tokens of its sequence. A global token attends to all tokens of its
-sequence, with projections of its own. Global tokens are the first tokens of a sequence. Time and memory grow in
+sequence, with projections of its own. Time and memory grow in
 proportion to the number of tokens; no matrix has a row and a column per token of a sequence.
 Shapes: T tokens of the batch, N sequences, C blocks of B tokens, G global tokens of the sequence with most, H heads, D
 width of a head.
@@ -18,14 +18,16 @@ from pipeline.batch import Batch
 from pipeline.model.attention import GlobalBlocks, GlobalTokens, Layout, attention, explicit_attention, in_groups
 from pipeline.model.windows import LEAST_BLOCK
 
-GlobalUse = Literal["none", "first", "question"]
-"""Global tokens of a sequence: none, the first token, or all tokens before its first [SEP]."""
+GlobalUse = Literal["none", "first", "question", "second"]
+"""Global tokens of a sequence: none, the first token, all tokens before its first [SEP], or all of its second text."""
 
 
 def global_tokens(batch: Batch, where: Layout, use: GlobalUse, reach: int) -> GlobalTokens | None:
     """Return the global tokens of a batch whose other tokens attend to `reach` tokens on each side; None: no token.
 
-    With "question", the host waits for the device, because the longest question determines the size of tensors.
+    With "question", the host waits for the device, because the longest question determines the size of tensors. With
+    "second", transformers chooses the same tokens in its class for multiple choice: those after two [SEP].
+    Then each sequence must have a second text, if only its [SEP].
     """
     if use == "none":
         return None
@@ -34,7 +36,9 @@ def global_tokens(batch: Batch, where: Layout, use: GlobalUse, reach: int) -> Gl
     is_global_T = batch.positions_T == 0
     if use == "question":
         is_global_T = is_global_T | _before_separator(batch, sequence_T)
-    most = 1 if use == "first" else int(batch.positions_T[is_global_T].max()) + 1
+    if use == "second":
+        is_global_T = batch.segments_T == 1
+    most = {"first": 1, "second": batch.maximum_length}.get(use) or int(batch.positions_T[is_global_T].max()) + 1
     indices = batch.offsets[:-1].long()[:, None] + torch.arange(most, device=is_global_T.device)
     exists, indices = indices < batch.offsets[1:, None], indices.clamp(max=batch.tokens - 1)
     exists = exists & is_global_T[indices]

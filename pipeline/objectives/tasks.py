@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from pipeline.config.model import Model
+from pipeline.objectives.choices import ChoiceTask
 from pipeline.objectives.matching import MatchingTask
 from pipeline.objectives.ranking import RankingTask
 from pipeline.objectives.relations import RelationTask
@@ -13,7 +14,7 @@ from pipeline.objectives.sequences import SequenceTask
 from pipeline.objectives.similarity import SimilarityTask
 from pipeline.objectives.tokens import AnswerTask, TagTask
 
-TaskObjective = SequenceTask | SimilarityTask | MatchingTask | RelationTask | TagTask | AnswerTask
+TaskObjective = SequenceTask | SimilarityTask | MatchingTask | RelationTask | TagTask | AnswerTask | ChoiceTask
 Build = Callable[..., TaskObjective]
 
 
@@ -77,6 +78,13 @@ def _spans(
     return AnswerTask(model, vocabulary_size, generator)
 
 
+def _choices(
+    model: Model, vocabulary_size: int, labels: int, generator: torch.Generator, pooling: str, weights: Tensor | None
+) -> TaskObjective:
+    """Build a ChoiceTask, which has no labels, pooling or class weights."""
+    return ChoiceTask(model, vocabulary_size, generator)
+
+
 OBJECTIVES: dict[str, Build] = {
     "classification": _sequence("classification"),
     "regression": _sequence("regression"),
@@ -85,6 +93,7 @@ OBJECTIVES: dict[str, Build] = {
     "similarity": _similarity,
     "tags": tags,
     "spans": _spans,
+    "choices": _choices,
 }
 """Kind of task -> function of (model, vocabulary size, number of labels, generator, pooling, class weights) that builds
 its module.

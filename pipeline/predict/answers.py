@@ -7,11 +7,12 @@ import pyarrow as pa
 import torch
 
 from pipeline.errors import DataError, listed
-from pipeline.tasks import questions, sequences, similarity
+from pipeline.tasks import choices, questions, sequences, similarity
 from pipeline.tasks.answers import Answer
+from pipeline.tasks.choice_tables import with_start
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.prepared import Logits, Prepared
-from pipeline.tasks.schema import TEXTS
+from pipeline.tasks.schema import CHOICES, TEXTS
 from pipeline.tasks.squad import Question
 from pipeline.tasks.tagging import Sentence
 from pipeline.tasks.task import NUMBERS, Task
@@ -19,7 +20,11 @@ from pipeline.train.answers import answers_of
 from pipeline.train.trial import compute_logits
 from pipeline.train.tuned import TunedModel
 
-COLUMNS: dict[str, tuple[str, ...]] = {"tags": ("text",), "spans": ("question", "context")}
+COLUMNS: dict[str, tuple[str, ...]] = {
+    "tags": ("text",),
+    "spans": ("question", "context"),
+    "choices": ("text", "choices"),
+}
 """Kind of task -> required input columns; all other kinds require OF_TEXTS."""
 OF_TEXTS = ("text",)
 """Required input columns of tasks on texts."""
@@ -40,7 +45,8 @@ def items_of(tuned: TunedModel, columns: Mapping[str, Sequence[Any]]) -> Any:
 
     Tasks on texts read `text`; tasks on pairs also read `second`. None in `second` means that there is no second text.
     Tagging reads lists of words in `words`. Without `words`, it splits `text` at white space. Question answering reads
-    `question` and `context`. Raises DataError for a missing column.
+    `question` and `context`. Multiple choice reads the context in `text` and lists of texts in `choices`; before each
+    choice of a row comes its text in `second`, if there is one. Raises DataError for a missing column.
     """
     task = tuned.about.task
     if missing := [
@@ -65,15 +71,13 @@ def items_of(tuned: TunedModel, columns: Mapping[str, Sequence[Any]]) -> Any:
     if task.paired and "second" not in columns:
         raise DataError(f"{task.name} was learnt on pairs of texts: name the column of the second text with --pair")
     first = columns["text"]
-    return pa.table(
-        [
-            [str(index) for index in range(len(first))],
-            first,
-            columns.get("second", [None] * len(first)),
-            [None] * len(first),
-        ],
-        schema=TEXTS,
-    )
+    ids, nothing = [str(index) for index in range(len(first))], [None] * len(first)
+    second = columns.get("second", nothing)
+    if task.kind == "choices":
+        rows = zip(second, columns["choices"], strict=True)
+        of_rows = [[with_start(start, text) for text in texts] for start, texts in rows]
+        return pa.table([ids, first, nothing, nothing, of_rows], schema=CHOICES)
+    return pa.table([ids, first, second, nothing], schema=TEXTS)
 
 
 def answer_schema(task: Task) -> pa.Schema:
@@ -85,6 +89,7 @@ def answer_schema(task: Task) -> pa.Schema:
         **dict.fromkeys(NUMBERS, {"score": pa.float64()}),
         "similarity": {"cosine": pa.float64()},
         "tags": {"words": pa.list_(pa.string()), "tags": pa.list_(pa.string())},
+        "choices": {"choice": pa.int64(), "probability": pa.float64(), "probabilities": pa.list_(pa.float64())},
         "spans": {"answer": pa.string(), "start": pa.int64(), "end": pa.int64(), "probability": pa.float64()},
     }
     return pa.schema(fields[task.kind])
@@ -95,16 +100,15 @@ def answer_items(tuned: TunedModel, items: Any, device: torch.device, autocast: 
 
     Probabilities of labels come from a softmax, and for multilabel tasks from sigmoids. An answer to a question is the
     text of the context from `start` up to `end` (exclusive), counted in characters. Its probability is relative to the
-    n-best answers. "No answer" is an empty text without offsets. Moves the model to the device.
+    n-best answers. "No answer" is an empty text without offsets. Choices have numbers from 0. Moves the model to the
+    device.
     """
     about = tuned.about
     if not len(items):
         return answer_schema(about.task).empty_table()
     prepared = KINDS[about.task.kind].prepare(about.task, items, tuned.vocabulary, about.cutting)
     logits = compute_logits(tuned.module.to(device), prepared.rows, device, autocast)
-    rows = {"similarity": _cosine_rows, "tags": _tag_rows, "spans": _span_rows}.get(about.task.kind, _sequence_rows)(
-        tuned, prepared, logits
-    )
+    rows = ROWS.get(about.task.kind, _sequence_rows)(tuned, prepared, logits)
     return pa.Table.from_pylist(rows, schema=answer_schema(about.task)).replace_schema_metadata(
         {CUT: str(prepared.cut)}
     )
@@ -125,6 +129,17 @@ def _sequence_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> lis
     return [
         {"label": name, "probability": of_labels[name], "probabilities": of_labels}
         for name, of_labels in zip(names, shares)
+    ]
+
+
+def _choice_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list[dict[str, Any]]:
+    """Return one row per context: the number of the best choice, and the probability of each choice."""
+    about = tuned.about
+    scores = choices.answers(about.task, prepared, logits, about.cutting)
+    shares = [choices.probabilities(row).tolist() for row in scores]
+    return [
+        {"choice": number, "probability": of_choices[number], "probabilities": of_choices}
+        for number, of_choices in zip(choices.chosen(scores).tolist(), shares)
     ]
 
 
@@ -159,3 +174,7 @@ def span_row(answer: Answer, text: str) -> dict[str, Any]:
     span = next((span for span in answer.spans if span.text == text), None)
     offsets = {"start": span.start, "end": span.end} if span and text else {"start": None, "end": None}
     return {"answer": text, **offsets, "probability": span.probability if span else None}
+
+
+ROWS = {"similarity": _cosine_rows, "tags": _tag_rows, "spans": _span_rows, "choices": _choice_rows}
+"""Kind of task -> function that makes one row per item; the other kinds have `_sequence_rows`."""

@@ -77,7 +77,8 @@ def about(config: Predict, files: Sequence[InputFile], fingerprint: str) -> dict
     """Return everything that determines the content of the parts. The keys are words for error messages."""
     stamps = hashlib.sha256(json.dumps([vars(file) for file in files]).encode()).hexdigest()[:12]
     size = sum(file.bytes for file in files)
-    settings = {"text": config.text, "pair": config.pair, "top": config.top, "rows_per_part": config.rows_per_part}
+    settings: dict[str, Any] = {"text": config.text, "pair": config.pair, "top": config.top}
+    settings |= {"rows_per_part": config.rows_per_part} | ({"choices": config.choices} if config.choices else {})
     return {
         "input": f"{config.input} ({len(files)} files, {size:,} bytes, {stamps})",
         "model": f"{config.checkpoint} ({fingerprint})",
@@ -287,7 +288,8 @@ class Answering:
             return batch
         file, part, table = row["file"], row["part"], pa.ipc.open_stream(row["table"]).read_all()
         try:
-            answers, empty = model.answer_table(self.model, table, self.config.text, self.config.pair)
+            asked = (self.config.text, self.config.pair, self.config.choices)
+            answers, empty = model.answer_table(self.model, table, *asked)
         except PipelineError as error:
             first = part * self.config.rows_per_part + 1
             return part_row(

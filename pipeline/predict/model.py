@@ -15,6 +15,7 @@ from pipeline.export.inference import TEXTS_AT_ONCE, batch_of, fill_masks
 from pipeline.export.trained import Trained, load_trained
 from pipeline.finetune.trials import answer_precision
 from pipeline.predict.answers import CUT, answer_items, answer_schema, items_of
+from pipeline.tasks.choice_tables import ChoiceColumns, choice_cells
 from pipeline.text.splitting import BYTE_SPACE, META_SPACE
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_loading import load_vocabulary
@@ -203,15 +204,20 @@ def _is_empty(value: object, column: str, words: bool) -> bool:
     return value is None or not str(value).strip()
 
 
-def answer_table(model: Answerer, table: pa.Table, text: str | None, pair: str | None) -> tuple[pa.Table, int]:
+def answer_table(
+    model: Answerer, table: pa.Table, text: str | None, pair: str | None, choices: tuple[str, ...] = ()
+) -> tuple[pa.Table, int]:
     """Return one row of answers per row of the table, and the number of rows with an empty text.
 
     Rows with an empty text are not given to the model; their answers are null. `text` and `pair`: see
-    `match_columns`.
+    `match_columns`. `choices`: columns of a model of multiple choice; empty means the default.
     """
     names = match_columns(table, model.kind, text, pair)
     columns = {name: table[column].to_pylist() for name, column in names.items()}
     gaps = [[_is_empty(value, names[name], name == "words") for value in values] for name, values in columns.items()]
+    if model.kind == "choices":
+        columns["choices"] = choice_cells(table, choices or ChoiceColumns.choices)
+        gaps.append([not texts for texts in columns["choices"]])
     full = [not any(empty) for empty in zip(*gaps, strict=True)]
     inputs = {name: [value for value, is_full in zip(values, full) if is_full] for name, values in columns.items()}
     answers = model.answer(inputs) if any(full) else model.schema.empty_table()

@@ -54,11 +54,13 @@ def _by_name(task: Task, index: int, row: Any) -> Mapping[str, Any]:
     """Return a row as {column: value}. Raises DataError for an invalid row."""
     if isinstance(row, Mapping):
         return row
-    if isinstance(row, str) and task.kind != "spans":
+    if isinstance(row, str) and task.kind not in ("spans", "choices"):
         return {"text": row}
-    if isinstance(row, tuple) and len(row) == 2 and all(isinstance(text, str) for text in row):
+    kinds = tuple(type(part) for part in row) if isinstance(row, tuple) else ()
+    if kinds == (str, list) and task.kind == "choices":
+        return {"text": row[0], "choices": row[1]}
+    if kinds == (str, str) and task.kind != "choices":
         return dict(zip(IN_PAIRS.get(task.kind, OF_TEXTS), row, strict=True))
-    wanted = (
-        "a dictionary or (question, context)" if task.kind == "spans" else "a text, a pair of texts or a dictionary"
-    )
+    forms = {"spans": "a dictionary or (question, context)", "choices": "a dictionary or (text, list of choices)"}
+    wanted = forms.get(task.kind, "a text, a pair of texts or a dictionary")
     raise DataError(f"rows[{index}] is {shown(row)}: a row is {wanted}")

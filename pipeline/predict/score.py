@@ -17,12 +17,15 @@ from pipeline.finetune.table import format_score as shown_figure
 from pipeline.finetune.trials import answer_precision
 from pipeline.reporting import Report
 from pipeline.tasks import known, own
+from pipeline.tasks.choice_tables import read_choices
 from pipeline.tasks.content import content_of
 from pipeline.tasks.files import read_file, require_labels
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.prepared import Prepared
+from pipeline.tasks.questions import normaliser
 from pipeline.tasks.recognise import kind_of
 from pipeline.tasks.squad import Question, are_answers, read_questions
+from pipeline.tasks.squad_metrics import normalised
 from pipeline.tasks.squad_metrics import score as squad_score
 from pipeline.tasks.task import Task
 from pipeline.train.answers import answers_of
@@ -103,7 +106,7 @@ def _of_task(config: Score, task: Task) -> Labelled:
             f"split ({split}) of {config.task} has no public labels: choose another split, such as dev, or "
             "answer the split with jobs/predict.py"
         )
-    task = with_number_labels(task, set(asked.labels))
+    task = replace(with_number_labels(task, set(asked.labels)), script=asked.script)
     if set(asked.labels) - set(task.labels):
         raise ConfigError(
             f"task ({config.task}) has the labels {listed(asked.labels)}, but the model's ({task.name}) are "
@@ -129,6 +132,7 @@ def of_file(config: Score, task: Task) -> Labelled:
         text=config.text,
         pair=config.pair,
         label=config.label,
+        choices=config.choices,
         kind=task.kind,  # ty: ignore[invalid-argument-type]  (no model is saved with a kind that the setting lacks)
         on_bad_rows=config.on_bad_rows,
     )
@@ -140,9 +144,14 @@ def of_file(config: Score, task: Task) -> Labelled:
         )
     if task.kind == "spans":
         items = own.read_file_questions(columns, config.input, bad)
-        return Labelled(name=config.input, task=task, items=items, train=None, lost=bad.words())
+        return Labelled(
+            name=config.input, task=replace(task, script="squad"), items=items, train=None, lost=bad.words()
+        )
     if task.kind == "tags":
         items = own.with_known_tags(task, config.input, own.sentences(columns, config.input, bad), bad)
+        return Labelled(name=config.input, task=task, items=items, train=None, lost=bad.words())
+    if task.kind == "choices":
+        items = read_choices(config.input, own.choice_columns(columns), bad)
         return Labelled(name=config.input, task=task, items=items, train=None, lost=bad.words())
     if task.paired and config.pair is None:
         raise DataError(f"{task.name} was learnt on pairs of texts: name the column of the second text with --pair")
@@ -175,6 +184,7 @@ def _baseline_of(tuned: TunedModel, labelled: Labelled, prepared: Prepared) -> t
         "tags": "each word's commonest tag",
         "spans": "no answer",
         "ranking": "words of the query",
+        "choices": "the commonest number",
     }.get(task.kind, "the commonest label")
     if task.kind in ("spans", "similarity", "ranking"):
         return KINDS[task.kind].baseline(task, prepared, prepared), answer
@@ -184,8 +194,8 @@ def _baseline_of(tuned: TunedModel, labelled: Labelled, prepared: Prepared) -> t
             if task.kind == "tags"
             else (KINDS[task.kind].baseline(task, prepared, prepared), f"{answer} of these rows")
         )
-    train = labelled.train if task.kind == "tags" else _without_texts(labelled.train)
-    if task.kind == "tags":  # not encoded: the baseline only counts tags, and the model may not know all of them
+    train = labelled.train if task.kind in ("tags", "choices") else _without_texts(labelled.train)
+    if task.kind in ("tags", "choices"):  # not encoded: the baseline only counts labels, and may not know all tags
         learnt = Prepared(items=train, rows=prepared.rows)
     else:
         learnt = KINDS[task.kind].prepare(task, train, tuned.vocabulary, tuned.about.cutting)
@@ -240,7 +250,7 @@ def score_answers(config: Score, report: Report) -> dict[str, float]:
             f"{predictions} has {len(answers):,} answers, but none to a question of "
             f"{config.input or config.task}, such as {shown(questions[0].id)}: give the answers to these questions"
         )
-    scored = squad_score(answers, questions)
+    scored = squad_score(answers, questions, normaliser(known.TASKS[config.task]) if config.task else normalised)
     ignored = f", {len(answers.keys() - ids):,} answers to other questions ignored" if answers.keys() - ids else ""
     report(
         f"{predictions}: {len(answers):,} answers to {len(questions):,} questions, {scored['missing']:.0f} without an "
@@ -263,6 +273,11 @@ def _asked_questions(config: Score) -> list[Question]:
         raise ConfigError(
             f"predictions ({config.predictions}) are scored on questions, and task ({config.task}) has none: choose "
             "squad1 or squad2"
+        )
+    if task.script == "natural-questions":
+        raise ConfigError(
+            f"predictions ({config.predictions}) are texts, but task ({config.task}) is scored by positions: give the "
+            "model with --checkpoint instead"
         )
     return known.read_items(task, config.data, config.split or DEFAULT_SPLIT)[0]
 

@@ -199,6 +199,8 @@ def _uses_of(loaded: api.LoadedModel) -> tuple[Use, ...]:
     task, about = loaded.tuned.about.task, loaded.tuned.about
     if task.kind in ("tags", "spans"):
         return ("tags",) if task.kind == "tags" else ("answers",)
+    if task.kind == "choices":
+        return ()
     if task.kind == "similarity":
         return ("embed",)
     reranks = scores_pairs(task, published=DIGEST in about.lineage)
@@ -261,6 +263,11 @@ def describe_on_cpu(config: Serve) -> Description:
     """
     on_cpu = replace(config, placement=EmbedPlacement(device="cpu", precision="float32"))
     loaded = load(on_cpu).loaded
+    if loaded.tuned is not None and loaded.tuned.about.task.kind == "choices":
+        raise ConfigError(
+            f"checkpoint ({config.checkpoint}) is a model of multiple choice, which is not served: answer files with "
+            "jobs/predict.py"
+        )
     if not _uses_of(loaded):
         raise ConfigError(f"checkpoint ({config.checkpoint}) has nothing to ask: give an encoder or a fine-tuned model")
     return _described(loaded, config)

@@ -46,6 +46,27 @@ def _wikiqa(name: str) -> Split:
     return Split(name=name, file=file, first="Question", second="Sentence", label="Label", id="QuestionID")
 
 
+def _swag(name: str, file: str, label: str | None = "label") -> Split:
+    """Return a split of SWAG; the folder is that of its repository. A choice is the second sentence's beginning with an
+    ending, and the context is the first sentence, as in Devlin et al. 2019, section 4.4.
+    """
+    endings = tuple(f"ending{number}" for number in range(4))
+    return Split(name=name, file=f"swagaf/data/{file}", first="sent1", second="sent2", choices=endings, label=label)
+
+
+def _triviaqa(domain: str) -> Task:
+    """Return the task of one domain of TriviaQA (Joshi et al. 2017), in a folder with the name of the archive."""
+    files = tuple(Split(name=split, file=f"triviaqa-rc/qa/{domain}-{split}.json") for split in ("train", "dev"))
+    return Task(
+        name=f"triviaqa-{domain}",
+        kind="spans",
+        metrics=("f1", "exact"),
+        maximum_length=384,
+        splits=files,
+        script="triviaqa",
+    )
+
+
 def _trec_qa(name: str, file: str) -> Split:
     """Return a split of TREC QA as released by Yao et al. 2013, in a folder with the name of their archive."""
     folder = "jacana-qa-naacl2013-data-results"
@@ -108,6 +129,26 @@ TASKS: dict[str, Task] = {
                 _trec_qa("dev", "dev.xml"),
                 _trec_qa("test", "test.xml"),
             ),
+        ),
+        _triviaqa("wikipedia"),
+        _triviaqa("web"),
+        Task(  # Kwiatkowski et al. 2019; the test set is not public
+            name="natural-questions",
+            kind="spans",
+            metrics=("f1", "precision", "recall"),
+            maximum_length=384,
+            splits=(
+                Split(name="train", file="v1.0-simplified_simplified-nq-train.jsonl"),
+                Split(name="dev", file="v1.0-simplified_nq-dev-all.jsonl"),
+            ),
+            unanswerable=True,
+            script="natural-questions",
+        ),
+        Task(  # Zellers et al. 2018; the labels of the test set are not public
+            name="swag",
+            kind="choices",
+            metrics=("accuracy",),
+            splits=(_swag("train", "train.csv"), _swag("dev", "val.csv"), _swag("test", "test.csv", label=None)),
         ),
     )
 }

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from pipeline.config.cutting import Cutting
-from pipeline.tasks import matching, questions, ranking, relations, sequences, similarity, tags
+from pipeline.tasks import choices, matching, questions, ranking, relations, sequences, similarity, tags
 from pipeline.tasks.prepared import Logits, Prepared, Tuned
 from pipeline.tasks.task import Kind, Task
 from pipeline.text.vocabulary import Vocabulary
@@ -46,4 +46,5 @@ KINDS: dict[Kind, TaskHandlers] = {
     "relations": _handlers_in(relations),
     "tags": _handlers_in(tags),
     "spans": _handlers_in(questions),
+    "choices": _handlers_in(choices),
 }

@@ -10,15 +10,18 @@ from pipeline import storage
 from pipeline.errors import ConfigError, DataError, listed
 from pipeline.tasks import benchmarks, glue
 from pipeline.tasks.bad_rows import BadRows
+from pipeline.tasks.choice_tables import ChoiceColumns, read_choices
 from pipeline.tasks.content import existing_file
+from pipeline.tasks.natural import read_natural
 from pipeline.tasks.questions import trainable_questions
 from pipeline.tasks.scored_pairs import LAYOUTS
-from pipeline.tasks.squad import read_questions
+from pipeline.tasks.squad import Question, read_questions
 from pipeline.tasks.tables import read_split
 from pipeline.tasks.tagging import read_sentences
 from pipeline.tasks.tags import own_task
 from pipeline.tasks.task import Split, Task
 from pipeline.tasks.treebank import read_treebank
+from pipeline.tasks.trivia import read_trivia
 
 ENTITY_METRICS = ("f1", "precision", "recall", "accuracy")
 
@@ -79,7 +82,7 @@ GLUE = tuple(glue.TASKS)
 def takes_pairs(task: Task) -> bool:
     """Return whether a task's rows are pairs of texts. For tasks in TASKS, the name decides: `paired` is not set."""
     splits = TASKS[task.name].splits if task.name in TASKS else ()
-    return task.kind != "spans" and (task.paired or any(split.second for split in splits))
+    return task.kind not in ("spans", "choices") and (task.paired or any(split.second for split in splits))
 
 
 def has_train(task: Task) -> bool:
@@ -116,11 +119,11 @@ def wanted_tasks(names: tuple[str, ...], folder: str) -> list[Task]:
 def read_items(task: Task, folder: str, split: str, *, skip: bool = False) -> tuple[Any, tuple[str, ...]]:
     """Return a split's items, and notes on what was left out.
 
-    The items are a table with schema tables.TEXTS, or a list of Sentence or Question. A table has no notes;
-    `tables.left_out` returns its skipped lines. If `skip`, bad rows are skipped; otherwise they raise DataError. Also
-    raises DataError if the file is missing or cannot be read.
+    The items are a table with schema TEXTS or CHOICES, or a list of Sentence or Question. A table of TEXTS has no
+    notes; `tables.left_out` returns its skipped lines. If `skip`, bad rows are skipped; otherwise they raise DataError.
+    Also raises DataError if the file is missing or cannot be read.
     """
-    if task.kind not in ("spans", "tags"):
+    if task.kind not in ("spans", "tags", "choices"):
         return read_split(task, folder, split, skip=skip), ()
     split_file = task.split(split)
     location = split_location(folder, split_file)
@@ -131,11 +134,28 @@ def read_items(task: Task, folder: str, split: str, *, skip: bool = False) -> tu
         )
     if split_file.sections:
         return read_treebank(location, split_file.sections), ()
+    bad = BadRows(skip=skip)
     if task.kind == "tags":
-        bad = BadRows(skip=skip)
         return read_sentences(location, int(split_file.label or -1), bad), bad.words()
-    questions = read_questions(location)
-    return trainable_questions(questions, location) if split == "train" else (questions, ())
+    if task.kind == "choices":
+        return read_choices(location, _choice_columns(split_file), bad, labelled=bool(split_file.label)), bad.words()
+    questions = _questions_in(task, location, bad)
+    kept, lost = trainable_questions(questions, location) if split == "train" else (questions, ())
+    return kept, (*bad.words(), *lost)
+
+
+def _questions_in(task: Task, location: str, bad: BadRows) -> list[Question]:
+    """Return the questions of a file in the format of a task's official script."""
+    if task.script == "triviaqa":
+        return read_trivia(location, bad)
+    return read_natural(location, bad) if task.script == "natural-questions" else read_questions(location)
+
+
+def _choice_columns(split: Split) -> ChoiceColumns:
+    """Return the columns of a split of kind choices."""
+    return ChoiceColumns(
+        first=split.first, start=split.second, choices=split.choices, label=split.label or ChoiceColumns.label
+    )
 
 
 def with_labels(task: Task, train: Any) -> Task:

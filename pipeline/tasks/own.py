@@ -9,6 +9,7 @@ from pipeline.config.similarity import KIND_OF_LOSS
 from pipeline.errors import BadRow, ConfigError, DataError, listed, shown
 from pipeline.tasks import tags
 from pipeline.tasks.bad_rows import BadRows
+from pipeline.tasks.choice_tables import ChoiceColumns, choice_task, read_choices
 from pipeline.tasks.content import bare_name
 from pipeline.tasks.files import Columns, own_task, read_file, require_labels
 from pipeline.tasks.matches import (
@@ -51,6 +52,7 @@ def read_own(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[
     DataError is also raised for labels of `dev` that `train` lacks.
     """
     config, form = with_pair_columns(config), kind_of(train)
+    config = replace(config, kind="choices") if config.choices else config
     forms = {"squad": "spans", "conll": "tags"}
     if config.kind not in ("auto", forms.get(form, config.kind)):
         raise DataError(
@@ -70,6 +72,8 @@ def read_own(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[
         and _has_lists(train, (config.text, _first_label(config)))
     ):
         return _tagging_task(config, train, dev)
+    if config.kind == "choices":
+        return _choice_task(config, train, dev)
     if config.kind == "similarity" and (kind := KIND_OF_LOSS[config.similarity.loss]) in OWN_TASKS:
         return OWN_TASKS[kind](config, train, dev)
     columns, bad = columns_of(config), bad_rows(config)
@@ -167,6 +171,27 @@ def _question_task(config: Finetune, train: str, dev: str | None) -> tuple[Task,
     )
     items = {"train": kept} | ({"dev": read_file_questions(config, dev, bad_of_dev)} if dev else {})
     return task, items, {"train": (*bad.words(), *unlearnable), "dev": bad_of_dev.words()}
+
+
+def choice_columns(config: Finetune) -> ChoiceColumns:
+    """Return the columns of multiple choice that the settings name."""
+    return ChoiceColumns(
+        first=config.text,
+        start=config.pair,
+        choices=config.choices or ChoiceColumns.choices,
+        label=_first_label(config),
+    )
+
+
+def _choice_task(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[str, Any], Lost]:
+    """Return a task of multiple choice, its items from tables, and what was left out."""
+    items, lost = {}, {}
+    for split, location in (("train", train), ("dev", dev)):
+        if location is not None:
+            bad = bad_rows(config)
+            items[split] = read_choices(location, choice_columns(config), bad)
+            lost[split] = bad.words()
+    return choice_task(stem(train)), items, lost
 
 
 def _matching_task(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[str, Any], Lost]:

@@ -8,12 +8,15 @@ import pyarrow as pa
 from pipeline.config.cutting import Cutting
 from pipeline.errors import DataError
 from pipeline.tasks.answers import Answer, answer_of_logits, best_threshold
+from pipeline.tasks.natural import best_natural_threshold, natural_scores
 from pipeline.tasks.pieces import Tokenization
 from pipeline.tasks.prepared import Logits, Prepared, Tuned
 from pipeline.tasks.schema import ENCODED
 from pipeline.tasks.squad import Question, trainable
+from pipeline.tasks.squad_metrics import Normalise, normalised
 from pipeline.tasks.squad_metrics import score as squad_score
 from pipeline.tasks.task import Task
+from pipeline.tasks.trivia import normalised_as_trivia
 from pipeline.tasks.windows import Windowing, windows
 from pipeline.text.vocabulary import Vocabulary
 
@@ -21,6 +24,11 @@ EXAMINED = ("exact", "f1", "HasAns_exact", "HasAns_f1", "NoAns_exact", "NoAns_f1
 """Names of the official scores that are percentages."""
 NO_MARGIN = 0.0
 """Threshold for SQuAD 2.0 if none was tuned: the answer is empty if "no answer" scores higher than the best span."""
+
+
+def normaliser(task: Task) -> Normalise:
+    """Return the normalisation of answers in a task's official script."""
+    return normalised_as_trivia if task.script == "triviaqa" else normalised
 
 
 def trainable_questions(items: Sequence[Question], location: str) -> tuple[list[Question], tuple[str, ...]]:
@@ -105,19 +113,25 @@ def tune(task: Task, prepared: Prepared, answers: dict[str, Answer]) -> Tuned:
     """
     if not task.unanswerable:
         return {}
+    if task.script == "natural-questions":
+        return best_natural_threshold(answers, prepared.items)
     best = best_threshold(answers, prepared.items)
     return {"null_threshold": best["threshold_tuned_on_dev"], "f1_tuned_on_dev": best["f1_tuned_on_dev"] / 100}
 
 
 def score(task: Task, prepared: Prepared, answers: dict[str, Answer], tuned: Tuned) -> dict[str, float]:
     """Return the official scores, as shares of 1."""
-    scores = squad_score(texts_of(task, answers, tuned), prepared.items)
+    if task.script == "natural-questions":
+        return natural_scores(answers, prepared.items, tuned.get("null_threshold", NO_MARGIN))
+    scores = squad_score(texts_of(task, answers, tuned), prepared.items, normaliser(task))
     return {name: scores[name] / 100 for name in EXAMINED if name in scores}
 
 
 def baseline(task: Task, train: Prepared, prepared: Prepared) -> dict[str, float]:
     """Return the scores of always answering "no answer", the only constant answer that suits all questions."""
-    scores = squad_score({question.id: "" for question in prepared.items}, prepared.items)
+    if task.script == "natural-questions":
+        return dict.fromkeys(("f1", "precision", "recall"), 0.0)
+    scores = squad_score({question.id: "" for question in prepared.items}, prepared.items, normaliser(task))
     return {name: scores[name] / 100 for name in EXAMINED if name in scores}
 
 

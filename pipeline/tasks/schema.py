@@ -18,6 +18,11 @@ TEXTS = pa.schema(
 MATCHES = TEXTS.append(pa.field("negatives", pa.list_(pa.string()), nullable=False))
 """TEXTS of kind matching, whose second text matches the first: with texts that do not match it, and without labels."""
 
+CHOICES = TEXTS.append(pa.field("choices", pa.list_(pa.string()), nullable=False))
+"""TEXTS of kind choices, whose second text is null: with the texts to choose from. The label is the number of the right
+one, from 0.
+"""
+
 SECOND_LENGTH = "second_length"
 """Column in addition to ENCODED, for rows whose two texts are encoded separately: length of the second text, int32.
 
@@ -30,14 +35,13 @@ of int32. All rows have as many lengths as the row with most texts; 0 stands for
 QUERY = "query"
 """Column in addition to ENCODED, for kind ranking: number of the row's query, int64."""
 PASSAGE_LENGTHS = "passage_lengths"
-"""Column in addition to ENCODED, for rows of whole texts: the length of each passage of the text, a list of int32.
+"""Column in addition to ENCODED, for rows of whole texts or of choices: the length of each passage of the text, or of
+each pair of context and choice, a list of int32.
 
-ids has the passages one after the other. first_length is that of the row's longest first text.
+ids has the passages or pairs one after the other. first_length is that of the row's longest first text.
 """
 FIRST_LENGTHS = "first_lengths"
-"""Column in addition to ENCODED and PASSAGE_LENGTHS, for rows of choices: the first_length of each choice, a list of
-int32.
-"""
+"""Column in addition to PASSAGE_LENGTHS, for rows of choices: the first_length of each pair, a list of int32."""
 ENCODED = pa.schema(
     [
         EXAMPLE.field("ids"),  # [CLS] A [SEP], or [CLS] A [SEP] B [SEP] (RoBERTa: two [SEP] after A)

@@ -26,6 +26,8 @@ class Question:
     answers: tuple[tuple[str, int], ...]
     impossible: bool = False
     """Whether the context has no answer (SQuAD 2.0)."""
+    annotators: tuple[tuple[tuple[int, int], ...], ...] = ()
+    """For Natural Questions, the short answers of each annotator, as `natural.Words`; empty for other questions."""
 
 
 def read_questions(location: str) -> list[Question]:

@@ -3,13 +3,15 @@
 import re
 import string
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from pipeline.errors import DataError
 from pipeline.tasks.squad import Question
 
 ARTICLES = re.compile(r"\b(a|an|the)\b")
 PUNCTUATION = str.maketrans("", "", string.punctuation)
+Normalise = Callable[[str], str]
+"""Function of an answer that returns the text to compare."""
 
 
 def normalised(text: str) -> str:
@@ -17,34 +19,38 @@ def normalised(text: str) -> str:
     return " ".join(ARTICLES.sub(" ", text.lower().translate(PUNCTUATION)).split())
 
 
-def exact(predicted: str, true: str) -> float:
+def exact(predicted: str, true: str, normalise: Normalise = normalised) -> float:
     """Return 1 if both are equal after normalisation, else 0."""
-    return float(normalised(predicted) == normalised(true))
+    return float(normalise(predicted) == normalise(true))
 
 
-def f1(predicted: str, true: str) -> float:
+def f1(predicted: str, true: str, normalise: Normalise = normalised) -> float:
     """Return the F1 over words (as multisets); 0 if no word is shared."""
-    words, wanted = normalised(predicted).split(), normalised(true).split()
+    words, wanted = normalise(predicted).split(), normalise(true).split()
     shared = sum((Counter(words) & Counter(wanted)).values())
     return 2 * shared / (len(words) + len(wanted)) if shared else 0.0
 
 
-def best_of(predicted: str, question: Question, unanswerable: bool) -> tuple[float, float]:
+def best_of(
+    predicted: str, question: Question, unanswerable: bool, normalise: Normalise = normalised
+) -> tuple[float, float]:
     """Return exact match and F1, each the maximum over the question's true answers.
 
     For a question without answers, the true answer is the empty text. `unanswerable` means that the task has
     unanswerable questions, as SQuAD 2.0 has. Then true answers that are empty after normalisation do not count. If no
     true answer is left, or if the prediction is empty after normalisation, F1 equals exact match.
     """
-    true = [text for text, _ in question.answers if normalised(text) or not unanswerable] or [""]
-    matches = [exact(predicted, text) for text in true]
-    overlaps = [f1(predicted, text) for text in true]
-    if unanswerable and (true == [""] or not normalised(predicted)):
+    true = [text for text, _ in question.answers if normalise(text) or not unanswerable] or [""]
+    matches = [exact(predicted, text, normalise) for text in true]
+    overlaps = [f1(predicted, text, normalise) for text in true]
+    if unanswerable and (true == [""] or not normalise(predicted)):
         overlaps = matches
     return max(matches), max(overlaps)
 
 
-def score(predictions: Mapping[str, str], questions: Sequence[Question]) -> dict[str, float]:
+def score(
+    predictions: Mapping[str, str], questions: Sequence[Question], normalise: Normalise = normalised
+) -> dict[str, float]:
     """Return exact and f1 in percent, total (number of questions), and missing (number of missing predictions).
 
     A missing prediction counts as wrong. If any question is impossible, HasAns_exact, NoAns_exact and so on are also
@@ -53,7 +59,9 @@ def score(predictions: Mapping[str, str], questions: Sequence[Question]) -> dict
     unanswerable = any(question.impossible for question in questions)
     require_answers(questions)
     pairs = [
-        best_of(predictions[question.id], question, unanswerable) if question.id in predictions else (0.0, 0.0)
+        best_of(predictions[question.id], question, unanswerable, normalise)
+        if question.id in predictions
+        else (0.0, 0.0)
         for question in questions
     ]
     scores = _means("", pairs) | {"missing": float(sum(question.id not in predictions for question in questions))}

@@ -14,14 +14,25 @@ import pyarrow as pa
 from pipeline.errors import DataError, listed, shown
 
 Kind = Literal[
-    "classification", "regression", "multilabel", "ranking", "similarity", "matching", "relations", "tags", "spans"
+    "classification",
+    "regression",
+    "multilabel",
+    "ranking",
+    "similarity",
+    "matching",
+    "relations",
+    "tags",
+    "spans",
+    "choices",
 ]
 """Predict per text or pair: one class, a number, or several labels. Or score the candidates of a query. Or predict
 from the vectors of texts: the similarity of two texts, the text that matches a text, or the class of a pair. Or predict
-a tag per word, or a span of a context that answers a question.
+a tag per word, a span of a context that answers a question, or which of several texts continues a context.
 """
 Layout = Literal["tab-separated", "ag-news", "snli", "toxicity", "trec-qa"]
 """Formats of files of texts; `layouts.LAYOUTS` has a reader for each."""
+Script = Literal["squad", "triviaqa", "natural-questions"]
+"""Official script whose scores answers to questions get."""
 VALUED = ("regression", "ranking", "similarity")
 """Kinds of task whose labels are numbers on a scale."""
 NUMBERS = ("regression", "ranking")
@@ -53,7 +64,9 @@ class Split:
     first: str = ""
     """Column of the text; not used for questions and tagged words, which have file formats of their own."""
     second: str | None = None
-    """Column of the second text of a pair; None for single texts."""
+    """Column of the second text of a pair, or of the beginning that all choices share; None for single texts."""
+    choices: tuple[str, ...] = ()
+    """Columns of the texts to choose from; empty for other kinds of task."""
     label: str | None = "label"
     """Column of the label (for tagged words, the column's index as text); None if a test split has no labels."""
     id: str = "index"
@@ -86,6 +99,8 @@ class Task:
     """Whether rows are pairs of texts; inputs for prediction must then be pairs too."""
     unanswerable: bool = False
     """Whether some questions have no answer (SQuAD 2.0)."""
+    script: Script = "squad"
+    """For kind spans, the official script that gives the scores; it decides which format the files have, too."""
     dimensions: tuple[int, ...] = ()
     """Lengths of truncated vectors that are scored in addition to whole vectors, for the kinds in VECTOR_KINDS."""
     skips_broken_lines: bool = False
@@ -109,6 +124,8 @@ class Task:
         """Return a label's class number; for the kinds in VALUED, its value. Raises ValueError with a short message."""
         if self.kind in VALUED:
             return finite(label)
+        if self.kind == "choices":
+            return float(choice_number(label))
         if label not in self.numbers:
             raise ValueError(f"label {shown(label)} is not among the labels of {self.name} ({listed(self.labels)})")
         return self.numbers[label]
@@ -128,6 +145,13 @@ def several(label: str) -> list[str]:
     if names is None or not all(isinstance(name, str) for name in names):
         raise ValueError(f"label {shown(label)} is not a list of labels")
     return names
+
+
+def choice_number(label: str) -> int:
+    """Parse the number of the right choice, from 0. Raises ValueError with a short message."""
+    if not label.strip().isascii() or not label.strip().isdigit():
+        raise ValueError(f"label {shown(label)} is not the number of a choice; the first choice has number 0")
+    return int(label)
 
 
 def list_in(value: Any) -> list[Any] | None:

@@ -36,7 +36,7 @@ from pipeline.train.checkpoint import CONFIG
 from pipeline.train.initial import errors_with_location, padding_rows, tensors_named
 from pipeline.train.tuned import PROBLEMS, TASK, About, TunedModel, load_tuned
 
-ANSWERS = ("classification", "tags", "spans")
+ANSWERS = ("classification", "tags", "spans", "choices")
 """Keys of Family.architectures whose heads answer a task."""
 METRICS: dict[Kind, tuple[str, ...]] = {
     "classification": ("accuracy", "macro_f1"),
@@ -44,6 +44,7 @@ METRICS: dict[Kind, tuple[str, ...]] = {
     "regression": ("pearson", "spearman", "mean_absolute_error"),
     "tags": ("f1", "precision", "recall", "accuracy"),
     "spans": ("f1", "exact"),
+    "choices": ("accuracy",),
 }
 """Metrics that score each kind of task."""
 QUESTION_LENGTH = 384
@@ -175,8 +176,8 @@ def _task_of(location: str, head: str, config: dict[str, Any], tensors: dict[str
         raise CheckpointError(f"tensor {name} is missing or is not a matrix: {head} needs it")
     outputs = len(tensors[name])
     kind = _kind_of(head, config, outputs, model)
-    labels = _labels_of(config, outputs) if kind not in ("spans", "regression") else ()
-    if (wanted := {"spans": 2, "regression": 1}.get(kind, outputs)) != outputs:
+    labels = _labels_of(config, outputs) if kind not in ("spans", "regression", "choices") else ()
+    if (wanted := {"spans": 2, "regression": 1, "choices": 1}.get(kind, outputs)) != outputs:
         raise CheckpointError(f"tensor {name} has {outputs} outputs, but a model for {kind} has {wanted}")
     length = min(QUESTION_LENGTH, model.maximum_positions) if kind == "spans" else model.maximum_positions
     return Task(
@@ -187,7 +188,12 @@ def _task_of(location: str, head: str, config: dict[str, Any], tensors: dict[str
 def _output_weight(head: str, model: Model) -> str:
     """Return the published name of the weight matrix that computes a head's outputs."""
     family = family_of(model)
-    parts = {"classification": "classification_head", "tags": "tag_head", "spans": "answer_head"}
+    parts = {
+        "classification": "classification_head",
+        "tags": "tag_head",
+        "spans": "answer_head",
+        "choices": "choice_head",
+    }
     use = next((use for use in ANSWERS if family.architectures[use] == head), None)
     if use is None:
         raise CheckpointError(f"{CONFIG}: architectures is {head!r}, which is not a class of {family.title}")
@@ -200,7 +206,8 @@ def _kind_of(head: str, config: dict[str, Any], outputs: int, model: Model) -> K
     For a head over whole texts, problem_type decides; without it, one output means regression, and several mean
     classification. Raises CheckpointError for an unknown problem_type.
     """
-    if (kinds := [kind for kind in METRICS if family_of(model).architectures[kind] == head]) in (["tags"], ["spans"]):
+    kinds = [kind for kind in METRICS if family_of(model).architectures[kind] == head]
+    if len(kinds) == 1:
         return kinds[0]
     problem = config.get("problem_type")
     if problem is None:

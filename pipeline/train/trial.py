@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from pipeline.batch import PASSAGE_LENGTHS, collate_labelled
 from pipeline.config.cutting import Cutting
-from pipeline.config.finetune import Finetune, Recipe
+from pipeline.config.finetune import Finetune
+from pipeline.config.recipe import Recipe
 from pipeline.config.training import Lamb
 from pipeline.objectives.ranking import RankingTask
 from pipeline.objectives.sequences import SequenceTask

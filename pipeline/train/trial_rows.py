@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pipeline.batch import collate_labelled
-from pipeline.config.finetune import Recipe
+from pipeline.config.recipe import Recipe
 from pipeline.tasks.prepared import Prepared
 from pipeline.tasks.task import Task
 from pipeline.text.randomness import numbered_generator

@@ -15,9 +15,10 @@ from torch import nn
 from pipeline.batch import Batch
 from pipeline.bench.step import Case, make_batch
 from pipeline.config.adapters import Bottleneck, LowRank
-from pipeline.config.finetune import Finetune, Recipe, TaskAdamW
+from pipeline.config.finetune import Finetune, TaskAdamW
 from pipeline.config.model import FamilyName, Model
 from pipeline.config.model_parts import GlobalLocalAttention
+from pipeline.config.recipe import Recipe
 from pipeline.config.similarity import KIND_OF_LOSS, Similarity
 from pipeline.config.training import AdamW, Lamb
 from pipeline.model.adapters import add_adapter

@@ -233,6 +233,8 @@ ROWS: dict[str, Row] = {
         unread=frozenset({"bert.pooler.weight", "bert.pooler.bias"}),
     ),
 }
+WITHOUT_CHOICES = ("deberta",)
+"""Families for which transformers has no class of multiple choice."""
 FAMILIES = (
     *("bert", "roberta", "electra", "distilbert", "albert", "modernbert", "deberta", "deberta-v2"),
     *("longformer", "bigbird"),
@@ -288,8 +290,13 @@ def task_batch(row: Row, size: int, kind: str, lengths: tuple[int, ...] = (9, 5,
         labels["labels"] = torch.stack(ends).flatten().float()
     nothing = torch.zeros(0, dtype=torch.int64)
     inputs = _inputs(row, size, lengths, random)
-    if kind == "spans" and row.settings.family == "longformer":  # transformers finds the question by its separators
+    if kind == "choices":  # rows of two choices each
+        labels["label_N"] = torch.randint(2, (rows // 2,), generator=random).float()
+        inputs["passages"] = torch.full((rows // 2,), 2)
+    if kind in ("spans", "choices") and row.settings.family == "longformer":
+        # transformers finds the question, or the choice, by its separators
         inputs["ids_T"] = with_separators(inputs["ids_T"], lengths, row.vocabulary().sep_id)
+        inputs["segments_T"] = torch.cat([(torch.arange(n) > n // 3 + 1).long() for n in lengths])
     return Batch(**inputs, masked_positions_M=nothing, masked_labels_M=nothing, **labels)
 
 

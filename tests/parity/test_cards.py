@@ -118,7 +118,7 @@ def test_the_examples_of_a_fine_tuned_model_run(
 ) -> None:
     folder = tuned(tmp_path / "m", about(kind, paired=paired), tiny_vocabulary)
     said = run(folder, monkeypatch, capsys)
-    assert len(said) == len(examples(folder)) == (1 if kind == "spans" else 2)
+    assert len(said) == len(examples(folder)) == (1 if kind in ("spans", "choices") else 2)
     assert ("text_pair" in examples(folder)[0]) == paired
     assert said[-1].startswith("[{") and fields(folder)["pipeline_tag"] == PIPELINES[kind]
 

@@ -20,12 +20,22 @@ from pipeline.model.weights import model_settings, published_config, take_all, t
 from pipeline.objectives.replaced import ReplacedTokens
 from pipeline.objectives.table import Pretraining
 from pipeline.objectives.tasks import OBJECTIVES
-from tests.parity.families import CLASSES, FAMILIES, ROWS, Row, assert_close, pad, pretraining_batch, task_batch
+from tests.parity.families import (
+    CLASSES,
+    FAMILIES,
+    ROWS,
+    WITHOUT_CHOICES,
+    Row,
+    assert_close,
+    pad,
+    pretraining_batch,
+    task_batch,
+)
 from tests.parity.families import their_inputs as inputs_of
 
 transformers = pytest.importorskip("transformers")
 
-TASK_CLASSES = {"tags": "ForTokenClassification", "spans": "ForQuestionAnswering"}
+TASK_CLASSES = {"tags": "ForTokenClassification", "spans": "ForQuestionAnswering", "choices": "ForMultipleChoice"}
 PROBLEMS = {
     "classification": "single_label_classification",
     "multilabel": "multi_label_classification",
@@ -204,6 +214,8 @@ def test_their_tensors_have_our_names_and_shapes(row: Row, ours: Pretraining, th
 @pytest.mark.parametrize("kind", [kind for kind in OBJECTIVES if kind != "similarity"])  # it has no head
 @pytest.mark.parametrize("name", [*FAMILIES, "xlm-roberta"])
 def test_heads_of_tasks_equal_theirs(name: str, kind: str) -> None:
+    if kind == "choices" and name in WITHOUT_CHOICES:
+        pytest.skip("transformers has no class for this")
     row, module = ROWS[name], ROWS[name].task(kind)
     size, family = row.vocabulary().size, family_of(row.settings)
     # transformers' softmax over the tokens of a question runs over padding too, ours over a window's own tokens:
@@ -229,7 +241,7 @@ def test_heads_of_tasks_equal_theirs(name: str, kind: str) -> None:
 def _peer(row: Row, kind: str, size: int) -> nn.Module:
     """transformers' model with the family's head for a kind of task."""
     labels = {} if kind == "spans" else {"num_labels": 1 if kind == "regression" else CLASSES}
-    said = published_config(row.settings, size, row.vocabulary().pad_id, kind)
+    said = published_config(row.settings, size, row.vocabulary().pad_id, kind, row.vocabulary().sep_id)
     wanted = f"{row.prefix}{TASK_CLASSES.get(kind, 'ForSequenceClassification')}"
     assert said["architectures"] == [wanted]
     problem = {"problem_type": PROBLEMS[kind]} if kind in PROBLEMS else {}
@@ -244,6 +256,9 @@ def _their_task(row: Row, kind: str, peer: nn.Module, batch: Batch):
         return peer(**inputs, start_positions=start, end_positions=end)
     if kind == "tags":
         return peer(**inputs, labels=pad(batch.labels.long(), batch, -100))
+    if kind == "choices":
+        of_rows = {name: tensor.unflatten(0, (-1, 2)) for name, tensor in inputs.items()}
+        return peer(**of_rows, labels=batch.label_N.long())
     if kind == "multilabel":
         return peer(**inputs, labels=batch.labels.view(-1, CLASSES))
     return peer(**inputs, labels=batch.label_N.long() if kind == "classification" else batch.label_N)

@@ -97,8 +97,8 @@ def test_slots_of_a_step_add_up_to_the_step(kind: str, weighted: bool) -> None:
     settings = replace(SETTINGS, hidden_dropout=0.0, attention_dropout=0.0)
     whole, lengths = batch_of(kind, (9, 5, 12, 7)), (9, 5, 12, 7)
     found = []
-    for sizes in ((4,), (1, 3)):
-        outputs = 0 if kind in ("regression", "spans") else CLASSES
+    for sizes in ((4,), (2, 2) if kind == "choices" else (1, 3)):  # rows of two choices stay whole
+        outputs = 0 if kind in ("regression", "spans", "choices") else CLASSES
         module = OBJECTIVES[kind](settings, SIZE, outputs, torch.Generator().manual_seed(1), "cls", weights).train()
         optimizer = build_optimizer(TaskAdamW(learning_rate=1e-3), module)
         compute = Compute(device=torch.device("cpu"), autocast=torch.autocast("cpu", enabled=False), seed=0)
@@ -115,6 +115,7 @@ def parts(kind: str, batch: Batch, lengths: tuple[int, ...], sizes: tuple[int, .
     found, first = [], 0
     for size in sizes:
         tokens = slice(sum(lengths[:first]), sum(lengths[: first + size]))
+        rows = slice(first // 2, (first + size) // 2) if kind == "choices" else slice(first, first + size)
         per = {
             "tags": tokens,
             "spans": slice(2 * first, 2 * (first + size)),
@@ -128,7 +129,8 @@ def parts(kind: str, batch: Batch, lengths: tuple[int, ...], sizes: tuple[int, .
                 positions_T=batch.positions_T[tokens],
                 offsets=torch.tensor([0, *torch.tensor(lengths[first : first + size]).cumsum(0)], dtype=torch.int32),
                 maximum_length=max(lengths[first : first + size]),
-                label_N=None if batch.label_N is None else batch.label_N[first : first + size],
+                label_N=None if batch.label_N is None else batch.label_N[rows],
+                passages=None if batch.passages is None else batch.passages[rows],
                 labels=None if batch.labels is None else batch.labels[per[kind]],
             )
         )

@@ -31,6 +31,7 @@ ALBERT = Family(
         "classification_head": "classifier",
         "tag_head": "classifier",
         "answer_head": "qa_outputs",
+        "choice_head": "classifier",
         "attention_pooling": "attention_pooling",
     },
     encoder="albert.",
@@ -59,6 +60,7 @@ ALBERT = Family(
         "similarity": "AlbertModel",
         "tags": "AlbertForTokenClassification",
         "spans": "AlbertForQuestionAnswering",
+        "choices": "AlbertForMultipleChoice",
     },
     inputs=("input_ids", "attention_mask", "token_type_ids"),
 )

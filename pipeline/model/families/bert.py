@@ -60,6 +60,7 @@ BERT = Family(
         "classification_head": "classifier",
         "tag_head": "classifier",
         "answer_head": "qa_outputs",
+        "choice_head": "classifier",
         "attention_pooling": "attention_pooling",
     },
     encoder="bert.",
@@ -88,6 +89,7 @@ BERT = Family(
         "similarity": "BertModel",
         "tags": "BertForTokenClassification",
         "spans": "BertForQuestionAnswering",
+        "choices": "BertForMultipleChoice",
     },
     inputs=("input_ids", "attention_mask", "token_type_ids"),
 )

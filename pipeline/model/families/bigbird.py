@@ -60,6 +60,7 @@ BIGBIRD = Family(
         "classification_layer.outer": "qa_classifier.output.dense",
         "classification_layer.norm": "qa_classifier.output.LayerNorm",
         "answer_head": "qa_classifier.qa_outputs",
+        "choice_head": "classifier",
         "attention_pooling": "attention_pooling",
     },
     encoder="bert.",
@@ -89,6 +90,7 @@ BIGBIRD = Family(
         "similarity": "BigBirdModel",
         "tags": "BigBirdForTokenClassification",
         "spans": "BigBirdForQuestionAnswering",
+        "choices": "BigBirdForMultipleChoice",
     },
     inputs=("input_ids", "attention_mask", "token_type_ids"),
 )

@@ -26,6 +26,8 @@ HEADS = {
     "classification_head": "classifier",
     "tag_head": "classifier",
     "answer_head": "qa_outputs",
+    "choice_layer": "pooler.dense",
+    "choice_head": "classifier",
     "attention_pooling": "attention_pooling",
 }
 PRETRAINED_HEADS = ("lm_predictions.", "deberta.embeddings.position_embeddings.")
@@ -112,6 +114,7 @@ DEBERTA = Family(
     assumed={"talking_head": False, "pooler_dropout": 0, "pooler_hidden_act": "gelu"},
     parts_to_config=_parts_to_config,
     parts_from_config=_parts_from_config,
+    without_choices=True,
     class_prefix="Deberta",
     architectures={
         "masked": "DebertaForMaskedLM",
@@ -122,6 +125,7 @@ DEBERTA = Family(
         "similarity": "DebertaModel",
         "tags": "DebertaForTokenClassification",
         "spans": "DebertaForQuestionAnswering",
+        "choices": "DebertaForMultipleChoice",
     },
     inputs=("input_ids", "attention_mask"),
 )

@@ -64,6 +64,7 @@ DEBERTA_V2 = replace(
     assumed={"pooler_dropout": 0, "pooler_hidden_act": "gelu"},
     parts_to_config=_parts_to_config,
     parts_from_config=_parts_from_config,
+    without_choices=False,
     class_prefix="DebertaV2",
     architectures={use: name.replace("Deberta", "DebertaV2") for use, name in DEBERTA.architectures.items()}
     # transformers has no class with this head. The head is in the files, and transformers leaves it out.

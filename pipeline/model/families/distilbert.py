@@ -29,6 +29,8 @@ DISTILBERT = Family(
         "classification_head": "classifier",
         "tag_head": "classifier",
         "answer_head": "qa_outputs",
+        "choice_layer": "pre_classifier",
+        "choice_head": "classifier",
         "attention_pooling": "attention_pooling",
     },
     encoder="distilbert.",
@@ -60,6 +62,7 @@ DISTILBERT = Family(
         "similarity": "DistilBertModel",
         "tags": "DistilBertForTokenClassification",
         "spans": "DistilBertForQuestionAnswering",
+        "choices": "DistilBertForMultipleChoice",
     },
     inputs=("input_ids", "attention_mask"),
 )

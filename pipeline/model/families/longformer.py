@@ -45,6 +45,7 @@ LONGFORMER: Family = replace(
     title="Longformer",
     names=ROBERTA.names
     | encoder_names(PREFIX)
+    | {"choice_layer": f"{PREFIX}pooler.dense"}
     | {f"encoder.layers.#.{ours}": f"{PREFIX}encoder.layer.#.{theirs}" for ours, theirs in PROJECTIONS.items()},
     encoder=PREFIX,
     tied={

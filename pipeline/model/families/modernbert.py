@@ -118,6 +118,9 @@ MODERNBERT = Family(
         "classification_head": "classifier",
         "tag_head": "classifier",
         "answer_head": "classifier",
+        "choice_layer": "head.dense",
+        "choice_layer.norm": "head.norm",
+        "choice_head": "classifier",
         "attention_pooling": "attention_pooling",
     },
     encoder="model.",
@@ -158,6 +161,7 @@ MODERNBERT = Family(
         "similarity": "ModernBertModel",
         "tags": "ModernBertForTokenClassification",
         "spans": "ModernBertForQuestionAnswering",
+        "choices": "ModernBertForMultipleChoice",
     },
     inputs=("input_ids", "attention_mask"),
 )

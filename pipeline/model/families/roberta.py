@@ -15,6 +15,8 @@ ROBERTA = Family(
         "classification_head": "classifier.out_proj",
         "tag_head": "classifier",
         "answer_head": "qa_outputs",
+        "choice_layer": "roberta.pooler.dense",
+        "choice_head": "classifier",
         "attention_pooling": "attention_pooling",
     },
     encoder="roberta.",
@@ -40,6 +42,7 @@ ROBERTA = Family(
         "similarity": "RobertaModel",
         "tags": "RobertaForTokenClassification",
         "spans": "RobertaForQuestionAnswering",
+        "choices": "RobertaForMultipleChoice",
     },
     inputs=("input_ids", "attention_mask"),
 )

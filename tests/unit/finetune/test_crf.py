@@ -13,9 +13,10 @@ from safetensors.torch import load_file
 from pipeline import api
 from pipeline.config.cutting import Cutting
 from pipeline.config.data import VocabularySettings
-from pipeline.config.finetune import Finetune, Recipe, Trials
+from pipeline.config.finetune import Finetune, Trials
 from pipeline.config.model import Model
 from pipeline.config.predict import Score
+from pipeline.config.recipe import Recipe
 from pipeline.config.serve import Serve
 from pipeline.finetune.problems import Problem, read_problems
 from pipeline.finetune.trials import build, identity_of, load_or_train, make_trial

@@ -5,7 +5,8 @@ from typing import Any
 
 from rich.console import Console
 
-from pipeline.config.finetune import Finetune, Recipe
+from pipeline.config.finetune import Finetune
+from pipeline.config.recipe import Recipe
 from pipeline.finetune.live import Live
 from pipeline.finetune.trials import Trial
 

@@ -10,8 +10,9 @@ from safetensors.torch import load_file
 
 from pipeline.config.cutting import Cutting, PassagePooling
 from pipeline.config.data import VocabularySettings
-from pipeline.config.finetune import Finetune, Recipe, Search
+from pipeline.config.finetune import Finetune, Search
 from pipeline.config.model import Model
+from pipeline.config.recipe import Recipe
 from pipeline.export.tuned_card import tuned_files
 from pipeline.finetune.problems import read_problems
 from pipeline.finetune.settings import settings_of, with_setting

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from pipeline.config.cutting import Cutting
-from pipeline.config.finetune import Finetune, Recipe, Trials
+from pipeline.config.finetune import Finetune, Trials
 from pipeline.config.model import Model
+from pipeline.config.recipe import Recipe
 from pipeline.errors import DataError
 from pipeline.finetune import plan
 from pipeline.finetune.plan import (

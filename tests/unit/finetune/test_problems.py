@@ -9,9 +9,10 @@ import pytest
 
 from pipeline.config.adapters import Freeze, LowRank
 from pipeline.config.cutting import Cutting
-from pipeline.config.finetune import Finetune, Recipe, Trials
+from pipeline.config.finetune import Finetune, Trials
 from pipeline.config.model import Model
 from pipeline.config.placement import TrialPlacement
+from pipeline.config.recipe import Recipe
 from pipeline.config.training import LinearDecay
 from pipeline.errors import ConfigError, DataError
 from pipeline.finetune.problems import Problem, digest, download, read_problems, texts, with_dev

@@ -9,10 +9,11 @@ import torch
 
 from pipeline.batch import TEACHER
 from pipeline.config.cutting import Cutting
-from pipeline.config.finetune import Finetune, Recipe, Search
+from pipeline.config.finetune import Finetune, Search
 from pipeline.config.placement import ModelPlacement
 from pipeline.config.predict import Score
 from pipeline.config.ranking import Loss, Ranking
+from pipeline.config.recipe import Recipe
 from pipeline.errors import ConfigError
 from pipeline.finetune.folds import fold_numbers
 from pipeline.finetune.teacher import answer_texts, distinct_texts, pairs_in, with_logits

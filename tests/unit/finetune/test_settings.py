@@ -6,8 +6,9 @@ from typing import get_args
 import pytest
 
 from pipeline.config.adapters import Bottleneck, LowRank
-from pipeline.config.finetune import Finetune, Recipe, Search
+from pipeline.config.finetune import Finetune, Search
 from pipeline.config.model import FamilyName, Model
+from pipeline.config.recipe import Recipe
 from pipeline.config.similarity import Similarity
 from pipeline.config.training import LinearDecay
 from pipeline.errors import ConfigError

@@ -9,9 +9,10 @@ import pytest
 
 from pipeline.config.adapters import Adapter, Bottleneck, Freeze, LowRank, NoAdapter
 from pipeline.config.cutting import Cutting
-from pipeline.config.finetune import Finetune, Recipe, Search, Similarity, Trials
+from pipeline.config.finetune import Finetune, Search, Similarity, Trials
 from pipeline.config.placement import TrialPlacement
 from pipeline.config.predict import Score
+from pipeline.config.recipe import Recipe
 from pipeline.errors import ConfigError
 from pipeline.export.tuned_card import tuned_files
 from pipeline.finetune.trials import build, identity_of, load_or_train, make_trial

@@ -16,9 +16,10 @@ from safetensors.torch import save_file
 from pipeline import storage
 from pipeline.batch import TEACHER
 from pipeline.config.cutting import Cutting
-from pipeline.config.finetune import Finetune, Recipe
+from pipeline.config.finetune import Finetune
 from pipeline.config.model import Model
 from pipeline.config.placement import ModelPlacement
+from pipeline.config.recipe import Recipe
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.export.tuned_card import tuned_files
 from pipeline.finetune.facts import teacher_facts

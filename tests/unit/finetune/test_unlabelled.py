@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.config.cutting import Cutting
-from pipeline.config.finetune import Finetune, Recipe
+from pipeline.config.finetune import Finetune
+from pipeline.config.recipe import Recipe
 from pipeline.errors import ConfigError, DataError
 from pipeline.finetune.problems import Problem
 from pipeline.finetune.unlabelled import for_problem, read_unlabelled

@@ -8,8 +8,9 @@ from typing import get_args
 import pytest
 
 from pipeline.config.cutting import Cutting
-from pipeline.config.finetune import Finetune, Recipe, Search, Trials
+from pipeline.config.finetune import Finetune, Search, Trials
 from pipeline.config.predict import Score
+from pipeline.config.recipe import Recipe
 from pipeline.config.similarity import KIND_OF_LOSS, LOSSES_WITH, ROWS_OF_KIND, Loss, Similarity
 from pipeline.errors import ConfigError, DataError
 from pipeline.finetune.settings import warnings

@@ -4,8 +4,8 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.config.cutting import Cutting
-from pipeline.config.finetune import Recipe
 from pipeline.config.predict import Compare
+from pipeline.config.recipe import Recipe
 from pipeline.finetune.problems import Problem
 from pipeline.finetune.table import Reported
 from pipeline.grid.comparison import answer_scorer, first_of_each, seed_lines, sides

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from pipeline.config.cutting import Cutting
-from pipeline.config.finetune import Finetune, Recipe, Search
+from pipeline.config.finetune import Finetune, Search
 from pipeline.config.model import Model
 from pipeline.config.placement import TrialPlacement
+from pipeline.config.recipe import Recipe
 from pipeline.finetune import trials
 from pipeline.finetune.live import Live
 from pipeline.finetune.problems import Problem, in_cuttings, read_problems

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from pipeline.config.cutting import Cutting
-from pipeline.config.finetune import Finetune, Freeze, Recipe, Search, Trials
+from pipeline.config.finetune import Finetune, Freeze, Search, Trials
 from pipeline.config.ranking import Ranking
+from pipeline.config.recipe import Recipe
 from pipeline.errors import ConfigError, DataError
 from pipeline.grid.inputs import read_inputs
 from pipeline.train.checkpoint import folder_of

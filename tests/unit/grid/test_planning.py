@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from pipeline.config.cutting import Cutting
-from pipeline.config.finetune import Finetune, Recipe, Search
+from pipeline.config.finetune import Finetune, Search
 from pipeline.config.model import Model
+from pipeline.config.recipe import Recipe
 from pipeline.errors import ConfigError, DataError
 from pipeline.finetune.live import Live
 from pipeline.finetune.plan import Share

@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from pipeline.config.cutting import Cutting
-from pipeline.config.finetune import Finetune, Recipe
+from pipeline.config.finetune import Finetune
 from pipeline.config.model import Model
 from pipeline.config.placement import TrialPlacement
+from pipeline.config.recipe import Recipe
 from pipeline.finetune import trials
 from pipeline.finetune.problems import Problem, digest, read_problems
 from pipeline.finetune.trials import make_trial

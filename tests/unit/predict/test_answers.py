@@ -30,9 +30,11 @@ TEXTS = ["kar lost kand", "", "mir nel ta sup. kar?"]
 ASKED = {
     "classification": {"text": TEXTS},
     "regression": {"text": TEXTS, "second": ["lost", None, "kar mir"]},
+    "ranking": {"text": TEXTS, "second": ["lost", "nel", "kar mir"]},
     "similarity": {"text": TEXTS, "second": ["lost", "nel", "kar mir"]},
     "multilabel": {"text": TEXTS},
     "tags": {"text": TEXTS},
+    "choices": {"text": ["kar lost", "mir"], "choices": [["kand", "nel ta sup"], ["kar", "lost", "ta"]]},
     "spans": {"question": ["kar?", "", "mir nel"], "context": ["lost kand kar", "kar", ""]},
 }
 Make = Callable[..., TunedModel]
@@ -116,6 +118,21 @@ def test_words_may_be_given_as_lists(make: Make) -> None:
         tuned, items_of(tuned, {"words": [["kar", "lost", "kand"], ["a\u00a0b"]]}), CPU, EXACT
     ).to_pylist()
     assert lists[0] == answers(tuned)[0] and lists[1]["words"] == ["a\u00a0b"]
+
+
+def test_a_choice_is_the_number_of_the_likeliest_text(make: Make) -> None:
+    tuned = make("choices")
+    for row, found, texts in zip(logits(tuned), answers(tuned), ASKED["choices"]["choices"], strict=True):
+        shares = torch.from_numpy(row[: len(texts)]).double().softmax(0)
+        assert found["choice"] == int(shares.argmax()) and found["probability"] == max(found["probabilities"])
+        assert found["probabilities"] == pytest.approx(shares.tolist(), abs=1e-9)
+    started = answers_to(tuned, choices=[["ta kand", "ta nel ta sup"], ["kar", "lost", "ta"]])
+    assert started == answers_to(tuned, second=["ta", None]) != answers(tuned)
+
+
+def answers_to(tuned: TunedModel, **columns: list) -> list[dict]:
+    """The answers to the columns of multiple choice, some of them others."""
+    return answer_items(tuned, items_of(tuned, ASKED["choices"] | columns), CPU, EXACT).to_pylist()
 
 
 def test_an_answer_is_the_text_at_its_places(make: Make) -> None:

@@ -11,8 +11,9 @@ from torch.nn import functional as F
 
 from pipeline.batch import TEACHER, Batch, collate_labelled
 from pipeline.config.cutting import Cutting
-from pipeline.config.finetune import Finetune, Recipe
+from pipeline.config.finetune import Finetune
 from pipeline.config.ranking import Loss, Ranking
+from pipeline.config.recipe import Recipe
 from pipeline.config.training import AdamW
 from pipeline.errors import ConfigError, DataError
 from pipeline.objectives.ranking import RankingTask

@@ -9,7 +9,8 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 from pipeline.batch import collate_labelled
-from pipeline.config.finetune import Finetune, Recipe, Trials
+from pipeline.config.finetune import Finetune, Trials
+from pipeline.config.recipe import Recipe
 from pipeline.errors import ConfigError, DataError
 from pipeline.objectives.sequences import SequenceTask
 from pipeline.tasks.glue import TASKS

@@ -82,11 +82,11 @@ def changed(folder: Path, **tensors: torch.Tensor | None) -> None:
     ("changes", "words"),
     [
         (
-            {"architectures": ["BertForMultipleChoice"]},
-            "m: config.json: architectures is 'BertForMultipleChoice', so the model has no head for a task: "
+            {"architectures": ["BertForNextSentencePrediction"]},
+            "m: config.json: architectures is 'BertForNextSentencePrediction', so the model has no head for a task: "
             "give a model with one of "
             "BertForSequenceClassification, BertForTokenClassification, BertForQuestionAnswering, "
-            "RobertaForSequenceClassification, ",
+            "BertForMultipleChoice, RobertaForSequenceClassification, ",
         ),
         (
             {"architectures": ["XLNetForSequenceClassification"]},

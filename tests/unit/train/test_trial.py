@@ -10,8 +10,9 @@ import torch
 
 from pipeline.batch import TEACHER, Batch
 from pipeline.config.cutting import Cutting
-from pipeline.config.finetune import Finetune, Recipe
+from pipeline.config.finetune import Finetune
 from pipeline.config.model import Model
+from pipeline.config.recipe import Recipe
 from pipeline.model.families.bert import BERT
 from pipeline.model.weights import published_config, to_published
 from pipeline.objectives.sequences import SequenceTask

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from pipeline.config.finetune import Finetune, Recipe
+from pipeline.config.finetune import Finetune
+from pipeline.config.recipe import Recipe
 from pipeline.config.training import Lamb
 from pipeline.finetune.trials import RESULT, Trial, load_or_train
 from pipeline.objectives.sequences import SequenceTask

@@ -17,6 +17,7 @@ from pipeline.model.adapters import add_adapter
 from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
 from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary
+from pipeline.train.published_tuned import load_tuned_or_published
 from pipeline.train.tuned import About, load_tuned, save_tuned
 
 SETTINGS = Model(layers=2, width=16, heads=2, feed_forward=32, maximum_positions=32, initializer_deviation=0.3)
@@ -27,10 +28,11 @@ TASKS = {
     "tags": Task(name="d", kind="tags", labels=("O", "B-X", "I-X"), metrics=("f1",)),
     "ranking": Task(name="f", kind="ranking", metrics=("map",)),
     "spans": Task(name="e", kind="spans", metrics=("f1",), unanswerable=True),
+    "choices": Task(name="f", kind="choices", metrics=("accuracy",)),
 }
 
 
-def batch(size: int) -> Batch:
+def batch(size: int, kind: str = "") -> Batch:
     lengths = (5, 9, 3)
     random, positions, nothing = (
         torch.Generator().manual_seed(3),
@@ -45,6 +47,7 @@ def batch(size: int) -> Batch:
         maximum_length=9,
         masked_positions_M=nothing,
         masked_labels_M=nothing,
+        passages=torch.ones(3, dtype=torch.int64) if kind == "choices" else None,
     )
 
 
@@ -78,11 +81,14 @@ def saved(
         lineage={"checkpoint": "somewhere"},
     )
     with torch.no_grad():
-        before = module.logits(batch(vocabulary.size))
+        before = module.logits(batch(vocabulary.size, kind))
     save_tuned(str(folder), module, about, SETTINGS, vocabulary, adapter)
     with torch.no_grad():
         torch.testing.assert_close(
-            module.eval().logits(batch(vocabulary.size)), before, rtol=1e-4, atol=1e-4 if kind == "regression" else 1e-5
+            module.eval().logits(batch(vocabulary.size, kind)),
+            before,
+            rtol=1e-4,
+            atol=1e-4 if kind == "regression" else 1e-5,
         )
     return module
 
@@ -92,7 +98,7 @@ def test_a_model_comes_back_as_it_was_and_transformers_says_the_same(
     kind: str, tmp_path: Path, tiny_vocabulary: Vocabulary
 ) -> None:
     transformers = pytest.importorskip("transformers")
-    module, inputs = saved(kind, tmp_path / "m", tiny_vocabulary), batch(tiny_vocabulary.size)
+    module, inputs = saved(kind, tmp_path / "m", tiny_vocabulary), batch(tiny_vocabulary.size, kind)
     found = load_tuned(str(tmp_path / "m"))
     assert (
         found.about.task == TASKS[kind]
@@ -103,13 +109,16 @@ def test_a_model_comes_back_as_it_was_and_transformers_says_the_same(
     automatic = {
         "tags": transformers.AutoModelForTokenClassification,
         "spans": transformers.AutoModelForQuestionAnswering,
+        "choices": transformers.AutoModelForMultipleChoice,
     }
     peer = automatic.get(kind, transformers.AutoModelForSequenceClassification).from_pretrained(tmp_path / "m").eval()
     with torch.no_grad():
         ours, again = module.logits(inputs), found.module.logits(inputs)
         torch.testing.assert_close(again, ours, rtol=0, atol=0)
         for row, (start, end) in enumerate(zip(inputs.offsets[:-1].tolist(), inputs.offsets[1:].tolist())):
-            theirs = peer(input_ids=inputs.ids_T[None, start:end], token_type_ids=inputs.segments_T[None, start:end])
+            row_of_one = (None, None) if kind == "choices" else (None,)
+            ids, segments = inputs.ids_T[start:end][row_of_one], inputs.segments_T[start:end][row_of_one]
+            theirs = peer(input_ids=ids, token_type_ids=segments)
             logits = (
                 torch.stack((theirs.start_logits[0], theirs.end_logits[0]), -1) if kind == "spans" else theirs.logits[0]
             )
@@ -127,6 +136,18 @@ def test_a_model_comes_back_as_it_was_and_transformers_says_the_same(
         "regression": "regression",
         "ranking": "regression",
     }.get(kind)
+
+
+def test_a_model_of_multiple_choice_that_others_published_can_be_loaded(
+    tmp_path: Path, tiny_vocabulary: Vocabulary
+) -> None:
+    module, inputs = saved("choices", tmp_path / "m", tiny_vocabulary), batch(tiny_vocabulary.size, "choices")
+    for file in ("task.json", storage.MANIFEST):
+        (tmp_path / "m" / file).unlink()
+    found = load_tuned_or_published(str(tmp_path / "m"))
+    assert found.about.task == Task(name="m", kind="choices", metrics=("accuracy",), maximum_length=32)
+    with torch.no_grad():
+        torch.testing.assert_close(found.module.logits(inputs), module.logits(inputs), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,60 @@
+"""Predict which of several texts continues a context: one score per pair of context and choice (Devlin et al. 2019,
+section 4.4).
+
+Shapes: N pairs of context and choice in R rows; the row with most choices has C.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from pipeline.batch import Batch
+from pipeline.config.model import ClassifierLayer, Model
+from pipeline.model.encoder import Encoder, initialize
+from pipeline.model.heads import ClassificationHead, HeadLayer
+from pipeline.objectives.ranking import by_row
+from pipeline.objectives.terms import TASK, Terms
+
+
+class ChoiceTask(nn.Module):
+    """Encoder with a linear layer that scores the first token's state, after the pooler or a layer of the head."""
+
+    per_token = False
+    weights: Mapping[str, float] = {}
+
+    def __init__(self, settings: Model, vocabulary_size: int, generator: torch.Generator | None = None) -> None:
+        """Initialise weights from `generator`; None: from torch's global generator."""
+        super().__init__()
+        self.encoder = Encoder(settings, vocabulary_size)
+        layer = settings.pooler
+        has_layer = isinstance(layer, ClassifierLayer)
+        # Published classes for multiple choice have no dropout before this layer.
+        self.choice_layer = HeadLayer(settings, replace(layer, drops_input=False)) if has_layer else None
+        self.choice_head = ClassificationHead(settings, 1)
+        initialize(self, settings.initializer_deviation, generator)
+        self.encoder.choose_global_tokens("second")
+
+    def forward(self, batch: Batch) -> Terms:
+        """Return {TASK: (cross-entropy of the right choices, summed over R rows, R)}; the loss is a float32 scalar."""
+        assert batch.label_N is not None
+        total = F.cross_entropy(self.logits(batch), batch.label_N.long(), reduction="sum")
+        return {TASK: (total, self.counts(batch)[TASK])}
+
+    def counts(self, batch: Batch) -> dict[str, int | Tensor]:
+        """Return {TASK: divisor of the summed loss}. The divisor is the number of rows."""
+        assert batch.passages is not None
+        return {TASK: len(batch.passages)}
+
+    def logits(self, batch: Batch) -> Tensor:
+        """Return the scores of each row's choices, float32 (R, C); minus infinity after the choices of a row."""
+        assert batch.passages is not None
+        return by_row(self.scores(batch), batch.passages, -torch.inf)
+
+    def scores(self, batch: Batch) -> Tensor:
+        """Return one score per pair, float32 (N,)."""
+        hidden_T, layer = self.encoder(batch), self.choice_layer
+        pooled_N = self.encoder.pool(hidden_T, batch) if layer is None else layer(hidden_T[batch.offsets[:-1]])
+        return self.choice_head(pooled_N)[:, 0]
