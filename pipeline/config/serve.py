@@ -90,6 +90,10 @@ class Serve:
     """CPUs per replica."""
     gpus: float = 0.0
     """GPUs per replica, such as 0.25."""
+    onnx: bool = False
+    """Run the encoder with onnxruntime, on CPUs and in float32; needs the extra export. The graph is written when a
+    replica starts.
+    """
     batching: Batching = Batching()
     limits: Limits = Limits()
     placement: EmbedPlacement = EmbedPlacement()
@@ -102,6 +106,15 @@ class Serve:
         require(
             self.placement.device != "cuda" or self.gpus > 0,
             f"placement.device cuda needs a GPU, but gpus is {self.gpus}: set gpus to 1",
+        )
+        require(
+            not self.onnx or (self.placement.device != "cuda" and self.gpus == 0),
+            f"onnx (True) runs on CPUs, but gpus is {self.gpus} and placement.device is {self.placement.device}: leave "
+            "onnx out",
+        )
+        require(
+            not self.onnx or self.placement.precision in ("auto", "float32"),
+            f"onnx (True) computes in float32, but placement.precision is {self.placement.precision}: leave one out",
         )
         require(
             self.placement.precision != "int8" or self.placement.device != "cuda",

@@ -88,11 +88,11 @@ def write_graphs(published: Path, folder: Path, trained: Trained) -> None:
         subfolder = next(model.folder for model in trained.module.models() if model.use == "masked")
         masked = AutoModelForMaskedLM.from_pretrained(published / subfolder).eval()
         encoder = AutoModel.from_pretrained(published).eval()
-        _write_graph(FillMask(masked), folder / FILL_MASK, "logits", trained.model)
-        _write_graph(Embedding(encoder), folder / EMBEDDING, "sentence_embedding", trained.model)
+        write_graph(FillMask(masked), folder / FILL_MASK, "logits", trained.model)
+        write_graph(Embedding(encoder), folder / EMBEDDING, "sentence_embedding", trained.model)
 
 
-def _write_graph(module: Any, file: Path, output: str, model: Model) -> None:
+def write_graph(module: Any, file: Path, output: str, model: Model) -> None:
     """Trace a module with the inputs of the model's family, and write its graph to a file."""
     length = min(8, model.maximum_positions)
     inputs = padded(probe(model, module.model.config.vocab_size, (length, length)), model)
@@ -122,7 +122,7 @@ def session(file: Path) -> "InferenceSession":
 
 
 def run(graph: "InferenceSession", batch: Batch, model: Model) -> Tensor:
-    """Return a graph's float32 output for a batch: logits (T, V) without padding, or vectors (N, width)."""
+    """Return a graph's float32 output for a batch: values of tokens (T, ...) without padding, or vectors (N, width)."""
     inputs = padded(batch, model)
     output = torch.from_numpy(graph.run(None, {name: tensor.numpy() for name, tensor in inputs.items()})[0])
     return output[inputs["attention_mask"].bool()] if output.dim() == 3 else output

@@ -19,6 +19,7 @@ from pipeline.finetune.trials import answer_precision
 from pipeline.model.int8 import refuse_int8, to_int8
 from pipeline.predict.answers import items_of
 from pipeline.predict.cross_encoder import CrossEncoder, score_pairs, scores_pairs
+from pipeline.serve.onnx_encoder import use_onnx
 from pipeline.serve.uses import Description, Inputs, Use
 from pipeline.tasks import questions, sequences
 from pipeline.tasks.answers import Answer
@@ -218,11 +219,15 @@ def load(config: Serve) -> ServedModel:
     if precision == "int8":
         refuse_int8(device)
         to_int8(loaded.encoder.layers)
+    if config.onnx:
+        use_onnx(loaded)
     return ServedModel(loaded=loaded, precision=precision)
 
 
 def _precision_on(device: torch.device, loaded: api.LoadedModel, config: Serve) -> str:
     """Return the number format of the model's products on a device."""
+    if config.onnx:
+        return "float32"
     known = loaded.tuned.about.lineage.get("precision") if loaded.tuned else None
     return answer_precision(config.placement, known, device)
 
