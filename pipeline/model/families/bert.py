@@ -47,16 +47,25 @@ def buffers(prefix: str) -> tuple[str, ...]:
     return (f"{prefix}embeddings.position_ids", f"{prefix}embeddings.token_type_ids")
 
 
+PRETRAINING_HEADS = {
+    "masked_token_head.dense": "cls.predictions.transform.dense",
+    "masked_token_head.norm": "cls.predictions.transform.LayerNorm",
+    "masked_token_head": "cls.predictions",
+    "next_sentence_head": "cls.seq_relationship",
+}
+"""Module here -> its name in published checkpoints, for the heads of pretraining with pairs."""
+TIED = {
+    "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
+    "cls.predictions.decoder.bias": "cls.predictions.bias",
+}
+HEADS = ("bert.pooler.", "cls.predictions.", "cls.seq_relationship.")
 BERT = Family(
     name="bert",
     title="BERT",
     names=encoder_names("bert.")
     | {
         "encoder.pooler": "bert.pooler.dense",
-        "masked_token_head.dense": "cls.predictions.transform.dense",
-        "masked_token_head.norm": "cls.predictions.transform.LayerNorm",
-        "masked_token_head": "cls.predictions",
-        "next_sentence_head": "cls.seq_relationship",
+        **PRETRAINING_HEADS,
         "classification_head": "classifier",
         "tag_head": "classifier",
         "answer_head": "qa_outputs",
@@ -66,11 +75,8 @@ BERT = Family(
     encoder="bert.",
     bare=BARE,
     fused=FUSED,
-    tied={
-        "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
-        "cls.predictions.decoder.bias": "cls.predictions.bias",
-    },
-    heads=("bert.pooler.", "cls.predictions.", "cls.seq_relationship."),
+    tied=TIED,
+    heads=HEADS,
     other_heads=TASK_HEADS,
     buffers=buffers("bert."),
     config=CONFIG,

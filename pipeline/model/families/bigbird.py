@@ -10,7 +10,17 @@ from typing import Any
 from pipeline.config.model import Model
 from pipeline.config.model_parts import BlockSparseAttention
 from pipeline.errors import CheckpointError
-from pipeline.model.families.bert import ASSUMED, BARE, CONFIG, FUSED, buffers, encoder_names
+from pipeline.model.families.bert import (
+    ASSUMED,
+    BARE,
+    CONFIG,
+    FUSED,
+    HEADS,
+    PRETRAINING_HEADS,
+    TIED,
+    buffers,
+    encoder_names,
+)
 from pipeline.model.family import Family
 
 FIELDS = {"block_size": ("block_size", 64, 1), "random_blocks": ("num_random_blocks", 3, 0)}
@@ -49,10 +59,7 @@ BIGBIRD = Family(
     names=encoder_names("bert.")
     | {
         "encoder.pooler": "bert.pooler",
-        "masked_token_head.dense": "cls.predictions.transform.dense",
-        "masked_token_head.norm": "cls.predictions.transform.LayerNorm",
-        "masked_token_head": "cls.predictions",
-        "next_sentence_head": "cls.seq_relationship",
+        **PRETRAINING_HEADS,
         "classification_layer": "classifier.dense",
         "classification_head": "classifier.out_proj",
         "tag_head": "classifier",
@@ -66,11 +73,8 @@ BIGBIRD = Family(
     encoder="bert.",
     bare=BARE,
     fused=FUSED,
-    tied={
-        "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
-        "cls.predictions.decoder.bias": "cls.predictions.bias",
-    },
-    heads=("bert.pooler.", "cls.predictions.", "cls.seq_relationship."),
+    tied=TIED,
+    heads=HEADS,
     other_heads=("classifier.", "qa_classifier.", "attention_pooling."),
     buffers=buffers("bert."),
     config=CONFIG | {"activation": "hidden_act"},
