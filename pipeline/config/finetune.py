@@ -215,6 +215,11 @@ class Finetune:
         self._require_teacher()
         self._require_alone()
         require(
+            not self.choices or self.train is not None,
+            f"choices ({', '.join(self.choices)}) are columns of your own file, but train is not given: leave choices "
+            "out",
+        )
+        require(
             not self.choices or self.kind in ("auto", "choices"),
             f"choices ({', '.join(self.choices)}) are for kind choices, but kind is {self.kind}: leave kind or choices "
             "out",

@@ -79,6 +79,11 @@ class Recipe:
             self.rows_per_class is None or self.rows_per_class >= 1,
             f"recipe.rows_per_class ({self.rows_per_class}) must be at least 1",
         )
+        require(
+            self.rows_per_class is None or not self.balance_classes,
+            f"recipe.rows_per_class ({self.rows_per_class}) takes as many rows of each class, so "
+            "recipe.balance_classes would weight them by the counts of the whole file: leave one of them out",
+        )
         self._require_few_labels()
         require(self.patience is None or self.patience >= 1, f"recipe.patience ({self.patience}) must be at least 1")
         if self.dropout is not None:

@@ -5,8 +5,10 @@ negative text must also be less similar to the query than a share of the matchin
 Shapes: R rows, Q different queries, K texts found per query.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,9 +21,11 @@ from pipeline.embed.search import Hits, comparable, exact_hits
 from pipeline.embed.vectors import Vectors
 from pipeline.reporting import Report
 
-REASON = "all texts found match or are too similar (more are found with a higher --among)"
+REASON = "the texts found match or are too similar (see --among, --margin and the model's prompts)"
 SPARE = 4
-"""For each negative text that is wanted, texts of this number of candidates are read: some may be matches or equal."""
+"""For each negative text that is wanted, the texts of this number of candidates are read, because some may be equal. In
+addition, as many are read as the query has matches.
+"""
 NEGATIVES = "negatives"
 REPORT_ROWS = 10_240
 """Rows after which progress is reported."""
@@ -73,12 +77,15 @@ class Miner:
         embedded = self.model.vectors(unique.tolist())
         hits = self._hits(embedded)
         limits = self._limits(embedded[number], matches)
-        near = [self._candidates(hits, query, limit) for query, limit in zip(number.tolist(), limits)]
+        refused = [self.matches.of_query(query) for query in queries]
+        near = [
+            self._candidates(hits, query, limit, len(matching))
+            for query, limit, matching in zip(number.tolist(), limits, refused)
+        ]
         found = self.vectors.rows_of(np.concatenate(near).tolist())
-        texts = {row: str(columns["text"]) for row, columns in found.items()}
         return [
-            self._chosen([texts[row] for row in rows.tolist()], self.matches.of_query(query))
-            for query, rows in zip(queries, near, strict=True)
+            self._chosen({row: found[row] for row in rows.tolist()}, matching)
+            for rows, matching in zip(near, refused, strict=True)
         ]
 
     def _hits(self, embedded: np.ndarray) -> Hits:
@@ -99,18 +106,47 @@ class Miner:
         similar = np.einsum("rd,rd->r", *both)
         return similar - self.config.margin * np.abs(similar)
 
-    def _candidates(self, hits: Hits, query: int, limit: float) -> np.ndarray:
-        """Return the rows of the first texts found for a query whose similarity is below the limit, int64."""
-        below = (hits.rows[query] >= 0) & (hits.scores[query] < limit)
-        return hits.rows[query][below][: SPARE * self.config.negatives]
+    def _candidates(self, hits: Hits, query: int, limit: float, matches: int) -> np.ndarray:
+        """Return the rows of the first texts found for a query whose similarity is below the limit, int64.
 
-    def _chosen(self, texts: Sequence[str], refused: set[int]) -> list[str]:
-        """Return the first texts whose digests are not refused; of equal texts, the first one."""
+        `matches` is the number of texts that match the query.
+        """
+        below = (hits.rows[query] >= 0) & (hits.scores[query] < limit)
+        return hits.rows[query][below][: SPARE * self.config.negatives + matches]
+
+    def _chosen(self, candidates: Mapping[int, Mapping[str, Any]], refused: set[int]) -> list[str]:
+        """Return the first texts that do not match; of equal texts, the first one.
+
+        `candidates` has the columns of rows, the most similar first. `refused` are the digests of matching texts.
+        """
         different: dict[int, str] = {}
-        for text in texts:
-            different.setdefault(digest(text), text)
-        kept = [text for number, text in different.items() if number not in refused]
-        return kept[: self.config.negatives]
+        for row, columns in candidates.items():
+            text = str(columns["text"])
+            whole = self.long_texts.get(row - columns["chunk"])
+            if whole not in refused and digest(text) not in refused:
+                different.setdefault(digest(text), text)
+        return list(different.values())[: self.config.negatives]
+
+    @cached_property
+    def long_texts(self) -> dict[int, int]:
+        """Row of a text's first chunk -> digest of the whole text, for texts that have several chunks."""
+        digests: dict[int, int] = {}
+        for part, start in enumerate(self.vectors.starts.tolist()):
+            if self.vectors.rows[part]:
+                digests |= _long_texts_in(self.vectors.read(part, ["chunk", "start", "end", "text"]), start)
+        return digests
+
+
+def _long_texts_in(table: pa.Table, first: int) -> dict[int, int]:
+    """Return `Miner.long_texts` of a part; `first` is the number of its first row."""
+    begins = np.flatnonzero(table["chunk"].to_numpy() == 0)
+    counts = np.diff(begins, append=table.num_rows)
+    digests = {}
+    for begin, count in zip(begins[counts > 1].tolist(), counts[counts > 1].tolist()):
+        chunks = table.slice(begin, count).to_pylist()
+        gaps = [" " * (later["start"] > earlier["end"]) for earlier, later in zip(chunks, chunks[1:])]
+        digests[first + begin] = digest("".join(chunk["text"] + gap for chunk, gap in zip(chunks, [*gaps, ""])))
+    return digests
 
 
 def schema_of(pairs: Pairs) -> pa.Schema:

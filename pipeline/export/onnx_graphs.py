@@ -111,11 +111,12 @@ def write_graph(module: Any, file: Path, output: str, model: Model) -> None:
     )
 
 
-def session(file: Path) -> "InferenceSession":
-    """Load a graph from disk for the CPU."""
+def session(file: Path, threads: int = 0) -> "InferenceSession":
+    """Load a graph from disk for the CPU; `threads` 0: a thread per core."""
     from onnxruntime import InferenceSession, SessionOptions
 
     options = SessionOptions()
+    options.intra_op_num_threads = threads
     # With spinning, idle threads wait in a busy loop and take CPU time from the next session.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return InferenceSession(file, options, providers=["CPUExecutionProvider"])

@@ -19,7 +19,7 @@ from pipeline.train.hardware import device_of
 from pipeline.train.initial import Initial
 from pipeline.train.optim import build_optimizer
 from pipeline.train.step import Compute
-from pipeline.train.trial import epoch_rows, seen_words, train_on_slots
+from pipeline.train.trial import epoch_rows, few_labels, seen_words, train_on_slots
 from pipeline.train.trial_rows import batches
 
 LARGE = 10_000
@@ -75,11 +75,13 @@ def seconds_of(config: Finetune, problem: Problem, initial: Initial) -> float:
     unlabelled = problem.unlabelled.rows if problem.unlabelled else None
     whole = replace(config, recipe=replace(config.recipe, training_rows=None))
     rows = epoch_rows(whole, module, problem.train, unlabelled, 0)
-    with seen_words(config, module, rows)():
-        optimizer = build_optimizer(config.optimizer, module)
+    few = few_labels(module, rows, config.recipe, 0)
+    trained, rows = (few.encoder_task, few.pairs) if few else (module, rows)
+    with seen_words(config, trained, rows)():
+        optimizer = build_optimizer(config.optimizer, trained)
         for slots in itertools.islice(batches(rows, config.recipe, 0, 0), STEPS):
             start = time.perf_counter()
-            float(train_on_slots(slots, module, optimizer, compute, step=0, rate=0.0, clip_norm=1.0)[0])
+            float(train_on_slots(slots, trained, optimizer, compute, step=0, rate=0.0, clip_norm=1.0)[0])
             times.append(time.perf_counter() - start)
             tokens.append(sum(batch.tokens for _, batch in slots))
             if len(times) >= LEAST_STEPS and sum(times) > MEASURED_SECONDS:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pipeline import storage
-from pipeline.config.adapters import Bottleneck, LowRank
+from pipeline.config.adapters import Bottleneck, LowRank, NoAdapter
 from pipeline.config.cutting import Cutting
 from pipeline.config.finetune import Finetune
 from pipeline.config.model import ClassifierLayer, Model
@@ -182,13 +182,19 @@ def _require_few_labels(config: Finetune, problem: Problem, model: Model) -> Non
         f"{task.name} has {texts}": texts != "single texts",
         f"cutting.passages is {problem.cutting.passages}": bool(problem.cutting.passages),
         f"the head of family {model.family} has a layer of its own": _layer_on_all(model),
-        "the whole encoder is frozen": config.freeze.layers == model.layers and config.freeze.embeddings,
+        "the whole encoder is frozen": _all_frozen(config, model),
     }
     if reasons := [reason for reason, applies in odd.items() if applies]:
         raise ConfigError(
             f"recipe.contrastive_pairs ({recipe.contrastive_pairs}) trains an encoder on classes of single texts and "
             f"fits a linear head, but {reasons[0]}: leave the setting out"
         )
+
+
+def _all_frozen(config: Finetune, model: Model) -> bool:
+    """Return whether no weight of the encoder is trained, because there is no adapter either."""
+    whole = config.freeze.layers == model.layers and config.freeze.embeddings
+    return whole and isinstance(config.adapter, NoAdapter)
 
 
 def _layer_on_all(model: Model) -> bool:

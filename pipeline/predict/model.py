@@ -10,7 +10,7 @@ from tokenizers import Tokenizer
 from pipeline import storage
 from pipeline.config.placement import ModelPlacement
 from pipeline.config.predict import Predict
-from pipeline.errors import CheckpointError, DataError, listed, shown
+from pipeline.errors import CheckpointError, ConfigError, DataError, listed, shown
 from pipeline.export.inference import TEXTS_AT_ONCE, batch_of, fill_masks
 from pipeline.export.trained import Trained, load_trained
 from pipeline.finetune.trials import answer_precision
@@ -212,6 +212,11 @@ def answer_table(
     Rows with an empty text are not given to the model; their answers are null. `text` and `pair`: see
     `match_columns`. `choices`: columns of a model of multiple choice; empty means the default.
     """
+    if choices and model.kind != "choices":
+        raise ConfigError(
+            f"choices ({', '.join(choices)}) are for models of multiple choice, but the model is of kind {model.kind}: "
+            "leave choices out"
+        )
     names = match_columns(table, model.kind, text, pair)
     columns = {name: table[column].to_pylist() for name, column in names.items()}
     gaps = [[_is_empty(value, names[name], name == "words") for value in values] for name, values in columns.items()]

@@ -8,14 +8,16 @@ from ray import serve
 
 from pipeline.config.command import Command
 from pipeline.config.locations import with_absolute_locations
-from pipeline.config.serve import Serve
+from pipeline.config.serve import REGISTERED, Serve
 from pipeline.errors import ConfigError
 from pipeline.serve.deployments import application
 from pipeline.serve.gate import token_digest
 from pipeline.serve.model import describe_on_cpu
 
-OF_RAY_SERVE = ("host", "port")
+OF_HTTP = ("host", "port")
 """Settings of jobs/serve.py that Ray Serve's configuration has in http_options."""
+OF_CLUSTER = ("mlflow_uri", "placement.address", "placement.autoscaled")
+"""Settings of jobs/serve.py that find a model or a cluster, and have no effect here."""
 EVERYWHERE = "0.0.0.0"
 
 
@@ -33,11 +35,20 @@ def build(arguments: dict[str, Any]) -> serve.Application:
 def settings_from(arguments: Mapping[str, Any]) -> Serve:
     """Return the settings for a mapping such as {"checkpoint": "s3://…", "limits.waiting": 512}.
 
-    The names are those of jobs/serve.py's options. Raises ConfigError for unknown names, wrong values, host and port.
+    The names are those of jobs/serve.py's options. Raises ConfigError for unknown names and wrong values, and for
+    settings of OF_HTTP and OF_CLUSTER.
     """
-    if given := [name for name in OF_RAY_SERVE if name in arguments]:
-        raise ConfigError(f"args has {given[0]} ({arguments[given[0]]}): write it into http_options instead")
+    named = {name.replace("-", "_"): value for name, value in arguments.items()}
+    if given := [name for name in OF_HTTP if name in named]:
+        raise ConfigError(f"args has {given[0]} ({named[given[0]]}): write it into http_options instead")
+    if given := [name for name in OF_CLUSTER if name in named]:
+        raise ConfigError(f"args has {given[0]} ({named[given[0]]}), which has no effect in a cluster: leave it out")
     config = Command(prog="args", about="", settings=Serve).read(list(_words(arguments)))
+    if config.checkpoint.startswith(REGISTERED):
+        raise ConfigError(
+            f"args has checkpoint ({config.checkpoint}), which only the MLflow of a run knows: give the folder or URL "
+            "of the model"
+        )
     return replace(config, host=EVERYWHERE)
 
 

@@ -55,7 +55,7 @@ def use_onnx(loaded: api.LoadedModel) -> None:
     require_onnx_encoder(loaded)
     encoder, settings = loaded.encoder, loaded.settings
     with scratch_folder("onnx") as scratch:
-        graph = session(_written(loaded, Path(scratch)))
+        graph = session(_written(loaded, Path(scratch)), torch.get_num_threads())
     with torch.inference_mode():
         for batch in probes(settings, loaded.vocabulary.size):
             largest = difference(run(graph, batch, settings), encoder(batch))

@@ -45,9 +45,10 @@ def prepare(task: Task, items: pa.Table, vocabulary: Vocabulary, cutting: Cuttin
 def _query_numbers(task: Task, items: pa.Table) -> np.ndarray:
     """Return the number of each row's query, int64, in the order of their first rows.
 
-    Official files number their queries. In other files, rows with the same query have the same first text.
+    Official files number their queries. In other files, rows with the same query have the same first text, except for
+    white space.
     """
-    names = items["id" if task.splits else "first"].to_pylist()
+    names = items["id"].to_pylist() if task.splits else [" ".join(text.split()) for text in items["first"].to_pylist()]
     numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
     return np.array([numbers[name] for name in names], np.int64)
 

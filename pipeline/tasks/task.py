@@ -149,9 +149,10 @@ def several(label: str) -> list[str]:
 
 def choice_number(label: str) -> int:
     """Parse the number of the right choice, from 0. Raises ValueError with a short message."""
-    if not label.strip().isascii() or not label.strip().isdigit():
+    whole = label.strip().removesuffix(".0")  # a column of floats holds whole numbers such as 1.0
+    if not whole.isascii() or not whole.isdigit():
         raise ValueError(f"label {shown(label)} is not the number of a choice; the first choice has number 0")
-    return int(label)
+    return int(whole)
 
 
 def list_in(value: Any) -> list[Any] | None:

@@ -59,8 +59,12 @@ def read_trivia(location: str, bad: BadRows | None = None) -> list[Question]:
 
 
 def _questions_of(item: Any, where: str, evidence: str, joined: bool, bad: BadRows) -> list[Question]:
-    """Return a question with all its documents if `joined`, else one question for each document."""
+    """Return a question with all its documents if `joined`, else one for each document; none without documents."""
     documents = list(_documents_of(item, where, evidence, bad))
+    if not documents:
+        if not any(item.get(key) for key in FOLDERS):  # otherwise the missing files were counted
+            bad.take(BadRow(f"{where} names no document, so its question has no evidence", "no-evidence"))
+        return []
     id, question = _value_at(item, "QuestionId", str, where), _value_at(item, "Question", str, where)
     contexts = [(f"{id}--{name}", text) for name, text in documents]
     if joined:
@@ -108,15 +112,19 @@ def _question_of(id: str, question: str, context: str, aliases: Sequence[str]) -
     return Question(id=id, question=question, context=context, answers=(*answers, *others))
 
 
+BETWEEN_WORDS = r"[\W_]+(?:(?:a|an|the)[\W_]+)*"
+"""What may stand between the words of an alias, from which normalisation has removed articles."""
+
+
 def alias_place(context: str, aliases: Sequence[str]) -> tuple[int, int] | None:
     """Return start and end of the first place in a text whose words are those of an alias; None if there is none.
 
-    The case does not matter, nor do punctuation and white space between the words. Of several aliases at one place, the
-    longest is taken. (The official conversion to SQuAD's format takes the first alias of the list that occurs anywhere,
-    even within a word.)
+    The case does not matter, nor do punctuation, white space and articles between the words. Of several aliases at one
+    place, the longest is taken. (The official conversion to SQuAD's format takes the first alias of the list that
+    occurs anywhere, even within a word.)
     """
     words = [normalised_as_trivia(alias).split() for alias in aliases]
-    patterns = [r"[\W_]+".join(map(re.escape, own)) for own in words if own]
+    patterns = [BETWEEN_WORDS.join(map(re.escape, own)) for own in words if own]
     if not patterns:
         return None
     pattern = rf"(?<!\w)(?:{'|'.join(sorted(patterns, key=len, reverse=True))})(?!\w)"

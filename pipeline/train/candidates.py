@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.batch import TEACHER
+from pipeline.errors import DataError
 from pipeline.tasks.schema import ENCODED, FIRST_LENGTHS, PASSAGE_LENGTHS, QUERY
 from pipeline.text.randomness import numbered_generator
 
@@ -17,13 +18,19 @@ def grouped(rows: pa.Table, most: int, seed: int) -> pa.Table:
     """Return rows with at most `most` candidates of one query: first a relevant one, then irrelevant ones.
 
     `rows` are pairs with the column QUERY. Each relevant and each irrelevant candidate of a query is in a row, and in
-    about as many rows as the others. Queries without a relevant or an irrelevant candidate are left out. The columns
+    about as many rows as the others. Queries without a relevant or an irrelevant candidate are left out; raises
+    DataError if no query is left. The columns
     PASSAGE_LENGTHS and FIRST_LENGTHS have the lengths of each candidate's sequence and of its query in it.
     """
     members, counts = [], []
     for group in _groups(rows[QUERY].to_numpy(), rows["label"].to_numpy() > 0, most, numbered_generator(seed, DEALING)):
         members.append(group)
         counts.append(len(group))
+    if not members:
+        raise DataError(
+            "no query of the sampled training rows has both a relevant candidate and an irrelevant one: raise "
+            "recipe.training_rows or minutes"
+        )
     return _joined(rows, np.concatenate(members), np.append(0, np.cumsum(counts)).astype(np.int32))
 
 

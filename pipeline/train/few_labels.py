@@ -21,6 +21,8 @@ from pipeline.text.randomness import numbered_generator
 
 PAIRING = 1 << 33
 """Number of the random stream that draws the pairs of a trial."""
+MOST_PAIRS = 1_000_000
+"""Maximum pairs of a trial, which are held in memory."""
 ROWS_AT_ONCE = 64
 ABSENT = -30.0
 """Logit of a class without a training row, below those of all other classes."""
@@ -66,18 +68,25 @@ def pairs_of(rows: pa.Table, pairs: int, seed: int) -> pa.Table:
 
     Each row is drawn as the first of `pairs` pairs with another row of its class, if there is one, and of `pairs` pairs
     with a row of another class. Both rows' sequences stand in one row of the result, as in kind similarity. Raises
-    DataError if all rows have the same class.
+    DataError if all rows have the same class, or if there were more than MOST_PAIRS pairs.
     """
     labels, random = rows["label"].to_numpy(), numbered_generator(seed, PAIRING)
     if (labels == labels[0]).all():
         raise DataError(
             f"all {rows.num_rows:,} training rows have the same class, so no pair has two classes: give more rows"
         )
+    if 2 * pairs * len(labels) > MOST_PAIRS:
+        raise DataError(
+            f"recipe.contrastive_pairs ({pairs}) would make {2 * pairs * len(labels):,} pairs of {len(labels):,} rows, "
+            f"more than {MOST_PAIRS:,}: it is for few labels; take fewer with recipe.rows_per_class"
+        )
+    of_class = {
+        label: (np.flatnonzero(labels == label), np.flatnonzero(labels != label)) for label in np.unique(labels)
+    }
     first, second, same = [], [], []
     for row, label in enumerate(labels):
-        equal = labels == label
-        alike, unlike = np.flatnonzero(equal & (np.arange(len(labels)) != row)), np.flatnonzero(~equal)
-        for others, wanted in ((alike, 1.0), (unlike, 0.0)):
+        equal, unlike = of_class[label]
+        for others, wanted in ((equal[equal != row], 1.0), (unlike, 0.0)):
             drawn = random.choice(others, pairs) if len(others) else others
             first += [row] * len(drawn)
             second += drawn.tolist()

@@ -10,6 +10,7 @@ from torch import Tensor
 from pipeline.batch import collate_labelled
 from pipeline.config.recipe import Recipe
 from pipeline.tasks.prepared import Prepared
+from pipeline.tasks.schema import QUERY
 from pipeline.tasks.task import Task
 from pipeline.text.randomness import numbered_generator
 from pipeline.train.step import Slot
@@ -22,7 +23,11 @@ SAMPLING = 1 << 32
 
 def training_rows(train: Prepared, unlabelled: pa.Table | None, recipe: Recipe, seed: int) -> pa.Table:
     """Return the rows of an epoch: the sample of labelled rows that the recipe sets, then all rows of `unlabelled`."""
-    labelled = sample_rows(rows_per_class(train.rows, recipe.rows_per_class, seed), recipe.training_rows, seed)
+    labelled = rows_per_class(train.rows, recipe.rows_per_class, seed)
+    if QUERY in labelled.schema.names:
+        labelled = sample_queries(labelled, recipe.training_rows, seed)
+    else:
+        labelled = sample_rows(labelled, recipe.training_rows, seed)
     return labelled if unlabelled is None else pa.concat_tables([labelled, unlabelled])
 
 
@@ -31,6 +36,20 @@ def sample_rows(rows: pa.Table, most: int | None, seed: int) -> pa.Table:
     if most is None or most >= rows.num_rows:
         return rows
     return rows.take(np.sort(numbered_generator(seed, SAMPLING).permutation(rows.num_rows)[:most]))
+
+
+def sample_queries(rows: pa.Table, most: int | None, seed: int) -> pa.Table:
+    """Return all rows of a random sample of queries, which have at most `most` rows together; all rows for None.
+
+    At least one query is taken. Rows have the column QUERY, and keep their order.
+    """
+    if most is None or most >= rows.num_rows:
+        return rows
+    queries = rows[QUERY].to_numpy()
+    counts = np.bincount(queries)
+    order = numbered_generator(seed, SAMPLING).permutation(np.flatnonzero(counts))
+    taken = order[: max(1, int(np.searchsorted(np.cumsum(counts[order]), most, side="right")))]
+    return rows.filter(pa.array(np.isin(queries, taken)))
 
 
 def rows_per_class(rows: pa.Table, most: int | None, seed: int) -> pa.Table:

@@ -45,11 +45,12 @@ def mined(
     *,
     index: bool = False,
     texts: list[str] | None = None,
+    chunks: list[int] | None = None,
     **settings,
 ) -> list[list[str]]:
     """The negative texts of rows (query, match), found among `texts`."""
     texts = list(ANGLES) if texts is None else texts
-    vectors = write_vectors(on_circle([ANGLES[text.strip().lower()] for text in texts]), texts=texts)
+    vectors = write_vectors(on_circle([ANGLES[text.strip().lower()] for text in texts]), texts=texts, chunks=chunks)
     config = Mine(vectors=vectors.folder, pairs="x", output="x.jsonl", **settings)
     queries, matching = [query for query, _ in rows], [match for _, match in rows]
     of_pairs, model = Matches.of(iter([(queries, matching)])), cast(VectorModel, ByAngle())
@@ -81,6 +82,22 @@ def test_only_the_most_similar_texts_are_candidates(margin: float, expected: lis
 def test_equal_texts_are_chosen_once_and_the_query_itself_is_no_negative(write_vectors: Write) -> None:
     texts = ["match", "far", " Far", "FAR", "farther", "other"]
     assert mined(write_vectors, [("farther", "match")], texts=texts) == [["far", "other"]]
+
+
+def test_a_chunk_of_a_matching_text_is_no_negative(write_vectors: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ANGLES, "farfarther", 50)
+    rows = [("q", "match"), ("q", "farfarther")]
+    chunks = [0, 0, 1, 0]  # far and farther are the chunks of one text, which matches
+    found = mined(write_vectors, rows, texts=["match", "far", "farther", "other"], chunks=chunks)
+    assert found == [["other"], ["other"]]
+
+
+def test_many_matches_do_not_hide_the_texts_behind_them(write_vectors: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    near = {f"match {number}": 30 + number for number in range(9)}
+    for text, angle in near.items():
+        monkeypatch.setitem(ANGLES, text, angle)
+    rows = [("q", "match"), *(("q", text) for text in near)]
+    assert mined(write_vectors, rows, texts=["match", *near, "farther"], negatives=1)[0] == ["farther"]
 
 
 def test_matches_of_a_query_are_found_among_many(write_vectors: Write) -> None:

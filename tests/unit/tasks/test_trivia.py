@@ -125,6 +125,8 @@ def test_normalisation_makes_punctuation_a_space() -> None:
 def test_no_alias_no_place() -> None:
     assert alias_place("text", []) is None and alias_place("text", ["the", ""]) is None
     assert alias_place("return the urn, urns", ["urn"]) == (11, 14) and alias_place("urns", ["urn"]) is None
+    text = "He wrote The Lord of the Rings."
+    assert alias_place(text, [normalised_as_trivia("The Lord of the Rings")]) == (13, 30)
     assert alias_place("a+b is c++", ["c"]) == (7, 8) and alias_place("rain.cat", ["rain cat"]) == (0, 8)
 
 
@@ -136,7 +138,7 @@ def test_missing_evidence_and_other_files_are_named(tmp_path: Path) -> None:
         read_items(WIKIPEDIA, str(folder), "dev")
     items, notes = read_items(WIKIPEDIA, str(folder), "dev", skip=True)
     assert (
-        len(items) == 20 and items[7].context == "" and notes[0].startswith("1 rows left out (no-evidence, the first: ")
+        len(items) == 19 and items[7].id == "tc_8" and notes[0].startswith("1 rows left out (no-evidence, the first: ")
     )
     file = folder / "triviaqa-rc" / "qa" / "wikipedia-dev.json"
     for content, message in (

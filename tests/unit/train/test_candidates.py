@@ -25,7 +25,7 @@ from pipeline.train.candidates import grouped
 from pipeline.train.optim import build_optimizer
 from pipeline.train.step import Compute
 from pipeline.train.trial import compute_logits, train_on_slots
-from pipeline.train.trial_rows import batches
+from pipeline.train.trial_rows import batches, sample_queries
 from tests.unit.train.test_trial import CPU, PLAIN, SETTINGS
 
 TASK = Task(name="own", kind="ranking", metrics=("map", "mrr", "ndcg@10"))
@@ -66,6 +66,21 @@ def test_every_candidate_is_in_a_row_behind_a_relevant_one(rows: pa.Table) -> No
     assert sorted(seen[tuple(row["ids"])] for row in rows.to_pylist()[:6]) == [1, 1, 1, 1, 2, 3]
     assert grouped(rows, 3, seed=0) == grouped(rows, 3, seed=0) != grouped(rows, 3, seed=1)
     assert {len(row["passage_lengths"]) for row in grouped(rows, 8, seed=0).to_pylist()} == {6, 2}
+
+
+def test_a_sample_has_whole_queries(rows: pa.Table) -> None:
+    sample = sample_queries(rows, 10, seed=1)
+    counts = Counter(sample["query"].to_pylist())
+    assert 0 < sample.num_rows <= 10 and counts == {
+        query: Counter(rows["query"].to_pylist())[query] for query in counts
+    }
+    assert sample_queries(rows, 1, seed=0).num_rows > 0 and sample_queries(rows, 99, seed=0) is rows
+
+
+def test_a_sample_without_anything_to_rank_is_one_line(rows: pa.Table) -> None:
+    wrong = rows.filter(pa.array(np.array(rows["label"].to_pylist()) == 0))
+    with pytest.raises(DataError, match="no query of the sampled training rows has both a relevant candidate and"):
+        grouped(wrong, 3, seed=0)
 
 
 def made(vocabulary: Vocabulary, loss: Loss) -> RankingTask:

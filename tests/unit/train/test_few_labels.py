@@ -15,6 +15,7 @@ from pipeline.errors import ConfigError, DataError
 from pipeline.objectives.sequences import SequenceTask
 from pipeline.tasks.glue import TASKS
 from pipeline.text.vocabulary import Vocabulary
+from pipeline.train import few_labels
 from pipeline.train.few_labels import FewLabels, linear_head, pairs_of
 from pipeline.train.trial import compute_logits, run_trial
 from pipeline.train.trial_rows import rows_per_class
@@ -60,6 +61,12 @@ def test_rows_of_one_class_are_refused(rows: pa.Table) -> None:
     alike = rows.slice(0, 5).set_column(2, "label", pa.array([1.0] * 5, pa.float32()))
     with pytest.raises(DataError, match="all 5 training rows have the same class, so no pair has two classes"):
         pairs_of(alike, 2, seed=0)
+
+
+def test_many_rows_are_refused(rows: pa.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(few_labels, "MOST_PAIRS", 6 * rows.num_rows - 1)
+    with pytest.raises(DataError, match=r"contrastive_pairs \(3\) would make 360 pairs of 60 rows, more than 359"):
+        pairs_of(rows, 3, seed=0)
 
 
 def test_a_sample_per_class_has_that_many_rows_of_each(rows: pa.Table) -> None:
@@ -132,6 +139,7 @@ def test_a_trial_trains_the_encoder_and_then_fits_the_head(glue: Path, tiny_voca
         ({"contrastive_pairs": 0, "pooling": "mean"}, r"contrastive_pairs \(0\) must be at least 1"),
         ({"contrastive_pairs": 5}, r"contrastive_pairs \(5\) needs recipe.pooling mean, but recipe.pooling is cls"),
         ({"rows_per_class": 0}, r"rows_per_class \(0\) must be at least 1"),
+        ({"rows_per_class": 8, "balance_classes": True}, r"rows_per_class \(8\) takes as many rows of each class"),
         (
             {"contrastive_pairs": 5, "pooling": "mean", "balance_classes": True},
             "so recipe.balance_classes has no effect",
