@@ -113,7 +113,7 @@ def _question_of(id: str, question: str, context: str, aliases: Sequence[str]) -
 
 
 BETWEEN_WORDS = r"[\W_]+(?:(?:a|an|the)[\W_]+)*"
-"""What may stand between the words of an alias, from which normalisation has removed articles."""
+"""Pattern between the words of an alias, from which normalisation has removed articles."""
 
 
 def alias_place(context: str, aliases: Sequence[str]) -> tuple[int, int] | None:
