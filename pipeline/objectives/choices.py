@@ -9,13 +9,12 @@ from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from pipeline.batch import Batch
 from pipeline.config.model import ClassifierLayer, Model
 from pipeline.model.encoder import Encoder, initialize
 from pipeline.model.heads import ClassificationHead, HeadLayer
-from pipeline.objectives.ranking import by_row
+from pipeline.objectives.ranking import by_row, first_of_rows, log_shares
 from pipeline.objectives.terms import TASK, Terms
 
 
@@ -39,8 +38,9 @@ class ChoiceTask(nn.Module):
 
     def forward(self, batch: Batch) -> Terms:
         """Return {TASK: (cross-entropy of the right choices, summed over R rows, R)}; the loss is a float32 scalar."""
-        assert batch.label_N is not None
-        total = F.cross_entropy(self.logits(batch), batch.label_N.long(), reduction="sum")
+        assert batch.label_N is not None and batch.passages is not None
+        right_R = first_of_rows(batch.passages) + batch.label_N.long()
+        total = -log_shares(self.scores(batch), batch.passages)[right_R].sum()
         return {TASK: (total, self.counts(batch)[TASK])}
 
     def counts(self, batch: Batch) -> dict[str, int | Tensor]:

@@ -55,13 +55,27 @@ class RankingTask(SequenceTask):
         return super().scores(replace(batch, passages=None))
 
 
+def first_of_rows(counts_R: Tensor) -> Tensor:
+    """Return the index of each row's first sequence, int64 (R,). `counts_R` is the number of sequences of each row."""
+    return counts_R.cumsum(0) - counts_R
+
+
+def log_shares(scores_N: Tensor, counts_R: Tensor) -> Tensor:
+    """Return the log of the softmax of each row's scores, float32 (N,). The host does not wait for the device."""
+    row_N = torch.repeat_interleave(counts_R, output_size=len(scores_N))
+    top_R = scores_N.new_full((len(counts_R),), -torch.inf).scatter_reduce(0, row_N, scores_N.detach(), "amax")
+    shifted_N = scores_N - top_R[row_N]
+    totals_R = scores_N.new_zeros(len(counts_R)).index_add(0, row_N, shifted_N.exp())
+    return shifted_N - totals_R.log()[row_N]
+
+
 def by_row(values_N: Tensor, counts_R: Tensor, fill: float) -> Tensor:
     """Return the values of each row's sequences, (R, C); `fill` after the last one of a row.
 
-    `counts_R` is the number of sequences of each row.
+    The host waits for the device, which counts the sequences of the longest row.
     """
     row_N = torch.repeat_interleave(counts_R, output_size=len(values_N))
-    number_N = torch.arange(len(values_N), device=row_N.device) - (counts_R.cumsum(0) - counts_R)[row_N]
+    number_N = torch.arange(len(values_N), device=row_N.device) - first_of_rows(counts_R)[row_N]
     rows = values_N.new_full((len(counts_R), int(counts_R.max())), fill)
     return rows.index_put((row_N, number_N), values_N)
 
@@ -75,16 +89,14 @@ def _binary(scores_N: Tensor, batch: Batch) -> Tensor:
 def _softmax(scores_N: Tensor, batch: Batch) -> Tensor:
     """Return the summed cross-entropy of the first candidate of each row."""
     assert batch.passages is not None
-    first = torch.zeros(len(batch.passages), dtype=torch.int64, device=scores_N.device)
-    return F.cross_entropy(by_row(scores_N, batch.passages, -torch.inf), first, reduction="sum")
+    return -log_shares(scores_N, batch.passages)[first_of_rows(batch.passages)].sum()
 
 
 def _margin(scores_N: Tensor, batch: Batch) -> Tensor:
     """Return the summed squared error of the margins of the first candidate over each of the others of its row."""
     assert batch.passages is not None and batch.teacher is not None
     errors_N = scores_N - batch.teacher.view_as(scores_N)
-    counts_R = batch.passages
-    first_N = torch.repeat_interleave(counts_R.cumsum(0) - counts_R, counts_R, output_size=len(errors_N))
+    first_N = torch.repeat_interleave(first_of_rows(batch.passages), batch.passages, output_size=len(errors_N))
     return (errors_N[first_N] - errors_N).square().sum()
 
 

@@ -43,6 +43,7 @@ ADDED: dict[str, Any] = {
     "cutting.continuation": "inside",
     "recipe.crf": False,
     "negative": [],
+    "choices": [],
     "similarity.margin": 5.0,
     "similarity.negatives": 8,
     "similarity.dimensions": [],

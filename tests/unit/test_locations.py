@@ -32,6 +32,7 @@ NO_LOCATIONS = {
         "text",
         "pair",
         "negative",
+        "choices",
         "label",
         "task",
         "split",
@@ -60,6 +61,7 @@ CALLERS = {
     "with_absolute_locations": {
         *(f"pipeline/workflows/{job}.py" for job in JOBS),
         *("pipeline/bench/finetune.py", "pipeline/bench/vectors.py", "pipeline/adapt/plan.py"),
+        "pipeline/serve/application.py",  # the door of Ray Serve's configuration files
         "pipeline/ablation/budget.py",  # reads the streams of variants, whose locations pretraining makes absolute
     },
 }
