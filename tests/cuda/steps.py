@@ -18,6 +18,7 @@ from pipeline.config.adapters import Bottleneck, LowRank
 from pipeline.config.finetune import Finetune, TaskAdamW
 from pipeline.config.model import FamilyName, Model
 from pipeline.config.model_parts import GlobalLocalAttention
+from pipeline.config.ranking import Ranking
 from pipeline.config.recipe import Recipe
 from pipeline.config.similarity import KIND_OF_LOSS, Similarity
 from pipeline.config.training import AdamW, Lamb
@@ -25,6 +26,7 @@ from pipeline.model.adapters import add_adapter
 from pipeline.model.encoder import encoders_in
 from pipeline.objectives.masked import MaskedTokens
 from pipeline.objectives.matching import MatchingTask
+from pipeline.objectives.ranking import RankingTask
 from pipeline.objectives.relations import RelationTask
 from pipeline.objectives.table import Pretraining, build_objective
 from pipeline.objectives.tasks import OBJECTIVES, VECTOR_OBJECTIVES, TaskObjective
@@ -124,10 +126,16 @@ def labelled(kind: str) -> Batch:
     if kind in ("contrastive", "triplet"):  # rows of a text, its match and a negative text
         places = torch.arange(batch.sequences)
         return replace(batch, places=places, keys=1 + torch.arange(batch.sequences // 3 * 4).view(-1, 4))
+    if kind in ("choices", *RANKED):  # rows of two sequences, which are in the batch one after the other
+        rows = batch.sequences // 2
+        passages = torch.tensor([2] * (rows - 1) + [batch.sequences - 2 * (rows - 1)])
+        outputs = torch.linspace(-1, 1, batch.sequences)
+        return replace(batch, passages=passages, label_N=(torch.arange(rows) % 2).float(), teacher=outputs)
     wanted = {
         "classification": torch.arange(batch.sequences) % LABELS,
         "regression": torch.linspace(0, 5, batch.sequences),
         "multilabel": torch.arange(batch.sequences * LABELS) % 2,
+        "ranking": torch.arange(batch.sequences) % 2,
         "similarity": torch.arange(batch.sequences // 2),
         "softmax": torch.arange(batch.sequences // 2) % LABELS,
         "tags": torch.arange(batch.tokens) % (LABELS + 1),
@@ -135,20 +143,26 @@ def labelled(kind: str) -> Batch:
     }[kind].float()
     if kind == "tags":
         wanted[wanted == LABELS] = -100
-    per_row = kind in ("classification", "regression", "similarity", "softmax")
+    per_row = kind in ("classification", "regression", "ranking", "similarity", "softmax")
     return replace(batch, label_N=wanted) if per_row else replace(batch, labels=wanted)
 
 
+RANKED = {"ranking softmax": Ranking(loss="softmax"), "ranking margin": Ranking(loss="margin")}
 TASKS = [(kind, "cls", False) for kind in OBJECTIVES]
 TASKS += [(kind, "cls", True) for kind in ("classification", "tags")]
 TASKS += [("classification", pooling, False) for pooling in ("mean", "attention")]
 TASKS += [(loss, "mean", False) for loss in ("contrastive", "triplet", "softmax")]
-"""Kind of task or similarity.loss, pooling, and whether classes have weights."""
+TASKS += [(loss, "cls", False) for loss in RANKED]
+"""Kind of task, similarity.loss or a loss of RANKED, pooling, and whether classes have weights."""
 
 
 def task_module(kind: str, pooling: str = "cls", *, weighted: bool = False, model: Model = MODEL) -> TaskObjective:
     weights = torch.arange(1.0, 1 + LABELS) if weighted else None
     outputs = 1 if kind == "regression" else LABELS
+    if kind in RANKED:
+        ranker = RankingTask(model, WORDS, torch.Generator().manual_seed(0), pooling=pooling)
+        ranker.learn(RANKED[kind])
+        return ranker
     build = OBJECTIVES[kind] if kind in OBJECTIVES else VECTOR_OBJECTIVES[KIND_OF_LOSS[kind]]
     module = build(model, WORDS, outputs, torch.Generator().manual_seed(0), pooling, weights)
     if isinstance(module, MatchingTask | RelationTask):
