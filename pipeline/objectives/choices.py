@@ -14,7 +14,7 @@ from pipeline.batch import Batch
 from pipeline.config.model import ClassifierLayer, Model
 from pipeline.model.encoder import Encoder, initialize
 from pipeline.model.heads import ClassificationHead, HeadLayer
-from pipeline.objectives.ranking import by_row, first_of_rows, log_shares
+from pipeline.objectives.ranking import first_of_rows, log_shares
 from pipeline.objectives.terms import TASK, Terms
 
 
@@ -49,9 +49,16 @@ class ChoiceTask(nn.Module):
         return {TASK: len(batch.passages)}
 
     def logits(self, batch: Batch) -> Tensor:
-        """Return the scores of each row's choices, float32 (R, C); minus infinity after the choices of a row."""
-        assert batch.passages is not None
-        return by_row(self.scores(batch), batch.passages, -torch.inf)
+        """Return the scores of each row's choices, float32 (R, C); minus infinity after the choices of a row.
+
+        The host waits for the device, which counts the choices of the longest row.
+        """
+        counts_R, scores_N = batch.passages, self.scores(batch)
+        assert counts_R is not None
+        row_N = torch.repeat_interleave(counts_R, output_size=batch.sequences)
+        number_N = torch.arange(batch.sequences, device=row_N.device) - first_of_rows(counts_R)[row_N]
+        scores = scores_N.new_full((len(counts_R), int(counts_R.max())), -torch.inf)
+        return scores.index_put((row_N, number_N), scores_N)
 
     def scores(self, batch: Batch) -> Tensor:
         """Return one score per pair, float32 (N,)."""

@@ -69,17 +69,6 @@ def log_shares(scores_N: Tensor, counts_R: Tensor) -> Tensor:
     return shifted_N - totals_R.log()[row_N]
 
 
-def by_row(values_N: Tensor, counts_R: Tensor, fill: float) -> Tensor:
-    """Return the values of each row's sequences, (R, C); `fill` after the last one of a row.
-
-    The host waits for the device, which counts the sequences of the longest row.
-    """
-    row_N = torch.repeat_interleave(counts_R, output_size=len(values_N))
-    number_N = torch.arange(len(values_N), device=row_N.device) - first_of_rows(counts_R)[row_N]
-    rows = values_N.new_full((len(counts_R), int(counts_R.max())), fill)
-    return rows.index_put((row_N, number_N), values_N)
-
-
 def _binary(scores_N: Tensor, batch: Batch) -> Tensor:
     """Return the summed cross-entropy of pairs with a label above 0 against other pairs."""
     assert batch.label_N is not None
