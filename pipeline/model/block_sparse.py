@@ -127,7 +127,7 @@ def _in_blocks(qkv: Tensor, group: BlockGroup, dropout_probability: float) -> Te
     keys, values = (_gathered(part, group) for part in (k, v))
     mask = (group.real[:, group.keys] & group.counted[:, :, None]).reshape(n, H * (C - 2), 1, -1)
     middle = attend(q[:, :, B:-B].reshape(n, H * (C - 2), B, D), keys, values, mask, dropout_probability)
-    out = torch.cat((ends[:, :, :B], middle.view(n, H, (C - 2) * B, D), ends[:, :, B:]), 2)
+    out = torch.cat((ends[:, :, :B], middle.reshape(n, H, (C - 2) * B, D), ends[:, :, B:]), 2)
     return out.transpose(1, 2).reshape(n * C * B, H * D).index_select(0, group.slots_T).view(T, H, D)
 
 
