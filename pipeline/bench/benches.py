@@ -9,7 +9,7 @@ from typing import Any
 import psutil
 import ray
 
-from pipeline import cluster
+from pipeline import cluster, storage
 from pipeline.bench import checkpoint, embed, job, scale, serve, stream, text, wikitext
 from pipeline.bench.windows import split_corpora
 from pipeline.config import bench as settings
@@ -17,14 +17,16 @@ from pipeline.config.checks import require
 from pipeline.config.data import Preparation, Sampling, VocabularySettings
 from pipeline.config.locations import BUILTIN
 from pipeline.config.training import Batch
+from pipeline.corpus import token_file
 from pipeline.corpus.given_vocabulary import given_vocabulary
 from pipeline.corpus.prepare import prepare
-from pipeline.corpus.prepared import Corpus, read_window
+from pipeline.corpus.prepared import Corpus, load_corpus, read_window
 from pipeline.corpus.stream import StreamSettings
 from pipeline.corpus.vocabulary import splitting_of
 from pipeline.errors import ConfigError
 from pipeline.presets import PRESETS
 from pipeline.reporting import Report
+from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.training import train_vocabulary
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.hardware import cores
@@ -196,6 +198,20 @@ def _run_serve(config: settings.Serve, report: Report) -> int:
     return 0
 
 
+def _run_tokens(config: settings.Tokens, report: Report) -> int:
+    require(not storage.exists(config.file), f"file ({config.file}) exists already: choose another file, or delete it")
+    vocabulary = given_vocabulary(config.vocabulary)
+    if vocabulary is None:
+        raise ConfigError(
+            "vocabulary.path is missing: give the vocabulary of a run, such as OUTPUT/runs/NAME/vocabulary"
+        )
+    corpus = load_corpus(config.corpus)
+    tokens = token_file.write(config.file, corpus, CachedTokenizer(vocabulary), config.windows, config.words)
+    windows = min(config.windows or len(corpus.train), len(corpus.train))
+    report(f"{config.file}: {tokens:,} tokens of {windows} of {len(corpus.train)} training windows")
+    return 0
+
+
 def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="bertstream-bench-")
 
@@ -239,5 +255,6 @@ BENCHES: dict[type[settings.Bench], Callable[[Any, Report], int]] = {
     settings.Checkpoint: _run_checkpoint,
     settings.Embed: _run_embed,
     settings.Serve: _run_serve,
+    settings.Tokens: _run_tokens,
 }
 """Settings type -> function that runs the bench and returns the exit code."""

@@ -9,14 +9,14 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Any
 
-import pyarrow as pa
 import torch
 
+from pipeline.bench.train import slots
 from pipeline.config.jobs import Pretrain
 from pipeline.config.placement import Placement
 from pipeline.config.training import Tracking
@@ -46,16 +46,6 @@ class Interval:
     seconds: float
     """Duration of the interval."""
     tokens_per_second: float
-
-
-def slots(tables: Iterator[pa.Table], rows_per_slot: int) -> Iterator[pa.Table]:
-    """Yield slots: tables of `rows_per_slot` rows, cut from the concatenated `tables`. Drop an incomplete last slot."""
-    held: list[pa.Table] = []
-    for table in tables:
-        held = [pa.concat_tables([*held, table])]
-        whole = held[0].num_rows // rows_per_slot * rows_per_slot
-        yield from (held[0].slice(start, rows_per_slot).combine_chunks() for start in range(0, whole, rows_per_slot))
-        held = [held[0].slice(whole)]
 
 
 def _train_alone(config: Pretrain, settings: StreamSettings, folder: str) -> None:

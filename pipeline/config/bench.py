@@ -151,4 +151,27 @@ class Serve:
         require_above_zero("rate", self.rate)
 
 
-Bench = Text | Stream | Wikitext | Job | Scale | Checkpoint | Embed | Serve
+@dataclass(frozen=True, kw_only=True)
+class Tokens:
+    """Write a file of tokens: a prepared corpus, encoded. `python jobs/bench.py train` trains on it without Ray."""
+
+    corpus: Location
+    """Folder of a prepared corpus, in one language and without weights."""
+    file: Location
+    """File to write, such as tokens.npz. It must not exist."""
+    vocabulary: VocabularySettings
+    """A given vocabulary (vocabulary.path)."""
+    windows: int | None = None
+    """Number of training windows of two million characters; default: all."""
+    words: int | None = None
+    """Width of word embeddings from co-occurrence counts, for --word-embeddings cooccurrence; default: none are made.
+    """
+
+    def __post_init__(self) -> None:
+        if self.windows is not None:
+            require_at_least("windows", self.windows, 1)
+        if self.words is not None:
+            require_at_least("words", self.words, 1)
+
+
+Bench = Text | Stream | Wikitext | Job | Scale | Checkpoint | Embed | Serve | Tokens

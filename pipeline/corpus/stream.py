@@ -19,8 +19,7 @@ from pipeline.corpus.prepared import Corpus, Window
 from pipeline.corpus.weights import NO_FACTORS, documents_of_epoch, language_factors, tokens_by_language
 from pipeline.errors import DataError
 from pipeline.text.cached_tokenizer import TABLE_CHUNKS, CachedTokenizer
-from pipeline.text.examples import make_examples
-from pipeline.text.schema import ROW
+from pipeline.text.examples import make_examples, with_positions
 from pipeline.text.vocabulary import Vocabulary
 
 INPUT_BLOCKS = 2_000  # with more, Ray Data's planning takes seconds at every start
@@ -102,14 +101,7 @@ def window_rows(
     index = int(permutation(settings.seed, epoch, len(windows))[position])
     documents = documents_of_window(settings, windows[index], epoch)
     examples = make_examples(documents, tokenizer, settings.sampling, seed=settings.seed, epoch=epoch, window=index)
-    rows = examples.num_rows
-    columns = [
-        pa.repeat(pa.scalar(epoch, pa.int64()), rows),
-        pa.repeat(pa.scalar(position, pa.int64()), rows),
-        pa.array(range(rows), pa.int64()),
-        pa.repeat(pa.scalar(rows, pa.int64()), rows),
-    ]
-    return pa.table(list(examples.columns) + columns, schema=ROW)
+    return with_positions(examples, epoch, position)
 
 
 def documents_of_window(settings: StreamSettings, window: Window, epoch: int) -> pa.Table:

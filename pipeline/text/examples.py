@@ -1,6 +1,7 @@
 """Make a window's examples: a pure function of documents, vocabulary, settings, seed, epoch and window."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 
 import numpy as np
@@ -20,12 +21,26 @@ from pipeline.text.prompts import (
     without_first_spaces,
 )
 from pipeline.text.randomness import generator
-from pipeline.text.schema import EXAMPLE
+from pipeline.text.schema import EXAMPLE, ROW
 from pipeline.text.sentences import split_sentences
 from pipeline.text.sequences import Sequences
 from pipeline.text.single_texts import encode_texts, strings_of
 from pipeline.text.template import ONE_SEPARATOR, SPECIALS_OF_ONE, Template
 from pipeline.text.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodedWindow:
+    """The sentences of a window as ids: T tokens of S sentences of D documents."""
+
+    tokens: np.ndarray
+    """int32 (T,): the ids of all sentences, without special tokens."""
+    sentence_offsets: np.ndarray
+    """int64 (S + 1,): offsets of the sentences in the tokens."""
+    document_offsets: np.ndarray
+    """int64 (D + 1,): offsets of the documents, counted in sentences."""
+    parents: np.ndarray
+    """int32 (D,): equal numbers for documents of one parent."""
 
 
 def make_examples(
@@ -63,35 +78,27 @@ def _examples_of(
 ) -> pa.Table:
     """Make the examples of documents whose texts may be mixed; each `purpose` has its own random numbers."""
     vocabulary = tokenizer.vocabulary
+    if not (sampling.two_texts or sampling.with_text):
+        encoded = encode_window(documents, tokenizer)
+        return masked_examples(encoded, vocabulary, sampling, seed=seed, copy=copy, window=window, purpose=purpose)
     if sampling.two_texts:
         sentences, document_offsets = window_lines(documents, titles=isinstance(sampling.pairs, TitleParagraph))
         sentences = lines_after_prompts(sentences, sampling.prompts, tokenizer)
     else:
-        sentences, document_offsets = window_sentences(
-            documents, keep_spaces=vocabulary.keeps_spaces, join_lines=sampling.with_text
-        )
-    tokens, sentence_offsets = tokenizer.encode(sentences)
+        sentences, document_offsets = window_sentences(documents, keep_spaces=vocabulary.keeps_spaces, join_lines=True)
+    encoded = _encode(sentences, document_offsets, documents, tokenizer)
+    tokens = encoded.tokens
     prompts = prompt_tokens(sampling.prompts, tokenizer)
     room = room_after_prompts(sampling.maximum_length, prompts)
-    parents = documents["parent"].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
-    sequences = PAIRINGS[type(sampling.pairs)](
-        sampling.pairs,
-        sentence_offsets,
-        document_offsets,
-        parents,
-        room,
-        generator(seed, copy, window, f"pairs{purpose}"),
-        vocabulary.template,
-    )
-    sequences = sequences.take(generator(seed, copy, window, f"rows{purpose}").permutation(len(sequences)))
+    sequences = _sequences_of(encoded, vocabulary, sampling, room, seed, copy, window, purpose)
     if any(sampling.prompts):
         tokens, sequences = without_first_spaces(
-            tokens, sequences, sentences, sentence_offsets, sampling.prompts, room, tokenizer
+            tokens, sequences, sentences, encoded.sentence_offsets, sampling.prompts, room, tokenizer
         )
         tokens, sequences = put_before_texts(tokens, sequences, *prompts)
     strings = None
     if sampling.with_text:
-        strings = strings_of(sentences, sentence_offsets, sequences, keep_spaces=vocabulary.keeps_spaces)
+        strings = strings_of(sentences, encoded.sentence_offsets, sequences, keep_spaces=vocabulary.keeps_spaces)
         if vocabulary.keeps_spaces:
             tokens, sequences = encode_texts(strings, sequences, sampling.maximum_length, tokenizer)
     ids, offsets = assemble(tokens, sequences, vocabulary)
@@ -99,12 +106,82 @@ def _examples_of(
         parents = parent_hashes(documents)[sequences.document_a]
         lengths = [len(prompt) for prompt in prompts]
         return example_table(sequences, offsets, without_masks(ids, offsets), vocabulary.template, parents, lengths)
-    if sampling.with_text:
-        return example_table(sequences, offsets, without_masks(ids, offsets), vocabulary.template, strings=strings)
-    begins = sentence_begins(sentence_offsets, sequences, vocabulary)
+    return example_table(sequences, offsets, without_masks(ids, offsets), vocabulary.template, strings=strings)
+
+
+def encode_window(documents: pa.Table, tokenizer: CachedTokenizer) -> EncodedWindow:
+    """Encode the sentences of a window's documents (schema DOCUMENT)."""
+    sentences, document_offsets = window_sentences(documents, keep_spaces=tokenizer.vocabulary.keeps_spaces)
+    return _encode(sentences, document_offsets, documents, tokenizer)
+
+
+def _encode(
+    sentences: list[str], document_offsets: np.ndarray, documents: pa.Table, tokenizer: CachedTokenizer
+) -> EncodedWindow:
+    tokens, sentence_offsets = tokenizer.encode(sentences)
+    parents = documents["parent"].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
+    return EncodedWindow(
+        tokens=tokens, sentence_offsets=sentence_offsets, document_offsets=document_offsets, parents=parents
+    )
+
+
+def masked_examples(
+    encoded: EncodedWindow,
+    vocabulary: Vocabulary,
+    sampling: Sampling,
+    *,
+    seed: int,
+    copy: int,
+    window: int,
+    purpose: str = "",
+) -> pa.Table:
+    """Make the masked examples (schema EXAMPLE) of an encoded window, in random order.
+
+    `sampling` must not make examples of two texts or with text. `copy` is that of the epoch
+    (`Sampling.copy_of_epoch`). Each `purpose` has its own random numbers.
+    """
+    length = sampling.maximum_length
+    sequences = _sequences_of(encoded, vocabulary, sampling, length, seed, copy, window, purpose)
+    ids, offsets = assemble(encoded.tokens, sequences, vocabulary)
+    begins = sentence_begins(encoded.sentence_offsets, sequences, vocabulary)
     random = generator(seed, copy, window, f"masks{purpose}")
     masked = mask(sampling.masking, ids, offsets, vocabulary, random, begins)
     return example_table(sequences, offsets, masked, vocabulary.template)
+
+
+def _sequences_of(
+    encoded: EncodedWindow,
+    vocabulary: Vocabulary,
+    sampling: Sampling,
+    room: int,
+    seed: int,
+    copy: int,
+    window: int,
+    purpose: str,
+) -> Sequences:
+    """Return the sequences of a window in random order, each with at most `room` tokens and special tokens."""
+    sequences = PAIRINGS[type(sampling.pairs)](
+        sampling.pairs,
+        encoded.sentence_offsets,
+        encoded.document_offsets,
+        encoded.parents,
+        room,
+        generator(seed, copy, window, f"pairs{purpose}"),
+        vocabulary.template,
+    )
+    return sequences.take(generator(seed, copy, window, f"rows{purpose}").permutation(len(sequences)))
+
+
+def with_positions(examples: pa.Table, epoch: int, position: int) -> pa.Table:
+    """Return the examples of a window as rows (schema ROW); `position` is the window's in the epoch's order."""
+    rows = examples.num_rows
+    columns = [
+        pa.repeat(pa.scalar(epoch, pa.int64()), rows),
+        pa.repeat(pa.scalar(position, pa.int64()), rows),
+        pa.array(range(rows), pa.int64()),
+        pa.repeat(pa.scalar(rows, pa.int64()), rows),
+    ]
+    return pa.table(list(examples.columns) + columns, schema=ROW)
 
 
 def window_sentences(

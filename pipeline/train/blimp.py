@@ -1,12 +1,11 @@
 """BLiMP during a run: accuracy on a fifth of the minimal pairs at each evaluation, with a unigram baseline."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
-from pipeline.corpus.prepared import Corpus
 from pipeline.minimal_pairs.figures import METRICS
 from pipeline.minimal_pairs.ngrams import UNIGRAM, unigram_scores
 from pipeline.minimal_pairs.pairs import EncodedPairs, encode_pairs, score_pairs
@@ -14,9 +13,7 @@ from pipeline.minimal_pairs.paradigms import Paradigm, read_blimp, select
 from pipeline.minimal_pairs.results import mean_accuracies, score_paradigms
 from pipeline.objectives.table import Pretraining
 from pipeline.reporting import Report
-from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.train.evaluate import unigram_counts
 
 SETTING, SELECTION = "evaluation.blimp", "fifth"
 
@@ -27,7 +24,7 @@ class Blimp:
 
     pairs: EncodedPairs
     unigram_accuracy: float
-    """Accuracy of scoring by unigram counts from the first training windows (`unigram_counts`)."""
+    """Accuracy of scoring by unigram counts from the first training windows (`evaluate.unigram_counts`)."""
 
 
 def read_pairs(folder: str | None, report: Report) -> list[Paradigm]:
@@ -36,18 +33,18 @@ def read_pairs(folder: str | None, report: Report) -> list[Paradigm]:
 
 
 def prepare_pairs(
-    paradigms: Sequence[Paradigm], corpus: Corpus, vocabulary: Vocabulary, maximum_positions: int
+    paradigms: Sequence[Paradigm], counts: Callable[[], np.ndarray], vocabulary: Vocabulary, maximum_positions: int
 ) -> Blimp | None:
     """Encode the pairs and score them with a unigram model; None without pairs.
 
-    Raises DataError if a sentence has more pieces than the model has positions for.
+    `counts` returns the occurrences of each vocabulary entry (V,); it is called only if there are pairs. Raises
+    DataError if a sentence has more pieces than the model has positions for.
     """
     if not paradigms:
         return None
     remedy = f"raise model.maximum_positions ({maximum_positions}), or leave out {SETTING}"
     pairs = encode_pairs(paradigms, vocabulary, maximum_positions, remedy)
-    counts = unigram_counts(corpus, CachedTokenizer(vocabulary), vocabulary.size)
-    nats = {UNIGRAM: unigram_scores(pairs.sentences.ids, pairs.sentences.offsets, counts)}
+    nats = {UNIGRAM: unigram_scores(pairs.sentences.ids, pairs.sentences.offsets, counts())}
     return Blimp(pairs=pairs, unigram_accuracy=_accuracies(pairs, nats)[UNIGRAM])
 
 

@@ -16,6 +16,7 @@ import torch.distributed as dist
 from torch.nn import functional as F
 
 from pipeline.batch import Batch, collate
+from pipeline.config.jobs import Pretrain
 from pipeline.corpus.prepared import Corpus, read_window
 from pipeline.objectives.table import Pretraining
 from pipeline.text.cached_tokenizer import CachedTokenizer
@@ -42,6 +43,21 @@ class HeldoutWords:
     """UTF-8 bytes of the masked words in the text."""
     unknown_bytes: int
     """Bytes of masked words that contain an [UNK]."""
+
+
+def heldout_words_of(
+    config: Pretrain, corpus: Corpus, tokenizer: CachedTokenizer, rank: int, world: int
+) -> HeldoutWords:
+    """Return the rank's share of the held-out sentences on which a run is evaluated."""
+    return heldout_words(
+        corpus,
+        tokenizer,
+        maximum_length=config.sampling.maximum_length,
+        sentences=config.evaluation.rows,
+        rows_per_batch=config.batch.rows_per_slot,
+        rank=rank,
+        world=world,
+    )
 
 
 def heldout_words(

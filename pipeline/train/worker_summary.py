@@ -13,11 +13,10 @@ from pipeline.train import checkpoint
 from pipeline.train.blanks import fill_in_the_blanks
 from pipeline.train.checkpoint import State
 from pipeline.train.evaluate import baselines, evaluate, heldout_batches, heldout_languages, unigram_counts
-from pipeline.train.hardware import chosen_precision, peak_memory_bytes, utilisation_percent
-from pipeline.train.heldout_words import heldout_words, word_metrics
+from pipeline.train.heldout_words import heldout_words_of, word_metrics
 from pipeline.train.job import Job
 from pipeline.train.loop import Work
-from pipeline.train.meter import percentile_milliseconds
+from pipeline.train.outcome import outcome
 from pipeline.train.run import EVALUATED_ROWS
 from pipeline.train.token_frequency import as_records, heldout_loss_by_frequency
 
@@ -32,16 +31,7 @@ def measure_words(job: Job, work: Work, module: Pretraining, tokenizer: CachedTo
     """
     if not isinstance(module, FillsBlanks):
         return {}
-    config = job.config
-    held = heldout_words(
-        job.stream.corpus,
-        tokenizer,
-        maximum_length=config.sampling.maximum_length,
-        sentences=config.evaluation.rows,
-        rows_per_batch=config.batch.rows_per_slot,
-        rank=work.rank,
-        world=work.world,
-    )
+    held = heldout_words_of(job.config, job.stream.corpus, tokenizer, work.rank, work.world)
     metrics = word_metrics(module, held, world=work.world, device=work.device, autocast=work.autocast)
     work.log(step, metrics)
     return metrics
@@ -109,27 +99,12 @@ def summarise(
             maximum_length=phase.sampling.maximum_length,
             device=work.device,
         )
-    return {
-        "steps": state.step,
-        "tokens": state.tokens,
-        "epochs": state.cursor.epoch + 1 if state.cursor else 0,
-        "workers": work.world,
-        "device": work.device.type,
-        "precision": chosen_precision(config.placement, work.device),
-        "tokens_per_second": state.tokens / max(state.seconds, 1e-9),
-        "data_wait_percent": 100 * state.wait_seconds / max(state.seconds, 1e-9),
-        "training_seconds": state.seconds,
-        "maximum_length": phase.sampling.maximum_length,
+    return outcome(work, state, phase) | {
         EVALUATED_ROWS: config.evaluation.rows,
-        "step_milliseconds_95th": percentile_milliseconds(state.step_times, 0.95),
-        "peak_memory_gigabytes": peak_memory_bytes(work.device) / 1e9,
-        "model_flops_utilisation_percent": _overall_utilisation(work, state),
-        "heldout_before": state.heldout_before,
         "heldout_after": after,
         "heldout_by_language": by_language,
         "baselines": baseline_values,
         BY_FREQUENCY: by_frequency,
-        "blimp": state.blimp if work.blimp else {},
         "blanks": blanks and asdict(blanks),
         "checkpoint": checkpoint.folder_of(job.folder, state.step),
     }
@@ -164,12 +139,3 @@ def measure_by_frequency(
         module, work.heldout, counts, world=work.world, device=work.device, autocast=work.autocast
     )
     return as_records(measured)
-
-
-def _overall_utilisation(work: Work, state: State) -> float | None:
-    """Return model FLOPs utilisation over the whole run in percent; None if the device's peak is unknown."""
-    if work.peak_flops is None:
-        return None
-    return utilisation_percent(
-        work.config, work.vocabulary.size, vars(state), max(state.seconds, 1e-9), work.world * work.peak_flops
-    )

@@ -3,6 +3,7 @@
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import ray
@@ -29,8 +30,10 @@ from pipeline.objectives.replaced import require_generator
 from pipeline.objectives.table import trained_parts
 from pipeline.reporting import Report
 from pipeline.shared_output import unshared_output
+from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.train import longer, run
 from pipeline.train.blimp import prepare_pairs, read_pairs
+from pipeline.train.evaluate import unigram_counts
 from pipeline.train.hardware import autocast_of, chosen_precision
 from pipeline.train.initial import Initial, agreed_model, read_initial
 from pipeline.train.job import Job
@@ -75,7 +78,12 @@ def pretrain(config: Pretrain, report: Report) -> dict[str, Any]:
             words=words,
             teacher=models.teacher,
             vector_teacher=models.vector_teacher,
-            blimp=prepare_pairs(paradigms, stream.corpus, stream.vocabulary, config.model.maximum_positions),
+            blimp=prepare_pairs(
+                paradigms,
+                partial(unigram_counts, stream.corpus, CachedTokenizer(stream.vocabulary), stream.vocabulary.size),
+                stream.vocabulary,
+                config.model.maximum_positions,
+            ),
             tracker=tracker,
         )
         return _train_and_export(job, resources, uri, start, report)
