@@ -23,6 +23,7 @@ from pipeline.model.flops import BACKWARD, PEAKS, TokenCounts
 from pipeline.objectives.contrastive import vectors_text
 from pipeline.objectives.table import build_objective, flops_per_token
 from pipeline.train.schedule import decay_start
+from pipeline.train.slot_size import slot_advice
 
 PRICES = Path(__file__).with_name("prices.toml")
 FILL = 0.92
@@ -314,6 +315,7 @@ def plan_text(config: Pretrain, machines: list[Machine]) -> str:
     passes = "two forward passes and a backward, without similarities" if contrastive else "forward and backward"
     most_rows = max(load.phase.batch.rows_per_step for load in work)
     gigabytes = (checkpoints + 1) * count * CHECKPOINT_BYTES / 1e9
+    advice = slot_advice(config)
     facts = [
         ("parameters", f"{count / 1e6:,.1f} M (vocabulary of {config.vocabulary.size:,})"),
         ("steps", "; ".join(_phase_text(load.phase, config) for load in work)),
@@ -352,6 +354,7 @@ def plan_text(config: Pretrain, machines: list[Machine]) -> str:
             "with rows made in advance.",
             "",
             *chain.from_iterable(dict.fromkeys(_dealing_lines(load.phase, config.worker_range) for load in work)),
+            *[f"  {advice}"] * bool(advice),
         ]
     )
 

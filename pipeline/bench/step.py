@@ -180,7 +180,7 @@ def our_step(
     )
 
 
-def _our_step_functions(
+def our_steps(
     case: Case, autocast: torch.autocast, device: torch.device, modes: Sequence[str], *, float8: bool = False
 ) -> StepFunctions:
     """Return our step in each mode; all modes train the same weights."""
@@ -236,7 +236,7 @@ def measure(
 
     Each repetition takes one step of every column and mode, so that noise of the machine affects all equally.
     """
-    functions = _our_step_functions(case, autocast, device, modes, float8=float8)
+    functions = our_steps(case, autocast, device, modes, float8=float8)
     functions |= _their_step_functions(case, autocast, device, modes)
     return median_seconds(functions, device, repetitions)
 

@@ -10,7 +10,7 @@ format; there is no MLflow run, and a stopped run cannot be continued.
 
 import os
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -54,6 +54,7 @@ from pipeline.train.naming import with_name
 from pipeline.train.optim import build_optimizer
 from pipeline.train.outcome import outcome
 from pipeline.train.run import run_folder
+from pipeline.train.slot_size import slot_advice
 from pipeline.train.summary import figures, progress_reporter
 from pipeline.train.teacher import load_teacher, start_from_teacher, with_teacher
 
@@ -202,6 +203,8 @@ def train_on_tokens(config: Pretrain, location: str, report: Report) -> dict[str
         corpus, tokenizer = heldout_corpus(tokens, str(folder)), CachedTokenizer(tokens.vocabulary)
         work = _work(config, tokens, corpus, tokenizer, place, say)
         phase = config.all_phases[0]
+        if place.device.type == "cuda" and (line := slot_advice(replace(config, workers=place.world))):
+            say(line)
         state = State(heldout_before=_word_metrics(config, corpus, tokenizer, work, module))
         with _rows(location, config.sampling, config.seed) as tables:
             mine = islice(slots(tables, phase.batch.rows_per_slot), place.rank, None, place.world)
@@ -282,6 +285,13 @@ def _word_metrics(
     return word_metrics(module, held, world=work.world, device=work.device, autocast=work.autocast)
 
 
+def table_of(measured: Mapping[str, Any]) -> str:
+    """Return what a run measured, as lines for a terminal."""
+    rows = [*figures(dict(measured)), ("checkpoint", measured["checkpoint"])]
+    width = max(len(name) for name, _ in rows) + 2
+    return "\n".join([f"\nrun {measured['name']}", *(f"  {name:<{width}}{value}" for name, value in rows)])
+
+
 def _no_op(*_: Any) -> None:
     """Do nothing. Ranks other than 0 use this in place of functions that only rank 0 may call."""
 
@@ -300,7 +310,5 @@ def main(arguments: Sequence[str]) -> int:
     require_init(preset, config)
     measured = train_on_tokens(config, location, print_line)
     if os.environ.get("RANK", "0") == "0":
-        rows = [*figures(measured), ("checkpoint", measured["checkpoint"])]
-        width = max(len(name) for name, _ in rows) + 2
-        print("\n".join([f"\nrun {config.name}", *(f"  {name:<{width}}{value}" for name, value in rows)]))
+        print_line(table_of(measured))
     return 0

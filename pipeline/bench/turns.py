@@ -24,14 +24,15 @@ def median_seconds(
     seconds: dict[Name, list[float]] = {name: [] for name in functions}
     for number in range(repetitions):
         for name, function in functions.items():
-            _synchronise(device)
+            synchronise(device)
             start = time.perf_counter()
             function(number)
-            _synchronise(device)
+            synchronise(device)
             seconds[name].append(time.perf_counter() - start)
     return {name: float(np.median(timings)) for name, timings in seconds.items()}
 
 
-def _synchronise(device: torch.device) -> None:
+def synchronise(device: torch.device) -> None:
+    """Wait until the device has done its queued work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)

@@ -146,7 +146,7 @@ def read(location: str) -> Tokens:
                 f"{location} has version {about['version']}, and this program reads {VERSION}: write it again"
             )
         windows = tuple(_windows_of(arrays))
-    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+    except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
         raise DataError(
             f"{location} is not a file of tokens ({storage.first_line(error)}): write one with "
             "`python jobs/bench.py tokens`"

@@ -41,6 +41,7 @@ from pipeline.train.launch import fit, locked_tracker, tracked
 from pipeline.train.probe import require_usable_gpus
 from pipeline.train.run_data import find_corpus, stream_settings
 from pipeline.train.run_tracking import log_summary, open_mlflow_run, report_lost_points
+from pipeline.train.slot_size import slot_advice
 from pipeline.train.start import Start, os_errors_as_checkpoint_error, read_start, roll_back, word_embeddings
 from pipeline.train.summary import progress_reporter
 from pipeline.train.teacher import with_teacher
@@ -99,6 +100,8 @@ def _train_and_export(
         f"run {config.name}: {'continuing' if start.continuing else 'starting'}, {config.steps:,} steps on "
         f"{config.worker_range} {'GPU' if resources.gpu else 'CPU'} worker{'s' * (config.worker_range.most > 1)}"
     )
+    if resources.gpu and not start.continuing and (line := slot_advice(config)):
+        report(line)
     with tracked(job.tracker, mlflow, report, progress_reporter(config.steps, start.done, report)):
         report_lost_points(config, job.tracker, mlflow, start, report)
         summary = fit(job, resources) | {

@@ -17,7 +17,7 @@ from pipeline.bench.step import Case, make_batch
 from pipeline.config.adapters import Bottleneck, LowRank
 from pipeline.config.finetune import Finetune, TaskAdamW
 from pipeline.config.model import FamilyName, Model
-from pipeline.config.model_parts import GlobalLocalAttention
+from pipeline.config.model_parts import BlockSparseAttention, GlobalLocalAttention
 from pipeline.config.ranking import Ranking
 from pipeline.config.recipe import Recipe
 from pipeline.config.similarity import KIND_OF_LOSS, Similarity
@@ -211,6 +211,21 @@ def test_finetuning_with_a_global_token_without_a_wait(window: int, kernels: int
     module = task_module("classification", model=replace(MODEL, **parts))
     watch = finetuning_step(module, "classification", TaskAdamW(learning_rate=1e-4))
     assert (watch.counts["_varlen_attn"], watch.counts["_varlen_attn_backward"]) == (kernels, kernels)
+
+
+def test_long_sequences_with_block_sparse_attention() -> None:
+    """All tensors of the blocks are on the device."""
+    attention, preset, batch = BlockSparseAttention(block_size=4, random_blocks=1), tiny_preset("bigbird"), batch_of()
+    model = replace(MODEL, **parts_of_preset(preset) | {"attention": attention})
+    module = build_objective(preset.objective, preset.sampling, model, WORDS)
+    assert batch.maximum_length > attention.longest_full
+    counts = divisors(module.counts(batch), module.weights)
+    with on_device():
+        move(module)
+        optimizer = build_optimizer(AdamW(), module)
+        compute = Compute(device=CUDA, autocast=bfloat16(), seed=0)
+        _, norm = train_step(module, optimizer, [(0, batch)], counts, compute, step=0, rate=1e-4, clip_norm=1.0)
+    assert norm.device == CUDA and not elsewhere(module, optimizer)
 
 
 def test_finetuning_with_dropout_takes_the_padded_path() -> None:

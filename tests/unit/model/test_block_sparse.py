@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -10,7 +11,8 @@ from torch import Tensor
 from pipeline.config.model import Model
 from pipeline.config.model_parts import BlockSparseAttention
 from pipeline.errors import ConfigError
-from pipeline.model.attention import layout
+from pipeline.model import block_sparse
+from pipeline.model.attention import explicit_attention, layout
 from pipeline.model.block_sparse import block_layouts, block_sparse_attention, times_counted
 from pipeline.model.encoder import Encoder, initialize
 from pipeline.model.random_blocks import random_blocks
@@ -221,3 +223,15 @@ def test_settings_are_refused_in_these_words(build, message: str) -> None:
 
 def test_positions_need_no_whole_blocks_where_all_attention_is_full() -> None:
     assert Model(attention=BlockSparseAttention(), maximum_positions=700).maximum_positions == 700
+
+
+def test_attention_may_return_heads_that_do_not_follow_each_other_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As kernels on a GPU do."""
+    qkv = qkv_of(LENGTHS)
+    expected = sparsely(qkv, LENGTHS)
+
+    def as_on_a_gpu(*arguments: Any) -> Tensor:
+        return explicit_attention(*arguments).transpose(1, 2).contiguous().transpose(1, 2)
+
+    monkeypatch.setattr(block_sparse, "explicit_attention", as_on_a_gpu)
+    assert torch.equal(sparsely(qkv, LENGTHS), expected)

@@ -1,0 +1,211 @@
+"""Measure a GPU in a few minutes: training steps and their longest kernels, slots by size, then a real training.
+
+The bench needs no Ray. The training is of bert-small on a file of tokens (`python jobs/bench.py tokens`), for the time
+that is left, with its held-out loss and, with --blimp, its accuracy on minimal pairs.
+
+    python jobs/bench.py gpu --tokens tokens.npz --blimp BLIMP
+"""
+
+import argparse
+import gc
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from pipeline.bench.step import (
+    SIZES,
+    VOCABULARY_SIZE,
+    Case,
+    StepFunctions,
+    at_least_one,
+    counted,
+    device_name,
+    make_batch,
+    our_steps,
+)
+from pipeline.bench.train import table_of, train_on_tokens
+from pipeline.bench.turns import median_seconds, synchronise
+from pipeline.columns import aligned
+from pipeline.config.called import as_called
+from pipeline.config.jobs import Pretrain
+from pipeline.config.training import Batch, Checkpoints
+from pipeline.model.flops import peak_flops, utilisation
+from pipeline.objectives.table import flops_per_token
+from pipeline.presets import PRESETS
+from pipeline.reporting import Report, print_line
+from pipeline.train.naming import with_name
+
+PRECISION = "bfloat16"
+SLOTS = (4_096, 8_192, 16_384, 32_768, 65_536, 131_072)
+"""Tokens of a slot, for the table of slots."""
+LONGEST = 10
+"""Kernels that are listed."""
+REPETITIONS = 10
+LENGTH = 128
+"""Maximum tokens of a row in the training."""
+SHARE_TRAINED, LEAST_SECONDS, MOST_EVALUATIONS = 0.8, 30.0, 5
+"""Share of the time left that the steps of the training should take (the rest is for evaluations and the checkpoint),
+seconds of a training for which no time is left, and evaluations of a training.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """Measurements of one training step."""
+
+    seconds: float
+    tokens: int
+    memory: float
+    """Peak memory in GB."""
+    utilisation: float | None
+    """Model FLOPs utilisation, from 0 to 1; None if the device's peak is unknown."""
+
+    @property
+    def cells(self) -> list[str]:
+        share = "-" if self.utilisation is None else f"{self.utilisation:.1%}"
+        return [f"{1000 * self.seconds:,.1f}", f"{self.tokens / self.seconds:,.0f}", share, f"{self.memory:.1f}"]
+
+
+HEADS = ["milliseconds a step", "tokens/s", "share of the peak", "GB"]
+
+
+def case_of(size: str, length: int, tokens: int) -> Case:
+    """Return a case of full rows without attention dropout, with `tokens` tokens (about) in its slot."""
+    return Case(size=size, rows=max(1, tokens // length), length=length, ragged=False, attention_dropout=False)
+
+
+def measure(case: Case, mode: str, device: torch.device) -> tuple[Measured, StepFunctions]:
+    """Return the measurements of a step, and the function that takes it."""
+    _free(device)
+    autocast = torch.autocast(device.type, dtype=torch.bfloat16)
+    functions = our_steps(case, autocast, device, [mode])
+    ((_, seconds),) = median_seconds(functions, device, REPETITIONS).items()
+    batch = make_batch(case, 0)
+    gpu = device.type == "cuda"
+    peak = peak_flops(torch.cuda.get_device_name(device), PRECISION) if gpu else None
+    flops = flops_per_token(case.preset.objective, case.model, VOCABULARY_SIZE, counted(batch))
+    return Measured(
+        seconds=seconds,
+        tokens=batch.tokens,
+        memory=torch.cuda.max_memory_allocated(device) / 1e9 if gpu else 0.0,
+        utilisation=utilisation(flops, batch.tokens / seconds, peak) if peak else None,
+    ), functions
+
+
+def _free(device: torch.device) -> None:
+    torch.compiler.reset()
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
+
+
+def longest_kernels(functions: StepFunctions, device: torch.device) -> list[list[str]]:
+    """Profile one step; return rows of (name, calls, milliseconds, share) of the longest kernels, and of all.
+
+    On a CPU, rows are operators instead.
+    """
+    (step,) = functions.values()
+    gpu = device.type == "cuda"
+    with profile(activities=[ProfilerActivity.CPU, *[ProfilerActivity.CUDA] * gpu]) as profiler:
+        step(0)
+        synchronise(device)
+    events = [
+        (event.key, event.count, event.self_device_time_total if gpu else event.self_cpu_time_total)
+        for event in profiler.key_averages()
+        if not gpu or event.device_type == torch.autograd.DeviceType.CUDA
+    ]
+    total = sum(time for *_, time in events)
+    events.sort(key=lambda event: -event[2])
+    rows = [("all", sum(count for _, count, _ in events), total), *events[:LONGEST]]
+    return [[key[:90], f"{count:,}", f"{time / 1000:.2f}", f"{time / total:.1%}"] for key, count, time in rows]
+
+
+def report_steps(
+    sizes: Sequence[str], lengths: Sequence[int], modes: Sequence[str], slot: int, device: torch.device, report: Report
+) -> None:
+    """Report a table of steps with `slot` tokens, and the longest kernels of each size at the first length."""
+    rows, kernels = [], []
+    for mode, size, length in product(modes, sizes, lengths):
+        case = case_of(size, length, slot)
+        measured, functions = measure(case, mode, device)
+        rows.append([f"bert-{size}", str(length), str(case.rows), mode, *measured.cells])
+        if length == lengths[0]:
+            kernels.append((f"bert-{size}, {length} tokens, {mode}", longest_kernels(functions, device)))
+    report("\n".join(aligned(["model", "length", "rows", "mode", *HEADS], rows)))
+    for title, longest in kernels:
+        report("\n".join([f"\n{title}", *aligned(["kernel", "calls", "milliseconds", "share"], longest)]))
+
+
+def report_slots(size: str, length: int, slots: Sequence[int], device: torch.device, report: Report) -> None:
+    """Report a table of steps with slots of different sizes."""
+    rows = [[f"{slot:,}", *measure(case_of(size, length, slot), "eager", device)[0].cells] for slot in slots]
+    report("\n".join([f"\nslots of bert-{size}, {length} tokens, eager", *aligned(["tokens", *HEADS], rows)]))
+
+
+def config_of_training(config: Pretrain, rows: int, seconds: float, per_step: float) -> Pretrain:
+    """Return the settings of a training with one slot of `rows` rows a step.
+
+    Its steps take about SHARE_TRAINED of `seconds`, if each takes `per_step` seconds.
+    """
+    steps = max(MOST_EVALUATIONS, int(SHARE_TRAINED * seconds / per_step))
+    return replace(
+        config,
+        steps=steps,
+        batch=Batch(rows_per_step=rows, rows_per_slot=rows),
+        evaluation=replace(config.evaluation, every=steps // MOST_EVALUATIONS),
+        checkpoint=Checkpoints(every=steps),
+    )
+
+
+def report_training(options: argparse.Namespace, ends: float, device: torch.device, report: Report) -> None:
+    """Train until about `ends` (of time.monotonic) and report what was measured."""
+    case, preset = case_of(options.train, LENGTH, options.slots[-1] // 4), PRESETS[f"bert-{options.train}-fast"]
+    per_step = measure(case, "eager", device)[0].seconds
+    _free(device)
+    preset = replace(preset, output=options.output, evaluation=replace(preset.evaluation, blimp=options.blimp))
+    left = max(LEAST_SECONDS, ends - time.monotonic())
+    config = with_name(config_of_training(preset, case.rows, left, per_step), f"bert-{options.train}")
+    report(f"\ntraining bert-{options.train}: {config.steps:,} steps of {case.rows} rows")
+    report(table_of(train_on_tokens(config, options.tokens, report)))
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog=as_called("python jobs/bench.py gpu"),
+        description=as_called(str(__doc__)),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--tokens", help="file of tokens for the training; default: no training")
+    parser.add_argument("--blimp", help="folder of BLiMP, for minimal pairs during the training; default: none")
+    parser.add_argument("--minutes", type=float, default=10.0, help="time for everything; default: 10")
+    parser.add_argument("--output", default="output", help="folder of the training's run; default: output")
+    parser.add_argument("--sizes", nargs="+", choices=SIZES, default=["base", "large"], help="default: base large")
+    parser.add_argument("--lengths", nargs="+", type=at_least_one, default=[128, 512], help="default: 128 512")
+    parser.add_argument("--modes", nargs="+", choices=("eager", "compiled"), default=["eager", "compiled"])
+    parser.add_argument("--train", choices=SIZES, default="small", help="size that is trained; default: small")
+    parser.add_argument(
+        "--slots",
+        nargs="+",
+        type=at_least_one,
+        default=list(SLOTS),
+        help="tokens of a slot, for the table of slots; other steps have a quarter of the last; default: "
+        + " ".join(map(str, SLOTS)),
+    )
+    options = parser.parse_args(arguments)
+    ends = time.monotonic() + 60 * options.minutes
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    print_line(
+        f"{device_name(device)}, {PRECISION}, hidden dropout 0.1, no attention dropout, torch {torch.__version__}"
+    )
+    report_steps(options.sizes, options.lengths, options.modes, options.slots[-1] // 4, device, print_line)
+    report_slots(options.sizes[0], options.lengths[0], options.slots, device, print_line)
+    if options.tokens:
+        report_training(options, ends, device, print_line)
+    else:
+        print_line("no training: --tokens is not given")
+    return 0

@@ -1,0 +1,49 @@
+from dataclasses import replace
+
+import pytest
+
+from pipeline.config.jobs import Pretrain
+from pipeline.config.phases import TwoPhases
+from pipeline.config.training import Batch
+from pipeline.plan import plan_text, read_prices
+from pipeline.presets import PRESETS
+from pipeline.train.naming import with_name
+from pipeline.train.slot_size import advised_rows, slot_advice
+
+BASE = PRESETS["bert-base"]
+
+
+@pytest.mark.parametrize(
+    ("batch", "workers", "rows"),
+    [
+        (Batch(rows_per_step=256, rows_per_slot=32), 1, 256),
+        (Batch(rows_per_step=4_096, rows_per_slot=32), 8, 256),  # as many tokens as keep a GPU busy
+        (Batch(rows_per_step=256, rows_per_slot=32), 4, 64),  # each worker has a slot
+        (Batch(rows_per_step=96, rows_per_slot=32), 2, 48),
+        (Batch(rows_per_step=512, rows_per_slot=32, warmup_steps=10, warmup_rows=64), 1, 64),
+        (Batch(rows_per_step=7, rows_per_slot=7), 2, 1),
+    ],
+)
+def test_the_rows_of_a_slot_divide_those_of_a_step(batch: Batch, workers: int, rows: int) -> None:
+    config = replace(BASE, batch=batch, phases=Pretrain().phases)
+    phase = config.all_phases[0]
+    assert phase.sampling.row_length == 128 and advised_rows(phase, workers) == rows
+    replace(batch, rows_per_slot=rows)  # raises ConfigError if the advice cannot be followed
+
+
+def test_small_slots_are_told_with_a_setting_that_helps() -> None:
+    config = replace(BASE, batch=Batch(rows_per_step=512, rows_per_slot=32), phases=Pretrain().phases)
+    assert slot_advice(config) == (
+        "note: batch.rows_per_slot (32) gives a GPU 4,096 tokens at a time; it is faster with 32,768, if its memory is "
+        "enough: --batch.rows-per-slot 256"
+    )
+    assert slot_advice(replace(config, batch=Batch(rows_per_step=512, rows_per_slot=256))) is None
+    assert slot_advice(replace(config, batch=Batch(rows_per_step=32, rows_per_slot=32))) is None
+    phases = TwoPhases(maximum_length=512, rows_per_step=512, rows_per_slot=8)
+    second = replace(config, batch=Batch(rows_per_step=512, rows_per_slot=256), phases=phases)
+    assert str(slot_advice(second)).endswith("--phases.rows-per-slot 64")
+
+
+def test_the_plan_has_the_advice() -> None:
+    config = with_name(replace(BASE, batch=Batch(rows_per_step=512, rows_per_slot=32)), "bert-base")
+    assert str(slot_advice(config)) in plan_text(config, read_prices())
