@@ -73,12 +73,12 @@ class Measured:
 HEADS = ["milliseconds a step", "tokens/s", "share of the peak", "GB"]
 
 
-def case_of(size: str, length: int, tokens: int) -> Case:
+def _case_of(size: str, length: int, tokens: int) -> Case:
     """Return a case of full rows without attention dropout, with `tokens` tokens (about) in its slot."""
     return Case(size=size, rows=max(1, tokens // length), length=length, ragged=False, attention_dropout=False)
 
 
-def measure(case: Case, mode: str, device: torch.device) -> tuple[Measured, StepFunctions]:
+def _measure(case: Case, mode: str, device: torch.device) -> tuple[Measured, StepFunctions]:
     """Return the measurements of a step, and the function that takes it."""
     _free(device)
     autocast = torch.autocast(device.type, dtype=torch.bfloat16)
@@ -104,7 +104,7 @@ def _free(device: torch.device) -> None:
         torch.cuda.reset_peak_memory_stats(device)
 
 
-def longest_kernels(functions: StepFunctions, device: torch.device) -> list[list[str]]:
+def _longest_kernels(functions: StepFunctions, device: torch.device) -> list[list[str]]:
     """Profile one step; return rows of (name, calls, milliseconds, share) of the longest kernels, and of all.
 
     On a CPU, rows are operators instead.
@@ -125,29 +125,29 @@ def longest_kernels(functions: StepFunctions, device: torch.device) -> list[list
     return [[key[:90], f"{count:,}", f"{time / 1000:.2f}", f"{time / total:.1%}"] for key, count, time in rows]
 
 
-def report_steps(
+def _report_steps(
     sizes: Sequence[str], lengths: Sequence[int], modes: Sequence[str], slot: int, device: torch.device, report: Report
 ) -> None:
     """Report a table of steps with `slot` tokens, and the longest kernels of each size at the first length."""
     rows, kernels = [], []
     for mode, size, length in product(modes, sizes, lengths):
-        case = case_of(size, length, slot)
-        measured, functions = measure(case, mode, device)
+        case = _case_of(size, length, slot)
+        measured, functions = _measure(case, mode, device)
         rows.append([f"bert-{size}", str(length), str(case.rows), mode, *measured.cells])
         if length == lengths[0]:
-            kernels.append((f"bert-{size}, {length} tokens, {mode}", longest_kernels(functions, device)))
+            kernels.append((f"bert-{size}, {length} tokens, {mode}", _longest_kernels(functions, device)))
     report("\n".join(aligned(["model", "length", "rows", "mode", *HEADS], rows)))
     for title, longest in kernels:
         report("\n".join([f"\n{title}", *aligned(["kernel", "calls", "milliseconds", "share"], longest)]))
 
 
-def report_slots(size: str, length: int, slots: Sequence[int], device: torch.device, report: Report) -> None:
+def _report_slots(size: str, length: int, slots: Sequence[int], device: torch.device, report: Report) -> None:
     """Report a table of steps with slots of different sizes."""
-    rows = [[f"{slot:,}", *measure(case_of(size, length, slot), "eager", device)[0].cells] for slot in slots]
+    rows = [[f"{slot:,}", *_measure(_case_of(size, length, slot), "eager", device)[0].cells] for slot in slots]
     report("\n".join([f"\nslots of bert-{size}, {length} tokens, eager", *aligned(["tokens", *HEADS], rows)]))
 
 
-def config_of_training(config: Pretrain, rows: int, seconds: float, per_step: float) -> Pretrain:
+def _config_of_training(config: Pretrain, rows: int, seconds: float, per_step: float) -> Pretrain:
     """Return the settings of a training with one slot of `rows` rows a step.
 
     Its steps take about SHARE_TRAINED of `seconds`, if each takes `per_step` seconds.
@@ -162,14 +162,14 @@ def config_of_training(config: Pretrain, rows: int, seconds: float, per_step: fl
     )
 
 
-def report_training(options: argparse.Namespace, ends: float, device: torch.device, report: Report) -> None:
+def _report_training(options: argparse.Namespace, ends: float, device: torch.device, report: Report) -> None:
     """Train until about `ends` (of time.monotonic) and report what was measured."""
-    case, preset = case_of(options.train, LENGTH, options.slots[-1] // 4), PRESETS[f"bert-{options.train}-fast"]
-    per_step = measure(case, "eager", device)[0].seconds
+    case, preset = _case_of(options.train, LENGTH, options.slots[-1] // 4), PRESETS[f"bert-{options.train}-fast"]
+    per_step = _measure(case, "eager", device)[0].seconds
     _free(device)
     preset = replace(preset, output=options.output, evaluation=replace(preset.evaluation, blimp=options.blimp))
     left = max(LEAST_SECONDS, ends - time.monotonic())
-    config = with_name(config_of_training(preset, case.rows, left, per_step), f"bert-{options.train}")
+    config = with_name(_config_of_training(preset, case.rows, left, per_step), f"bert-{options.train}")
     report(f"\ntraining bert-{options.train}: {config.steps:,} steps of {case.rows} rows")
     report(table_of(train_on_tokens(config, options.tokens, report)))
 
@@ -202,10 +202,10 @@ def main(arguments: Sequence[str]) -> int:
     print_line(
         f"{device_name(device)}, {PRECISION}, hidden dropout 0.1, no attention dropout, torch {torch.__version__}"
     )
-    report_steps(options.sizes, options.lengths, options.modes, options.slots[-1] // 4, device, print_line)
-    report_slots(options.sizes[0], options.lengths[0], options.slots, device, print_line)
+    _report_steps(options.sizes, options.lengths, options.modes, options.slots[-1] // 4, device, print_line)
+    _report_slots(options.sizes[0], options.lengths[0], options.slots, device, print_line)
     if options.tokens:
-        report_training(options, ends, device, print_line)
+        _report_training(options, ends, device, print_line)
     else:
         print_line("no training: --tokens is not given")
     return 0

@@ -36,6 +36,7 @@ from pipeline.corpus.prepared import Corpus
 from pipeline.corpus.token_file import Tokens, heldout_corpus, rows_of_window, unigram_counts
 from pipeline.errors import ConfigError
 from pipeline.local_files import scratch_folder
+from pipeline.locations import absolute
 from pipeline.minimal_pairs.figures import UNIGRAM_ACCURACY
 from pipeline.objectives.distilled import DistilledTokens
 from pipeline.objectives.table import FillsBlanks, Pretraining, build_objective
@@ -137,7 +138,7 @@ def _make(number: int) -> pa.Table:
     return _made(number)
 
 
-def require_trainable(config: Pretrain, tokens: Tokens, location: str) -> None:
+def _require_trainable(config: Pretrain, tokens: Tokens, location: str) -> None:
     """Raise ConfigError for settings that training on a file of tokens does not support."""
     preset = VocabularySettings()
     given = [
@@ -192,10 +193,11 @@ def train_on_tokens(config: Pretrain, location: str, report: Report) -> dict[str
 
     Raises PipelineError, with a one-line message, for everything that the user can fix.
     """
+    location = absolute(location)
     tokens = token_file.read(location)
     config = with_absolute_locations(config)
     config = replace(config, model=config.model.for_padding(tokens.vocabulary.pad_id))
-    require_trainable(config, tokens, location)
+    _require_trainable(config, tokens, location)
     with _place(config) as place, scratch_folder("heldout") as folder:
         say = report if place.rank == 0 else _no_op
         torch.set_num_threads(config.placement.threads or max(1, cores() // place.world))

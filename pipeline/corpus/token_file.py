@@ -50,7 +50,7 @@ class Tokens:
     """float32 (V, width): word embeddings from co-occurrence counts; None if the file has none."""
 
 
-def require_plain(corpus: Corpus) -> None:
+def _require_plain(corpus: Corpus) -> None:
     """Raise ConfigError if an epoch of the corpus is not each of its documents once, all in one language."""
     weighted = [location for location, weight in corpus.weights.items() if weight != 1]
     if weighted:
@@ -66,9 +66,9 @@ def write(
     """Write the first `windows` training windows (None: all) and the held-out text; return the number of tokens.
 
     `words` is the width of word embeddings from co-occurrence counts (see `Tokens`); None: none are made. Raises
-    ConfigError as `require_plain` does.
+    ConfigError as `_require_plain` does.
     """
-    require_plain(corpus)
+    _require_plain(corpus)
     train = corpus.train[:windows]
     encoded = [encode_window(read_window(corpus, window), tokenizer) for window in train]
     size = tokenizer.vocabulary.size

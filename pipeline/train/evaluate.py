@@ -49,11 +49,11 @@ def heldout_batches(
         if language is not None:
             documents = documents.filter(pc.equal(documents["language"], language))
         examples = make_examples(documents, tokenizer, sampling, seed=SEED, epoch=0, window=index)
-        batches += batches_of_window(examples, -(-rows // len(windows)), rows_per_batch)
+        batches += _batches_of_window(examples, -(-rows // len(windows)), rows_per_batch)
     return batches
 
 
-def batches_of_window(examples: pa.Table, rows: int, rows_per_batch: int) -> list[Batch]:
+def _batches_of_window(examples: pa.Table, rows: int, rows_per_batch: int) -> list[Batch]:
     """Return the first `rows` examples of a held-out window, in batches of at most `rows_per_batch`."""
     examples = examples.slice(0, rows)
     return [collate(examples.slice(start, rows_per_batch)) for start in range(0, examples.num_rows, rows_per_batch)]

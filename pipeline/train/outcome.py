@@ -1,4 +1,4 @@
-"""What the training loop measured of a run: its steps, tokens, time, memory and utilisation."""
+"""Outcome of the training loop: the steps, tokens, time, memory and utilisation of a run."""
 
 from typing import Any
 

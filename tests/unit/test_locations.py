@@ -52,7 +52,7 @@ LOCATIONS_ELSEWHERE_TEXTS = {(Heads, "text")}
 """Settings that are locations under a name that is a text's in other jobs."""
 CALLERS = {
     "absolute": {
-        *("pipeline/config/locations.py", "pipeline/api.py", "pipeline/train/tracking.py"),
+        *("pipeline/config/locations.py", "pipeline/api.py", "pipeline/bench/train.py", "pipeline/train/tracking.py"),
         *(
             "pipeline/embed/queries.py",
             "pipeline/adapt/queries.py",
@@ -60,7 +60,12 @@ CALLERS = {
     },
     "with_absolute_locations": {
         *(f"pipeline/workflows/{job}.py" for job in JOBS),
-        *("pipeline/bench/finetune.py", "pipeline/bench/vectors.py", "pipeline/adapt/plan.py"),
+        *(
+            "pipeline/bench/finetune.py",
+            "pipeline/bench/train.py",
+            "pipeline/bench/vectors.py",
+            "pipeline/adapt/plan.py",
+        ),
         "pipeline/serve/application.py",  # the door of Ray Serve's configuration files
         "pipeline/ablation/budget.py",  # reads the streams of variants, whose locations pretraining makes absolute
     },

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.bench.train import RESULT, main, require_trainable, train_on_tokens
+from pipeline.bench.train import RESULT, _require_trainable, main, train_on_tokens
 from pipeline.config.data import Sampling, TwoCrops, VocabularySettings
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model import Model
@@ -119,7 +119,7 @@ def test_settings_that_a_file_of_tokens_cannot_have(
     changed: dict[str, object], problem: str, tokens: str, tiny_config: Pretrain
 ) -> None:
     with pytest.raises(ConfigError, match=problem):
-        require_trainable(replace(tiny_config, **changed), token_file.read(tokens), tokens)
+        _require_trainable(replace(tiny_config, **changed), token_file.read(tokens), tokens)
 
 
 def test_the_command_needs_tokens() -> None:
