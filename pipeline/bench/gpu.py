@@ -1,4 +1,4 @@
-"""Measure a GPU in a few minutes: training steps and their longest kernels, slots by size, then a real training.
+"""Measure a GPU: slots by size, training steps and their longest kernels, then a real training.
 
 The bench needs no Ray. The training is of bert-small on a file of tokens (`python jobs/bench.py tokens`), for the time
 that is left, with its held-out loss and, with --blimp, its accuracy on minimal pairs.
@@ -16,6 +16,7 @@ from itertools import product
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from pipeline import storage
 from pipeline.bench.step import (
     SIZES,
     VOCABULARY_SIZE,
@@ -32,14 +33,21 @@ from pipeline.bench.turns import median_seconds, synchronise
 from pipeline.columns import aligned
 from pipeline.config.called import as_called
 from pipeline.config.jobs import Pretrain
+from pipeline.config.phases import OnePhase
 from pipeline.config.training import Batch, Checkpoints
-from pipeline.model.flops import peak_flops, utilisation
+from pipeline.corpus import token_file
+from pipeline.locations import absolute
+from pipeline.model.flops import utilisation
 from pipeline.objectives.table import flops_per_token
 from pipeline.presets import PRESETS
 from pipeline.reporting import Report, print_line
+from pipeline.stopping import interrupt_on_sigterm
+from pipeline.train.blimp import read_pairs
+from pipeline.train.hardware import device_peak
 from pipeline.train.naming import with_name
 
 PRECISION = "bfloat16"
+SIZES_OF_GPUS = ["base", "large"]
 SLOTS = (4_096, 8_192, 16_384, 32_768, 65_536, 131_072)
 """Tokens of a slot, for the table of slots."""
 LONGEST = 10
@@ -47,10 +55,15 @@ LONGEST = 10
 REPETITIONS = 10
 LENGTH = 128
 """Maximum tokens of a row in the training."""
-SHARE_TRAINED, LEAST_SECONDS, MOST_EVALUATIONS = 0.8, 30.0, 5
-"""Share of the time left that the steps of the training should take (the rest is for evaluations and the checkpoint),
-seconds of a training for which no time is left, and evaluations of a training.
-"""
+SHARE_MEASURED = 0.5
+"""Share of the time after which no further step is measured, so that the training has time."""
+SHARE_TRAINED = 0.8
+"""Share of the time left that the steps of the training take; the rest is for evaluations and the checkpoint."""
+LEAST_SECONDS = 30.0
+"""Seconds of the training's steps, at least."""
+EVALUATIONS = 5
+HEADS = ["milliseconds per step", "tokens/s", "share of the peak", "GB"]
+OUT_OF_MEMORY = ["out of memory", "", "", ""]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,9 +83,6 @@ class Measured:
         return [f"{1000 * self.seconds:,.1f}", f"{self.tokens / self.seconds:,.0f}", share, f"{self.memory:.1f}"]
 
 
-HEADS = ["milliseconds a step", "tokens/s", "share of the peak", "GB"]
-
-
 def _case_of(size: str, length: int, tokens: int) -> Case:
     """Return a case of full rows without attention dropout, with `tokens` tokens (about) in its slot."""
     return Case(size=size, rows=max(1, tokens // length), length=length, ragged=False, attention_dropout=False)
@@ -81,17 +91,14 @@ def _case_of(size: str, length: int, tokens: int) -> Case:
 def _measure(case: Case, mode: str, device: torch.device) -> tuple[Measured, StepFunctions]:
     """Return the measurements of a step, and the function that takes it."""
     _free(device)
-    autocast = torch.autocast(device.type, dtype=torch.bfloat16)
-    functions = our_steps(case, autocast, device, [mode])
+    functions = our_steps(case, torch.autocast(device.type, dtype=torch.bfloat16), device, [mode])
     ((_, seconds),) = median_seconds(functions, device, REPETITIONS).items()
-    batch = make_batch(case, 0)
-    gpu = device.type == "cuda"
-    peak = peak_flops(torch.cuda.get_device_name(device), PRECISION) if gpu else None
+    batch, peak = make_batch(case, 0), device_peak(device, PRECISION)
     flops = flops_per_token(case.preset.objective, case.model, VOCABULARY_SIZE, counted(batch))
     return Measured(
         seconds=seconds,
         tokens=batch.tokens,
-        memory=torch.cuda.max_memory_allocated(device) / 1e9 if gpu else 0.0,
+        memory=torch.cuda.max_memory_allocated(device) / 1e9 if device.type == "cuda" else 0.0,
         utilisation=utilisation(flops, batch.tokens / seconds, peak) if peak else None,
     ), functions
 
@@ -119,31 +126,43 @@ def _longest_kernels(functions: StepFunctions, device: torch.device) -> list[lis
         for event in profiler.key_averages()
         if not gpu or event.device_type == torch.autograd.DeviceType.CUDA
     ]
-    total = sum(time for *_, time in events)
+    total = sum(time for *_, time in events) or 1.0  # 0 where the profiler may not see the device
     events.sort(key=lambda event: -event[2])
     rows = [("all", sum(count for _, count, _ in events), total), *events[:LONGEST]]
     return [[key[:90], f"{count:,}", f"{time / 1000:.2f}", f"{time / total:.1%}"] for key, count, time in rows]
 
 
-def _report_steps(
-    sizes: Sequence[str], lengths: Sequence[int], modes: Sequence[str], slot: int, device: torch.device, report: Report
-) -> None:
-    """Report a table of steps with `slot` tokens, and the longest kernels of each size at the first length."""
-    rows, kernels = [], []
-    for mode, size, length in product(modes, sizes, lengths):
-        case = _case_of(size, length, slot)
-        measured, functions = _measure(case, mode, device)
-        rows.append([f"bert-{size}", str(length), str(case.rows), mode, *measured.cells])
-        if length == lengths[0]:
-            kernels.append((f"bert-{size}, {length} tokens, {mode}", _longest_kernels(functions, device)))
-    report("\n".join(aligned(["model", "length", "rows", "mode", *HEADS], rows)))
-    for title, longest in kernels:
-        report("\n".join([f"\n{title}", *aligned(["kernel", "calls", "milliseconds", "share"], longest)]))
+def _report_steps(options: argparse.Namespace, ends: float, device: torch.device, report: Report) -> None:
+    """Report steps as they are measured, and the longest kernels of each size at the first length."""
+    for mode, size, length in product(options.modes, options.sizes, options.lengths):
+        if time.monotonic() > ends:
+            report("no time left: the other steps are not measured")
+            return
+        case = _case_of(size, length, options.slots[-1] // 4)
+        title = f"\nbert-{size}, {length} tokens, {case.rows} rows, {mode}"
+        try:
+            measured, functions = _measure(case, mode, device)
+        except torch.OutOfMemoryError:
+            report(f"{title}: out of memory")
+            continue
+        report("\n".join([title, *aligned(HEADS, [measured.cells])]))
+        if length == options.lengths[0]:
+            heads = ["kernel", "calls", "milliseconds", "share"]
+            report("\n".join(aligned(heads, _longest_kernels(functions, device))))
+        del functions  # the model and its optimiser, which the next measurement would count
 
 
-def _report_slots(size: str, length: int, slots: Sequence[int], device: torch.device, report: Report) -> None:
+def _report_slots(options: argparse.Namespace, ends: float, device: torch.device, report: Report) -> None:
     """Report a table of steps with slots of different sizes."""
-    rows = [[f"{slot:,}", *_measure(_case_of(size, length, slot), "eager", device)[0].cells] for slot in slots]
+    size, length, rows = options.sizes[0], options.lengths[0], []
+    for slot in options.slots:
+        if time.monotonic() > ends:
+            break
+        try:
+            cells = _measure(_case_of(size, length, slot), "eager", device)[0].cells
+        except torch.OutOfMemoryError:
+            cells = OUT_OF_MEMORY
+        rows.append([f"{slot:,}", *cells])
     report("\n".join([f"\nslots of bert-{size}, {length} tokens, eager", *aligned(["tokens", *HEADS], rows)]))
 
 
@@ -152,12 +171,13 @@ def _config_of_training(config: Pretrain, rows: int, seconds: float, per_step: f
 
     Its steps take about SHARE_TRAINED of `seconds`, if each takes `per_step` seconds.
     """
-    steps = max(MOST_EVALUATIONS, int(SHARE_TRAINED * seconds / per_step))
+    steps = max(EVALUATIONS, int(SHARE_TRAINED * seconds / per_step))
     return replace(
         config,
         steps=steps,
+        phases=OnePhase(),
         batch=Batch(rows_per_step=rows, rows_per_slot=rows),
-        evaluation=replace(config.evaluation, every=steps // MOST_EVALUATIONS),
+        evaluation=replace(config.evaluation, every=steps // EVALUATIONS),
         checkpoint=Checkpoints(every=steps),
     )
 
@@ -184,7 +204,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--blimp", help="folder of BLiMP, for minimal pairs during the training; default: none")
     parser.add_argument("--minutes", type=float, default=10.0, help="time for everything; default: 10")
     parser.add_argument("--output", default="output", help="folder of the training's run; default: output")
-    parser.add_argument("--sizes", nargs="+", choices=SIZES, default=["base", "large"], help="default: base large")
+    parser.add_argument("--sizes", nargs="+", choices=SIZES, default=SIZES_OF_GPUS, help="default: base large")
     parser.add_argument("--lengths", nargs="+", type=at_least_one, default=[128, 512], help="default: 128 512")
     parser.add_argument("--modes", nargs="+", choices=("eager", "compiled"), default=["eager", "compiled"])
     parser.add_argument("--train", choices=SIZES, default="small", help="size that is trained; default: small")
@@ -197,13 +217,22 @@ def main(arguments: Sequence[str]) -> int:
         + " ".join(map(str, SLOTS)),
     )
     options = parser.parse_args(arguments)
-    ends = time.monotonic() + 60 * options.minutes
+    interrupt_on_sigterm()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if device.type == "cpu" and options.sizes == SIZES_OF_GPUS:
+        parser.error("this process sees no GPU; to try the bench on a CPU, give --sizes tiny and small --slots")
+    if options.tokens:  # errors in these come before the measurements
+        options.tokens = absolute(options.tokens)
+        token_file.read(options.tokens)
+        read_pairs(options.blimp, print_line)
+        storage.require_writable("--output", absolute(options.output))
+    started = time.monotonic()
+    middle, ends = (started + share * 60 * options.minutes for share in (SHARE_MEASURED, 1))
     print_line(
         f"{device_name(device)}, {PRECISION}, hidden dropout 0.1, no attention dropout, torch {torch.__version__}"
     )
-    _report_steps(options.sizes, options.lengths, options.modes, options.slots[-1] // 4, device, print_line)
-    _report_slots(options.sizes[0], options.lengths[0], options.slots, device, print_line)
+    _report_slots(options, middle, device, print_line)
+    _report_steps(options, middle, device, print_line)
     if options.tokens:
         _report_training(options, ends, device, print_line)
     else:

@@ -4,14 +4,15 @@
     python jobs/bench.py train bert-small --tokens tokens.npz --steps 2000
     torchrun --nproc-per-node 8 jobs/bench.py train bert-base --tokens tokens.npz
 
-Options are those of the job `pretrain`. Checkpoints are written to OUTPUT/runs/NAME/checkpoints, in the published
-format; there is no MLflow run, and a stopped run cannot be continued.
+Options are those of the job `pretrain`, and there is one phase. Checkpoints are written to
+OUTPUT/runs/NAME/checkpoints, in the published format. There is no MLflow run, and a stopped run cannot be continued.
 """
 
 import os
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -31,25 +32,37 @@ from pipeline.config.data import Sampling, VocabularySettings
 from pipeline.config.jobs import COMMON, Pretrain, with_words_rate
 from pipeline.config.locations import with_absolute_locations
 from pipeline.config.objective import Distilled
+from pipeline.config.phases import OnePhase
 from pipeline.corpus import token_file
 from pipeline.corpus.prepared import Corpus
-from pipeline.corpus.token_file import Tokens, heldout_corpus, rows_of_window, unigram_counts
-from pipeline.errors import ConfigError
+from pipeline.corpus.token_file import RowMaker, Tokens, heldout_corpus, unigram_counts_of_tokens
+from pipeline.errors import ConfigError, DataError
 from pipeline.local_files import scratch_folder
 from pipeline.locations import absolute
 from pipeline.minimal_pairs.figures import UNIGRAM_ACCURACY
 from pipeline.objectives.distilled import DistilledTokens
-from pipeline.objectives.table import FillsBlanks, Pretraining, build_objective
+from pipeline.objectives.table import FillsBlanks, Pretraining
 from pipeline.presets import PRESETS, require_init, split_preset, starting_point
 from pipeline.reporting import Report, print_line
+from pipeline.stopping import interrupt_on_sigterm
 from pipeline.text.cached_tokenizer import CachedTokenizer
+from pipeline.text.pairs import needed_documents
 from pipeline.train.blimp import prepare_pairs, read_pairs
+from pipeline.train.building import build_module
 from pipeline.train.checkpoint import State, folder_of
 from pipeline.train.compiling import compiled, compiles
 from pipeline.train.evaluate import UNIGRAM_CHARACTERS, baselines, evaluate, heldout_batches
-from pipeline.train.hardware import autocast_of, chosen_precision, cores, device_peak
+from pipeline.train.hardware import (
+    autocast_of,
+    chosen_precision,
+    cores,
+    device_peak,
+    out_of_memory_as_config_error,
+    required_device,
+    slower_precision,
+)
 from pipeline.train.heldout_words import heldout_words_of, word_metrics
-from pipeline.train.initial import set_word_embeddings
+from pipeline.train.initial import Initial, set_word_embeddings
 from pipeline.train.loop import Work, train
 from pipeline.train.naming import with_name
 from pipeline.train.optim import build_optimizer
@@ -57,24 +70,35 @@ from pipeline.train.outcome import outcome
 from pipeline.train.run import run_folder
 from pipeline.train.slot_size import slot_advice
 from pipeline.train.summary import figures, progress_reporter
-from pipeline.train.teacher import load_teacher, start_from_teacher, with_teacher
+from pipeline.train.teacher import start_from_teacher, with_teacher
 
 EXTRA = (
     Extra(name="tokens", metavar="FILE", text="File of tokens, which `python jobs/bench.py tokens` writes. Required."),
 )
-MAKERS, AHEAD = 2, 4
-"""Processes that make rows, and windows that are made ahead by all of them."""
+MAKERS = 2
+"""Processes that make rows."""
+AHEAD = 4
+"""Windows whose rows are prefetched, over all processes."""
 RESULT = "result.json"
 """File in a run's folder: what the run measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class Rank:
     """This process among those that train together."""
 
     rank: int
     world: int
     device: torch.device
+
+
+@dataclass(frozen=True, kw_only=True)
+class Text:
+    """Contents of a file of tokens, with its held-out text as a corpus."""
+
+    tokens: Tokens
+    heldout: Corpus
+    tokenizer: CachedTokenizer
 
 
 def slots(tables: Iterator[pa.Table], rows_per_slot: int) -> Iterator[pa.Table]:
@@ -88,75 +112,86 @@ def slots(tables: Iterator[pa.Table], rows_per_slot: int) -> Iterator[pa.Table]:
 
 
 @contextmanager
-def _place(config: Pretrain) -> Generator[Place]:
+def _joined(config: Pretrain) -> Generator[Rank]:
     """Join the process group that torchrun's variables name; without them, train alone."""
-    rank, world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
-    local = int(os.environ.get("LOCAL_RANK", 0))
-    gpu = config.placement.device != "cpu" and torch.cuda.is_available()
-    require(gpu or config.placement.device != "cuda", "placement.device cuda needs a GPU, and this process sees none")
-    device = torch.device("cuda", local) if gpu else torch.device("cpu")
-    if gpu:
+    rank, world, local = (int(os.environ.get(name, default)) for name, default in RANK_VARIABLES)
+    fewest = config.all_phases[0].batch.fewest_slots
+    require(
+        world <= fewest,
+        f"torchrun started {world} processes, but a step has {fewest} slots (batch.rows_per_step "
+        f"{config.batch.rows_per_step} / batch.rows_per_slot {config.batch.rows_per_slot}): start fewer processes, or "
+        "use smaller slots",
+    )
+    device = required_device(config.placement)
+    if device.type == "cuda":
+        count = torch.cuda.device_count()
+        require(local < count, f"torchrun started a process for GPU {local}, but this machine has {count}")
+        device = torch.device("cuda", local)
         torch.cuda.set_device(device)
-    if world > 1:
-        dist.init_process_group("nccl" if gpu else "gloo")
+    if world > 1:  # the loop reduces tensors on the CPU too
+        dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
     try:
-        yield Place(rank=rank, world=world, device=device)
+        yield Rank(rank=rank, world=world, device=device)
     finally:
         if world > 1:
             dist.destroy_process_group()
 
 
+RANK_VARIABLES = (("RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_RANK", "0"))
+"""Environment variables of torchrun, and their values without torchrun."""
+
+
 @contextmanager
-def _rows(location: str, sampling: Sampling, seed: int) -> Generator[Iterator[pa.Table]]:
-    """Yield an endless iterator of tables of rows (schema ROW), in the global order, made ahead by other processes."""
-    with ProcessPoolExecutor(MAKERS, get_context("spawn"), _open, (location, sampling, seed)) as makers:
+def _rows(location: str, sampling: Sampling, seed: int, windows: int) -> Generator[Iterator[pa.Table]]:
+    """Yield an endless iterator of tables of rows (schema ROW), in the global order, made ahead by other processes.
+
+    The iterator raises DataError if none of the `windows` of an epoch yields a row.
+    """
+    with ProcessPoolExecutor(MAKERS, get_context("spawn"), RowMaker.start, (location, sampling, seed)) as makers:
 
         def tables() -> Iterator[pa.Table]:
-            coming: deque[Future[pa.Table]] = deque()
+            pending: deque[Future[pa.Table]] = deque()
+            empty = 0
             for number in count():
-                coming.append(makers.submit(_make, number))
-                if len(coming) > AHEAD:
-                    yield coming.popleft().result()
+                pending.append(makers.submit(RowMaker.make, number))
+                if len(pending) <= AHEAD:
+                    continue
+                table = pending.popleft().result()
+                empty = 0 if table.num_rows else empty + 1
+                if empty == windows:
+                    raise DataError(f"{location} yields no examples: it needs {needed_documents(sampling)}")
+                if table.num_rows:
+                    yield table
 
         try:
-            yield (table for table in tables() if table.num_rows)
+            yield tables()
+        except BrokenProcessPool as error:
+            raise DataError(
+                f"a process that makes rows from {location} ended, perhaps because memory ran out: start again"
+            ) from error
         finally:
             makers.shutdown(wait=True, cancel_futures=True)
 
 
-_made: Callable[[int], pa.Table]
-
-
-def _open(location: str, sampling: Sampling, seed: int) -> None:
-    """Read the file of tokens in a process that makes rows."""
-    global _made
-    tokens = token_file.read(location)
-    _made = lambda number: rows_of_window(tokens, sampling, seed, number)  # noqa: E731
-
-
-def _make(number: int) -> pa.Table:
-    return _made(number)
-
-
 def _require_trainable(config: Pretrain, tokens: Tokens, location: str) -> None:
     """Raise ConfigError for settings that training on a file of tokens does not support."""
-    preset = VocabularySettings()
+    usual = VocabularySettings()
     given = [
-        name
-        for name, value, usual in (
-            ("corpus", config.corpus, ()),
+        f"{name} ({value})"
+        for name, value, default in (
+            ("corpus", ", ".join(config.corpus), ""),
             ("init", config.init, None),
-            ("vocabulary.path", config.vocabulary.path, preset.path),
-            ("vocabulary.extend", config.vocabulary.extend, preset.extend),
+            ("vocabulary.path", config.vocabulary.path, usual.path),
+            ("vocabulary.extend", config.vocabulary.extend, usual.extend),
             ("workers", config.workers, 1),
-            ("sampling.language_exponent", config.sampling.language_exponent, 1),
         )
-        if value != usual
+        if value != default
     ]
     require(not given, f"{given and given[0]} cannot be set together with tokens ({location}): leave it out")
     require(config.sampling.masks, "tokens has no texts, which objective contrastive and distilled-vectors need")
     require(
-        len(config.all_phases) == 1, f"phases ({type(config.phases).__name__}) must be one-phase to train on tokens"
+        isinstance(config.phases, OnePhase),
+        f"phases ({type(config.phases).__name__}) must be one-phase to train on tokens: add phases:one-phase",
     )
     if config.word_embeddings == "cooccurrence":
         width = None if tokens.words is None else tokens.words.shape[1]
@@ -169,27 +204,18 @@ def _require_trainable(config: Pretrain, tokens: Tokens, location: str) -> None:
     require(not storage.children(folder), f"name ({config.name}) is in use: {folder} has files; choose another --name")
 
 
-def _module(config: Pretrain, tokens: Tokens, device: torch.device, report: Report) -> tuple[Pretrain, Pretraining]:
-    """Return the settings, completed from a teacher if the objective has one, and the untrained module."""
+def _with_teacher(config: Pretrain, tokens: Tokens, report: Report) -> tuple[Pretrain, Initial | None]:
+    """Return the settings, completed from a teacher if the objective has one, and the teacher."""
     completed, teacher = with_teacher(config, None, report)
-    config = replace(completed, vocabulary=config.vocabulary)
-    torch.manual_seed(config.seed)
-    module = build_objective(config.objective, config.sampling, config.model, tokens.vocabulary.size).to(device)
-    if isinstance(config.objective, Distilled) and isinstance(module, DistilledTokens) and teacher:
-        require(
-            teacher.vocabulary.fingerprint == tokens.vocabulary.fingerprint,
-            f"objective.teacher ({config.objective.teacher}) has another vocabulary than the file of tokens",
-        )
-        module.learn_from(load_teacher(teacher, device))
-        if config.objective.start == "teacher":
-            start_from_teacher(module, report)
-    if tokens.words is not None and config.word_embeddings == "cooccurrence":
-        set_word_embeddings(module, torch.from_numpy(tokens.words))
-    return config, module
+    require(
+        teacher is None or teacher.vocabulary.fingerprint == tokens.vocabulary.fingerprint,
+        "objective.teacher has another vocabulary than the file of tokens: choose a teacher that was trained with it",
+    )
+    return replace(completed, vocabulary=config.vocabulary), teacher
 
 
 def train_on_tokens(config: Pretrain, location: str, report: Report) -> dict[str, Any]:
-    """Train a run on a file of tokens; return its measurements (on rank 0), as in a run's summary.
+    """Train a run on a file of tokens; return its measurements, as in a run's summary.
 
     Raises PipelineError, with a one-line message, for everything that the user can fix.
     """
@@ -198,33 +224,58 @@ def train_on_tokens(config: Pretrain, location: str, report: Report) -> dict[str
     config = with_absolute_locations(config)
     config = replace(config, model=config.model.for_padding(tokens.vocabulary.pad_id))
     _require_trainable(config, tokens, location)
-    with _place(config) as place, scratch_folder("heldout") as folder:
-        say = report if place.rank == 0 else _no_op
-        torch.set_num_threads(config.placement.threads or max(1, cores() // place.world))
-        config, module = _module(config, tokens, place.device, say)
-        corpus, tokenizer = heldout_corpus(tokens, str(folder)), CachedTokenizer(tokens.vocabulary)
-        work = _work(config, tokens, corpus, tokenizer, place, say)
-        phase = config.all_phases[0]
-        if place.device.type == "cuda" and (line := slot_advice(replace(config, workers=place.world))):
-            say(line)
-        state = State(heldout_before=_word_metrics(config, corpus, tokenizer, work, module))
-        with _rows(location, config.sampling, config.seed) as tables:
-            mine = islice(slots(tables, phase.batch.rows_per_slot), place.rank, None, place.world)
-            compiling = compiles(config, tokens.vocabulary.size, place.device, phase, say)
-            with compiled(module) if compiling else nullcontext():
-                state = train(work, mine, module, build_optimizer(config.optimizer, module), state)
-        measured = outcome(work, state, phase) | _evaluated(config, tokens, corpus, tokenizer, work, module)
-        measured |= {"checkpoint": folder_of(work.folder, state.step), "name": config.name, "seed": config.seed}
-        if place.rank == 0:
-            storage.write_json(storage.join(work.folder, RESULT), measured)
+    storage.require_writable("output", config.output)
+    with (
+        _joined(config) as rank,
+        scratch_folder("heldout") as folder,
+        out_of_memory_as_config_error(config, config.all_phases[0], None, rank.device),
+    ):
+        say = report if rank.rank == 0 else _no_op
+        local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+        torch.set_num_threads(config.placement.threads or max(1, cores() // local))
+        text = Text(
+            tokens=tokens, heldout=heldout_corpus(tokens, str(folder)), tokenizer=CachedTokenizer(tokens.vocabulary)
+        )
+        config, teacher = _with_teacher(config, tokens, say)
+        measured = _trained(config, text, location, teacher, rank, say)
+        if rank.rank == 0:
+            storage.write_json(storage.join(run_folder(config), RESULT), measured)
         return measured
 
 
-def _work(
-    config: Pretrain, tokens: Tokens, corpus: Corpus, tokenizer: CachedTokenizer, place: Place, say: Report
-) -> Work:
+def _trained(
+    config: Pretrain, text: Text, location: str, teacher: Initial | None, rank: Rank, say: Report
+) -> dict[str, Any]:
+    """Train on this rank's slots, and return what was measured."""
+    tokens, phase, size = text.tokens, config.all_phases[0], text.tokens.vocabulary.size
+    precision = chosen_precision(config.placement, rank.device)
+    notes = (slower_precision(config.placement, rank.device), _slot_advice(config, rank))
+    for note in filter(None, notes):
+        say(note)
+    module = build_module(config, size, rank.device, precision, teacher)
+    starts_from_teacher = isinstance(config.objective, Distilled) and config.objective.start == "teacher"
+    if starts_from_teacher and isinstance(module, DistilledTokens):
+        start_from_teacher(module, say)
+    if tokens.words is not None and config.word_embeddings == "cooccurrence":
+        set_word_embeddings(module, torch.from_numpy(tokens.words))
+    work = _work(config, text, rank, precision, say)
+    state = State(heldout_before=_word_metrics(config, text, work, module))
+    with _rows(location, config.sampling, config.seed, len(tokens.train)) as tables:
+        own_slots = islice(slots(tables, phase.batch.rows_per_slot), rank.rank, None, rank.world)
+        compiling = compiles(config, size, rank.device, phase, say)
+        with compiled(module) if compiling else nullcontext():
+            state = train(work, own_slots, module, build_optimizer(config.optimizer, module), state)
+    about = {"checkpoint": folder_of(work.folder, state.step), "name": config.name, "seed": config.seed}
+    return outcome(work, state, phase) | _evaluated(config, text, work, module) | about
+
+
+def _slot_advice(config: Pretrain, rank: Rank) -> str | None:
+    return slot_advice(replace(config, workers=rank.world)) if rank.device.type == "cuda" else None
+
+
+def _work(config: Pretrain, text: Text, rank: Rank, precision: str, say: Report) -> Work:
     """Return the inputs of the training loop."""
-    precision, phase = chosen_precision(config.placement, place.device), config.all_phases[0]
+    phase, tokens = config.all_phases[0], text.tokens
     show = progress_reporter(config.steps, 0, say)
 
     def log(step: int, metrics: dict[str, float]) -> None:
@@ -237,53 +288,49 @@ def _work(
         config=config,
         folder=run_folder(config),
         vocabulary=tokens.vocabulary,
-        rank=place.rank,
-        world=place.world,
-        device=place.device,
-        autocast=autocast_of(precision, place.device),
+        rank=rank.rank,
+        world=rank.world,
+        device=rank.device,
+        autocast=autocast_of(precision, rank.device),
         heldout=heldout_batches(
-            corpus,
-            tokenizer,
+            text.heldout,
+            text.tokenizer,
             phase.sampling,
             rows=config.evaluation.rows,
             rows_per_batch=phase.batch.rows_per_slot,
-            rank=place.rank,
-            world=place.world,
+            rank=rank.rank,
+            world=rank.world,
         ),
         blimp=prepare_pairs(
             read_pairs(config.evaluation.blimp, say),
-            partial(unigram_counts, tokens, UNIGRAM_CHARACTERS),
+            partial(unigram_counts_of_tokens, tokens, UNIGRAM_CHARACTERS),
             tokens.vocabulary,
             config.model.maximum_positions,
         ),
-        peak_flops=device_peak(place.device, precision),
-        log=log if place.rank == 0 else _no_op,
+        peak_flops=device_peak(rank.device, precision),
+        log=log if rank.rank == 0 else _no_op,
         flush=_no_op,
         say=say,
-        worker_name=f"rank {place.rank}",
+        worker_name=f"rank {rank.rank}",
     )
 
 
-def _evaluated(
-    config: Pretrain, tokens: Tokens, corpus: Corpus, tokenizer: CachedTokenizer, work: Work, module: Pretraining
-) -> dict[str, Any]:
+def _evaluated(config: Pretrain, text: Text, work: Work, module: Pretraining) -> dict[str, Any]:
     """Return the held-out metrics and baselines after training; every rank must call this function."""
     values = {UNIGRAM_ACCURACY: work.blimp.unigram_accuracy} if work.blimp else {}
-    if not corpus.heldout:
+    if not text.heldout.heldout:
         return {"heldout_after": {}, "baselines": values}
     after = evaluate(module, work.heldout, world=work.world, device=work.device, autocast=work.autocast)
-    after |= _word_metrics(config, corpus, tokenizer, work, module)
-    counts = unigram_counts(tokens, UNIGRAM_CHARACTERS)
+    after |= _word_metrics(config, text, work, module)
+    counts = unigram_counts_of_tokens(text.tokens, UNIGRAM_CHARACTERS)
     return {"heldout_after": after, "baselines": baselines(module, work.heldout, counts, work.world) | values}
 
 
-def _word_metrics(
-    config: Pretrain, corpus: Corpus, tokenizer: CachedTokenizer, work: Work, module: Pretraining
-) -> dict[str, float]:
+def _word_metrics(config: Pretrain, text: Text, work: Work, module: Pretraining) -> dict[str, float]:
     """Return the held-out loss per word and per byte; empty if the module does not predict words."""
-    if not (corpus.heldout and isinstance(module, FillsBlanks)):
+    if not (text.heldout.heldout and isinstance(module, FillsBlanks)):
         return {}
-    held = heldout_words_of(config, corpus, tokenizer, work.rank, work.world)
+    held = heldout_words_of(config, text.heldout, text.tokenizer, work.rank, work.world)
     return word_metrics(module, held, world=work.world, device=work.device, autocast=work.autocast)
 
 
@@ -303,11 +350,13 @@ def main(arguments: Sequence[str]) -> int:
     preset, rest = split_preset(arguments)
     about = f"{__doc__}\nPresets, one of which may be the first word (default: bert-tiny): {', '.join(PRESETS)}"
     command = Command(prog="jobs/bench.py train [PRESET]", about=about, settings=Pretrain, common=COMMON, extra=EXTRA)
-    words = command.words(rest, starting_point(preset, None)[1])
+    words = command.words(rest, replace(starting_point(preset, None)[1], phases=OnePhase()))
     location = extras(words).get("tokens")
     if location is None:
         raise ConfigError(f"--tokens is missing: {EXTRA[0].text}")
+    interrupt_on_sigterm()
     preset, default = starting_point(preset, None)
+    default = replace(default, phases=OnePhase())
     config = with_name(with_words_rate(command.parse(words, default)), preset)
     require_init(preset, config)
     measured = train_on_tokens(config, location, print_line)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import ray
 
 from pipeline import ray_private
-from pipeline.config.data import AdjacentParagraphs, GivenPairs, Sampling, Sentences, TitleParagraph, TwoCrops
+from pipeline.config.data import Sampling
 from pipeline.config.phases import Phase
 from pipeline.config.training import Batch
 from pipeline.corpus.order import Cursor, WindowRange, permutation, rows_of_round, slots_by_rank, window_ranges
@@ -20,6 +20,7 @@ from pipeline.corpus.weights import NO_FACTORS, documents_of_epoch, language_fac
 from pipeline.errors import DataError
 from pipeline.text.cached_tokenizer import TABLE_CHUNKS, CachedTokenizer
 from pipeline.text.examples import make_examples, with_positions
+from pipeline.text.pairs import needed_documents
 from pipeline.text.vocabulary import Vocabulary
 
 INPUT_BLOCKS = 2_000  # with more, Ray Data's planning takes seconds at every start
@@ -41,15 +42,6 @@ MEASURED_WINDOWS = 2  # windows that are read to estimate the rows per window
 REST_SECONDS = 0.01
 RESTS = 10  # maximum consecutive sleeps while blocks wait
 CHARACTERS_PER_TOKEN = 5  # of English text; used only for estimates
-NEEDED_BY_TEXTS: dict[type, str] = {
-    TwoCrops: "documents with words",
-    AdjacentParagraphs: "documents of two paragraphs (lines) with sampling.pairs.shortest ({pairs.shortest}) tokens "
-    "each, or sampling.pairs:two-crops",
-    TitleParagraph: "documents with a title and a paragraph (line), or sampling.pairs:two-crops",
-    GivenPairs: "pairs of texts with words",
-    Sentences: "sentences of at most sampling.maximum_length ({maximum_length}) - 2 tokens",
-}
-"""Kind of sampling.pairs -> words for the documents that this kind needs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,12 +150,6 @@ def windows_for(settings: StreamSettings, rows: int) -> int:
         )
     per_window = per_character * _characters_of(settings.corpus.train) / len(settings.corpus.train)
     return math.ceil(2 * rows / per_window) + len(sample)
-
-
-def needed_documents(sampling: Sampling) -> str:
-    """Return words for the documents that are needed to make examples."""
-    needed = NEEDED_BY_TEXTS.get(type(sampling.pairs), "documents of several sentences")
-    return needed.format(pairs=sampling.pairs, maximum_length=sampling.maximum_length)
 
 
 class StreamLoop(ray_private.execution_callback()):

@@ -6,10 +6,15 @@ about three bytes.
 
 import io
 import json
+import multiprocessing
+import os
+import signal
+import threading
 import zipfile
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +24,7 @@ from pipeline import storage
 from pipeline.config.data import Sampling
 from pipeline.corpus.order import permutation
 from pipeline.corpus.prepared import Corpus, Window, read_window
+from pipeline.corpus.weights import text_by_language
 from pipeline.errors import ConfigError, DataError
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.examples import EncodedWindow, encode_window, masked_examples, with_positions
@@ -55,9 +61,11 @@ def _require_plain(corpus: Corpus) -> None:
     weighted = [location for location, weight in corpus.weights.items() if weight != 1]
     if weighted:
         raise ConfigError(f"a file of tokens has each document once, but {weighted[0]} has a weight: leave weight out")
-    languages = sorted({language for about in corpus.sources.values() for language in about["languages"]})
+    languages = sorted(text_by_language(corpus))
     if len(languages) > 1:
-        raise ConfigError(f"a file of tokens has one language, but {corpus.folder} has {', '.join(languages)}")
+        raise ConfigError(
+            f"a file of tokens has one language, but {corpus.folder} has {', '.join(languages)}: prepare one alone"
+        )
 
 
 def write(
@@ -65,8 +73,8 @@ def write(
 ) -> int:
     """Write the first `windows` training windows (None: all) and the held-out text; return the number of tokens.
 
-    `words` is the width of word embeddings from co-occurrence counts (see `Tokens`); None: none are made. Raises
-    ConfigError as `_require_plain` does.
+    `words` is the width of word embeddings from co-occurrence counts (see `Tokens`), counted in sentences; None: none
+    are made. Raises ConfigError if the corpus has weights or several languages.
     """
     _require_plain(corpus)
     train = corpus.train[:windows]
@@ -87,10 +95,13 @@ def write(
         "heldout": np.frombuffer(_heldout_of(corpus), np.uint8),
     }
     if words is not None:
-        # Imported here because it imports scikit-learn, which nothing else in this file needs.
+        # Imported here because they import Ray and scikit-learn, which readers of a file do not need.
+        from pipeline.corpus.embeddings import CHARACTERS
+        from pipeline.corpus.vocabulary import first_windows
         from pipeline.text.cooccurrence import cooccurrences, embeddings
 
-        documents = (ids for window in encoded for ids in _documents_of(window))
+        counted = encoded[: len(first_windows(corpus, CHARACTERS))]
+        documents = (ids for window in counted for ids in _documents_of(window))
         arrays["words"] = embeddings(cooccurrences(documents, size), words)
     file = io.BytesIO()
     np.savez(file, about=np.frombuffer(json.dumps(about).encode(), np.uint8), **arrays)
@@ -127,7 +138,7 @@ def heldout_corpus(tokens: Tokens, folder: str) -> Corpus:
     )
 
 
-def unigram_counts(tokens: Tokens, characters: int) -> np.ndarray:
+def unigram_counts_of_tokens(tokens: Tokens, characters: int) -> np.ndarray:
     """Return the occurrences of each vocabulary entry in the first windows with `characters` characters, int64 (V,)."""
     windows = int(np.searchsorted(np.cumsum(tokens.characters), characters)) + 1
     ids = np.concatenate([window.tokens for window in tokens.train[:windows]])
@@ -145,20 +156,19 @@ def read(location: str) -> Tokens:
             raise DataError(
                 f"{location} has version {about['version']}, and this program reads {VERSION}: write it again"
             )
-        windows = tuple(_windows_of(arrays))
-    except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+        return Tokens(
+            vocabulary=_vocabulary_of(about["vocabulary"]),
+            corpus=about["corpus"],
+            train=tuple(_windows_of(arrays)),
+            characters=tuple(arrays["window_characters"].tolist()),
+            heldout=heldout,
+            words=words,
+        )
+    except (OSError, EOFError, ValueError, KeyError, TypeError, NotImplementedError, zipfile.BadZipFile) as error:
         raise DataError(
             f"{location} is not a file of tokens ({storage.first_line(error)}): write one with "
             "`python jobs/bench.py tokens`"
         ) from error
-    return Tokens(
-        vocabulary=_vocabulary_of(about["vocabulary"]),
-        corpus=about["corpus"],
-        train=windows,
-        characters=tuple(arrays["window_characters"].tolist()),
-        heldout=heldout,
-        words=words,
-    )
 
 
 def _vocabulary_of(about: dict[str, Any]) -> Vocabulary:
@@ -178,7 +188,7 @@ def _windows_of(arrays: dict[str, np.ndarray]) -> Iterator[EncodedWindow]:
         document_offsets = sentences[first : last + 1]
         sentence_offsets = tokens[document_offsets[0] : document_offsets[-1] + 1]
         yield EncodedWindow(
-            tokens=arrays["tokens"][sentence_offsets[0] : sentence_offsets[-1]].astype(np.int32),
+            tokens=arrays["tokens"][sentence_offsets[0] : sentence_offsets[-1]],
             sentence_offsets=sentence_offsets - sentence_offsets[0],
             document_offsets=document_offsets - document_offsets[0],
             parents=arrays["parents"][first:last],
@@ -196,8 +206,9 @@ def rows_of_window(tokens: Tokens, sampling: Sampling, seed: int, number: int) -
     """
     epoch, position = divmod(number, len(tokens.train))
     window = int(permutation(seed, epoch, len(tokens.train))[position])
+    encoded = tokens.train[window]
     examples = masked_examples(
-        tokens.train[window],
+        replace(encoded, tokens=encoded.tokens.astype(np.int32)),
         tokens.vocabulary,
         sampling,
         seed=seed,
@@ -205,3 +216,31 @@ def rows_of_window(tokens: Tokens, sampling: Sampling, seed: int, number: int) -
         window=window,
     )
     return with_positions(examples, epoch, position)
+
+
+class RowMaker:
+    """Makes rows in a process of its own, from a file of tokens.
+
+    The process ends with its parent, and leaves Ctrl-C to the parent.
+    """
+
+    rows: ClassVar[Callable[[int], pa.Table]]
+    """Function that returns the rows of a window."""
+
+    @classmethod
+    def start(cls, location: str, sampling: Sampling, seed: int) -> None:
+        """Read the file; called once in each process."""
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        threading.Thread(target=_exit_with_parent, daemon=True).start()
+        cls.rows = partial(rows_of_window, read(location), sampling, seed)
+
+    @classmethod
+    def make(cls, number: int) -> pa.Table:
+        """Return the rows of a window; `number` counts windows through all epochs."""
+        return cls.rows(number)
+
+
+def _exit_with_parent() -> None:
+    if parent := multiprocessing.parent_process():
+        parent.join()
+        os._exit(1)

@@ -7,6 +7,7 @@ from pipeline.config.data import (
     FullSentences,
     GivenPairs,
     NextSentence,
+    Sampling,
     SentenceOrder,
     Sentences,
     SingleSegment,
@@ -42,3 +43,18 @@ PAIRINGS: dict[type, Pairing] = {
     GivenPairs: given_pairs,
     Sentences: sentence_texts,
 }
+NEEDED_BY_TEXTS: dict[type, str] = {
+    TwoCrops: "documents with words",
+    AdjacentParagraphs: "documents of two paragraphs (lines) with sampling.pairs.shortest ({pairs.shortest}) tokens "
+    "each, or sampling.pairs:two-crops",
+    TitleParagraph: "documents with a title and a paragraph (line), or sampling.pairs:two-crops",
+    GivenPairs: "pairs of texts with words",
+    Sentences: "sentences of at most sampling.maximum_length ({maximum_length}) - 2 tokens",
+}
+"""Kind of sampling.pairs -> words for the documents that this kind needs."""
+
+
+def needed_documents(sampling: Sampling) -> str:
+    """Return words for the documents that are needed to make examples."""
+    needed = NEEDED_BY_TEXTS.get(type(sampling.pairs), "documents of several sentences")
+    return needed.format(pairs=sampling.pairs, maximum_length=sampling.maximum_length)

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 import torch.distributed as dist
@@ -43,20 +42,18 @@ def heldout_batches(
     windows = corpus.heldout[: min(rows, HELDOUT_WINDOWS)]
     if not windows:
         return []
+    rows_per_window = -(-rows // len(windows))
     batches = []
     for index in range(rank, len(windows), world):
         documents = read_window(corpus, windows[index])
         if language is not None:
             documents = documents.filter(pc.equal(documents["language"], language))
         examples = make_examples(documents, tokenizer, sampling, seed=SEED, epoch=0, window=index)
-        batches += _batches_of_window(examples, -(-rows // len(windows)), rows_per_batch)
+        examples = examples.slice(0, rows_per_window)
+        batches += [
+            collate(examples.slice(start, rows_per_batch)) for start in range(0, examples.num_rows, rows_per_batch)
+        ]
     return batches
-
-
-def _batches_of_window(examples: pa.Table, rows: int, rows_per_batch: int) -> list[Batch]:
-    """Return the first `rows` examples of a held-out window, in batches of at most `rows_per_batch`."""
-    examples = examples.slice(0, rows)
-    return [collate(examples.slice(start, rows_per_batch)) for start in range(0, examples.num_rows, rows_per_batch)]
 
 
 def heldout_languages(corpus: Corpus, rows: int) -> list[str]:

@@ -11,7 +11,7 @@ import torch
 from pipeline.config.jobs import Pretrain
 from pipeline.config.objective import Contrastive
 from pipeline.config.phases import Phase, TwoPhases
-from pipeline.config.placement import DevicePlacement, ModelPlacement
+from pipeline.config.placement import DevicePlacement
 from pipeline.errors import ConfigError
 from pipeline.model.float8 import refuse_float8
 from pipeline.model.flops import TokenCounts, peak_flops, utilisation
@@ -37,7 +37,7 @@ def device_of(placement: DevicePlacement, gpus: float | None = None) -> torch.de
     return torch.device("cuda" if wanted and torch.cuda.is_available() else "cpu")
 
 
-def required_device(placement: ModelPlacement) -> torch.device:
+def required_device(placement: DevicePlacement) -> torch.device:
     """Return `device_of(placement)`. Raises ConfigError if placement.device is cuda and this process sees no GPU."""
     if placement.device == "cuda" and not torch.cuda.is_available():
         raise ConfigError("placement.device cuda needs a GPU, and this process sees none: use placement.device cpu")

@@ -14,12 +14,13 @@ from pipeline.corpus.given_pairs import require_fitting_pairs
 from pipeline.corpus.given_vocabulary import given_vocabulary
 from pipeline.corpus.prepare import Listing, finished_corpus, list_sources, prepare_listed
 from pipeline.corpus.prepared import Corpus, is_prepared, load_corpus, read_window
-from pipeline.corpus.stream import StreamSettings, count_rows_if_small, needed_documents, settings_for_phase
+from pipeline.corpus.stream import StreamSettings, count_rows_if_small, settings_for_phase
 from pipeline.corpus.vocabulary import extended_vocabulary, trained_vocabulary
 from pipeline.errors import ConfigError, DataError, listed
 from pipeline.reporting import Report
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.examples import own_titles
+from pipeline.text.pairs import needed_documents
 from pipeline.text.prompts import prompt_tokens, room_after_prompts
 from pipeline.train.initial import Initial
 

@@ -22,11 +22,11 @@ from pipeline.errors import CheckpointError
 from pipeline.model.encoder import encoders_in
 from pipeline.model.float8 import to_float8
 from pipeline.objectives.distilled import DistilledTokens
-from pipeline.objectives.distilled_vectors import VectorStudent
 from pipeline.objectives.table import Pretraining, build_objective
 from pipeline.shared_output import unshared_output
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.train import checkpoint
+from pipeline.train.building import build_module
 from pipeline.train.checkpoint import State, read_tensors
 from pipeline.train.compiling import compiled, compiles
 from pipeline.train.evaluate import baseline_metrics, heldout_batches
@@ -45,7 +45,7 @@ from pipeline.train.loop import Work, train
 from pipeline.train.optim import build_optimizer
 from pipeline.train.points import Points
 from pipeline.train.run import read_run
-from pipeline.train.teacher import load_teacher, start_from_teacher
+from pipeline.train.teacher import start_from_teacher
 from pipeline.train.worker_summary import heldout_baselines, measure_words, summarise
 
 STREAM = "train"  # key of the stream in the Ray Train trainer's `datasets`
@@ -80,21 +80,11 @@ def run_worker(job: Job, device: torch.device) -> None:
     )
     torch.set_num_threads(config.placement.threads or max(1, cores() // context.get_local_world_size()))
     say = (lambda text: ray.get(job.tracker.say.remote(text))) if rank == 0 else _no_op
-    torch.manual_seed(config.seed)
     precision = chosen_precision(config.placement, device)
     if line := slower_precision(config.placement, device):
         say(line)
-    module = build_objective(config.objective, config.sampling, config.model, len(stream.vocabulary.tokens)).to(device)
-    if isinstance(module, DistilledTokens):
-        assert job.teacher is not None
-        module.learn_from(load_teacher(job.teacher, device))
-    if isinstance(module, VectorStudent):
-        assert job.vector_teacher is not None
-        module.learn_from(job.vector_teacher.load(device))
-    for encoder in encoders_in(module):
-        if precision == "float8":
-            to_float8(encoder.layers)
-        encoder.recompute = config.placement.recompute
+    size = len(stream.vocabulary.tokens)
+    module = build_module(config, size, device, precision, job.teacher, job.vector_teacher)
     optimizer = build_optimizer(config.optimizer, module)
     folder = checkpoint.newest_sound(job.folder, say)
     state = checkpoint.load(folder, module, optimizer) if folder else State()

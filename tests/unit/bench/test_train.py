@@ -3,22 +3,28 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import psutil
 import pytest
 
 from pipeline.bench.train import RESULT, _require_trainable, main, train_on_tokens
 from pipeline.config.data import Sampling, TwoCrops, VocabularySettings
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model import Model
-from pipeline.config.objective import Contrastive
+from pipeline.config.objective import Contrastive, Distilled
 from pipeline.config.phases import TwoPhases
+from pipeline.config.placement import Placement
 from pipeline.corpus import token_file
 from pipeline.corpus.prepared import Corpus
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, DataError
+from pipeline.stopping import TERMINATED
 from pipeline.text.cached_tokenizer import CachedTokenizer
+from pipeline.text.examples import EncodedWindow
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train import checkpoint
-from tests.conftest import Training
+from tests.conftest import Training, of_family
 
 ROOT = Path(__file__).parents[3]
 WORDS = (
@@ -29,12 +35,10 @@ WORDS = (
 )
 WITHOUT_RAY = """
 import runpy, sys
-class Blocked:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("ray", "mlflow", "transformers"):
-            raise ImportError(name + " is blocked")
+BLOCKED = "ray mlflow transformers smart_open sklearn scipy matplotlib psutil yaml bm25s"
+for name in BLOCKED.split():
+    sys.modules[name] = None  # an import raises ModuleNotFoundError
 if __name__ == "__main__":
-    sys.meta_path.insert(0, Blocked())
     sys.argv = sys.argv[1:]
     sys.path.insert(0, "jobs")
     runpy.run_path(sys.argv[0], run_name="__main__")
@@ -53,7 +57,7 @@ def state_of(output: Path, name: str, steps: int) -> checkpoint.State:
 
 
 def test_the_run_sees_the_rows_of_the_stream(
-    tokens: str, training: Training, tiny_config: Pretrain, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tokens: str, training: Training, tiny_config: Pretrain, tmp_path: Path
 ) -> None:
     config = replace(
         tiny_config, output=str(tmp_path), word_embeddings="cooccurrence", vocabulary=VocabularySettings(size=120)
@@ -73,7 +77,7 @@ def test_without_ray_and_mlflow(tokens: str, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(WITHOUT_RAY)
     words = ["jobs/bench.py", "train", "bert-tiny", "--tokens", tokens, "--output", str(tmp_path), "--name", "a"]
-    done = subprocess.run([sys.executable, script, *words, *WORDS], cwd=ROOT, capture_output=True, text=True, env=None)
+    done = subprocess.run([sys.executable, script, *words, *WORDS], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "held-out words" in done.stdout and "3 steps" in done.stdout
     assert state_of(tmp_path, "a", 3).step == 3
@@ -98,12 +102,15 @@ def test_processes_of_torchrun_share_the_slots(tokens: str, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("changed", "problem"),
     [
-        ({"corpus": ("text.txt",)}, "corpus cannot be set together with tokens"),
-        ({"vocabulary": VocabularySettings(path="vocab.txt")}, "vocabulary.path cannot be set together with tokens"),
-        ({"workers": 2}, "workers cannot be set together with tokens"),
+        ({"corpus": ("text.txt",)}, r"corpus \(text.txt\) cannot be set together with tokens"),
+        (
+            {"vocabulary": VocabularySettings(path="vocab.txt")},
+            r"vocabulary.path \(vocab.txt\) cannot be set together with tokens",
+        ),
+        ({"workers": 2}, r"workers \(2\) cannot be set together with tokens"),
         (
             {"phases": TwoPhases(maximum_length=32, rows_per_step=16, rows_per_slot=4)},
-            r"phases \(TwoPhases\) must be one-phase",
+            r"phases \(TwoPhases\) must be one-phase to train on tokens: add phases:one-phase",
         ),
         (
             {"objective": Contrastive(), "sampling": Sampling(maximum_length=32, pairs=TwoCrops())},
@@ -120,6 +127,65 @@ def test_settings_that_a_file_of_tokens_cannot_have(
 ) -> None:
     with pytest.raises(ConfigError, match=problem):
         _require_trainable(replace(tiny_config, **changed), token_file.read(tokens), tokens)
+
+
+@pytest.mark.parametrize("family", ["electra", "roberta", "distilbert"])
+def test_other_families(
+    family: str, tokens: str, training: Training, tiny_config: Pretrain, tiny_run: Path, tmp_path: Path
+) -> None:
+    config = of_family(family, replace(tiny_config, output=str(tmp_path), steps=2), training.vocabulary)
+    if family == "distilbert":  # from a teacher of the same vocabulary
+        teacher = checkpoint.newest_sound(str(tiny_run), print)
+        config = replace(config, objective=Distilled(teacher=teacher))
+    measured = train_on_tokens(replace(config, placement=Placement(recompute=True)), tokens, print)
+    assert measured["steps"] == 2 and measured["heldout_after"]["heldout/mlm_loss"] > 0
+
+
+def test_a_file_without_examples_ends_the_run(
+    tiny_config: Pretrain, tiny_vocabulary: Vocabulary, tiny_corpus: Corpus, tmp_path: Path
+) -> None:
+    """One sentence per document gives no pairs."""
+    location, encoded = str(tmp_path / "tokens.npz"), token_file.encode_window
+    with pytest.MonkeyPatch.context() as patch:
+
+        def first_sentences(*arguments: Any) -> EncodedWindow:
+            window = encoded(*arguments)
+            end = window.sentence_offsets[1]
+            return replace(
+                window,
+                tokens=window.tokens[:end],
+                sentence_offsets=window.sentence_offsets[:2],
+                document_offsets=np.array([0, 1]),
+                parents=window.parents[:1],
+            )
+
+        patch.setattr(token_file, "encode_window", first_sentences)
+        token_file.write(location, tiny_corpus, CachedTokenizer(tiny_vocabulary))
+    with pytest.raises(DataError, match="yields no examples: it needs documents of several sentences"):
+        train_on_tokens(replace(tiny_config, output=str(tmp_path)), location, print)
+
+
+def test_sigterm_leaves_no_process(tokens: str, tmp_path: Path) -> None:
+    words = ["jobs/bench.py", "train", "bert-tiny", "--tokens", tokens, "--output", str(tmp_path), "--name", "a"]
+    words += [*WORDS, "--steps", "100000", "--tracking.every", "1"]
+    run = subprocess.Popen(
+        [sys.executable, *words], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert run.stdout is not None
+    assert any(line.startswith("step") for line in run.stdout)
+    children = psutil.Process(run.pid).children(recursive=True)
+    run.terminate()
+    _, errors = run.communicate(timeout=60)
+    assert run.returncode == TERMINATED and errors == "stopped\n" and children
+    assert not psutil.wait_procs(children, timeout=30)[1]
+
+
+def test_more_processes_than_slots(
+    tokens: str, tiny_config: Pretrain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "5")
+    with pytest.raises(ConfigError, match="torchrun started 5 processes, but a step has 4 slots"):
+        train_on_tokens(replace(tiny_config, output=str(tmp_path)), tokens, print)
 
 
 def test_the_command_needs_tokens() -> None:

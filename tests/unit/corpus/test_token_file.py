@@ -1,3 +1,4 @@
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -25,15 +26,16 @@ def written(tiny_corpus: Corpus, tiny_vocabulary: Vocabulary, tmp_path: Path) ->
     return location
 
 
+@pytest.mark.parametrize("copies", [None, 2])
 @pytest.mark.parametrize("pairs", [NextSentence(), SentenceOrder(), FullSentences(), SingleSegment()])
 def test_the_rows_are_those_of_the_stream(
-    pairs: NextSentence, written: str, tiny_corpus: Corpus, tiny_vocabulary: Vocabulary
+    pairs: NextSentence, copies: int | None, written: str, tiny_corpus: Corpus, tiny_vocabulary: Vocabulary
 ) -> None:
-    """In both epochs, and with copies and n-gram masks."""
-    sampling = Sampling(maximum_length=32, pairs=pairs, masking=NgramMasking(), copies=1)
+    """In three epochs, with n-gram masks, and with two copies in turn."""
+    sampling = Sampling(maximum_length=32, pairs=pairs, masking=NgramMasking(), copies=copies)
     settings = StreamSettings(corpus=tiny_corpus, vocabulary=tiny_vocabulary, sampling=sampling, batch=Batch(), seed=7)
     tokens, tokenizer = token_file.read(written), CachedTokenizer(tiny_vocabulary)
-    for number in range(2 * len(tiny_corpus.train)):
+    for number in range(3 * len(tiny_corpus.train)):
         rows = window_rows(settings, tokenizer, tiny_corpus.train, *divmod(number, len(tiny_corpus.train)))
         assert token_file.rows_of_window(tokens, sampling, 7, number).equals(rows) and rows.num_rows
 
@@ -49,10 +51,10 @@ def test_the_file_holds_the_vocabulary_the_heldout_text_and_words(
         read_window(tiny_corpus, window) for window in tiny_corpus.heldout
     ]
     counts = evaluate.unigram_counts(tiny_corpus, tokenizer, tiny_vocabulary.size)
-    assert np.array_equal(token_file.unigram_counts(tokens, evaluate.UNIGRAM_CHARACTERS), counts)
+    assert np.array_equal(token_file.unigram_counts_of_tokens(tokens, evaluate.UNIGRAM_CHARACTERS), counts)
     first = replace(tiny_corpus, train=tiny_corpus.train[:1])
     alone = evaluate.unigram_counts(first, tokenizer, tiny_vocabulary.size)
-    assert np.array_equal(token_file.unigram_counts(tokens, 1), alone) and alone.sum() < counts.sum()
+    assert np.array_equal(token_file.unigram_counts_of_tokens(tokens, 1), alone) and alone.sum() < counts.sum()
 
 
 def test_the_first_windows_alone(tiny_corpus: Corpus, tiny_vocabulary: Vocabulary, tmp_path: Path) -> None:
@@ -96,3 +98,11 @@ def test_other_files_are_refused_in_one_line(written: str, tmp_path: Path) -> No
     np.savez(tmp_path / "shorter.npz", **arrays)
     with pytest.raises(DataError, match="do not fit together"):
         token_file.read(str(tmp_path / "shorter.npz"))
+    with np.load(written) as file:
+        arrays = dict(file)
+    about = json.loads(arrays["about"].tobytes())
+    for changed in (about | {"vocabulary": {"unknown": 1}}, {"version": about["version"]}):
+        arrays["about"] = np.frombuffer(json.dumps(changed).encode(), np.uint8)
+        np.savez(tmp_path / "changed.npz", **arrays)
+        with pytest.raises(DataError, match="is not a file of tokens"):
+            token_file.read(str(tmp_path / "changed.npz"))

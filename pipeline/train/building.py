@@ -1,0 +1,39 @@
+"""Build the module that a pretraining run trains, with its teacher, on a device."""
+
+import torch
+
+from pipeline.config.jobs import Pretrain
+from pipeline.model.encoder import encoders_in
+from pipeline.model.float8 import to_float8
+from pipeline.objectives.distilled import DistilledTokens
+from pipeline.objectives.distilled_vectors import VectorStudent, VectorTeacher
+from pipeline.objectives.table import Pretraining, build_objective
+from pipeline.train.initial import Initial
+from pipeline.train.teacher import load_teacher
+
+
+def build_module(
+    config: Pretrain,
+    vocabulary_size: int,
+    device: torch.device,
+    precision: str,
+    teacher: Initial | None = None,
+    vector_teacher: VectorTeacher | None = None,
+) -> Pretraining:
+    """Return the module of a run with random weights, drawn from its seed, and with its teacher.
+
+    `precision` is the number format of matrix products, as `chosen_precision` returns it.
+    """
+    torch.manual_seed(config.seed)
+    module = build_objective(config.objective, config.sampling, config.model, vocabulary_size).to(device)
+    if isinstance(module, DistilledTokens):
+        assert teacher is not None
+        module.learn_from(load_teacher(teacher, device))
+    if isinstance(module, VectorStudent):
+        assert vector_teacher is not None
+        module.learn_from(vector_teacher.load(device))
+    for encoder in encoders_in(module):
+        if precision == "float8":
+            to_float8(encoder.layers)
+        encoder.recompute = config.placement.recompute
+    return module

@@ -1,0 +1,39 @@
+from pathlib import Path
+
+import pytest
+import torch
+
+from pipeline.bench import gpu
+from pipeline.bench.gpu import main
+from pipeline.corpus import token_file
+from pipeline.corpus.prepared import Corpus
+from pipeline.text.cached_tokenizer import CachedTokenizer
+from pipeline.text.vocabulary import Vocabulary
+
+
+@pytest.mark.long
+def test_the_bench_on_a_cpu(
+    tiny_corpus: Corpus,
+    tiny_vocabulary: Vocabulary,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gpu, "REPETITIONS", 1)
+    monkeypatch.setattr(gpu, "LEAST_SECONDS", 0.1)
+    location = str(tmp_path / "tokens.npz")
+    token_file.write(location, tiny_corpus, CachedTokenizer(tiny_vocabulary))
+    words = ["--sizes", "tiny", "--lengths", "16", "--modes", "eager", "--slots", "64", "512", "--train", "tiny"]
+    assert main([*words, "--tokens", location, "--output", str(tmp_path), "--minutes", "0.2"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines if line[:1].isdigit()][:2] == ["64", "512"]
+    assert "bert-tiny, 16 tokens, 8 rows, eager" in lines
+    assert any(line.startswith("aten::") for line in lines) and any("held-out MLM loss" in line for line in lines)
+
+
+def test_the_sizes_of_gpus_are_refused_on_a_cpu(capsys: pytest.CaptureFixture[str]) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    with pytest.raises(SystemExit):
+        main([])
+    assert "this process sees no GPU" in capsys.readouterr().err
