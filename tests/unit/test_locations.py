@@ -52,7 +52,8 @@ LOCATIONS_ELSEWHERE_TEXTS = {(Heads, "text")}
 """Settings that are locations under a name that is a text's in other jobs."""
 CALLERS = {
     "absolute": {
-        *("pipeline/config/locations.py", "pipeline/api.py", "pipeline/bench/train.py", "pipeline/train/tracking.py"),
+        *("pipeline/config/locations.py", "pipeline/api.py", "pipeline/train/tracking.py"),
+        *("pipeline/bench/gpu.py", "pipeline/bench/train.py"),
         *(
             "pipeline/embed/queries.py",
             "pipeline/adapt/queries.py",
