@@ -3,9 +3,12 @@
 import json
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import torch.multiprocessing as mp
@@ -20,10 +23,12 @@ from pipeline.minimal_pairs.figures import METRICS, blimp_rows
 from pipeline.minimal_pairs.pairs import score_pairs
 from pipeline.minimal_pairs.paradigms import Paradigm
 from pipeline.objectives.table import Pretraining, build_objective
+from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train import loop
 from pipeline.train.blimp import Blimp, evaluate_pairs, prepare_pairs, read_pairs
 from pipeline.train.checkpoint import State, folder_of, read_state
+from pipeline.train.evaluate import unigram_counts
 from pipeline.train.loop import train
 from pipeline.train.naming import default_name
 from pipeline.train.optim import build_optimizer
@@ -43,9 +48,13 @@ PARADIGMS = [
 ]
 
 
+def counts_of(corpus: Corpus, vocabulary: Vocabulary) -> Callable[[], np.ndarray]:
+    return partial(unigram_counts, corpus, CachedTokenizer(vocabulary), vocabulary.size)
+
+
 @pytest.fixture(scope="module")
 def blimp(tiny_corpus: Corpus, tiny_vocabulary: Vocabulary) -> Blimp:
-    pairs = prepare_pairs(PARADIGMS, tiny_corpus, tiny_vocabulary, 32)
+    pairs = prepare_pairs(PARADIGMS, counts_of(tiny_corpus, tiny_vocabulary), tiny_vocabulary, 32)
     assert pairs is not None
     return pairs
 
@@ -158,15 +167,15 @@ def test_unigrams_prefer_the_commoner_word_of_the_training_text(
     words = " ".join(text_of(number) for number in range(30)).lower().replace(".", "").split()
     common, *_, rare = (word for word, _ in Counter(words).most_common() if word in tiny_vocabulary.ids)
     pair = Paradigm(name="one", phenomenon="one", good=(common,) * 3, bad=(rare, common, rare))
-    pairs = prepare_pairs([pair], tiny_corpus, tiny_vocabulary, 32)
+    pairs = prepare_pairs([pair], counts_of(tiny_corpus, tiny_vocabulary), tiny_vocabulary, 32)
     assert pairs is not None and pairs.unigram_accuracy == pytest.approx(2.5 / 3)
 
 
 def test_a_sentence_that_is_too_long_for_the_model_is_named(tiny_corpus: Corpus, tiny_vocabulary: Vocabulary) -> None:
     message = r"the model takes 1 to 3: raise model.maximum_positions \(5\), or leave out evaluation.blimp$"
     with pytest.raises(DataError, match=message):
-        prepare_pairs(PARADIGMS, tiny_corpus, tiny_vocabulary, 5)
-    assert prepare_pairs([], tiny_corpus, tiny_vocabulary, 5) is None
+        prepare_pairs(PARADIGMS, counts_of(tiny_corpus, tiny_vocabulary), tiny_vocabulary, 5)
+    assert prepare_pairs([], counts_of(tiny_corpus, tiny_vocabulary), tiny_vocabulary, 5) is None
 
 
 def test_a_folder_without_the_files_is_refused_before_anything_else(

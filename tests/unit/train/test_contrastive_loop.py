@@ -25,12 +25,13 @@ from pipeline.config.phases import TwoPhases
 from pipeline.config.placement import Placement
 from pipeline.config.training import Batch, Checkpoints, Evaluation
 from pipeline.corpus.prepared import Corpus, Window, read_window
-from pipeline.corpus.stream import needed_documents, windows_for
+from pipeline.corpus.stream import windows_for
 from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.export.publish import require_kinds
 from pipeline.export.trained import load_trained
 from pipeline.objectives.contrastive import ContrastiveTexts, contrastive_rows
 from pipeline.presets import PRESETS
+from pipeline.text.pairs import needed_documents
 from pipeline.text.schema import DOCUMENT
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_saving import save_vocabulary

@@ -11,11 +11,11 @@ from pipeline.config.objective import Contrastive, DistilledVectors, Masked
 from pipeline.config.phases import FallingMasks, TwoPhases
 from pipeline.config.placement import Placement
 from pipeline.config.training import Checkpoints, Evaluation
-from pipeline.corpus.stream import needed_documents
 from pipeline.errors import ConfigError
 from pipeline.export.publish import require_kinds
 from pipeline.objectives.distilled_vectors import VectorStudent
 from pipeline.objectives.table import Pretraining
+from pipeline.text.pairs import needed_documents
 from pipeline.train.compiling import compiles
 from pipeline.train.naming import default_name, identifying_settings
 from pipeline.train.pictures import learning_curve
