@@ -41,6 +41,7 @@ from pipeline.local_files import scratch_folder
 from pipeline.locations import absolute
 from pipeline.minimal_pairs.figures import UNIGRAM_ACCURACY
 from pipeline.objectives.distilled import DistilledTokens
+from pipeline.objectives.masked import HELDOUT_LOSS
 from pipeline.objectives.table import FillsBlanks, Pretraining
 from pipeline.presets import PRESETS, require_init, split_preset, starting_point
 from pipeline.reporting import Report, print_line
@@ -281,7 +282,7 @@ def _work(config: Pretrain, text: Text, rank: Rank, precision: str, say: Report)
     def log(step: int, metrics: dict[str, float]) -> None:
         if "speed/tokens_per_second" in metrics:
             show(step, metrics)
-        elif loss := metrics.get("heldout/mlm_loss"):
+        elif loss := metrics.get(HELDOUT_LOSS):
             say(f"held-out loss after step {step:,}: {loss:.3f} nats")
 
     return Work(
