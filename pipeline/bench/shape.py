@@ -1,9 +1,11 @@
 """Compare a family's model with a BERT of the same shape: parameters, peak memory, and speed of training and answering.
 
-The shape is layers, width, heads and feed-forward width. Both models read the same batches of random ids, have the same
-dropout and vocabulary, and are trained with AdamW in eager mode. Answering is classification of whole rows.
+The shape is layers, width, heads and feed-forward width. --bert-layers gives the BERT another number of layers, as a
+teacher has more than its student. Both models read the same batches of random ids, have the same dropout and
+vocabulary, and are trained with AdamW in eager mode. Answering is classification of whole rows.
 
     python jobs/bench.py shape mini --family albert
+    python jobs/bench.py shape base --family distilbert --bert-layers 12
 """
 
 import argparse
@@ -63,7 +65,9 @@ class Setting:
     length: int
     precision: str
     layers: int | None = None
-    """Layers of both models; None: those of the preset."""
+    """Layers of the family's model; None: those of the preset."""
+    bert_layers: int | None = None
+    """Layers of the BERT; None: those of the family's model."""
 
     @property
     def model(self) -> Model:
@@ -74,11 +78,14 @@ class Setting:
     @property
     def words(self) -> tuple[str, ...]:
         """The setting as words of a command line, which `Setting.of` reads."""
-        own = (self.family, self.size, self.rows, self.length, self.precision, self.layers or 0)
+        layers = (self.layers or 0, self.bert_layers or 0)
+        own = (self.family, self.size, self.rows, self.length, self.precision, *layers)
         return tuple(map(str, own))
 
     @classmethod
-    def of(cls, family: FamilyName, size: str, rows: str, length: str, precision: str, layers: str) -> "Setting":
+    def of(
+        cls, family: FamilyName, size: str, rows: str, length: str, precision: str, layers: str, bert_layers: str
+    ) -> "Setting":
         """Return the setting of words."""
         return cls(
             family=family,
@@ -87,6 +94,7 @@ class Setting:
             length=int(length),
             precision=precision,
             layers=int(layers) or None,
+            bert_layers=int(bert_layers) or None,
         )
 
     @property
@@ -96,6 +104,7 @@ class Setting:
         bert = replace(
             own,
             family="bert",
+            layers=self.bert_layers or own.layers,
             segments=2,
             embedding_width=None,
             **{part: getattr(Model, part) for part in BERT_PARTS},
@@ -217,7 +226,10 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--family", choices=families, default="albert", help="default: albert")
     parser.add_argument("--rows", type=at_least_one, help="rows per batch; default: by size and device")
     parser.add_argument("--length", type=at_least_one, default=128, help="tokens of a row; default: 128")
-    parser.add_argument("--layers", type=at_least_one, help="layers of both models; default: the preset's")
+    parser.add_argument("--layers", type=at_least_one, help="layers of the family's model; default: the preset's")
+    parser.add_argument(
+        "--bert-layers", type=at_least_one, help="layers of the BERT; default: those of the family's model"
+    )
     parser.add_argument("--repetitions", type=at_least_one, default=7, help="timed steps; default: 7")
     parser.add_argument("--precision", choices=("float32", "bfloat16"), default="bfloat16")
     options = parser.parse_args(arguments)
@@ -232,11 +244,13 @@ def main(arguments: Sequence[str]) -> int:
         length=options.length,
         precision=options.precision,
         layers=options.layers,
+        bert_layers=options.bert_layers,
     )
     if options.length > setting.model.maximum_positions:
         parser.error(f"--length ({options.length}) must be at most {setting.model.maximum_positions}, the positions")
+    layers = " and ".join(str(model.layers) for model in reversed(setting.beside.values()))
     print(
-        f"{options.family}-{options.size} and a BERT of its shape, {rows} rows of {options.length} tokens, "
+        f"{options.family}-{options.size} and a BERT of its shape, {layers} layers, {rows} rows of {options.length} tokens, "
         f"{device_name(device)}, {options.precision}, eager, torch {torch.__version__}"
     )
     print(table(measure(setting, options.repetitions)))
