@@ -250,8 +250,8 @@ def main(arguments: Sequence[str]) -> int:
         parser.error(f"--length ({options.length}) must be at most {setting.model.maximum_positions}, the positions")
     layers = " and ".join(str(model.layers) for model in reversed(setting.beside.values()))
     print(
-        f"{options.family}-{options.size} and a BERT of its shape, {layers} layers, {rows} rows of {options.length} tokens, "
-        f"{device_name(device)}, {options.precision}, eager, torch {torch.__version__}"
+        f"{options.family}-{options.size} and a BERT of its shape, {layers} layers, {rows} rows of {options.length} "
+        f"tokens, {device_name(device)}, {options.precision}, eager, torch {torch.__version__}"
     )
     print(table(measure(setting, options.repetitions)))
     return 0
