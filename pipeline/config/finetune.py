@@ -136,6 +136,10 @@ class Finetune:
     several columns if each column holds 0 or 1 for a different label. In CoNLL's files, give the column's number from
     0, or -1 for the last column.
     """
+    intent: str | None = None
+    """Column of an intent, a label of the whole sentence, which a model learns together with the tags of its words. For
+    tags in a table.
+    """
     choices: tuple[str, ...] = ()
     """Columns of the texts to choose from, for multiple choice: one column for each choice, or one of lists; default:
     "choices". text is then the column of the context, pair that of a beginning that all choices share, and label that
@@ -214,6 +218,11 @@ class Finetune:
         self.similarity.require_columns(self.kind, self.label, self.negative)
         self._require_teacher()
         self._require_alone()
+        require(
+            self.intent is None or self.train is not None and self.kind in ("auto", "tags"),
+            f"intent ({self.intent}) is a column of your own file with tags, but train is {self.train} and kind is "
+            f"{self.kind}: leave intent out",
+        )
         require(
             not self.choices or self.train is not None,
             f"choices ({', '.join(self.choices)}) are columns of your own file, but train is not given: leave choices "

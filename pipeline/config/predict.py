@@ -138,6 +138,8 @@ class Score:
     columns if each column holds 0 or 1 for a different label. In CoNLL's files, give the column's number from 0, or -1
     for the last column.
     """
+    intent: str | None = None
+    """Column of the intent of a sentence, for a model of tags that learnt intents, too."""
     on_bad_rows: OnBadRows = "refuse"
     """Treatment of rows with an empty text, no label, or a label that the model does not know; for retrieval also of
     rows with unknown or repeated ids. refuse: stop with an error at the first such row; skip: leave these rows out and

@@ -37,7 +37,10 @@ def labels_in_words(task: Task, prepared: Prepared) -> str:
         without = sum(not item.answers for item in prepared.items)
         return f"{without:,} questions without an answer" if task.unanswerable else ""
     if task.kind == "tags":
-        return _counted("tags", Counter(tag for item in prepared.items for tag in item.tags))
+        tags = _counted("tags", Counter(tag for item in prepared.items for tag in item.tags))
+        if not task.intents:
+            return tags
+        return f"{tags}; {_counted('intents', Counter(item.intent for item in prepared.items))}"
     if task.kind == "matching":
         counts = [len(texts) for texts in prepared.items["negatives"].to_pylist()]
         return f"negative texts per row: {min(counts):,} to {max(counts):,}" if any(counts) else ""
@@ -105,10 +108,13 @@ def texts_of(items: Any) -> list[Text]:
 
 
 def _answers_of(items: Any) -> list[Hashable]:
-    """Return each item's label, tags or answer texts."""
+    """Return each item's label, tags with the intent, or answer texts."""
     if isinstance(items, pa.Table):
         return items["label"].to_pylist()
-    return [item.tags if hasattr(item, "tags") else tuple(text for text, _ in item.answers) for item in items]
+    return [
+        (item.tags, getattr(item, "intent", None)) if hasattr(item, "tags") else tuple(text for text, _ in item.answers)
+        for item in items
+    ]
 
 
 def _plain(text: str) -> str:

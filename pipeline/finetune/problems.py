@@ -153,7 +153,7 @@ def _read_known(config: Finetune, task: Task, folder: str, initial: Initial, rep
     """Read a task of `known.TASKS`: training split, development split, and other labelled splits whose files exist."""
     skip = config.on_bad_rows == "skip"
     train, lost_of_train = known.read_items(task, folder, "train", skip=skip)
-    task, lost = known.with_labels(task, train), {"train": lost_of_train}
+    lost = {"train": lost_of_train}
     labelled = [
         split for split in task.splits if split.name != "train" and (split.label is not None or task.kind == "spans")
     ]
@@ -161,6 +161,7 @@ def _read_known(config: Finetune, task: Task, folder: str, initial: Initial, rep
     splits = {}
     for name in wanted:
         splits[name], lost[name] = known.read_items(task, folder, name, skip=skip)
+    task = known.with_labels(task, train, splits.values())
     return _problem_of(config, task, train, splits, lost, initial, report)
 
 
@@ -279,6 +280,8 @@ def in_cuttings(
 def _task_summary(task: Task, train: Prepared) -> list[str]:
     """Return the task's kind and number of labels, and a hint if the values of a regression could be classes."""
     parts = [f"{task.kind} of {len(task.labels):,} labels" if task.labels else task.kind]
+    if task.intents:
+        parts.append(f"{len(task.intents):,} intents")
     if task.kind == "regression" and task.name not in known.TASKS:
         values = set(train.rows["label"].to_pylist())
         if all(value == int(value) for value in values):

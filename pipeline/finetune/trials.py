@@ -41,7 +41,7 @@ from pipeline.objectives.tasks import OBJECTIVES, VECTOR_OBJECTIVES, TaskObjecti
 from pipeline.tasks.files import saved_task
 from pipeline.tasks.prepared import outputs_of
 from pipeline.tasks.task import VECTOR_KINDS, Task
-from pipeline.train.chain import add_chain
+from pipeline.train.chain import add_chain, add_intents
 from pipeline.train.checkpoint import steps_saved
 from pipeline.train.hardware import autocast_of, chosen_precision, cores, device_of
 from pipeline.train.initial import Initial, load_initial
@@ -142,6 +142,7 @@ def _task_identity(task: Task) -> dict[str, Any]:
         "task": task.name,
         "kind": task.kind,
         "labels": list(task.labels),
+        **({"intents": list(task.intents)} if task.intents else {}),
         "metrics": list(task.metrics),
         "unanswerable": task.unanswerable,
     }
@@ -222,6 +223,7 @@ def build(
         add_adapter(module, config.adapter, random)
     if isinstance(module, SequenceTask) and problem.cutting.pools_passages:
         module.pool_passages(problem.cutting.passage_pooling, random)
+    add_intents(module, problem.task)
     if config.recipe.crf:
         add_chain(module, problem.task)
     if _standardises(config, problem.task):

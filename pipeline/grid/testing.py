@@ -37,6 +37,7 @@ def score_settings(config: Finetune, task: Task, checkpoint: str) -> Score:
         pair=config.pair,
         label=config.label,
         choices=config.choices,
+        intent=config.intent,
         on_bad_rows=config.on_bad_rows,
         placement=config.placement,
     )

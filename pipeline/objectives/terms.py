@@ -8,8 +8,8 @@ from torch import Tensor
 
 Terms = dict[str, tuple[Tensor, int | Tensor]]
 """Term -> (sum, count) of a batch; callers add up batches and divide once."""
-TASK, TEACHER = "task", "teacher"
-"""Terms of fine-tuning: the loss against the labels, and the loss against a teacher's logits."""
+TASK, TEACHER, INTENT = "task", "teacher", "intent"
+"""Terms of fine-tuning: the loss against the labels, against a teacher's logits, and against intents of sentences."""
 Sums = Mapping[str, tuple[float, float]]
 """Term or score -> (sum, count) over all held-out batches."""
 

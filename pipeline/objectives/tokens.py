@@ -15,7 +15,7 @@ from pipeline.config.model import Model
 from pipeline.model.chain import Chains, LinearChain
 from pipeline.model.encoder import Encoder, initialize
 from pipeline.model.heads import AnswerHead, ClassificationHead, answer_layer, token_layer
-from pipeline.objectives.terms import TASK, Terms
+from pipeline.objectives.terms import INTENT, TASK, Terms
 
 # Labels of tokens without a loss, written by pipeline.tasks.tagging: PyTorch's default ignore_index, and CUT for the
 # first or last token of a window if the sentence goes on beyond the window.
@@ -26,6 +26,9 @@ class TagTask(nn.Module):
     """Encoder with a linear layer that classifies each token (Devlin et al. 2019, section 5.3).
 
     `add_chain` adds the scores of tags after each other. The chain of a window has one step per labelled token.
+
+    `add_intents` makes the last outputs those of intents, which label the first token of a sentence (Chen et al. 2019).
+    All outputs share one softmax, so that a reader that does not know of intents picks tags for words.
     """
 
     per_token = True
@@ -50,6 +53,7 @@ class TagTask(nn.Module):
         self.classification_layer = token_layer(settings)
         self.tag_head = ClassificationHead(settings, outputs)
         self.tag_chain: LinearChain | None = None
+        self.intents = 0
         self.register_buffer("class_weights", class_weights, persistent=False)
         initialize(self, settings.initializer_deviation, generator)
         self.encoder.drop_pooler()
@@ -58,20 +62,40 @@ class TagTask(nn.Module):
         """Train and predict whole tag sequences, of the steps that the bool arrays of LinearChain allow."""
         self.tag_chain = LinearChain(start, following, end)
 
+    def add_intents(self, intents: int) -> None:
+        """Let the last outputs be those of this number of intents."""
+        self.intents = intents
+
     def forward(self, batch: Batch) -> Terms:
         """Return {TASK: (summed loss, divisor as in `counts`)}; the loss is a float32 scalar.
 
-        The sum is over labelled tokens or, with a chain, over the negative log-likelihoods of the windows' tags.
+        The sum is over labelled words or, with a chain, over the negative log-likelihoods of the windows' tags. With
+        intents, the loss of the intents is a further term, INTENT.
         """
-        assert batch.labels is not None
-        labels_T, logits_T = batch.labels.long(), self.logits(batch)
+        logits_T = self.logits(batch)
+        tags_T, intents_T = self._labels(batch)
         if self.tag_chain is not None:
-            total = self._chain_loss(self.tag_chain, logits_T, labels_T, batch)
+            tags = logits_T.shape[1] - self.intents
+            total = self._chain_loss(self.tag_chain, logits_T[:, :tags], tags_T, batch)
         else:
             total = F.cross_entropy(
-                logits_T, labels_T.clamp(min=IGNORED), self.class_weights, ignore_index=IGNORED, reduction="sum"
+                logits_T, tags_T.clamp(min=IGNORED), self.class_weights, ignore_index=IGNORED, reduction="sum"
             )
-        return {TASK: (total, self.counts(batch)[TASK])}
+        counts = self.counts(batch)
+        terms: Terms = {TASK: (total, counts[TASK])}
+        if self.intents:
+            of_intents = F.cross_entropy(logits_T, intents_T, ignore_index=IGNORED, reduction="sum")
+            terms[INTENT] = (of_intents, counts[INTENT])
+        return terms
+
+    def _labels(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return the labels of words and of intents, both int64 (T,), IGNORED or CUT at other tokens."""
+        assert batch.labels is not None
+        labels_T = batch.labels.long()
+        if not self.intents:
+            return labels_T, labels_T
+        is_intent_T = labels_T >= self.tag_head.out_features - self.intents
+        return labels_T.masked_fill(is_intent_T, IGNORED), labels_T.masked_fill(~is_intent_T, IGNORED)
 
     @staticmethod
     def _chain_loss(chain: LinearChain, logits_T: Tensor, labels_T: Tensor, batch: Batch) -> Tensor:
@@ -95,20 +119,19 @@ class TagTask(nn.Module):
         return chain.losses(chains, tags_NL[:, :longest]).sum()
 
     def counts(self, batch: Batch) -> dict[str, int | Tensor]:
-        """Return {TASK: divisor of the summed loss}.
+        """Return {TASK: divisor of the summed loss}; with intents, also {INTENT: the number of labelled intents}.
 
-        The divisor is the number of labelled tokens or, with class weights, the sum of their weights. It is 0 if no
-        token is labelled.
+        The divisor is the number of labelled words or, with class weights, the sum of their weights. It is 0 if no
+        word is labelled.
         """
-        assert batch.labels is not None
-        labels_T = batch.labels.long()
+        labels_T, intents_T = self._labels(batch)
         labelled_T = labels_T >= 0
         # Indexing with a mask would make the host wait for the device to count the labelled tokens.
         weights_T = labelled_T if self.class_weights is None else self.class_weights[labels_T.clamp(min=0)] * labelled_T
-        return {TASK: weights_T.sum()}
+        return {TASK: weights_T.sum()} | ({INTENT: (intents_T >= 0).sum()} if self.intents else {})
 
     def logits(self, batch: Batch) -> Tensor:
-        """Return logits, float32 (T, tags)."""
+        """Return logits, float32 (T, outputs)."""
         hidden_T = self.encoder(batch)
         return self.tag_head(hidden_T if self.classification_layer is None else self.classification_layer(hidden_T))
 

@@ -14,7 +14,7 @@ from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.prepared import Logits, Prepared
 from pipeline.tasks.schema import CHOICES, TEXTS
 from pipeline.tasks.squad import Question
-from pipeline.tasks.tagging import Sentence
+from pipeline.tasks.tagging import Sentence, Utterance
 from pipeline.tasks.task import NUMBERS, Task
 from pipeline.train.answers import answers_of
 from pipeline.train.trial import compute_logits
@@ -59,9 +59,10 @@ def items_of(tuned: TunedModel, columns: Mapping[str, Sequence[Any]]) -> Any:
             f"{listed(list(columns))}"
         )
     if task.kind == "tags":
-        # Encoding needs tags that the task knows. Answers do not depend on these tags, so all words get the same tag.
+        # Encoding needs tags and intents that the task knows. Answers do not depend on them.
         words = columns["words"] if "words" in columns else [text.split() for text in columns["text"]]
-        return [Sentence(words=tuple(sentence), tags=(task.labels[0],) * len(sentence)) for sentence in words]
+        tagged = [Sentence(words=tuple(sentence), tags=(task.labels[0],) * len(sentence)) for sentence in words]
+        return [Utterance(**vars(one), intent=task.intents[0]) for one in tagged] if task.intents else tagged
     if task.kind == "spans":
         pairs = zip(columns["question"], columns["context"], strict=True)
         return [
@@ -88,7 +89,8 @@ def answer_schema(task: Task) -> pa.Schema:
         "multilabel": {"labels": pa.list_(pa.string()), "probabilities": shares},
         **dict.fromkeys(NUMBERS, {"score": pa.float64()}),
         "similarity": {"cosine": pa.float64()},
-        "tags": {"words": pa.list_(pa.string()), "tags": pa.list_(pa.string())},
+        "tags": {"words": pa.list_(pa.string()), "tags": pa.list_(pa.string())}
+        | ({"intent": pa.string()} if task.intents else {}),
         "choices": {"choice": pa.int64(), "probability": pa.float64(), "probabilities": pa.list_(pa.float64())},
         "spans": {"answer": pa.string(), "start": pa.int64(), "end": pa.int64(), "probability": pa.float64()},
     }
@@ -150,10 +152,11 @@ def _cosine_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list[
 
 
 def _tag_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list[dict[str, Any]]:
-    """Return one row per sentence: its words and their tags."""
+    """Return one row per sentence: its words and their tags, and its intent if the task has intents."""
     predicted = answers_of(tuned.module, tuned.about.task, prepared, logits, tuned.about.cutting)
     return [
         {"words": list(sentence.words), "tags": list(tagged.tags)}
+        | ({"intent": tagged.intent} if tagged.intent is not None else {})
         for sentence, tagged in zip(prepared.items, predicted, strict=True)
     ]
 

@@ -133,6 +133,7 @@ def of_file(config: Score, task: Task) -> Labelled:
         pair=config.pair,
         label=config.label,
         choices=config.choices,
+        intent=config.intent,
         kind=task.kind,  # ty: ignore[invalid-argument-type]  (no model is saved with a kind that the setting lacks)
         on_bad_rows=config.on_bad_rows,
     )
@@ -148,6 +149,7 @@ def of_file(config: Score, task: Task) -> Labelled:
             name=config.input, task=replace(task, script="squad"), items=items, train=None, lost=bad.words()
         )
     if task.kind == "tags":
+        _require_intents(config, task)
         items = own.with_known_tags(task, config.input, own.sentences(columns, config.input, bad), bad)
         return Labelled(name=config.input, task=task, items=items, train=None, lost=bad.words())
     if task.kind == "choices":
@@ -159,6 +161,19 @@ def of_file(config: Score, task: Task) -> Labelled:
     task = with_number_labels(task, set(texts["label"].to_pylist())) if task.kind == "classification" else task
     items = require_labels(task, config.input, texts, bad)
     return Labelled(name=config.input, task=task, items=items, train=None, lost=bad.words())
+
+
+def _require_intents(config: Score, task: Task) -> None:
+    """Raise ConfigError if intents are asked for and the model has none, or if they are not named."""
+    if bool(task.intents) == (config.intent is not None):
+        return
+    if task.intents:
+        raise ConfigError(
+            f"intent is not given, but {task.name} was learnt with intents: name the column of the intent with --intent"
+        )
+    raise ConfigError(
+        f"intent ({config.intent}) is for models that learnt intents, and {task.name} was learnt without: leave it out"
+    )
 
 
 def _as_asked(labelled: Labelled) -> Task:

@@ -75,6 +75,22 @@ def _trec_qa(name: str, file: str) -> Split:
     )
 
 
+def _slots(name: str) -> Task:
+    """Return the task of the slots and intents of one data set, in the folder `data` of Goo et al. 2018
+    (MiuLab/SlotGated-SLU): files of words, tags and intents. `with_labels` adds their names.
+    """
+    folders = {"train": "train", "dev": "valid", "test": "test"}
+    return Task(
+        name=name,
+        kind="tags",
+        metrics=("frame_accuracy", "intent_accuracy", "f1", "precision", "recall", "accuracy"),
+        splits=tuple(
+            Split(name=split, file=f"{name}/{folder}/seq.in", label="seq.out", intents="label")
+            for split, folder in folders.items()
+        ),
+    )
+
+
 TASKS: dict[str, Task] = {
     task.name: task
     for task in (
@@ -114,6 +130,8 @@ TASKS: dict[str, Task] = {
             metrics=("accuracy",),
             splits=(_treebank("train", 0, 18), _treebank("dev", 19, 21), _treebank("test", 22, 24)),
         ),
+        _slots("atis"),  # Hemphill et al. 1990
+        _slots("snips"),  # Coucke et al. 2018
         Task(  # Yang, Yih and Meek 2015
             name="wikiqa",
             kind="ranking",

@@ -3,7 +3,9 @@
 To add a data set of a known kind, add a row to TASKS.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from pipeline import storage
@@ -12,6 +14,7 @@ from pipeline.tasks import benchmarks, glue
 from pipeline.tasks.bad_rows import BadRows
 from pipeline.tasks.choice_tables import ChoiceColumns, read_choices
 from pipeline.tasks.content import existing_file
+from pipeline.tasks.intents import read_utterances
 from pipeline.tasks.natural import read_natural
 from pipeline.tasks.questions import trainable_questions
 from pipeline.tasks.scored_pairs import LAYOUTS
@@ -135,6 +138,8 @@ def read_items(task: Task, folder: str, split: str, *, skip: bool = False) -> tu
     if split_file.sections:
         return read_treebank(location, split_file.sections), ()
     bad = BadRows(skip=skip)
+    if split_file.intents:
+        return read_utterances(location, str(split_file.label), split_file.intents, bad), bad.words()
     if task.kind == "tags":
         return read_sentences(location, int(split_file.label or -1), bad), bad.words()
     if task.kind == "choices":
@@ -158,15 +163,21 @@ def _choice_columns(split: Split) -> ChoiceColumns:
     )
 
 
-def with_labels(task: Task, train: Any) -> Task:
+def with_labels(task: Task, train: Any, others: Iterable[Any] = ()) -> Task:
     """Return the task with its labels.
 
     A tagging task gets the tags of the training sentences `train` as labels. If these tags do not mark entities, only
-    the accuracy per word is scored. Other tasks are returned unchanged.
+    the accuracy per word is scored. A task with intents also gets the tags and intents that only the other splits,
+    `others`, have: ATIS's published splits have some, and they count as errors. Other tasks are returned unchanged.
     """
     if task.kind != "tags":
         return task
-    recognised = own_task(task.name, task.name, train)
-    return replace(
-        task, labels=recognised.labels, metrics=tuple(name for name in task.metrics if name in recognised.metrics)
-    )
+    items = [*train, *chain.from_iterable(others)] if has_intents(task) else train
+    recognised = own_task(task.name, task.name, items)
+    metrics = tuple(name for name in task.metrics if name in recognised.metrics)
+    return replace(task, labels=recognised.labels, intents=recognised.intents, metrics=metrics)
+
+
+def has_intents(task: Task) -> bool:
+    """Return whether the sentences of a task's files have intents."""
+    return any(split.intents for split in task.splits)

@@ -33,7 +33,7 @@ from pipeline.tasks.scored_pairs import (
     read_classes,
 )
 from pipeline.tasks.squad import Question, read_questions
-from pipeline.tasks.tagging import WITH_LISTS, Sentence, read_sentences, read_tagged
+from pipeline.tasks.tagging import WITH_LISTS, Sentence, Utterance, read_sentences, read_tagged
 from pipeline.tasks.task import Task, number_in
 
 LONGEST_NAME = 150
@@ -248,19 +248,28 @@ def _tagging_task(config: Finetune, train: str, dev: str | None) -> tuple[Task, 
 
 
 def with_known_tags(task: Task, location: str, items: Sequence[Sentence], bad: BadRows) -> list[Sentence]:
-    """Return the sentences that have only tags known to the task.
+    """Return the sentences that have only tags known to the task, and a known intent if they have one.
 
-    Raises DataError at the first sentence with an unknown tag, unless `bad` skips such sentences. Also raises DataError
-    if no sentence is left.
+    Raises DataError at the first sentence with an unknown tag or intent, unless `bad` skips such sentences. Also raises
+    DataError if no sentence is left.
     """
     known, kept = set(task.labels), []
     for number, item in enumerate(items, 1):
+        where = f"{location}, sentence {number}"
         if unknown := [tag for tag in item.tags if tag not in known]:
             bad.take(
                 BadRow(
-                    f"{location}, sentence {number}: tag {shown(unknown[0])} is not among the {len(known)} tags of "
+                    f"{where}: tag {shown(unknown[0])} is not among the {len(known)} tags of "
                     f"{task.name} ({listed(task.labels)}); correct the file, or train on a file with that tag",
                     "unknown-tag",
+                )
+            )
+        elif isinstance(item, Utterance) and item.intent not in task.intents:
+            bad.take(
+                BadRow(
+                    f"{where}: intent {shown(item.intent)} is not among the {len(task.intents)} intents of {task.name} "
+                    f"({listed(task.intents)}); correct the file, or train on a file with that intent",
+                    "unknown-intent",
                 )
             )
         else:
@@ -272,7 +281,12 @@ def with_known_tags(task: Task, location: str, items: Sequence[Sentence], bad: B
 def sentences(config: Finetune, location: str, bad: BadRows) -> list[Sentence]:
     """Return a file's tagged sentences."""
     if kind_of(location) != "conll":
-        return read_tagged(location, config.text, _first_label(config), bad)
+        return read_tagged(location, config.text, _first_label(config), bad, config.intent)
+    if config.intent is not None:
+        raise DataError(
+            f"{location} has the format conll, which has no column of intents, but intent is {config.intent}: give a "
+            "table with columns of words, tags and intents"
+        )
     column = _first_label(config)
     if column != "label" and not column.lstrip("-").isdigit():
         raise DataError(

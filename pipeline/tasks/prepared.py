@@ -66,5 +66,8 @@ def resolved_cutting(cutting: Cutting, task: Task, positions: int) -> Cutting:
 
 
 def outputs_of(task: Task, cutting: Cutting) -> int:
-    """Return the number of outputs of a model's head: one per label, and one for continuation tags of their own."""
-    return len(task.labels) + (task.kind == "tags" and cutting.continuation == "own")
+    """Return the number of outputs of a model's head.
+
+    There is one per label, then one for continuation tags of their own, then one per intent.
+    """
+    return len(task.labels) + (task.kind == "tags" and cutting.continuation == "own") + len(task.intents)

@@ -68,7 +68,7 @@ def require_scheme(prepared: Prepared, names: Sequence[str], scheme: Scheme) -> 
 
 def _problem_in(window: TaggingWindow, words: Sequence[str], names: Sequence[str], scheme: Scheme) -> str | None:
     """Describe the first pair of tags in a window that the scheme forbids; None if the scheme allows all."""
-    places = np.flatnonzero(window.labels >= 0)
+    places = np.flatnonzero((window.labels >= 0) & (window.labels < len(names)))  # not intents
     if not len(places):
         return None
     labels = window.labels[places]

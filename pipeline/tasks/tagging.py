@@ -6,9 +6,9 @@ Shapes: T pieces per sentence, L tokens per window.
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -44,6 +44,16 @@ class Sentence:
 
     words: tuple[str, ...]
     tags: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Utterance(Sentence):
+    """Words, with one tag each, and the intent of the whole sentence."""
+
+    intent: str
+
+
+Tagged = TypeVar("Tagged", bound=Sentence)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,15 +110,15 @@ def read_sentences(location: str, column: int = -1, bad: BadRows | None = None) 
             f"{location} has 0 sentences: give a file with a word and its tags on each line, and blank lines between "
             "sentences"
         )
-    return _in_iob2(sentences)
+    return in_iob2(sentences)
 
 
-def _in_iob2(sentences: list[Sentence]) -> list[Sentence]:
+def in_iob2(sentences: list[Tagged]) -> list[Tagged]:
     """Return the sentences, with IOB2 tags if all tags are chunk tags (IOB1, IOB2, BIOES or BILOU), else unchanged."""
     if all(is_chunk_tag(tag) for sentence in sentences for tag in sentence.tags):
-        return [Sentence(words=sentence.words, tags=iob2(sentence.tags)) for sentence in sentences]
+        return [replace(sentence, tags=iob2(sentence.tags)) for sentence in sentences]
     if all(is_span_tag(tag) for sentence in sentences for tag in sentence.tags):
-        return [Sentence(words=sentence.words, tags=tuple(map(as_iob, sentence.tags))) for sentence in sentences]
+        return [replace(sentence, tags=tuple(map(as_iob, sentence.tags))) for sentence in sentences]
     return sentences
 
 
@@ -138,22 +148,39 @@ def _blocks(location: str) -> Iterator[list[tuple[int, list[str]]]]:
             block = []
 
 
-def read_tagged(location: str, words_column: str, tags_column: str, bad: BadRows | None = None) -> list[Sentence]:
+def read_tagged(
+    location: str,
+    words_column: str,
+    tags_column: str,
+    bad: BadRows | None = None,
+    intent_column: str | None = None,
+) -> list[Sentence]:
     """Return the sentences of a table, one per row. Chunk tags are converted to IOB2, as in `read_sentences`.
 
-    The two columns hold lists of equal length, or texts that are split at white space into equally many parts. Raises
-    DataError, with file and line (in Parquet the row number from 1), for other values, unless `bad` skips such rows.
+    The columns of words and tags hold lists of equal length, or texts that are split at white space into equally many
+    parts. With a column of intents, the sentences are utterances. Raises DataError, with file and line (in Parquet the
+    row number from 1), for other values, unless `bad` skips such rows.
     """
     bad, sentences = bad or BadRows(), []
-    for line, values in rows_in(location, (words_column, tags_column), bad):
+    columns = (words_column, tags_column, *([intent_column] if intent_column is not None else []))
+    for line, (words, tags, *intents) in rows_in(location, columns, bad):
         try:
-            sentences.append(_sentence_of(f"{location}:{line}", (words_column, tags_column), values))
+            where = f"{location}:{line}"
+            sentence = _sentence_of(where, (words_column, tags_column), (words, tags))
+            sentences.append(utterance(where, sentence, intents[0]) if intents else sentence)
         except BadRow as error:
             bad.take(error)
     bad.require_some(location, len(sentences))
     if not sentences:
         raise DataError(f"{location} has no rows")
-    return _in_iob2(sentences)
+    return in_iob2(sentences)
+
+
+def utterance(where: str, sentence: Sentence, intent: object) -> Utterance:
+    """Return the sentence with its intent. Raises BadRow unless that is a text; `where` is file and line."""
+    if not isinstance(intent, str) or not intent.strip():
+        raise BadRow(f"{where} has the intent {shown(intent)}, which is not text: name the intent", "no-intent")
+    return Utterance(words=sentence.words, tags=sentence.tags, intent=intent.strip())
 
 
 def _sentence_of(where: str, columns: tuple[str, str], values: Sequence[Any]) -> Sentence:
@@ -331,6 +358,8 @@ class PredictedTags:
 
     tags: tuple[str, ...]
     unseen: int
+    intent: str | None = None
+    """Intent of the sentence; None if the task has no intents."""
 
 
 def predicted_tags(

@@ -1,6 +1,7 @@
 """Word tagging as a kind of task: the input is sentences, the answers are one tag per word."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from pipeline.config.cutting import Cutting
 from pipeline.errors import DataError, shown
 from pipeline.tasks import tagging
 from pipeline.tasks.entities import OUTSIDE, is_chunk_tag, score_entities
+from pipeline.tasks.intents import METRICS, commonest_intent, intent_scores, intents_of, predicted_intent, with_intents
 from pipeline.tasks.pieces import Tokenization
 from pipeline.tasks.prepared import Logits, Prepared, Tuned
 from pipeline.tasks.schema import ENCODED
@@ -21,7 +23,7 @@ from pipeline.text.vocabulary import Vocabulary
 def prepare(task: Task, items: Sequence[Sentence], vocabulary: Vocabulary, cutting: Cutting) -> Prepared:
     """Encode each sentence as windows of at most cutting.maximum_length tokens, in order, with a label per token.
 
-    Raises DataError for an unknown tag.
+    Raises DataError for an unknown tag or intent.
     """
     assert cutting.maximum_length is not None and cutting.stride is not None
     settings = Tagging(
@@ -31,6 +33,7 @@ def prepare(task: Task, items: Sequence[Sentence], vocabulary: Vocabulary, cutti
         continuation=cutting.continuation,
     )
     by_sentence = tagging.encode(Tokenization(vocabulary), items, task.labels, settings)
+    by_sentence = with_intents(task, items, by_sentence, cutting)
     flat = [(index, window) for index, group in enumerate(by_sentence) for window in group]
     columns = {
         "ids": pa.array([window.ids for _, window in flat], ENCODED.field("ids").type),
@@ -45,12 +48,15 @@ def prepare(task: Task, items: Sequence[Sentence], vocabulary: Vocabulary, cutti
 
 
 def answers(task: Task, prepared: Prepared, logits: Logits, cutting: Cutting) -> list[PredictedTags]:
-    """Return the likeliest tag of each word; `logits` has one array (L, at least the number of tags) per window."""
+    """Return the likeliest tag of each word, and the likeliest intent if the task has intents.
+
+    `logits` has one array (L, outputs) per window.
+    """
     tags, predicted = len(task.labels), []
     for sentence, windows, of_windows in _by_sentence(prepared, logits):
         likeliest = [window[:, :tags].argmax(-1) for window in of_windows]
         predicted.append(tagging.predicted_tags(len(sentence.words), windows, likeliest, task.labels))
-    return predicted
+    return _with_intents(task, prepared, logits, predicted)
 
 
 def chain_answers(
@@ -68,9 +74,22 @@ def chain_answers(
         for sentence, windows, of_windows in _by_sentence(prepared, logits)
     ]
     paths = best_paths([scores for scores, _ in scored])
-    return [
+    predicted = [
         PredictedTags(tags=tuple(task.labels[number] for number in path), unseen=unseen)
         for path, (_, unseen) in zip(paths, scored, strict=True)
+    ]
+    return _with_intents(task, prepared, logits, predicted)
+
+
+def _with_intents(
+    task: Task, prepared: Prepared, logits: Logits, predicted: Sequence[PredictedTags]
+) -> list[PredictedTags]:
+    """Return the answers, with the likeliest intent of each sentence if the task has intents."""
+    if not task.intents:
+        return list(predicted)
+    return [
+        replace(answer, intent=predicted_intent(task, of_windows[0]))
+        for answer, (_, _, of_windows) in zip(predicted, _by_sentence(prepared, logits), strict=True)
     ]
 
 
@@ -98,14 +117,15 @@ def _tag_scores(task: Task, true: Sequence[Sequence[str]], predicted: Sequence[S
 
 
 def score(task: Task, prepared: Prepared, predicted: Sequence[PredictedTags], tuned: Tuned) -> dict[str, float]:
-    """Return `_tag_scores` of the most likely tags."""
-    return _tag_scores(task, [item.tags for item in prepared.items], [answer.tags for answer in predicted])
+    """Return `_tag_scores` of the most likely tags; with intents, `intent_scores` come first."""
+    scores = _tag_scores(task, [item.tags for item in prepared.items], [answer.tags for answer in predicted])
+    return (intent_scores(prepared.items, predicted) if task.intents else {}) | scores
 
 
 def baseline(task: Task, train: Prepared, prepared: Prepared) -> dict[str, float]:
     """Return the scores of tagging each word with its most frequent training tag.
 
-    Words that do not occur in training get the overall most frequent tag.
+    Words that do not occur in training get the overall most frequent tag. Each sentence gets the most frequent intent.
     """
     counts: dict[str, dict[str, int]] = {}
     for sentence in train.items:
@@ -117,11 +137,12 @@ def baseline(task: Task, train: Prepared, prepared: Prepared) -> dict[str, float
         for tag, times in tags.items():
             overall[tag] = overall.get(tag, 0) + times
     common = max(overall, key=lambda tag: (overall[tag], tag))
-    return _tag_scores(
-        task,
-        [item.tags for item in prepared.items],
-        [[best.get(word, common) for word in item.words] for item in prepared.items],
-    )
+    intent = commonest_intent(train.items) if task.intents else None
+    predicted = [
+        PredictedTags(tags=tuple(best.get(word, common) for word in item.words), unseen=0, intent=intent)
+        for item in prepared.items
+    ]
+    return score(task, prepared, predicted, {})
 
 
 def tune(task: Task, prepared: Prepared, predicted: Sequence[PredictedTags]) -> Tuned:
@@ -140,7 +161,10 @@ def details(task: Task, prepared: Prepared, predicted: Sequence[PredictedTags], 
 
 
 def own_task(name: str, location: str, items: Sequence[Sentence]) -> Task:
-    """Return the task that a file's tags define. Raises DataError for a single tag or too few words per tag."""
+    """Return the task that a file's tags and intents define.
+
+    Raises DataError for a single tag or too few words per tag.
+    """
     names = tagging.tag_names(items)
     if len(names) < 2:
         raise DataError(f"{location}: all words have the tag {names[0]}; training needs at least two different tags")
@@ -155,4 +179,7 @@ def own_task(name: str, location: str, items: Sequence[Sentence]) -> Task:
         if all(map(is_chunk_tag, names)) and names != (OUTSIDE,)
         else ("accuracy",)
     )
-    return Task(name=name, kind="tags", labels=names, metrics=metrics)
+    intents = intents_of(items)
+    return Task(
+        name=name, kind="tags", labels=names, intents=intents, metrics=(*(METRICS if intents else ()), *metrics)
+    )

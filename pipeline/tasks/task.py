@@ -69,6 +69,8 @@ class Split:
     """Columns of the texts to choose from; empty for other kinds of task."""
     label: str | None = "label"
     """Column of the label (for tagged words, the column's index as text); None if a test split has no labels."""
+    intents: str = ""
+    """For tagged words in three files, the name of the file of intents next to `file`; `label` names that of tags."""
     id: str = "index"
     """Column of the id; if the file lacks it, rows are numbered from 0. For kind ranking, the id of the row's query."""
     headings: tuple[str, ...] = ()
@@ -90,6 +92,8 @@ class Task:
     kind: Kind
     labels: tuple[str, ...] = ()
     """Class names as written in the files, in the order of their numbers; empty for other kinds."""
+    intents: tuple[str, ...] = ()
+    """For kind tags, the intents of whole sentences if they are learnt too, in the order of their numbers."""
     metrics: tuple[str, ...]
     """Names of the metrics that are scored; the first one selects settings."""
     maximum_length: int = 128

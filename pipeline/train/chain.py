@@ -1,4 +1,4 @@
-"""Add a chain, which knows the scheme of the task's tags, to a tagger."""
+"""Add to a tagger what its task needs: a chain that knows the scheme of its tags, and intents."""
 
 from pipeline.objectives.tasks import TaskObjective
 from pipeline.objectives.tokens import TagTask
@@ -12,3 +12,9 @@ def add_chain(module: TaskObjective, task: Task) -> None:
     if not isinstance(module, TagTask) or scheme is None:
         raise ValueError(f"{task.name} of kind {task.kind} has no tags of the schemes IOB2 or BIOES")
     module.add_chain(scheme.start, scheme.following, scheme.end)
+
+
+def add_intents(module: TaskObjective, task: Task) -> None:
+    """Tell a tagger how many of its outputs are intents. Other modules and tasks without intents are unchanged."""
+    if isinstance(module, TagTask):
+        module.add_intents(len(task.intents))

@@ -44,6 +44,7 @@ ADDED: dict[str, Any] = {
     "recipe.crf": False,
     "negative": [],
     "choices": [],
+    "intent": None,
     "similarity.margin": 5.0,
     "similarity.negatives": 8,
     "similarity.dimensions": [],

@@ -100,12 +100,15 @@ def class_weights(task: Task, rows: pa.Table, outputs: int) -> Tensor:
     """Return the weight of each class in the loss, float32 (outputs,).
 
     The weight is the mean number of labels per class, divided by the number of labels of this class. A class without
-    labels has weight 1.
+    labels has weight 1. Intents are no classes of words: their outputs, the last ones, have weight 1.
     """
     labels = (
         rows["label"].to_numpy()
         if task.kind == "classification"
         else rows["labels"].combine_chunks().flatten().to_numpy()
     )
-    counts = np.bincount(labels[labels >= 0].astype(np.int64), minlength=outputs).astype(np.float64)
-    return torch.from_numpy(np.where(counts > 0, counts.mean() / np.maximum(counts, 1), 1.0)).float()
+    classes = outputs - len(task.intents)
+    counted = labels[(labels >= 0) & (labels < classes)].astype(np.int64)
+    counts = np.bincount(counted, minlength=classes).astype(np.float64)
+    weights = np.where(counts > 0, counts.mean() / np.maximum(counts, 1), 1.0)
+    return torch.from_numpy(np.concatenate((weights, np.ones(len(task.intents))))).float()

@@ -34,6 +34,7 @@ from pipeline.model.weights import model_settings, published_config, require_siz
 from pipeline.objectives.sequences import SequenceTask
 from pipeline.objectives.similarity import SimilarityTask
 from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
+from pipeline.tasks.intents import INTENT
 from pipeline.tasks.prepared import Tuned, outputs_of
 from pipeline.tasks.tag_schemes import scheme_of
 from pipeline.tasks.tagging import CONTINUED
@@ -41,7 +42,7 @@ from pipeline.tasks.task import NUMBERS, Kind, Task
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_loading import load_vocabulary
 from pipeline.text.vocabulary_saving import save_vocabulary
-from pipeline.train.chain import add_chain
+from pipeline.train.chain import add_chain, add_intents
 from pipeline.train.checkpoint import CONFIG, WEIGHTS, read_tensors
 from pipeline.train.naming import ADDED
 
@@ -120,8 +121,9 @@ def _config_of(about: About, model: Model, vocabulary: Vocabulary) -> dict[str, 
     """Return the contents of config.json, with the names of the labels and the pooling of families that state it."""
     task, family = about.task, family_of(model)
     labels = task.labels or (("score",) if task.kind in NUMBERS else ())
-    if outputs_of(task, about.cutting) > len(task.labels):
-        labels = (*labels, CONTINUED)
+    if task.kind == "tags":
+        own = outputs_of(task, about.cutting) > len(task.labels) + len(task.intents)
+        labels = (*labels, *([CONTINUED] * own), *(f"{INTENT}:{intent}" for intent in task.intents))
     named = (
         {"id2label": dict(enumerate(labels)), "label2id": {label: number for number, label in enumerate(labels)}}
         if labels
@@ -179,6 +181,7 @@ def load_tuned(location: str) -> TunedModel:
         about.pooling,
         None,
     ).eval()
+    add_intents(module, about.task)
     if about.crf:
         add_chain(module, about.task)
     if isinstance(module, SequenceTask) and about.cutting.pools_passages:
