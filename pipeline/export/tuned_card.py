@@ -1,6 +1,6 @@
 """The model card of a fine-tuned model, and files for sentence-transformers if the model makes text vectors."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipeline.config.cutting import Cutting
@@ -161,9 +161,15 @@ def _trained_kind(about: About) -> str:
 
 def _purpose(task: Task) -> str:
     """Return words for what a model of the task does; they name the first labels."""
-    more = len(task.labels) - MOST_LABELS
-    labels = ", ".join(task.labels[:MOST_LABELS]) + (f" and {more} more labels" if more > 0 else "")
-    return WHAT[task.kind].format(labels=labels)
+    purpose = WHAT[task.kind].format(labels=_first_names(task.labels, "labels"))
+    intents = f", and names the intent of the whole text ({_first_names(task.intents, 'intents')})"
+    return purpose + (intents if task.intents else "")
+
+
+def _first_names(names: Sequence[str], noun: str) -> str:
+    """Return the first names, and the number of the other ones; `noun` is what they name."""
+    more = len(names) - MOST_LABELS
+    return ", ".join(names[:MOST_LABELS]) + (f" and {more} more {noun}" if more > 0 else "")
 
 
 def _training(about: About, encoder: str) -> list[tuple[str, str]]:
@@ -325,6 +331,10 @@ def _limits(about: About, model: Model) -> list[str]:
     if about.cutting.continuation == "own":
         lines.append(
             f"Later pieces of a word were trained to have the tag {CONTINUED}: read a word's tag from its first piece."
+        )
+    if about.task.intents and not about.crf:
+        lines.append(
+            "`transformers` gives the intent as the label of the first token, [CLS], which its pipeline leaves out."
         )
     attention = model.attention
     longest = cutting.maximum_length or model.maximum_positions

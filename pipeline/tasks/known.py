@@ -172,12 +172,12 @@ def with_labels(task: Task, train: Any, others: Iterable[Any] = ()) -> Task:
     """
     if task.kind != "tags":
         return task
-    items = [*train, *chain.from_iterable(others)] if has_intents(task) else train
+    items = [*train, *chain.from_iterable(others)] if _has_intents(task) else train
     recognised = own_task(task.name, task.name, items)
     metrics = tuple(name for name in task.metrics if name in recognised.metrics)
     return replace(task, labels=recognised.labels, intents=recognised.intents, metrics=metrics)
 
 
-def has_intents(task: Task) -> bool:
+def _has_intents(task: Task) -> bool:
     """Return whether the sentences of a task's files have intents."""
     return any(split.intents for split in task.splits)
