@@ -19,7 +19,7 @@ TORCH := $(shell sed -n 's/^torch==//p' cluster/requirements.txt)
 # Where pip finds the CPU build of torch, when its own settings do not say: the index that pytorch.org names for "CPU".
 TORCH_INDEX ?=
 
-.PHONY: help pretrain finetune finetune-glue check test test-long fuzz bench chaos audit cluster-check mlflow stop clean
+.PHONY: help pretrain finetune finetune-glue lint check test test-long fuzz bench chaos audit cluster-check mlflow stop clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -49,10 +49,12 @@ finetune-glue: $(VENV)/.installed ## the same on GLUE, in GLUE=folder or downloa
 QUICK := tests/unit/text tests/unit/tasks tests/unit/objectives tests/unit/show tests/unit/test_arguments.py tests/unit/test_config.py \
     tests/unit/test_errors.py tests/unit/test_imports.py tests/unit/test_toml.py tests/unit/test_tree.py
 
-check: $(VENV)/.installed-test ## lint, formatting, types, and the tests that need neither Ray nor minutes
+lint: $(VENV)/.installed-test ## lint, formatting and types
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/ty check pipeline jobs
+
+check: lint ## the same, and the tests that need neither Ray nor minutes
 	$(BIN)/python -m pytest --numprocesses 2 $(QUICK)
 
 test: $(VENV)/.installed-test ## run the tests in two processes, those that start Ray first
