@@ -12,7 +12,7 @@ import torch
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 TORCH = Path(torch.__file__).parent
-CHECKS = ("steps.py", "choices.py")
+CHECKS = ("steps.py", "choices.py", "budget.py")
 PLUGINS = ("tests.cuda.device", "no:cacheprovider", "no:logging")
 IGNORED = ("PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER")
 
