@@ -202,6 +202,16 @@ def test_words_have_tags_and_offsets(tuned: Callable[..., Serve]) -> None:
         assert [text[one.start : one.end] for one in found] == [one.word for one in found] == ["kar", "lost", "kand."]
         assert [one["entity"] for one in found] == api.load(model.loaded.location).predict([text])[0]["tags"]
         assert post(f"{url}/tags", {"inputs": [text, "kar"]}).json()[1][0]["word"] == "kar"
+        _, prepared, (logits,) = model._logits({"words": [text.split()]})
+        (window,) = prepared.windows[0]
+        shares = torch.from_numpy(logits[window.first]).softmax(1).max(1).values
+        assert [one["score"] for one in found] == pytest.approx(shares.tolist(), abs=1e-6)
+
+
+def test_a_word_without_tokens_has_no_score(tuned: Callable[..., Serve]) -> None:
+    with served(tuned("tags")) as (url, _):
+        found = post(f"{url}/tags", {"inputs": "kar \u200b lost"}).json()
+        assert [one["score"] is None for one in found] == [False, True, False] and found[1]["entity"] == "O"
 
 
 def test_answers_are_the_best_spans(tuned: Callable[..., Serve]) -> None:
