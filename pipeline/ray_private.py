@@ -105,6 +105,23 @@ def set_cpus_of_last_step(stream: Any, cpus: float) -> None:
     stream._logical_plan.dag.ray_remote_args["num_cpus"] = cpus
 
 
+def replica_checks(application: str, deployment: str) -> list[ray.ObjectRef[None]]:
+    """Ask each replica of Ray Serve for its health; the reference raises RayError if the replica has died.
+
+    Requests of a handle wait until a replica has room for them, so a busy replica would seem dead. The controller's
+    public status is up to 10 seconds old.
+    """
+    checks, beginning = [], f"SERVE_REPLICA::{application}#{deployment}#"
+    for actor in ray.util.list_named_actors(all_namespaces=True):
+        if actor["name"].startswith(beginning):
+            try:
+                replica = ray.get_actor(actor["name"], namespace=actor["namespace"])
+            except ValueError:
+                continue  # it has died since
+            checks.append(replica.check_health.remote())
+    return checks
+
+
 def torch_backend() -> Any:
     """Return Ray Train's class that sets up the process group. Our subclass of this class uses another address."""
     from ray.train.torch.config import _TorchBackend

@@ -90,6 +90,10 @@ class Serve:
     """CPUs per replica."""
     gpus: float = 0.0
     """GPUs per replica, such as 0.25."""
+    start_timeout: float = 600.0
+    """Seconds until all replicas must be ready, else the command ends with an error. An autoscaled cluster starts its
+    nodes in this time.
+    """
     onnx: bool = False
     """Run the encoder with onnxruntime, on CPUs and in float32; needs the extra export. The graph is written when a
     replica starts.
@@ -102,6 +106,7 @@ class Serve:
         require(1 <= self.port <= 65_535, f"port ({self.port}) must lie between 1 and 65,535")
         require_at_least("replicas", self.replicas, 1)
         require_above_zero("cpus", self.cpus)
+        require_above_zero("start_timeout", self.start_timeout)
         require(0 <= self.gpus <= 1, f"gpus ({self.gpus}) must lie between 0 and 1")
         require(
             self.placement.device != "cuda" or self.gpus > 0,

@@ -7,7 +7,7 @@ Shapes: N chains of at most L words, K tags. All scores are float32.
 """
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 FORBIDDEN = -1e4
 """Score of a forbidden step in training: its exponential is 0, and unlike minus infinity it gives no NaN."""
-CHAINS_AT_ONCE = 1_024  # sentences of a batch of `best_paths`
+CHAINS_AT_ONCE = 1_024  # sentences of a batch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,21 +112,58 @@ class LinearChain(nn.Module):
             tags.append(before.gather(1, tags[-1][:, None])[:, 0])
         return torch.stack(tags[::-1], 1)
 
+    @torch.no_grad()
+    def tag_shares(self, emissions: Tensor, lengths_N: Tensor) -> Tensor:
+        """Return the probability of each tag at each word of whole sentences, float32 (N, L, K).
+
+        It is the summed probability of all tag sequences that have the tag at the word, computed by the
+        forward-backward algorithm. `emissions` (N, L, K) may hold minus infinity, but not for all tags of a word. The
+        values after a chain's last word have no meaning.
+        """
+        start, following, end = self.scores()
+        words = emissions.float().unbind(1)
+        # Each word's sums are normalised, because float32 is too coarse for the sums of long sentences.
+        forward = [(words[0] + start).log_softmax(1)]
+        for word in words[1:]:
+            forward.append(((forward[-1][:, :, None] + following).logsumexp(1) + word).log_softmax(1))
+        backward = [end.expand_as(words[0])]
+        for place in range(len(words) - 1, 0, -1):
+            later = (following + (words[place] + backward[-1])[:, None, :]).logsumexp(2).log_softmax(1)
+            backward.append(torch.where((place < lengths_N)[:, None], later, end))
+        return (torch.stack(forward, 1) + torch.stack(backward[::-1], 1)).softmax(2)
+
     def best_paths(self, sentences: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Return the best tags of each sentence, int64 (words,), from its emissions, float32 (words, K).
 
         They are computed on the CPU.
         """
-        chain = copy.deepcopy(self).cpu()
-        paths = [np.zeros(0, np.int64) for _ in sentences]
-        # Sentences of similar length are computed together, so that little padding is computed.
-        order = np.argsort([len(sentence) for sentence in sentences], kind="stable")
-        for start in range(0, len(order), CHAINS_AT_ONCE):
-            chosen = [index for index in order[start : start + CHAINS_AT_ONCE] if len(sentences[index])]
-            lengths = [len(sentences[index]) for index in chosen]
-            if chosen:
-                emissions = pad_sequence([torch.from_numpy(sentences[index]) for index in chosen], batch_first=True)
-                tags = chain.best_tags(emissions, torch.tensor(lengths)).numpy()
-                for index, found, length in zip(chosen, tags, lengths, strict=True):
-                    paths[index] = found[:length]
-        return paths
+        return _in_batches(sentences, copy.deepcopy(self).cpu().best_tags, np.zeros(0, np.int64))
+
+    def probabilities(self, sentences: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Return `tag_shares` of each sentence, float32 (words, K), from its emissions, float32 (words, K).
+
+        They are computed on the CPU.
+        """
+        return _in_batches(sentences, copy.deepcopy(self).cpu().tag_shares, np.zeros((0, len(self.end)), np.float32))
+
+
+def _in_batches(
+    sentences: Sequence[np.ndarray], compute: Callable[[Tensor, Tensor], Tensor], empty: np.ndarray
+) -> list[np.ndarray]:
+    """Return `compute` of each sentence; `empty` for a sentence without words.
+
+    `compute` maps emissions (N, L, K) and lengths (N,) of a batch to values (N, L, ...). Sentences of similar length
+    are computed together, so that little padding is computed.
+    """
+    results = [empty for _ in sentences]
+    order = np.argsort([len(sentence) for sentence in sentences], kind="stable")
+    for start in range(0, len(order), CHAINS_AT_ONCE):
+        chosen = [index for index in order[start : start + CHAINS_AT_ONCE] if len(sentences[index])]
+        if not chosen:
+            continue
+        lengths = [len(sentences[index]) for index in chosen]
+        emissions = pad_sequence([torch.from_numpy(sentences[index]) for index in chosen], batch_first=True)
+        computed = compute(emissions, torch.tensor(lengths)).numpy()
+        for index, values, length in zip(chosen, computed, lengths, strict=True):
+            results[index] = values[:length]
+    return results

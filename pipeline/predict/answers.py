@@ -16,7 +16,7 @@ from pipeline.tasks.schema import CHOICES, TEXTS
 from pipeline.tasks.squad import Question
 from pipeline.tasks.tagging import Sentence, Utterance
 from pipeline.tasks.task import NUMBERS, Task
-from pipeline.train.answers import answers_of
+from pipeline.train.answers import answers_of, tag_probabilities_of
 from pipeline.train.trial import compute_logits
 from pipeline.train.tuned import TunedModel
 
@@ -89,8 +89,12 @@ def answer_schema(task: Task) -> pa.Schema:
         "multilabel": {"labels": pa.list_(pa.string()), "probabilities": shares},
         **dict.fromkeys(NUMBERS, {"score": pa.float64()}),
         "similarity": {"cosine": pa.float64()},
-        "tags": {"words": pa.list_(pa.string()), "tags": pa.list_(pa.string())}
-        | ({"intent": pa.string()} if task.intents else {}),
+        "tags": {
+            "words": pa.list_(pa.string()),
+            "tags": pa.list_(pa.string()),
+            "probabilities": pa.list_(pa.float64()),
+            **({"intent": pa.string()} if task.intents else {}),
+        },
         "choices": {"choice": pa.int64(), "probability": pa.float64(), "probabilities": pa.list_(pa.float64())},
         "spans": {"answer": pa.string(), "start": pa.int64(), "end": pa.int64(), "probability": pa.float64()},
     }
@@ -100,10 +104,10 @@ def answer_schema(task: Task) -> pa.Schema:
 def answer_items(tuned: TunedModel, items: Any, device: torch.device, autocast: torch.autocast) -> pa.Table:
     """Return a table with schema `answer_schema`: one row per item, in order. A table with rows has metadata CUT.
 
-    Probabilities of labels come from a softmax, and for multilabel tasks from sigmoids. An answer to a question is the
-    text of the context from `start` up to `end` (exclusive), counted in characters. Its probability is relative to the
-    n-best answers. "No answer" is an empty text without offsets. Choices have numbers from 0. Moves the model to the
-    device.
+    Probabilities of labels come from a softmax, and for multilabel tasks from sigmoids; those of tags as in
+    `tag_probabilities_of`. An answer to a question is the text of the context from `start` up to `end` (exclusive),
+    counted in characters. Its probability is relative to the n-best answers. "No answer" is an empty text without
+    offsets. Choices have numbers from 0. Moves the model to the device.
     """
     about = tuned.about
     if not len(items):
@@ -152,12 +156,17 @@ def _cosine_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list[
 
 
 def _tag_rows(tuned: TunedModel, prepared: Prepared, logits: Logits) -> list[dict[str, Any]]:
-    """Return one row per sentence: its words and their tags, and its intent if the task has intents."""
-    predicted = answers_of(tuned.module, tuned.about.task, prepared, logits, tuned.about.cutting)
+    """Return one row per sentence: its words, their tags, the tags' probabilities, and its intent if there are intents.
+
+    The probability is None for words without tokens.
+    """
+    task = tuned.about.task
+    predicted = answers_of(tuned.module, task, prepared, logits, tuned.about.cutting)
+    shares = tag_probabilities_of(tuned.module, task, prepared, logits, predicted)
     return [
-        {"words": list(sentence.words), "tags": list(tagged.tags)}
+        {"words": list(sentence.words), "tags": list(tagged.tags), "probabilities": of_tags}
         | ({"intent": tagged.intent} if tagged.intent is not None else {})
-        for sentence, tagged in zip(prepared.items, predicted, strict=True)
+        for sentence, tagged, of_tags in zip(prepared.items, predicted, shares, strict=True)
     ]
 
 

@@ -16,8 +16,8 @@ from pipeline.serve.model import describe_on_cpu
 
 OF_HTTP = ("host", "port")
 """Settings of jobs/serve.py that Ray Serve's configuration has in http_options."""
-OF_CLUSTER = ("mlflow_uri", "placement.address", "placement.autoscaled")
-"""Settings of jobs/serve.py that find a model or a cluster, and have no effect here."""
+OF_COMMAND = ("mlflow_uri", "start_timeout", "placement.address", "placement.autoscaled")
+"""Settings of jobs/serve.py that find a model or a cluster or wait for it, and have no effect here."""
 EVERYWHERE = "0.0.0.0"
 
 
@@ -36,12 +36,12 @@ def settings_from(arguments: Mapping[str, Any]) -> Serve:
     """Return the settings for a mapping such as {"checkpoint": "s3://…", "limits.waiting": 512}.
 
     The names are those of jobs/serve.py's options. Raises ConfigError for unknown names and wrong values, and for
-    settings of OF_HTTP and OF_CLUSTER.
+    settings of OF_HTTP and OF_COMMAND.
     """
     named = {name.replace("-", "_"): value for name, value in arguments.items()}
     if given := [name for name in OF_HTTP if name in named]:
         raise ConfigError(f"args has {given[0]} ({named[given[0]]}): write it into http_options instead")
-    if given := [name for name in OF_CLUSTER if name in named]:
+    if given := [name for name in OF_COMMAND if name in named]:
         raise ConfigError(f"args has {given[0]} ({named[given[0]]}), which has no effect in a cluster: leave it out")
     config = Command(prog="args", about="", settings=Serve).read(list(_words(arguments)))
     if config.checkpoint.startswith(REGISTERED):

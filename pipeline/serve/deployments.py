@@ -12,12 +12,16 @@ from starlette.types import ASGIApp
 
 from pipeline.config.serve import Serve
 from pipeline.embed.model import use_threads
+from pipeline.ray_private import replica_checks
 from pipeline.serve.batches import Batcher
+from pipeline.serve.health import Health
 from pipeline.serve.http import build_app
 from pipeline.serve.model import Refused, load_described
 from pipeline.serve.problems import RequestError, overloaded, unavailable
 from pipeline.serve.uses import HELD, Description, Inputs
 
+MODEL = "model"
+"""Name of the deployment of replicas."""
 ATTEMPTS = 2
 """Times that a request is asked: again once if the replica that had it has died."""
 GONE = (RayActorError, DeploymentUnavailableError)
@@ -40,6 +44,9 @@ class Replica:
         """Return the answers to a request's rows, which may be computed together with those of other requests."""
         return await self.batcher.ask(request)
 
+    async def check_health(self) -> None:
+        """Answer Ray Serve and /health. It runs where requests are taken, and does not wait for the batches."""
+
 
 class Ingress:
     """The process that reads requests, checks them and passes them to replicas."""
@@ -47,9 +54,10 @@ class Ingress:
     def __init__(self, config: Serve, described: Description, replicas: DeploymentHandle, token: str | None) -> None:
         """`token`: SHA-256 of the token that clients send, hexadecimal; None: they need none."""
         self.config, self.described, self.replicas, self.token = config, described, replicas, token
+        self.health = Health(lambda: [_answers(check) for check in replica_checks(replicas.app_name, MODEL)])
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
-        return build_app(self.described, self.config, self.ask, self.token)
+        return build_app(self.described, self.config, self.ask, self.token, self.health.alive)
 
     async def ask(self, request: Inputs) -> list[Any] | Refused:
         """Return the replicas' answer. Raises RequestError if there is none in time."""
@@ -92,11 +100,20 @@ async def _response(response: Any) -> list[Any] | Refused:
         raise
 
 
+async def _answers(check: Awaitable[None]) -> bool:
+    """Return whether a replica answers; False if it has died or still loads the model."""
+    try:
+        await check
+    except RayError:
+        return False
+    return True
+
+
 def application(config: Serve, described: Description, token: str | None) -> serve.Application:
     """Return the application of a described model, to be run by Ray Serve; `token` as in Ingress."""
     replicas = serve.deployment(
         Replica,
-        name="model",
+        name=MODEL,
         num_replicas=config.replicas,
         ray_actor_options={"num_cpus": config.cpus, "num_gpus": config.gpus},
         logging_config=QUIET,

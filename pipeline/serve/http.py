@@ -29,11 +29,13 @@ from pipeline.serve.bodies import (
 from pipeline.serve.gate import Gate
 from pipeline.serve.measures import CONTENT_TYPE_LATEST, Measures
 from pipeline.serve.model import Refused
-from pipeline.serve.problems import OPENAI, RequestError, body_of, invalid, wrong_route
+from pipeline.serve.problems import OPENAI, RequestError, body_of, invalid, unavailable, wrong_route
 from pipeline.serve.reading import Reader
 from pipeline.serve.uses import HELD, ROUTES, Description, Inputs, Use
 from pipeline.tasks.task import NUMBERS
 
+Alive = Callable[[], Awaitable[bool]]
+"""Function that tells whether a replica answers."""
 Ask = Callable[[Inputs], Awaitable[list[Any] | Refused]]
 """Function that computes the answers to a request's rows. It raises RequestError if that is not possible."""
 OPENAI_ROUTE = f"{OPENAI}embeddings"
@@ -201,7 +203,7 @@ class Routes:
         }
 
 
-def build_app(described: Description, config: Serve, ask: Ask, token: str | None) -> ASGIApp:
+def build_app(described: Description, config: Serve, ask: Ask, token: str | None, alive: Alive) -> ASGIApp:
     """Return the application: routes behind the checks of token and size, with metrics of every request.
 
     `token`: SHA-256 of the token that clients send, hexadecimal; None: requests need no token.
@@ -220,7 +222,13 @@ def build_app(described: Description, config: Serve, ask: Ask, token: str | None
     ):
         app.post(path, response_model=None)(function)
     app.get("/info", response_model=None)(routes.info)
-    app.get("/health")(lambda: Response(status_code=200))
+
+    @app.get("/health")
+    async def health() -> Response:
+        if not await alive():
+            raise unavailable("no replica of the model answers")
+        return Response(status_code=200)
+
     app.get("/metrics")(lambda: Response(measures.text(), media_type=CONTENT_TYPE_LATEST))
     known = {getattr(route, "path", "") for route in app.routes}
     return Measured(Gate(app, token, config.limits.body), measures, known)

@@ -28,7 +28,7 @@ from pipeline.tasks.known import takes_pairs
 from pipeline.tasks.prepared import Logits, Prepared
 from pipeline.tasks.task import Task
 from pipeline.text.splitting import CONTINUATION
-from pipeline.train.answers import answers_of
+from pipeline.train.answers import answers_of, tag_probabilities_of
 from pipeline.train.hardware import autocast_of, required_device
 from pipeline.train.published_tuned import DIGEST
 from pipeline.train.trial import compute_logits
@@ -124,7 +124,10 @@ class ServedModel:
         return np.asarray(sequences.answers(task, prepared, logits, self._tuned.about.cutting), np.float64)
 
     def _tags(self, texts: Sequence[str]) -> list[list[dict[str, Any]]]:
-        """Return the words of each text with their tags and offsets in characters; words end at white space."""
+        """Return the words of each text with their tags, probabilities, and offsets in characters.
+
+        Words end at white space. A word without tokens has the probability None.
+        """
         words = [[(match[0], *match.span()) for match in WORD.finditer(text)] for text in texts]
         full = [number for number, found in enumerate(words) if found]
         tagged: list[list[dict[str, Any]]] = [[] for _ in texts]
@@ -132,10 +135,11 @@ class ServedModel:
             return tagged
         task, prepared, logits = self._logits({"words": [[word for word, _, _ in words[number]] for number in full]})
         answers = answers_of(self._tuned.module, task, prepared, logits, self._tuned.about.cutting)
-        for number, answer in zip(full, answers, strict=True):
+        scores = tag_probabilities_of(self._tuned.module, task, prepared, logits, answers)
+        for number, answer, of_words in zip(full, answers, scores, strict=True):
             tagged[number] = [
-                {"entity": tag, "word": word, "start": start, "end": end}
-                for (word, start, end), tag in zip(words[number], answer.tags, strict=True)
+                {"entity": tag, "score": score, "word": word, "start": start, "end": end}
+                for (word, start, end), tag, score in zip(words[number], answer.tags, of_words, strict=True)
             ]
         return tagged
 

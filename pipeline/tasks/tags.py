@@ -93,6 +93,38 @@ def _with_intents(
     ]
 
 
+def tag_probabilities(
+    task: Task,
+    prepared: Prepared,
+    logits: Logits,
+    predicted: Sequence[PredictedTags],
+    of_tags: Callable[[Sequence[np.ndarray]], Sequence[np.ndarray]] | None = None,
+) -> list[list[float | None]]:
+    """Return the probability of each word's predicted tag, per sentence; None for a word without a token in any window.
+
+    `logits` is as in `answers`. `of_tags` maps the scores of each sentence (words, tags) to probabilities of the same
+    shape; None: a softmax over the tags.
+    """
+    scored = [
+        (windows, tagging.word_scores(len(sentence.words), windows, of_windows, task.labels)[0])
+        for sentence, windows, of_windows in _by_sentence(prepared, logits)
+    ]
+    shares = (of_tags or _softmax)([scores for _, scores in scored])
+    numbers, found = {tag: number for number, tag in enumerate(task.labels)}, []
+    for (windows, _), of_words, answer in zip(scored, shares, predicted, strict=True):
+        seen = {word for window in windows for word in window.words[window.first].tolist()}
+        found.append(
+            [float(of_words[word, numbers[tag]]) if word in seen else None for word, tag in enumerate(answer.tags)]
+        )
+    return found
+
+
+def _softmax(sentences: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return the softmax of each sentence's scores over the tags, float32 (words, tags)."""
+    powers = [np.exp(scores - scores.max(axis=1, keepdims=True)) for scores in sentences]
+    return [of_words / of_words.sum(axis=1, keepdims=True) for of_words in powers]
+
+
 def _by_sentence(prepared: Prepared, logits: Logits) -> Iterator[tuple[Sentence, Sequence[Any], Logits]]:
     """Yield each sentence with its windows and their logits."""
     start = 0

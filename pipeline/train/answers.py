@@ -1,5 +1,6 @@
 """Turn a module's logits into answers: one per text, sentence or question."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from pipeline.config.cutting import Cutting
@@ -8,6 +9,7 @@ from pipeline.objectives.tokens import TagTask
 from pipeline.tasks import tags
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.prepared import Logits, Prepared
+from pipeline.tasks.tagging import PredictedTags
 from pipeline.tasks.task import Task
 
 
@@ -16,3 +18,15 @@ def answers_of(module: TaskObjective, task: Task, prepared: Prepared, logits: Lo
     if isinstance(module, TagTask) and module.tag_chain is not None:
         return tags.chain_answers(task, prepared, logits, module.tag_chain.best_paths)
     return KINDS[task.kind].answers(task, prepared, logits, cutting)
+
+
+def tag_probabilities_of(
+    module: TaskObjective, task: Task, prepared: Prepared, logits: Logits, predicted: Sequence[PredictedTags]
+) -> list[list[float | None]]:
+    """Return the probability of each word's predicted tag, per sentence; None for a word without a token.
+
+    With a chain, it is the summed probability of all tag sequences that have this tag at this word; else the softmax
+    over the tags.
+    """
+    chain = module.tag_chain if isinstance(module, TagTask) else None
+    return tags.tag_probabilities(task, prepared, logits, predicted, chain.probabilities if chain else None)

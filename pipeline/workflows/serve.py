@@ -4,24 +4,29 @@ import logging
 import os
 import socket
 import threading
+import time
 from contextlib import closing
 from dataclasses import replace
 
 import ray
 from ray import serve as ray_serve
 
-from pipeline import cluster, storage
+from pipeline import cluster
 from pipeline.config.locations import with_absolute_locations
 from pipeline.config.serve import REGISTERED, TOKEN, Serve
 from pipeline.errors import ConfigError
 from pipeline.reporting import Report
 from pipeline.serve import model
-from pipeline.serve.deployments import application
+from pipeline.serve.deployments import MODEL, application
 from pipeline.serve.gate import token_digest
 from pipeline.serve.uses import ROUTES, Description
 
 NAME = "bertstream"
 """Name of the application in Ray Serve."""
+RUNNING, FAILED = "RUNNING", "DEPLOY_FAILED"
+"""States of an application in Ray Serve, when all its replicas are ready, and when some cannot start."""
+POLLED = 0.2
+"""Seconds between two looks at the state."""
 CONTROLLER = "SERVE_CONTROLLER_ACTOR"
 """Name of Ray Serve's controller, an actor that a cluster has at most once."""
 
@@ -30,7 +35,8 @@ CONTROLLER = "SERVE_CONTROLLER_ACTOR"
 def serve(config: Serve, report: Report) -> None:
     """Serve the model until the process is interrupted.
 
-    Raises ConfigError if the address is taken, if it needs a token and none is set, or if the cluster is too small.
+    Raises ConfigError if the address is taken, if it needs a token and none is set, if the cluster is too small, or if
+    the replicas are not ready in time.
     """
     config = with_absolute_locations(_registered(config))
     token = token_digest(config)
@@ -64,13 +70,34 @@ def _registered(config: Serve) -> Serve:
 
 
 def _run(config: Serve, described: Description, token: str | None) -> None:
-    """Start the replicas and wait until they answer. Raises ConfigError if they do not start."""
-    try:
-        ray_serve.run(application(config, described, token), name=NAME, route_prefix="/")
-    except RuntimeError as error:  # Ray Serve's error for a replica whose constructor raised
-        raise ConfigError(
-            f"checkpoint ({config.checkpoint}) cannot be served: {storage.first_line(error)}; Ray's logs say why"
-        ) from error
+    """Start the replicas and wait until they answer.
+
+    Raises ConfigError if they do not start, or not within start_timeout.
+    """
+    target = ray_serve.RunTarget(application(config, described, token), name=NAME, route_prefix="/")
+    ray_serve.run_many([target], wait_for_applications_running=False)  # with True, it would wait without a limit
+    until = time.monotonic() + config.start_timeout
+    while (started := ray_serve.status().applications[NAME]).status != RUNNING:
+        if started.status == FAILED:
+            reason = started.message.partition("\n")[0]
+            raise ConfigError(f"checkpoint ({config.checkpoint}) cannot be served: {reason}; Ray's logs say why")
+        if time.monotonic() > until:
+            raise ConfigError(_late(config))
+        time.sleep(POLLED)
+
+
+def _late(config: Serve) -> str:
+    """Say what the start has waited for."""
+    deployments = ray_serve.status().applications[NAME].deployments
+    ready = deployments[MODEL].replica_states.get("RUNNING", 0) if MODEL in deployments else 0
+    whole, free = ray.cluster_resources(), ray.available_resources()
+    asked = {"CPU": config.cpus} | ({"GPU": config.gpus} if config.gpus else {})
+    each = " and ".join(f"{count:g} {name}s" for name, count in asked.items())
+    has = " and ".join(f"{whole.get(name, 0):g} {name}s, {free.get(name, 0):g} of them free" for name in asked)
+    return (
+        f"{ready} of {config.replicas} replicas are ready after {config.start_timeout:g} seconds (start_timeout): each "
+        f"asks for {each}, and the cluster has {has}; lower replicas, cpus or gpus, or raise start_timeout"
+    )
 
 
 def _started_lines(config: Serve, described: Description) -> list[str]:

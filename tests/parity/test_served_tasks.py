@@ -56,7 +56,7 @@ NAMES = {
     "classification": {"label": str, "probability": float, "probabilities": dict},
     "multilabel": {"labels": list, "probabilities": dict},
     "regression": {"score": float},
-    "tags": {"words": list, "tags": list},
+    "tags": {"words": list, "tags": list, "probabilities": list},
     "spans": {"answer": str, "start": int, "end": int, "probability": float},
 }
 

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -68,6 +69,65 @@ def test_a_killed_replica_gives_no_wrong_answer(server: tuple[str, subprocess.Po
     assert requests.post(f"{url}/embed", json={"inputs": "kar"}, timeout=60).status_code == 200
 
 
+def health(url: str) -> int:
+    return requests.get(f"{url}/health", timeout=10).status_code
+
+
+def health_becomes(status: int, url: str, seconds: float) -> bool:
+    """Whether /health gives a status within some seconds."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if health(url) == status:
+            return True
+        time.sleep(0.2)
+    return False
+
+
+def test_health_is_good_while_requests_fill_the_queue(server: tuple[str, subprocess.Popen[str]]) -> None:
+    url, _ = server
+    until, statuses = time.monotonic() + 8, []
+
+    def ask(number: int) -> None:
+        while time.monotonic() < until:
+            body = {"inputs": [" ".join(["kar"] * 30)] * 200}
+            statuses.append(requests.post(f"{url}/embed", json=body, timeout=60).status_code)
+
+    with ThreadPoolExecutor(250) as pool:
+        asking = [pool.submit(ask, number) for number in range(250)]
+        found, slowest = [], 0.0
+        while time.monotonic() < until:
+            begun = time.monotonic()
+            found.append(health(url))
+            slowest = max(slowest, time.monotonic() - begun)
+            time.sleep(0.1)
+        for one in asking:
+            one.result()
+    assert set(found) == {200} and len(found) > 1 and slowest < 8
+    assert 429 in statuses
+
+
+def test_health_is_bad_while_no_replica_answers(server: tuple[str, subprocess.Popen[str]]) -> None:
+    url, process = server
+    assert health_becomes(200, url, 30)
+    before = replicas(process)
+    before[0].suspend()  # the other one answers
+    time.sleep(2)
+    assert health(url) == 200
+    before[1].suspend()
+    try:
+        assert health_becomes(503, url, 10)
+        found = requests.get(f"{url}/health", timeout=10)
+        assert found.json()["error"] == "no replica of the model answers"
+    finally:
+        for replica in before:
+            replica.resume()
+    assert health_becomes(200, url, 10)
+    for replica in replicas(process):
+        replica.kill()
+    assert health_becomes(503, url, 5)
+    assert health_becomes(200, url, 60)  # Ray Serve has started others
+
+
 def test_a_second_server_at_the_same_address_is_refused(
     server: tuple[str, subprocess.Popen[str]], tiny_run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -90,4 +150,29 @@ def test_stopped_it_leaves_no_process(server: tuple[str, subprocess.Popen[str]])
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 143
     _, alive = psutil.wait_procs(below, timeout=30)
+    assert not alive
+
+
+def test_replicas_that_do_not_start_in_time_are_an_error_and_leave_nothing(tiny_run: Path) -> None:
+    """With placement.autoscaled, the command waits for a node that could hold them."""
+    port = free_port()
+    command = [sys.executable, "jobs/serve.py", "--checkpoint", str(tiny_run), "--port", str(port), "--cpus", "512"]
+    options = ["--placement.address", "local", "--placement.autoscaled", "--placement.device", "cpu"]
+    command += [*options, "--start-timeout", "5"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        below: dict[int, psutil.Process] = {}
+        until = time.monotonic() + 120
+        while process.poll() is None and time.monotonic() < until:
+            with suppress(psutil.NoSuchProcess):
+                below |= {child.pid: child for child in psutil.Process(process.pid).children(recursive=True)}
+            time.sleep(0.5)
+        process.kill()
+        assert process.stderr is not None
+        (line,) = [line for line in process.stderr if line.startswith("error: ")]
+    assert process.returncode == 2 and below
+    assert line.startswith(
+        "error: 0 of 1 replicas are ready after 5 seconds (start_timeout): each asks for 512 CPUs, and the cluster has "
+    )
+    assert line.endswith("lower replicas, cpus or gpus, or raise start_timeout\n")
+    _, alive = psutil.wait_procs(below.values(), timeout=30)
     assert not alive

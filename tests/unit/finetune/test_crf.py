@@ -20,6 +20,7 @@ from pipeline.config.recipe import Recipe
 from pipeline.config.serve import Serve
 from pipeline.finetune.problems import Problem, read_problems
 from pipeline.finetune.trials import build, identity_of, load_or_train, make_trial
+from pipeline.model.chain import Chains
 from pipeline.predict.answers import answer_items, items_of
 from pipeline.predict.score import score_model
 from pipeline.serve.model import load
@@ -156,9 +157,25 @@ def test_all_ways_to_a_model_s_answers_find_the_best_sequence(tmp_path: Path, ti
     served = load(Serve(checkpoint=model)).answer("tags", texts)
     assert [[word["entity"] for word in sentence] for sentence in served] == wanted
     assert [row["tags"] for row in api.load(model).predict(texts)] == wanted
+    scores = [
+        pytest.approx(shares_of(module.tag_chain, logits, dev, number, answer.tags, problem.task.labels), abs=1e-5)
+        for number, answer in enumerate(answers)
+    ]
+    assert [[word["score"] for word in sentence] for sentence in served] == scores
     scores = score_model(Score(checkpoint=model, input=str(tmp_path / "dev.conll")), lambda line: None)
     assert scores["f1"] == pytest.approx(tags.score(problem.task, dev, answers, {})["f1"])
     assert scores["f1"] != pytest.approx(tags.score(problem.task, dev, alone, {})["f1"])
+
+
+def shares_of(chain, logits: list, dev, number: int, tagged: tuple[str, ...], names: tuple[str, ...]) -> list[float]:
+    """Probability of each tag of a sentence: the gradient of the logarithm of the partition function."""
+    before = sum(map(len, dev.windows[:number]))
+    words = np.concatenate([logits[before + place][one.first] for place, one in enumerate(dev.windows[number])])
+    emissions = torch.from_numpy(words)[None].requires_grad_()
+    whole = torch.tensor([True])
+    chains = Chains(emissions=emissions, lengths_N=torch.tensor([len(words)]), opens_N=whole, closes_N=whole)
+    (gradient,) = torch.autograd.grad(chain.log_partition(chains).sum(), emissions)
+    return [float(gradient[0, place, names.index(tag)]) for place, tag in enumerate(tagged)]
 
 
 def viterbi(words: np.ndarray, chain) -> list[int]:

@@ -105,6 +105,40 @@ def test_gradients_are_those_of_all_paths_and_finite(case) -> None:
         assert parameter.grad is not None and parameter.grad.isfinite().all()
 
 
+@given(
+    st.sampled_from(SETS),
+    st.lists(st.lists(st.booleans(), min_size=0, max_size=MOST), min_size=1, max_size=3),
+    st.integers(0, 2**31),
+)
+@settings(max_examples=60, deadline=None)
+def test_probabilities_of_tags_are_those_of_all_paths(names: tuple[str, ...], seen: list, seed: int) -> None:
+    """A word that is not seen has a finite score for O alone."""
+    chain, random, sentences = chain_of(names, seed), np.random.default_rng(seed), []
+    for words in seen:
+        scores = random.normal(0, 3, (len(words), len(names))).astype(np.float32)
+        if "O" in names:
+            scores[~np.array(words, bool)] = [0.0 if name == "O" else -np.inf for name in names]
+        sentences.append(scores)
+    for scores, found in zip(sentences, chain.probabilities(sentences), strict=True):
+        assert found.shape == scores.shape and found.dtype == np.float32
+        paths = paths_of(chain, torch.from_numpy(scores), True, True) if len(scores) else {}
+        if not paths:
+            continue
+        weights = torch.tensor(list(paths.values()), dtype=torch.float64).softmax(0)
+        wanted = np.zeros(scores.shape)
+        for path, weight in zip(paths, weights.tolist(), strict=True):
+            wanted[range(len(path)), path] += weight
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-6)
+
+
+def test_probabilities_of_a_long_sentence_are_as_exact_as_those_of_a_short_one() -> None:
+    """Where each tag may follow each tag and no step has a score, words do not depend on each other."""
+    chain = LinearChain(np.ones(3, bool), np.ones((3, 3), bool), np.ones(3, bool))
+    words = np.tile(np.array([[60.0, 61.0, 59.0]], np.float32), (3_000, 1))
+    wanted = torch.tensor([60.0, 61.0, 59.0]).double().softmax(0)
+    np.testing.assert_allclose(chain.probabilities([words])[0], wanted.expand(3_000, 3), rtol=0, atol=1e-6)
+
+
 @given(st.sampled_from(SETS), st.lists(st.integers(0, 9), min_size=1, max_size=8), st.integers(0, 2**31))
 @settings(max_examples=60, deadline=None)
 def test_forbidden_steps_never_come_out(names: tuple[str, ...], lengths: list[int], seed: int) -> None:
@@ -136,9 +170,12 @@ def test_a_sentence_has_the_same_tags_in_any_batch(monkeypatch: pytest.MonkeyPat
     chain, random = chain_of(SETS[1], 3), np.random.default_rng(3)
     sentences = [random.normal(size=(length, 5)).astype(np.float32) for length in (7, 0, 1, 30, 2, 7)]
     alone = [chain.best_paths([sentence])[0].tolist() for sentence in sentences]
+    shares = [chain.probabilities([sentence])[0] for sentence in sentences]
     for most in (1, 2, 100):
         monkeypatch.setattr("pipeline.model.chain.CHAINS_AT_ONCE", most)
         assert [path.tolist() for path in chain.best_paths(sentences)] == alone
+        for found, wanted in zip(chain.probabilities(sentences), shares, strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-6)
 
 
 def test_words_after_the_end_change_nothing_and_no_words_have_no_loss() -> None:

@@ -110,14 +110,25 @@ def test_every_word_has_a_tag(make: Make) -> None:
     assert [len(one["tags"]) for one in found] == [3, 0, 5] and {tag for one in found for tag in one["tags"]} <= set(
         LABELS["tags"]
     )
+    assert [len(one["probabilities"]) for one in found] == [3, 0, 5] and found[0]["probabilities"] == pytest.approx(
+        torch.from_numpy(logits(make("tags"))[0]).softmax(1).max(1).values[1:4].tolist(), abs=1e-6
+    )
+
+
+def test_a_word_without_tokens_has_no_probability(make: Make) -> None:
+    tuned = make("tags")
+    (found,) = answer_items(tuned, items_of(tuned, {"words": [["kar", "\u200b"]]}), CPU, EXACT).to_pylist()
+    assert found["tags"][1] == "O" and found["probabilities"][0] > 0 and found["probabilities"][1] is None
 
 
 def test_words_may_be_given_as_lists(make: Make) -> None:
     tuned = make("tags")
+    tagged = answers(tuned)[0]["tags"]
     lists = answer_items(
         tuned, items_of(tuned, {"words": [["kar", "lost", "kand"], ["a\u00a0b"]]}), CPU, EXACT
     ).to_pylist()
-    assert lists[0] == answers(tuned)[0] and lists[1]["words"] == ["a\u00a0b"]
+    assert {name: lists[0][name] for name in ("words", "tags")} == {"words": ["kar", "lost", "kand"], "tags": tagged}
+    assert lists[1]["words"] == ["a\u00a0b"]
 
 
 def test_a_choice_is_the_number_of_the_likeliest_text(make: Make) -> None:

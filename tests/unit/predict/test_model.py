@@ -79,6 +79,8 @@ def about(value: Any) -> Any:
     """The value with numbers that may differ in their rounding: other texts of a batch change how it is summed."""
     if isinstance(value, dict):
         return {name: about(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [about(inner) for inner in value]
     return pytest.approx(value, abs=1e-5) if isinstance(value, float) else value
 
 

@@ -26,6 +26,7 @@ def test_arguments_are_the_settings_of_the_job() -> None:
         ({"checkpoint": "m", "port": 80}, r"args has port \(80\): write it into http_options instead"),
         ({"checkpoint": "models:/m/1"}, r"which only the MLflow of a run knows: give the folder or URL of the model"),
         ({"checkpoint": "m", "mlflow-uri": "x"}, r"args has mlflow_uri \(x\), which has no effect in a cluster"),
+        ({"checkpoint": "m", "start_timeout": 9}, r"args has start_timeout \(9\), which has no effect in a cluster"),
         ({"checkpoint": "m", "replicas": 0}, r"replicas \(0\) must be at least 1"),
         ({"checkpoint": "m", "limits.wait": 0}, "option --limits.wait does not exist"),
         ({"replicas": 1}, "checkpoint"),

@@ -56,6 +56,14 @@ def running(app: Any) -> Iterator[str]:
         thread.join()
 
 
+async def answering() -> bool:
+    return True
+
+
+async def silent() -> bool:
+    return False
+
+
 @contextmanager
 def served(
     config: Serve,
@@ -68,7 +76,8 @@ def served(
     async def own(request: Inputs) -> list[Any] | Refused:
         return await ask(model, request) if ask else model.answer_all([request])[0]
 
-    with running(build_app(describe_on_cpu(config), config, own, digest(token.encode()) if token else None)) as url:
+    sent = digest(token.encode()) if token else None
+    with running(build_app(describe_on_cpu(config), config, own, sent, answering)) as url:
         yield url, model
 
 
@@ -202,6 +211,16 @@ def test_words_have_tags_and_offsets(tuned: Callable[..., Serve]) -> None:
         assert [text[one.start : one.end] for one in found] == [one.word for one in found] == ["kar", "lost", "kand."]
         assert [one["entity"] for one in found] == api.load(model.loaded.location).predict([text])[0]["tags"]
         assert post(f"{url}/tags", {"inputs": [text, "kar"]}).json()[1][0]["word"] == "kar"
+        _, prepared, (logits,) = model._logits({"words": [text.split()]})
+        (window,) = prepared.windows[0]
+        shares = torch.from_numpy(logits[window.first]).softmax(1).max(1).values
+        assert [one["score"] for one in found] == pytest.approx(shares.tolist(), abs=1e-6)
+
+
+def test_a_word_without_tokens_has_no_score(tuned: Callable[..., Serve]) -> None:
+    with served(tuned("tags")) as (url, _):
+        found = post(f"{url}/tags", {"inputs": "kar \u200b lost"}).json()
+        assert [one["score"] is None for one in found] == [False, True, False] and found[1]["entity"] == "O"
 
 
 def test_answers_are_the_best_spans(tuned: Callable[..., Serve]) -> None:
@@ -294,7 +313,7 @@ def test_without_normalising_the_recipe_decides(encoder: tuple[str, ServedModel]
     async def own(request: Inputs) -> list[Any] | Refused:
         return model.answer_all([request])[0]
 
-    with running(build_app(describe_on_cpu(config), config, own, None)) as url:
+    with running(build_app(describe_on_cpu(config), config, own, None, answering)) as url:
         raw = np.array(post(f"{url}/embed", {"inputs": "kar lost", "normalize": False}).json())
         unit = np.array(post(f"{url}/embed", {"inputs": "kar lost"}).json())
     np.testing.assert_allclose(raw, model.loaded.embed(["kar lost"]), rtol=0, atol=1e-5)
@@ -326,6 +345,21 @@ def test_a_full_server_and_a_dead_one(tiny_run: Path) -> None:
             client.embeddings.create(model="tiny", input="kar")
         found = post(f"{url}/embed", {"inputs": "kar"})
         assert found.status_code == 503 and found.json()["error_type"] == "Unhealthy"
+
+
+def test_health_is_that_of_the_replicas(tiny_run: Path) -> None:
+    config = Serve(checkpoint=str(tiny_run))
+
+    async def own(request: Inputs) -> list[Any] | Refused:
+        raise AssertionError("health asks no model")
+
+    described = describe_on_cpu(config)
+    with running(build_app(described, config, own, digest(b"secret"), silent)) as url:
+        found = requests.get(f"{url}/health", timeout=30)
+    assert found.status_code == 503
+    assert found.json() == {"error": "no replica of the model answers", "error_type": "Unhealthy"}
+    with running(build_app(described, config, own, digest(b"secret"), answering)) as url:
+        assert requests.get(f"{url}/health", timeout=30).status_code == 200
 
 
 def test_info_and_metrics(encoder: tuple[str, ServedModel]) -> None:

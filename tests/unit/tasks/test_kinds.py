@@ -6,6 +6,7 @@ import pytest
 
 from pipeline.config.cutting import Cutting
 from pipeline.errors import ConfigError, DataError
+from pipeline.tasks import tags
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.prepared import Prepared, resolved_cutting
 from pipeline.tasks.questions import trainable_questions
@@ -134,6 +135,19 @@ def test_tags_become_windows_and_every_word_has_one() -> None:
     assert KINDS["tags"].score(TAGS, prepared, said("tags", TAGS, prepared, nothing), {})["accuracy"] == pytest.approx(
         30 / 33
     )
+
+
+def test_a_tag_has_its_probability_among_the_task_s_tags_alone() -> None:
+    sentence = Sentence(words=("red", "\u200b", "green"), tags=("O", "O", "O"))  # the second word has no token
+    prepared = KINDS["tags"].prepare(TAGS, [sentence], VOCABULARY, CUTTING)
+    logits = [np.zeros((len(prepared.windows[0][0].ids), 6), np.float32)]  # the sixth is that of later pieces
+    logits[0][1] = [1.0, 3.0, 0.0, 0.0, 0.0, 9.0]
+    answers = KINDS["tags"].answers(TAGS, prepared, logits, CUTTING)
+    assert answers[0].tags == ("B-X", "O", "O")
+    first = np.exp(3) / (np.exp(1) + np.exp(3) + 3)
+    assert tags.tag_probabilities(TAGS, prepared, logits, answers) == [
+        [pytest.approx(first, abs=1e-6), None, pytest.approx(0.2, abs=1e-6)]
+    ]
 
 
 def test_the_baseline_of_tags_is_each_word_s_commonest() -> None:
