@@ -21,7 +21,7 @@ from pipeline.predict.answers import items_of
 from pipeline.predict.cross_encoder import CrossEncoder, score_pairs, scores_pairs
 from pipeline.serve.onnx_encoder import use_onnx
 from pipeline.serve.uses import Description, Inputs, Use
-from pipeline.tasks import questions, sequences
+from pipeline.tasks import questions, sequences, tags
 from pipeline.tasks.answers import Answer
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.known import takes_pairs
@@ -86,7 +86,7 @@ class ServedModel:
             with autocast_of(self.precision, self.loaded.device):
                 return list(self.loaded.embed(rows, prompt=""))
         answers: dict[str, Callable[[], list[Any]]] = {
-            "predict": lambda: list(self._outputs(rows)),
+            "predict": lambda: list(self._intents(rows) if self._tuned.about.task.intents else self._outputs(rows)),
             "rerank": lambda: score_pairs(self._cross_encoder, rows, lambda line: None).tolist(),
             "tags": lambda: self._tags([str(row) for row in rows]),
             "answers": lambda: self._spans(rows, top),
@@ -122,6 +122,11 @@ class ServedModel:
             columns["second"] = [second for _, second in pairs]
         task, prepared, logits = self._logits(columns)
         return np.asarray(sequences.answers(task, prepared, logits, self._tuned.about.cutting), np.float64)
+
+    def _intents(self, texts: Sequence[Any]) -> np.ndarray:
+        """Return the outputs of a tagger's intents, float64 (texts, intents). Words end at white space."""
+        task, prepared, logits = self._logits({"words": [str(text).split() for text in texts]})
+        return tags.intent_logits(task, prepared, logits).astype(np.float64)
 
     def _tags(self, texts: Sequence[str]) -> list[list[dict[str, Any]]]:
         """Return the words of each text with their tags, probabilities, and offsets in characters.
@@ -203,7 +208,8 @@ def _uses_of(loaded: api.LoadedModel) -> tuple[Use, ...]:
         return ("embed", *(("fill",) if fills else ()))
     task, about = loaded.tuned.about.task, loaded.tuned.about
     if task.kind in ("tags", "spans"):
-        return ("tags",) if task.kind == "tags" else ("answers",)
+        intents: tuple[Use, ...] = ("predict",) if task.intents else ()
+        return ("tags", *intents) if task.kind == "tags" else ("answers",)
     if task.kind == "choices":
         return ()
     if task.kind == "similarity":
@@ -299,7 +305,7 @@ def _described(loaded: api.LoadedModel, config: Serve) -> Description:
         splits=_splits(loaded),
         paired=None if tuned is None or DIGEST in tuned.about.lineage else takes_pairs(tuned.about.task),
         tokenizer=loaded.tokenizer.to_str(),
-        labels=tuple(tuned.about.task.labels) if tuned else (),
+        labels=tuple(tuned.about.task.intents or tuned.about.task.labels) if tuned else (),
         pooling=recipe.pooling if vectors else None,
         dimension=loaded.dimension if vectors else None,
         prompts=tuple(recipe.prompts.items()) if vectors else (),

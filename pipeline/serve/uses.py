@@ -58,6 +58,7 @@ class Description:
     tokenizer: str
     """The model's tokenizer as JSON, which counts tokens."""
     labels: tuple[str, ...] = ()
+    """Classes of a text; for a tagger, its intents, or without intents its tags."""
     pooling: str | None = None
     dimension: int | None = None
     """Numbers per vector; None for a model without vectors."""

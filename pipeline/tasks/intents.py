@@ -102,11 +102,6 @@ def with_intents(
     return labelled
 
 
-def predicted_intent(task: Task, logits: np.ndarray) -> str:
-    """Return the likeliest intent from the logits of a sentence's first window, (L, outputs)."""
-    return task.intents[int(logits[0, -len(task.intents) :].argmax())]
-
-
 def intent_scores(true: Sequence[Utterance], predicted: Sequence[PredictedTags]) -> dict[str, float]:
     """Return METRICS as shares of 1."""
     pairs = list(zip(true, predicted, strict=True))

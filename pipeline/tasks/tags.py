@@ -11,7 +11,7 @@ from pipeline.config.cutting import Cutting
 from pipeline.errors import DataError, shown
 from pipeline.tasks import tagging
 from pipeline.tasks.entities import OUTSIDE, is_chunk_tag, score_entities
-from pipeline.tasks.intents import METRICS, commonest_intent, intent_scores, intents_of, predicted_intent, with_intents
+from pipeline.tasks.intents import METRICS, commonest_intent, intent_scores, intents_of, with_intents
 from pipeline.tasks.pieces import Tokenization
 from pipeline.tasks.prepared import Logits, Prepared, Tuned
 from pipeline.tasks.schema import ENCODED
@@ -87,10 +87,14 @@ def _with_intents(
     """Return the answers, with the likeliest intent of each sentence if the task has intents."""
     if not task.intents:
         return list(predicted)
-    return [
-        replace(answer, intent=predicted_intent(task, of_windows[0]))
-        for answer, (_, _, of_windows) in zip(predicted, _by_sentence(prepared, logits), strict=True)
-    ]
+    likeliest = intent_logits(task, prepared, logits).argmax(axis=1)
+    return [replace(answer, intent=task.intents[number]) for answer, number in zip(predicted, likeliest, strict=True)]
+
+
+def intent_logits(task: Task, prepared: Prepared, logits: Logits) -> np.ndarray:
+    """Return the logits of the task's intents for each sentence, (sentences, intents)."""
+    firsts = [of_windows[0][0] for _, _, of_windows in _by_sentence(prepared, logits)]
+    return np.array(firsts)[:, -len(task.intents) :]
 
 
 def tag_probabilities(

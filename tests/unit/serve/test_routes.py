@@ -97,11 +97,12 @@ def encoder(tiny_run: Path) -> Iterator[tuple[str, ServedModel]]:
 def tuned(tiny_vocabulary: Vocabulary, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Serve]:
     """Settings to serve a model of a kind with weights at random."""
 
-    def build(kind: Kind, paired: bool = False) -> Serve:
-        task = Task(name="made-up", kind=kind, labels=LABELS.get(kind, ()), metrics=("f1",), paired=paired)
+    def build(kind: Kind, paired: bool = False, intents: tuple[str, ...] = ()) -> Serve:
+        labels = LABELS.get(kind, ())
+        task = Task(name="made-up", kind=kind, labels=labels, intents=intents, metrics=("f1",), paired=paired)
         model = Model(layers=2, width=32, heads=2, feed_forward=64, maximum_positions=32, initializer_deviation=0.5)
         module = OBJECTIVES[kind](
-            model, tiny_vocabulary.size, len(task.labels), torch.Generator().manual_seed(5), "cls", None
+            model, tiny_vocabulary.size, len(labels + intents), torch.Generator().manual_seed(5), "cls", None
         ).eval()
         about = About(task=task, cutting=CUTTING, pooling="cls", tuned={}, lineage={})
         folder = tmp_path_factory.mktemp("tuned") / "model"
@@ -221,6 +222,17 @@ def test_a_word_without_tokens_has_no_score(tuned: Callable[..., Serve]) -> None
     with served(tuned("tags")) as (url, _):
         found = post(f"{url}/tags", {"inputs": "kar \u200b lost"}).json()
         assert [one["score"] is None for one in found] == [False, True, False] and found[1]["entity"] == "O"
+
+
+def test_a_tagger_with_intents_predicts_them(tuned: Callable[..., Serve]) -> None:
+    with served(tuned("tags", intents=("buy", "sell"))) as (url, model):
+        found = post(f"{url}/predict", {"inputs": [["kar lost mir"], ["\u200b"]]}).json()
+        (answer,) = api.load(model.loaded.location).predict(["kar lost mir"])
+        assert found[0][0]["label"] == answer["intent"] and {one["label"] for one in found[0]} == {"buy", "sell"}
+        assert sum(one["score"] for one in found[0]) == pytest.approx(1) and found[0][0]["score"] > 0.5
+        assert len(found) == 2, "a text whose only word has no tokens"
+        assert [one["entity"] for one in post(f"{url}/tags", {"inputs": "kar lost mir"}).json()] == answer["tags"]
+        assert requests.get(f"{url}/info", timeout=30).status_code == 200
 
 
 def test_answers_are_the_best_spans(tuned: Callable[..., Serve]) -> None:
