@@ -11,8 +11,9 @@ from pipeline.config.finetune import Cutting
 from pipeline.errors import DataError
 from pipeline.tasks.benchmarks import TASKS
 from pipeline.tasks.held_out import is_held_out
+from pipeline.tasks.intents import METRICS as OF_FRAMES
 from pipeline.tasks.kinds import KINDS
-from pipeline.tasks.known import read_items, wanted_tasks
+from pipeline.tasks.known import ENTITY_METRICS, read_items, wanted_tasks
 from pipeline.tasks.layouts import LAYOUTS
 from pipeline.tasks.metrics import METRICS, RANKED
 from pipeline.tasks.ranking_metrics import RANKINGS
@@ -65,7 +66,9 @@ def test_every_layout_has_a_reader_and_every_metric_exists() -> None:
     assert set(LAYOUTS) == set(get_args(Layout))
     for name, task in TASKS.items():
         of_spans = {"f1", "exact", "precision", "recall"} if task.kind == "spans" else set()
-        assert task.name == name and task.metrics and set(task.metrics) <= {*METRICS, *RANKED, *RANKINGS, *of_spans}
+        of_slots = {*OF_FRAMES, *ENTITY_METRICS} if task.splits[0].intents else set()
+        known = {*METRICS, *RANKED, *RANKINGS, *of_spans, *of_slots}
+        assert task.name == name and task.metrics and set(task.metrics) <= known
         assert [split.name for split in task.splits] == ["train", "dev", "test"][: 2 if of_spans else 3]
         assert wanted_tasks((name,), "/anywhere") == [task]
 
