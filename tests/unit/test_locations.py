@@ -34,6 +34,7 @@ NO_LOCATIONS = {
         "negative",
         "choices",
         "label",
+        "intent",
         "task",
         "split",
         "start_from",

@@ -132,7 +132,7 @@ def test_probabilities_of_tags_are_those_of_all_paths(names: tuple[str, ...], se
 
 
 def test_probabilities_of_a_long_sentence_are_as_exact_as_those_of_a_short_one() -> None:
-    """Where each tag may follow each tag and no step has a score, words do not depend on each other."""
+    """Words do not depend on each other where each tag may follow each tag and no step has a score."""
     chain = LinearChain(np.ones(3, bool), np.ones((3, 3), bool), np.ones(3, bool))
     words = np.tile(np.array([[60.0, 61.0, 59.0]], np.float32), (3_000, 1))
     wanted = torch.tensor([60.0, 61.0, 59.0]).double().softmax(0)
