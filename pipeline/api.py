@@ -227,7 +227,7 @@ class LoadedModel:
         - multilabel: labels, probabilities
         - regression: score
         - similarity: cosine
-        - tags: words, tags; and intent, for models that learnt intents
+        - tags: words, tags, probabilities; and intent, for models that learnt intents
         - questions: answer, start, end, probability
         - multiple choice: choice (its number, from 0), probability, probabilities
 

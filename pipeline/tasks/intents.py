@@ -11,22 +11,22 @@ from dataclasses import replace
 import numpy as np
 
 from pipeline.config.cutting import Cutting
-from pipeline.errors import BadRow, DataError, listed, shown
+from pipeline.errors import DataError, listed, shown
 from pipeline.tasks.bad_rows import BadRows
 from pipeline.tasks.content import existing_file, lines
 from pipeline.tasks.prepared import outputs_of
-from pipeline.tasks.tagging import PredictedTags, Sentence, TaggingWindow, Utterance, in_iob2, utterance
+from pipeline.tasks.tagging import PredictedTags, Sentence, TaggingWindow, Utterance, sentences_in
 from pipeline.tasks.task import Task
 
-INTENT = "intent"
-"""Names of intents in config.json are `intent:NAME`, so that they differ from tags."""
+INTENT_PREFIX = "intent:"
+"""Beginning of the names of intents in config.json, so that they differ from tags."""
 METRICS = ("frame_accuracy", "intent_accuracy")
 """Shares of sentences with the right intent and all tags right (Goo et al. 2018: sentence-level semantic frame
 accuracy), and with the right intent.
 """
 
 
-def read_utterances(location: str, tags_file: str, intents_file: str, bad: BadRows) -> list[Utterance]:
+def read_utterances(location: str, tags_file: str, intents_file: str, bad: BadRows) -> list[Sentence]:
     """Return the sentences of three files with a line per sentence.
 
     `location` is the file of words; the files with these names of the tags and of the intents lie next to it. Words and
@@ -40,16 +40,8 @@ def read_utterances(location: str, tags_file: str, intents_file: str, bad: BadRo
             f"{location} has {len(words):,} lines, {tags_file} {len(tags):,} and {intents_file} {len(intents):,}: give "
             "one line per sentence in each"
         )
-    found: list[Utterance] = []
-    for number, row in enumerate(zip(words, tags, intents, strict=True), 1):
-        try:
-            found.append(_utterance_of(f"{location}:{number}", *row))
-        except BadRow as error:
-            bad.take(error)
-    bad.require_some(location, len(found))
-    if not found:
-        raise DataError(f"{location} has 0 sentences: give a file with a sentence on each line")
-    return in_iob2(found)
+    rows = enumerate(zip(words, tags, intents, strict=True), 1)
+    return sentences_in(location, rows, (location.rsplit("/", 1)[-1], tags_file), bad)
 
 
 def _beside(location: str, name: str) -> str:
@@ -58,18 +50,6 @@ def _beside(location: str, name: str) -> str:
     if (found := existing_file(wanted)) is None:
         raise DataError(f"{wanted} does not exist: words, tags and intents are three files in one folder")
     return found
-
-
-def _utterance_of(where: str, words: str, tags: str, intent: str) -> Utterance:
-    """Return the sentence of one line. Raises BadRow if it cannot be used; `where` is file and line."""
-    if not words.split():
-        raise BadRow(f"{where} has no words", "no-words")
-    if len(words.split()) != len(tags.split()):
-        raise BadRow(
-            f"{where} has {len(words.split())} words, but {len(tags.split())} tags: give each word one tag",
-            "words-and-tags",
-        )
-    return utterance(where, Sentence(words=tuple(words.split()), tags=tuple(tags.split())), intent)
 
 
 def intents_of(items: Sequence[Sentence]) -> tuple[str, ...]:

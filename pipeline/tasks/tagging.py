@@ -5,10 +5,10 @@ Shapes: T pieces per sentence, L tokens per window.
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -51,9 +51,6 @@ class Utterance(Sentence):
     """Words, with one tag each, and the intent of the whole sentence."""
 
     intent: str
-
-
-Tagged = TypeVar("Tagged", bound=Sentence)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,10 +107,10 @@ def read_sentences(location: str, column: int = -1, bad: BadRows | None = None) 
             f"{location} has 0 sentences: give a file with a word and its tags on each line, and blank lines between "
             "sentences"
         )
-    return in_iob2(sentences)
+    return _in_iob2(sentences)
 
 
-def in_iob2(sentences: list[Tagged]) -> list[Tagged]:
+def _in_iob2(sentences: list[Sentence]) -> list[Sentence]:
     """Return the sentences, with IOB2 tags if all tags are chunk tags (IOB1, IOB2, BIOES or BILOU), else unchanged."""
     if all(is_chunk_tag(tag) for sentence in sentences for tag in sentence.tags):
         return [replace(sentence, tags=iob2(sentence.tags)) for sentence in sentences]
@@ -161,40 +158,50 @@ def read_tagged(
     parts. With a column of intents, the sentences are utterances. Raises DataError, with file and line (in Parquet the
     row number from 1), for other values, unless `bad` skips such rows.
     """
-    bad, sentences = bad or BadRows(), []
     columns = (words_column, tags_column, *([intent_column] if intent_column is not None else []))
-    for line, (words, tags, *intents) in rows_in(location, columns, bad):
+    bad, names = bad or BadRows(), (f"column {words_column}", f"column {tags_column}")
+    return sentences_in(location, rows_in(location, columns, bad), names, bad)
+
+
+def sentences_in(
+    location: str, rows: Iterable[tuple[int, Sequence[Any]]], names: tuple[str, str], bad: BadRows
+) -> list[Sentence]:
+    """Return the sentences of rows: (line number, (words, tags)), or (line number, (words, tags, intent)).
+
+    `names` say where words and tags stand, for messages. For bad rows, see `read_tagged`.
+    """
+    sentences = []
+    for line, (words, tags, *intents) in rows:
         try:
-            where = f"{location}:{line}"
-            sentence = _sentence_of(where, (words_column, tags_column), (words, tags))
-            sentences.append(utterance(where, sentence, intents[0]) if intents else sentence)
+            sentence = _sentence_of(f"{location}:{line}", names, (words, tags))
+            sentences.append(_utterance(f"{location}:{line}", sentence, intents[0]) if intents else sentence)
         except BadRow as error:
             bad.take(error)
     bad.require_some(location, len(sentences))
     if not sentences:
         raise DataError(f"{location} has no rows")
-    return in_iob2(sentences)
+    return _in_iob2(sentences)
 
 
-def utterance(where: str, sentence: Sentence, intent: object) -> Utterance:
+def _utterance(where: str, sentence: Sentence, intent: object) -> Utterance:
     """Return the sentence with its intent. Raises BadRow unless that is a text; `where` is file and line."""
     if not isinstance(intent, str) or not intent.strip():
         raise BadRow(f"{where} has the intent {shown(intent)}, which is not text: name the intent", "no-intent")
     return Utterance(words=sentence.words, tags=sentence.tags, intent=intent.strip())
 
 
-def _sentence_of(where: str, columns: tuple[str, str], values: Sequence[Any]) -> Sentence:
+def _sentence_of(where: str, names: tuple[str, str], values: Sequence[Any]) -> Sentence:
     """Convert a row's words and tags, which are two lists or two texts separated by white space.
 
-    `where` is file and line, for messages. Raises BadRow for other values, and unless each word has one tag.
+    `where` is file and line, and `names` say where words and tags stand, for messages. Raises BadRow for other values,
+    and unless each word has one tag.
     """
     if all(isinstance(value, str) for value in values):
         values = [value.split() for value in values]
-    words, tags = (_texts_in(f"{where}: column {column}", value) for column, value in zip(columns, values))
+    words, tags = (_texts_in(f"{where}: {name}", value) for name, value in zip(names, values))
     if len(words) != len(tags):
         raise BadRow(
-            f"{where}: column {columns[0]} has {len(words)} words and column {columns[1]} {len(tags)} tags: give each "
-            "word one tag",
+            f"{where}: {names[0]} has {len(words)} words and {names[1]} {len(tags)} tags: give each word one tag",
             "words-and-tags",
         )
     return Sentence(words=words, tags=tags)

@@ -34,7 +34,7 @@ from pipeline.model.weights import model_settings, published_config, require_siz
 from pipeline.objectives.sequences import SequenceTask
 from pipeline.objectives.similarity import SimilarityTask
 from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
-from pipeline.tasks.intents import INTENT
+from pipeline.tasks.intents import INTENT_PREFIX
 from pipeline.tasks.prepared import Tuned, outputs_of
 from pipeline.tasks.tag_schemes import scheme_of
 from pipeline.tasks.tagging import CONTINUED
@@ -123,7 +123,7 @@ def _config_of(about: About, model: Model, vocabulary: Vocabulary) -> dict[str, 
     labels = task.labels or (("score",) if task.kind in NUMBERS else ())
     if task.kind == "tags":
         own = outputs_of(task, about.cutting) > len(task.labels) + len(task.intents)
-        labels = (*labels, *([CONTINUED] * own), *(f"{INTENT}:{intent}" for intent in task.intents))
+        labels = (*labels, *([CONTINUED] * own), *(f"{INTENT_PREFIX}{intent}" for intent in task.intents))
     named = (
         {"id2label": dict(enumerate(labels)), "label2id": {label: number for number, label in enumerate(labels)}}
         if labels

@@ -95,7 +95,7 @@ def test_health_is_good_while_250_clients_ask(server: tuple[str, subprocess.Pope
     with ThreadPoolExecutor(250) as pool:
         asking = [pool.submit(ask, number) for number in range(250)]
         found = []
-        while time.monotonic() < until:
+        while time.monotonic() < until or len(found) < 2:
             found.append(health(url))
             time.sleep(0.1)
         for one in asking:

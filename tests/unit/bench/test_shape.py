@@ -44,8 +44,10 @@ def test_both_models_have_the_chosen_layers_also_in_the_process_that_measures_me
 
 
 def test_memory_is_measured_in_a_process_of_its_own() -> None:
-    # The optimiser keeps two copies of the parameters, and there is a gradient. The system may reclaim some pages.
-    assert 12 * parameters(SETTING, "bert") < shape.peak_bytes(SETTING, "bert", "training") < 1e9
+    # The optimiser keeps two copies of the parameters, and there is at least one gradient. The system may reclaim pages
+    # of libraries meanwhile, which makes a figure too low.
+    figures = (shape.peak_bytes(SETTING, "bert", "training") for _ in range(3))
+    assert any(16 * parameters(SETTING, "bert") < figure < 1e9 for figure in figures)
 
 
 def test_the_table_ends_with_ratios(capsys: pytest.CaptureFixture[str]) -> None:

@@ -238,7 +238,7 @@ def test_files_that_do_not_fit_together(tmp_path: Path) -> None:
     location, bad = str(tmp_path / "a/seq.in"), BadRows(skip=True)
     assert read_utterances(location, "seq.out", "label", bad) == [utterance("to rome", "O B-to", "flight")]
     assert dict(bad.reasons) == {"no-words": 1, "words-and-tags": 1, "no-intent": 1}
-    with pytest.raises(DataError, match=r"seq.in:2 has no words$"):
+    with pytest.raises(DataError, match=r"seq.in:2: seq.in is empty; expected a list of texts, one per word$"):
         read_utterances(location, "seq.out", "label", BadRows())
     (tmp_path / "a/label").write_text("flight\n")
     with pytest.raises(DataError, match=r"seq.in has 4 lines, seq.out 4 and label 1: give one line per sentence"):
