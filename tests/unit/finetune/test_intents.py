@@ -26,6 +26,7 @@ from pipeline.tasks.bad_rows import BadRows
 from pipeline.tasks.intents import read_utterances
 from pipeline.tasks.known import TASKS, read_items, with_labels
 from pipeline.tasks.prepared import Prepared
+from pipeline.tasks.tag_schemes import require_scheme, scheme_of
 from pipeline.tasks.tagging import PredictedTags, Utterance
 from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary
@@ -173,6 +174,9 @@ def test_both_are_learnt_saved_and_answered(tmp_path: Path, tiny_vocabulary: Voc
     assert problem.task.intents == ("buy", "sell") and problem.task.metrics[0] == "frame_accuracy"
     assert any("2 intents" in line for line in lines) and any("; intents " in line for line in lines)
     assert any(len(windows) > 1 for windows in problem.train.windows), "sentences of several windows"
+    scheme = scheme_of(problem.task.labels)
+    assert scheme is not None
+    require_scheme(problem.train, problem.task.labels, scheme)  # intents are no tags
     trial = make_trial(config, problem, initial, 1, {}, "report")
     result, model = load_or_train(trial, problem, initial), f"{trial.folder}/model"
     assert result["scores"]["dev"]["frame_accuracy"] > 0.9
