@@ -17,17 +17,8 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from pipeline import storage
-from pipeline.bench.step import (
-    SIZES,
-    VOCABULARY_SIZE,
-    Case,
-    StepFunctions,
-    at_least_one,
-    counted,
-    device_name,
-    make_batch,
-    our_steps,
-)
+from pipeline.bench.cases import SIZES, Case, counted, make_batch
+from pipeline.bench.step import StepFunctions, at_least_one, device_name, our_steps
 from pipeline.bench.train import table_of, train_on_tokens
 from pipeline.bench.turns import median_seconds, synchronise
 from pipeline.columns import aligned
@@ -85,7 +76,7 @@ class Measured:
 
 def _case_of(size: str, length: int, tokens: int) -> Case:
     """Return a case of full rows without attention dropout, with `tokens` tokens (about) in its slot."""
-    return Case(size=size, rows=max(1, tokens // length), length=length, ragged=False, attention_dropout=False)
+    return Case(size=size, rows=max(1, tokens // length), length=length, lengths="full", attention_dropout=False)
 
 
 def _measure(case: Case, mode: str, device: torch.device) -> tuple[Measured, StepFunctions]:
@@ -94,7 +85,7 @@ def _measure(case: Case, mode: str, device: torch.device) -> tuple[Measured, Ste
     functions = our_steps(case, torch.autocast(device.type, dtype=torch.bfloat16), device, [mode])
     ((_, seconds),) = median_seconds(functions, device, REPETITIONS).items()
     batch, peak = make_batch(case, 0), device_peak(device, PRECISION)
-    flops = flops_per_token(case.preset.objective, case.model, VOCABULARY_SIZE, counted(batch))
+    flops = flops_per_token(case.preset.objective, case.model, case.vocabulary_size, counted(batch))
     return Measured(
         seconds=seconds,
         tokens=batch.tokens,

@@ -4,7 +4,7 @@ Shapes: N sequences, S tokens in the longest sequence, T tokens in all sequences
 entries.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -14,9 +14,10 @@ from torch.nn import functional as F
 from pipeline.batch import Batch
 from pipeline.config.model import Model
 from pipeline.config.training import AdamW
-from pipeline.model.families.table import FAMILIES, family_of
+from pipeline.model.families.table import MODEL_TYPES, family_of
 from pipeline.model.weights import published_config
 from pipeline.objectives.published import PublishedModel
+from pipeline.objectives.table import Pretraining
 
 IGNORED = -100  # label of positions that transformers leaves out of the loss
 CLIP_NORM = AdamW().clip_norm
@@ -24,29 +25,32 @@ PAIR_LABELS = ("next_sentence_label", "sentence_order_label")
 """transformers' names for the labels of sentence pairs."""
 
 
-def peer_model(models: Sequence[PublishedModel], vocabulary_size: int, weights: Mapping[str, float]) -> nn.Module:
+def peer_model(ours: Pretraining, vocabulary_size: int) -> nn.Module:
     """Build transformers' models of an objective, in training mode, with random weights and our dropout.
 
-    The models use scaled dot-product attention. `models`: the models that our objective publishes. `weights`: name ->
-    weight of each loss term of the objective; used for ELECTRA only.
+    The models use scaled dot-product attention where transformers has it for the family.
     """
-    made = [_published(model, vocabulary_size) for model in models]
-    return made[0].train() if len(made) == 1 else ReplacedPeer(*made, *weights.values()).train()
+    made = [_published(model, vocabulary_size, paired=len(ours.terms) > 1) for model in ours.models()]
+    return made[0].train() if len(made) == 1 else ReplacedPeer(*made, *ours.weights.values()).train()
 
 
-def _published(model: PublishedModel, vocabulary_size: int) -> Any:
-    """Return transformers' model. If the family has a pair head, the model has this head too (ForPreTraining)."""
+def _published(model: PublishedModel, vocabulary_size: int, *, paired: bool) -> Any:
+    """Return transformers' model. If `paired` and the family has a pair head, it has this head too (ForPreTraining)."""
     import transformers
 
     settings, family = model.settings, family_of(model.settings)
-    paired = "next_sentence_head" in family.names
+    paired = paired and "next_sentence_head" in family.names
     name = f"{family.class_prefix}ForPreTraining" if paired else family.architectures[model.use]
     config = published_config(settings, vocabulary_size, _padding_entry(settings), model.use)
-    config_class = getattr(transformers, f"{family.class_prefix}Config")
-    made = config_class(**config, attn_implementation="sdpa")
+    model_class = getattr(transformers, name)
+    attention = {"attn_implementation": "sdpa"} if model_class._supports_sdpa else {}
+    made = getattr(transformers, f"{family.class_prefix}Config")(**config, **attention)
     if hasattr(made, "classifier_dropout_prob"):  # ALBERT: our pair head has no dropout, as in google-research/albert
         made.classifier_dropout_prob = 0.0
-    return getattr(transformers, name)(made)
+    model = model_class(made)
+    if not paired and getattr(model.base_model, "pooler", None) is not None:  # BigBird: a pooler that nothing trains
+        model.base_model.pooler = model.base_model.activation = None
+    return model
 
 
 class ReplacedPeer(nn.Module):
@@ -114,7 +118,7 @@ def masked_only_loss(model: Any, inputs: dict[str, Tensor]) -> Tensor:
     replaced = isinstance(model, ReplacedPeer)
     masked = model.generator if replaced else model
     output = masked.base_model(**_model_inputs(inputs))
-    names = FAMILIES[masked.config.model_type].names
+    names = MODEL_TYPES[masked.config.model_type].names
     logits_M = _masked_logits(masked, names, output.last_hidden_state.flatten(0, 1)[inputs["masked_places"]])
     loss = F.cross_entropy(logits_M.float(), inputs["masked_labels"])
     if replaced:
@@ -129,9 +133,12 @@ def masked_only_loss(model: Any, inputs: dict[str, Tensor]) -> Tensor:
 def _masked_logits(model: Any, names: dict[str, str], hidden_M: Tensor) -> Tensor:
     """Return vocabulary logits (M, V) of hidden states (M, width).
 
-    The head is one module in BERT, RoBERTa and ALBERT, two modules in ELECTRA, and three in DistilBERT.
+    The head is one module in BERT, RoBERTa and ALBERT, two modules in ELECTRA, and three in DistilBERT. DeBERTa's head
+    gets the word embeddings too.
     """
     head, dense, norm = (names[f"masked_token_head{part}"] for part in ("", ".dense", ".norm"))
+    if head.startswith("lm_predictions."):
+        return model.get_submodule(head)(hidden_M, model.base_model.embeddings.word_embeddings)
     if not dense.startswith(f"{head}."):
         block = dense.rpartition(".")[0]
         if block:
@@ -168,6 +175,9 @@ def peer_step(
     `loss`: `shipped_loss` or `masked_only_loss`, compiled or not.
     """
     device = next(model.parameters()).device
+    base = getattr(model, "base_model", None)
+    if hasattr(base, "set_attention_type"):  # BigBird has full attention for ever after its first short batch
+        base.set_attention_type(model.config.attention_type)
     with autocast:
         total = loss(model, {name: value.to(device, non_blocking=True) for name, value in inputs.items()})
     total.backward()

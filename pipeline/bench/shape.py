@@ -21,18 +21,8 @@ from typing import get_args
 import torch
 
 from pipeline.batch import Batch
-from pipeline.bench.step import (
-    BATCHES,
-    ROWS,
-    ROWS_OTHERWISE,
-    SIZES,
-    VOCABULARY_SIZE,
-    Case,
-    at_least_one,
-    device_name,
-    make_batch,
-    our_step,
-)
+from pipeline.bench.cases import BATCHES, SIZES, VOCABULARY_SIZE, Case, make_batch
+from pipeline.bench.step import ROWS, ROWS_OTHERWISE, at_least_one, device_name, our_step
 from pipeline.bench.turns import median_seconds
 from pipeline.config.called import as_called
 from pipeline.config.data import NextSentence
@@ -113,7 +103,7 @@ class Setting:
 
     def batches(self, device: torch.device) -> list[Batch]:
         """Return the batches that both models read."""
-        case = Case(size="tiny", rows=self.rows, length=self.length, ragged=False, attention_dropout=True)
+        case = Case(size="tiny", rows=self.rows, length=self.length, lengths="full", attention_dropout=True)
         return [make_batch(case, seed).to(device) for seed in range(BATCHES)]
 
 

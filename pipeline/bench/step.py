@@ -1,16 +1,18 @@
 """Compare the speed of our training step and of transformers' training step, with the same batches and dropout.
 
 The bench needs only torch and numpy, so it runs on any machine with a GPU. The comparison also needs transformers.
+DeBERTa is measured with masked tokens and the plain head, because transformers has neither its enhanced mask decoder
+nor its head for replaced tokens.
 
     python jobs/bench.py step base large --no-attention-dropout
     python jobs/bench.py step mini --family electra
+    python jobs/bench.py step mini --family longformer --length 4096 --rows 2
 """
 
 import argparse
 import gc
 import importlib.util
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, get_args
 
@@ -19,28 +21,21 @@ import torch
 from torch import nn
 
 from pipeline.batch import Batch
+from pipeline.bench.cases import BATCHES, SIZES, Case, Lengths, counted
 from pipeline.bench.peer import masked_only_loss, padded, peer_model, peer_optimizer, peer_step, shipped_loss
 from pipeline.bench.turns import median_seconds
 from pipeline.config.called import as_called
-from pipeline.config.data import NextSentence, SentenceOrder
-from pipeline.config.jobs import Pretrain
-from pipeline.config.model import FamilyName, Model
+from pipeline.config.model import FamilyName
 from pipeline.config.training import AdamW
 from pipeline.errors import ConfigError
 from pipeline.model.encoder import encoders_in
 from pipeline.model.float8 import refuse_float8, to_float8
-from pipeline.model.flops import TokenCounts, peak_flops, utilisation
-from pipeline.objectives.table import Pretraining, build_objective, flops_per_token
+from pipeline.model.flops import peak_flops, utilisation
+from pipeline.objectives.table import Pretraining, flops_per_token
 from pipeline.objectives.terms import divisors
-from pipeline.presets import PRESETS
 from pipeline.train.optim import build_optimizer
 from pipeline.train.step import Compute, train_step
 
-VOCABULARY_SIZE = 30_522
-MASKED_SHARE = 0.15
-BATCHES = 4  # distinct batches, used in rotation
-DECILES = {128: (9, 73, 114, *[128] * 8), 512: (10, 72, 189, 314, 494, *[512] * 6)}
-"""Maximum length -> deciles (0% to 100%) of the row lengths of next-sentence examples from English Wikipedia."""
 ROWS = {"cpu": {"base": 8, "large": 4}, "cuda": {}}
 """Device -> size -> rows per batch."""
 ROWS_OTHERWISE = {"cpu": 32, "cuda": 256}
@@ -63,103 +58,14 @@ FLOORS = {
 full" varied from 4.0 to 4.9 between runs; its floor is about 80% of the middle of this range.
 """
 
-UNMEASURED = ("deberta", "deberta-v2", "longformer", "bigbird")
-MEASURED = tuple(family for family in get_args(FamilyName) if family not in UNMEASURED)
-"""Families that transformers can train too, with scaled dot-product attention. It has neither DeBERTa's enhanced mask
-decoder nor its head for replaced tokens, and no such attention for Longformer; its BigBird has a pooler that a run
-without pairs does not train.
-"""
-SIZES = ("tiny", "mini", "small", "medium", "base", "large")
+LONG, LONG_AIM = 4_096, 1.5
+"""Length of long rows, and the ratio to aim for at this length, for the size mini of the families of long texts."""
+LONG_FAMILIES = ("longformer", "bigbird", "modernbert")
 
 StepFunctions = dict[tuple[str, str], Callable[[int], None]]
-"""(column of the table, mode) -> function that gets a step number and performs that training step."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Case:
-    """A measured case: a model size and its batches."""
-
-    size: str
-    rows: int
-    """Rows per batch."""
-    length: int
-    """Maximum length in tokens."""
-    ragged: bool
-    """True: rows have lengths as in real text. False: all rows have the maximum length."""
-    attention_dropout: bool
-    family: FamilyName = "bert"
-
-    @property
-    def preset(self) -> Pretrain:
-        return PRESETS[f"{self.family}-{self.size}"]
-
-    @property
-    def model(self) -> Model:
-        model = self.preset.model
-        return model if self.attention_dropout else replace(model, attention_dropout=0.0)
-
-    @property
-    def module(self) -> Pretraining:
-        """A new module of the preset's objective for this model, with random weights."""
-        return build_objective(self.preset.objective, self.preset.sampling, self.model, VOCABULARY_SIZE)
-
-    @property
-    def name(self) -> str:
-        return f"{self.size}, {'ragged' if self.ragged else 'full'} {self.length}"
-
-    @property
-    def ratio(self) -> str:
-        """Name of the case's ratio, which is also its key in FLOORS."""
-        family = "" if self.family == "bert" else f"{self.family} "
-        return f"{family}{self.size} {'ragged' if self.ragged else 'full'}"
-
-
-def _lengths_of(case: Case, rng: np.random.Generator) -> np.ndarray:
-    """Return the lengths (N,) of a batch's sequences.
-
-    If the case is ragged, lengths are drawn at random with the deciles of real text. Otherwise all lengths are equal.
-    """
-    if not case.ragged:
-        return np.full(case.rows, case.length)
-    deciles = np.array(DECILES[128 if case.length < 512 else 512]) * case.length / (128 if case.length < 512 else 512)
-    return np.interp(rng.random(case.rows), np.linspace(0, 1, len(deciles)), deciles).astype(int).clip(5)
-
-
-def make_batch(case: Case, seed: int) -> Batch:
-    """Return a batch on the CPU: random ids, with 15% of each sequence masked. Equal seeds give equal batches."""
-    rng = np.random.default_rng(seed)
-    lengths_N = _lengths_of(case, rng)
-    offsets = np.concatenate([[0], lengths_N.cumsum()])
-    positions_T = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths_N)
-    masked = [
-        start + np.sort(rng.choice(n, max(1, round(MASKED_SHARE * n)), replace=False))
-        for start, n in zip(offsets, lengths_N, strict=False)
-    ]
-    masked_positions_M = np.concatenate(masked)
-    return Batch(
-        ids_T=torch.from_numpy(rng.integers(1, VOCABULARY_SIZE, offsets[-1])),
-        segments_T=torch.from_numpy((positions_T >= np.repeat(lengths_N // 2, lengths_N)).astype(np.int64)),
-        positions_T=torch.from_numpy(positions_T),
-        offsets=torch.from_numpy(offsets.astype(np.int32)),
-        maximum_length=int(lengths_N.max()),
-        masked_positions_M=torch.from_numpy(masked_positions_M),
-        masked_labels_M=torch.from_numpy(rng.integers(1, VOCABULARY_SIZE, len(masked_positions_M))),
-        **_pair_labels(case, rng),
-    )
-
-
-def _pair_labels(case: Case, rng: np.random.Generator) -> dict[str, Any]:
-    """Return random labels (N,) of the preset's pair task; empty if the preset's rows have no pair labels."""
-    names = {NextSentence: "not_next_N", SentenceOrder: "swapped_N"}
-    name = names.get(type(case.preset.sampling.pairs))
-    return {name: torch.from_numpy(rng.integers(0, 2, case.rows))} if name else {}
-
-
-def counted(batch: Batch) -> TokenCounts:
-    """Return a batch's token counts for the model FLOPs formula."""
-    return TokenCounts(
-        tokens=batch.tokens, squares=int(batch.offsets.diff().long().square().sum()), masked=batch.masked
-    )
+"""(column of the table, mode) -> function that gets a step number and performs that training step; with articles, a
+step on each of the case's batches, whose sizes differ much.
+"""
 
 
 def our_step(
@@ -187,10 +93,10 @@ def our_steps(
     module = case.module.to(device)
     for encoder in encoders_in(module) if float8 else ():
         to_float8(encoder.layers)
-    optimizer, batches = build_optimizer(AdamW(), module), [make_batch(case, seed) for seed in range(BATCHES)]
+    optimizer = build_optimizer(AdamW(), module)
     objectives = {mode: torch.compile(module, dynamic=True) if mode == "compiled" else module for mode in modes}
     return {
-        ("ours", mode): partial(_in_turn, partial(our_step, objective, module, optimizer, autocast), batches)
+        ("ours", mode): _steps(case, partial(our_step, objective, module, optimizer, autocast), case.batches)
         for mode, objective in objectives.items()
     }
 
@@ -206,21 +112,26 @@ def _their_step_functions(
     if importlib.util.find_spec("transformers") is None:
         return {}
     ours = case.module
-    model = peer_model(ours.models(), VOCABULARY_SIZE, ours.weights).to(device)
+    model = peer_model(ours, case.vocabulary_size).to(device)
     optimizer = peer_optimizer(model)
-    inputs = [padded(make_batch(case, seed), case.model) for seed in range(BATCHES)]
+    inputs = [padded(batch, case.model) for batch in case.batches]
     functions: StepFunctions = {}
     for column, loss in (("as shipped", shipped_loss), ("masked only", masked_only_loss)):
         for mode in modes:
             # All full batches have the same shape, and code compiled for one shape is the fastest.
-            chosen = torch.compile(loss, dynamic=case.ragged) if mode == "compiled" else loss
-            functions[column, mode] = partial(_in_turn, partial(peer_step, chosen, model, optimizer, autocast), inputs)
+            chosen = torch.compile(loss, dynamic=case.lengths != "full") if mode == "compiled" else loss
+            functions[column, mode] = _steps(case, partial(peer_step, chosen, model, optimizer, autocast), inputs)
     return functions
 
 
-def _in_turn(step: Callable[[Any], None], inputs: Sequence[Any], number: int) -> None:
-    """Take step `number`; the inputs are used in rotation."""
-    step(inputs[number % len(inputs)])
+def _steps(case: Case, step: Callable[[Any], None], inputs: Sequence[Any]) -> Callable[[int], None]:
+    """Return a function of the step number that takes a step on one input, or on all inputs if they are articles."""
+
+    def take(number: int) -> None:
+        for each in inputs if case.lengths == "articles" else [inputs[number % len(inputs)]]:
+            step(each)
+
+    return take
 
 
 def measure(
@@ -252,8 +163,8 @@ def line(case: Case, seconds: dict[tuple[str, str], float], device: torch.device
 
     If the peak FLOPs of the device are known, the line ends with the model FLOPs utilisation of our step.
     """
-    batches = [make_batch(case, seed) for seed in range(BATCHES)]
-    tokens = float(np.mean([batch.tokens for batch in batches]))
+    batches = case.batches
+    tokens = float(np.mean([batch.tokens for batch in batches])) * (BATCHES if case.lengths == "articles" else 1)
     fastest = {column: best(seconds, column) for column in ("ours", "as shipped", "masked only")}
     cells = [f"{case.name:<18}{case.rows:>5}"]
     cells += [f"{tokens / value[0]:>12,.0f} {value[1]:<9}" if value else f"{'-':>22}" for value in fastest.values()]
@@ -267,7 +178,7 @@ def line(case: Case, seconds: dict[tuple[str, str], float], device: torch.device
         flops = float(
             np.mean(
                 [
-                    flops_per_token(case.preset.objective, case.model, VOCABULARY_SIZE, counted(batch))
+                    flops_per_token(case.preset.objective, case.model, case.vocabulary_size, counted(batch))
                     for batch in batches
                 ]
             )
@@ -276,11 +187,16 @@ def line(case: Case, seconds: dict[tuple[str, str], float], device: torch.device
     return "".join(cells)
 
 
+def _case_of(size: str, family: FamilyName, length: int) -> Case:
+    """Return a case with one full row, to read its model's settings."""
+    return Case(size=size, rows=1, length=length, lengths="full", attention_dropout=True, family=family)
+
+
 def run(
     sizes: Sequence[str],
     *,
     length: int,
-    lengths: Sequence[str],
+    lengths: Sequence[Lengths],
     rows: int | None,
     repetitions: int,
     attention_dropout: bool,
@@ -290,11 +206,11 @@ def run(
 ) -> int:
     """Measure each size, print a table and the ratios; return 1 if a ratio is below its floor, else 0.
 
-    `lengths`: "full", "ragged" or both. `rows`: rows per batch (None: by size and device).
+    `lengths`: kinds of lengths, measured one after the other. `rows`: rows per batch (None: by size and device).
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     autocast = torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision != "float32")
-    dropped = PRESETS[f"{family}-{sizes[0]}"].model
+    dropped = _case_of(sizes[0], family, length).model
     print(
         f"{family}, {device_name(device)}, {precision}, dropout {dropped.hidden_dropout:g}, "
         f"attention dropout {dropped.attention_dropout if attention_dropout else 0:g}, torch {torch.__version__}; "
@@ -312,7 +228,7 @@ def run(
                 size=size,
                 rows=batch_rows,
                 length=length,
-                ragged=kind == "ragged",
+                lengths=kind,
                 attention_dropout=attention_dropout,
                 family=family,
             )
@@ -335,8 +251,11 @@ def verdict(ratios: dict[str, float], device: torch.device) -> int:
     if not ratios:
         print("no ratio: transformers is not installed")
         return 0
-    others = {f"{family} mini full": AIM for family in MEASURED}
-    aims = others | {f"{size} full": aim for size, aim in AIMS.items()} if device.type == "cpu" else {}
+    aims = {f"{family} mini full": AIM for family in get_args(FamilyName)}
+    aims |= {f"{size} full": aim for size, aim in AIMS.items()}
+    aims |= {f"{family} mini {kind} {LONG}": LONG_AIM for family in LONG_FAMILIES for kind in ("full", "articles")}
+    if device.type != "cpu":
+        aims = {}
     print(
         "speed of ours / speed of transformers as shipped: "
         + "; ".join(
@@ -365,17 +284,17 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "sizes",
         nargs="*",
-        help=f"any of {', '.join(SIZES)}; default: {', '.join(AIMS)} on a CPU, base and large on a GPU, without sizes "
-        "that the family does not have",
+        help=f"any of {', '.join(SIZES)}; default: {', '.join(AIMS)} on a CPU, base and large on a GPU. If the family "
+        "has no preset of a size, its base preset is measured in BERT's shape of this size",
     )
-    parser.add_argument("--family", choices=MEASURED, default="bert", help="default: bert")
+    parser.add_argument("--family", choices=get_args(FamilyName), default="bert", help="default: bert")
     parser.add_argument("--length", type=at_least_one, default=128, help="maximum tokens of a row; default: 128")
     parser.add_argument(
         "--lengths",
         nargs="+",
-        choices=("full", "ragged"),
-        default=["full", "ragged"],
-        help="rows of the maximum length, or of lengths as in real text; default: both, one after the other",
+        choices=get_args(Lengths),
+        help="rows of the maximum length, of the lengths of next-sentence examples, or of the lengths of articles of "
+        f"Wikipedia, sorted into batches; default: full and ragged; from {LONG} tokens on full and articles",
     )
     parser.add_argument("--rows", type=at_least_one, help="rows per batch; default: by size and device")
     parser.add_argument("--repetitions", type=at_least_one, default=7, help="timed steps; default: 7")
@@ -390,21 +309,23 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--modes", nargs="+", choices=("eager", "compiled"), default=["eager", "compiled"])
     options = parser.parse_args(arguments)
-    family_sizes = [size for size in SIZES if f"{options.family}-{size}" in PRESETS]
-    if unknown := [size for size in options.sizes if size not in family_sizes]:
-        parser.error(f"sizes ({unknown[0]}) must be of {', '.join(family_sizes)}, the sizes of {options.family}")
-    usual = ("base", "large") if torch.cuda.is_available() else AIMS
-    if options.length > (most := PRESETS[f"{options.family}-{family_sizes[0]}"].model.maximum_positions):
-        parser.error(f"--length ({options.length}) must be at most {most}, the positions of every size")
+    if unknown := [size for size in options.sizes if size not in SIZES]:
+        parser.error(f"sizes ({unknown[0]}) must be of {', '.join(SIZES)}")
+    sizes = options.sizes or (["base", "large"] if torch.cuda.is_available() else list(AIMS))
+    for size in sizes:
+        if options.length > (most := _case_of(size, options.family, options.length).model.maximum_positions):
+            parser.error(
+                f"--length ({options.length}) must be at most {most}, the positions of {options.family} {size}"
+            )
     try:
         if options.precision == "float8":
             refuse_float8(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
     except ConfigError as error:
         parser.error(str(error))
     return run(
-        options.sizes or [size for size in usual if size in family_sizes],
+        sizes,
         length=options.length,
-        lengths=options.lengths,
+        lengths=options.lengths or ["full", "articles" if options.length >= LONG else "ragged"],
         rows=options.rows,
         repetitions=options.repetitions,
         attention_dropout=not options.no_attention_dropout,

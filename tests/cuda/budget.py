@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from pipeline.bench.step import VOCABULARY_SIZE, Case, make_batch
+from pipeline.bench.cases import VOCABULARY_SIZE, Case, make_batch
 from pipeline.config.training import AdamW
 from pipeline.objectives.masked import MaskedTokens
 from pipeline.objectives.terms import divisors
@@ -60,7 +60,7 @@ class Count(TorchDispatchMode):
 
 def figures_of(size: str, rows: int) -> Figures:
     """Count the second step of a BERT with one slot of full rows of 128 tokens, in bfloat16, eager, with AdamW."""
-    case = Case(size=size, rows=rows, length=128, ragged=False, attention_dropout=False)
+    case = Case(size=size, rows=rows, length=128, lengths="full", attention_dropout=False)
     batch, model = make_batch(case, seed=0), replace(case.model, attention_dropout=0.0)
     compute = Compute(device=CUDA, autocast=torch.autocast("cuda", dtype=torch.bfloat16), seed=0)
     module = MaskedTokens(model, VOCABULARY_SIZE)

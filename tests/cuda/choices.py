@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 
-from pipeline.bench.step import Case, make_batch
+from pipeline.bench.cases import Case, make_batch
 from pipeline.config.model import FamilyName, Model
 from pipeline.config.placement import Placement
 from pipeline.errors import ConfigError
@@ -41,7 +41,7 @@ def test_three_sizes_are_one_compiled_graph(family: FamilyName, dropout: float) 
         module.compile(backend=compiler, dynamic=True)
         for rows, length in SIZES:
             case = Case(
-                size="tiny", rows=rows, length=length, ragged=True, attention_dropout=dropout > 0, family=rows_of
+                size="tiny", rows=rows, length=length, lengths="ragged", attention_dropout=dropout > 0, family=rows_of
             )
             module(make_batch(case, seed=rows).to(CUDA))
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1

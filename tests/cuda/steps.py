@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from pipeline.batch import Batch
-from pipeline.bench.step import Case, make_batch
+from pipeline.bench.cases import Case, make_batch
 from pipeline.config.adapters import Bottleneck, LowRank
 from pipeline.config.finetune import Finetune, TaskAdamW
 from pipeline.config.model import FamilyName, Model
@@ -50,7 +50,9 @@ OPTIMIZERS = {"adamw": AdamW(), "lamb": Lamb()}
 
 def batch_of(rows: int = 6, length: int = 64) -> Batch:
     """Return random ids of ragged lengths, on the CPU."""
-    batch = make_batch(Case(size="tiny", rows=rows, length=length, ragged=True, attention_dropout=False), seed=rows)
+    batch = make_batch(
+        Case(size="tiny", rows=rows, length=length, lengths="ragged", attention_dropout=False), seed=rows
+    )
     return replace(batch, ids_T=batch.ids_T % WORDS, masked_labels_M=batch.masked_labels_M % WORDS)
 
 

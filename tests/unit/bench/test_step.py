@@ -1,23 +1,26 @@
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 import pytest
 import torch
 
 from pipeline.bench import step
+from pipeline.bench.cases import ARTICLES, BATCHES, Case, counted, make_batch
 from pipeline.bench.peer import masked_only_loss, padded, peer_model, shipped_loss
-from pipeline.bench.step import Case, best, counted, line, make_batch, measure, verdict
+from pipeline.bench.step import best, line, measure, verdict
 from pipeline.config.model import FamilyName
+from pipeline.config.model_parts import BlockSparseAttention
 from pipeline.model.flops import TokenCounts
 from pipeline.objectives.table import build_objective
 
 CPU = torch.device("cpu")
 PLAIN = torch.autocast("cpu", enabled=False)
-CASE = Case(size="tiny", rows=6, length=16, ragged=True, attention_dropout=True)
+CASE = Case(size="tiny", rows=6, length=16, lengths="ragged", attention_dropout=True)
 
 
 def test_batches_are_full_or_of_real_lengths() -> None:
-    full = make_batch(replace(CASE, ragged=False), 0)
+    full = make_batch(replace(CASE, lengths="full"), 0)
     assert full.offsets.diff().tolist() == [16] * 6 and full.masked == 6 * 2  # 0.15 of 16, rounded
     many = make_batch(replace(CASE, rows=4_000, length=128), 0)
     # Between the deciles 9, 73, 114 and 128 lengths lie evenly: the mean is (9 + 73) / 20 + (73 + 114) / 20 + (114 +
@@ -28,7 +31,7 @@ def test_batches_are_full_or_of_real_lengths() -> None:
 
 
 def test_what_the_formula_of_operations_is_asked() -> None:
-    batch = make_batch(replace(CASE, ragged=False), 0)
+    batch = make_batch(replace(CASE, lengths="full"), 0)
     assert counted(batch) == TokenCounts(tokens=96, squares=6 * 16 * 16, masked=12)
 
 
@@ -42,17 +45,30 @@ def test_padding_by_hand() -> None:
     assert torch.equal(labels[labels >= 0], batch.masked_labels_M) and torch.equal(
         labels[inputs["masked_places"]], batch.masked_labels_M
     )
-    assert "attention_mask" not in padded(make_batch(replace(CASE, ragged=False), 1), CASE.model)
+    assert "attention_mask" not in padded(make_batch(replace(CASE, lengths="full"), 1), CASE.model)
 
 
-@pytest.mark.parametrize("family", step.MEASURED)
-def test_both_columns_of_theirs_have_one_loss(family: FamilyName, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(step, "VOCABULARY_SIZE", 1_000)
-    sizes = {"layers": 1, "width": 16, "heads": 2, "feed_forward": 32, "maximum_positions": 16}
-    case = replace(CASE, family=family)
+def test_batches_of_articles_are_sorted() -> None:
+    case = replace(CASE, lengths="articles", length=4_096, rows=500)
+    lengths = np.concatenate([batch.offsets.diff().numpy() for batch in case.batches])
+    assert len(lengths) == BATCHES * 500 and (np.diff(lengths) >= 0).all() and lengths[-1] == 4_096
+    assert np.median(lengths) == pytest.approx(ARTICLES[5], rel=0.05)
+
+
+def test_a_family_without_a_preset_of_the_size_has_the_shape_of_bert() -> None:
+    model = replace(CASE, family="bigbird", size="mini").model
+    assert (model.layers, model.width, model.heads, model.feed_forward) == (4, 256, 4, 1024)
+    assert isinstance(model.attention, BlockSparseAttention) and model.maximum_positions == 4_096
+    assert replace(CASE, family="deberta-v2", size="small").preset.model.width == 768, "deberta-v3-small"
+
+
+@pytest.mark.parametrize("family", get_args(FamilyName))
+def test_both_columns_of_theirs_have_one_loss(family: FamilyName) -> None:
+    sizes = {"layers": 1, "width": 16, "heads": 2, "feed_forward": 32, "maximum_positions": 320}
+    case = replace(CASE, family=family, vocabulary_size=1_000)
     settings = replace(case.preset.model, hidden_dropout=0.0, attention_dropout=0.0, **sizes)
     ours = build_objective(case.preset.objective, case.preset.sampling, settings, 1_000)
-    model = peer_model(ours.models(), 1_000, ours.weights)
+    model = peer_model(ours, 1_000)
     inputs = padded(make_batch(case, 1), settings)
     losses = []
     for loss in (shipped_loss, masked_only_loss):
@@ -64,10 +80,9 @@ def test_both_columns_of_theirs_have_one_loss(family: FamilyName, monkeypatch: p
     )
 
 
-@pytest.mark.parametrize("family", step.MEASURED)
-def test_every_column_and_mode_is_measured_and_lines_up(family: FamilyName, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(step, "VOCABULARY_SIZE", 1_000)
-    seconds = measure(replace(CASE, family=family), PLAIN, CPU, ["eager"], repetitions=1)
+@pytest.mark.parametrize("family", get_args(FamilyName))
+def test_every_column_and_mode_is_measured_and_lines_up(family: FamilyName) -> None:
+    seconds = measure(replace(CASE, family=family, vocabulary_size=1_000), PLAIN, CPU, ["eager"], repetitions=1)
     assert (
         seconds.keys() == {("ours", "eager"), ("as shipped", "eager"), ("masked only", "eager")}
         and min(seconds.values()) > 0
@@ -79,7 +94,7 @@ def test_every_column_and_mode_is_measured_and_lines_up(family: FamilyName, monk
         ("as shipped", "compiled"): 0.4,
     }
     assert best(seconds, "ours") == (0.1, "compiled") and best(seconds, "masked only") is None
-    tokens = np.mean([make_batch(CASE, seed).tokens for seed in range(step.BATCHES)])
+    tokens = np.mean([make_batch(CASE, seed).tokens for seed in range(BATCHES)])
     assert line(CASE, seconds, CPU, "float32").split() == [
         "tiny,",
         "ragged",
@@ -93,6 +108,9 @@ def test_every_column_and_mode_is_measured_and_lines_up(family: FamilyName, monk
         "3.00",
         "-",
     ]
+    articles = replace(CASE, lengths="articles")
+    tokens = sum(batch.tokens for batch in articles.batches)
+    assert line(articles, {("ours", "eager"): 2.0}, CPU, "float32").split()[4] == f"{tokens / 2:,.0f}"
 
 
 def test_a_ratio_below_its_floor_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

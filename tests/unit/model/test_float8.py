@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from pipeline.bench.step import Case, make_batch
+from pipeline.bench.cases import Case, make_batch
 from pipeline.config.model import Model
 from pipeline.config.training import AdamW
 from pipeline.errors import ConfigError
@@ -13,7 +13,7 @@ CPU = torch.device("cpu")
 SETTINGS = Model(
     layers=2, width=32, heads=2, feed_forward=64, maximum_positions=24, hidden_dropout=0.0, attention_dropout=0.0
 )
-CASE = Case(size="tiny", rows=5, length=24, ragged=True, attention_dropout=False)
+CASE = Case(size="tiny", rows=5, length=24, lengths="ragged", attention_dropout=False)
 
 
 def losses(module: MaskedTokens, steps: int) -> list[float]:

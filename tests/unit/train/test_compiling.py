@@ -16,7 +16,7 @@ from torch._dynamo.testing import CompileCounter
 from torch.nn.parallel import DistributedDataParallel
 
 from pipeline.batch import Batch
-from pipeline.bench.step import Case, make_batch
+from pipeline.bench.cases import Case, Lengths, make_batch
 from pipeline.config.model_parts import LocalAttention, RotaryPositions
 from pipeline.config.placement import Placement
 from pipeline.config.training import AdamW
@@ -105,11 +105,13 @@ def test_batches_of_all_lengths_are_one_graph(preset: str, parts: dict[str, Any]
     torch._dynamo.reset()
     counter = CompileCounter()
     with compiled(module, counter):
-        for rows, length, ragged in ((6, 64, True), (6, 64, False), (9, 48, True), (4, 33, False), (6, 64, True)):
-            batch = make_batch(
-                Case(size="tiny", rows=rows, length=length, ragged=ragged, attention_dropout=True), seed=rows
+        shapes: tuple[tuple[int, int, Lengths], ...]
+        shapes = ((6, 64, "ragged"), (6, 64, "full"), (9, 48, "ragged"), (4, 33, "full"), (6, 64, "ragged"))
+        for rows, length, lengths in shapes:
+            case = Case(
+                size="tiny", rows=rows, length=length, lengths=lengths, attention_dropout=True, vocabulary_size=1_000
             )
-            module(replace(batch, ids_T=batch.ids_T % 1_000, masked_labels_M=batch.masked_labels_M % 1_000))
+            module(make_batch(case, seed=rows))
     assert counter.frame_count == 1
     torch._dynamo.reset()
 
@@ -129,7 +131,7 @@ def test_an_error_of_the_compiler_says_that_it_can_be_left_out() -> None:
 
 def batch_of(rank: int, step: int) -> Batch:
     """A rank's batch of a step; each has another size."""
-    case = Case(size="base", rows=2, length=16 + 2 * step, ragged=True, attention_dropout=False)
+    case = Case(size="base", rows=2, length=16 + 2 * step, lengths="ragged", attention_dropout=False)
     batch = make_batch(case, seed=2 * step + rank)
     return replace(batch, ids_T=batch.ids_T % VOCABULARY, masked_labels_M=batch.masked_labels_M % VOCABULARY)
 

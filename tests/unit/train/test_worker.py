@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from pipeline.bench.step import Case, make_batch
+from pipeline.bench.cases import Case, make_batch
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model import Model
 from pipeline.errors import ConfigError, DataError, StorageUnavailable
@@ -75,7 +75,7 @@ def test_bfloat16_is_float32_within_its_rounding() -> None:
         layers=2, width=64, heads=2, feed_forward=128, maximum_positions=64, hidden_dropout=0.0, attention_dropout=0.0
     )
     module = MaskedTokens(settings, 30_522, torch.Generator().manual_seed(0))
-    batch = make_batch(Case(size="tiny", rows=6, length=64, ragged=True, attention_dropout=False), seed=0)
+    batch = make_batch(Case(size="tiny", rows=6, length=64, lengths="ragged", attention_dropout=False), seed=0)
 
     def step(enabled: bool) -> tuple[float, dict[str, torch.Tensor]]:
         with hardware.autocast_of("bfloat16" if enabled else "float32", CPU):

@@ -1,0 +1,152 @@
+"""Cases of the step benchmarks: a model of a size, and its batches.
+
+Shapes: N sequences, T tokens in all sequences, M masked positions.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from pipeline.batch import Batch
+from pipeline.config.data import NextSentence, SentenceOrder
+from pipeline.config.jobs import Pretrain
+from pipeline.config.model import FamilyName, Model
+from pipeline.config.objective import Masked
+from pipeline.model.flops import TokenCounts
+from pipeline.objectives.table import Pretraining, build_objective
+from pipeline.presets import PRESETS
+
+VOCABULARY_SIZE = 30_522
+USUAL_LENGTH = 128
+MASKED_SHARE = 0.15
+BATCHES = 4  # distinct batches, used in rotation
+DECILES = {128: (9, 73, 114, *[128] * 8), 512: (10, 72, 189, 314, 494, *[512] * 6)}
+"""Maximum length -> deciles (0% to 100%) of the row lengths of next-sentence examples from English Wikipedia."""
+ARTICLES = (6, 69, 444, 873, 1365, 1972, 2755, 3762, 5023, 7759, 32171)
+"""Deciles (0% to 100%) of the lengths of 673 articles of English Wikipedia, in WordPiece tokens."""
+Lengths = Literal["full", "ragged", "articles"]
+"""Lengths of rows: all at the maximum length; as next-sentence examples; as articles, cut at the maximum length, with
+rows of similar length in the same batch.
+"""
+SIZES = ("tiny", "mini", "small", "medium", "base", "large")
+PREFIXES = {"deberta-v2": "deberta-v3"}
+"""Family -> first words of its presets' names, where they are not the family's name."""
+PLAIN_MASKED = ("deberta", "deberta-v2")
+"""Families that are measured with masked tokens and the plain head, although their presets have other objectives."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A measured case: a model size and its batches."""
+
+    size: str
+    rows: int
+    """Rows per batch."""
+    length: int
+    """Maximum length in tokens."""
+    lengths: Lengths
+    attention_dropout: bool
+    family: FamilyName = "bert"
+    vocabulary_size: int = VOCABULARY_SIZE
+
+    @property
+    def preset(self) -> Pretrain:
+        """The preset of this family and size; if there is none, the family's base preset with BERT's shape of this
+        size.
+        """
+        prefix = PREFIXES.get(self.family, self.family)
+        preset = PRESETS.get(f"{prefix}-{self.size}")
+        if preset is None:
+            shape, preset = PRESETS[f"bert-{self.size}"].model, PRESETS[f"{prefix}-base"]
+            sizes = {name: getattr(shape, name) for name in ("layers", "width", "heads", "feed_forward")}
+            preset = replace(preset, model=replace(preset.model, **sizes))
+        return replace(preset, objective=Masked()) if self.family in PLAIN_MASKED else preset
+
+    @property
+    def model(self) -> Model:
+        model = self.preset.model
+        return model if self.attention_dropout else replace(model, attention_dropout=0.0)
+
+    @property
+    def module(self) -> Pretraining:
+        """A new module of the preset's objective for this model, with random weights."""
+        return build_objective(self.preset.objective, self.preset.sampling, self.model, self.vocabulary_size)
+
+    @property
+    def name(self) -> str:
+        return f"{self.size}, {self.lengths} {self.length}"
+
+    @property
+    def ratio(self) -> str:
+        """Name of the case's ratio, which is also its key in step.FLOORS."""
+        family = "" if self.family == "bert" else f"{self.family} "
+        return f"{family}{self.size} {self.lengths}" + (f" {self.length}" if self.length != USUAL_LENGTH else "")
+
+    @property
+    def batches(self) -> list[Batch]:
+        """The case's BATCHES batches, on the CPU."""
+        if self.lengths != "articles":
+            return [make_batch(self, seed) for seed in range(BATCHES)]
+        lengths = np.sort(_drawn(ARTICLES, self.rows * BATCHES, np.random.default_rng(0)).clip(max=self.length))
+        return [_batch(self, part, np.random.default_rng(seed)) for seed, part in enumerate(np.split(lengths, BATCHES))]
+
+
+def make_batch(case: Case, seed: int) -> Batch:
+    """Return a batch on the CPU: random ids, with 15% of each sequence masked. Equal seeds give equal batches.
+
+    Articles are not sorted here; `Case.batches` sorts them.
+    """
+    rng = np.random.default_rng(seed)
+    return _batch(case, _lengths_of(case, rng), rng)
+
+
+def _lengths_of(case: Case, rng: np.random.Generator) -> np.ndarray:
+    """Return the lengths (N,) of a batch's sequences."""
+    if case.lengths == "full":
+        return np.full(case.rows, case.length)
+    if case.lengths == "articles":
+        return _drawn(ARTICLES, case.rows, rng).clip(max=case.length)
+    known = 128 if case.length < 512 else 512
+    return _drawn(np.array(DECILES[known]) * case.length / known, case.rows, rng).clip(5)
+
+
+def _drawn(deciles: Any, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Draw lengths (count,) with these deciles."""
+    return np.interp(rng.random(count), np.linspace(0, 1, len(deciles)), deciles).astype(int)
+
+
+def _batch(case: Case, lengths_N: np.ndarray, rng: np.random.Generator) -> Batch:
+    """Return a batch of random sequences with these lengths (N,)."""
+    offsets = np.concatenate([[0], lengths_N.cumsum()])
+    positions_T = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths_N)
+    masked = [
+        start + np.sort(rng.choice(n, max(1, round(MASKED_SHARE * n)), replace=False))
+        for start, n in zip(offsets, lengths_N, strict=False)
+    ]
+    masked_positions_M = np.concatenate(masked)
+    return Batch(
+        ids_T=torch.from_numpy(rng.integers(1, case.vocabulary_size, offsets[-1])),
+        segments_T=torch.from_numpy((positions_T >= np.repeat(lengths_N // 2, lengths_N)).astype(np.int64)),
+        positions_T=torch.from_numpy(positions_T),
+        offsets=torch.from_numpy(offsets.astype(np.int32)),
+        maximum_length=int(lengths_N.max()),
+        masked_positions_M=torch.from_numpy(masked_positions_M),
+        masked_labels_M=torch.from_numpy(rng.integers(1, case.vocabulary_size, len(masked_positions_M))),
+        **_pair_labels(case, rng),
+    )
+
+
+def _pair_labels(case: Case, rng: np.random.Generator) -> dict[str, Any]:
+    """Return random labels (N,) of the preset's pair task; empty if the preset's rows have no pair labels."""
+    names = {NextSentence: "not_next_N", SentenceOrder: "swapped_N"}
+    name = names.get(type(case.preset.sampling.pairs))
+    return {name: torch.from_numpy(rng.integers(0, 2, case.rows))} if name else {}
+
+
+def counted(batch: Batch) -> TokenCounts:
+    """Return a batch's token counts for the model FLOPs formula."""
+    return TokenCounts(
+        tokens=batch.tokens, squares=int(batch.offsets.diff().long().square().sum()), masked=batch.masked
+    )
