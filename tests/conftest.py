@@ -42,6 +42,7 @@ from pipeline.text.vocabulary import Vocabulary  # noqa: E402
 from pipeline.train import checkpoint  # noqa: E402
 from pipeline.train.checkpoint import State  # noqa: E402
 from pipeline.train.evaluate import heldout_batches  # noqa: E402
+from pipeline.train.hardware import autocast_of  # noqa: E402
 from pipeline.train.loop import Work, train  # noqa: E402
 from pipeline.train.optim import build_optimizer  # noqa: E402
 from pipeline.train.run import SUMMARY, identity, record, save_run_vocabulary, write_run  # noqa: E402
@@ -248,7 +249,9 @@ class Training:
             rank=0,
             world=1,
             device=CPU,
-            autocast=torch.autocast("cpu", enabled=False),
+            autocast=autocast_of(
+                "float32" if config.placement.precision == "auto" else config.placement.precision, CPU
+            ),
             heldout=heldout_batches(
                 self.corpus,
                 CachedTokenizer(self.vocabulary),
@@ -274,7 +277,7 @@ class Training:
         state and the module.
         """
         module = self.module(config)
-        optimizer = build_optimizer(config.optimizer, module)
+        optimizer = build_optimizer(config.optimizer, module, scales_loss=config.placement.precision == "float16")
         found = checkpoint.newest_sound(str(folder), lambda line: None)
         state = checkpoint.load(found, module, optimizer) if found else State()
         if found:  # what is not loaded must come from somewhere else than the seed

@@ -5,7 +5,7 @@ from typing import Literal
 
 from pipeline.config.checks import require, require_at_least
 
-EmbedPrecision = Literal["auto", "float32", "tf32", "bfloat16", "int8"]
+EmbedPrecision = Literal["auto", "float32", "tf32", "bfloat16", "float16", "int8"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,11 +32,12 @@ class DevicePlacement:
 class ModelPlacement(DevicePlacement):
     """Device and precision of a loaded model; results differ only by rounding."""
 
-    precision: Literal["auto", "float32", "tf32", "bfloat16"] = "auto"
+    precision: Literal["auto", "float32", "tf32", "bfloat16", "float16"] = "auto"
     """Number format of matrix products. auto in training: bfloat16 if the hardware supports it, but float32 for a
     narrow model on a CPU. auto for predictions and scores: float32 on a CPU; on a GPU the format of training, or
     float32 if the format of training is unknown. auto for BLiMP: bfloat16 if the hardware supports it. tf32: float32
-    with products that keep 10 bits of the mantissa, on NVIDIA GPUs from Ampere on.
+    with products that keep 10 bits of the mantissa, on NVIDIA GPUs from Ampere on. float16: for NVIDIA GPUs before
+    Ampere (T4, V100); training then scales its losses.
     """
 
     def __post_init__(self) -> None:
@@ -54,8 +55,8 @@ class EmbedPlacement(ModelPlacement):
 
     precision: EmbedPrecision = "auto"  # ty: ignore[incompatible-attribute-override]
     """Number format of matrix products; auto: float32. tf32: float32 with products that keep 10 bits of the mantissa,
-    on NVIDIA GPUs from Ampere on. int8: only in the encoder's layers, on a CPU; for CPUs that do not multiply in
-    bfloat16.
+    on NVIDIA GPUs from Ampere on. float16: for NVIDIA GPUs before Ampere (T4, V100). int8: only in the encoder's
+    layers, on a CPU; for CPUs that do not multiply in bfloat16.
     """
 
 
@@ -73,10 +74,11 @@ class TrialPlacement(ModelPlacement):
 class Placement(DevicePlacement):
     """Device, precision and cluster resources; results differ only by rounding."""
 
-    precision: Literal["auto", "float32", "tf32", "bfloat16", "float8"] = "auto"
+    precision: Literal["auto", "float32", "tf32", "bfloat16", "float16", "float8"] = "auto"
     """Number format of matrix products. auto: bfloat16 if the hardware supports it, else float32. tf32: float32 with
-    products that keep 10 bits of the mantissa, on NVIDIA GPUs from Ampere on. float8: only in the encoder's layers;
-    needs torchao and an NVIDIA GPU from Ada or Hopper on.
+    products that keep 10 bits of the mantissa, on NVIDIA GPUs from Ampere on. float16: with dynamic loss scaling, for
+    NVIDIA GPUs before Ampere (T4, V100); steps whose gradients overflow are skipped. float8: only in the encoder's
+    layers; needs torchao and an NVIDIA GPU from Ada or Hopper on.
     """
     compile: Literal["auto", "on", "off"] = "auto"
     """torch.compile. auto: on if there is a C++ compiler, and if the run is so long that the faster steps save more

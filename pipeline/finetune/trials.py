@@ -52,7 +52,7 @@ from pipeline.train.trial_rows import class_weights, label_mean_and_deviation, l
 from pipeline.train.trial_state import Scores, TrialCheckpoints, delete_checkpoints
 from pipeline.train.tuned import About, save_tuned
 
-NARROWER = ("bfloat16", "tf32")
+NARROWER = ("bfloat16", "float16", "tf32")
 """Number formats with fewer digits than float32."""
 RESULT, MODEL, STOPPED = "result.json", "model", "stopped.json"
 NARROW = 128

@@ -47,17 +47,16 @@ PEAKS: dict[str, dict[str, float]] = {
     # NVIDIA RTX 6000 Ada Generation datasheet (2022): 1457 TFLOPS in float8 with sparsity. Dense float8 has half of
     # this peak, dense bfloat16 a quarter.
     "RTX 6000 Ada": {"float32": 91.1 * TERA, "tf32": 182.1 * TERA, "bfloat16": 364.2 * TERA, "float8": 728.5 * TERA},
-    # NVIDIA T4 datasheet (2019): no bfloat16. This project does not train in float16 (65 TFLOPS).
-    "T4": {"float32": 8.1 * TERA},
-    # NVIDIA V100 datasheet (2020): no bfloat16. This project does not train in float16 (125, 112 and 130 TFLOPS on the
-    # three boards).
-    "V100 SXM2": {"float32": 15.7 * TERA},
-    "V100 PCIe": {"float32": 14 * TERA},
-    "V100S": {"float32": 16.4 * TERA},
+    # NVIDIA T4 datasheet (2019): no bfloat16.
+    "T4": {"float32": 8.1 * TERA, "float16": 65 * TERA},
+    # NVIDIA V100 datasheet (2020): no bfloat16.
+    "V100 SXM2": {"float32": 15.7 * TERA, "float16": 125 * TERA},
+    "V100 PCIe": {"float32": 14 * TERA, "float16": 112 * TERA},
+    "V100S": {"float32": 16.4 * TERA, "float16": 130 * TERA},
     # AMD Instinct MI300X datasheet (2023).
     "MI300X": {"float32": 163.4 * TERA, "bfloat16": 1307.4 * TERA, "float8": 2614.9 * TERA},
 }
-"""Dense peak in operations per second, by number format."""
+"""Dense peak in operations per second, by number format. float16 has the peak of bfloat16 where it is not listed."""
 NAMES = (
     ("H100 PCIe", "H100 PCIe"),
     ("H100 NVL", "H100 NVL"),
@@ -173,7 +172,9 @@ def peak_flops(device_name: str, precision: str) -> float | None:
     if SMALLER & set(words):
         return None
     chip = next((row for name, row in NAMES if _contains(words, name.replace("-", " ").split())), None)
-    return PEAKS[chip].get(precision) if chip else None
+    if chip is None:
+        return None
+    return PEAKS[chip].get(precision, PEAKS[chip].get("bfloat16") if precision == "float16" else None)
 
 
 def _contains(words: Sequence[str], name: Sequence[str]) -> bool:

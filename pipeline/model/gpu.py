@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import torch
 
-AMPERE = (8, 0)
-"""Lowest compute capability whose tensor cores support bfloat16 and TF32."""
 ADA = (8, 9)
 """Lowest compute capability whose tensor cores support float8; Hopper has a higher capability."""
+LOWEST = {"float16": (7, 0), "bfloat16": (8, 0), "tf32": (8, 0), "float8": ADA}
+"""Number format -> lowest compute capability of NVIDIA GPUs whose tensor cores support it (Volta, Ampere, Ada)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +33,8 @@ def gpu_of(device: torch.device) -> Gpu:
 def supports_matmul(gpu: Gpu, precision: str) -> bool:
     """Return whether a GPU natively multiplies matrices in a number format.
 
-    On ROCm, return True only for float32 and bfloat16, because float8 and TF32 have not been tested on ROCm.
+    On ROCm, return True only for float32 and bfloat16, because the others have not been tested on ROCm.
     """
     if precision == "float32" or (gpu.hip and precision == "bfloat16"):
         return True
-    return gpu.reaches({"bfloat16": AMPERE, "tf32": AMPERE, "float8": ADA}[precision])
+    return gpu.reaches(LOWEST[precision])

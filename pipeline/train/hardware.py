@@ -15,7 +15,7 @@ from pipeline.config.placement import DevicePlacement
 from pipeline.errors import ConfigError
 from pipeline.model.float8 import refuse_float8
 from pipeline.model.flops import TokenCounts, peak_flops, utilisation
-from pipeline.model.gpu import AMPERE, gpu_of, supports_matmul
+from pipeline.model.gpu import LOWEST, gpu_of, supports_matmul
 from pipeline.objectives.table import flops_per_token
 
 UNCAST = ("float32", "tf32", "int8")
@@ -59,26 +59,30 @@ def chosen_precision(placement: DevicePlacement, device: torch.device) -> str:
 def autocast_of(precision: str, device: torch.device) -> torch.autocast:
     """Return the autocast context for a number format, and set whether this process computes float32 products in TF32.
 
-    The context casts to bfloat16, also for float8; for the formats UNCAST, it does nothing. Raises ConfigError if the
-    device does not support the format.
+    The context casts to float16 or bfloat16, to the latter also for float8; for the formats UNCAST, it does nothing.
+    Raises ConfigError if the device does not support the format.
     """
     if device.type == "cpu" and precision == "tf32":
         raise ConfigError("placement.precision (tf32) needs a GPU, but this is a CPU: use float32, or auto")
     if device.type == "cuda" and precision != "float8" and not supports_matmul(gpu := gpu_of(device), precision):
+        needs = "Volta" if precision == "float16" else "Ampere"
         raise ConfigError(
-            f"placement.precision ({precision}) needs a GPU of compute capability {'.'.join(map(str, AMPERE))} "
-            f"(Ampere) or later, but this is {gpu.name}: use float32, or auto"
+            f"placement.precision ({precision}) needs an NVIDIA GPU of compute capability "
+            f"{'.'.join(map(str, LOWEST[precision]))} ({needs}) or later, but this is {gpu.name}: use float32, or auto"
         )
     if device.type == "cuda":
         torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
-    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision not in UNCAST)
+    dtype = torch.float16 if precision == "float16" else torch.bfloat16
+    return torch.autocast(device.type, dtype=dtype, enabled=precision not in UNCAST)
 
 
 def slower_precision(placement: DevicePlacement, device: torch.device) -> str | None:
     """Return a line to report if `auto` means float32 on a GPU; None otherwise."""
     if device.type != "cuda" or placement.precision != "auto" or has_bfloat16(device):
         return None
-    return f"placement.precision auto: float32, because {gpu_of(device).name} does not multiply in bfloat16"
+    gpu = gpu_of(device)
+    faster = "; placement.precision float16 is faster" if supports_matmul(gpu, "float16") else ""
+    return f"placement.precision auto: float32, because {gpu.name} does not multiply in bfloat16{faster}"
 
 
 def has_bfloat16(device: torch.device) -> bool:

@@ -28,6 +28,7 @@ from pipeline.train.checkpoint import State
 from pipeline.train.evaluate import evaluate
 from pipeline.train.extra_checkpoints import ExtraCheckpoints
 from pipeline.train.hardware import out_of_memory_as_config_error, peak_memory_bytes, utilisation_percent
+from pipeline.train.loss_scale import scales_loss
 from pipeline.train.meter import Meter, Step, training_metrics
 from pipeline.train.saver import Saver
 from pipeline.train.schedule import decay_start, rate_share
@@ -245,9 +246,11 @@ def _count_time(work: Work, state: State, meter: Meter) -> State:
 def _refuse_nonfinite(work: Work, meter: Meter) -> None:
     """Raise ConfigError if the meter has counted a non-finite step.
 
-    If on_nonfinite is "skip", this raises only if the last MOST_SKIPPED steps were all non-finite.
+    If on_nonfinite is "skip", or with a loss scale, which makes gradients overflow now and then, this raises only if
+    the last MOST_SKIPPED steps were all non-finite.
     """
-    skips, config = work.config.on_nonfinite == "skip", work.config
+    config = work.config
+    skips = config.on_nonfinite == "skip" or scales_loss(work.autocast)
     if "nonfinite" not in meter.total or (skips and meter.nonfinite_in_a_row < MOST_SKIPPED):
         return
     number = meter.newest_nonfinite if skips else int(meter.total["first_nonfinite"])

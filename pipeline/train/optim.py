@@ -11,12 +11,15 @@ from pipeline.config import training as settings
 from pipeline.config.finetune import TaskAdamW
 from pipeline.errors import CheckpointError
 from pipeline.train.lamb import Lamb
+from pipeline.train.loss_scale import LossScale
 from pipeline.train.muon import ADAM_STATE, MUON_STATE, Muon
 from pipeline.train.stable_adam_w import StableAdamW
 
 LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
 WORDS = "embeddings.words.weight"
 CHAIN = "tag_chain."
+SCALE = "loss_scale."
+"""Beginning of the names of a loss scale's state."""
 CHAIN_RATE = 100.0
 """Share of the learning rate for the scores of a CRF, which start at 0 and must grow to the size of logits.
 
@@ -106,20 +109,30 @@ OPTIMIZERS: dict[type, Callable[..., torch.optim.Optimizer]] = {
 }
 
 
-def build_optimizer(chosen: settings.AdamW, module: nn.Module) -> torch.optim.Optimizer:
+def build_optimizer(chosen: settings.AdamW, module: nn.Module, *, scales_loss: bool = False) -> torch.optim.Optimizer:
     """Return the optimiser of the module's parameters.
 
-    Each group has a `rate_share`. At every step, `update` (step.py) multiplies the learning rate by this share.
+    Each group has a `rate_share`. At every step, `update` (step.py) multiplies the learning rate by this share. If
+    `scales_loss`, the optimiser has a `loss_scale` (LossScale), by which `train_step` multiplies the loss.
     """
-    return OPTIMIZERS[type(chosen)](chosen, _parameter_groups(chosen, module))
+    optimizer: Any = OPTIMIZERS[type(chosen)](chosen, _parameter_groups(chosen, module))
+    optimizer.loss_scale = LossScale(next(module.parameters()).device) if scales_loss else None
+    return optimizer
+
+
+def loss_scale_of(optimizer: torch.optim.Optimizer) -> LossScale | None:
+    """Return the loss scale of an optimiser from `build_optimizer`; None if it has none."""
+    return getattr(optimizer, "loss_scale", None)
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer, module: nn.Module) -> dict[str, torch.Tensor]:
     """Return a copy of the optimiser's state on the host, as {"PARAMETER.STATE": tensor}; empty before the first step.
 
-    STATE is one of exp_avg, exp_avg_sq and step or, for Muon's matrices, momentum_buffer.
+    STATE is one of exp_avg, exp_avg_sq and step or, for Muon's matrices, momentum_buffer. A loss scale's state has the
+    names of SCALE.
     """
-    tensors = {}
+    scale = loss_scale_of(optimizer)
+    tensors = {f"{SCALE}{name}": value for name, value in scale.tensors().items()} if scale else {}
     for name, parameter in module.named_parameters():
         for key, value in optimizer.state.get(parameter, {}).items():
             tensors[f"{name}.{key}"] = value.detach().to("cpu", copy=True).contiguous()
@@ -132,8 +145,12 @@ def load_optimizer(
     """Load the tensors of `optimizer_tensors`. Raises CheckpointError if a tensor is missing or of another shape.
 
     If `complete` is False, a parameter that never had a gradient may have no tensors at all. Such a parameter starts
-    without state.
+    without state. A loss scale starts anew if the tensors are of a run without one.
     """
+    scale = loss_scale_of(optimizer)
+    saved = {name.removeprefix(SCALE): value for name, value in tensors.items() if name.startswith(SCALE)}
+    if scale is not None and saved:
+        scale.load(saved)
     groups = [group for group in optimizer.param_groups if group.get("muon")]
     matrices = {id(parameter) for group in groups for parameter in group["params"]}
     for name, parameter in _trainable_parameters(module):

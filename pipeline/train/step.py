@@ -22,6 +22,8 @@ from pipeline.objectives.contrastive import ContrastiveTexts
 from pipeline.objectives.matching import MatchingTask
 from pipeline.objectives.terms import Terms
 from pipeline.train.gather import gather_slots
+from pipeline.train.loss_scale import LossScale
+from pipeline.train.optim import loss_scale_of
 
 CLIP_EPSILON = 1e-6  # as in torch.nn.utils.clip_grad_norm_
 MOST_ROUNDING = 0.02
@@ -74,7 +76,7 @@ def train_step(
 
     The norm is over all ranks and before clipping. The host does not wait for the device, except with Muon.
     """
-    sums = backward(objective, slots, counts, compute, step=step)
+    sums = backward(objective, slots, counts, compute, step=step, scale=loss_scale_of(optimizer))
     return sums, update(optimizer, objective, rate=rate, clip_norm=clip_norm)
 
 
@@ -84,9 +86,15 @@ def seed_dropout(seed: int, step: int, slot: int) -> None:
 
 
 def backward(
-    objective: nn.Module, slots: Sequence[Slot], counts: Counts, compute: Compute, *, step: int
+    objective: nn.Module,
+    slots: Sequence[Slot],
+    counts: Counts,
+    compute: Compute,
+    *,
+    step: int,
+    scale: LossScale | None = None,
 ) -> dict[str, Tensor]:
-    """Compute the gradients of the step's mean loss; return this rank's loss sums by term, float64.
+    """Compute the gradients of the step's mean loss, times `scale`; return this rank's loss sums by term, float64.
 
     `objective` is the module or DistributedDataParallel around it. DistributedDataParallel averages gradients over
     ranks; this function undoes the averaging, so gradients are summed.
@@ -106,7 +114,7 @@ def backward(
                 if step == 0:
                     _require_equal_passes(first.texts[slot], output.detach())
                 terms, loss = first.terms[slot], (output * first.gradients[slot]).sum()
-            (compute.world * loss).backward()
+            (compute.world * loss if scale is None else compute.world * loss * scale.value).backward()
         for name, (total, _) in terms.items():
             sums[name] = sums.get(name, 0.0) + total.detach().double()
     return sums
@@ -176,20 +184,25 @@ def _require_equal_passes(first: Tensor, second: Tensor) -> None:
 def update(optimizer: Any, module: nn.Module, *, rate: float, clip_norm: float) -> torch.Tensor:
     """Clip the reduced gradients, update the weights at learning rate `rate`, and clear the gradients.
 
-    Return the gradient norm before clipping. If the norm is not finite, weights and optimiser state stay unchanged. The
-    host does not wait for the device.
+    Return the gradient norm before clipping, without the loss scale. If the norm is not finite, weights and optimiser
+    state stay unchanged, and only the loss scale falls. The host does not wait for the device.
     """
     # torch's mixed precision sets two attributes on an optimiser. On the device, the optimiser's kernel then divides
-    # the gradients by grad_scale, and skips the update if found_inf is 1. Here grad_scale clips the gradients, and
+    # the gradients by grad_scale, and skips the update if found_inf is 1. Here grad_scale also clips the gradients, and
     # found_inf skips steps whose norm is not finite.
     assert getattr(optimizer, "_step_supports_amp_scaling", False), "an optimiser must use grad_scale and found_inf"
     norm = torch.nn.utils.get_total_norm(
         [parameter.grad for parameter in module.parameters() if parameter.grad is not None]
     )
-    optimizer.grad_scale = ((norm + CLIP_EPSILON) / clip_norm).clamp(min=1.0)
+    scale = loss_scale_of(optimizer)
+    norm = norm if scale is None else norm / scale.value
+    clip = ((norm + CLIP_EPSILON) / clip_norm).clamp(min=1.0)
+    optimizer.grad_scale = clip if scale is None else clip * scale.value
     optimizer.found_inf = (~norm.isfinite()).float()
     for group in optimizer.param_groups:
         group["lr"] = rate * group["rate_share"]
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
+    if scale is not None:
+        scale.follow(optimizer.found_inf)
     return norm

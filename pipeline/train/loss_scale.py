@@ -1,0 +1,45 @@
+"""Dynamic loss scaling for float16, whose smallest numbers are too large for many gradients (Micikevicius et al. 2018,
+section 3.2), with the constants of torch.amp.GradScaler.
+
+GradScaler itself also waits for the device and divides the gradients. Here the optimiser's kernel divides them, in the
+same operation that clips them (see `update` in step.py).
+"""
+
+import torch
+from torch import Tensor
+
+FIRST = 65_536.0
+GROWTH, BACKOFF = 2.0, 0.5
+GROWS_AFTER = 2_000
+"""Number of consecutive steps without overflow after which the scale grows."""
+
+
+class LossScale:
+    """Factor on the loss, on the device. It is a part of the optimiser's state in checkpoints."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.value = torch.full((), FIRST, device=device)
+        self.steps = torch.zeros((), device=device)
+        """Steps without overflow since the scale changed."""
+
+    def follow(self, overflowed: Tensor) -> None:
+        """Halve the scale if the gradients of a step overflowed; double it after GROWS_AFTER steps without overflow.
+
+        The host does not wait for the device.
+        """
+        bad, grows = overflowed.bool(), self.steps + 1 == GROWS_AFTER
+        self.value = self.value * torch.where(bad, BACKOFF, torch.where(grows, GROWTH, 1.0))
+        self.steps = torch.where(bad | grows, 0.0, self.steps + 1)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return copies of the state on the host."""
+        return {name: value.detach().to("cpu", copy=True) for name, value in vars(self).items()}
+
+    def load(self, tensors: dict[str, Tensor]) -> None:
+        """Load the tensors of `tensors()`."""
+        self.value, self.steps = (tensors[name].to(self.value.device) for name in vars(self))
+
+
+def scales_loss(autocast: torch.autocast) -> bool:
+    """Return whether training in this number format needs a loss scale."""
+    return autocast.fast_dtype == torch.float16
