@@ -67,7 +67,7 @@ def autocast_of(precision: str, device: torch.device) -> torch.autocast:
     if device.type == "cuda" and precision != "float8" and not supports_matmul(gpu := gpu_of(device), precision):
         needs = "Volta" if precision == "float16" else "Ampere"
         raise ConfigError(
-            f"placement.precision ({precision}) needs an NVIDIA GPU of compute capability "
+            f"placement.precision ({precision}) needs a GPU of compute capability "
             f"{'.'.join(map(str, LOWEST[precision]))} ({needs}) or later, but this is {gpu.name}: use float32, or auto"
         )
     if device.type == "cuda":

@@ -52,13 +52,13 @@ def test_three_sizes_are_one_compiled_graph(family: FamilyName, dropout: float) 
 
 
 CHOICES = [
-    ("Tesla V100-SXM2-16GB", (7, 0), None, "float32", False, ("float32",)),
-    ("Tesla T4", (7, 5), None, "float32", False, ("float32",)),
-    ("NVIDIA A100-SXM4-80GB", (8, 0), None, "bfloat16", True, ("float32", "tf32", "bfloat16")),
-    ("NVIDIA A10G", (8, 6), None, "bfloat16", True, ("float32", "tf32", "bfloat16")),
-    ("NVIDIA L4", (8, 9), None, "bfloat16", True, ("float32", "tf32", "bfloat16", "float8")),
-    ("NVIDIA H100 80GB HBM3", (9, 0), None, "bfloat16", True, ("float32", "tf32", "bfloat16", "float8")),
-    ("NVIDIA B200", (10, 0), None, "bfloat16", True, ("float32", "tf32", "bfloat16", "float8")),
+    ("Tesla V100-SXM2-16GB", (7, 0), None, "float32", False, ("float32", "float16")),
+    ("Tesla T4", (7, 5), None, "float32", False, ("float32", "float16")),
+    ("NVIDIA A100-SXM4-80GB", (8, 0), None, "bfloat16", True, ("float32", "tf32", "bfloat16", "float16")),
+    ("NVIDIA A10G", (8, 6), None, "bfloat16", True, ("float32", "tf32", "bfloat16", "float16")),
+    ("NVIDIA L4", (8, 9), None, "bfloat16", True, ("float32", "tf32", "bfloat16", "float16", "float8")),
+    ("NVIDIA H100 80GB HBM3", (9, 0), None, "bfloat16", True, ("float32", "tf32", "bfloat16", "float16", "float8")),
+    ("NVIDIA B200", (10, 0), None, "bfloat16", True, ("float32", "tf32", "bfloat16", "float16", "float8")),
     ("AMD Instinct MI300X", (9, 4), "6.4", "bfloat16", False, ("float32", "bfloat16")),
 ]
 """Name, compute capability, ROCm's version, and what comes of them: precision, variable-length kernel, what may be
@@ -86,7 +86,7 @@ def test_choices_by_capability(
         wide = torch.empty(5, 3, 2, 264, dtype=torch.bfloat16, device=CUDA)
     assert has_kernel(made[torch.bfloat16]) == kernel
     assert not has_kernel(made[torch.float32]) and not has_kernel(wide)
-    for asked in ("float32", "tf32", "bfloat16", "float8"):
+    for asked in ("float32", "tf32", "bfloat16", "float16", "float8"):
         placement = Placement(precision=asked)
         if asked in allowed:
             autocast_of(chosen_precision(placement, CUDA), CUDA)

@@ -33,6 +33,7 @@ from pipeline.objectives.tasks import OBJECTIVES, VECTOR_OBJECTIVES, TaskObjecti
 from pipeline.objectives.terms import divisors
 from pipeline.tasks.schema import ENCODED
 from pipeline.train.evaluate import evaluate
+from pipeline.train.loss_scale import scales_loss
 from pipeline.train.optim import build_optimizer
 from pipeline.train.seen_words import SeenWords
 from pipeline.train.step import Compute, train_step
@@ -83,7 +84,7 @@ def pretraining_steps(module: Pretraining, optimizer: AdamW, batch: Batch, autoc
     compute = Compute(device=CUDA, autocast=autocast, seed=0)
     with on_device():
         move(module)
-        chosen = build_optimizer(optimizer, module)
+        chosen = build_optimizer(optimizer, module, scales_loss=scales_loss(autocast))
         for step in range(2):
             with Watch() as watch:
                 sums, norm = train_step(
@@ -112,6 +113,12 @@ def test_recomputing_layers_without_a_wait(family: str) -> None:
     watch = pretraining_steps(module, AdamW(), batch_of(), bfloat16())
     layers = 0 if family.startswith("deberta") else MODEL.layers * len(encoders_in(module))
     assert (watch.counts["_varlen_attn"], watch.counts["_varlen_attn_backward"]) == (2 * layers, layers)
+
+
+def test_float16_with_a_loss_scale_without_a_wait() -> None:
+    autocast = torch.autocast("cuda", dtype=torch.float16)
+    watch = pretraining_steps(MaskedTokens(MODEL, WORDS), AdamW(), batch_of(), autocast)
+    assert watch.counts["_varlen_attn"] == MODEL.layers
 
 
 def test_float32_takes_the_padded_path() -> None:

@@ -125,6 +125,8 @@ def test_blocks_by_hand() -> None:
         ("Quadro RTX 6000", "bfloat16", None),
         ("Tesla T4", "float32", 8.1e12),
         ("Tesla T4", "bfloat16", None),
+        ("Tesla T4", "float16", 65e12),
+        ("NVIDIA A100-SXM4-80GB", "float16", 312e12),
         ("Tesla V100-SXM2-16GB", "float32", 15.7e12),
         ("AMD EPYC", "float32", None),
     ],

@@ -25,18 +25,17 @@ MI300X = Gpu(name="AMD Instinct MI300X", capability=(9, 4), hip=True)
 @pytest.mark.parametrize(
     ("gpu", "formats"),
     [
-        (V100, ["float32"]),
-        (T4, ["float32"]),
-        (A100, ["float32", "tf32", "bfloat16"]),
-        (L4, ["float32", "tf32", "bfloat16", "float8"]),
+        (V100, ["float32", "float16"]),
+        (T4, ["float32", "float16"]),
+        (A100, ["float32", "tf32", "bfloat16", "float16"]),
+        (L4, ["float32", "tf32", "bfloat16", "float16", "float8"]),
         (MI300X, ["float32", "bfloat16"]),
     ],
     ids=lambda value: getattr(value, "name", ""),
 )
 def test_what_a_gpu_multiplies(gpu: Gpu, formats: list[str]) -> None:
-    assert [
-        precision for precision in ("float32", "tf32", "bfloat16", "float8") if supports_matmul(gpu, precision)
-    ] == formats
+    asked = ("float32", "tf32", "bfloat16", "float16", "float8")
+    assert [precision for precision in asked if supports_matmul(gpu, precision)] == formats
 
 
 def test_a_format_that_the_device_lacks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,7 +68,8 @@ def test_float32_on_an_old_gpu_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hardware, "has_bfloat16", lambda device: False)
     assert (
         slower_precision(Placement(), CUDA)
-        == "placement.precision auto: float32, because Tesla T4 does not multiply in bfloat16"
+        == "placement.precision auto: float32, because Tesla T4 does not multiply in bfloat16; placement.precision "
+        "float16 is faster"
     )
     assert slower_precision(Placement(), CPU) is None and slower_precision(Placement(precision="float32"), CUDA) is None
     monkeypatch.setattr(hardware, "has_bfloat16", lambda device: True)

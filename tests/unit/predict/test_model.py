@@ -166,6 +166,7 @@ def test_by_auto_a_cpu_answers_in_float32_whatever_it_multiplies(
         (None, AMPERE, "float32"),
         ("int1", AMPERE, "float32"),
         ("bfloat16", TURING, "float32"),
+        ("float16", TURING, "float16"),
     ],
 )
 def test_by_auto_a_gpu_answers_as_the_model_was_trained(
