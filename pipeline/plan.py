@@ -50,7 +50,9 @@ Measured with rows that were made in advance (`jobs/bench.py scale`, English boo
 """
 CHECKPOINT_BYTES = 12
 """Bytes per parameter in a checkpoint: the parameter and both moments of Adam, in float32."""
-EXPORT_BYTES, GRADIENT_BYTES = 4, 4
+EXPORT_BYTES = 4
+GRADIENT_BYTES = {"float32": 4, "bfloat16": 2}
+"""Number format in which gradients are sent -> bytes of a number."""
 """Bytes per parameter in an exported model, and in gradients: both are float32."""
 MOST_WORLDS = 12
 """Highest number of slots per step for which the plan shows every world size."""
@@ -96,7 +98,7 @@ class Load:
 
 @dataclass(frozen=True, kw_only=True)
 class Gradients:
-    """Gradient traffic: one all-reduce of float32 gradients per step, after the last slot."""
+    """Gradient traffic: one all-reduce per step, after the last slot."""
 
     count: int
     """Number of parameters."""
@@ -104,12 +106,14 @@ class Gradients:
     """Number of parameters in the embeddings, whose gradients are complete only when the backward pass ends."""
     overlapped: bool
     """Whether the gradients of all other parameters are sent during the backward pass."""
+    bytes_each: int = GRADIENT_BYTES["float32"]
+    """Bytes of a gradient when it is sent."""
     backward: float = 1 - 1 / BACKWARD
     """Operations of the backward pass as a share of a slot's operations."""
 
     def bytes_sent(self, world: int) -> float:
         """Return the bytes that a worker sends per step in a ring all-reduce (Patarasuk and Yuan 2009)."""
-        return 2 * (world - 1) / world * GRADIENT_BYTES * self.count
+        return 2 * (world - 1) / world * self.bytes_each * self.count
 
     def seconds(self, world: int, machine: Machine) -> float:
         """Return the seconds of one all-reduce: the time on the GPU links or on the network, whichever is longer."""
@@ -144,6 +148,7 @@ def gradients_of(config: Pretrain) -> Gradients:
         count=parameters(config),
         last=tables * rows * model.embedded_width,
         overlapped=type(config.objective) in EAGER or config.placement.compile == "off",
+        bytes_each=GRADIENT_BYTES[config.batch.reduce_precision],
         backward=2 / (BACKWARD + 1) if contrastive else 1 - 1 / BACKWARD,
     )
 

@@ -1,6 +1,7 @@
 """Settings of training: batches, optimiser, schedule, evaluation, checkpoints and tracking."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from pipeline.config.checks import require, require_above_zero, require_at_least, require_share
 from pipeline.config.locations import Location
@@ -20,6 +21,10 @@ class Batch:
     """
     warmup_rows: int | None = None
     """Rows of the first step if warmup_steps is above 0."""
+    reduce_precision: Literal["float32", "bfloat16"] = "float32"
+    """Number format in which workers add up their gradients. bfloat16 sends half of the bytes, and the losses then
+    depend on the number of workers up to its rounding.
+    """
 
     def __post_init__(self) -> None:
         require_at_least("batch.rows_per_slot", self.rows_per_slot, 1)

@@ -84,7 +84,7 @@ def train(
     rows of the stream, or if `tables` ends before the phase does. Raises ConfigError if memory runs out or gradients
     are not finite.
     """
-    objective = distributed(module, work.device, work.world)
+    objective = distributed(module, work.device, work.world, reduce_precision=work.config.batch.reduce_precision)
     with (
         Saver(work.folder, work.config, work.vocabulary, work.flush, work.say) as saver,
         Stragglers(objective, work.rank, work.world, work.worker_name, work.device) as stragglers,

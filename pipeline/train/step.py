@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
@@ -48,17 +49,31 @@ class Compute:
     """Number of ranks."""
 
 
-def distributed(module: nn.Module, device: torch.device, world: int, *, unused: bool = False) -> nn.Module:
+def distributed(
+    module: nn.Module, device: torch.device, world: int, *, unused: bool = False, reduce_precision: str = "float32"
+) -> nn.Module:
     """Return the module; if there are several ranks, return DistributedDataParallel around the module.
 
-    `unused`: some parameters may get no gradient, such as the pooler's when a tagger is trained.
+    `unused`: some parameters may get no gradient, such as the pooler's when a tagger is trained. `reduce_precision`:
+    number format in which ranks add up gradients, float32 or bfloat16.
     """
     if world == 1:
         return module
     devices = [device] if device.type == "cuda" else None
-    return DistributedDataParallel(
+    parallel = DistributedDataParallel(
         module, device_ids=devices, gradient_as_bucket_view=True, find_unused_parameters=unused
     )
+    if reduce_precision == "bfloat16":
+        parallel.register_comm_hook(None, _average_in_bfloat16)
+    return parallel
+
+
+def _average_in_bfloat16(_: None, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
+    """Average a bucket of gradients over ranks in bfloat16, as torch's bf16_compress_hook, which refuses CPUs."""
+    sent = bucket.buffer().to(torch.bfloat16).div_(dist.get_world_size())
+    work = dist.all_reduce(sent, async_op=True)
+    assert work is not None
+    return work.get_future().then(lambda done: bucket.buffer().copy_(done.value()[0]))
 
 
 def train_step(

@@ -115,6 +115,12 @@ def test_gradient_traffic_overlaps_the_last_backward_except_embeddings():
     assert replace(sent, overlapped=False).wait(8, box, slot_flops=3e12) == pytest.approx(0.14)
 
 
+def test_gradients_in_bfloat16_are_half_of_the_traffic():
+    config = PRESETS["bert-mini"]
+    half = gradients_of(replace(config, batch=replace(config.batch, reduce_precision="bfloat16")))
+    assert half.bytes_sent(8) == gradients_of(config).bytes_sent(8) / 2 > 0
+
+
 def test_gradients_are_sent_once_per_step_and_compiled_code_hides_none():
     (load,) = loads(PRESETS["bert-mini"])
     gradients = gradients_of(PRESETS["bert-mini"])

@@ -225,7 +225,7 @@ def run_spoilt(
 ) -> tuple[Logged, torch.nn.Module]:
     logged: Logged = {}
     module = training.module(config)
-    monkeypatch.setattr(loop, "distributed", lambda module, device, world: Spoilt(module, calls))
+    monkeypatch.setattr(loop, "distributed", lambda module, device, world, reduce_precision: Spoilt(module, calls))
     train(
         training.work(config, folder, logged),
         iter(training.blocks(config)),
