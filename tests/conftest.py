@@ -33,6 +33,7 @@ from pipeline.corpus.prepared import Corpus, Window  # noqa: E402
 from pipeline.corpus.stream import StreamSettings, rows_of_range  # noqa: E402
 from pipeline.errors import DataError  # noqa: E402
 from pipeline.export.card import Lineage  # noqa: E402
+from pipeline.model.encoder import encoders_in  # noqa: E402
 from pipeline.objectives.table import Pretraining, build_objective  # noqa: E402
 from pipeline.presets import PRESETS  # noqa: E402
 from pipeline.text.cached_tokenizer import CachedTokenizer  # noqa: E402
@@ -207,7 +208,10 @@ class Training:
 
     def module(self, config: Pretrain) -> Pretraining:
         generator = torch.Generator().manual_seed(config.seed)
-        return build_objective(config.objective, config.sampling, config.model, self.vocabulary.size, generator)
+        module = build_objective(config.objective, config.sampling, config.model, self.vocabulary.size, generator)
+        for encoder in encoders_in(module):
+            encoder.narrow_residual = config.placement.residual == "bfloat16"
+        return module
 
     def blocks(self, config: Pretrain, state: State = State()) -> list[pa.Table]:  # noqa: B008 (it is frozen)
         """All slots of the first windows after the cursor, in the global order of the phase of the state."""

@@ -80,6 +80,10 @@ class Placement(DevicePlacement):
     NVIDIA GPUs before Ampere (T4, V100); steps whose gradients overflow are skipped. float8: only in the encoder's
     layers; needs torchao and an NVIDIA GPU from Ada or Hopper on.
     """
+    residual: Literal["float32", "bfloat16"] = "float32"
+    """Number format of the sums between layers, if matrix products are in bfloat16 or float8. bfloat16 moves fewer
+    bytes; statistics of LayerNorm, weights and the optimiser's state stay in float32.
+    """
     compile: Literal["auto", "on", "off"] = "auto"
     """torch.compile. auto: on if there is a C++ compiler, and if the run is so long that the faster steps save more
     time than compilation takes.
@@ -115,6 +119,10 @@ class Placement(DevicePlacement):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        require(
+            self.residual == "float32" or self.precision in ("auto", "bfloat16", "float8"),
+            f"placement.residual ({self.residual}) needs placement.precision bfloat16 or float8, not {self.precision}",
+        )
         require_at_least("placement.table_chunks", self.table_chunks, 1)
         require_at_least("placement.restarts", self.restarts, 0)
         require_at_least("placement.hang_seconds", self.hang_seconds, 1)

@@ -34,6 +34,7 @@ from pipeline.model.disentangled import (
 from pipeline.model.dropout import dropout
 from pipeline.model.embeddings import Embeddings
 from pipeline.model.global_local import GlobalUse, global_attention, global_tokens, local_attention
+from pipeline.model.norm import LayerNorm
 from pipeline.model.rotary import rotate, rotation
 from pipeline.model.windows import band, windowed_attention
 
@@ -152,7 +153,7 @@ class Layer(nn.Module):
         """Return the layer's output. With `queries_T` (T, width), disentangled attention and the residual connection
         take them for queries, and keys and values still come from `hidden_T`.
         """
-        # Under autocast, the residual sums and LayerNorm's output stay in float32.
+        # Under autocast, the residual sums and LayerNorm's output stay in the number format of the layer's input.
         if self.normalises_first:
             assert queries_T is None, "layers with pre-norm take no other queries"
             hidden_T = hidden_T + self._attended(self.attention_input(hidden_T), where)
@@ -200,6 +201,8 @@ class Encoder(nn.Module):
         """Whether to use activation checkpointing in training: layers then store only their input, and recompute the
         rest in the backward pass. Losses and gradients do not change.
         """
+        self.narrow_residual = False
+        """Whether the residual sums between layers have the number format of autocast, instead of float32."""
         self.global_use: GlobalUse = "none"
         """Global tokens of attention that has them; see `choose_global_tokens`."""
         self.choose_global_tokens("none")
@@ -280,7 +283,9 @@ class Encoder(nn.Module):
     def embed(self, batch: Batch) -> Tensor:
         """Return the first layer's input (T, width)."""
         embedded_T = self.embeddings(batch)
-        return self.projection(embedded_T).to(embedded_T.dtype)  # float32 under autocast, for the residual sums
+        device = embedded_T.device.type
+        narrow = self.narrow_residual and torch.is_autocast_enabled(device)
+        return self.projection(embedded_T).to(torch.get_autocast_dtype(device) if narrow else embedded_T.dtype)
 
     def pool(self, hidden_T: Tensor, batch: Batch) -> Tensor:
         """Return one state per sequence (N, width): a tanh layer on the hidden state of the first token."""
@@ -295,9 +300,9 @@ class Encoder(nn.Module):
         self.pooler = None
 
 
-def _layer_norm(settings: Model) -> nn.LayerNorm:
+def _layer_norm(settings: Model) -> LayerNorm:
     """Return a LayerNorm over the model's width."""
-    return nn.LayerNorm(settings.width, eps=settings.layer_norm_epsilon, bias=settings.bias)
+    return LayerNorm(settings.width, eps=settings.layer_norm_epsilon, bias=settings.bias)
 
 
 def _of_layer(where: Layout, batch: Batch, model: Model, reach: int | None) -> Layout:

@@ -36,4 +36,5 @@ def build_module(
         if precision == "float8":
             to_float8(encoder.layers)
         encoder.recompute = config.placement.recompute
+        encoder.narrow_residual = config.placement.residual == "bfloat16"
     return module
