@@ -1,4 +1,4 @@
-"""Environment variables that must be set before Ray and MLflow are imported, because both read them once."""
+"""Environment variables that must be set before Ray, MLflow and torch are used, because they read them once."""
 
 import os
 
@@ -22,3 +22,11 @@ def set_ray_defaults() -> None:
     """Set the variables that the user has not set. Jobs call this before they import Ray or MLflow."""
     for name, value in DEFAULTS.items():
         os.environ.setdefault(name, value)
+
+
+def set_torch_defaults() -> None:
+    """Set the variables that the user has not set. Every process that imports the package calls this."""
+    # oneDNN compiles each matrix product of a new shape; it and the layer above it in torch keep the newest. Batches have
+    # ever new numbers of tokens, so most are never used again: the 1,024 of their defaults take up to 0.7 GB.
+    for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
+        os.environ.setdefault(name, "128")

@@ -1,0 +1,37 @@
+import os
+import subprocess
+import sys
+
+import pytest
+
+SHAPES = """
+import pipeline, torch
+def memory():
+    return int(next(line for line in open("/proc/self/status") if line.startswith("RssAnon")).split()[1])
+layer = torch.nn.Linear(256, 1024).bfloat16()
+with torch.inference_mode():
+    layer(torch.zeros(1, 256, dtype=torch.bfloat16))
+    before = memory()
+    for rows in range(2, 700):
+        layer(torch.zeros(rows, 256, dtype=torch.bfloat16))
+print(memory() - before)
+"""
+
+
+CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
+
+
+def grown(capacity: str | None) -> int:
+    """Return the KB by which a process grows that multiplies matrices of 700 shapes."""
+    environment = {name: value for name, value in os.environ.items() if name not in CACHES}
+    environment |= {"OMP_NUM_THREADS": "1"} | (dict.fromkeys(CACHES, capacity) if capacity else {})
+    done = subprocess.run([sys.executable, "-c", SHAPES], env=environment, capture_output=True, text=True, check=True)
+    return int(done.stdout)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_products_of_many_shapes_are_not_all_kept() -> None:
+    chosen = grown("1024")
+    if chosen < 30_000:
+        pytest.skip("this processor's bfloat16 products are not compiled for each shape")
+    assert grown(None) < chosen / 2
