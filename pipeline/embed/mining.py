@@ -19,6 +19,7 @@ from pipeline.embed.model import VectorModel
 from pipeline.embed.pairs import Matches, Pairs, digest
 from pipeline.embed.search import Hits, comparable, exact_hits
 from pipeline.embed.vectors import Vectors
+from pipeline.memory import return_free_memory
 from pipeline.reporting import Report
 
 REASON = "the texts found match or are too similar (see --among, --margin and the model's prompts)"
@@ -70,6 +71,7 @@ class Miner:
             if self.counts.rows // REPORT_ROWS > before // REPORT_ROWS:
                 self.report(f"{self.counts.rows:,} of {len(self.matches):,} pairs")
             yield pa.table([queries, matches, negatives], schema=schema_of(pairs))
+            return_free_memory()
 
     def negatives(self, queries: Sequence[str], matches: Sequence[str]) -> list[list[str]]:
         """Return the negative texts of each row, the most similar first."""

@@ -20,7 +20,7 @@ FILES = {
 JOBS = sorted((ROOT / "jobs").glob("[!_]*.py"))
 
 GROUND = {
-    *("columns", "durations", "errors", "config", "environment", "local_files", "locations", "locks"),
+    *("columns", "durations", "errors", "config", "environment", "local_files", "locations", "locks", "memory"),
     *("bigbird_presets", "longformer_presets", "modernbert_presets", "presets"),
     *("reporting", "retries", "stopping", "storage", "wire_format"),
 }
@@ -34,6 +34,7 @@ MAY_IMPORT = {
     "durations": set(),
     "errors": set(),
     "environment": set(),
+    "memory": set(),
     "config": {"errors", "config", "locations"},
     "presets": {"errors", "config", "bigbird_presets", "longformer_presets", "modernbert_presets"},
     "bigbird_presets": {"errors", "config"},
