@@ -68,6 +68,10 @@ class TrialPlacement(ModelPlacement):
     """Activation checkpointing: keep only the input of each layer, and compute the layer again in the backward pass. It
     needs less memory and a third more time.
     """
+    recompute_products: bool = True
+    """If recompute is set: compute matrix products and attention again too. Otherwise their results are kept, which
+    needs more memory but hardly more time than without recompute (Korthikanti et al. 2022).
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +95,10 @@ class Placement(DevicePlacement):
     recompute: bool = False
     """Activation checkpointing: keep only the input of each layer, and compute the layer again in the backward pass. It
     needs less memory and a third more time.
+    """
+    recompute_products: bool = True
+    """If recompute is set: compute matrix products and attention again too. Otherwise their results are kept, which
+    needs more memory but hardly more time than without recompute (Korthikanti et al. 2022).
     """
     threads: int | None = None
     """CPU threads of each worker; default: the node's cores divided by its workers."""

@@ -239,6 +239,7 @@ def build(
     elif problem.teacher is not None:
         module.learn_from_teacher(config.recipe.temperature, config.recipe.teacher_weight)
     module.encoder.recompute = config.placement.recompute
+    module.encoder.recompute_products = config.placement.recompute_products
     freeze(module, config.freeze.layers, config.freeze.embeddings)
     return module
 

@@ -5,11 +5,12 @@ Shapes: T tokens of the batch, N sequences, H heads, D width of a head.
 
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
 from pipeline.batch import Batch
 from pipeline.config.model import EncoderPooler, Model, RotaryPositions
@@ -37,6 +38,9 @@ from pipeline.model.global_local import GlobalUse, global_attention, global_toke
 from pipeline.model.norm import LayerNorm
 from pipeline.model.rotary import rotate, rotation
 from pipeline.model.windows import band, windowed_attention
+
+KEPT = ("aten::mm", "aten::addmm", "aten::bmm", "torch_attn::_varlen_attn")
+"""Operators that layers with `recompute_products` off do not compute again. None of them draws random numbers."""
 
 
 class SelfAttention(nn.Module):
@@ -201,6 +205,8 @@ class Encoder(nn.Module):
         """Whether to use activation checkpointing in training: layers then store only their input, and recompute the
         rest in the backward pass. Losses and gradients do not change.
         """
+        self.recompute_products = True
+        """Whether recomputed layers repeat matrix products and attention too, instead of storing their results."""
         self.narrow_residual = False
         """Whether the residual sums between layers have the number format of autocast, instead of float32."""
         self.global_use: GlobalUse = "none"
@@ -234,9 +240,16 @@ class Encoder(nn.Module):
 
     def apply_layer(self, layer: nn.Module, *inputs: Tensor | Layout) -> Tensor:
         """Return a layer's output for its inputs, with activation checkpointing if `recompute` is set."""
-        if self.recompute and self.training:
+        if not (self.recompute and self.training):
+            return layer(*inputs)
+        if self.recompute_products:
             return checkpoint(layer, *inputs, use_reentrant=False)
-        return layer(*inputs)
+        # A layer that is applied again finds its weights in autocast's cache, but not when it is recomputed, and the
+        # stored results belong to a sequence of operators. So there is no cache here.
+        device = next(layer.parameters()).device.type
+        enabled, dtype = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
+        with torch.autocast(device, dtype=dtype, enabled=enabled, cache_enabled=False):
+            return checkpoint(layer, *inputs, use_reentrant=False, context_fn=_keep_products)
 
     @property
     def applied_layers(self) -> list[nn.Module]:
@@ -298,6 +311,15 @@ class Encoder(nn.Module):
         The pooler is removed only after initialisation, so that all other weights are the same as with a pooler.
         """
         self.pooler = None
+
+
+def _keep_products() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+    """Return the contexts of activation checkpointing that store the results of matrix products and attention."""
+    return create_selective_checkpoint_contexts(
+        lambda _, operator, *args, **kwargs: (
+            CheckpointPolicy.MUST_SAVE if operator.name() in KEPT else CheckpointPolicy.PREFER_RECOMPUTE
+        )
+    )
 
 
 def _layer_norm(settings: Model) -> LayerNorm:

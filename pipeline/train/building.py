@@ -36,5 +36,6 @@ def build_module(
         if precision == "float8":
             to_float8(encoder.layers)
         encoder.recompute = config.placement.recompute
+        encoder.recompute_products = config.placement.recompute_products
         encoder.narrow_residual = config.placement.residual == "bfloat16"
     return module

@@ -106,13 +106,15 @@ def test_pretraining_without_a_wait(family: str, optimizer: str, dropout: float)
 
 
 @pytest.mark.parametrize("family", get_args(FamilyName))
-def test_recomputing_layers_without_a_wait(family: str) -> None:
+@pytest.mark.parametrize("products", [True, False])
+def test_recomputing_layers_without_a_wait(family: str, products: bool) -> None:
     module = module_of(family)
     for encoder in encoders_in(module):
-        encoder.recompute = True
+        encoder.recompute, encoder.recompute_products = True, products
     watch = pretraining_steps(module, AdamW(), batch_of(), bfloat16())
     layers = 0 if family.startswith("deberta") else MODEL.layers * len(encoders_in(module))
-    assert (watch.counts["_varlen_attn"], watch.counts["_varlen_attn_backward"]) == (2 * layers, layers)
+    times = 2 if products else 1
+    assert (watch.counts["_varlen_attn"], watch.counts["_varlen_attn_backward"]) == (times * layers, layers)
 
 
 def test_float16_with_a_loss_scale_without_a_wait() -> None:

@@ -2,10 +2,13 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
+from torch.profiler import ProfilerActivity, profile
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from pipeline.config.flat import flatten
 from pipeline.config.jobs import Pretrain
@@ -19,7 +22,7 @@ from pipeline.config.model_parts import (
     RotaryPositions,
 )
 from pipeline.errors import CheckpointError, ConfigError
-from pipeline.model.encoder import Encoder, initialize
+from pipeline.model.encoder import KEPT, Encoder, initialize
 from pipeline.model.families.own import OWN
 from pipeline.model.families.table import family_of
 from pipeline.model.states import attention_weights, layer_states
@@ -128,14 +131,40 @@ def test_a_sequence_does_not_see_its_neighbours(part: str) -> None:
             torch.testing.assert_close(encoder(flat_batch([sequence])), states, atol=1e-5, rtol=1e-5)
 
 
+class Products(TorchDispatchMode):
+    """Count the matrix products that are computed."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += func.name() in KEPT
+        return func(*args, **(kwargs or {}))
+
+
 def test_recomputed_layers_give_the_same_gradients() -> None:
-    encoder, batch = made(replace(BERT, **ALL)).train(), flat_batch(sequences([33, 7, 12]))
+    encoder, batch = made(replace(BERT, **ALL, hidden_dropout=0.3)).train(), flat_batch(sequences([33, 7, 12]))
     gradients = []
-    for encoder.recompute in (False, True):
+    for encoder.recompute, encoder.recompute_products in ((False, True), (True, True), (True, False)):
         encoder.zero_grad()
+        torch.manual_seed(1)
         encoder(batch).square().sum().backward()
         gradients.append([parameter.grad for parameter in encoder.parameters() if parameter.grad is not None])
     torch.testing.assert_close(gradients[1], gradients[0])
+    torch.testing.assert_close(gradients[2], gradients[0])
+
+
+def test_layers_that_keep_their_products_hold_less_than_all_and_repeat_none() -> None:
+    encoder, batch = made(replace(BERT, layers=4)).train(), flat_batch(sequences([40] * 32))
+    held, products = [], []
+    for encoder.recompute, encoder.recompute_products in ((False, True), (True, False), (True, True)):
+        with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as forward:
+            loss = encoder(batch).square().sum()
+        with Products() as counted:
+            loss.backward()
+        held.append(sum(event.self_cpu_memory_usage for event in forward.events()))
+        products.append(counted.count)
+    assert held[0] > 1.3 * held[1] > 1.3 * held[2]
+    assert products[0] == products[1] < products[2]
 
 
 @pytest.mark.parametrize("part", [*CHANGES, "all"])
