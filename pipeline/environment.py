@@ -25,7 +25,7 @@ def set_ray_defaults() -> None:
 
 
 def set_torch_defaults() -> None:
-    """Set the variables that the user has not set. Every process that imports the package calls this."""
+    """Set the variables that the user has not set. Every job calls this before it imports torch."""
     # oneDNN compiles each matrix product of a new shape, and it and torch keep the newest. Batches have ever new
     # numbers of tokens, so most are never used again: the 1,024 of each default take up to 0.7 GB together.
     for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):

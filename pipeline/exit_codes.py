@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from pipeline.config.called import as_called
+from pipeline.environment import set_torch_defaults
 from pipeline.errors import PipelineError
 from pipeline.stopping import exit_code
 
@@ -14,12 +15,14 @@ Main = Callable[[Sequence[str]], int | None]
 def job_main(stopped: str) -> Callable[[Main], Callable[[Sequence[str]], int]]:
     """Decorate a job's main so that it prints errors in one line, without a traceback, and returns an exit code.
 
-    `stopped` is the line to print after Ctrl-C or SIGTERM. If main returns None, the exit code is 0.
+    `stopped` is the line to print after Ctrl-C or SIGTERM. If main returns None, the exit code is 0. The decorated main
+    first sets torch's environment variables.
     """
 
     def decorate(main: Main) -> Callable[[Sequence[str]], int]:
         @functools.wraps(main)
         def with_exit_code(arguments: Sequence[str]) -> int:
+            set_torch_defaults()
             try:
                 return main(arguments) or 0
             except PipelineError as error:

@@ -61,6 +61,10 @@ full" varied from 4.0 to 4.9 between runs; its floor is about 80% of the middle 
 LONG, LONG_AIM = 4_096, 1.5
 """Length of long rows, and the ratio to aim for at this length, for the size mini of the families of long texts."""
 LONG_FAMILIES = ("longformer", "bigbird", "modernbert")
+FLOAT32_PEERS = ("deberta", "bigbird")
+"""Families that transformers 5.23 cannot train under autocast: it fills scores with float32's lowest number, or
+scatters numbers of another format.
+"""
 
 StepFunctions = dict[tuple[str, str], Callable[[int], None]]
 """(column of the table, mode) -> function that gets a step number and performs that training step; with articles, a
@@ -109,7 +113,7 @@ def _their_step_functions(
 
     All steps train the same weights. The result is empty if transformers is not installed.
     """
-    if importlib.util.find_spec("transformers") is None:
+    if not _has_peer():
         return {}
     ours = case.module
     model = peer_model(ours, case.vocabulary_size).to(device)
@@ -122,6 +126,11 @@ def _their_step_functions(
             chosen = torch.compile(loss, dynamic=case.lengths != "full") if mode == "compiled" else loss
             functions[column, mode] = _steps(case, partial(peer_step, chosen, model, optimizer, autocast), inputs)
     return functions
+
+
+def _has_peer() -> bool:
+    """Return whether transformers is installed."""
+    return importlib.util.find_spec("transformers") is not None
 
 
 def _steps(case: Case, step: Callable[[Any], None], inputs: Sequence[Any]) -> Callable[[int], None]:
@@ -317,6 +326,8 @@ def main(arguments: Sequence[str]) -> int:
             parser.error(
                 f"--length ({options.length}) must be at most {most}, the positions of {options.family} {size}"
             )
+    if options.family in FLOAT32_PEERS and options.precision != "float32" and _has_peer():
+        parser.error(f"transformers' {options.family} does not train under autocast: add --precision float32")
     try:
         if options.precision == "float8":
             refuse_float8(torch.device("cuda" if torch.cuda.is_available() else "cpu"))

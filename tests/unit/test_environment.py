@@ -5,7 +5,9 @@ import sys
 import pytest
 
 SHAPES = """
-import pipeline, torch
+from pipeline.environment import set_torch_defaults
+set_torch_defaults()
+import torch
 def memory():
     return int(next(line for line in open("/proc/self/status") if line.startswith("RssAnon")).split()[1])
 layer = torch.nn.Linear(256, 1024).bfloat16()

@@ -124,3 +124,10 @@ def test_a_ratio_below_its_floor_fails(monkeypatch: pytest.MonkeyPatch, capsys: 
     assert capsys.readouterr().out.endswith("below its floor: tiny full: 2.90, floor 3\n")
     assert verdict({"tiny full": 2.9}, torch.device("cuda")) == 0
     assert verdict({}, CPU) == 0
+
+
+@pytest.mark.parametrize("family", step.FLOAT32_PEERS)
+def test_families_that_transformers_trains_in_float32_only(family: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        step.main(["mini", "--family", family])
+    assert f"transformers' {family} does not train under autocast: add --precision float32" in capsys.readouterr().err
