@@ -137,7 +137,7 @@ def _masked_logits(model: Any, names: dict[str, str], hidden_M: Tensor) -> Tenso
     gets the word embeddings too.
     """
     head, dense, norm = (names[f"masked_token_head{part}"] for part in ("", ".dense", ".norm"))
-    if head.startswith("lm_predictions."):
+    if model.config.model_type.startswith("deberta"):
         return model.get_submodule(head)(hidden_M, model.base_model.embeddings.word_embeddings)
     if not dense.startswith(f"{head}."):
         block = dense.rpartition(".")[0]

@@ -52,6 +52,7 @@ def test_all_layers_keep_the_narrow_format(training, family_config: Pretrain) ->
     assert set(found) == {torch.float32}, "without autocast there is nothing to narrow"
 
 
+@pytest.mark.parametrize("family_config", ["bert", "modernbert", "deberta"], indirect=True)
 def test_a_run_with_narrow_sums_learns_as_one_with_float32(training, family_config: Pretrain, tmp_path: Path) -> None:
     wide: dict[int, dict[str, float]] = {}
     narrow: dict[int, dict[str, float]] = {}

@@ -89,6 +89,7 @@ def test_checkpoints_have_the_scale() -> None:
     assert loss_scale_of(plain) is None and loaded.value == FIRST / 2
 
 
+@pytest.mark.parametrize("family_config", ["bert", "electra", "modernbert", "deberta-v2"], indirect=True)
 def test_a_run_in_float16_learns_as_in_float32(training, family_config: Pretrain, tmp_path: Path) -> None:
     config = replace(family_config, steps=8)
     full: dict[int, dict[str, float]] = {}
