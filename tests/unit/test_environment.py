@@ -14,7 +14,7 @@ layer = torch.nn.Linear(256, 1024).bfloat16()
 with torch.inference_mode():
     layer(torch.zeros(1, 256, dtype=torch.bfloat16))
     before = memory()
-    for rows in range(2, 700):
+    for rows in range(2, 450):
         layer(torch.zeros(rows, 256, dtype=torch.bfloat16))
 print(memory() - before)
 """
@@ -24,7 +24,7 @@ CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
 
 
 def grown(capacity: str | None) -> int:
-    """Return the KB by which a process grows that multiplies matrices of 700 shapes."""
+    """Return the KB by which a process grows that multiplies matrices of 450 shapes."""
     environment = {name: value for name, value in os.environ.items() if name not in CACHES}
     environment |= {"OMP_NUM_THREADS": "1"} | (dict.fromkeys(CACHES, capacity) if capacity else {})
     done = subprocess.run([sys.executable, "-c", SHAPES], env=environment, capture_output=True, text=True, check=True)
