@@ -281,7 +281,7 @@ class Training:
         state and the module.
         """
         module = self.module(config)
-        optimizer = build_optimizer(config.optimizer, module, scales_loss=config.placement.precision == "float16")
+        optimizer = build_optimizer(config.optimizer, module)
         found = checkpoint.newest_sound(str(folder), lambda line: None)
         state = checkpoint.load(found, module, optimizer) if found else State()
         if found:  # what is not loaded must come from somewhere else than the seed

@@ -87,10 +87,11 @@ class Case:
     @property
     def batches(self) -> list[Batch]:
         """The case's BATCHES batches, on the CPU."""
-        if self.lengths != "articles":
-            return [make_batch(self, seed) for seed in range(BATCHES)]
-        lengths = np.sort(_drawn(ARTICLES, self.rows * BATCHES, np.random.default_rng(0)).clip(max=self.length))
-        return [_batch(self, part, np.random.default_rng(seed)) for seed, part in enumerate(np.split(lengths, BATCHES))]
+        generators = [np.random.default_rng(seed) for seed in range(BATCHES)]
+        lengths = [_lengths_of(self, rng) for rng in generators]
+        if self.lengths == "articles":
+            lengths = np.split(np.sort(np.concatenate(lengths)), BATCHES)
+        return [_batch(self, some, rng) for some, rng in zip(lengths, generators, strict=True)]
 
 
 def make_batch(case: Case, seed: int) -> Batch:

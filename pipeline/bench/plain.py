@@ -29,7 +29,6 @@ from pipeline.train.checkpoint import State
 from pipeline.train.evaluate import heldout_batches
 from pipeline.train.hardware import autocast_of, chosen_precision
 from pipeline.train.loop import Work, train
-from pipeline.train.loss_scale import scales_loss
 from pipeline.train.optim import build_optimizer
 from pipeline.train.run_stream import stream_of_run
 
@@ -97,8 +96,7 @@ def _train_alone(config: Pretrain, settings: StreamSettings, folder: str) -> Non
         log=log,
         flush=lambda: None,
     )
-    optimizer = build_optimizer(config.optimizer, module, scales_loss=scales_loss(work.autocast))
-    train(work, iter(blocks), module, optimizer, State())
+    train(work, iter(blocks), module, build_optimizer(config.optimizer, module), State())
 
 
 def main(arguments: Sequence[str]) -> int:

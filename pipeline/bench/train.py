@@ -65,7 +65,6 @@ from pipeline.train.hardware import (
 from pipeline.train.heldout_words import heldout_words_of, word_metrics
 from pipeline.train.initial import Initial, set_word_embeddings
 from pipeline.train.loop import Work, train
-from pipeline.train.loss_scale import scales_loss
 from pipeline.train.naming import with_name
 from pipeline.train.optim import build_optimizer
 from pipeline.train.outcome import outcome
@@ -266,8 +265,7 @@ def _trained(
         own_slots = islice(slots(tables, phase.batch.rows_per_slot), rank.rank, None, rank.world)
         compiling = compiles(config, size, rank.device, phase, say)
         with compiled(module) if compiling else nullcontext():
-            optimizer = build_optimizer(config.optimizer, module, scales_loss=scales_loss(work.autocast))
-            state = train(work, own_slots, module, optimizer, state)
+            state = train(work, own_slots, module, build_optimizer(config.optimizer, module), state)
     about = {"checkpoint": folder_of(work.folder, state.step), "name": config.name, "seed": config.seed}
     return outcome(work, state, phase) | _evaluated(config, text, work, module) | about
 

@@ -17,7 +17,6 @@ from pipeline.finetune.problems import Problem
 from pipeline.finetune.trials import autocast_for, build
 from pipeline.train.hardware import device_of
 from pipeline.train.initial import Initial
-from pipeline.train.loss_scale import scales_loss
 from pipeline.train.optim import build_optimizer
 from pipeline.train.step import Compute
 from pipeline.train.trial import epoch_rows, few_labels, seen_words, train_on_slots
@@ -79,7 +78,7 @@ def seconds_of(config: Finetune, problem: Problem, initial: Initial) -> float:
     few = few_labels(module, rows, config.recipe, 0)
     trained, rows = (few.encoder_task, few.pairs) if few else (module, rows)
     with seen_words(config, trained, rows)():
-        optimizer = build_optimizer(config.optimizer, trained, scales_loss=scales_loss(autocast))
+        optimizer = build_optimizer(config.optimizer, trained)
         for slots in itertools.islice(batches(rows, config.recipe, 0, 0), STEPS):
             start = time.perf_counter()
             float(train_on_slots(slots, trained, optimizer, compute, step=0, rate=0.0, clip_norm=1.0)[0])

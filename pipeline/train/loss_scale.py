@@ -5,6 +5,8 @@ GradScaler itself also waits for the device and divides the gradients. Here the 
 same operation that clips them (see `update` in step.py).
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -15,7 +17,7 @@ GROWS_AFTER = 2_000
 
 
 class LossScale:
-    """Factor on the loss, on the device. It is a part of the optimiser's state in checkpoints."""
+    """Factor on the loss, on the device. An optimiser carries it, and checkpoints have it in the optimiser's state."""
 
     def __init__(self, device: torch.device) -> None:
         self.value = torch.full((), FIRST, device=device)
@@ -38,6 +40,15 @@ class LossScale:
     def load(self, tensors: dict[str, Tensor]) -> None:
         """Load the tensors of `tensors()`."""
         self.value, self.steps = (tensors[name].to(self.value.device) for name in vars(self))
+
+
+def loss_scale_of(optimizer: Any, autocast: torch.autocast, device: torch.device) -> LossScale | None:
+    """Return the optimiser's loss scale, new at its first step; None for a number format that needs none."""
+    if not scales_loss(autocast):
+        return None
+    if getattr(optimizer, "loss_scale", None) is None:
+        optimizer.loss_scale = LossScale(device)
+    return optimizer.loss_scale
 
 
 def scales_loss(autocast: torch.autocast) -> bool:

@@ -109,29 +109,21 @@ OPTIMIZERS: dict[type, Callable[..., torch.optim.Optimizer]] = {
 }
 
 
-def build_optimizer(chosen: settings.AdamW, module: nn.Module, *, scales_loss: bool = False) -> torch.optim.Optimizer:
+def build_optimizer(chosen: settings.AdamW, module: nn.Module) -> torch.optim.Optimizer:
     """Return the optimiser of the module's parameters.
 
-    Each group has a `rate_share`. At every step, `update` (step.py) multiplies the learning rate by this share. If
-    `scales_loss`, the optimiser has a `loss_scale` (LossScale), by which `train_step` multiplies the loss.
+    Each group has a `rate_share`. At every step, `update` (step.py) multiplies the learning rate by this share.
     """
-    optimizer: Any = OPTIMIZERS[type(chosen)](chosen, _parameter_groups(chosen, module))
-    optimizer.loss_scale = LossScale(next(module.parameters()).device) if scales_loss else None
-    return optimizer
+    return OPTIMIZERS[type(chosen)](chosen, _parameter_groups(chosen, module))
 
 
-def loss_scale_of(optimizer: torch.optim.Optimizer) -> LossScale | None:
-    """Return the loss scale of an optimiser from `build_optimizer`; None if it has none."""
-    return getattr(optimizer, "loss_scale", None)
-
-
-def optimizer_tensors(optimizer: torch.optim.Optimizer, module: nn.Module) -> dict[str, torch.Tensor]:
+def optimizer_tensors(optimizer: Any, module: nn.Module) -> dict[str, torch.Tensor]:
     """Return a copy of the optimiser's state on the host, as {"PARAMETER.STATE": tensor}; empty before the first step.
 
-    STATE is one of exp_avg, exp_avg_sq and step or, for Muon's matrices, momentum_buffer. A loss scale's state has the
-    names of SCALE.
+    STATE is one of exp_avg, exp_avg_sq and step or, for Muon's matrices, momentum_buffer. The names of a
+    loss scale's state begin with SCALE.
     """
-    scale = loss_scale_of(optimizer)
+    scale: LossScale | None = getattr(optimizer, "loss_scale", None)
     tensors = {f"{SCALE}{name}": value for name, value in scale.tensors().items()} if scale else {}
     for name, parameter in module.named_parameters():
         for key, value in optimizer.state.get(parameter, {}).items():
@@ -140,17 +132,16 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer, module: nn.Module) -> di
 
 
 def load_optimizer(
-    optimizer: torch.optim.Optimizer, module: nn.Module, tensors: dict[str, torch.Tensor], *, complete: bool = True
+    optimizer: Any, module: nn.Module, tensors: dict[str, torch.Tensor], *, complete: bool = True
 ) -> None:
     """Load the tensors of `optimizer_tensors`. Raises CheckpointError if a tensor is missing or of another shape.
 
     If `complete` is False, a parameter that never had a gradient may have no tensors at all. Such a parameter starts
-    without state. A loss scale starts anew if the tensors are of a run without one.
+    without state. Without the tensors of a loss scale, the scale starts anew.
     """
-    scale = loss_scale_of(optimizer)
-    saved = {name.removeprefix(SCALE): value for name, value in tensors.items() if name.startswith(SCALE)}
-    if scale is not None and saved:
-        scale.load(saved)
+    if saved := {name.removeprefix(SCALE): value for name, value in tensors.items() if name.startswith(SCALE)}:
+        optimizer.loss_scale = LossScale(next(module.parameters()).device)
+        optimizer.loss_scale.load(saved)
     groups = [group for group in optimizer.param_groups if group.get("muon")]
     matrices = {id(parameter) for group in groups for parameter in group["params"]}
     for name, parameter in _trainable_parameters(module):

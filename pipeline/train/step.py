@@ -23,8 +23,7 @@ from pipeline.objectives.contrastive import ContrastiveTexts
 from pipeline.objectives.matching import MatchingTask
 from pipeline.objectives.terms import Terms
 from pipeline.train.gather import gather_slots
-from pipeline.train.loss_scale import LossScale
-from pipeline.train.optim import loss_scale_of
+from pipeline.train.loss_scale import LossScale, loss_scale_of
 
 CLIP_EPSILON = 1e-6  # as in torch.nn.utils.clip_grad_norm_
 MOST_ROUNDING = 0.02
@@ -91,8 +90,9 @@ def train_step(
 
     The norm is over all ranks and before clipping. The host does not wait for the device, except with Muon.
     """
-    sums = backward(objective, slots, counts, compute, step=step, scale=loss_scale_of(optimizer))
-    return sums, update(optimizer, objective, rate=rate, clip_norm=clip_norm)
+    scale = loss_scale_of(optimizer, compute.autocast, compute.device)
+    sums = backward(objective, slots, counts, compute, step=step, scale=scale)
+    return sums, update(optimizer, objective, rate=rate, clip_norm=clip_norm, scale=scale)
 
 
 def seed_dropout(seed: int, step: int, slot: int) -> None:
@@ -196,11 +196,14 @@ def _require_equal_passes(first: Tensor, second: Tensor) -> None:
         )
 
 
-def update(optimizer: Any, module: nn.Module, *, rate: float, clip_norm: float) -> torch.Tensor:
+def update(
+    optimizer: Any, module: nn.Module, *, rate: float, clip_norm: float, scale: LossScale | None = None
+) -> torch.Tensor:
     """Clip the reduced gradients, update the weights at learning rate `rate`, and clear the gradients.
 
-    Return the gradient norm before clipping, without the loss scale. If the norm is not finite, weights and optimiser
-    state stay unchanged, and only the loss scale falls. The host does not wait for the device.
+    `scale` is a factor in the gradients. Return the gradient norm before clipping, without this factor. If the norm is
+    not finite, weights and optimiser state stay unchanged, and only the loss scale falls. The host does not wait for
+    the device.
     """
     # torch's mixed precision sets two attributes on an optimiser. On the device, the optimiser's kernel then divides
     # the gradients by grad_scale, and skips the update if found_inf is 1. Here grad_scale also clips the gradients, and
@@ -209,7 +212,6 @@ def update(optimizer: Any, module: nn.Module, *, rate: float, clip_norm: float) 
     norm = torch.nn.utils.get_total_norm(
         [parameter.grad for parameter in module.parameters() if parameter.grad is not None]
     )
-    scale = loss_scale_of(optimizer)
     norm = norm if scale is None else norm / scale.value
     clip = ((norm + CLIP_EPSILON) / clip_norm).clamp(min=1.0)
     optimizer.grad_scale = clip if scale is None else clip * scale.value

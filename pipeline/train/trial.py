@@ -31,7 +31,6 @@ from pipeline.tasks.task import Task
 from pipeline.train.answers import answers_of
 from pipeline.train.candidates import grouped
 from pipeline.train.few_labels import FewLabels
-from pipeline.train.loss_scale import scales_loss
 from pipeline.train.optim import build_optimizer
 from pipeline.train.schedule import rate_share
 from pipeline.train.seen_words import SeenWords
@@ -104,7 +103,7 @@ def run_trial(
     trained, rows = (few.encoder_task, few.pairs) if few else (module, rows)
     training = seen_words(config, trained, rows)
     with training():
-        optimizer = build_optimizer(config.optimizer, trained, scales_loss=scales_loss(autocast))
+        optimizer = build_optimizer(config.optimizer, trained)
         state = checkpoints.load(trained, optimizer) if checkpoints else TrialState()
         objective = distributed(trained, device, world, unused=True)
     if few and state.epochs:  # a checkpoint of `trained` has no head
@@ -172,7 +171,7 @@ def assist_trial(
     rows = epoch_rows(config, module, train, unlabelled, compute.seed)
     training = seen_words(config, module, rows)
     with training():
-        optimizer = build_optimizer(config.optimizer, module, scales_loss=scales_loss(compute.autocast))
+        optimizer = build_optimizer(config.optimizer, module)
         state = checkpoints.load(module, optimizer) if checkpoints else TrialState()
         objective = distributed(module, compute.device, compute.world, unused=True)
     for epoch in range(len(state.epochs), config.recipe.epochs):

@@ -85,7 +85,7 @@ def run_worker(job: Job, device: torch.device) -> None:
         say(line)
     size = len(stream.vocabulary.tokens)
     module = build_module(config, size, device, precision, job.teacher, job.vector_teacher)
-    optimizer = build_optimizer(config.optimizer, module, scales_loss=precision == "float16")
+    optimizer = build_optimizer(config.optimizer, module)
     folder = checkpoint.newest_sound(job.folder, say)
     state = checkpoint.load(folder, module, optimizer) if folder else State()
     if config.worker_range.elastic:

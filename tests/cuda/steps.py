@@ -33,7 +33,6 @@ from pipeline.objectives.tasks import OBJECTIVES, VECTOR_OBJECTIVES, TaskObjecti
 from pipeline.objectives.terms import divisors
 from pipeline.tasks.schema import ENCODED
 from pipeline.train.evaluate import evaluate
-from pipeline.train.loss_scale import scales_loss
 from pipeline.train.optim import build_optimizer
 from pipeline.train.seen_words import SeenWords
 from pipeline.train.step import Compute, train_step
@@ -84,7 +83,7 @@ def pretraining_steps(module: Pretraining, optimizer: AdamW, batch: Batch, autoc
     compute = Compute(device=CUDA, autocast=autocast, seed=0)
     with on_device():
         move(module)
-        chosen = build_optimizer(optimizer, module, scales_loss=scales_loss(autocast))
+        chosen = build_optimizer(optimizer, module)
         for step in range(2):
             with Watch() as watch:
                 sums, norm = train_step(

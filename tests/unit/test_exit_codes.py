@@ -1,5 +1,6 @@
 """Exit codes and last lines of a job's main."""
 
+import os
 from collections.abc import Callable
 
 import pytest
@@ -52,3 +53,13 @@ def test_a_terminated_job_returns_143() -> None:
 def test_other_errors_keep_their_traceback() -> None:
     with pytest.raises(ZeroDivisionError):
         main_that(lambda: 1 // 0)([])
+
+
+def test_a_main_sets_what_torch_reads_and_keeps_what_the_user_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "7")
+    monkeypatch.setenv("LRU_CACHE_CAPACITY", "")
+    monkeypatch.delenv("LRU_CACHE_CAPACITY")
+    seen: list[str | None] = []
+    names = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
+    main_that(lambda: seen.extend(map(os.environ.get, names)))([])
+    assert seen == ["7", "128"]

@@ -11,6 +11,7 @@ import pytest
 from jobs.mine import main
 from pipeline.config.mine import Mine
 from pipeline.config.placement import ModelPlacement
+from pipeline.embed import mining
 from pipeline.embed import pairs as reading
 from pipeline.embed.mining import Miner
 from pipeline.embed.model import VectorModel, describe, load
@@ -180,3 +181,10 @@ def test_vectors_without_texts_are_refused(job: list[str], write_vectors: Write,
     assert main(["--vectors", folder, *job[2:]]) == 2
     assert "has no texts: embed them again without --no-keep-text" in capsys.readouterr().err
     assert not Path(job[-1]).exists()
+
+
+def test_free_memory_is_given_back_after_each_block(job: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    given_back: list[None] = []
+    monkeypatch.setattr(reading, "ROWS_AT_ONCE", 5)
+    monkeypatch.setattr(mining, "return_free_memory", lambda: given_back.append(None))
+    assert main(job) == 0 and len(given_back) == 3, "twelve rows"

@@ -122,8 +122,9 @@ def test_own_values_are_learnt_standardised_and_published_tasks_as_published(
         make_trial(own, problem, initial, 0, {}, "report").name
         != make_trial(known, problem, initial, 0, {}, "report").name
     )
-    recomputing = replace(own, placement=TrialPlacement(recompute=True))
-    assert build(recomputing, problem, initial, 0).encoder.recompute and not modules[0].encoder.recompute
+    recomputing = replace(own, placement=TrialPlacement(recompute=True, recompute_products=False))
+    encoder = build(recomputing, problem, initial, 0).encoder
+    assert encoder.recompute and not encoder.recompute_products and not modules[0].encoder.recompute
 
 
 def test_questions_of_one_context_stay_together() -> None:

@@ -36,11 +36,12 @@ def test_weights_get_gradients_in_float32() -> None:
 
 
 def test_all_layers_keep_the_narrow_format(training, family_config: Pretrain) -> None:
-    config = replace(family_config, placement=Placement(residual="bfloat16"))
+    placement = Placement(residual="bfloat16", recompute=True, recompute_products=False)
+    config = replace(family_config, placement=placement)
     found: list[torch.dtype] = []
     module = build_module(config, training.vocabulary.size, torch.device("cpu"), "bfloat16")
     for encoder in encoders_in(module):
-        assert encoder.narrow_residual
+        assert encoder.narrow_residual and encoder.recompute and not encoder.recompute_products
         for layer in encoder.layers:
             layer.register_forward_hook(lambda part, given, out: found.extend([given[0].dtype, out.dtype]))
     batch: Batch = training.work(config, Path("unused"), {}).heldout[0]

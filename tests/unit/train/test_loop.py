@@ -251,6 +251,23 @@ def test_steps_without_a_finite_gradient_are_skipped_and_counted(
     )
 
 
+def test_the_loop_asks_for_the_chosen_precision_of_reduction(
+    training, tiny_config: Pretrain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def distributed(
+        module: torch.nn.Module, device: torch.device, world: int, reduce_precision: str
+    ) -> torch.nn.Module:
+        asked.append(reduce_precision)
+        return module
+
+    monkeypatch.setattr(loop, "distributed", distributed)
+    batch = replace(tiny_config.batch, reduce_precision="bfloat16")
+    training.run(replace(tiny_config, steps=1, batch=batch), tmp_path, {})
+    assert asked == ["bfloat16"]
+
+
 def test_skipping_has_an_end(training, tiny_config: Pretrain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "MOST_SKIPPED", 3)
     with pytest.raises(

@@ -13,11 +13,12 @@ from pipeline.config.objective import Masked
 from pipeline.config.placement import Placement
 from pipeline.config.training import AdamW, Checkpoints, Lamb, StableAdamW, Tracking
 from pipeline.train import loss_scale
-from pipeline.train.loss_scale import BACKOFF, FIRST, GROWTH, LossScale
-from pipeline.train.optim import build_optimizer, load_optimizer, loss_scale_of, optimizer_tensors
+from pipeline.train.loss_scale import BACKOFF, FIRST, GROWTH, LossScale, loss_scale_of
+from pipeline.train.optim import build_optimizer, load_optimizer, optimizer_tensors
 from pipeline.train.step import update
 
 CPU = torch.device("cpu")
+FLOAT16 = torch.autocast("cpu", dtype=torch.float16)
 HALF = Placement(precision="float16")
 
 
@@ -37,56 +38,48 @@ def test_the_scale_moves_as_that_of_torch(overflows: list[bool], every: int) -> 
 @pytest.mark.parametrize("chosen", [AdamW(), Lamb(), StableAdamW()])
 def test_a_scaled_step_is_the_step_without_a_scale(chosen: AdamW) -> None:
     torch.manual_seed(0)
-    one, other = nn.Linear(3, 2), nn.Linear(3, 2)
+    one, other, scale = nn.Linear(3, 2), nn.Linear(3, 2), LossScale(CPU)
     other.load_state_dict(one.state_dict())
-    plain, scaled = build_optimizer(chosen, one), build_optimizer(chosen, other, scales_loss=True)
-    scale = loss_scale_of(scaled)
-    assert scale is not None and loss_scale_of(plain) is None
+    plain, scaled = build_optimizer(chosen, one), build_optimizer(chosen, other)
     for number in range(3):
         inputs = torch.full((1, 3), number + 1.0)
         one(inputs).square().sum().backward()
         (other(inputs).square().sum() * scale.value).backward()
-        norms = [
-            update(optimizer, module, rate=0.1, clip_norm=0.5) for optimizer, module in ((plain, one), (scaled, other))
-        ]
-        assert norms[0].item() == pytest.approx(norms[1].item(), rel=1e-6) and norms[0] > 0.5, "clipped"
+        norm = update(plain, one, rate=0.1, clip_norm=0.5)
+        assert update(scaled, other, rate=0.1, clip_norm=0.5, scale=scale).item() == pytest.approx(
+            norm.item(), rel=1e-6
+        )
+        assert norm > 0.5, "clipped"
     for mine, theirs in zip(one.parameters(), other.parameters(), strict=True):
         torch.testing.assert_close(mine, theirs)
 
 
 def test_an_overflow_changes_only_the_scale() -> None:
-    module = nn.Linear(3, 2)
+    module, scale = nn.Linear(3, 2), LossScale(CPU)
     before = {name: value.clone() for name, value in module.state_dict().items()}
-    optimizer = build_optimizer(AdamW(), module, scales_loss=True)
-    scale = loss_scale_of(optimizer)
-    assert scale is not None
+    optimizer = build_optimizer(AdamW(), module)
     (module(torch.ones(1, 3)).sum() * scale.value * math.inf).backward()
-    assert not update(optimizer, module, rate=0.1, clip_norm=1.0).isfinite()
-    assert scale.value == FIRST / 2 and all(
-        torch.equal(before[name], value) for name, value in module.state_dict().items()
-    )
+    assert not update(optimizer, module, rate=0.1, clip_norm=1.0, scale=scale).isfinite()
+    assert scale.value == FIRST / 2
+    assert all(torch.equal(before[name], value) for name, value in module.state_dict().items())
     (module(torch.ones(1, 3)).sum() * scale.value).backward()
-    assert update(optimizer, module, rate=0.1, clip_norm=1.0).isfinite() and scale.steps == 1
+    assert update(optimizer, module, rate=0.1, clip_norm=1.0, scale=scale).isfinite() and scale.steps == 1
     assert not torch.equal(before["weight"], module.weight)
 
 
 def test_checkpoints_have_the_scale() -> None:
-    module = nn.Linear(3, 2)
-    optimizer = build_optimizer(AdamW(), module, scales_loss=True)
-    scale = loss_scale_of(optimizer)
-    assert scale is not None
+    module, again = nn.Linear(3, 2), nn.Linear(3, 2)
+    optimizer, other = build_optimizer(AdamW(), module), build_optimizer(AdamW(), again)
+    scale = loss_scale_of(optimizer, FLOAT16, CPU)
+    assert scale is not None and loss_scale_of(optimizer, FLOAT16, CPU) is scale
     for overflowed in (1.0, 0.0, 0.0):
         scale.follow(torch.tensor(overflowed))
     module(torch.ones(1, 3)).sum().backward()
     optimizer.step()
-    tensors = optimizer_tensors(optimizer, module)
-    again, plain = build_optimizer(AdamW(), module, scales_loss=True), build_optimizer(AdamW(), module)
-    load_optimizer(again, module, tensors)
-    loaded = loss_scale_of(again)
+    load_optimizer(other, again, optimizer_tensors(optimizer, module))
+    loaded = loss_scale_of(other, FLOAT16, CPU)
     assert loaded is not None and (loaded.value, loaded.steps) == (FIRST / 2, 2)
-    load_optimizer(plain, module, tensors)  # a run that goes on in another number format
-    load_optimizer(again, module, optimizer_tensors(plain, module))
-    assert loss_scale_of(plain) is None and loaded.value == FIRST / 2
+    assert loss_scale_of(other, torch.autocast("cpu"), CPU) is None, "a run that goes on in bfloat16"
 
 
 @pytest.mark.parametrize("family_config", ["bert", "electra", "modernbert", "deberta-v2"], indirect=True)
