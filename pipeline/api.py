@@ -27,6 +27,7 @@ from pipeline.errors import CheckpointError, ConfigError, DataError, PipelineErr
 from pipeline.export.inference import TEXTS_AT_ONCE, batch_of, batches_by_length, fill_masks, pooled_by
 from pipeline.export.trained import Trained, find_checkpoint, load_trained
 from pipeline.export.tuned_card import has_vectors, tuned_files
+from pipeline.host_copies import finish_copies, start_copy
 from pipeline.locations import absolute, is_url
 from pipeline.model.encoder import Encoder, initialize
 from pipeline.model.heads import AttentionPooling
@@ -316,11 +317,15 @@ class LoadedModel:
         the model's tokenizer. `dimension` None: the model's width.
         """
         vectors = np.zeros((len(texts), dimension or self.settings.width), np.float32)
+        copies: list[tuple[list[int], torch.Tensor]] = []
         for rows, host_batch in batches_by_length(
             _checked(texts), tokenizer or self.tokenizer, self.vocabulary.mask_id
         ):
             batch = host_batch.to(self.device)
-            vectors[rows] = pool(self.encoder(batch), batch).float().cpu().numpy()
+            copies.append((rows, start_copy(pool(self.encoder(batch), batch).float())))
+        finish_copies(self.device)
+        for rows, vectors_N in copies:
+            vectors[rows] = vectors_N.numpy()
         return vectors
 
 

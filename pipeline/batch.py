@@ -97,16 +97,24 @@ class Batch:
 
     def to(self, device: torch.device | str) -> Batch:
         """Return the batch on a device; copies to an accelerator are asynchronous."""
-        # Copies to the host are synchronous; otherwise the host could read the memory before the copy has finished.
-        to_accelerator = torch.device(device).type != "cpu"
         tensors = {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
-        if torch.device(device).type == "cuda":  # a copy is asynchronous only from pinned memory
-            tensors = {
-                name: value if value.device.type != "cpu" else value.pin_memory() for name, value in tensors.items()
-            }
+        if torch.device(device).type == "cuda" and not self.ids_T.is_cuda:
+            return dataclasses.replace(self, **_in_one_copy(tensors, device))
+        # Copies to the host are synchronous; otherwise the host could read the memory before the copy has finished.
+        asynchronous = torch.device(device).type != "cpu"
         return dataclasses.replace(
-            self, **{name: value.to(device, non_blocking=to_accelerator) for name, value in tensors.items()}
+            self, **{name: value.to(device, non_blocking=asynchronous) for name, value in tensors.items()}
         )
+
+
+def _in_one_copy(tensors: dict[str, Tensor], device: torch.device | str) -> dict[str, Tensor]:
+    """Copy tensors from the host to a GPU as one tensor of bytes; the copy is asynchronous, from page-locked memory."""
+    names = sorted(tensors, key=lambda name: -tensors[name].element_size())  # so that every tensor is aligned
+    packed = torch.cat([tensors[name].flatten().view(torch.uint8) for name in names]).pin_memory()
+    parts = packed.to(device, non_blocking=True).split([tensors[name].nbytes for name in names])
+    return {
+        name: part.view(tensors[name].dtype).view(tensors[name].shape) for name, part in zip(names, parts, strict=True)
+    }
 
 
 def collate(rows: pa.Table | pa.RecordBatch) -> Batch:

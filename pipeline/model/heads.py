@@ -10,8 +10,8 @@ from torch.nn import functional as F
 from pipeline.config.model import ClassifierLayer, Model
 from pipeline.model.activations import ACTIVATIONS
 from pipeline.model.dropout import dropout
-from pipeline.model.sampling import drawn, entries_at
-from pipeline.model.vocabulary_loss import pad_vocabulary, vocabulary_loss
+from pipeline.model.sampling import drawn
+from pipeline.model.vocabulary_loss import vocabulary_loss
 
 ROWS_SCORED = 64
 """Masked positions that `log_probabilities` scores at a time, so that their logits stay in the CPU's cache."""
@@ -62,15 +62,10 @@ class MaskedTokenHead(nn.Module):
     def _loss_and_samples(
         self, hidden_M: Tensor, words: Tensor, labels_M: Tensor, drawn_M: Tensor
     ) -> tuple[Tensor, Tensor]:
-        transformed = self.transform(hidden_M)
-        device = transformed.device.type
-        if device == "cpu":
-            dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else words.dtype
-            loss, _, _, _, sampled = vocabulary_loss(transformed, words, self.bias, labels_M, dtype, drawn_M)
-            return loss, sampled
-        logits = F.linear(transformed, *pad_vocabulary(words, self.bias)).float()
-        sampled = entries_at(logits.detach().softmax(1), drawn_M) if len(drawn_M) else labels_M.new_empty(0)
-        return F.cross_entropy(logits, labels_M, reduction="sum"), sampled
+        transformed, device = self.transform(hidden_M), hidden_M.device.type
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else words.dtype
+        loss, _, _, _, sampled = vocabulary_loss(transformed, words, self.bias, labels_M, dtype, drawn_M)
+        return loss, sampled
 
 
 class ReplacedTokenHead(nn.Module):

@@ -9,11 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from pipeline.model.vocabulary_loss import LOGIT_BYTES, ROWS_AT_ONCE, pad_vocabulary
-
-GPU_LOGIT_BYTES = 1 << 28
-"""Bytes of a model's logits held at a time on an accelerator, where few large products are faster than many small ones.
-"""
+from pipeline.model.vocabulary_loss import pad_vocabulary, rows_at_once
 
 
 class Output(NamedTuple):
@@ -54,18 +50,14 @@ def _parts(
     The gradients are for the student's logits; the next part overwrites them. `entries` is the number of vocabulary
     entries without padding.
     """
-    T, dtype = len(student.hidden_T), student.words.dtype
-    on_cpu = student.words.device.type == "cpu"
-    most = max(1, (LOGIT_BYTES if on_cpu else GPU_LOGIT_BYTES) // (len(student.words) * dtype.itemsize))
-    size = -(-T // -(-T // most)) if T else 1  # parts of equal size
-    memory = [student.words.new_empty(size, len(student.words)) for _ in range(2)]
-    for states, taught in zip(student.hidden_T.split(size), teacher.hidden_T.split(size), strict=True):
+    held, normalised = rows_at_once(len(student.hidden_T), student.words)
+    memory = [student.words.new_empty(held, len(student.words)) for _ in range(2)]
+    for states, taught in zip(student.hidden_T.split(held), teacher.hidden_T.split(held), strict=True):
         logits = torch.addmm(student.bias, states, student.words.T, out=memory[0][: len(states)])
         wanted = torch.addmm(teacher.bias, taught, teacher.words.T, out=memory[1][: len(states)])
-        rows = ROWS_AT_ONCE if on_cpu else size
         losses = [
             _to_gradients(own[:, :entries], theirs[:, :entries], temperature)
-            for own, theirs in zip(logits.split(rows), wanted.split(rows), strict=True)
+            for own, theirs in zip(logits.split(normalised), wanted.split(normalised), strict=True)
         ]
         logits[:, entries:] = 0
         yield states, torch.stack(losses).sum(), logits

@@ -14,8 +14,12 @@ MULTIPLE = 64
 """The vocabulary is padded to a multiple of this number, for fast kernels. The logits of padding are -inf, and callers
 never see the padding.
 """
-LOGIT_BYTES = 31 << 20  # bytes of logits at a time: from 32 MiB on, glibc maps fresh pages for every allocation
-ROWS_AT_ONCE = 32  # rows whose softmax is computed at a time, so that it stays in the CPU's cache
+LOGIT_BYTES = 31 << 20
+"""Bytes of logits held at a time on a CPU: from 32 MiB on, glibc maps fresh pages for every allocation."""
+GPU_LOGIT_BYTES = 1 << 28
+"""Bytes of logits held at a time on an accelerator, where few large products are faster than many small ones."""
+ROWS_AT_ONCE = 32
+"""Rows whose softmax is computed at a time on a CPU, so that it stays in the cache."""
 
 
 def pad_vocabulary(words: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
@@ -26,13 +30,24 @@ def pad_vocabulary(words: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
     )
 
 
+def rows_at_once(rows: int, words: Tensor) -> tuple[int, int]:
+    """Return how many of `rows` rows of logits to hold at a time, and how many of these to normalise at a time.
+
+    `words` are the output weights, padded and in the number format of the logits.
+    """
+    on_cpu = words.device.type == "cpu"
+    most = max(1, (LOGIT_BYTES if on_cpu else GPU_LOGIT_BYTES) // (len(words) * words.dtype.itemsize))
+    held = -(-rows // -(-rows // most)) if rows else 1  # parts of equal size
+    return held, ROWS_AT_ONCE if on_cpu else held
+
+
 # This is a custom operator so that compiled and eager mode run the same code. The forward pass also computes the
 # gradients, while the logits are in memory. The backward pass only has to scale them, because the loss is a sum.
 @torch.library.custom_op("pipeline::vocabulary_loss", mutates_args=())
 def vocabulary_loss(
     hidden_M: Tensor, words: Tensor, bias: Tensor, labels_M: Tensor, dtype: torch.dtype, drawn_M: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Return the summed cross-entropy, its three gradients, and sampled entries, all computed on a CPU.
+    """Return the summed cross-entropy, its three gradients, and sampled entries.
 
     The loss is a float32 scalar; the labels (M,) are int64. The gradients are for hidden states (M, H), words (V, H)
     and bias (V,). The samples are int64, one for each number in `drawn_M` (M,). There are none if `drawn_M` is empty.
@@ -42,23 +57,27 @@ def vocabulary_loss(
     V = words.shape[0]
     words_V, bias_V = pad_vocabulary(words.to(dtype), bias.to(dtype))
     hidden_M = hidden_M.to(dtype)
-    M, most = len(hidden_M), max(1, LOGIT_BYTES // (len(words_V) * dtype.itemsize))
-    size = -(-M // -(-M // most)) if M else 1  # parts of equal size
-    logits_memory, losses, by_hidden = hidden_M.new_empty(size, len(words_V)), [], []
+    held, normalised = rows_at_once(len(hidden_M), words_V)
+    logits_memory, losses, by_hidden = hidden_M.new_empty(held, len(words_V)), [], []
     samples, seen = [labels_M.new_empty(0)], 0
-    by_words, by_bias = words.new_zeros(words.shape), bias.new_zeros(V)
-    for part_M, part_labels in zip(hidden_M.split(size), labels_M.split(size), strict=True):
+    by_words = by_bias = None
+    for part_M, part_labels in zip(hidden_M.split(held), labels_M.split(held), strict=True):
         logits = torch.addmm(bias_V, part_M, words_V.T, out=logits_memory[: len(part_M)])
-        for rows, labels in zip(logits.split(ROWS_AT_ONCE), part_labels.split(ROWS_AT_ONCE), strict=True):
+        for rows, labels in zip(logits.split(normalised), part_labels.split(normalised), strict=True):
             row_losses, sampled = _to_gradients(rows, labels, drawn_M[seen : seen + len(rows)])
             seen += len(rows)
             losses.append(row_losses)
             samples.append(sampled)
         by_hidden.append(logits @ words_V)
-        by_words += (logits.T @ part_M)[:V]
-        by_bias += (logits.new_ones(1, len(logits)) @ logits)[0, :V]
-    loss = torch.stack(losses).sum() if losses else words.new_zeros(())
-    return loss.float(), torch.cat(by_hidden).float(), by_words, by_bias, torch.cat(samples)
+        by_words = _plus(by_words, (logits.T @ part_M)[:V], words.dtype)
+        by_bias = _plus(by_bias, (logits.new_ones(1, len(logits)) @ logits)[0, :V], bias.dtype)
+    assert by_words is not None and by_bias is not None  # `split` yields a part without rows if there are no rows
+    return torch.stack(losses).sum(), torch.cat(by_hidden).float(), by_words, by_bias, torch.cat(samples)
+
+
+def _plus(total: Tensor | None, part: Tensor, dtype: torch.dtype) -> Tensor:
+    """Add to a sum in number format `dtype`; None is a sum of nothing."""
+    return part.to(dtype) if total is None else total.add_(part)
 
 
 def _to_gradients(logits: Tensor, labels: Tensor, drawn_M: Tensor) -> tuple[Tensor, Tensor]:

@@ -124,10 +124,10 @@ class ContrastiveTexts(nn.Module):
 
         Each text is compared with the texts of all N rows, and first texts also with all hard negatives.
         """
-        loss = right = 0.0
+        loss = right = torch.zeros((), dtype=torch.float64, device=texts.device)
         for part in compared(texts, keys, self.temperature):
-            loss, right = loss + part.loss_B.sum(dtype=torch.float64).item(), right + part.right_B.sum().item()
-        return {CONTRASTIVE: (loss, len(texts)), ACCURACY: (right, len(texts))}
+            loss, right = loss + part.loss_B.sum(dtype=torch.float64), right + part.right_B.sum()
+        return {CONTRASTIVE: (float(loss), len(texts)), ACCURACY: (float(right), len(texts))}
 
     def heldout(self, sums: Sums) -> dict[str, float]:
         """Return {metric: mean over all held-out rows}."""

@@ -2,7 +2,6 @@
 model predicts which tokens differ from the text.
 """
 
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -163,14 +162,14 @@ class ReplacedTokens(nn.Module):
     def scores(self, batch: Batch) -> Terms:
         """Return the sums of an evaluation, each as (sum, count).
 
-        The sums are the terms of `forward`, accuracies, and the recall and share of replaced tokens. The batch's ids
-        seed the samples, so that every evaluation draws the same random numbers.
+        The sums are the terms of `forward`, accuracies, and the recall and share of replaced tokens. The batch's
+        sizes seed the samples, so that every evaluation draws the same random numbers.
         """
         hidden_M = self._masked_states(batch)
         logits = self.generator.masked_token_head(hidden_M, self.words)
         labels = batch.masked_labels_M
         with torch.random.fork_rng(devices=[batch.ids_T.device] if batch.ids_T.is_cuda else []):
-            torch.manual_seed(zlib.crc32(np.ascontiguousarray(batch.ids_T.cpu().numpy()).data))
+            torch.manual_seed(batch.tokens << 32 | batch.masked)
             sampled_M = entries_at(logits.softmax(1), drawn(labels))
         filled, replaced_T = _replace_tokens(batch, sampled_M)
         logits_T = self.replaced_logits(filled)
@@ -180,7 +179,7 @@ class ReplacedTokens(nn.Module):
             f"{MLM}_accuracy": ((logits.argmax(-1) == labels).sum(), batch.masked),
             REPLACED: (F.binary_cross_entropy_with_logits(logits_T, replaced_T, reduction="sum"), batch.tokens),
             "replaced_accuracy": (correct_T.sum(), batch.tokens),
-            "replaced_recall": ((correct_T * replaced_T).sum(), replaced.cpu()),
+            "replaced_recall": ((correct_T * replaced_T).sum(), replaced),
             "replaced_share": (replaced, batch.tokens),
         }
 

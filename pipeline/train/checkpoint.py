@@ -23,6 +23,7 @@ from safetensors.torch import load_file, save_file
 from pipeline import storage
 from pipeline.corpus.order import Cursor
 from pipeline.errors import CheckpointError
+from pipeline.host_copies import on_host
 from pipeline.local_files import scratch_folder
 from pipeline.model.encoder import encoders_in
 from pipeline.model.families.table import family_of
@@ -108,9 +109,9 @@ def snapshot(module: Pretraining, optimizer: torch.optim.Optimizer) -> Snapshot:
         encoder.copy_to_unused()
     state = module.state_dict()
     models = tuple(
-        (model, _on_host(to_published(model.own(state), family_of(model.settings)))) for model in module.models()
+        (model, on_host(to_published(model.own(state), family_of(model.settings)))) for model in module.models()
     )
-    layers = tuple((layer, _on_host(layer.own(state))) for layer in module.text_layers())
+    layers = tuple((layer, on_host(layer.own(state))) for layer in module.text_layers())
     return Snapshot(models=models, optimizer=optimizer_tensors(optimizer, module) | _parts(module), layers=layers)
 
 
@@ -120,12 +121,7 @@ def _parts(module: Pretraining) -> dict[str, torch.Tensor]:
     The difference of two published tensors is rounded, so a run could not resume exactly from it.
     """
     state = module.state_dict()
-    return _on_host({f"{name}{PART}": state[name] for model in module.models() for name in model.added})
-
-
-def _on_host(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Copy tensors to the host."""
-    return {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
+    return on_host({f"{name}{PART}": state[name] for model in module.models() for name in model.added})
 
 
 def save(

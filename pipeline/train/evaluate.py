@@ -91,13 +91,13 @@ def _sum_scores(
     # A rank without held-out rows never calls module.scores, but all ranks need the same names.
     names = module.score_names
     totals = dict.fromkeys(names, torch.zeros((), dtype=torch.float64, device=device))
-    counts = dict.fromkeys(names, torch.zeros((), dtype=torch.float64))
+    counts = dict(totals)
     with torch.inference_mode(), autocast:
         for batch in batches:
             for name, (total, count) in module.scores(batch.to(device)).items():
                 totals[name] = totals[name] + total
                 counts[name] = counts[name] + count
-    sums = torch.stack([torch.stack(list(totals.values())).cpu(), torch.stack(list(counts.values()))], dim=1)
+    sums = torch.stack([torch.stack(list(totals.values())), torch.stack(list(counts.values()))], dim=1)
     return _over_ranks(dict(zip(names, sums.tolist(), strict=True)), world)
 
 

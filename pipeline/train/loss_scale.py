@@ -33,12 +33,8 @@ class LossScale:
         self.value = self.value * torch.where(bad, BACKOFF, torch.where(grows, GROWTH, 1.0))
         self.steps = torch.where(bad | grows, 0.0, self.steps + 1)
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Return copies of the state on the host."""
-        return {name: value.detach().to("cpu", copy=True) for name, value in vars(self).items()}
-
     def load(self, tensors: dict[str, Tensor]) -> None:
-        """Load the tensors of `tensors()`."""
+        """Load copies of the tensors of another scale, by name."""
         self.value, self.steps = (tensors[name].to(self.value.device) for name in vars(self))
 
 

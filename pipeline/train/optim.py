@@ -10,6 +10,7 @@ from torch import nn
 from pipeline.config import training as settings
 from pipeline.config.finetune import TaskAdamW
 from pipeline.errors import CheckpointError
+from pipeline.host_copies import on_host
 from pipeline.train.lamb import Lamb
 from pipeline.train.loss_scale import LossScale
 from pipeline.train.muon import ADAM_STATE, MUON_STATE, Muon
@@ -124,11 +125,11 @@ def optimizer_tensors(optimizer: Any, module: nn.Module) -> dict[str, torch.Tens
     loss scale's state begin with SCALE.
     """
     scale: LossScale | None = getattr(optimizer, "loss_scale", None)
-    tensors = {f"{SCALE}{name}": value for name, value in scale.tensors().items()} if scale else {}
+    tensors = {f"{SCALE}{name}": value for name, value in vars(scale).items()} if scale else {}
     for name, parameter in module.named_parameters():
         for key, value in optimizer.state.get(parameter, {}).items():
-            tensors[f"{name}.{key}"] = value.detach().to("cpu", copy=True).contiguous()
-    return tensors
+            tensors[f"{name}.{key}"] = value
+    return on_host(tensors)
 
 
 def load_optimizer(

@@ -20,6 +20,7 @@ from pipeline.config.cutting import Cutting
 from pipeline.config.finetune import Finetune
 from pipeline.config.recipe import Recipe
 from pipeline.config.training import Lamb
+from pipeline.host_copies import finish_copies, start_copy
 from pipeline.objectives.ranking import RankingTask
 from pipeline.objectives.sequences import SequenceTask
 from pipeline.objectives.tasks import TaskObjective
@@ -338,13 +339,16 @@ def compute_logits(
     module.eval()
     # Batches hold rows of similar length, so that little padding is computed.
     order = np.argsort(rows["ids"].combine_chunks().value_lengths().to_numpy(), kind="stable")
-    rows_of_logits: list[np.ndarray] = []
+    copies: list[tuple[Tensor, Tensor]] = []
     with autocast:
         for chosen in _evaluated_together(rows, order):
             batch = collate_labelled(rows.take(chosen).combine_chunks())
-            logits = module.logits(batch.to(device)).float().cpu().numpy()
-            rows_of_logits += np.split(logits, batch.offsets[1:-1].numpy()) if module.per_token else list(logits)
+            copies.append((start_copy(module.logits(batch.to(device)).float()), batch.offsets))
             after(len(chosen))
+    finish_copies(device)
+    rows_of_logits: list[np.ndarray] = []
+    for logits, offsets in copies:
+        rows_of_logits += np.split(logits.numpy(), offsets[1:-1].numpy()) if module.per_token else list(logits.numpy())
     return [rows_of_logits[index] for index in np.argsort(order)]
 
 

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from pipeline import storage
+from pipeline.host_copies import on_host
 from pipeline.local_files import scratch_folder
 from pipeline.train.checkpoint import OPTIMIZER, STATE, WEIGHTS, folder_of, read_tensors, steps_saved
 from pipeline.train.optim import load_optimizer, optimizer_tensors
@@ -85,10 +86,10 @@ class TrialCheckpoints:
         written = {name: value for name, value in vars(state).items() if name != "best"}
         written["best"] = {"value": state.best.value, "epoch": state.best.epoch} if state.best else None
         with scratch_folder("trial") as folder:
-            save_file(_copied_to_host(module.state_dict()), folder / WEIGHTS)
+            save_file(on_host(module.state_dict()), folder / WEIGHTS)
             save_file(optimizer_tensors(optimizer, module), folder / OPTIMIZER)
             if state.best and state.best.weights:
-                save_file(_copied_to_host(state.best.weights), folder / BEST)
+                save_file(on_host(state.best.weights), folder / BEST)
             (folder / STATE).write_text(json.dumps(written) + "\n")
             storage.publish(folder, target, {"step": state.step})
         for step in steps_saved(self.folder):
@@ -129,8 +130,3 @@ def delete_checkpoints(folder: str) -> None:
     for step in steps_saved(folder):
         storage.delete_folder(folder_of(folder, step))
     storage.delete_folder(storage.join(folder, "checkpoints"))
-
-
-def _copied_to_host(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return contiguous copies of tensors on the host."""
-    return {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}

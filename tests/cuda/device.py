@@ -29,6 +29,8 @@ class Properties:
 
 properties = Properties()
 """Properties of the device; tests change them."""
+waits: list[None] = []
+"""One entry for each time that the host waited for a stream of the device."""
 pinned: list[torch.Tensor] = []
 """Tensors in page-locked memory, from which copies to the device do not wait."""
 
@@ -37,6 +39,14 @@ def pin_memory(tensor: torch.Tensor) -> torch.Tensor:
     """Return a copy that is recorded as page-locked."""
     pinned.append(tensor.clone())
     return pinned[-1]
+
+
+class Stream:
+    """A stream of the device."""
+
+    def synchronize(self) -> None:
+        """Note that the host waits."""
+        waits.append(None)
 
 
 def on_device() -> FakeTensorMode:
@@ -60,5 +70,6 @@ torch.cuda._lazy_init = lambda: None
 torch.cuda.is_available = lambda: True
 torch.cuda.current_device = lambda: 0
 torch.cuda.get_device_properties = lambda device=None: properties
+torch.cuda.current_stream = lambda device=None: Stream()
 torch.cuda.get_rng_state = lambda device=CUDA: torch.zeros(16, dtype=torch.uint8)
 torch.Tensor.pin_memory = pin_memory

@@ -32,14 +32,15 @@ from pipeline.objectives.table import Pretraining, build_objective
 from pipeline.objectives.tasks import OBJECTIVES, VECTOR_OBJECTIVES, TaskObjective
 from pipeline.objectives.terms import divisors
 from pipeline.tasks.schema import ENCODED
+from pipeline.train.checkpoint import snapshot
 from pipeline.train.evaluate import evaluate
 from pipeline.train.optim import build_optimizer
 from pipeline.train.seen_words import SeenWords
 from pipeline.train.step import Compute, train_step
-from pipeline.train.trial import train_epoch, train_on_slots
+from pipeline.train.trial import compute_logits, train_epoch, train_on_slots
 from pipeline.train.trial_state import TrialState
 from tests.conftest import parts_of_preset, tiny_preset
-from tests.cuda.device import CUDA, move, on_device
+from tests.cuda.device import CUDA, move, on_device, pinned, waits
 from tests.cuda.watch import HostWaits, Watch
 
 MODEL = Model(layers=2, width=32, heads=2, feed_forward=64, maximum_positions=64, attention_dropout=0.0)
@@ -270,11 +271,10 @@ def test_finetuning_and_evaluation_wait_once_at_their_end() -> None:
     row = {"ids": [1, 2, 3, 4], "first_length": 4, "labels": None}
     listed = [row | {"label": float(number % LABELS), "row": number} for number in range(12)]
     rows = pa.Table.from_pylist(listed, schema=ENCODED)
-    module, pretraining = task_module("classification"), MaskedTokens(MODEL, WORDS)
+    module = task_module("classification")
     config = finetune(TaskAdamW(learning_rate=1e-4, layer_decay=0.8))
     with on_device():
         optimizer = build_optimizer(config.optimizer, module.to(CUDA))
-        pretraining.to(CUDA)
         with Watch() as watch, pytest.raises(HostWaits):
             train_epoch(
                 config,
@@ -287,9 +287,50 @@ def test_finetuning_and_evaluation_wait_once_at_their_end() -> None:
                 checkpoints=None,
             )
         assert watch.counts["_varlen_attn"] == 3 * MODEL.layers
+        before = len(waits)
+        with Watch() as watch, pytest.raises(RuntimeError, match="numpy"):
+            compute_logits(module, rows, CUDA, bfloat16())
+        assert watch.counts["_varlen_attn"] == MODEL.layers and len(waits) == before + 1
+
+
+@pytest.mark.parametrize("family", ["bert", "electra"])
+def test_evaluation_waits_once_at_its_end(family: str) -> None:
+    module, batches = module_of(family), [batch_of(*size) for size in SIZES]
+    with on_device():
+        move(module)
         with Watch() as watch, pytest.raises(HostWaits):
-            evaluate(pretraining, [batch_of(*size) for size in SIZES], world=1, device=CUDA, autocast=bfloat16())
-        assert watch.counts["_varlen_attn"] == len(SIZES) * MODEL.layers
+            evaluate(module, batches, world=1, device=CUDA, autocast=bfloat16())
+        encoders = 2 if family == "electra" else 1
+        assert watch.counts["_varlen_attn"] == encoders * len(SIZES) * MODEL.layers
+
+
+def test_a_checkpoint_waits_once_for_each_kind_of_state() -> None:
+    module = module_of("bert")
+    with on_device():
+        move(module)
+        chosen = build_optimizer(AdamW(), module)
+        for parameter in module.parameters():
+            parameter.grad = torch.zeros_like(parameter)
+        chosen.step()
+        before = len(waits)
+        with Watch() as watch:
+            taken = snapshot(module, chosen)
+        tensors = [*taken.optimizer.values(), *(value for _, weights in taken.models for value in weights.values())]
+        assert all(not tensor.is_cuda for tensor in tensors) and watch.counts["_to_copy"] == len(tensors)
+        assert len(waits) - before <= 3, "weights, weights that are published as part of a sum, optimiser"
+
+
+def test_a_batch_is_copied_at_once() -> None:
+    batch = batch_of()
+    with on_device():
+        before = len(pinned)
+        with Watch() as watch:
+            moved = batch.to(CUDA)
+        assert len(pinned) == before + 1 and watch.counts["_to_copy"] == 1
+        for name, value in vars(batch).items():
+            if isinstance(value, torch.Tensor):
+                there = getattr(moved, name)
+                assert there.device == CUDA and (there.dtype, there.shape) == (value.dtype, value.shape)
 
 
 def test_the_watch_detects_waits() -> None:

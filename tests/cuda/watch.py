@@ -54,13 +54,12 @@ def asks(name: str, func: Callable[..., Any], args: tuple, kwargs: dict[str, Any
 
 
 def refuse_copies(name: str, args: tuple, kwargs: dict[str, Any], made: list[Tensor]) -> None:
-    """Raise HostWaits for a copy from the device, and for one to it that waits or is not from page-locked memory."""
+    """Raise HostWaits for a copy that waits, and for one to the device that is not from page-locked memory."""
     if name not in COPIES:
         return
     source, target = (args[1], args[0]) if name == "copy_" else (args[0], made[0])
-    if source.is_cuda and not target.is_cuda:
+    waits = not (kwargs.get("non_blocking", False) or name == "copy_" and args[2:] == (True,))
+    if source.is_cuda and not target.is_cuda and waits:
         raise HostWaits(f"{name} of {tuple(source.shape)} from the device")
-    if target.is_cuda and not source.is_cuda:
-        waits = not (kwargs.get("non_blocking", False) or name == "copy_" and args[2:] == (True,))
-        if waits or all(source is not tensor for tensor in pinned):
-            raise HostWaits(f"{name} of {tuple(source.shape)} from pageable memory, or with a wait, to the device")
+    if target.is_cuda and not source.is_cuda and (waits or all(source is not tensor for tensor in pinned)):
+        raise HostWaits(f"{name} of {tuple(source.shape)} from pageable memory, or with a wait, to the device")

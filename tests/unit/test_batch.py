@@ -1,4 +1,5 @@
 import dataclasses
+import math
 
 import pyarrow as pa
 import pytest
@@ -6,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.batch import collate
+from pipeline.batch import _in_one_copy, collate
 from pipeline.text.schema import EXAMPLE, ROW
 
 ROWS = [
@@ -121,3 +122,19 @@ def test_every_row_can_be_read_back(rows, chunks):
         assert batch.masked_labels_M[inside].tolist() == row["masked_labels"]
         assert batch.not_next_N[i].item() == row["not_next"]
     assert batch.maximum_length == max(len(row["ids"]) for row in rows)
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_one_copy_has_all_tensors(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor)  # there is no GPU to pin memory for
+    tensors = {
+        "offsets": torch.arange(rows + 1, dtype=torch.int32),
+        "ids_T": torch.arange(5 * rows),
+        "none": torch.zeros(0, dtype=torch.int64),
+        "labels": torch.tensor([math.nan, 0.5, -1.0][:rows]),
+        "keys": torch.arange(3 * rows).view(rows, 3),
+    }
+    copied = _in_one_copy(tensors, "cpu")
+    assert copied.keys() == tensors.keys()
+    for name, tensor in tensors.items():
+        torch.testing.assert_close(copied[name], tensor, rtol=0, atol=0, equal_nan=True)

@@ -24,7 +24,7 @@ GROUND = {
     *("bigbird_presets", "longformer_presets", "modernbert_presets", "presets"),
     *("reporting", "retries", "stopping", "storage", "wire_format"),
 }
-MODEL_SIDE = GROUND | {"batch", "text.schema", "model"}
+MODEL_SIDE = GROUND | {"batch", "host_copies", "text.schema", "model"}
 TRAIN_SIDE = MODEL_SIDE | {
     *("ray_private", "shared_output", "text", "corpus", "tasks", "objectives", "minimal_pairs", "cluster", "train"),
 }
@@ -54,6 +54,7 @@ MAY_IMPORT = {
     "corpus": GROUND - {"presets"} | {"ray_private", "shared_output", "text", "corpus"},
     "tasks": GROUND | {"text", "tasks"},
     "batch": GROUND | {"text.schema"},
+    "host_copies": set(),
     "model": MODEL_SIDE,
     "objectives": MODEL_SIDE | {"objectives"},
     "retrieval": GROUND | {"tasks", "retrieval"},

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from pipeline.model import soft_targets
+from pipeline.model import soft_targets, vocabulary_loss
 from pipeline.model.soft_targets import Output, soft_target_loss
 
 LN3 = math.log(3)
@@ -38,7 +38,7 @@ def test_loss_and_gradient_by_hand() -> None:
 @pytest.mark.parametrize("entries", [11, 64, 65])
 @pytest.mark.parametrize("tokens", [0, 1, 40, 115])
 def test_loss_in_parts_equals_the_loss_of_all(tokens: int, entries: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(soft_targets, "LOGIT_BYTES", 40 * 64 * 4)  # 40 rows of 64 entries at once
+    monkeypatch.setattr(vocabulary_loss, "LOGIT_BYTES", 40 * 64 * 4)  # 40 rows of 64 entries at once
     student, teacher = made(tokens, entries, 4, 0), made(tokens, entries, 6, 1)
     own, theirs = (F.log_softmax(logits(output) / 3.0, 1) for output in (student, teacher))
     whole = 9.0 * F.kl_div(own, theirs.detach(), reduction="sum", log_target=True)
@@ -52,7 +52,7 @@ def test_loss_in_parts_equals_the_loss_of_all(tokens: int, entries: int, monkeyp
 
 
 def test_memory_is_bounded_by_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(soft_targets, "LOGIT_BYTES", 64 * 4 * 10)
+    monkeypatch.setattr(vocabulary_loss, "LOGIT_BYTES", 64 * 4 * 10)
     student, teacher = made(95, 64, 4, 0), made(95, 64, 6, 1)
     with torch.no_grad():
         parts = [len(states) for states, _, _ in soft_targets._parts(student, teacher, 2.0, 64)]
