@@ -1,6 +1,7 @@
 """A served model over HTTP: the clients of others as they are, values equal to the model's own, and every refusal."""
 
 import json
+import shutil
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -27,11 +28,12 @@ from pipeline.model.int8 import Int8Linear
 from pipeline.objectives.tasks import OBJECTIVES
 from pipeline.serve.gate import digest
 from pipeline.serve.http import build_app
-from pipeline.serve.model import Refused, ServedModel, describe_on_cpu, load
+from pipeline.serve.model import Refused, ServedModel, describe_on_cpu, load, load_described
 from pipeline.serve.problems import overloaded, unavailable
 from pipeline.serve.uses import Inputs
 from pipeline.tasks.task import Kind, Task
 from pipeline.text.vocabulary import Vocabulary
+from pipeline.train.checkpoint import folder_of
 from pipeline.train.tuned import About, save_tuned
 
 LABELS: dict[str, tuple[str, ...]] = {
@@ -167,6 +169,24 @@ def test_int8_answers_near_float32(tiny_run: Path, tuned: Callable[..., Serve]) 
             wanted = numbers(post(url + route, body).json())
         assert not np.array_equal(found, wanted)
         np.testing.assert_allclose(found, wanted, rtol=0, atol=0.1 * np.abs(wanted).max())
+
+
+def test_a_model_at_a_url_answers_as_from_its_folder(hub: Path, tiny_run: Path, tuned: Callable[..., Serve]) -> None:
+    texts, labelled = ["kar lost", "kap"], tuned("classification").checkpoint
+    shutil.copytree(folder_of(str(tiny_run), 3), hub / "google" / "encoder")
+    shutil.copytree(labelled, hub / "google" / "labels")
+    config = Serve(checkpoint="hf://google/encoder")
+    replica = load_described(describe_on_cpu(config), config)
+    with served(config) as (url, _):
+        client = openai.OpenAI(base_url=f"{url}/v1", api_key="any", max_retries=0)
+        found = client.embeddings.create(model="google/encoder", input=texts)
+        wanted = api.load(str(tiny_run)).embed(texts)
+        for vectors in ([one.embedding for one in found.data], replica.answer("embed", texts)):
+            np.testing.assert_allclose(vectors, wanted, rtol=0, atol=1e-6)
+    with served(Serve(checkpoint="hf://google/labels")) as (url, _):
+        best = post(f"{url}/predict", {"inputs": texts[0]}).json()
+        (answer,) = api.load(labelled).predict(texts[:1])
+        assert {one["label"]: pytest.approx(one["score"], abs=1e-6) for one in best} == answer["probabilities"]
 
 
 def numbers(rows: list[Any]) -> np.ndarray:
