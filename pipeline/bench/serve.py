@@ -21,6 +21,8 @@ from pipeline.errors import ConfigError
 from pipeline.train.hardware import cores
 
 PEER, OURS, UNBATCHED = "sentence-transformers", "ours", "ours, unbatched"
+LENGTHS = (16, 128)
+"""Tokens per request, unless the settings name others."""
 START_SECONDS = 180.0
 """Seconds that a server may take to start."""
 CLIENTS = 32
@@ -53,7 +55,7 @@ def measure(config: Serve) -> list[tuple[str, int, list[Load]]]:
 
     The loads are: one request at a time, CLIENTS at a time, Poisson at half of that, and Poisson at config.rate.
     """
-    requests = {length: _bodies_of(config.checkpoint, length) for length in config.lengths}
+    requests = {length: _bodies_of(config.checkpoint, length) for length in config.lengths or LENGTHS}
     measured = []
     for name in (OURS, UNBATCHED, PEER) if config.unbatched else (OURS, PEER):
         with _running(name, config) as url:

@@ -135,8 +135,8 @@ class Serve:
 
     checkpoint: Location
     """Folder of an embedding model that sentence-transformers loads too."""
-    lengths: tuple[int, ...] = (16, 128)
-    """Tokens per request, each a text of its own."""
+    lengths: tuple[int, ...] = ()
+    """Tokens per request, each a text of its own. Default: 16 and 128."""
     seconds: float = 10.0
     """Seconds of each of the four loads. A p99 of 100 requests, as in 10 seconds at 10 per second, is that of the
     slowest two.

@@ -62,6 +62,16 @@ def test_the_measured_server_has_the_settings_of_the_bench() -> None:
     assert ours(Serve(checkpoint="m", onnx=True), unbatched=False).onnx
 
 
+def settings_of(*words: str) -> Serve:
+    """Settings that the bench reads from its command."""
+    return Command(prog="bench", about="", settings=Serve).read(words)
+
+
+def test_the_usual_lengths_are_short_and_long(tiny_run: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^lengths \(128\) must lie between 3 and 32, the model's length$"):
+        serve.measure(settings_of("--checkpoint", str(tiny_run)))
+
+
 def test_onnx_has_one_number_format() -> None:
     with pytest.raises(ConfigError) as refused:
         Serve(checkpoint="m", onnx=True, precision="int8")
@@ -82,8 +92,8 @@ def test_every_server_gets_every_length_and_load(
 
     monkeypatch.setattr(serve, "_running", quick)
     monkeypatch.setattr(serve, "CLIENTS", 2)
-    config = Serve(checkpoint=str(tiny_run), lengths=(5, 9), seconds=0.2, rate=50.0, unbatched=unbatched)
-    measured = serve.measure(config)
+    words = ["--checkpoint", str(tiny_run), "--lengths", "5", "--lengths", "9", "--seconds", "0.2", "--rate", "50"]
+    measured = serve.measure(settings_of(*words, *(["--unbatched"] if unbatched else [])))
     names = ["ours", *(["ours, unbatched"] if unbatched else []), "sentence-transformers"]
     assert begun == names
     assert [row[:2] for row in measured] == [(name, length) for name in names for length in (5, 9)]
