@@ -18,6 +18,7 @@ A ratio is our speed divided by an alternative's; its floor is the smallest valu
     python jobs/bench.py checkpoint --preset bert-base
     python jobs/bench.py embed
     python jobs/bench.py serve --checkpoint MODEL
+    python jobs/bench.py serve --checkpoint MODEL --unbatched --onnx --seconds 60
     python jobs/bench.py finetune --checkpoint EXPORT --data GLUE
     python jobs/bench.py vectors --checkpoint MODEL --input texts.csv
 

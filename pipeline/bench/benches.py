@@ -193,7 +193,8 @@ def _run_embed(config: settings.Embed, report: Report) -> int:
 
 
 def _run_serve(config: settings.Serve, report: Report) -> int:
-    print(f"{serve.OURS}: {config.precision}; {serve.PEER}: float32; {config.threads or cores()} threads each")
+    ours = "float32 with onnxruntime" if config.onnx else config.precision
+    print(f"{serve.OURS}: {ours}; {serve.PEER}: float32; {config.threads or cores()} threads each")
     print(serve.table(serve.measure(config)))
     return 0
 

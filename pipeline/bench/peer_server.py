@@ -18,10 +18,15 @@ class Body(BaseModel):
 
 
 def main(checkpoint: str, port: int, threads: int) -> None:
-    """Serve until the process ends. FastAPI answers requests in threads, so several are computed at the same time."""
+    """Serve until the process ends."""
+    torch.set_num_threads(threads)
+    uvicorn.run(_app(checkpoint), host="127.0.0.1", port=port, log_level="error")
+
+
+def _app(checkpoint: str) -> FastAPI:
+    """Return the application. FastAPI answers requests in threads, so several are computed at the same time."""
     from sentence_transformers import SentenceTransformer
 
-    torch.set_num_threads(threads)
     model, app = SentenceTransformer(checkpoint, device="cpu"), FastAPI()
 
     @app.post("/embed")
@@ -32,7 +37,7 @@ def main(checkpoint: str, port: int, threads: int) -> None:
     def health() -> dict[str, bool]:
         return {"ready": True}
 
-    uvicorn.run(app, host="127.0.0.1", port=port, log_level="error")
+    return app
 
 
 if __name__ == "__main__":

@@ -20,14 +20,16 @@ from pipeline.config.bench import Serve
 from pipeline.errors import ConfigError
 from pipeline.train.hardware import cores
 
-PEER, OURS = "sentence-transformers", "ours"
+PEER, OURS, UNBATCHED = "sentence-transformers", "ours", "ours, unbatched"
+LENGTHS = (16, 128)
+"""Tokens per request, unless the settings name others."""
 START_SECONDS = 180.0
 """Seconds that a server may take to start."""
 CLIENTS = 32
 """Clients that ask at the same time, to find the load that a server takes."""
 BODIES = 64
 """Distinct requests, used in rotation."""
-COLUMNS = ("alone/s", "p50", "full/s", "half: p50", "p99", "p99/p50", "fixed: p50", "p99", "failed")
+COLUMNS = ("alone/s", "p50", "p99", "full/s", "half: p50", "p99", "p99/p50", "fixed: p50", "p99", "failed")
 """Columns of the table. The aim of p99/p50 is at most 3."""
 BERTSTREAM = "import sys; from pipeline.command_line import main; sys.exit(main(sys.argv[1:]))"
 
@@ -53,9 +55,9 @@ def measure(config: Serve) -> list[tuple[str, int, list[Load]]]:
 
     The loads are: one request at a time, CLIENTS at a time, Poisson at half of that, and Poisson at config.rate.
     """
-    requests = {length: _bodies_of(config.checkpoint, length) for length in config.lengths}
+    requests = {length: _bodies_of(config.checkpoint, length) for length in config.lengths or LENGTHS}
     measured = []
-    for name in (OURS, PEER):
+    for name in (OURS, UNBATCHED, PEER) if config.unbatched else (OURS, PEER):
         with _running(name, config) as url:
             for length, bodies in requests.items():
                 in_turns(url, bodies, config.seconds / 4, CLIENTS)  # warm-up
@@ -70,11 +72,16 @@ def table(measured: Sequence[tuple[str, int, list[Load]]]) -> str:
     """Return a line per server and length; latencies are in milliseconds."""
     lines = [f"{'':<24}{'tokens':>8}" + "".join(f"{column:>12}" for column in COLUMNS)]
     for name, length, (alone, full, half, fixed) in measured:
-        numbers = (alone.per_second, alone.percentile(50), full.per_second, half.percentile(50), half.percentile(99))
-        rest = (half.percentile(99) / max(half.percentile(50), 1e-3), fixed.percentile(50), fixed.percentile(99))
+        numbers = (alone.per_second, *_middle_and_late(alone), full.per_second, *_middle_and_late(half))
+        rest = (half.percentile(99) / max(half.percentile(50), 1e-3), *_middle_and_late(fixed))
         failed = sum(load.failed for load in (alone, full, half, fixed))
         lines.append(f"{name:<24}{length:>8}" + "".join(f"{one:>12.1f}" for one in (*numbers, *rest)) + f"{failed:>12}")
     return "\n".join(lines)
+
+
+def _middle_and_late(load: Load) -> tuple[float, float]:
+    """Return p50 and p99 in milliseconds."""
+    return load.percentile(50), load.percentile(99)
 
 
 @contextmanager
@@ -82,13 +89,8 @@ def _running(name: str, config: Serve) -> Generator[str]:
     """Run a server in a process of its own; yield the URL of its vectors."""
     with closing(socket.create_server(("127.0.0.1", 0))) as probe:
         port = probe.getsockname()[1]
-    threads = config.threads or cores()
-    ours = ["-c", BERTSTREAM, "serve", "--checkpoint", config.checkpoint, "--port", str(port)]
-    ours += ["--placement.address", "local", "--placement.threads", str(threads), "--limits.truncate"]
-    ours += ["--placement.precision", config.precision, "--placement.device", "cpu"]
-    theirs = ["-m", "pipeline.bench.peer_server", config.checkpoint, str(port), str(threads)]
     with tempfile.TemporaryFile("w+") as said:
-        command = [sys.executable, *(ours if name == OURS else theirs)]
+        command = [sys.executable, *(_peer(config, port) if name == PEER else _ours(config, port, name == UNBATCHED))]
         process = subprocess.Popen(command, stdout=said, stderr=said)
         try:
             _await_health(f"http://127.0.0.1:{port}", name, process)
@@ -100,6 +102,25 @@ def _running(name: str, config: Serve) -> Generator[str]:
         finally:
             process.terminate()
             process.wait()
+
+
+def _peer(config: Serve, port: int) -> list[str]:
+    """Return Python's arguments that start the server of sentence-transformers."""
+    return ["-m", "pipeline.bench.peer_server", config.checkpoint, str(port), str(config.threads or cores())]
+
+
+def _ours(config: Serve, port: int, unbatched: bool) -> list[str]:
+    """Return Python's arguments that start our server."""
+    options = {
+        "--checkpoint": config.checkpoint,
+        "--port": str(port),
+        "--placement.address": "local",
+        "--placement.threads": str(config.threads or cores()),
+        "--placement.precision": config.precision,
+        "--placement.device": "cpu",
+    } | ({"--batching.tokens": "1", "--batching.wait": "0"} if unbatched else {})
+    flags = ["--limits.truncate", *(["--onnx"] if config.onnx else [])]
+    return ["-c", BERTSTREAM, "serve", *(word for option in options.items() for word in option), *flags]
 
 
 def _await_health(url: str, name: str, process: "subprocess.Popen[bytes]") -> None:

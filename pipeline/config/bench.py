@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from pipeline.config.checks import require_above_zero, require_at_least
+from pipeline.config.checks import require, require_above_zero, require_at_least
 from pipeline.config.data import Sampling, VocabularySettings
 from pipeline.config.locations import Location, SourceText
 from pipeline.config.placement import EmbedPrecision
@@ -128,27 +128,37 @@ class Embed:
 class Serve:
     """Compare the server of an embedding model with sentence-transformers behind FastAPI, each in its own process.
 
-    Columns: requests per second and the median of one request at a time; requests per second of 32 clients; then p50
-    and p99 of requests at random times (Poisson, open loop) at half of that, and at a fixed rate. Latencies are in
-    milliseconds. Needs the extra `serve` and sentence-transformers. This bench has no floors.
+    Columns: requests per second, p50 and p99 of one client; requests per second of 32 clients; then p50 and p99 of
+    requests at random times (Poisson, open loop) at half of that, and at a fixed rate. Latencies are in milliseconds.
+    Needs the extra `serve` and sentence-transformers. This bench has no floors.
     """
 
     checkpoint: Location
     """Folder of an embedding model that sentence-transformers loads too."""
-    lengths: tuple[int, ...] = (16, 128)
-    """Tokens per request, each a text of its own."""
+    lengths: tuple[int, ...] = ()
+    """Tokens per request, each a text of its own. Default: 16 and 128."""
     seconds: float = 10.0
-    """Seconds of each of the four loads."""
+    """Seconds of each of the four loads. A p99 of 100 requests, as in 10 seconds at 10 per second, is that of the
+    slowest two.
+    """
     rate: float = 10.0
     """Requests per second of the fixed rate."""
     threads: int | None = None
     """CPU threads of each server; default: all cores."""
     precision: EmbedPrecision = "auto"
     """Number format of our server; sentence-transformers computes in float32."""
+    onnx: bool = False
+    """Run our encoder with onnxruntime, in float32; needs the extra export."""
+    unbatched: bool = False
+    """Also measure our server with one request per computation (batching.tokens 1, without a wait)."""
 
     def __post_init__(self) -> None:
         require_above_zero("seconds", self.seconds)
         require_above_zero("rate", self.rate)
+        require(
+            not self.onnx or self.precision in ("auto", "float32"),
+            f"onnx (True) computes in float32, but precision is {self.precision}: leave one out",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,13 +10,19 @@ Several = Annotated[list[str], Field(min_length=1)]
 OneOrTwo = Annotated[list[str], Field(min_length=1, max_length=2)]
 
 
-class EmbedBody(BaseModel):
+class TruncatedBody(BaseModel):
+    """Options about texts that are too long, as Text Embeddings Inference reads them."""
+
+    truncate: bool | None = None
+    truncation_direction: Literal["right", "Right"] = "right"
+    """A text loses its end. Text Embeddings Inference can remove its beginning instead; that is refused here."""
+
+
+class EmbedBody(TruncatedBody):
     """Texts to embed, as Text Embeddings Inference reads them."""
 
     inputs: str | Several
     normalize: bool = True
-    truncate: bool | None = None
-    truncation_direction: Literal["right", "Right"] = "right"
     prompt_name: str | None = None
     dimensions: Annotated[int, Field(ge=1)] | None = None
 
@@ -29,32 +35,29 @@ class Parameters(BaseModel):
     top_k: Annotated[int, Field(ge=1, le=100)] | None = None
 
 
-class PredictBody(BaseModel):
+class PredictBody(TruncatedBody):
     """A text, a pair of texts, or a list of lists of one or two texts."""
 
     inputs: str | OneOrTwo | Annotated[list[OneOrTwo], Field(min_length=1)]
     raw_scores: bool = False
-    truncate: bool | None = None
     parameters: Parameters | None = None
     """Hugging Face's inference client sends these, and reads a list of lists even for one text."""
 
 
-class RerankBody(BaseModel):
+class RerankBody(TruncatedBody):
     """Texts to sort by their score with the query."""
 
     query: str
     texts: Several
     raw_scores: bool = False
     return_text: bool = False
-    truncate: bool | None = None
 
 
-class TextsBody(BaseModel):
+class TextsBody(TruncatedBody):
     """Texts to tag, or texts with mask tokens."""
 
     inputs: str | Several
     parameters: Parameters = Parameters()
-    truncate: bool | None = None
 
 
 class Question(BaseModel):

@@ -30,8 +30,9 @@ class Reader:
         if len(rows) > self.limits.texts:
             raise invalid(f"the request has {len(rows):,} texts, and at most {self.limits.texts:,} are allowed", 413)
         for number, row in enumerate(rows):
-            if not all(text.strip() for text in (row if isinstance(row, tuple) else (row,))):
-                raise invalid(f"inputs[{number}] is empty: give a text", 400)
+            for part, text in enumerate(row if isinstance(row, tuple) else (row,)):
+                if not text.strip():
+                    raise invalid(f"{_field(use, number, part)} is empty: give a text", 400)
         self._require_paired(use, rows)
         lengths = self._lengths([before + row for row in rows] if before else rows)
         longest = self.described.fill_length if use == "fill" else self.described.maximum_length
@@ -40,9 +41,8 @@ class Reader:
         if not shortens and max(lengths) > longest:
             number = next(index for index, length in enumerate(lengths) if length > longest)
             instead = "send a shorter text" if splits else "send a shorter text, or truncate: true"
-            raise invalid(
-                f"inputs[{number}] must have at most {longest} tokens, and has {lengths[number]}: {instead}", 413
-            )
+            field = f"{_field(use, number)}{' with the query' if use == 'rerank' else ''}"
+            raise invalid(f"{field} must have at most {longest} tokens, and has {lengths[number]}: {instead}", 413)
         return sum(min(length, longest) for length in lengths)
 
     def _require_paired(self, use: Use, rows: Sequence[Any]) -> None:
@@ -61,3 +61,10 @@ class Reader:
             return [len(encoding.ids) for encoding in self.tokenizer.encode_batch(list(rows))]
         except (UnicodeEncodeError, TypeError) as error:
             raise invalid("a text has lone surrogates, which are no characters: send valid Unicode") from error
+
+
+def _field(use: Use, number: int, part: int = 1) -> str:
+    """Return the name of a text in the request's body: of part 0 or 1 of a row."""
+    if use != "rerank":
+        return f"inputs[{number}]"
+    return f"texts[{number}]" if part else "query"

@@ -1,6 +1,7 @@
 """Tasks of further data sets that encoders are compared on, with the file names of their official archives.
 
-A task's folder is the one that its archive unpacks to. Metrics are those of the official evaluation.
+A task's folder is the one that its archive unpacks to. Metrics are those of the official evaluation; rankings
+also have nDCG@10.
 """
 
 from pipeline.tasks.glue import INFERENCE
@@ -135,13 +136,13 @@ TASKS: dict[str, Task] = {
         Task(  # Yang, Yih and Meek 2015
             name="wikiqa",
             kind="ranking",
-            metrics=("map", "mrr"),
+            metrics=("map", "mrr", "ndcg@10"),
             splits=(_wikiqa("train"), _wikiqa("dev"), _wikiqa("test")),
         ),
         Task(  # Wang, Smith and Mitamura 2007; train-all.xml is the usual, automatically judged training set
             name="trec-qa",
             kind="ranking",
-            metrics=("map", "mrr"),
+            metrics=("map", "mrr", "ndcg@10"),
             splits=(
                 _trec_qa("train", "train-all.xml"),
                 _trec_qa("dev", "dev.xml"),

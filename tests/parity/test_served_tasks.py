@@ -14,12 +14,16 @@ import mlflow
 import pandas as pd
 import pyarrow as pa
 import pytest
+import requests
 import torch
 from mlflow.tracking import MlflowClient
 
+from pipeline import api
 from pipeline.config.cutting import Cutting
 from pipeline.config.finetune import Finetune
+from pipeline.config.locations import with_absolute_locations
 from pipeline.config.model import Model
+from pipeline.config.serve import Serve
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.export import registry
 from pipeline.export.registry import alike, at
@@ -33,8 +37,11 @@ from pipeline.tasks.squad import Question
 from pipeline.tasks.tagging import Sentence
 from pipeline.tasks.task import Kind, Task
 from pipeline.text.vocabulary import Vocabulary
+from pipeline.train.chain import add_chain
 from pipeline.train.initial import Initial
 from pipeline.train.tuned import About, load_tuned, save_tuned
+from pipeline.workflows.serve import _registered
+from tests.unit.serve.test_routes import post, served
 
 ROOT = Path(__file__).parents[2]
 CONFIG = Finetune(checkpoint="/models/bert", task=("mrpc",), data="/glue", register="served")
@@ -89,12 +96,12 @@ def problem(kind: Kind) -> Problem:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory, tiny_vocabulary: Vocabulary) -> Callable[[Kind], str]:
-    """The folder of a kind's model with weights at random."""
+def folder(tmp_path_factory: pytest.TempPathFactory, tiny_vocabulary: Vocabulary) -> Callable[..., str]:
+    """The folder of a kind's model with weights at random; with `crf`, the same weights and a chain of tags."""
     output = tmp_path_factory.mktemp("finetune")
 
-    def make(kind: Kind) -> str:
-        target = str(output / f"{kind}-seed0-0123456789ab" / "model")
+    def make(kind: Kind, crf: bool = False) -> str:
+        target = str(output / f"{kind}{'-crf' if crf else ''}-seed0-0123456789ab" / "model")
         if not Path(target).exists():
             task, model = (
                 problem(kind).task,
@@ -110,7 +117,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory, tiny_vocabulary: Vocabulary
                 pooling="cls",
                 tuned=tuned,
                 lineage={},
+                crf=crf,
             )
+            if crf:
+                add_chain(module, task)
+                with torch.no_grad():
+                    module.tag_chain.following.normal_(std=2, generator=torch.Generator().manual_seed(1))
             save_tuned(target, module, about, model, tiny_vocabulary)
         return target
 
@@ -138,6 +150,38 @@ def test_the_best_model_is_registered_once_and_answers_as_its_folder(
     )
     assert [column.name for column in served.metadata.signature.outputs.inputs] == list(NAMES[kind])
     assert load_tuned(registry.folder_of(f"models:/served-{kind}/1", parent.uri)).about == tuned.about
+
+
+def test_a_crf_answers_with_its_best_sequence(parent: GridRun, folder: Callable[..., str]) -> None:
+    """The best tag of each word alone would be another answer."""
+    model, texts = folder("tags", crf=True), ["kar lost mir nel", "mir nel kand 12"]
+    log_best(parent, replace(CONFIG, register="crf"), problem("tags"), "tags", model, False, lambda line: None)
+    with at(parent.uri):
+        found = mlflow.pyfunc.load_model("models:/crf/1").predict(pd.DataFrame({"text": texts}))
+    assert alike(api.load(model).predict(texts), found)
+    alone = api.load(folder("tags")).predict(texts)
+    assert [row["tags"] for row in found] != [row["tags"] for row in alone]
+
+
+@pytest.mark.parametrize("of_mlflow", ["models:/named/1", "models:/named@best"])
+def test_a_registered_model_is_served_by_its_name(
+    of_mlflow: str, parent: GridRun, folder: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Through the settings of jobs/serve.py, with the MLflow of the environment or of the setting."""
+    model = folder("classification")
+    named = replace(CONFIG, register="named")
+    log_best(parent, named, problem("classification"), "classification", model, False, lambda line: None)
+    MlflowClient(tracking_uri=parent.uri, registry_uri=parent.uri).set_registered_model_alias("named", "best", "1")
+    config = with_absolute_locations(_registered(Serve(checkpoint=of_mlflow, mlflow_uri=parent.uri)))
+    with served(config) as (url, _):
+        found = post(f"{url}/predict", {"inputs": "kar lost"}).json()
+        info = requests.get(f"{url}/info", timeout=30).json()
+    (wanted,) = api.load(model).predict(["kar lost"])
+    assert {one["label"]: pytest.approx(one["score"], abs=1e-6) for one in found} == wanted["probabilities"]
+    assert info["model_id"] == of_mlflow.removeprefix("models:/")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", parent.uri)
+    assert _registered(Serve(checkpoint=of_mlflow)).checkpoint == config.checkpoint
+    assert _registered(Serve(checkpoint=of_mlflow, name="mine")).name == "mine"
 
 
 def test_a_model_that_mlflow_does_not_have_is_refused(parent: GridRun, tmp_path: Path) -> None:

@@ -21,14 +21,13 @@ from pipeline.finetune.trials import load_or_train, make_trial
 from pipeline.objectives.terms import INTENT, TASK
 from pipeline.objectives.tokens import CUT, IGNORED, TagTask
 from pipeline.predict.score import score_model
-from pipeline.tasks import tags
 from pipeline.tasks.bad_rows import BadRows
 from pipeline.tasks.intents import read_utterances
+from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.known import TASKS, read_items, with_labels
 from pipeline.tasks.prepared import Prepared
 from pipeline.tasks.tag_schemes import require_scheme, scheme_of
 from pipeline.tasks.tagging import PredictedTags, Utterance
-from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.trial_rows import class_weights
 from pipeline.train.tuned import load_tuned
@@ -85,26 +84,40 @@ def test_official_files_and_names_that_training_lacks(tmp_path: Path) -> None:
     assert "B-code" in whole.labels and whole.metrics == task.metrics
 
 
-def test_scores_by_hand() -> None:
-    task = Task(name="t", kind="tags", labels=("O", "B-to", "I-to"), intents=("fare", "flight"), metrics=("f1",))
-    items = [
-        utterance("to new york", "O B-to I-to", "flight"),
-        utterance("fare to bern", "O O B-to", "fare"),
-        utterance("hello", "O", "fare"),
-        utterance("rome", "B-to", "flight"),
-    ]
+FOUR = """\
+to new york|O B-to I-to|flight
+fare to bern|O O B-to|fare
+hello|O|fare
+rome|B-to|flight
+"""
+
+
+def test_scores_by_hand(tmp_path: Path) -> None:
+    """All metrics of the row `atis`, of files in its official layout."""
+    write_split(tmp_path / "atis/test", FOUR)
+    items, _ = read_items(TASKS["atis"], str(tmp_path), "test")
+    task = with_labels(TASKS["atis"], items)
     answers = [
         PredictedTags(tags=("O", "B-to", "I-to"), unseen=0, intent="flight"),  # all right
         PredictedTags(tags=("O", "O", "O"), unseen=0, intent="fare"),  # a slot is missed
         PredictedTags(tags=("O",), unseen=0, intent="flight"),  # the intent is wrong
         PredictedTags(tags=("B-to",), unseen=0, intent="flight"),  # all right
     ]
-    scores = tags.score(task, Prepared(items=items, rows=None), answers, {})
-    assert (scores["frame_accuracy"], scores["intent_accuracy"]) == (2 / 4, 3 / 4)
-    assert scores["precision"] == 1 and scores["recall"] == pytest.approx(2 / 3)
+    scores = KINDS[task.kind].score(task, Prepared(items=items, rows=None), answers, {})
+    # Of 3 slots 2 are found, and none is wrong; of 8 words 7 have their tag.
+    assert {name: scores[name] for name in task.metrics} == pytest.approx(
+        {
+            "frame_accuracy": 2 / 4,
+            "intent_accuracy": 3 / 4,
+            "f1": 2 * 1 * (2 / 3) / (1 + 2 / 3),
+            "precision": 1,
+            "recall": 2 / 3,
+            "accuracy": 7 / 8,
+        }
+    )
     # The baseline: each word's commonest tag, and the commonest intent; of two, the last in the alphabet.
     split = Prepared(items=items, rows=None)
-    assert tags.baseline(task, split, split)["intent_accuracy"] == 0.5
+    assert KINDS[task.kind].baseline(task, split, split)["intent_accuracy"] == 0.5
 
 
 @pytest.mark.parametrize("chain", [False, True])

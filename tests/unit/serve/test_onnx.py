@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from pipeline.serve import onnx_encoder
 from pipeline.serve.model import describe_on_cpu, load
 from pipeline.tasks.task import Kind, Task
 from pipeline.text.vocabulary import Vocabulary
+from pipeline.train.chain import add_chain
 from pipeline.train.tuned import About, save_tuned
 from tests.conftest import tiny_preset
 
@@ -63,6 +65,29 @@ def test_fine_tuned_models_answer_as_in_torch(
     else:
         name = "entity" if use == "tags" else "answer"
         assert [[one[name] for one in row] for row in theirs] == [[one[name] for one in row] for row in ours]
+
+
+def test_a_crf_answers_with_the_best_sequence_as_in_torch(tiny_vocabulary: Vocabulary, tmp_path: Path) -> None:
+    """The best tag of each word alone would be another answer."""
+    task = Task(name="made-up", kind="tags", labels=("O", "B-PER", "I-PER"), metrics=("f1",))
+    module = OBJECTIVES["tags"](MODEL, tiny_vocabulary.size, 3, torch.Generator().manual_seed(5), "cls", None).eval()
+    about = About(task=task, cutting=Cutting(maximum_length=16, stride=4), pooling="cls", tuned={}, lineage={})
+    save_tuned(plain := str(tmp_path / "plain"), module, about, MODEL, tiny_vocabulary)
+    add_chain(module, task)
+    with torch.no_grad():
+        module.tag_chain.following.normal_(std=2, generator=torch.Generator().manual_seed(1))
+    save_tuned(chained := str(tmp_path / "crf"), module, replace(about, crf=True), MODEL, tiny_vocabulary)
+    theirs, ours, alone = (
+        load(Serve(checkpoint=folder, onnx=onnx)).answer("tags", TEXTS)
+        for folder, onnx in ((chained, True), (chained, False), (plain, True))
+    )
+    assert tags_of(theirs) == tags_of(ours) != tags_of(alone)
+    scores = [[word["score"] for text in answers for word in text] for answers in (theirs, ours)]
+    assert scores[0] == pytest.approx(scores[1], abs=1e-5)
+
+
+def tags_of(answers: list[list[dict[str, Any]]]) -> list[list[str]]:
+    return [[word["entity"] for word in text] for text in answers]
 
 
 def test_other_states_are_refused(tiny_run: Path) -> None:

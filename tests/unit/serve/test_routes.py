@@ -1,11 +1,13 @@
 """A served model over HTTP: the clients of others as they are, values equal to the model's own, and every refusal."""
 
 import json
+import shutil
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +22,18 @@ from huggingface_hub import InferenceClient
 from pipeline import api
 from pipeline.config.finetune import Cutting
 from pipeline.config.model import Model
+from pipeline.config.placement import EmbedPlacement
 from pipeline.config.serve import Limits, Serve
+from pipeline.model.int8 import Int8Linear
 from pipeline.objectives.tasks import OBJECTIVES
 from pipeline.serve.gate import digest
 from pipeline.serve.http import build_app
-from pipeline.serve.model import Refused, ServedModel, describe_on_cpu, load
+from pipeline.serve.model import Refused, ServedModel, describe_on_cpu, load, load_described
 from pipeline.serve.problems import overloaded, unavailable
 from pipeline.serve.uses import Inputs
 from pipeline.tasks.task import Kind, Task
 from pipeline.text.vocabulary import Vocabulary
+from pipeline.train.checkpoint import folder_of
 from pipeline.train.tuned import About, save_tuned
 
 LABELS: dict[str, tuple[str, ...]] = {
@@ -112,6 +117,13 @@ def tuned(tiny_vocabulary: Vocabulary, tmp_path_factory: pytest.TempPathFactory)
     return build
 
 
+@pytest.fixture(scope="module")
+def cross_encoder(tuned: Callable[..., Serve]) -> Iterator[tuple[str, ServedModel]]:
+    """A model of pairs of texts with two classes."""
+    with served(replace(tuned("classification", paired=True), name="pairs")) as found:
+        yield found
+
+
 def test_openai_gets_the_models_vectors(encoder: tuple[str, ServedModel]) -> None:
     url, model = encoder
     client, texts = openai.OpenAI(base_url=f"{url}/v1", api_key="any", max_retries=0), ["kar lost", "kap"]
@@ -142,6 +154,45 @@ def test_the_hub_client_gets_vectors_and_words(encoder: tuple[str, ServedModel])
     assert [guess.score for guess in guesses] == pytest.approx([one["probability"] for one in wanted], abs=1e-6)
     assert guesses[0].sequence == f"kar {wanted[0]['token']} lost"
     assert guesses[0].token == model.loaded.vocabulary.ids[str(wanted[0]["token"])]
+
+
+def test_int8_answers_near_float32(tiny_run: Path, tuned: Callable[..., Serve]) -> None:
+    for config, route, body in (
+        (Serve(checkpoint=str(tiny_run)), "/embed", {"inputs": ["kar lost", "kap mist mir"]}),
+        (tuned("classification"), "/predict", {"inputs": [["kar lost"], ["kap mist mir"]], "raw_scores": True}),
+    ):
+        with served(replace(config, placement=EmbedPlacement(device="cpu", precision="int8"))) as (url, model):
+            assert any(isinstance(module, Int8Linear) for module in model.loaded.encoder.modules())
+            assert requests.get(f"{url}/info", timeout=30).json()["model_dtype"] == "int8"
+            found = numbers(post(url + route, body).json())
+        with served(config) as (url, _):
+            wanted = numbers(post(url + route, body).json())
+        assert not np.array_equal(found, wanted)
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=0.1 * np.abs(wanted).max())
+
+
+def test_a_model_at_a_url_answers_as_from_its_folder(hub: Path, tiny_run: Path, tuned: Callable[..., Serve]) -> None:
+    texts, labelled = ["kar lost", "kap"], tuned("classification").checkpoint
+    shutil.copytree(folder_of(str(tiny_run), 3), hub / "google" / "encoder")
+    shutil.copytree(labelled, hub / "google" / "labels")
+    config = Serve(checkpoint="hf://google/encoder")
+    replica = load_described(describe_on_cpu(config), config)
+    with served(config) as (url, _):
+        client = openai.OpenAI(base_url=f"{url}/v1", api_key="any", max_retries=0)
+        found = client.embeddings.create(model="google/encoder", input=texts)
+        wanted = api.load(str(tiny_run)).embed(texts)
+        for vectors in ([one.embedding for one in found.data], replica.answer("embed", texts)):
+            np.testing.assert_allclose(vectors, wanted, rtol=0, atol=1e-6)
+    with served(Serve(checkpoint="hf://google/labels")) as (url, _):
+        best = post(f"{url}/predict", {"inputs": texts[0]}).json()
+        (answer,) = api.load(labelled).predict(texts[:1])
+        assert {one["label"]: pytest.approx(one["score"], abs=1e-6) for one in best} == answer["probabilities"]
+
+
+def numbers(rows: list[Any]) -> np.ndarray:
+    """Vectors, or the scores of labels in the order of the labels' names."""
+    named = isinstance(rows[0][0], dict)
+    return np.array([[one["score"] for one in sorted(row, key=itemgetter("label"))] if named else row for row in rows])
 
 
 def test_several_masks_have_a_list_each(encoder: tuple[str, ServedModel]) -> None:
@@ -267,6 +318,12 @@ REFUSED: dict[str, tuple[str, Any, int, str]] = {
         "parameters: Extra inputs are not permitted",
     ),
     "unknown prompt": ("/embed", {"inputs": "kar", "prompt_name": "q"}, 422, "prompt_name ('q') must be one of none"),
+    "a text's end alone": (
+        "/embed",
+        {"inputs": LONG, "truncate": True, "truncation_direction": "left"},
+        422,
+        "truncation_direction: Input should be 'right' or 'Right'",
+    ),
     "no mask": ("/fill-mask", {"inputs": ["[MASK]", "kar"]}, 422, "inputs[1] has no mask token: write [MASK]"),
     "no route": ("/nothing", {"inputs": "kar"}, 404, "Not Found"),
 }
@@ -278,6 +335,57 @@ def test_a_refusal_has_the_apis_own_body(case: str, encoder: tuple[str, ServedMo
     found = post(encoder[0] + path, body)
     assert found.status_code == status and found.json()["error"].startswith(message)
     assert found.json()["error_type"] in ("Validation", "Backend")
+
+
+REFUSED_PAIRS: dict[str, tuple[str, Any, int, str]] = {
+    "no query": ("/rerank", {"texts": ["kar"]}, 422, "query: Field required"),
+    "an empty query": ("/rerank", {"query": " ", "texts": ["kar"]}, 400, "query is empty: give a text"),
+    "an empty candidate": ("/rerank", {"query": "kar", "texts": ["kap", ""]}, 400, "texts[1] is empty: give a text"),
+    "a long candidate": (
+        "/rerank",
+        {"query": "kar", "texts": ["kap", LONG]},
+        413,
+        "texts[1] with the query must have at most 16 tokens, and has 44: send a shorter text, or truncate: true",
+    ),
+    "a candidate's end alone": (
+        "/rerank",
+        {"query": "kar", "texts": [LONG], "truncate": True, "truncation_direction": "left"},
+        422,
+        "truncation_direction: Input should be 'right' or 'Right'",
+    ),
+    "a pair's end alone": (
+        "/predict",
+        {"inputs": ["kar", LONG], "truncate": True, "truncation_direction": "Left"},
+        422,
+        "truncation_direction: Input should be 'right' or 'Right'",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED_PAIRS)
+def test_a_cross_encoders_refusal_names_the_field(case: str, cross_encoder: tuple[str, ServedModel]) -> None:
+    path, body, status, message = REFUSED_PAIRS[case]
+    found = post(cross_encoder[0] + path, body)
+    assert found.status_code == status
+    assert found.json() == {"error": message, "error_type": "Validation"}
+
+
+def test_openais_route_has_openais_errors(cross_encoder: tuple[str, ServedModel]) -> None:
+    url, _ = cross_encoder
+    client = openai.OpenAI(base_url=f"{url}/v1", api_key="any", max_retries=0)
+    message = r"/v1/embeddings needs another kind of model: this one \(classification\) answers /predict, /rerank"
+    with pytest.raises(openai.APIStatusError, match=message) as refused:
+        client.embeddings.create(model="pairs", input="kar")
+    assert (refused.value.status_code, refused.value.code) == (424, "wrong_route")
+    headers = {"Content-Type": "application/json"}
+    found = requests.post(f"{url}/v1/embeddings", data='{"input":', headers=headers, timeout=30)
+    assert found.status_code == 422
+    assert found.json()["error"] == {
+        "message": "the body is no JSON object",
+        "type": "invalid_request_error",
+        "param": None,
+        "code": None,
+    }
 
 
 def test_broken_json(encoder: tuple[str, ServedModel]) -> None:

@@ -1,7 +1,6 @@
 """Rankings of candidate answers, worked out by hand, and the data sets that are scored by them."""
 
 from collections import Counter
-from dataclasses import replace
 from math import log2
 from pathlib import Path
 
@@ -175,6 +174,12 @@ CD\tNNS\tVBP\tVBN\t.
 """
 
 
+SECOND, THIRD, FOURTH = 1 / log2(3), 1 / log2(4), 1 / log2(5)
+"""Gains of a relevant candidate at these ranks; at the first it is 1."""
+BEST_OF_TWO = 1 + SECOND
+"""Gain of the best ranking of two relevant candidates."""
+
+
 def candidates(text: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Scores, labels and numbers of queries, of lines "query label score"."""
     rows = [line.split() for line in text.strip().splitlines()]
@@ -243,8 +248,8 @@ def prepared_of(name: str, folder: Path, split: str) -> Prepared:
 
 
 def scored(name: str, folder: Path, split: str, scores: list[float]) -> tuple[dict[str, float], dict[str, float]]:
-    """MAP and MRR of these scores, and of the baseline."""
-    task, prepared = replace(TASKS[name], metrics=("map", "mrr")), prepared_of(name, folder, split)
+    """All metrics of these scores, and of the baseline."""
+    task, prepared = TASKS[name], prepared_of(name, folder, split)
     outputs = np.array(scores)[:, None]
     return KINDS["ranking"].score(task, prepared, outputs, {}), KINDS["ranking"].baseline(task, prepared, prepared)
 
@@ -266,9 +271,11 @@ def test_wikiqa_is_read_and_scored_by_question(tmp_path: Path) -> None:
     right = [3, 2, 1, 0, 4, 3, -1, 9, 8, 9, 1, 2, 3, 4, 0, 0, 1, 0, -1]
     found, shared = scored("wikiqa", tmp_path, "test", right)
     # Q1: 0 1 0. Q2: 1 1 0 0. Q7: 0 0 1 0. Q9: 1 0 0. Q5 and Q8 have no right sentence, Q6 no wrong one.
-    assert found == pytest.approx({"map": (1 / 2 + 1 + 1 / 3 + 1) / 4, "mrr": (1 / 2 + 1 + 1 / 3 + 1) / 4})
+    mean, gain = (1 / 2 + 1 + 1 / 3 + 1) / 4, (SECOND + 1 + THIRD + 1) / 4
+    assert found == pytest.approx({"map": mean, "mrr": mean, "ndcg@10": gain})
     # Words shared with the question. Q1: 2 2 0, so 0 1 0. Q2: 3 0 1 0, so 0 1 0 1. Q7: 3 0 0 0, so 0 0 0 1. Q9: 1 0 0.
-    assert shared == pytest.approx({"map": (1 / 2 + 1 / 2 + 1 / 4 + 1) / 4, "mrr": (1 / 2 + 1 / 2 + 1 / 4 + 1) / 4})
+    mean, gain = (1 / 2 + 1 / 2 + 1 / 4 + 1) / 4, (SECOND + (SECOND + FOURTH) / BEST_OF_TWO + FOURTH + 1) / 4
+    assert shared == pytest.approx({"map": mean, "mrr": mean, "ndcg@10": gain})
 
 
 def test_trec_qa_is_read_and_scored_by_question(tmp_path: Path) -> None:
@@ -288,7 +295,12 @@ def test_trec_qa_is_read_and_scored_by_question(tmp_path: Path) -> None:
         assert Counter(row[0] for row in rows) == {"1.1": 2, "1.2": 1, "2.1": 4, "2.2": 3, "3.1": 2, "3.2": 4, "4.1": 4}
     # 1.1: 0 1. 2.1: 1 0 1 0. 2.2: 1 0 0. 3.2: 0 0 1 0. 4.1: 0 1 1 0. 1.2 has no right sentence, 3.1 no wrong one.
     right = [1, 2, 3, 9, 8, 7, 6, 0, 5, -1, 2, 1, 4, 3, 1, 0, 5, 6, 4, 3]
-    expected = {"map": (1 / 2 + 5 / 6 + 1 + 1 / 3 + 7 / 12) / 5, "mrr": (1 / 2 + 1 + 1 + 1 / 3 + 1 / 2) / 5}
+    gains = SECOND + (1 + THIRD) / BEST_OF_TWO + 1 + THIRD + (SECOND + THIRD) / BEST_OF_TWO
+    expected = {
+        "map": (1 / 2 + 5 / 6 + 1 + 1 / 3 + 7 / 12) / 5,
+        "mrr": (1 / 2 + 1 + 1 + 1 / 3 + 1 / 2) / 5,
+        "ndcg@10": gains / 5,
+    }
     assert scored("trec-qa", tmp_path, "test", right)[0] == pytest.approx(expected)
     assert scored("trec-qa", tmp_path, "dev", [2, 1, *right[2:]])[0]["mrr"] == pytest.approx(expected["mrr"] + 0.1)
 
