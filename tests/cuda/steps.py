@@ -122,7 +122,7 @@ def test_recomputing_layers_without_a_wait(family: str, products: bool) -> None:
 
 
 def test_a_narrow_window_is_the_kernels_window() -> None:
-    """Of two layers, the second one has local attention: a token attends to 4 tokens on each side."""
+    """The second of two layers has local attention: a token attends to 4 tokens on each side."""
     module = module_of("modernbert", attention=LocalAttention(window=8, global_every=2))
     watch = pretraining_steps(module, AdamW(), batch_of(), bfloat16())
     kernels = ("_varlen_attn", "_varlen_attn_backward")
