@@ -13,7 +13,7 @@ from pipeline.config.ablations import ABLATIONS
 from pipeline.config.flat import flatten
 from pipeline.finetune.table import is_share
 
-SIZES = ("variant", "steps", "tokens", "minutes", "tokens/s")
+SIZES = ("variant", "steps", "tokens", "minutes", "seconds per step", "tokens/s")
 """Heads of the columns before the scores."""
 NONE = "–"
 """Cell of a score that a variant does not have."""
@@ -51,6 +51,7 @@ def difference_text(score: str, cell: Cell | None) -> str:
 def _sizes(row: ResultRow) -> list[str]:
     """Return the texts of a variant's sizes: medians over the seeds."""
     seconds = statistics.median(outcome.seconds for outcome in row.outcomes)
+    per_step = statistics.median(outcome.seconds / outcome.steps for outcome in row.outcomes)
     speed = statistics.median(outcome.tokens_per_second for outcome in row.outcomes)
     tokens = statistics.median(outcome.tokens for outcome in row.outcomes)
     label = row.variant.label + (f" (not trained: {row.untrained} of {len(row.outcomes)})" if row.untrained else "")
@@ -60,6 +61,7 @@ def _sizes(row: ResultRow) -> list[str]:
         " to ".join(dict.fromkeys([steps[0], steps[-1]])),
         f"{tokens:,.0f}",
         f"{seconds / 60:.1f}",
+        f"{per_step:.3f}",
         f"{speed:,.0f}",
     ]
 

@@ -20,6 +20,7 @@ from pipeline.corpus.order import check_chain, cursor_for_phase, slots_at, slots
 from pipeline.durations import duration
 from pipeline.errors import ConfigError, DataError
 from pipeline.minimal_pairs.figures import blimp_text
+from pipeline.model.encoder import encoders_in
 from pipeline.objectives.table import Pretraining
 from pipeline.objectives.terms import divisors
 from pipeline.text.vocabulary import Vocabulary
@@ -80,6 +81,8 @@ def train(
 ) -> State:
     """Train from `state` to the end of its phase, write the last checkpoint, and return its state.
 
+    The module's encoders keep the settings of the phase, such as its rotary angles, also after the end.
+
     `tables` yields the rows of this rank's slots, one table per slot. Raises DataError if these rows are not the next
     rows of the stream, or if `tables` ends before the phase does. Raises ConfigError if memory runs out or gradients
     are not finite.
@@ -105,6 +108,8 @@ def _train_phase(
     """Do the work of `train`; `objective` is `module`, or DistributedDataParallel around it."""
     config, start = work.config, state.step
     phase = config.phase_at(start)
+    for encoder in encoders_in(module):
+        encoder.settings = phase.model(encoder.settings)
     if state.step == 0:
         state = dataclasses.replace(
             state, heldout_before=state.heldout_before | _evaluate_and_log(work, module, state, phase)

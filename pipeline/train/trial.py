@@ -40,6 +40,7 @@ from pipeline.train.trial_rows import batches, training_rows
 from pipeline.train.trial_state import Best, Scores, TrialCheckpoints, TrialState
 
 ROWS_AT_ONCE = 64  # rows or passages of a batch in evaluation
+ROW_TOKENS = 512  # mean tokens per row or passage of a full batch in evaluation; longer rows make a smaller batch
 POINTS = 100  # approximate points of a learning curve
 
 
@@ -353,18 +354,26 @@ def compute_logits(
 
 
 def _evaluated_together(rows: pa.Table, order: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield the indices of the rows of each batch in evaluation: `order` in parts of ROWS_AT_ONCE rows.
+    """Yield the indices of the rows of each batch in evaluation: consecutive parts of `order`.
 
-    If rows are whole texts, a part has at most ROWS_AT_ONCE passages, or a single row.
+    A part has at most ROWS_AT_ONCE rows and ROWS_AT_ONCE * ROW_TOKENS tokens, or a single row. If rows are whole texts,
+    passages count instead of rows.
     """
+    tokens = rows["ids"].combine_chunks().value_lengths().to_numpy()[order]
     counts = np.ones(len(order), np.int64)
     if PASSAGE_LENGTHS in rows.schema.names:
         counts = rows[PASSAGE_LENGTHS].combine_chunks().value_lengths().to_numpy()[order]
     start = 0
     while start < len(order):
-        fitting = int(np.searchsorted(np.cumsum(counts[start : start + ROWS_AT_ONCE]), ROWS_AT_ONCE, side="right"))
-        yield order[start : start + max(1, fitting)]
-        start += max(1, fitting)
+        part = slice(start, start + ROWS_AT_ONCE)
+        fitting = max(1, min(_fitting(counts[part], ROWS_AT_ONCE), _fitting(tokens[part], ROWS_AT_ONCE * ROW_TOKENS)))
+        yield order[start : start + fitting]
+        start += fitting
+
+
+def _fitting(sizes: np.ndarray, most: int) -> int:
+    """Return how many of the first sizes add up to at most `most`."""
+    return int(np.searchsorted(np.cumsum(sizes), most, side="right"))
 
 
 def load_encoder(pretrained: nn.Module, module: TaskObjective) -> TaskObjective:

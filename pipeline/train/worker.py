@@ -93,8 +93,6 @@ def run_worker(job: Job, device: torch.device) -> None:
     if folder:
         say(f"continuing after step {state.step}")
     phase = config.phase_at(state.step)
-    for encoder in encoders_in(module):
-        encoder.settings = phase.model(encoder.settings)
     if len(config.all_phases) > 1:
         say(
             f"steps {phase.first + 1:,} to {phase.end:,}: sequences of at most {phase.sampling.maximum_length} tokens"

@@ -4,7 +4,7 @@ The host waits for nothing, no tensor is elsewhere, and the kernels are those th
 """
 
 from dataclasses import replace
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ from pipeline.bench.cases import Case, make_batch
 from pipeline.config.adapters import Bottleneck, LowRank
 from pipeline.config.finetune import Finetune, TaskAdamW
 from pipeline.config.model import FamilyName, Model
-from pipeline.config.model_parts import BlockSparseAttention, GlobalLocalAttention
+from pipeline.config.model_parts import BlockSparseAttention, GlobalLocalAttention, LocalAttention
 from pipeline.config.ranking import Ranking
 from pipeline.config.recipe import Recipe
 from pipeline.config.similarity import KIND_OF_LOSS, Similarity
@@ -71,10 +71,10 @@ def elsewhere(module: nn.Module, optimizer: torch.optim.Optimizer) -> list[str]:
     return [name for name, tensor in tensors.items() if tensor.device != CUDA]
 
 
-def module_of(family: str, **parts: float) -> Pretraining:
+def module_of(family: str, **parts: Any) -> Pretraining:
     """The objective of a family's presets on the small model."""
     preset = tiny_preset(family)
-    model = replace(MODEL, **parts_of_preset(preset), **parts)
+    model = replace(MODEL, **parts_of_preset(preset) | parts)
     return build_objective(preset.objective, preset.sampling, model, WORDS)
 
 
@@ -120,6 +120,14 @@ def test_recomputing_layers_without_a_wait(family: str, products: bool) -> None:
     layers = 0 if family.startswith("deberta") else MODEL.layers * len(encoders_in(module))
     times = 2 if products else 1
     assert (watch.counts["_varlen_attn"], watch.counts["_varlen_attn_backward"]) == (times * layers, layers)
+
+
+def test_a_narrow_window_is_the_kernels_window() -> None:
+    """The second of two layers has local attention: a token attends to 4 tokens on each side."""
+    module = module_of("modernbert", attention=LocalAttention(window=8, global_every=2))
+    watch = pretraining_steps(module, AdamW(), batch_of(), bfloat16())
+    kernels = ("_varlen_attn", "_varlen_attn_backward")
+    assert watch.windows == {(kernel, window): 1 for kernel in kernels for window in ((-1, -1), (4, 4))}
 
 
 def test_float16_with_a_loss_scale_without_a_wait() -> None:

@@ -22,11 +22,15 @@ class HostWaits(AssertionError):
 
 
 class Watch(TorchDispatchMode):
-    """Raise HostWaits at an operator that waits; count all operators with a tensor on the device, by name."""
+    """Raise HostWaits at an operator that waits; count all operators with a tensor on the device, by name.
+
+    `windows` counts the operators that may have a window, by name and window; (-1, -1) is no window.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.counts: Counter[str] = Counter()
+        self.windows: Counter[tuple[str, tuple[int, ...]]] = Counter()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
         kwargs, name = kwargs or {}, func._schema.name.split("::")[1]
@@ -37,6 +41,10 @@ class Watch(TorchDispatchMode):
         made = [value for value in tree_leaves(out) if isinstance(value, Tensor)]
         if any(tensor.is_cuda for tensor in given + made):
             self.counts[name] += 1
+            names = [argument.name for argument in func._schema.arguments]
+            if "window_size" in names:
+                window = (dict(zip(names, args)) | kwargs).get("window_size")
+                self.windows[name, tuple(window or (-1, -1))] += 1
             refuse_copies(name, args, kwargs, made)
         return out
 

@@ -3,6 +3,7 @@ enhanced mask decoder in files, narrow numbers, tokenizers, and settings that ar
 """
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -41,7 +42,10 @@ from tests.unit.text.test_sentencepiece_model import x_becomes_y
 transformers = pytest.importorskip("transformers")
 converters = pytest.importorskip("transformers.convert_slow_tokenizer")
 
-FIRST, SECOND = ROWS["deberta"], ROWS["deberta-v2"]
+FIRST, SECOND = (
+    replace(row, vocabulary=cache(row.vocabulary))  # training a vocabulary takes longer than most tests here
+    for row in (ROWS["deberta"], ROWS["deberta-v2"])
+)
 THIRD = replace(
     SECOND, objective=Replaced(generator_share=1.0, generator_depth=0.5, embedding_sharing="gradient-disentangled")
 )
@@ -145,6 +149,59 @@ def test_attention_weights_equal_theirs(row: Row) -> None:
     with torch.no_grad():
         theirs = peer(**their_inputs(row, batch), output_attentions=True).attentions
     assert_close(attention_weights(module.encoder, batch), torch.cat(theirs))
+
+
+# A sequence of 10 tokens has distances up to 9. The maximum distance is 10 in version 1; version 2 has 4 near distances
+# of their own in each direction, 8 buckets and a maximum distance of 16.
+@pytest.mark.parametrize(
+    "lengths",
+    [(1,), (4,), (5,), (6,), (8,), (9,), (10,), (11,), (12,), (16,), (17,), (18,), (40,), (17, 40, 1, 11, 12, 40)],
+    ids=str,
+)
+@pytest.mark.parametrize("row", [FIRST, SECOND], ids=["v1", "v2"])
+def test_states_and_gradients_equal_theirs_below_at_and_above_the_maximum_distance(
+    row: Row, lengths: tuple[int, ...]
+) -> None:
+    assert_equal_theirs(row, lengths, dummy=0)
+
+
+@pytest.mark.parametrize("dummy", [1, 2, 40])
+@pytest.mark.parametrize("row", [FIRST, SECOND], ids=["v1", "v2"])
+def test_states_and_gradients_beside_a_dummy_sequence_equal_theirs(row: Row, dummy: int) -> None:
+    """The last sequence of our batch is a dummy that no result counts, and their batch lacks it."""
+    assert_equal_theirs(row, (24, 7, 11), dummy)
+
+
+def assert_equal_theirs(row: Row, lengths: tuple[int, ...], dummy: int) -> None:
+    """Compare hidden states and gradients; our batch also has a sequence of `dummy` tokens unless it is 0."""
+    size = row.vocabulary().size
+    ours = shaken(Encoder(row.settings, size), 5)
+    said = published_config(row.settings, size, row.vocabulary().pad_id)
+    theirs = getattr(transformers, f"{row.prefix}Model")(getattr(transformers, f"{row.prefix}Config")(**said)).eval()
+    written = to_published(
+        {f"encoder.{name}": value for name, value in ours.state_dict().items()}, family_of(row.settings)
+    )
+    theirs.load_state_dict({name.removeprefix("deberta."): value for name, value in written.items()})
+    batch = task_batch(row, size, "", lengths)
+    inputs, filled = their_inputs(row, batch), batch
+    if dummy:
+        filled = task_batch(row, size, "", (*lengths, dummy))
+        filled = replace(filled, ids_T=torch.cat([batch.ids_T, torch.zeros(dummy, dtype=torch.int64)]))
+    weights = torch.randn(batch.tokens, 32, generator=torch.Generator().manual_seed(1))
+    hidden = ours(filled)[: batch.tokens]
+    expected = theirs(**inputs).last_hidden_state[inputs["attention_mask"].bool()]
+    assert_close(hidden, expected)
+    for states in (hidden, expected):
+        (states * weights).sum().backward()
+    given = {f"encoder.{name}": weight.grad for name, weight in ours.named_parameters()}
+    found = to_published(
+        {name: gradient for name, gradient in given.items() if gradient is not None}, family_of(row.settings)
+    )
+    wanted = {f"deberta.{name}": weight.grad for name, weight in theirs.named_parameters()}
+    assert found.keys() == wanted.keys()
+    largest = max(gradient.abs().max().item() for gradient in wanted.values())
+    for name, gradient in wanted.items():
+        assert_close(found[name], gradient, 0.1 * largest, name)
 
 
 @pytest.mark.parametrize("row", [FIRST, SECOND, THIRD, ENHANCED])

@@ -10,7 +10,7 @@ from jobs.finetune import main as finetune
 from jobs.predict import main as predict
 from pipeline.config.data import Preparation
 from pipeline.config.jobs import Pretrain
-from pipeline.config.model_parts import BucketedAttention
+from pipeline.config.model_parts import BlockSparseAttention, BucketedAttention
 from pipeline.config.placement import Placement
 from pipeline.config.training import Batch, Checkpoints, Evaluation, Tracking
 from pipeline.presets import PRESETS
@@ -19,14 +19,24 @@ from pipeline.workflows.pretrain import pretrain
 pytestmark = pytest.mark.usefixtures("local_ray")
 
 STEPS = 12
-COMPARED = {"deberta-tiny": "hidden states", "deberta-v3-tiny": "the model's hidden states and its generator's logits"}
-"""Preset -> outputs of an export that transformers has too, where they are not the logits."""
+COMPARED = {
+    "deberta-tiny": "hidden states",
+    "deberta-v3-tiny": "the model's hidden states and its generator's logits",
+    "bigbird-tiny": "logits of texts of up to 14 tokens",
+}
+"""Preset -> outputs of an export that transformers has too, where they are not all logits."""
+
+ATTENTION = {
+    "deberta-v3-tiny": BucketedAttention(buckets=16),
+    "bigbird-tiny": BlockSparseAttention(block_size=2, random_blocks=1),
+}
+"""Preset -> attention for rows of 32 tokens. BigBird's is full up to 14 tokens only."""
 
 
 def tiny(preset: str, corpus: Path, output: Path) -> Pretrain:
     """A family's preset, with sizes of a training of seconds."""
     chosen = PRESETS[preset]
-    parts = {"attention": BucketedAttention(buckets=16)} if preset == "deberta-v3-tiny" else {}
+    parts = {"attention": ATTENTION[preset]} if preset in ATTENTION else {}
     return replace(
         chosen,
         corpus=(str(corpus),),
@@ -86,6 +96,12 @@ def tiny(preset: str, corpus: Path, output: Path) -> Pretrain:
             marks=pytest.mark.long,
         ),
         pytest.param(
+            "bigbird-tiny",
+            "BigBirdForSequenceClassification",
+            {"held-out MLM loss"},
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
             "xlm-roberta-tiny",
             "XLMRobertaForSequenceClassification",
             {"held-out MLM loss"},
@@ -102,7 +118,7 @@ def test_a_family_is_pretrained_exported_fine_tuned_and_asked(
     compared = COMPARED.get(preset, "logits")
     assert summary["export_check"] == f"checked: {compared} equal transformers' within 1e-05 of the largest"
     written = json.loads(Path(summary["export"], "config.json").read_text())["model_type"]
-    assert written == preset.removesuffix("-tiny").replace("v3", "v2")
+    assert written == preset.removesuffix("-tiny").replace("v3", "v2").replace("bigbird", "big_bird")
     card = Path(summary["export"], "README.md").read_text()
     assert all(figure in card for figure in figures), card
     again = pretrain(tiny(preset, small_corpus, tmp_path), lines.append)

@@ -133,6 +133,15 @@ def test_only_scores_that_measure_the_same_are_compared(score: str, config: Pret
     assert (f"{score}: " in note) == (not compared)
 
 
+def test_sizes_are_medians_over_seeds() -> None:
+    """Runs of 60 s and 90 s with 10 steps and of 300 s with 400 steps: 6, 9 and 0.75 seconds per step."""
+    runs = outcomes(*of(PLL, 0.5, 0.6, 0.9))
+    runs[1:] = [replace(runs[1], seconds=90.0), replace(runs[2], seconds=300.0, steps=400)]
+    head, _, row = markdown(result_of("over-0", "1M tokens", [variant("a")], [runs])).splitlines()[2:5]
+    assert head.startswith("| variant | steps | tokens | minutes | seconds per step | tokens/s | BLiMP PLL")
+    assert row.startswith("| a | 10 to 400 | 1,001 | 1.5 | 6.000 | 16 | ")
+
+
 def test_a_run_that_learnt_only_frequencies_is_marked() -> None:
     runs = [outcomes(*of(PLL, 0.5, 0.6, 0.9)), outcomes(*of(PLL, 0.5, 0.6, 0.9), trained=False)]
     text = "\n".join(table_lines(result_of("over-0", "1M tokens", [variant("a"), variant("b")], runs)))

@@ -103,6 +103,6 @@ def test_table_picture_and_values_are_written(tmp_path: Path) -> None:
     low, high = values["variants"][1]["scores"][PLL]["interval"]
     assert low < 0.2 < high and values["seeds"] == [0, 1, 2] and values["equal"] == "1M tokens"
     table = (tmp_path / "out/table.md").read_text()
-    assert "| 0 | 9 | 99 | 0.0 | 99 | 80.0 (60.0 to 100.0)<br>+20.0 [" in table and table.startswith(
+    assert "| 0 | 9 | 99 | 0.0 | 0.111 | 99 | 80.0 (60.0 to 100.0)<br>+20.0 [" in table and table.startswith(
         "# Ablation dropout-0\n"
     )

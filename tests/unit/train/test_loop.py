@@ -11,14 +11,17 @@ from torch.nn import functional as F
 
 from pipeline.batch import Batch, collate
 from pipeline.config.jobs import Pretrain
+from pipeline.config.model_parts import BlockSparseAttention
 from pipeline.config.training import Checkpoints, Evaluation, Tracking
 from pipeline.errors import ConfigError, DataError
+from pipeline.text.vocabulary import Vocabulary
 from pipeline.train import checkpoint, loop
 from pipeline.train.checkpoint import State
 from pipeline.train.loop import check_order, train
 from pipeline.train.optim import build_optimizer
 from pipeline.train.slots import make_slot
 from pipeline.train.step import Compute, backward
+from tests.conftest import of_family
 
 LOSSES = (
     "train/loss",
@@ -46,6 +49,28 @@ def losses(logged: Logged) -> dict[int, list[float]]:
 def assert_same_weights(one: torch.nn.Module, other: torch.nn.Module) -> None:
     for (name, a), (_, b) in zip(one.state_dict().items(), other.state_dict().items(), strict=True):
         assert torch.equal(a, b), name
+
+
+def test_a_bigbird_with_sparse_attention_learns_and_goes_on_as_if_never_stopped(
+    training, tiny_config: Pretrain, tiny_vocabulary: Vocabulary, tmp_path: Path
+) -> None:
+    """Rows of up to 32 tokens, whose attention is full up to 14 tokens only."""
+    config = replace(of_family("bigbird", tiny_config, tiny_vocabulary), checkpoint=Checkpoints(every=3))
+    full: Logged = {}
+    with pytest.raises(KeyboardInterrupt):
+        training.run(config, tmp_path / "full", full, stop_at=2)
+    attention = BlockSparseAttention(block_size=2, random_blocks=1)
+    config = replace(config, model=replace(config.model, attention=attention))
+    sparse: Logged = {}
+    training.run(config, tmp_path / "sparse", sparse)
+    assert full[1]["stream/rows_crc32"] == sparse[1]["stream/rows_crc32"]
+    assert abs(full[1]["train/loss"] - sparse[1]["train/loss"]) > 1e-5
+    assert sparse[12]["heldout/mlm_loss"] < sparse[0]["heldout/mlm_loss"] - 0.2
+    stopped: Logged = {}
+    with pytest.raises(KeyboardInterrupt):
+        training.run(config, tmp_path / "stopped", stopped, stop_at=9)
+    training.run(config, tmp_path / "stopped", stopped)
+    assert losses(stopped) == losses(sparse)
 
 
 def test_the_loop_trains_to_its_last_step_and_leaves_a_checkpoint_there(

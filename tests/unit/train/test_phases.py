@@ -1,18 +1,28 @@
 """Runs whose batch warms up and whose last steps are longer, through the loop without Ray."""
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 import torch
+from torch import Tensor
 
+from pipeline import storage
 from pipeline.config.jobs import Pretrain
+from pipeline.config.model_parts import RotaryPositions
 from pipeline.config.phases import TwoPhases
 from pipeline.config.training import Batch, Checkpoints, Tracking, WarmupStableDecay
 from pipeline.errors import CheckpointError, DataError
-from pipeline.train.checkpoint import State, roll_back_to, steps_saved
+from pipeline.export.huggingface import copy_model
+from pipeline.model import encoder
+from pipeline.model.rotary import Rotation, rotation
+from pipeline.model.weights import model_settings
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.train.checkpoint import State, folder_of, roll_back_to, steps_saved
+from tests.conftest import of_family
 
 Logged = dict[int, dict[str, float]]
 LOSSES = (
@@ -150,3 +160,41 @@ def test_rows_of_the_first_phase_do_not_pass_for_the_second(training, config: Pr
     going_on = training.blocks(first, replace(state, step=7))  # the rows after the last one, in its window
     with pytest.raises(DataError, match="^step 8 got rows out of order"):
         training.run(config, tmp_path, {}, iter([block.slice(start, 2) for block in going_on for start in (0, 2)]))
+
+
+def test_the_second_phase_has_its_own_rotary_angles(
+    training,
+    config: Pretrain,
+    tiny_vocabulary: Vocabulary,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Layers with global attention get the phase's angles, in a resumed run and in the exported files too."""
+    modernbert = of_family("modernbert", config, tiny_vocabulary)
+    positions = RotaryPositions(theta=500.0, local_theta=50.0)
+    config = replace(
+        modernbert,
+        model=replace(modernbert.model, positions=positions),
+        phases=replace(config.phases, theta=7_000.0),
+    )
+    used: list[float] = []
+
+    def watched(positions_T: Tensor, width: int, theta: float) -> Rotation:
+        used.append(theta)
+        return rotation(positions_T, width, theta)
+
+    monkeypatch.setattr(encoder, "rotation", watched)
+
+    def thetas_of_run(stop_at: int | None = None) -> set[float]:
+        used.clear()
+        with pytest.raises(KeyboardInterrupt) if stop_at else nullcontext():
+            training.run(config, tmp_path, {}, stop_at=stop_at)
+        return set(used)
+
+    assert thetas_of_run() == {500.0, 50.0}
+    assert thetas_of_run(stop_at=11) == {7_000.0, 50.0}
+    assert steps_saved(str(tmp_path))[-1] == 9  # inside the second phase
+    assert thetas_of_run() == {7_000.0, 50.0}
+    copy_model(folder_of(str(tmp_path), 12), tmp_path / "export")
+    exported = storage.read_json(f"{tmp_path}/export/config.json")
+    assert model_settings(exported).positions == replace(positions, theta=7_000.0)

@@ -19,9 +19,11 @@ from pipeline.objectives.sequences import SequenceTask
 from pipeline.tasks import sequences
 from pipeline.tasks.glue import TASKS
 from pipeline.tasks.prepared import Prepared
+from pipeline.tasks.schema import ENCODED
 from pipeline.tasks.selection import selected_by
 from pipeline.tasks.tables import read_split
 from pipeline.text.vocabulary import Vocabulary
+from pipeline.train import trial
 from pipeline.train.schedule import rate_share
 from pipeline.train.trial import Result, compute_logits, run_trial
 from pipeline.train.trial_rows import batches, class_weights, label_mean_and_deviation, sample_rows, training_rows
@@ -347,3 +349,51 @@ def test_a_limit_of_rows_is_one_of_labelled_rows(glue: Path, tiny_vocabulary: Vo
     rows = training_rows(train, unlabelled, Recipe(training_rows=10), seed=1)
     assert np.isnan(rows["label"].to_numpy()).tolist() == [False] * 10 + [True] * 7
     assert rows.slice(0, 10) == sample_rows(train.rows, 10, 1) and training_rows(train, None, Recipe(), 1) is train.rows
+
+
+def rows_of_lengths(lengths: list[int]) -> pa.Table:
+    """Rows of random ids without labels, shuffled."""
+    random = np.random.default_rng(0)
+    listed = [
+        {"ids": random.integers(5, 50, length), "first_length": length, "label": float("nan"), "row": row}
+        for row, length in enumerate(random.permutation(lengths).tolist())
+    ]
+    return pa.Table.from_pylist(listed, schema=ENCODED)
+
+
+class Noughts(torch.nn.Module):
+    """A task whose logits cost nothing."""
+
+    per_token = False
+
+    def logits(self, batch: Batch) -> torch.Tensor:
+        return torch.zeros(batch.sequences, 1)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "sizes"),
+    [
+        ([512] * 130, [64, 64, 2]),
+        ([7] * 100 + [512] * 28, [64, 64]),
+        ([513] * 65, [63, 2]),
+        ([4_096] * 20, [8, 8, 4]),
+        ([128] * 64 + [4_096] * 9, [64, 8, 1]),
+        ([40_000] * 2, [1, 1]),
+    ],
+)
+def test_evaluation_takes_fewer_long_rows_at_once(lengths: list[int], sizes: list[int]) -> None:
+    found: list[int] = []
+    compute_logits(Noughts(), rows_of_lengths(lengths), CPU, PLAIN, found.append)
+    assert found == sizes
+
+
+def test_logits_do_not_depend_on_the_tokens_taken_at_once(
+    tiny_vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, module = rows_of_lengths([3] * 9 + [20] * 5 + [32] * 4), module_of("cola", tiny_vocabulary)
+    whole = np.stack(list(compute_logits(module, rows, CPU, PLAIN)))
+    monkeypatch.setattr(trial, "ROW_TOKENS", 1)
+    sizes: list[int] = []
+    found = np.stack(list(compute_logits(module, rows, CPU, PLAIN, sizes.append)))
+    assert sizes == [10, 3, 2, 2, 1]
+    np.testing.assert_allclose(found, whole, rtol=1e-5, atol=1e-6)
