@@ -3,6 +3,7 @@
 import torch
 
 from pipeline.config.jobs import Pretrain
+from pipeline.errors import ConfigError
 from pipeline.model.encoder import encoders_in
 from pipeline.model.float8 import to_float8
 from pipeline.objectives.distilled import DistilledTokens
@@ -22,8 +23,14 @@ def build_module(
 ) -> Pretraining:
     """Return the module of a run with random weights, drawn from its seed, and with its teacher.
 
-    `precision` is the number format of matrix products, as `chosen_precision` returns it.
+    `precision` is the number format of matrix products, as `chosen_precision` returns it. Raises ConfigError if it is
+    float32 and residual sums should be in bfloat16.
     """
+    if config.placement.residual == "bfloat16" and precision == "float32":
+        raise ConfigError(
+            "placement.residual bfloat16 needs hardware that multiplies in bfloat16, and this device computes in "
+            "float32: leave placement.residual out, or set placement.precision to bfloat16"
+        )
     torch.manual_seed(config.seed)
     module = build_objective(config.objective, config.sampling, config.model, vocabulary_size).to(device)
     if isinstance(module, DistilledTokens):

@@ -66,6 +66,9 @@ def test_a_run_with_narrow_sums_learns_as_one_with_float32(training, family_conf
     assert narrow[6]["train/loss"] != wide[6]["train/loss"]
 
 
-def test_narrow_sums_need_narrow_products() -> None:
+def test_narrow_sums_need_narrow_products(training, tiny_config: Pretrain) -> None:
     with pytest.raises(ConfigError, match=r"^placement.residual \(bfloat16\) needs .* not float32$"):
         Placement(residual="bfloat16", precision="float32")
+    config = replace(tiny_config, placement=Placement(residual="bfloat16"))
+    with pytest.raises(ConfigError, match="this device computes in float32"):
+        build_module(config, training.vocabulary.size, torch.device("cpu"), "float32")
