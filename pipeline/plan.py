@@ -51,9 +51,9 @@ Measured with rows that were made in advance (`jobs/bench.py scale`, English boo
 CHECKPOINT_BYTES = 12
 """Bytes per parameter in a checkpoint: the parameter and both moments of Adam, in float32."""
 EXPORT_BYTES = 4
+"""Bytes per parameter in an exported model, which is in float32."""
 GRADIENT_BYTES = {"float32": 4, "bfloat16": 2}
 """Number format in which gradients are sent -> bytes of a number."""
-"""Bytes per parameter in an exported model, and in gradients: both are float32."""
 MOST_WORLDS = 12
 """Highest number of slots per step for which the plan shows every world size."""
 
