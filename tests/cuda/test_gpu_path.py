@@ -12,7 +12,13 @@ import torch
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 TORCH = Path(torch.__file__).parent
-CHECKS = ("steps.py", "choices.py", "budget.py")
+CHECKS = {
+    "steps": ["steps.py"],
+    "choices": ["choices.py"],
+    "budget": ["budget.py", "-k", "not recomputed"],
+    "budget of recomputation": ["budget.py", "-k", "recomputed"],
+}
+"""Name -> file of checks and which of them."""
 PLUGINS = ("tests.cuda.device", "no:cacheprovider", "no:logging")
 IGNORED = ("PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER")
 
@@ -31,12 +37,15 @@ def guard(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return library
 
 
-def test_gpu_path(guard: Path) -> None:
+@pytest.mark.parametrize(
+    "checks", [pytest.param(name, marks=[pytest.mark.long] * (name == "budget of recomputation")) for name in CHECKS]
+)
+def test_gpu_path(guard: Path, checks: str) -> None:
     plugins = [word for plugin in PLUGINS for word in ("-p", plugin)]
     command = [sys.executable, "-m", "pytest", "-qs", "--noconftest", "-o", "addopts=--import-mode=importlib", *plugins]
     environment = {name: value for name, value in os.environ.items() if name not in IGNORED}
     environment |= {"FAKE_CUDA": str(guard), "OMP_NUM_THREADS": "1"}
-    command += [str(HERE / checks) for checks in CHECKS]
+    command += [str(HERE / CHECKS[checks][0]), *CHECKS[checks][1:]]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     print(done.stdout)
     assert done.returncode == 0, done.stderr

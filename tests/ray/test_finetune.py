@@ -163,6 +163,7 @@ def test_a_grid_selects_reports_and_continues_after_a_kill(
     assert len(found) == 4 and {run.info.status for run in found} == {"FINISHED"}
 
 
+@pytest.mark.long  # beside it: tests/unit/train/test_trial_workers.py
 def test_a_trial_on_two_workers_has_the_losses_of_one(tiny_run: Path, glue: Path, tmp_path: Path) -> None:
     small = ("--recipe.rows-per-slot", "8", "--task", "cola", "--trials.cpus", "1", "--trials.workers", "2")
     asked = [word for word in command(tiny_run, glue, tmp_path / "2", *small) if word != "glue"]
