@@ -15,8 +15,8 @@ TORCH = Path(torch.__file__).parent
 CHECKS = {
     "steps": ["steps.py"],
     "choices": ["choices.py"],
-    "budget": ["budget.py", "-k", "not recomputed"],
-    "budget of recomputation": ["budget.py", "-k", "recomputed"],
+    "budget": ["budget.py", "-k", "not recomputed and not sums"],
+    "budgets of settings": ["budget.py", "-k", "recomputed or sums"],
 }
 """Name -> file of checks and which of them."""
 PLUGINS = ("tests.cuda.device", "no:cacheprovider", "no:logging")
@@ -38,7 +38,7 @@ def guard(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    "checks", [pytest.param(name, marks=[pytest.mark.long] * (name == "budget of recomputation")) for name in CHECKS]
+    "checks", [pytest.param(name, marks=[pytest.mark.long] * (name == "budgets of settings")) for name in CHECKS]
 )
 def test_gpu_path(guard: Path, checks: str) -> None:
     plugins = [word for plugin in PLUGINS for word in ("-p", plugin)]
