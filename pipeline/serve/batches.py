@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from typing import Any
 
 from pipeline.serve.uses import Inputs
@@ -15,9 +16,11 @@ class Batcher:
     that a busy replica would compute one request at a time.
     """
 
-    def __init__(self, compute: Callable[[Sequence[Inputs]], Sequence[Any]], most_tokens: int, wait: float) -> None:
-        """`compute` returns an answer per request; it runs in a thread. `wait`: seconds that an idle replica waits."""
-        self.compute, self.most_tokens, self.wait = compute, most_tokens, wait
+    def __init__(
+        self, compute: Callable[[Sequence[Inputs]], Sequence[Any]], thread: Executor, most_tokens: int, wait: float
+    ) -> None:
+        """`compute` returns an answer per request; it runs in `thread`. `wait`: seconds that an idle replica waits."""
+        self.compute, self.thread, self.most_tokens, self.wait = compute, thread, most_tokens, wait
         self.waiting: deque[tuple[Inputs, asyncio.Future[Any]]] = deque()
         self.working: asyncio.Task[None] | None = None
 
@@ -31,11 +34,12 @@ class Batcher:
 
     async def _work(self) -> None:
         """Compute batches until no request waits."""
+        loop = asyncio.get_running_loop()
         await asyncio.sleep(self.wait)
         while batch := self._take():
             requests = [request for request, _ in batch]
             try:
-                answers: Sequence[Any] = await asyncio.to_thread(self.compute, requests)
+                answers: Sequence[Any] = await loop.run_in_executor(self.thread, self.compute, requests)
             except Exception as error:  # the clients of this batch get the error, and later batches are computed
                 for _, answer in batch:
                     if not answer.done():

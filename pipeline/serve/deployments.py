@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ray import serve
@@ -36,9 +37,13 @@ class Replica:
     """A process that holds the model."""
 
     def __init__(self, config: Serve, described: Description) -> None:
-        use_threads(config.placement.threads or max(1, int(config.cpus)))
-        model = load_described(described, config)
-        self.batcher = Batcher(model.answer_all, config.batching.tokens, config.batching.wait)
+        # Each thread that runs torch's operators starts OpenMP threads of its own. If all of them are more than the
+        # cores, libgomp lets them sleep after each operator, and to wake them takes longer than a small operator. So
+        # one thread loads the model and computes.
+        self.thread = ThreadPoolExecutor(1, "model")
+        self.thread.submit(use_threads, config.placement.threads or max(1, int(config.cpus))).result()
+        model = self.thread.submit(load_described, described, config).result()
+        self.batcher = Batcher(model.answer_all, self.thread, config.batching.tokens, config.batching.wait)
 
     async def ask(self, request: Inputs) -> list[Any] | Refused:
         """Return the answers to a request's rows, which may be computed together with those of other requests."""

@@ -16,6 +16,7 @@ from pipeline.errors import CheckpointError, ConfigError, PipelineError
 from pipeline.export.inference import TEXTS_AT_ONCE, batch_of, fill_masks
 from pipeline.export.tuned_card import has_vectors
 from pipeline.finetune.trials import answer_precision
+from pipeline.model.cast_once import CAST, cast_once
 from pipeline.model.int8 import refuse_int8, to_int8
 from pipeline.predict.answers import items_of
 from pipeline.predict.cross_encoder import CrossEncoder, score_pairs, scores_pairs
@@ -229,6 +230,8 @@ def load(config: Serve) -> ServedModel:
     if precision == "int8":
         refuse_int8(device)
         to_int8(loaded.encoder.layers)
+    if precision in CAST:
+        cast_once(loaded.encoder.layers, CAST[precision])
     if config.onnx:
         use_onnx(loaded)
     return ServedModel(loaded=loaded, precision=precision)

@@ -1,8 +1,10 @@
 """Batches fill while an earlier batch is computed, in order, up to their tokens; and what happens to dead replicas."""
 
 import asyncio
+import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -13,6 +15,10 @@ from pipeline.serve.batches import Batcher
 from pipeline.serve.deployments import answer_of
 from pipeline.serve.problems import RequestError
 from pipeline.serve.uses import Inputs
+
+
+THREAD = ThreadPoolExecutor(1)
+"""The thread that computes batches."""
 
 
 def request(name: str, tokens: int = 1) -> Inputs:
@@ -37,7 +43,7 @@ def test_requests_that_come_while_a_batch_is_computed_form_the_next() -> None:
     model = Recorder()
 
     async def run() -> list[Any]:
-        batcher = Batcher(model.compute, 100, 0.0)
+        batcher = Batcher(model.compute, THREAD, 100, 0.0)
         first = asyncio.create_task(batcher.ask(request("a")))
         await asyncio.sleep(0.03)
         later = []
@@ -54,7 +60,7 @@ def test_a_batch_has_at_most_its_tokens_and_a_larger_request_is_alone() -> None:
     model = Recorder()
 
     async def run() -> None:
-        batcher = Batcher(model.compute, 10, 0.01)
+        batcher = Batcher(model.compute, THREAD, 10, 0.01)
         asked = [request("a", 4), request("b", 6), request("c", 1), request("d", 50), request("e", 10)]
         await asyncio.gather(*(batcher.ask(one) for one in asked))
 
@@ -66,7 +72,7 @@ def test_requests_of_clients_that_have_gone_are_not_computed() -> None:
     model = Recorder()
 
     async def run() -> None:
-        batcher = Batcher(model.compute, 100, 0.0)
+        batcher = Batcher(model.compute, THREAD, 100, 0.0)
         first = asyncio.create_task(batcher.ask(request("a")))
         await asyncio.sleep(0.03)
         gone, kept = (asyncio.create_task(batcher.ask(request(name))) for name in "bc")
@@ -80,7 +86,7 @@ def test_requests_of_clients_that_have_gone_are_not_computed() -> None:
 
 def test_an_error_reaches_its_batch_and_the_next_one_is_computed() -> None:
     async def run() -> None:
-        batcher = Batcher(Recorder().compute, 1, 0.0)
+        batcher = Batcher(Recorder().compute, THREAD, 1, 0.0)
         bad, good = (asyncio.create_task(batcher.ask(request(name))) for name in ("bad", "a"))
         with pytest.raises(ValueError, match="bad"):
             await bad

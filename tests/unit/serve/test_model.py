@@ -1,15 +1,23 @@
 """Requests that are computed together: the same answers as alone, and a bad one refused alone."""
 
+import asyncio
+import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+from pipeline import api
+from pipeline.config.placement import EmbedPlacement
 from pipeline.config.serve import Limits, Serve
 from pipeline.errors import CheckpointError, ConfigError
+from pipeline.serve import deployments
 from pipeline.serve.model import Refused, ServedModel, _guess, describe_on_cpu, load, load_described
-from pipeline.serve.uses import Inputs, Use
+from pipeline.serve.uses import Description, Inputs, Use
 from pipeline.text.training import train_vocabulary
 
 
@@ -58,6 +66,37 @@ def test_a_replica_loads_the_described_checkpoint_and_refuses_changed_files(tiny
     assert loaded.loaded.location == described.checkpoint
     with pytest.raises(CheckpointError, match="has changed since the server began"):
         load_described(replace(described, digest="0"), Serve(checkpoint=str(tiny_run)))
+
+
+def test_a_replica_loads_and_computes_in_one_thread(tiny_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = []
+
+    def noted(described: Description, config: Serve) -> ServedModel:
+        threads.append(threading.current_thread())
+        return load_described(described, config)
+
+    def answer_all(self: ServedModel, requests: Sequence[Inputs]) -> list[list[Any] | Refused]:
+        threads.append(threading.current_thread())
+        return unwatched(self, requests)
+
+    unwatched = ServedModel.answer_all
+    monkeypatch.setattr(deployments, "load_described", noted)
+    monkeypatch.setattr(ServedModel, "answer_all", answer_all)
+    config = Serve(checkpoint=str(tiny_run), placement=EmbedPlacement(device="cpu", precision="bfloat16", threads=1))
+    before = torch.get_num_threads()
+    replica = deployments.Replica(config, describe_on_cpu(config))
+    torch.set_num_threads(before)
+    (vector,) = asyncio.run(replica.ask(asked("embed", "kar")))
+    assert len(threads) == 2 and threads[0] is threads[1] is not threading.current_thread()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        wanted = api.load(str(tiny_run)).embed(["kar"])
+    np.testing.assert_array_equal([vector], wanted)
+
+
+def test_weights_are_cast_when_a_model_is_loaded(tiny_run: Path) -> None:
+    for precision, dtype in (("float32", torch.float32), ("bfloat16", torch.bfloat16)):
+        loaded = load(Serve(checkpoint=str(tiny_run), placement=EmbedPlacement(device="cpu", precision=precision)))
+        assert {part.dtype for part in loaded.loaded.encoder.layers[0].attention.output.parameters()} == {dtype}
 
 
 def test_guesses_are_text_and_not_the_symbols_of_a_vocabulary(tiny_run: Path) -> None:
