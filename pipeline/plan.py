@@ -12,7 +12,7 @@ import torch
 
 from pipeline.columns import aligned
 from pipeline.config.data import AdjacentParagraphs, GivenPairs, Sampling, Sentences, TitleParagraph, TwoCrops
-from pipeline.config.jobs import EAGER, Pretrain
+from pipeline.config.jobs import EAGER, EAGER_ATTENTION, Pretrain
 from pipeline.config.objective import Contrastive, Distilled, DistilledVectors
 from pipeline.config.phases import Phase, share_of_masks
 from pipeline.config.workers import WorkerRange
@@ -23,7 +23,7 @@ from pipeline.model.flops import BACKWARD, PEAKS, TokenCounts
 from pipeline.objectives.contrastive import vectors_text
 from pipeline.objectives.table import build_objective, flops_per_token
 from pipeline.train.schedule import decay_start
-from pipeline.train.slot_size import slot_advice
+from pipeline.train.slot_size import LAUNCH_SECONDS, slot_advice, slot_operators
 
 PRICES = Path(__file__).with_name("prices.toml")
 FILL = 0.92
@@ -94,6 +94,8 @@ class Load:
     tokens: float
     flops: float
     """Floating-point operations of all passes, matrix products only."""
+    slot_seconds: float = 0.0
+    """Seconds that a GPU needs at least for a slot, because its host launches the kernels one by one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,8 +138,8 @@ class Gradients:
 def gradients_of(config: Pretrain) -> Gradients:
     """Return the gradient traffic of a run.
 
-    Compiled code completes all gradients only at the end of the backward pass, so it sends no gradients during the
-    pass. The code of objectives in EAGER is never compiled.
+    Compiled code that recomputes layers completes all gradients only at the end of the backward pass, so it sends no
+    gradients during the pass. Other layers are compiled one by one. The code of objectives in EAGER is never compiled.
     """
     model, contrastive = config.model, isinstance(config.objective, Contrastive)
     norm = 1 + model.bias  # rows of the LayerNorm: its weight and its bias
@@ -147,10 +149,16 @@ def gradients_of(config: Pretrain) -> Gradients:
     return Gradients(
         count=parameters(config),
         last=tables * rows * model.embedded_width,
-        overlapped=type(config.objective) in EAGER or config.placement.compile == "off",
+        overlapped=is_eager(config) or not config.placement.recompute,
         bytes_each=GRADIENT_BYTES[config.batch.reduce_precision],
         backward=2 / (BACKWARD + 1) if contrastive else 1 - 1 / BACKWARD,
     )
+
+
+def is_eager(config: Pretrain) -> bool:
+    """Return whether the run's code cannot be compiled, or is not to be."""
+    parts = (type(config.objective) in EAGER, type(config.model.attention) in EAGER_ATTENTION)
+    return any(parts) or config.placement.compile == "off"
 
 
 def read_prices(path: Path = PRICES) -> list[Machine]:
@@ -190,6 +198,7 @@ def _machine_of(path: Path, name: str, row: Any) -> Machine:
 
 def loads(config: Pretrain) -> Iterator[Load]:
     """Yield the work of each phase. Rows are assumed to be as full as those of English text."""
+    launching = LAUNCH_SECONDS * slot_operators(config) if is_eager(config) else 0.0
     for phase in config.all_phases:
         rows = offset(phase.end - phase.first, phase.batch)
         sampling = phase.sampling
@@ -202,6 +211,7 @@ def loads(config: Pretrain) -> Iterator[Load]:
             rows=rows,
             tokens=tokens,
             flops=tokens * flops_per_token(config.objective, config.model, config.vocabulary.size, counted),
+            slot_seconds=launching,
         )
 
 
@@ -228,9 +238,10 @@ def imbalance(slots: int, world: int) -> float:
 def _compute_seconds(load: Load, world: int, flops: float) -> float:
     """Return the seconds that `world` GPUs compute for a phase, including the wait for the rank with the most slots.
 
-    `flops` are the operations per second of one GPU.
+    `flops` are the operations per second of one GPU. A slot takes at least the time that launching its kernels takes.
     """
-    return load.flops / (world * flops) * (1 + imbalance(_slots_of(load.phase), world))
+    launching = load.rows / load.phase.batch.rows_per_slot * load.slot_seconds
+    return max(load.flops / flops, launching) / world * (1 + imbalance(_slots_of(load.phase), world))
 
 
 def gradient_wait_seconds(load: Load, world: int, machine: Machine, gradients: Gradients) -> float:
@@ -333,6 +344,7 @@ def plan_text(config: Pretrain, machines: list[Machine]) -> str:
         *[("vectors", vectors_text(most_rows, config.model.width, config.sampling.negatives))] * contrastive,
         *[("teacher", "its operations and its memory are not counted")]
         * isinstance(config.objective, Distilled | DistilledVectors),
+        ("launches", _launches_text(config)),
         ("gradients", _gradients_text(gradients, world)),
         (
             "storage",
@@ -372,6 +384,14 @@ def _phase_text(phase: Phase, config: Pretrain) -> str:
     )
 
 
+def _launches_text(config: Pretrain) -> str:
+    """Return what launching the kernels of a slot takes, as text."""
+    operators = slot_operators(config)
+    seconds = f"about {operators:,} operators per slot, which take {1000 * operators * LAUNCH_SECONDS:.0f} ms to launch"
+    kind = "as on one H200" if is_eager(config) else "in eager code on one H200; torch.compile launches fewer kernels"
+    return f"{seconds} ({kind})"
+
+
 def _gradients_text(gradients: Gradients, world: int) -> str:
     """Return the gradient traffic per step as text."""
     if world == 1:
@@ -379,7 +399,7 @@ def _gradients_text(gradients: Gradients, world: int) -> str:
     sent = f"{gradients.bytes_sent(world) / 1e6:,.0f} MB sent per step by each worker"
     if gradients.overlapped:
         return f"{sent} during the backward of its last slot, gradients of the embeddings after it"
-    return f"{sent} after its last slot, because compiled code completes all gradients at once"
+    return f"{sent} after its last slot, because compiled code that recomputes layers completes all gradients at once"
 
 
 def _machine_lines(

@@ -264,7 +264,7 @@ def _trained(
     with _rows(location, config.sampling, config.seed, len(tokens.train)) as tables:
         own_slots = islice(slots(tables, phase.batch.rows_per_slot), rank.rank, None, rank.world)
         compiling = compiles(config, size, rank.device, phase, say)
-        with compiled(module) if compiling else nullcontext():
+        with compiled(module, rank.world) if compiling else nullcontext():
             state = train(work, own_slots, module, build_optimizer(config.optimizer, module), state)
     about = {"checkpoint": folder_of(work.folder, state.step), "name": config.name, "seed": config.seed}
     return outcome(work, state, phase) | _evaluated(config, text, work, module) | about

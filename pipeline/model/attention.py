@@ -137,18 +137,21 @@ class Layout:
     """Blocks of block-sparse attention; None: all sequences have full attention."""
 
 
-def layout(batch: Batch) -> Layout:
-    """Return the layout of a batch, on the batch's device and without waiting for a GPU."""
+def layout(batch: Batch, *, for_compiled: bool = False) -> Layout:
+    """Return the layout of a batch, on the batch's device and without waiting for a GPU.
+
+    `for_compiled`: layers are compiled, and this function is not. All layouts then have the same form, so that a layer
+    is compiled once.
+    """
+    for_compiled = for_compiled or torch.compiler.is_compiling()
     offsets, longest, device = batch.offsets, batch.maximum_length, batch.ids_T.device
     lengths_N = offsets.diff()
     rows_T = torch.repeat_interleave(torch.arange(batch.sequences, device=device), lengths_N, output_size=batch.tokens)
     # Compiled code always masks, because a branch on this comparison would compile two graphs.
-    full = not torch.compiler.is_compiling() and batch.tokens == batch.sequences * longest
+    full = not for_compiled and batch.tokens == batch.sequences * longest
     # Make several groups only in eager code on a CPU. On a GPU, reading the lengths would wait for the GPU. Compiled
     # code would need another graph for each number of groups.
-    ends = (
-        [longest] if full or torch.compiler.is_compiling() or device.type != "cpu" else group_lengths(lengths_N.numpy())
-    )
+    ends = [longest] if full or for_compiled or device.type != "cpu" else group_lengths(lengths_N.numpy())
     if len(ends) == 1:
         key_mask = None if full else (torch.arange(longest, device=device) < lengths_N[:, None])[:, None, None, :]
         group = Group(

@@ -209,6 +209,8 @@ class Encoder(nn.Module):
         """Whether recomputed layers repeat matrix products and attention too, instead of storing their results."""
         self.narrow_residual = False
         """Whether the residual sums between layers have the number format of autocast, instead of float32."""
+        self.compiles_layers = False
+        """Whether each layer is compiled by itself."""
         self.global_use: GlobalUse = "none"
         """Global tokens of attention that has them; see `choose_global_tokens`."""
         self.choose_global_tokens("none")
@@ -260,7 +262,7 @@ class Encoder(nn.Module):
         """Return the layout of a batch for each applied layer: with its rotation, and its band or its blocks if the
         layer is local or block-sparse.
         """
-        where, model = layout(batch), self.settings
+        where, model = layout(batch, for_compiled=self.compiles_layers), self.settings
         if self.relative is not None:
             where = replace(where, relative_R=self.relative(batch.maximum_length))
         if isinstance(model.attention, GlobalLocalAttention):

@@ -10,6 +10,7 @@ from torch import nn
 from pipeline.config.jobs import EAGER, EAGER_ATTENTION, Pretrain
 from pipeline.config.phases import Phase
 from pipeline.errors import ConfigError
+from pipeline.model.encoder import encoders_in
 
 COMPILE_SECONDS = 60
 """Approximate start-up cost of torch.compile in seconds."""
@@ -76,17 +77,25 @@ def _eager_seconds(config: Pretrain, vocabulary_size: int, device: torch.device,
 
 
 @contextmanager
-def compiled(module: nn.Module, backend: str = "inductor") -> Generator[None]:
-    """Compile the module's forward as one graph for batches of all sizes.
+def compiled(module: nn.Module, world: int = 1, backend: str = "inductor") -> Generator[None]:
+    """Compile the module's forward for batches of all sizes: as one graph, or with `world` ranks each layer.
 
     Call the module inside this context only, and in the same thread.
 
-    Under DistributedDataParallel, Dynamo would split the graph at gradient buckets. Splitting fails here, because batch
-    sizes are symbolic integers without metadata. So splitting is off. As a cost, gradients are reduced after the
-    backward instead of during the backward.
+    The gradients of a graph are complete only at the end of its backward. With a graph per layer,
+    DistributedDataParallel sends the gradients of the last layers while those of the first are computed. Layers that
+    are recomputed for the backward belong to one graph also with several ranks.
+
+    Under DistributedDataParallel, Dynamo would split graphs at gradient buckets. Splitting fails here, because batch
+    sizes are symbolic integers without metadata. So splitting is off.
     """
     import torch._dynamo.config  # the compiler takes seconds to import, and most processes never use it
 
-    module.compile(dynamic=True, backend=backend)
+    encoders = encoders_in(module)
+    by_layer = world > 1 and not any(encoder.recompute for encoder in encoders)
+    for encoder in encoders:
+        encoder.compiles_layers = by_layer
+    for part in [layer for encoder in encoders for layer in encoder.layers] if by_layer else [module]:
+        part.compile(dynamic=True, backend=backend)
     with torch._dynamo.config.patch(optimize_ddp=False):
         yield

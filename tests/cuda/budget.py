@@ -5,7 +5,7 @@ step that needs 5% more than its budget fails.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -16,12 +16,18 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from pipeline.bench.cases import VOCABULARY_SIZE, Case, make_batch
+from pipeline.config.jobs import Pretrain
+from pipeline.config.model import FamilyName
 from pipeline.config.training import AdamW
 from pipeline.objectives.masked import MaskedTokens
+from pipeline.objectives.table import build_objective
 from pipeline.objectives.terms import divisors
 from pipeline.train.optim import build_optimizer
+from pipeline.train.slot_size import slot_operators
 from pipeline.train.step import Compute, train_step
+from tests.conftest import parts_of_preset, tiny_preset
 from tests.cuda.device import CUDA, move, on_device
+from tests.cuda.steps import MODEL, WORDS, batch_of
 
 VIEWS = {"alias", "as_strided", "chunk", "detach", "device", "empty", "empty_like", "empty_strided", "expand"}
 VIEWS |= {"lift_fresh", "new_empty", "new_empty_strided", "permute", "_reshape_alias", "reshape", "select", "size"}
@@ -119,3 +125,26 @@ def test_a_step_of_base_keeps_its_budget(name: str) -> None:
     )
     for figure, most in vars(budget).items():
         assert getattr(found, figure) <= TOLERANCE * most, figure
+
+
+def kernels_of(config: Pretrain, slots: int) -> int:
+    """Count the kernels of the second step with this many slots."""
+    module, batch = build_objective(config.objective, config.sampling, config.model, WORDS), batch_of()
+    counts = divisors(module.counts(batch), module.weights)
+    compute = Compute(device=CUDA, autocast=torch.autocast("cuda", dtype=torch.bfloat16), seed=0)
+    with on_device():
+        move(module)
+        optimizer, dealt = build_optimizer(AdamW(), module), [(slot, batch) for slot in range(slots)]
+        for step in range(2):
+            with Count() as count:
+                train_step(module, optimizer, dealt, counts, compute, step=step, rate=1e-4, clip_norm=1.0)
+    return count.figures.kernels
+
+
+@pytest.mark.parametrize("family", get_args(FamilyName))
+def test_a_slot_has_about_the_operators_that_a_plan_counts(family: str) -> None:
+    preset = tiny_preset(family)
+    config = replace(preset, model=replace(MODEL, **parts_of_preset(preset), hidden_dropout=0.1))
+    found = kernels_of(config, 2) - kernels_of(config, 1)
+    print(f"\n{family}: {found} kernels for a slot, {slot_operators(config)} by the plan")
+    assert slot_operators(config) == pytest.approx(found, rel=0.12)

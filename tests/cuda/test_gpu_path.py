@@ -15,10 +15,12 @@ TORCH = Path(torch.__file__).parent
 CHECKS = {
     "steps": ["steps.py"],
     "choices": ["choices.py"],
-    "budget": ["budget.py", "-k", "not recomputed and not sums"],
+    "budget": ["budget.py", "-k", "budget and not recomputed and not sums"],
     "budgets of settings": ["budget.py", "-k", "recomputed or sums"],
+    "operators": ["budget.py", "-k", "plan"],
 }
 """Name -> file of checks and which of them."""
+LONG = ("budgets of settings", "operators")
 PLUGINS = ("tests.cuda.device", "no:cacheprovider", "no:logging")
 IGNORED = ("PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER")
 
@@ -38,7 +40,7 @@ def guard(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    "checks", [pytest.param(name, marks=[pytest.mark.long] * (name == "budgets of settings")) for name in CHECKS]
+    "checks", [pytest.param(name, marks=[pytest.mark.long] * (name in LONG)) for name in CHECKS]
 )
 def test_gpu_path(guard: Path, checks: str) -> None:
     plugins = [word for plugin in PLUGINS for word in ("-p", plugin)]

@@ -93,18 +93,26 @@ def module_of(preset: str, vocabulary_size: int, **parts: Any) -> Pretraining:
 LOCAL = {"positions": RotaryPositions(), "attention": LocalAttention(window=8, global_every=2), "inner": "geglu"}
 
 
+LOCAL_LAYERS = {"layers": 3, "block": "pre-norm", "bias": False, **LOCAL}
+
+
 @pytest.mark.parametrize(
-    ("preset", "parts"),
+    ("preset", "parts", "world", "graphs"),
     [
-        *((preset, {"layers": 1}) for preset in ("bert-tiny", "roberta-tiny", "electra-tiny")),
-        ("bert-tiny", {"layers": 2, "block": "pre-norm", "bias": False, **LOCAL}),
+        *((preset, {"layers": 1}, 1, 1) for preset in ("bert-tiny", "roberta-tiny", "electra-tiny")),
+        ("bert-tiny", LOCAL_LAYERS, 1, 1),
+        ("bert-tiny", {"layers": 3}, 2, 1),
+        ("electra-tiny", {"layers": 1}, 2, 2),  # the generator's width is another
+        ("bert-tiny", LOCAL_LAYERS, 2, 3),  # the first layer, which has no norm, a local and a global one
     ],
 )
-def test_batches_of_all_lengths_are_one_graph(preset: str, parts: dict[str, Any]) -> None:
+def test_batches_of_all_lengths_are_one_graph_or_one_for_each_kind_of_layer(
+    preset: str, parts: dict[str, Any], world: int, graphs: int
+) -> None:
     module = module_of(preset, 1_000, width=16, heads=2, feed_forward=32, maximum_positions=64, **parts)
     torch._dynamo.reset()
     counter = CompileCounter()
-    with compiled(module, counter):
+    with compiled(module, world, counter):
         shapes: tuple[tuple[int, int, Lengths], ...]
         shapes = ((6, 64, "ragged"), (6, 64, "full"), (9, 48, "ragged"), (4, 33, "full"), (6, 64, "ragged"))
         for rows, length, lengths in shapes:
@@ -112,7 +120,25 @@ def test_batches_of_all_lengths_are_one_graph(preset: str, parts: dict[str, Any]
                 size="tiny", rows=rows, length=length, lengths=lengths, attention_dropout=True, vocabulary_size=1_000
             )
             module(make_batch(case, seed=rows))
-    assert counter.frame_count == 1
+    assert counter.frame_count == graphs
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize(("world", "overlaps"), [(1, False), (2, True)])
+def test_with_several_workers_gradients_are_complete_layer_by_layer(world: int, overlaps: bool) -> None:
+    sizes: dict[str, Any] = {"layers": 3, "width": 16, "heads": 2, "feed_forward": 32, "attention_dropout": 0.0}
+    module = module_of("bert-tiny", VOCABULARY, **sizes)
+    torch._dynamo.reset()
+    with compiled(module, world, "aot_eager"):
+        sum(total for total, _ in module(batch_of(0, 0)).values()).backward()  # compiles
+        loss = sum(total for total, _ in module(batch_of(0, 0)).values())
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+            loss.backward()
+    nodes = [event.name.rpartition("::")[2] for event in sorted(profile.events(), key=lambda event: event.time_range.start)]
+    kept = [name for name in nodes if name in ("CompiledFunctionBackward", "AccumulateGrad")]
+    assert kept.count("CompiledFunctionBackward") == (3 if overlaps else 1)
+    first = kept.index("AccumulateGrad")
+    assert ("CompiledFunctionBackward" in kept[first:]) == overlaps
     torch._dynamo.reset()
 
 
@@ -147,7 +173,7 @@ def losses(
     optimizer, found = build_optimizer(AdamW(), module), []
     objective = distributed(module, CPU, world)
     compute = Compute(device=CPU, autocast=torch.autocast("cpu", enabled=False), seed=0, world=world)
-    with compiled(module, backend) if backend else nullcontext():
+    with compiled(module, world, backend) if backend else nullcontext():
         for step in range(2):
             slots = [(slot, batch_of(slot, step)) for slot in range(2)]
             counted = [module.counts(batch) for _, batch in slots]
