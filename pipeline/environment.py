@@ -14,6 +14,9 @@ DEFAULTS = {
     "RAY_enable_metrics_collection": "0",
     # Maximum tasks that `ray list tasks` can show. Ray's default of 100,000 needs about 100 MB of memory in the head.
     "RAY_task_events_max_num_task_in_gcs": "10000",
+    # A request passes through fewer threads of Ray Serve's processes. Our code blocks none of their event loops.
+    "RAY_SERVE_RUN_USER_CODE_IN_SEPARATE_THREAD": "0",
+    "RAY_SERVE_RUN_ROUTER_IN_SEPARATE_LOOP": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # Ray's future default; Ray warns if the variable is not set
 }
 

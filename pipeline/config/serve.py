@@ -31,7 +31,7 @@ class Batching:
 
     tokens: int = 16_384
     """Maximum tokens of the requests that are computed together. A larger request is computed alone."""
-    wait: float = 0.002
+    wait: float = 0.0
     """Seconds that a request waits for others if the replica is idle. While it is busy, requests wait anyway, and are
     computed together.
     """

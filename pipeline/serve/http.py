@@ -39,6 +39,8 @@ Alive = Callable[[], Awaitable[bool]]
 Ask = Callable[[Inputs], Awaitable[list[Any] | Refused]]
 """Function that computes the answers to a request's rows. It raises RequestError if that is not possible."""
 OPENAI_ROUTE = f"{OPENAI}embeddings"
+SMALL = 2_000
+"""Characters to count the tokens of, or numbers to write, that take less time than to pass them to a thread."""
 TOP = 5
 """Guesses for a mask token, unless a request asks for another number, as in transformers."""
 
@@ -59,7 +61,8 @@ class Routes:
         """
         if use not in self.described.uses:
             raise wrong_route(path, [ROUTES[known] for known in self.described.uses], self.described.kind)
-        tokens = await asyncio.to_thread(self.reader.count, use, rows, truncate, before)
+        characters = sum(len(part) for row in rows for part in ([row] if isinstance(row, str) else row))
+        tokens = await _run(characters, self.reader.count, use, rows, truncate, before)
         self.measures.tokens.labels(path).observe(tokens)
         asked = [before + row for row in rows] if before else rows
         answers = await self.ask(Inputs(use=use, rows=asked, tokens=tokens, top=top))
@@ -80,7 +83,7 @@ class Routes:
         vectors, _ = await self._vectors(
             "/embed", _several(body.inputs), body.truncate, body.normalize, body.dimensions, body.prompt_name
         )
-        return await _json(vectors.tolist)
+        return await _json(vectors.size, vectors.tolist)
 
     async def openai(self, body: OpenAIBody) -> Response:
         """Return a vector per text, in the form of OpenAI's API."""
@@ -97,7 +100,7 @@ class Routes:
             usage = {"prompt_tokens": tokens, "total_tokens": tokens}
             return {"object": "list", "data": data, "model": self.described.name, "usage": usage}
 
-        return await _json(coded)
+        return await _json(vectors.size, coded)
 
     async def _vectors(
         self,
@@ -289,9 +292,14 @@ def _handle_errors(app: FastAPI) -> None:
         return JSONResponse(body_of(problem, request.url.path), problem.status)
 
 
-async def _json(value: Callable[[], Any]) -> Response:
-    """Return the JSON of a value, made in a thread, because large ones take a second."""
-    content = await asyncio.to_thread(lambda: json.dumps(value(), separators=(",", ":")))
+async def _run(size: int, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return the function's value for arguments of this size, computed in a thread if it takes long."""
+    return function(*arguments) if size <= SMALL else await asyncio.to_thread(function, *arguments)
+
+
+async def _json(numbers: int, value: Callable[[], Any]) -> Response:
+    """Return the JSON of a value with this many numbers. A large one takes a second."""
+    content = await _run(numbers, lambda: json.dumps(value(), separators=(",", ":")))
     return Response(content, media_type="application/json")
 
 

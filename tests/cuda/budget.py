@@ -25,9 +25,9 @@ from pipeline.objectives.terms import divisors
 from pipeline.train.optim import build_optimizer
 from pipeline.train.slot_size import slot_operators
 from pipeline.train.step import Compute, train_step
-from tests.conftest import parts_of_preset, tiny_preset
+from tests.conftest import tiny_preset
 from tests.cuda.device import CUDA, move, on_device
-from tests.cuda.steps import MODEL, WORDS, batch_of
+from tests.cuda.steps import batch_of
 
 VIEWS = {"alias", "as_strided", "chunk", "detach", "device", "empty", "empty_like", "empty_strided", "expand"}
 VIEWS |= {"lift_fresh", "new_empty", "new_empty_strided", "permute", "_reshape_alias", "reshape", "select", "size"}
@@ -129,7 +129,8 @@ def test_a_step_of_base_keeps_its_budget(name: str) -> None:
 
 def kernels_of(config: Pretrain, slots: int) -> int:
     """Count the kernels of the second step with this many slots."""
-    module, batch = build_objective(config.objective, config.sampling, config.model, WORDS), batch_of()
+    module = build_objective(config.objective, config.sampling, config.model, config.vocabulary.size)
+    batch = batch_of()
     counts = divisors(module.counts(batch), module.weights)
     compute = Compute(device=CUDA, autocast=torch.autocast("cuda", dtype=torch.bfloat16), seed=0)
     with on_device():
@@ -144,7 +145,7 @@ def kernels_of(config: Pretrain, slots: int) -> int:
 @pytest.mark.parametrize("family", get_args(FamilyName))
 def test_a_slot_has_about_the_operators_that_a_plan_counts(family: str) -> None:
     preset = tiny_preset(family)
-    config = replace(preset, model=replace(MODEL, **parts_of_preset(preset), hidden_dropout=0.1))
+    config = replace(preset, model=replace(preset.model, hidden_dropout=0.1, attention_dropout=0.0))
     found = kernels_of(config, 2) - kernels_of(config, 1)
     print(f"\n{family}: {found} kernels for a slot, {slot_operators(config)} by the plan")
     assert slot_operators(config) == pytest.approx(found, rel=0.12)

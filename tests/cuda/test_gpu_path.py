@@ -15,7 +15,7 @@ TORCH = Path(torch.__file__).parent
 CHECKS = {
     "steps": ["steps.py"],
     "choices": ["choices.py"],
-    "budget": ["budget.py", "-k", "budget and not recomputed and not sums"],
+    "budget": ["budget.py", "-k", "not plan and not recomputed and not sums"],
     "budgets of settings": ["budget.py", "-k", "recomputed or sums"],
     "operators": ["budget.py", "-k", "plan"],
 }
