@@ -39,9 +39,7 @@ def guard(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return library
 
 
-@pytest.mark.parametrize(
-    "checks", [pytest.param(name, marks=[pytest.mark.long] * (name in LONG)) for name in CHECKS]
-)
+@pytest.mark.parametrize("checks", [pytest.param(name, marks=[pytest.mark.long] * (name in LONG)) for name in CHECKS])
 def test_gpu_path(guard: Path, checks: str) -> None:
     plugins = [word for plugin in PLUGINS for word in ("-p", plugin)]
     command = [sys.executable, "-m", "pytest", "-qs", "--noconftest", "-o", "addopts=--import-mode=importlib", *plugins]

@@ -1,7 +1,6 @@
 """Batches fill while an earlier batch is computed, in order, up to their tokens; and what happens to dead replicas."""
 
 import asyncio
-import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +14,6 @@ from pipeline.serve.batches import Batcher
 from pipeline.serve.deployments import answer_of
 from pipeline.serve.problems import RequestError
 from pipeline.serve.uses import Inputs
-
 
 THREAD = ThreadPoolExecutor(1)
 """The thread that computes batches."""

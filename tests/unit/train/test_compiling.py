@@ -134,7 +134,9 @@ def test_with_several_workers_gradients_are_complete_layer_by_layer(world: int, 
         loss = sum(total for total, _ in module(batch_of(0, 0)).values())
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
             loss.backward()
-    nodes = [event.name.rpartition("::")[2] for event in sorted(profile.events(), key=lambda event: event.time_range.start)]
+    nodes = [
+        event.name.rpartition("::")[2] for event in sorted(profile.events(), key=lambda event: event.time_range.start)
+    ]
     kept = [name for name in nodes if name in ("CompiledFunctionBackward", "AccumulateGrad")]
     assert kept.count("CompiledFunctionBackward") == (3 if overlaps else 1)
     first = kept.index("AccumulateGrad")
