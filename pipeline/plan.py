@@ -149,13 +149,13 @@ def gradients_of(config: Pretrain) -> Gradients:
     return Gradients(
         count=parameters(config),
         last=tables * rows * model.embedded_width,
-        overlapped=is_eager(config) or not config.placement.recompute,
+        overlapped=_is_eager(config) or not config.placement.recompute,
         bytes_each=GRADIENT_BYTES[config.batch.reduce_precision],
         backward=2 / (BACKWARD + 1) if contrastive else 1 - 1 / BACKWARD,
     )
 
 
-def is_eager(config: Pretrain) -> bool:
+def _is_eager(config: Pretrain) -> bool:
     """Return whether the run's code cannot be compiled, or is not to be."""
     parts = (type(config.objective) in EAGER, type(config.model.attention) in EAGER_ATTENTION)
     return any(parts) or config.placement.compile == "off"
@@ -198,7 +198,7 @@ def _machine_of(path: Path, name: str, row: Any) -> Machine:
 
 def loads(config: Pretrain) -> Iterator[Load]:
     """Yield the work of each phase. Rows are assumed to be as full as those of English text."""
-    launching = LAUNCH_SECONDS * slot_operators(config) if is_eager(config) else 0.0
+    launching = LAUNCH_SECONDS * slot_operators(config) if _is_eager(config) else 0.0
     for phase in config.all_phases:
         rows = offset(phase.end - phase.first, phase.batch)
         sampling = phase.sampling
@@ -388,7 +388,7 @@ def _launches_text(config: Pretrain) -> str:
     """Return what launching the kernels of a slot takes, as text."""
     operators = slot_operators(config)
     seconds = f"about {operators:,} operators per slot, which take {1000 * operators * LAUNCH_SECONDS:.0f} ms to launch"
-    kind = "as on one H200" if is_eager(config) else "in eager code on one H200; torch.compile launches fewer kernels"
+    kind = "as on one H200" if _is_eager(config) else "in eager code on one H200; torch.compile launches fewer kernels"
     return f"{seconds} ({kind})"
 
 
