@@ -17,6 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from pipeline.batch import Batch
 from pipeline.bench.cases import Case, Lengths, make_batch
+from pipeline.config.jobs import Pretrain
 from pipeline.config.model_parts import LocalAttention, RotaryPositions
 from pipeline.config.placement import Placement
 from pipeline.config.training import AdamW
@@ -141,6 +142,24 @@ def test_with_several_workers_gradients_are_complete_layer_by_layer(world: int, 
     assert kept.count("CompiledFunctionBackward") == (3 if overlaps else 1)
     first = kept.index("AccumulateGrad")
     assert ("CompiledFunctionBackward" in kept[first:]) == overlaps
+    torch._dynamo.reset()
+
+
+@pytest.mark.long
+def test_layers_of_every_family_have_the_gradients_of_eager_code(training, family_config: Pretrain) -> None:
+    batch: Batch = training.work(family_config, Path("unused"), {}).heldout[0]
+    found = []
+    for choose in (nullcontext, partial(compiled, world=2, backend="aot_eager")):
+        module = training.module(family_config).eval()
+        torch._dynamo.reset()
+        torch.manual_seed(0)  # the samples of replaced tokens
+        with choose(module):
+            sum(total for total, _ in module(batch).values()).backward()
+        found.append({name: part.grad for name, part in module.named_parameters() if part.grad is not None})
+    eager, by_layer = found
+    assert eager.keys() == by_layer.keys() != set()
+    for name, gradient in eager.items():
+        torch.testing.assert_close(by_layer[name], gradient, rtol=1e-4, atol=1e-6, msg=name)
     torch._dynamo.reset()
 
 
