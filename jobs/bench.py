@@ -12,6 +12,7 @@ A ratio is our speed divided by an alternative's; its floor is the smallest valu
     python jobs/bench.py shape mini --family albert
     python jobs/bench.py tokens --corpus CORPUS --vocabulary.path vocab.txt --vocabulary.lowercase --file tokens.npz
     python jobs/bench.py train bert-small --tokens tokens.npz --steps 2000
+    python jobs/bench.py ablation parts --file tokens.npz --tokens 15M --blimp BLIMP --at-once 8
     python jobs/bench.py gpu --tokens tokens.npz --blimp BLIMP
     python jobs/bench.py job
     python jobs/bench.py scale
@@ -22,7 +23,7 @@ A ratio is our speed divided by an alternative's; its floor is the smallest valu
     python jobs/bench.py finetune --checkpoint EXPORT --data GLUE
     python jobs/bench.py vectors --checkpoint MODEL --input texts.csv
 
-step, shape, train, gpu, finetune and vectors have their own help: python jobs/bench.py step --help.
+step, shape, train, ablation, gpu, finetune and vectors have their own help: python jobs/bench.py step --help.
 """
 
 import os
@@ -36,7 +37,7 @@ from pipeline.exit_codes import job_main
 @job_main(stopped="stopped")
 def main(arguments: Sequence[str]) -> int:
     """Parse, measure and print; return 0 if every ratio reaches its floor, 1 if one does not, 2 for user errors."""
-    # These benches use all cores, so they run before the limit of one thread is set below. step, shape, train and gpu
+    # These benches use all cores, so they run before the limit of one thread is set below. All but finetune and vectors
     # do not import Ray, because a GPU machine may not have Ray.
     if list(arguments[:1]) == ["step"]:
         from pipeline.bench import step
@@ -50,6 +51,10 @@ def main(arguments: Sequence[str]) -> int:
         from pipeline.bench import train
 
         return train.main(arguments[1:])
+    if list(arguments[:1]) == ["ablation"]:
+        from pipeline.bench import ablation
+
+        return ablation.main(arguments[1:])
     if list(arguments[:1]) == ["gpu"]:
         from pipeline.bench import gpu
 

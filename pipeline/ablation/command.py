@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pipeline.config.ablate import COMMON, Ablate
+from pipeline.config.arguments import Extra, extras
 from pipeline.config.command import Command, unchecked
 from pipeline.config.jobs import Pretrain
 from pipeline.errors import ConfigError
@@ -12,14 +13,25 @@ from pipeline.presets import DEFAULT_PRESET, PRESETS, require_init, require_pres
 
 
 def read_ablate(arguments: Sequence[str], about: str) -> Ablate:
-    """Return the settings of a command line.
+    """Return the settings of a command line of jobs/ablate.py.
+
+    The first word may be an ablation's name. Raises ConfigError for invalid settings, and SystemExit after printing
+    help.
+    """
+    return read_ablate_and(arguments, about, "jobs/ablate.py", ())[0]
+
+
+def read_ablate_and(
+    arguments: Sequence[str], about: str, prog: str, extra: tuple[Extra, ...]
+) -> tuple[Ablate, dict[str, str]]:
+    """Return the settings of a command line of `prog`, and the values of its options in `extra`, by name.
 
     The first word may be an ablation's name. Raises ConfigError for invalid settings, and SystemExit after printing
     help.
     """
     named = bool(arguments) and not arguments[0].startswith("-") and ":" not in arguments[0]
     rest = list(arguments[1:]) if named else list(arguments)
-    command = Command(prog="jobs/ablate.py [NAME]", about=about, settings=Ablate, common=COMMON)
+    command = Command(prog=f"{prog} [NAME]", about=about, settings=Ablate, common=COMMON, extra=extra)
     words = command.words(rest, _defaults(DEFAULT_PRESET, None))
     given = {word.option.path: word for word in words if word.option is not None}
     if "steps" in given:
@@ -28,14 +40,12 @@ def read_ablate(arguments: Sequence[str], about: str) -> Ablate:
             "leave steps out"
         )
     if "ablation" in given:
-        raise ConfigError(
-            "ablation is the first word of the command: write jobs/ablate.py NAME instead of --ablation NAME"
-        )
+        raise ConfigError(f"ablation is the first word of the command: write {prog} NAME instead of --ablation NAME")
     preset = _value(given["preset"]) if "preset" in given else DEFAULT_PRESET
     require_preset(preset)
     config = command.parse(words, _defaults(preset, arguments[0] if named else None))
     require_init(preset, config)
-    return config
+    return config, extras(words)
 
 
 def _value(word: Any) -> str:

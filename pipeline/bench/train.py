@@ -40,6 +40,7 @@ from pipeline.errors import ConfigError, DataError
 from pipeline.local_files import scratch_folder
 from pipeline.locations import absolute
 from pipeline.minimal_pairs.figures import UNIGRAM_ACCURACY
+from pipeline.minimal_pairs.paradigms import Paradigm
 from pipeline.objectives.distilled import DistilledTokens
 from pipeline.objectives.masked import HELDOUT_LOSS
 from pipeline.objectives.table import FillsBlanks, Pretraining
@@ -48,7 +49,7 @@ from pipeline.reporting import Report, print_line
 from pipeline.stopping import interrupt_on_sigterm
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.pairs import needed_documents
-from pipeline.train.blimp import prepare_pairs, read_pairs
+from pipeline.train.blimp import Blimp, prepare_pairs, read_pairs
 from pipeline.train.building import build_module
 from pipeline.train.checkpoint import State, folder_of
 from pipeline.train.compiling import compiled, compiles
@@ -64,7 +65,7 @@ from pipeline.train.hardware import (
 )
 from pipeline.train.heldout_words import heldout_words_of, word_metrics
 from pipeline.train.initial import Initial, set_word_embeddings
-from pipeline.train.loop import Work, train
+from pipeline.train.loop import Work, accuracies_on_pairs, train
 from pipeline.train.naming import with_name
 from pipeline.train.optim import build_optimizer
 from pipeline.train.outcome import outcome
@@ -215,10 +216,11 @@ def _with_teacher(config: Pretrain, tokens: Tokens, report: Report) -> tuple[Pre
     return replace(completed, vocabulary=config.vocabulary), teacher
 
 
-def train_on_tokens(config: Pretrain, location: str, report: Report) -> dict[str, Any]:
+def train_on_tokens(config: Pretrain, location: str, report: Report, pairs: Sequence[Paradigm] = ()) -> dict[str, Any]:
     """Train a run on a file of tokens; return its measurements, as in a run's summary.
 
-    Raises PipelineError, with a one-line message, for everything that the user can fix.
+    If there are minimal `pairs`, their accuracies after training replace those of evaluation.blimp. Raises
+    PipelineError, with a one-line message, for everything that the user can fix.
     """
     location = absolute(location)
     tokens = token_file.read(location)
@@ -238,14 +240,20 @@ def train_on_tokens(config: Pretrain, location: str, report: Report) -> dict[str
             tokens=tokens, heldout=heldout_corpus(tokens, str(folder)), tokenizer=CachedTokenizer(tokens.vocabulary)
         )
         config, teacher = _with_teacher(config, tokens, say)
-        measured = _trained(config, text, location, teacher, rank, say)
+        measured = _trained(config, text, location, teacher, rank, say, pairs)
         if rank.rank == 0:
             storage.write_json(storage.join(run_folder(config), RESULT), measured)
         return measured
 
 
 def _trained(
-    config: Pretrain, text: Text, location: str, teacher: Initial | None, rank: Rank, say: Report
+    config: Pretrain,
+    text: Text,
+    location: str,
+    teacher: Initial | None,
+    rank: Rank,
+    say: Report,
+    pairs: Sequence[Paradigm],
 ) -> dict[str, Any]:
     """Train on this rank's slots, and return what was measured."""
     tokens, phase, size = text.tokens, config.all_phases[0], text.tokens.vocabulary.size
@@ -267,7 +275,8 @@ def _trained(
         with compiled(module, rank.world) if compiling else nullcontext():
             state = train(work, own_slots, module, build_optimizer(config.optimizer, module), state)
     about = {"checkpoint": folder_of(work.folder, state.step), "name": config.name, "seed": config.seed}
-    return outcome(work, state, phase) | _evaluated(config, text, work, module) | about
+    scores = _evaluated(config, text, work, module) | _scored_pairs(config, text, work, module, pairs)
+    return outcome(work, state, phase) | scores | about
 
 
 def _slot_advice(config: Pretrain, rank: Rank) -> str | None:
@@ -302,18 +311,26 @@ def _work(config: Pretrain, text: Text, rank: Rank, precision: str, say: Report)
             rank=rank.rank,
             world=rank.world,
         ),
-        blimp=prepare_pairs(
-            read_pairs(config.evaluation.blimp, say),
-            partial(unigram_counts_of_tokens, tokens, UNIGRAM_CHARACTERS),
-            tokens.vocabulary,
-            config.model.maximum_positions,
-        ),
+        blimp=_prepared(config, tokens, read_pairs(config.evaluation.blimp, say)),
         peak_flops=device_peak(rank.device, precision),
         log=log if rank.rank == 0 else _no_op,
         flush=_no_op,
         say=say,
         worker_name=f"rank {rank.rank}",
     )
+
+
+def _prepared(config: Pretrain, tokens: Tokens, pairs: Sequence[Paradigm]) -> Blimp | None:
+    counts = partial(unigram_counts_of_tokens, tokens, UNIGRAM_CHARACTERS)
+    return prepare_pairs(pairs, counts, tokens.vocabulary, config.model.maximum_positions)
+
+
+def _scored_pairs(
+    config: Pretrain, text: Text, work: Work, module: Pretraining, pairs: Sequence[Paradigm]
+) -> dict[str, Any]:
+    """Return the accuracies on the pairs as an entry of the summary; every rank must call this function."""
+    prepared = _prepared(config, text.tokens, pairs)
+    return {} if prepared is None else {"blimp": accuracies_on_pairs(replace(work, blimp=prepared), module)}
 
 
 def _evaluated(config: Pretrain, text: Text, work: Work, module: Pretraining) -> dict[str, Any]:

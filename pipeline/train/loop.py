@@ -321,7 +321,17 @@ def _evaluate_on_blimp(work: Work, module: Pretraining, state: State) -> dict[st
     if work.blimp is None:
         return {}
     start = time.perf_counter()
-    accuracies = evaluate_pairs(
+    accuracies = accuracies_on_pairs(work, module)
+    work.log(state.step, accuracies)
+    text = blimp_text(accuracies, work.blimp.unigram_accuracy)
+    work.say(f"BLiMP after step {state.step:,}: {text}, in {duration(time.perf_counter() - start)}")
+    return accuracies
+
+
+def accuracies_on_pairs(work: Work, module: Pretraining) -> dict[str, float]:
+    """Return {metric: accuracy} on the work's minimal pairs, which must be there; every rank must call it."""
+    assert work.blimp is not None
+    return evaluate_pairs(
         module,
         work.blimp,
         work.vocabulary,
@@ -331,7 +341,3 @@ def _evaluate_on_blimp(work: Work, module: Pretraining, state: State) -> dict[st
         autocast=work.autocast,
         again=work.config.placement.precision != "float8",  # float8 layers cannot compute in float32
     )
-    work.log(state.step, accuracies)
-    text = blimp_text(accuracies, work.blimp.unigram_accuracy)
-    work.say(f"BLiMP after step {state.step:,}: {text}, in {duration(time.perf_counter() - start)}")
-    return accuracies

@@ -4,11 +4,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from pipeline.ablation import budget
-from pipeline.ablation.budget import RowLengths, steps_for_tokens, tokens_of, with_time_budget, with_token_budget
+from pipeline.ablation import steps as counting
+from pipeline.ablation.budget import with_time_budget, with_token_budget
 from pipeline.ablation.command import read_ablate
+from pipeline.ablation.steps import RowLengths, steps_for_tokens, tokens_of
 from pipeline.ablation.variants import Variant
 from pipeline.config.ablate import Ablate
 from pipeline.config.data import Sampling, SingleSegment
@@ -90,10 +93,15 @@ def test_pairs_and_single_segments_get_the_same_tokens_with_every_seed(stream: S
 
 
 def test_runs_of_very_many_windows_are_estimated(stream: StreamSettings, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = RowLengths(stream)
-    known, after = rows.read(0, 600)
-    monkeypatch.setattr(budget, "COUNTED_WINDOWS", 6)
-    estimated, about = RowLengths(stream).read(0, 600)
+    tokenizer, windows = CachedTokenizer(stream.vocabulary), stream.corpus.train
+
+    def lengths(number: int) -> np.ndarray:
+        table = window_rows(stream, tokenizer, windows, *divmod(number, len(windows)))
+        return np.array([len(ids) for ids in table["ids"].to_pylist()])
+
+    known, after = RowLengths(lengths, "text").read(0, 600)
+    monkeypatch.setattr(counting, "COUNTED_WINDOWS", 6)
+    estimated, about = RowLengths(lengths, "text").read(0, 600)
     assert after > 20 and estimated != known
     assert estimated == pytest.approx(known, rel=0.05) and about == pytest.approx(after, abs=3)
 
@@ -103,17 +111,17 @@ def test_steps_are_counted_once_for_each_seed_and_budget(
 ) -> None:
     variant = Variant(label="a", config=config(sampling=stream.sampling), preset="p")
 
-    def steps(*words: str, tokens: int = 999, cache: str = str(tmp_path)) -> list[Variant]:
+    def counted(*words: str, tokens: int = 999, cache: str = str(tmp_path)) -> list[Variant]:
         return with_token_budget(asked(tokens, *words), [variant], [stream], cache, lambda line: None)
 
-    first = steps("--seeds", "1")
-    monkeypatch.setattr(budget, "RowLengths", lambda stream: pytest.fail("counted again"))
-    assert steps("--seeds", "1") == first
+    first = counted("--seeds", "1")
+    monkeypatch.setattr(budget, "RowLengths", lambda *_: pytest.fail("counted again"))
+    assert counted("--seeds", "1") == first
     for change in (("--seeds", "2"), ("--seed", "5")):
         with pytest.raises(pytest.fail.Exception, match="counted again"):
-            steps(*change)
+            counted(*change)
     with pytest.raises(pytest.fail.Exception, match="counted again"):
-        steps("--seeds", "1", tokens=998)
+        counted("--seeds", "1", tokens=998)
 
 
 def test_minutes_become_steps_by_a_short_run_of_each_variant() -> None:

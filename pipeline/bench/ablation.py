@@ -1,0 +1,150 @@
+"""Train the variants of an ablation on a file of tokens, without Ray, and compare them as `jobs/ablate.py` does.
+
+    python jobs/bench.py ablation parts --file tokens.npz --tokens 15M --seeds 3 --blimp BLIMP --at-once 8
+
+Options are those of `jobs/ablate.py`. Runs are trained in processes of their own, --at-once of them at a time. A
+finished run is not trained again. There is no MLflow run and no fine-tuning.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
+from functools import partial
+from multiprocessing import get_context
+from typing import Any
+
+import numpy as np
+
+from pipeline import storage
+from pipeline.ablation.command import read_ablate_and
+from pipeline.ablation.outcomes import BLIMP, Outcome, outcome_of
+from pipeline.ablation.results import result_of
+from pipeline.ablation.steps import RowLengths, steps_for_tokens
+from pipeline.ablation.table import table_lines
+from pipeline.ablation.variants import Variant, ablation_name, variants_of
+from pipeline.bench.train import RESULT, train_on_tokens
+from pipeline.config.ablate import Ablate
+from pipeline.config.arguments import Extra
+from pipeline.config.checks import require
+from pipeline.config.data import Sampling
+from pipeline.config.jobs import Pretrain
+from pipeline.config.locations import with_absolute_locations
+from pipeline.config.phases import OnePhase
+from pipeline.corpus import token_file
+from pipeline.corpus.token_file import Tokens, rows_of_window
+from pipeline.durations import duration
+from pipeline.errors import ConfigError
+from pipeline.locations import absolute
+from pipeline.minimal_pairs.figures import METRICS
+from pipeline.minimal_pairs.paradigms import Paradigm, read_blimp, select
+from pipeline.reporting import print_line
+from pipeline.stopping import interrupt_on_sigterm
+from pipeline.train.run import run_folder
+
+EXTRA = (
+    Extra(name="file", metavar="FILE", text="File of tokens, which `python jobs/bench.py tokens` writes. Required."),
+)
+
+
+def _with_steps(variant: Variant, config: Ablate, tokens: Tokens, location: str) -> Variant:
+    """Return the variant with the steps of each seed, so that its tokens are nearest to config.tokens."""
+    assert config.token_count is not None
+    steps = {}
+    for seed in config.all_seeds:
+        samplings = dict.fromkeys(phase.sampling for phase in variant.config.all_phases)
+        rows = {each: RowLengths(partial(_row_lengths, tokens, each, seed), location) for each in samplings}
+        steps[seed] = steps_for_tokens(replace(variant.config, seed=seed), config.token_count, rows)
+    return replace(variant, steps=steps)
+
+
+def _row_lengths(tokens: Tokens, sampling: Sampling, seed: int, number: int) -> np.ndarray:
+    """Return the number of tokens of each row of a window, which is counted through all epochs."""
+    return rows_of_window(tokens, sampling, seed, number)["ids"].combine_chunks().value_lengths().to_numpy()
+
+
+def _result(run: Pretrain) -> dict[str, Any] | None:
+    """Return what a finished run measured, or None. Raises ConfigError for what a stopped run has left."""
+    folder = run_folder(run)
+    found = storage.read_object(storage.join(folder, RESULT))
+    require(
+        found is not None or not storage.children(folder),
+        f"{folder} is of a run that was stopped, which cannot be continued: delete this folder",
+    )
+    return found
+
+
+def _train(run: Pretrain, location: str, pairs: Sequence[Paradigm]) -> dict[str, Any]:
+    """Train a run, in a process of its own."""
+    return train_on_tokens(run, location, _no_op, pairs)
+
+
+def _no_op(_: str) -> None:
+    """Report no progress: lines of several runs would be mixed."""
+
+
+def _train_all(
+    runs: dict[str, Pretrain], location: str, pairs: Sequence[Paradigm], at_once: int
+) -> dict[str, dict[str, Any]]:
+    """Train the runs {label: run} that are not finished; return {label: what the run measured}."""
+    measured = {label: found for label, run in runs.items() if (found := _result(run)) is not None}
+    with ProcessPoolExecutor(at_once, get_context("spawn"), max_tasks_per_child=1) as processes:
+        missing = {
+            label: processes.submit(_train, run, location, pairs)
+            for label, run in runs.items()
+            if label not in measured
+        }
+        try:
+            for label, future in missing.items():
+                measured[label] = future.result()
+                print_line(f"{label}: trained in {duration(measured[label]['training_seconds'])}")
+        except BrokenProcessPool as error:
+            raise ConfigError(
+                f"a process that trains ended, perhaps because memory ran out: train fewer runs at the same time than "
+                f"{at_once} (at-once)"
+            ) from error
+        finally:
+            processes.shutdown(wait=True, cancel_futures=True)
+    return measured
+
+
+def _outcome(config: Ablate, run: Pretrain, measured: dict[str, Any]) -> Outcome:
+    """Return a run's outcome, with the accuracies on minimal pairs that the run itself measured."""
+    summary = measured | {"mlflow_run_id": ""}
+    outcome = outcome_of(replace(config, blimp=None), run, summary, _unused, _unused, print_line)
+    accuracies = {BLIMP[scoring]: measured["blimp"][metric] for scoring, metric in METRICS.items() if measured["blimp"]}
+    return replace(outcome, scores=outcome.scores | accuracies)
+
+
+def _unused(*_: Any) -> Any:
+    """Raise an error: scores that need Ray are not asked for."""
+    raise AssertionError("an ablation without Ray has no such scores")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Parse, train and compare."""
+    config, extra = read_ablate_and(arguments, str(__doc__), "jobs/bench.py ablation", EXTRA)
+    if "file" not in extra:
+        raise ConfigError(f"--file is missing: {EXTRA[0].text}")
+    require(config.token_count is not None, "minutes cannot be set here: give --tokens")
+    require(not config.task, f"task ({', '.join(config.task)}) needs Ray: use jobs/ablate.py, or leave task out")
+    interrupt_on_sigterm()
+    location, config = absolute(extra["file"]), with_absolute_locations(replace(config, phases=OnePhase()))
+    tokens, variants = token_file.read(location), variants_of(config)
+    pairs = [] if config.blimp is None else select(read_blimp(config.blimp, print_line, "blimp"), config.blimp_pairs)
+    storage.require_writable("output", config.output)
+    sized = [_with_steps(variant, config, tokens, location) for variant in variants]
+    for variant in sized:
+        print_line(f"{variant.label}: {', '.join(f'{steps:,}' for steps in variant.steps.values())} steps")
+    runs = {f"{each.label}, seed {seed}": each.run(seed) for seed in config.all_seeds for each in sized}
+    measured = _train_all(runs, location, pairs, config.at_once or 1)
+    outcomes = [
+        [
+            _outcome(config, runs[label], measured[label])
+            for seed in config.all_seeds
+            for label in [f"{each.label}, seed {seed}"]
+        ]
+        for each in sized
+    ]
+    print("", *table_lines(result_of(ablation_name(config, variants), config.budget, sized, outcomes)), sep="\n")
+    return 0
