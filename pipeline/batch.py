@@ -17,6 +17,8 @@ from torch import Tensor
 if TYPE_CHECKING:  # not imported at run time, because a machine for `bench.py step` may not have pyarrow
     import pyarrow as pa
 
+IGNORED = -100
+"""Label that counts in no loss, as torch's default."""
 TEACHER = "teacher"
 """Column of a teacher's logits for each row."""
 SECOND_LENGTH = "second_length"
@@ -82,6 +84,8 @@ class Batch:
     """
     texts: tuple[str, ...] | None = None
     """The text of each sequence as a string, for a teacher with another vocabulary. None if the rows hold no texts."""
+    is_filled: bool = False
+    """Whether the last sequences are dummies (see `filled`)."""
 
     @property
     def tokens(self) -> int:
@@ -97,24 +101,65 @@ class Batch:
 
     def to(self, device: torch.device | str) -> Batch:
         """Return the batch on a device; copies to an accelerator are asynchronous."""
-        tensors = {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
         if torch.device(device).type == "cuda" and not self.ids_T.is_cuda:
-            return dataclasses.replace(self, **_in_one_copy(tensors, device))
+            return unpack(self, pack(self).to(device, non_blocking=True))
         # Copies to the host are synchronous; otherwise the host could read the memory before the copy has finished.
         asynchronous = torch.device(device).type != "cpu"
         return dataclasses.replace(
-            self, **{name: value.to(device, non_blocking=asynchronous) for name, value in tensors.items()}
+            self, **{name: value.to(device, non_blocking=asynchronous) for name, value in _tensors(self).items()}
         )
 
 
-def _in_one_copy(tensors: dict[str, Tensor], device: torch.device | str) -> dict[str, Tensor]:
-    """Copy tensors from the host to a GPU as one tensor of bytes; the copy is asynchronous, from page-locked memory."""
-    names = sorted(tensors, key=lambda name: -tensors[name].element_size())  # so that every tensor is aligned
-    packed = torch.cat([tensors[name].flatten().view(torch.uint8) for name in names]).pin_memory()
-    parts = packed.to(device, non_blocking=True).split([tensors[name].nbytes for name in names])
-    return {
-        name: part.view(tensors[name].dtype).view(tensors[name].shape) for name, part in zip(names, parts, strict=True)
+def _tensors(batch: Batch) -> dict[str, Tensor]:
+    """Return the batch's tensors by name, those with the largest elements first."""
+    tensors = {name: value for name, value in vars(batch).items() if isinstance(value, Tensor)}
+    return dict(sorted(tensors.items(), key=lambda named: -named[1].element_size()))
+
+
+def pack(batch: Batch) -> Tensor:
+    """Return all tensors of a batch on the host as one uint8 tensor in page-locked memory.
+
+    One copy of it to a GPU is asynchronous, and faster than a copy for each tensor.
+    """
+    return torch.cat([value.flatten().view(torch.uint8) for value in _tensors(batch).values()]).pin_memory()
+
+
+def unpack(batch: Batch, packed: Tensor) -> Batch:
+    """Return a batch whose tensors are views of `packed`, which `pack` returned for a batch of these shapes."""
+    tensors = _tensors(batch)  # in this order, every view is aligned
+    parts = zip(tensors.items(), packed.split([value.nbytes for value in tensors.values()]), strict=True)
+    return dataclasses.replace(batch, **{name: part.view(old.dtype).view(old.shape) for (name, old), part in parts})
+
+
+def filled(batch: Batch, *, tokens: int, masked: int, dummies: int, maximum_length: int) -> Batch:
+    """Return the batch with `dummies` more sequences, so that it has `tokens` tokens and `masked` masked positions.
+
+    No token of another sequence attends to a dummy. The label of an added masked position, or of a dummy pair, is
+    IGNORED. `maximum_length` is that of the new batch. At least one token for each dummy must be missing. Labels of
+    tasks are not filled.
+    """
+    missing, missing_masked = tokens - batch.tokens, masked - batch.masked
+    lengths = torch.tensor([missing // dummies + (number < missing % dummies) for number in range(dummies)])
+    zeros = torch.zeros(missing, dtype=torch.int64)
+    ends = (batch.offsets[-1] + lengths.cumsum(0)).int()
+    ignored = {
+        name: torch.cat((value, torch.full((dummies,), IGNORED)))
+        for name in ("not_next_N", "swapped_N")
+        if (value := getattr(batch, name)) is not None
     }
+    return dataclasses.replace(
+        batch,
+        ids_T=torch.cat((batch.ids_T, zeros)),
+        segments_T=torch.cat((batch.segments_T, zeros)),
+        positions_T=torch.cat((batch.positions_T, *[torch.arange(int(length)) for length in lengths])),
+        offsets=torch.cat((batch.offsets, ends)),
+        maximum_length=maximum_length,
+        # The positions differ, because many equal ones would make the backward of indexing slow.
+        masked_positions_M=torch.cat((batch.masked_positions_M, torch.arange(missing_masked) % tokens)),
+        masked_labels_M=torch.cat((batch.masked_labels_M, torch.full((missing_masked,), IGNORED))),
+        is_filled=True,
+        **ignored,
+    )
 
 
 def collate(rows: pa.Table | pa.RecordBatch) -> Batch:

@@ -18,7 +18,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from pipeline import storage
 from pipeline.bench.cases import SIZES, Case, counted, make_batch
-from pipeline.bench.step import StepFunctions, at_least_one, device_name, our_steps
+from pipeline.bench.step import MODES, StepFunctions, at_least_one, device_name, our_steps
 from pipeline.bench.train import table_of, train_on_tokens
 from pipeline.bench.turns import median_seconds, synchronise
 from pipeline.columns import aligned
@@ -197,7 +197,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--output", default="output", help="folder of the training's run; default: output")
     parser.add_argument("--sizes", nargs="+", choices=SIZES, default=SIZES_OF_GPUS, help="default: base large")
     parser.add_argument("--lengths", nargs="+", type=at_least_one, default=[128, 512], help="default: 128 512")
-    parser.add_argument("--modes", nargs="+", choices=("eager", "compiled"), default=["eager", "compiled"])
+    parser.add_argument("--modes", nargs="+", choices=MODES, default=["eager", "compiled"])
     parser.add_argument("--train", choices=SIZES, default="small", help="size that is trained; default: small")
     parser.add_argument(
         "--slots",

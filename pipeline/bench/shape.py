@@ -124,7 +124,7 @@ def _use(setting: Setting, name: str, use: str, device: torch.device) -> Callabl
     if use == "training":
         module = _pretraining(setting, name).to(device)
         optimizer = build_optimizer(AdamW(), module)
-        return lambda number: our_step(module, module, optimizer, autocast, batches[number % BATCHES])
+        return lambda number: our_step(module, module, optimizer, autocast, None, batches[number % BATCHES])
     task = OBJECTIVES["classification"](
         setting.beside[name], VOCABULARY_SIZE, CLASSES, torch.Generator().manual_seed(0), "cls", None
     )

@@ -21,7 +21,7 @@ import torch
 from torch import nn
 
 from pipeline.batch import Batch
-from pipeline.bench.cases import BATCHES, SIZES, Case, Lengths, counted
+from pipeline.bench.cases import BATCHES, MASKED_SHARE, SIZES, Case, Lengths, counted
 from pipeline.bench.peer import masked_only_loss, padded, peer_model, peer_optimizer, peer_step, shipped_loss
 from pipeline.bench.turns import median_seconds
 from pipeline.config.called import as_called
@@ -33,6 +33,7 @@ from pipeline.model.float8 import refuse_float8, to_float8
 from pipeline.model.flops import peak_flops, utilisation
 from pipeline.objectives.table import Pretraining, flops_per_token
 from pipeline.objectives.terms import divisors
+from pipeline.train.graphs import Capacity, SlotGraphs
 from pipeline.train.optim import build_optimizer
 from pipeline.train.step import Compute, train_step
 
@@ -66,6 +67,9 @@ FLOAT32_PEERS = ("deberta", "bigbird")
 scatters numbers of another format.
 """
 
+GRAPH_MODES = ("graphs", "compiled-graphs")
+MODES = ("eager", "compiled", *GRAPH_MODES)
+"""Ways to take our step: CUDA graphs of eager or of compiled code are the last two, for GPUs."""
 StepFunctions = dict[tuple[str, str], Callable[[int], None]]
 """(column of the table, mode) -> function that gets a step number and performs that training step; with articles, a
 step on each of the case's batches, whose sizes differ much.
@@ -73,11 +77,16 @@ step on each of the case's batches, whose sizes differ much.
 
 
 def our_step(
-    objective: nn.Module, module: Pretraining, optimizer: torch.optim.Optimizer, autocast: torch.autocast, batch: Batch
+    objective: nn.Module,
+    module: Pretraining,
+    optimizer: torch.optim.Optimizer,
+    autocast: torch.autocast,
+    graphs: SlotGraphs | None,
+    batch: Batch,
 ) -> None:
     """Take one step as the training loop does. `objective` is `module`, compiled or not."""
     device = next(module.parameters()).device
-    compute = Compute(device=device, autocast=autocast, seed=0)
+    compute = Compute(device=device, autocast=autocast, seed=0, graphs=graphs)
     train_step(
         objective,
         optimizer,
@@ -93,16 +102,19 @@ def our_step(
 def our_steps(
     case: Case, autocast: torch.autocast, device: torch.device, modes: Sequence[str], *, float8: bool = False
 ) -> StepFunctions:
-    """Return our step in each mode; all modes train the same weights."""
+    """Return our step in each mode, of MODES; all modes train the same weights."""
     module = case.module.to(device)
     for encoder in encoders_in(module) if float8 else ():
         to_float8(encoder.layers)
     optimizer = build_optimizer(AdamW(), module)
-    objectives = {mode: torch.compile(module, dynamic=True) if mode == "compiled" else module for mode in modes}
-    return {
-        ("ours", mode): _steps(case, partial(our_step, objective, module, optimizer, autocast), case.batches)
-        for mode, objective in objectives.items()
-    }
+    capacity = Capacity(rows=case.rows, row_length=case.length, masked_share=MASKED_SHARE)
+    functions: StepFunctions = {}
+    for mode in modes:
+        objective = torch.compile(module, dynamic=True) if mode in ("compiled", "compiled-graphs") else module
+        graphs = SlotGraphs(objective, autocast, device, capacity) if mode in GRAPH_MODES else None
+        step = partial(our_step, objective, module, optimizer, autocast, graphs)
+        functions["ours", mode] = _steps(case, step, case.batches)
+    return functions
 
 
 def _their_step_functions(
@@ -316,7 +328,7 @@ def main(arguments: Sequence[str]) -> int:
         default="bfloat16",
         help="float8 applies to our layers only; transformers' layers stay in bfloat16",
     )
-    parser.add_argument("--modes", nargs="+", choices=("eager", "compiled"), default=["eager", "compiled"])
+    parser.add_argument("--modes", nargs="+", choices=MODES, default=["eager", "compiled"])
     options = parser.parse_args(arguments)
     if unknown := [size for size in options.sizes if size not in SIZES]:
         parser.error(f"sizes ({unknown[0]}) must be of {', '.join(SIZES)}")

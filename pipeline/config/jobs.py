@@ -7,8 +7,9 @@ from pipeline.config.checks import require, require_at_least
 from pipeline.config.data import NextSentence, Preparation, Sampling, SentenceOrder, Sources, VocabularySettings
 from pipeline.config.locations import Location
 from pipeline.config.model import FAMILY_PARTS, EncoderPooler, Model, RotaryPositions, require_one_rate
-from pipeline.config.model_parts import BlockSparseAttention
+from pipeline.config.model_parts import BlockSparseAttention, FullAttention, LocalAttention
 from pipeline.config.objective import Contrastive, Distilled, DistilledVectors, Masked, Objective, Replaced
+from pipeline.config.options import flag_of
 from pipeline.config.phases import FallingMasks, OnePhase, Phase, Phases, TwoPhases, split
 from pipeline.config.placement import Placement
 from pipeline.config.training import (
@@ -119,6 +120,7 @@ class Pretrain(Sources):
         if self.init is None:
             require_rotated_positions(self)
             require_compilable_attention(self)
+            require_recordable(self)
         _require_two_texts(self)
         _require_sentences(self)
         if name := VECTOR_OBJECTIVES.get(type(self.objective)):
@@ -233,6 +235,26 @@ def require_compilable_attention(config: Pretrain) -> None:
     require(
         reason is None or config.placement.compile != "on",
         f"placement.compile (on) cannot be used, because {reason}: set placement.compile to auto or off",
+    )
+
+
+def require_recordable(config: Pretrain) -> None:
+    """Raise ConfigError if placement.graphs is set, but the forward and backward of a slot cannot be recorded."""
+    if not config.placement.graphs:
+        return
+    objective, attention = (flag_of(type(part)) for part in (config.objective, config.model.attention))
+    require(
+        config.worker_range.most == 1,
+        f"placement.graphs needs one worker, but workers is {config.workers}: leave one of them out",
+    )
+    require(
+        isinstance(config.objective, Masked),
+        f"placement.graphs needs objective masked, but objective is {objective}: leave placement.graphs out",
+    )
+    require(
+        isinstance(config.model.attention, FullAttention | LocalAttention),
+        f"placement.graphs needs full or local attention, but model.attention is {attention}: leave placement.graphs "
+        "out",
     )
 
 

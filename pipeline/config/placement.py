@@ -92,6 +92,10 @@ class Placement(DevicePlacement):
     """torch.compile. auto: on if there is a C++ compiler, and if the run is so long that the faster steps save more
     time than compilation takes.
     """
+    graphs: bool = False
+    """CUDA graphs: record the forward and backward of a slot and launch them at once, which is faster for small slots.
+    It needs one worker with a GPU, and objective masked. Dropout draws other numbers than without graphs.
+    """
     recompute: bool = False
     """Activation checkpointing: keep only the input of each layer, and compute the layer again in the backward pass. It
     needs less memory and a third more time.
@@ -130,6 +134,14 @@ class Placement(DevicePlacement):
         require(
             self.residual == "float32" or self.precision in ("auto", "bfloat16", "float8"),
             f"placement.residual ({self.residual}) needs placement.precision bfloat16 or float8, not {self.precision}",
+        )
+        require(
+            not self.graphs or self.precision not in ("float16", "float8"),
+            f"placement.graphs does not work with placement.precision {self.precision}: leave one of them out",
+        )
+        require(
+            not (self.graphs and self.recompute),
+            "placement.graphs does not work with placement.recompute: leave one of them out",
         )
         require_at_least("placement.table_chunks", self.table_chunks, 1)
         require_at_least("placement.restarts", self.restarts, 0)

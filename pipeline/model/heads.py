@@ -51,20 +51,24 @@ class MaskedTokenHead(nn.Module):
                 [-F.cross_entropy(self.logits(part_M, words), labels, reduction="none") for part_M, labels in parts]
             )
 
-    def loss(self, hidden_M: Tensor, words: Tensor, labels_M: Tensor) -> Tensor:
-        """Return the summed cross-entropy of the labels (M,), int64, as a float32 scalar."""
-        return self._loss_and_samples(hidden_M, words, labels_M, hidden_M.new_empty(0, dtype=torch.float64))[0]
+    def loss(self, hidden_M: Tensor, words: Tensor, labels_M: Tensor, *, some_ignored: bool = False) -> Tensor:
+        """Return the summed cross-entropy of the labels (M,), int64, as a float32 scalar.
+
+        With `some_ignored`, a position with a negative label counts nowhere.
+        """
+        none_drawn = hidden_M.new_empty(0, dtype=torch.float64)
+        return self._loss_and_samples(hidden_M, words, labels_M, none_drawn, some_ignored)[0]
 
     def loss_and_samples(self, hidden_M: Tensor, words: Tensor, labels_M: Tensor) -> tuple[Tensor, Tensor]:
         """Return the result of `loss`, and an entry for each position, int64 (M,), sampled from its distribution."""
         return self._loss_and_samples(hidden_M, words, labels_M, drawn(labels_M))
 
     def _loss_and_samples(
-        self, hidden_M: Tensor, words: Tensor, labels_M: Tensor, drawn_M: Tensor
+        self, hidden_M: Tensor, words: Tensor, labels_M: Tensor, drawn_M: Tensor, some_ignored: bool = False
     ) -> tuple[Tensor, Tensor]:
         transformed, device = self.transform(hidden_M), hidden_M.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else words.dtype
-        loss, _, _, _, sampled = vocabulary_loss(transformed, words, self.bias, labels_M, dtype, drawn_M)
+        loss, _, _, _, sampled = vocabulary_loss(transformed, words, self.bias, labels_M, dtype, drawn_M, some_ignored)
         return loss, sampled
 
 

@@ -45,14 +45,20 @@ def rows_at_once(rows: int, words: Tensor) -> tuple[int, int]:
 # gradients, while the logits are in memory. The backward pass only has to scale them, because the loss is a sum.
 @torch.library.custom_op("pipeline::vocabulary_loss", mutates_args=())
 def vocabulary_loss(
-    hidden_M: Tensor, words: Tensor, bias: Tensor, labels_M: Tensor, dtype: torch.dtype, drawn_M: Tensor
+    hidden_M: Tensor,
+    words: Tensor,
+    bias: Tensor,
+    labels_M: Tensor,
+    dtype: torch.dtype,
+    drawn_M: Tensor,
+    some_ignored: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Return the summed cross-entropy, its three gradients, and sampled entries.
 
     The loss is a float32 scalar; the labels (M,) are int64. The gradients are for hidden states (M, H), words (V, H)
     and bias (V,). The samples are int64, one for each number in `drawn_M` (M,). There are none if `drawn_M` is empty.
     Matrix products use `dtype`, and the softmax uses float32. The gradients of words and bias are summed in the dtypes
-    of words and bias.
+    of words and bias. With `some_ignored`, a position with a negative label counts nowhere.
     """
     V = words.shape[0]
     words_V, bias_V = pad_vocabulary(words.to(dtype), bias.to(dtype))
@@ -64,7 +70,7 @@ def vocabulary_loss(
     for part_M, part_labels in zip(hidden_M.split(held), labels_M.split(held), strict=True):
         logits = torch.addmm(bias_V, part_M, words_V.T, out=logits_memory[: len(part_M)])
         for rows, labels in zip(logits.split(normalised), part_labels.split(normalised), strict=True):
-            row_losses, sampled = _to_gradients(rows, labels, drawn_M[seen : seen + len(rows)])
+            row_losses, sampled = _to_gradients(rows, labels, drawn_M[seen : seen + len(rows)], some_ignored)
             seen += len(rows)
             losses.append(row_losses)
             samples.append(sampled)
@@ -80,21 +86,31 @@ def _plus(total: Tensor | None, part: Tensor, dtype: torch.dtype) -> Tensor:
     return part.to(dtype) if total is None else total.add_(part)
 
 
-def _to_gradients(logits: Tensor, labels: Tensor, drawn_M: Tensor) -> tuple[Tensor, Tensor]:
+def _to_gradients(logits: Tensor, labels: Tensor, drawn_M: Tensor, some_ignored: bool) -> tuple[Tensor, Tensor]:
     """Overwrite the logits with the gradients of their summed cross-entropy; return this sum and the samples."""
-    wide, labels = logits.float(), labels[:, None]
+    ignored = labels < 0 if some_ignored else None
+    wide, labels = logits.float(), (labels if ignored is None else labels.clamp(min=0))[:, None]
     largest, wanted = wide.amax(1), wide.gather(1, labels)[:, 0]
     shares = wide.softmax(1)
     # The softmax of the largest logit is 1 / (sum of exponentials), so the sum needs no second pass.
-    loss = (largest - shares.amax(1).log() - wanted).sum()
+    losses = largest - shares.amax(1).log() - wanted
     sampled = entries_at(shares, drawn_M) if len(drawn_M) else labels.new_empty(0)
     logits.copy_(shares.scatter_add_(1, labels, shares.new_full((1, 1), -1.0).expand_as(labels)))
-    return loss, sampled
+    if ignored is not None:
+        losses = losses.masked_fill(ignored, 0.0)
+        logits.masked_fill_(ignored[:, None], 0.0)
+    return losses.sum(), sampled
 
 
 @vocabulary_loss.register_fake
 def _(
-    hidden_M: Tensor, words: Tensor, bias: Tensor, labels_M: Tensor, dtype: torch.dtype, drawn_M: Tensor
+    hidden_M: Tensor,
+    words: Tensor,
+    bias: Tensor,
+    labels_M: Tensor,
+    dtype: torch.dtype,
+    drawn_M: Tensor,
+    some_ignored: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     return (
         words.new_empty(()),
@@ -111,7 +127,7 @@ def _keep(ctx: torch.autograd.function.FunctionCtx, inputs: tuple, output: tuple
 
 
 def _backward(ctx: Any, by_loss: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-    return *(by_loss * saved for saved in ctx.saved_tensors), None, None, None
+    return *(by_loss * saved for saved in ctx.saved_tensors), None, None, None, None
 
 
 vocabulary_loss.register_autograd(_backward, setup_context=_keep)

@@ -122,7 +122,9 @@ class MaskedTokens(nn.Module):
         pair loss, summed over N pairs.
         """
         hidden_T = self.hidden(batch)
-        masked_loss = self.masked_token_head.loss(hidden_T[batch.masked_positions_M], self.words, batch.masked_labels_M)
+        masked_loss = self.masked_token_head.loss(
+            hidden_T[batch.masked_positions_M], self.words, batch.masked_labels_M, some_ignored=batch.is_filled
+        )
         labels = self.pair_labels(batch)
         if not labels:
             return {MLM: (masked_loss, batch.masked)}

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from pipeline.batch import Batch
+from pipeline.config.checks import require
 from pipeline.config.jobs import Pretrain
 from pipeline.config.phases import Phase
 from pipeline.corpus.order import check_chain, cursor_for_phase, slots_at, slots_of_rank
@@ -28,6 +29,7 @@ from pipeline.train.blimp import Blimp, evaluate_pairs
 from pipeline.train.checkpoint import State
 from pipeline.train.evaluate import evaluate
 from pipeline.train.extra_checkpoints import ExtraCheckpoints
+from pipeline.train.graphs import SlotGraphs, capacity_of
 from pipeline.train.hardware import out_of_memory_as_config_error, peak_memory_bytes, utilisation_percent
 from pipeline.train.loss_scale import scales_loss
 from pipeline.train.meter import Meter, Step, training_metrics
@@ -116,7 +118,13 @@ def _train_phase(
         )
         _evaluate_on_blimp(work, module, state)
     state = dataclasses.replace(state, cursor=cursor_for_phase(state.cursor, phase, start))
-    compute = Compute(device=work.device, autocast=work.autocast, seed=config.seed, world=work.world)
+    compute = Compute(
+        device=work.device,
+        autocast=work.autocast,
+        seed=config.seed,
+        world=work.world,
+        graphs=_graphs(work, objective, phase) if config.placement.graphs else None,
+    )
     meter, extra = (
         Meter(work.world, state.interval, work.device),
         ExtraCheckpoints(work.leaving, elastic=config.worker_range.elastic),
@@ -161,6 +169,16 @@ def _train_phase(
                 # write, or are skipped while a failed write is retried. Needed checkpoints always wait.
                 saver.save(state, module, optimizer, wait=needed or asked and not saver.failing.is_set())
     return state
+
+
+def _graphs(work: Work, objective: nn.Module, phase: Phase) -> SlotGraphs:
+    """Return the CUDA graphs of a phase's slots. Raises ConfigError if there is no GPU or there are several ranks."""
+    require(
+        work.device.type == "cuda" and work.world == 1,
+        f"placement.graphs needs one worker with a GPU, but this run has {work.world} on {work.device.type}: leave "
+        "placement.graphs out",
+    )
+    return SlotGraphs(objective, work.autocast, work.device, capacity_of(phase))
 
 
 def _counts_of(module: Pretraining, records: Sequence[Record]) -> dict[str, int]:

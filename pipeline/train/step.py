@@ -23,6 +23,7 @@ from pipeline.objectives.contrastive import ContrastiveTexts
 from pipeline.objectives.matching import MatchingTask
 from pipeline.objectives.terms import Terms
 from pipeline.train.gather import gather_slots
+from pipeline.train.graphs import SlotGraphs
 from pipeline.train.loss_scale import LossScale, loss_scale_of
 
 CLIP_EPSILON = 1e-6  # as in torch.nn.utils.clip_grad_norm_
@@ -46,6 +47,8 @@ class Compute:
     rank: int = 0
     world: int = 1
     """Number of ranks."""
+    graphs: SlotGraphs | None = None
+    """CUDA graphs of forward and backward; None: each operator is launched on its own."""
 
 
 def distributed(
@@ -114,6 +117,8 @@ def backward(
     `objective` is the module or DistributedDataParallel around it. DistributedDataParallel averages gradients over
     ranks; this function undoes the averaging, so gradients are summed.
     """
+    if compute.graphs is not None:
+        return _backward_of_graphs(compute.graphs, slots, counts, compute, step=step)
     module = objective.module if isinstance(objective, nn.parallel.DistributedDataParallel) else objective
     first = None
     if isinstance(module, ContrastiveTexts | MatchingTask) and module.two_passes:
@@ -132,6 +137,18 @@ def backward(
             (compute.world * loss if scale is None else compute.world * loss * scale.value).backward()
         for name, (total, _) in terms.items():
             sums[name] = sums.get(name, 0.0) + total.detach().double()
+    return sums
+
+
+def _backward_of_graphs(
+    graphs: SlotGraphs, slots: Sequence[Slot], counts: Counts, compute: Compute, *, step: int
+) -> dict[str, Tensor]:
+    """Do the work of `backward` by CUDA graphs. Dropout differs from `backward`'s, because batches are filled."""
+    sums: dict[str, Tensor] = {}
+    for (slot, _), batch in zip(slots, graphs.start([batch for _, batch in slots], counts), strict=True):
+        seed_dropout(compute.seed, step, slot)
+        for name, total in graphs.add_gradients(batch).items():
+            sums[name] = sums.get(name, 0.0) + total.double()
     return sums
 
 

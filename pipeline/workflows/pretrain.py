@@ -14,6 +14,7 @@ from pipeline import cluster, storage
 from pipeline.config.jobs import (
     Pretrain,
     require_compilable_attention,
+    require_recordable,
     require_rotated_positions,
     require_trained_parts,
     with_words_rate,
@@ -191,6 +192,7 @@ def _with_initial_model(config: Pretrain, report: Report) -> tuple[Pretrain, Ini
     require_trained_parts(config)
     require_rotated_positions(config)
     require_compilable_attention(config)
+    require_recordable(config)
     return config, initial
 
 

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.batch import _in_one_copy, collate
+from pipeline.batch import Batch, collate, pack, unpack
 from pipeline.text.schema import EXAMPLE, ROW
 
 ROWS = [
@@ -127,14 +127,21 @@ def test_every_row_can_be_read_back(rows, chunks):
 @pytest.mark.parametrize("rows", [1, 3])
 def test_one_copy_has_all_tensors(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor)  # there is no GPU to pin memory for
-    tensors = {
-        "offsets": torch.arange(rows + 1, dtype=torch.int32),
-        "ids_T": torch.arange(5 * rows),
-        "none": torch.zeros(0, dtype=torch.int64),
-        "labels": torch.tensor([math.nan, 0.5, -1.0][:rows]),
-        "keys": torch.arange(3 * rows).view(rows, 3),
-    }
-    copied = _in_one_copy(tensors, "cpu")
-    assert copied.keys() == tensors.keys()
-    for name, tensor in tensors.items():
-        torch.testing.assert_close(copied[name], tensor, rtol=0, atol=0, equal_nan=True)
+    numbers = torch.arange(5 * rows)
+    batch = Batch(
+        ids_T=numbers,
+        segments_T=numbers + 1,
+        positions_T=numbers + 2,
+        offsets=torch.arange(rows + 1, dtype=torch.int32),
+        maximum_length=5,
+        masked_positions_M=torch.zeros(0, dtype=torch.int64),
+        masked_labels_M=torch.zeros(0, dtype=torch.int64),
+        labels=torch.tensor([math.nan, 0.5, -1.0][:rows]),
+        keys=torch.arange(3 * rows).view(rows, 3),
+    )
+    copied = unpack(batch, pack(batch))
+    for name, value in vars(batch).items():
+        if isinstance(value, torch.Tensor):
+            torch.testing.assert_close(getattr(copied, name), value, rtol=0, atol=0, equal_nan=True)
+        else:
+            assert getattr(copied, name) == value

@@ -1,0 +1,135 @@
+"""Slots that are filled for CUDA graphs, and the graphs themselves where there is a GPU."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from pipeline.batch import Batch
+from pipeline.bench.cases import Case
+from pipeline.config.jobs import Pretrain
+from pipeline.config.training import AdamW
+from pipeline.errors import ConfigError
+from pipeline.objectives.masked import MaskedTokens
+from pipeline.objectives.terms import divisors
+from pipeline.presets import PRESETS
+from pipeline.train.graphs import SIZES, Capacity, SlotGraphs
+from pipeline.train.optim import build_optimizer
+from pipeline.train.step import Compute, Slot, backward, train_step
+
+CAPACITY = Capacity(rows=8, row_length=64, masked_share=0.15)
+PRESETS_OF_FAMILIES = ("bert-tiny", "roberta-tiny", "albert-mini", "modernbert-tiny")
+
+
+def batches(lengths: str = "ragged", rows: int = CAPACITY.rows) -> list[Batch]:
+    return Case(size="tiny", rows=rows, length=64, lengths=lengths, attention_dropout=False).batches
+
+
+def module_of(preset: str, **parts: Any) -> MaskedTokens:
+    model = replace(PRESETS[preset].model, hidden_dropout=0.0, attention_dropout=0.0, layers=2, **parts)
+    return MaskedTokens(model, 30_522, torch.Generator().manual_seed(0), pairs=preset.startswith("bert"))
+
+
+def losses_and_gradients(module: MaskedTokens, batch: Batch) -> dict[str, Tensor]:
+    module.zero_grad()
+    terms = {name: total for name, (total, _) in module(batch).items()}
+    torch.stack([*terms.values()]).sum().backward()
+    return terms | {name: parameter.grad for name, parameter in module.named_parameters() if parameter.grad is not None}
+
+
+@pytest.mark.parametrize("preset", PRESETS_OF_FAMILIES)
+@pytest.mark.parametrize("lengths", ["ragged", "full"])
+def test_a_filled_slot_has_the_losses_and_gradients_of_its_rows(preset: str, lengths: str) -> None:
+    module, batch = module_of(preset), batches(lengths)[0]
+    filled = CAPACITY.fill(batch)
+    assert filled.tokens > batch.tokens and filled.sequences > batch.sequences and filled.masked > batch.masked
+    assert filled.offsets.diff().min() > 0 and filled.offsets.diff().max() <= 64 == filled.maximum_length
+    torch.testing.assert_close(
+        losses_and_gradients(module, filled), losses_and_gradients(module, batch), rtol=1e-4, atol=1e-4
+    )
+
+
+def test_slots_have_few_sizes() -> None:
+    """Rows of every mean length, and one row in place of eight."""
+    sizes = set()
+    for length in range(5, 65):
+        case = Case(size="tiny", rows=CAPACITY.rows, length=length, lengths="ragged", attention_dropout=False)
+        filled = [CAPACITY.fill(batch) for batch in case.batches]
+        sizes |= {(batch.tokens, batch.masked, batch.sequences, batch.maximum_length) for batch in filled}
+    assert len(sizes) == SIZES
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"workers": 2}, "placement.graphs needs one worker, but workers is 2"),
+        ({"objective": PRESETS["electra-tiny"].objective}, "placement.graphs needs objective masked, but"),
+        (
+            {"model": PRESETS["bigbird-base"].model},
+            "needs full or local attention, but model.attention is block-sparse",
+        ),
+    ],
+)
+def test_what_cannot_be_recorded_is_refused(words: Mapping[str, Any], message: str) -> None:
+    recorded = replace(Pretrain().placement, graphs=True)
+    with pytest.raises(ConfigError, match=message):
+        Pretrain(placement=recorded, **words)
+
+
+@pytest.mark.parametrize("other", [{"precision": "float16"}, {"recompute": True}])
+def test_settings_that_exclude_graphs(other: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"placement.graphs does not work with placement\."):
+        replace(Pretrain().placement, graphs=True, **other)
+
+
+def steps_on_gpu(preset: str, slots: list[Slot], *, graphs: bool) -> tuple[list[Tensor], list[Tensor], int]:
+    """Return the losses of three steps, the weights after them, and the number of graphs."""
+    device = torch.device("cuda")
+    module, autocast = module_of(preset).to(device), torch.autocast("cuda", dtype=torch.bfloat16)
+    recorded = SlotGraphs(module, autocast, device, CAPACITY) if graphs else None
+    compute = Compute(device=device, autocast=autocast, seed=0, graphs=recorded)
+    optimizer, losses = build_optimizer(AdamW(), module), []
+    for step in range(3):
+        counts: dict[str, int] = {}
+        for _, batch in slots[step : step + 2]:
+            for name, count in module.counts(batch).items():
+                counts[name] = counts.get(name, 0) + count
+        sums, norm = train_step(
+            module, optimizer, slots[step : step + 2], divisors(counts, module.weights), compute,
+            step=step, rate=1e-3, clip_norm=1.0,
+        )  # fmt: skip
+        losses += [*sums.values(), norm]
+    return losses, [parameter.detach() for parameter in module.parameters()], len(recorded.graphs) if recorded else 0
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("preset", PRESETS_OF_FAMILIES)
+def test_graphs_train_as_eager_code(preset: str) -> None:
+    """Steps of two slots; some slots are recorded in the first step, others later."""
+    slots = list(enumerate([*batches("ragged"), *batches("full")[:1]]))
+    (losses, weights, recorded), (wanted, weights_wanted, _) = (
+        steps_on_gpu(preset, slots, graphs=graphs) for graphs in (True, False)
+    )
+    assert 1 < recorded <= SIZES
+    torch.testing.assert_close(losses, wanted, rtol=2e-3, atol=2e-3)
+    torch.testing.assert_close(weights, weights_wanted, rtol=0.1, atol=3e-3)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_replayed_graph_draws_dropout_by_seed_step_and_slot() -> None:
+    device, autocast = torch.device("cuda"), torch.autocast("cuda", dtype=torch.bfloat16)
+    model = replace(PRESETS["bert-tiny"].model, attention_dropout=0.0)
+    module = MaskedTokens(model, 30_522, torch.Generator().manual_seed(0)).to(device)
+    graphs = SlotGraphs(module, autocast, device, CAPACITY)
+    batch = batches()[0]
+    counts = divisors(module.counts(batch), module.weights)
+
+    def loss(step: int, slot: int) -> float:
+        compute = Compute(device=device, autocast=autocast, seed=0, graphs=graphs)
+        return float(backward(module, [(slot, batch)], counts, compute, step=step)["mlm"])
+
+    first = loss(0, 0)
+    assert len({first, loss(0, 1), loss(1, 0)}) == 3 and loss(0, 0) == first
