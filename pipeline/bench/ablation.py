@@ -18,7 +18,7 @@ import numpy as np
 
 from pipeline import storage
 from pipeline.ablation.command import read_ablate_and
-from pipeline.ablation.outcomes import BLIMP, Outcome, outcome_of
+from pipeline.ablation.outcomes import Outcome, outcome_of
 from pipeline.ablation.results import result_of
 from pipeline.ablation.steps import RowLengths, steps_for_tokens
 from pipeline.ablation.table import table_lines
@@ -112,7 +112,9 @@ def _outcome(config: Ablate, run: Pretrain, measured: dict[str, Any]) -> Outcome
     """Return a run's outcome, with the accuracies on minimal pairs that the run itself measured."""
     summary = measured | {"mlflow_run_id": ""}
     outcome = outcome_of(replace(config, blimp=None), run, summary, _unused, _unused, print_line)
-    accuracies = {BLIMP[scoring]: measured["blimp"][metric] for scoring, metric in METRICS.items() if measured["blimp"]}
+    accuracies = {
+        f"BLiMP {scoring}": measured["blimp"][metric] for scoring, metric in METRICS.items() if measured["blimp"]
+    }
     return replace(outcome, scores=outcome.scores | accuracies)
 
 
