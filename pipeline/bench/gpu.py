@@ -18,7 +18,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from pipeline import storage
 from pipeline.bench.cases import SIZES, Case, counted, make_batch
-from pipeline.bench.step import MODES, StepFunctions, at_least_one, device_name, our_steps
+from pipeline.bench.step import GRAPH_MODES, MODES, StepFunctions, at_least_one, device_name, our_steps
 from pipeline.bench.train import table_of, train_on_tokens
 from pipeline.bench.turns import median_seconds, synchronise
 from pipeline.columns import aligned
@@ -41,6 +41,8 @@ PRECISION = "bfloat16"
 SIZES_OF_GPUS = ["base", "large"]
 SLOTS = (4_096, 8_192, 16_384, 32_768, 65_536, 131_072)
 """Tokens of a slot, for the table of slots."""
+NOT_COMPILED = ("eager", "graphs")
+"""Modes for which slots are measured; compiling a step for each size of slots would take minutes."""
 LONGEST = 10
 """Kernels that are listed."""
 REPETITIONS = 10
@@ -52,7 +54,9 @@ SHARE_TRAINED = 0.8
 """Share of the time left that the steps of the training take; the rest is for evaluations and the checkpoint."""
 LEAST_SECONDS = 30.0
 """Seconds of the training's steps, at least."""
-EVALUATIONS = 5
+EVALUATIONS = 3
+LAUNCHES = ("cudaLaunchKernel", "cudaLaunchKernelExC", "cuLaunchKernel", "cuLaunchKernelEx", "cudaGraphLaunch")
+"""Calls of CUDA, by the names that the profiler gives them, that launch a kernel or a graph of kernels."""
 HEADS = ["milliseconds per step", "tokens/s", "share of the peak", "GB"]
 OUT_OF_MEMORY = ["out of memory", "", "", ""]
 
@@ -105,22 +109,26 @@ def _free(device: torch.device) -> None:
 def _longest_kernels(functions: StepFunctions, device: torch.device) -> list[list[str]]:
     """Profile one step; return rows of (name, calls, milliseconds, share) of the longest kernels, and of all.
 
-    On a CPU, rows are operators instead.
+    The first row has the number of launches, which is lower than the number of kernels with CUDA graphs. On a CPU, rows
+    are operators instead.
     """
     (step,) = functions.values()
     gpu = device.type == "cuda"
     with profile(activities=[ProfilerActivity.CPU, *[ProfilerActivity.CUDA] * gpu]) as profiler:
         step(0)
         synchronise(device)
+    averages = profiler.key_averages()
+    launches = sum(event.count for event in averages if event.key in LAUNCHES)
     events = [
         (event.key, event.count, event.self_device_time_total if gpu else event.self_cpu_time_total)
-        for event in profiler.key_averages()
+        for event in averages
         if not gpu or event.device_type == torch.autograd.DeviceType.CUDA
     ]
     total = sum(time for *_, time in events) or 1.0  # 0 where the profiler may not see the device
     events.sort(key=lambda event: -event[2])
     rows = [("all", sum(count for _, count, _ in events), total), *events[:LONGEST]]
-    return [[key[:90], f"{count:,}", f"{time / 1000:.2f}", f"{time / total:.1%}"] for key, count, time in rows]
+    texts = [[key[:90], f"{count:,}", f"{time / 1000:.2f}", f"{time / total:.1%}"] for key, count, time in rows]
+    return [["launches", f"{launches:,}", "", ""], *texts]
 
 
 def _report_steps(options: argparse.Namespace, ends: float, device: torch.device, report: Report) -> None:
@@ -144,17 +152,19 @@ def _report_steps(options: argparse.Namespace, ends: float, device: torch.device
 
 
 def _report_slots(options: argparse.Namespace, ends: float, device: torch.device, report: Report) -> None:
-    """Report a table of steps with slots of different sizes."""
-    size, length, rows = options.sizes[0], options.lengths[0], []
-    for slot in options.slots:
-        if time.monotonic() > ends:
-            break
-        try:
-            cells = _measure(_case_of(size, length, slot), "eager", device)[0].cells
-        except torch.OutOfMemoryError:
-            cells = OUT_OF_MEMORY
-        rows.append([f"{slot:,}", *cells])
-    report("\n".join([f"\nslots of bert-{size}, {length} tokens, eager", *aligned(["tokens", *HEADS], rows)]))
+    """Report a table of steps with slots of different sizes for each mode that compiles nothing."""
+    size, length = options.sizes[0], options.lengths[0]
+    for mode in [mode for mode in options.modes if mode in NOT_COMPILED]:
+        rows = []
+        for slot in options.slots:
+            if time.monotonic() > ends:
+                break
+            try:
+                cells = _measure(_case_of(size, length, slot), mode, device)[0].cells
+            except torch.OutOfMemoryError:
+                cells = OUT_OF_MEMORY
+            rows.append([f"{slot:,}", *cells])
+        report("\n".join([f"\nslots of bert-{size}, {length} tokens, {mode}", *aligned(["tokens", *HEADS], rows)]))
 
 
 def _config_of_training(config: Pretrain, rows: int, seconds: float, per_step: float) -> Pretrain:
@@ -176,12 +186,18 @@ def _config_of_training(config: Pretrain, rows: int, seconds: float, per_step: f
 def _report_training(options: argparse.Namespace, ends: float, device: torch.device, report: Report) -> None:
     """Train until about `ends` (of time.monotonic) and report what was measured."""
     case, preset = _case_of(options.train, LENGTH, options.slots[-1] // 4), PRESETS[f"bert-{options.train}-fast"]
-    per_step = _measure(case, "eager", device)[0].seconds
+    modes = ["eager", *[mode for mode in options.modes if mode == "graphs"]]
+    per_step, mode = min((_measure(case, mode, device)[0].seconds, mode) for mode in modes)
     _free(device)
-    preset = replace(preset, output=options.output, evaluation=replace(preset.evaluation, blimp=options.blimp))
+    preset = replace(
+        preset,
+        output=options.output,
+        evaluation=replace(preset.evaluation, blimp=options.blimp),
+        placement=replace(preset.placement, graphs=mode == "graphs"),
+    )
     left = max(LEAST_SECONDS, ends - time.monotonic())
     config = with_name(_config_of_training(preset, case.rows, left, per_step), f"bert-{options.train}")
-    report(f"\ntraining bert-{options.train}: {config.steps:,} steps of {case.rows} rows")
+    report(f"\ntraining bert-{options.train}: {config.steps:,} steps of {case.rows} rows, {mode}")
     report(table_of(train_on_tokens(config, options.tokens, report)))
 
 
@@ -197,7 +213,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--output", default="output", help="folder of the training's run; default: output")
     parser.add_argument("--sizes", nargs="+", choices=SIZES, default=SIZES_OF_GPUS, help="default: base large")
     parser.add_argument("--lengths", nargs="+", type=at_least_one, default=[128, 512], help="default: 128 512")
-    parser.add_argument("--modes", nargs="+", choices=MODES, default=["eager", "compiled"])
+    parser.add_argument("--modes", nargs="+", choices=MODES, help="default: all on a GPU, else eager")
     parser.add_argument("--train", choices=SIZES, default="small", help="size that is trained; default: small")
     parser.add_argument(
         "--slots",
@@ -210,6 +226,9 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     interrupt_on_sigterm()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    options.modes = options.modes or (MODES if device.type == "cuda" else ["eager"])
+    if device.type == "cpu" and not set(options.modes).isdisjoint(GRAPH_MODES):
+        parser.error("this process sees no GPU, which CUDA graphs need: leave the modes with graphs out")
     if device.type == "cpu" and options.sizes == SIZES_OF_GPUS:
         parser.error("this process sees no GPU; to try the bench on a CPU, give --sizes tiny and small --slots")
     if options.tokens:  # errors in these come before the measurements
@@ -218,7 +237,8 @@ def main(arguments: Sequence[str]) -> int:
         read_pairs(options.blimp, print_line)
         storage.require_writable("--output", absolute(options.output))
     started = time.monotonic()
-    middle, ends = (started + share * 60 * options.minutes for share in (SHARE_MEASURED, 1))
+    measured = SHARE_MEASURED if options.tokens else 1
+    middle, ends = (started + share * 60 * options.minutes for share in (measured, 1))
     print_line(
         f"{device_name(device)}, {PRECISION}, hidden dropout 0.1, no attention dropout, torch {torch.__version__}"
     )

@@ -13,6 +13,7 @@ import argparse
 import gc
 import importlib.util
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, get_args
 
@@ -25,7 +26,10 @@ from pipeline.bench.cases import BATCHES, MASKED_SHARE, SIZES, Case, Lengths, co
 from pipeline.bench.peer import masked_only_loss, padded, peer_model, peer_optimizer, peer_step, shipped_loss
 from pipeline.bench.turns import median_seconds
 from pipeline.config.called import as_called
+from pipeline.config.checks import require
+from pipeline.config.jobs import require_recordable
 from pipeline.config.model import FamilyName
+from pipeline.config.placement import Placement
 from pipeline.config.training import AdamW
 from pipeline.errors import ConfigError
 from pipeline.model.encoder import encoders_in
@@ -68,8 +72,8 @@ scatters numbers of another format.
 """
 
 GRAPH_MODES = ("graphs", "compiled-graphs")
-MODES = ("eager", "compiled", *GRAPH_MODES)
-"""Ways to take our step: CUDA graphs of eager or of compiled code are the last two, for GPUs."""
+MODES = ("eager", "graphs", "compiled", "compiled-graphs")
+"""Ways to take our step; GRAPH_MODES are CUDA graphs of eager and of compiled code."""
 StepFunctions = dict[tuple[str, str], Callable[[int], None]]
 """(column of the table, mode) -> function that gets a step number and performs that training step; with articles, a
 step on each of the case's batches, whose sizes differ much.
@@ -133,7 +137,7 @@ def _their_step_functions(
     inputs = [padded(batch, case.model) for batch in case.batches]
     functions: StepFunctions = {}
     for column, loss in (("as shipped", shipped_loss), ("masked only", masked_only_loss)):
-        for mode in modes:
+        for mode in [mode for mode in modes if mode not in GRAPH_MODES]:
             # All full batches have the same shape, and code compiled for one shape is the fastest.
             chosen = torch.compile(loss, dynamic=case.lengths != "full") if mode == "compiled" else loss
             functions[column, mode] = _steps(case, partial(peer_step, chosen, model, optimizer, autocast), inputs)
@@ -211,6 +215,13 @@ def line(case: Case, seconds: dict[tuple[str, str], float], device: torch.device
 def _case_of(size: str, family: FamilyName, length: int) -> Case:
     """Return a case with one full row, to read its model's settings."""
     return Case(size=size, rows=1, length=length, lengths="full", attention_dropout=True, family=family)
+
+
+def _require_recordable(cases: Sequence[Case]) -> None:
+    """Raise ConfigError if there is no GPU, or if CUDA graphs cannot train the cases' models."""
+    require(torch.cuda.is_available(), "modes with graphs need a GPU, and this process sees none")
+    for case in cases:
+        require_recordable(replace(case.preset, placement=Placement(graphs=True)))
 
 
 def run(
@@ -343,6 +354,8 @@ def main(arguments: Sequence[str]) -> int:
     try:
         if options.precision == "float8":
             refuse_float8(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+        if not set(options.modes).isdisjoint(GRAPH_MODES):
+            _require_recordable([_case_of(size, options.family, options.length) for size in sizes])
     except ConfigError as error:
         parser.error(str(error))
     return run(
