@@ -198,7 +198,8 @@ def _machine_of(path: Path, name: str, row: Any) -> Machine:
 
 def loads(config: Pretrain) -> Iterator[Load]:
     """Yield the work of each phase. Rows are assumed to be as full as those of English text."""
-    launching = LAUNCH_SECONDS * slot_operators(config) if _is_eager(config) else 0.0
+    one_by_one = _is_eager(config) and not config.placement.graphs
+    launching = LAUNCH_SECONDS * slot_operators(config) if one_by_one else 0.0
     for phase in config.all_phases:
         rows = offset(phase.end - phase.first, phase.batch)
         sampling = phase.sampling
@@ -387,6 +388,8 @@ def _phase_text(phase: Phase, config: Pretrain) -> str:
 def _launches_text(config: Pretrain) -> str:
     """Return what launching the kernels of a slot takes, as text."""
     operators = slot_operators(config)
+    if config.placement.graphs:
+        return f"one per slot, for about {operators:,} operators that are recorded in a CUDA graph"
     seconds = f"about {operators:,} operators per slot, which take {1000 * operators * LAUNCH_SECONDS:.0f} ms to launch"
     kind = "as on one H200" if _is_eager(config) else "in eager code on one H200; torch.compile launches fewer kernels"
     return f"{seconds} ({kind})"

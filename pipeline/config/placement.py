@@ -96,6 +96,10 @@ class Placement(DevicePlacement):
     """CUDA graphs: record the forward and backward of a slot and launch them at once, which is faster for small slots.
     It needs one worker with a GPU, and objective masked. Dropout draws other numbers than without graphs.
     """
+    flash_attention: Literal["built-in", "FA3"] = "built-in"
+    """Kernels of attention without dropout on a GPU. built-in: those of torch; FA3: those of the package
+    flash_attn_interface, which is for Hopper GPUs and must be installed on the workers.
+    """
     recompute: bool = False
     """Activation checkpointing: keep only the input of each layer, and compute the layer again in the backward pass. It
     needs less memory and a third more time.

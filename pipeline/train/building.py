@@ -24,8 +24,10 @@ def build_module(
     """Return the module of a run with random weights, drawn from its seed, and with its teacher.
 
     `precision` is the number format of matrix products, as `chosen_precision` returns it. Raises ConfigError if it is
-    float32 and residual sums should be in bfloat16.
+    float32 and residual sums should be in bfloat16, or if the kernels of placement.flash_attention are missing.
     """
+    if config.placement.flash_attention == "FA3":
+        _activate_flash_attention_3(device)
     if config.placement.residual == "bfloat16" and precision == "float32":
         raise ConfigError(
             "placement.residual bfloat16 needs hardware that multiplies in bfloat16, and this device computes in "
@@ -46,3 +48,19 @@ def build_module(
         encoder.recompute_products = config.placement.recompute_products
         encoder.narrow_residual = config.placement.residual == "bfloat16"
     return module
+
+
+def _activate_flash_attention_3(device: torch.device) -> None:
+    """Let torch's attention over flat batches call the kernels of flash attention 3, in this process."""
+    # Imported here because the import also loads torch's compiler.
+    from torch.nn.attention import activate_flash_attention_impl
+
+    if device.type != "cuda":
+        raise ConfigError("placement.flash_attention (FA3) needs a GPU, and this run has none: leave it out")
+    try:
+        activate_flash_attention_impl("FA3")
+    except (ImportError, RuntimeError, ValueError) as error:  # not installed, without kernels, unknown to this torch
+        raise ConfigError(
+            f"placement.flash_attention (FA3) cannot be used ({error}): install flash_attn_interface on the workers, "
+            "or leave placement.flash_attention out"
+        ) from error

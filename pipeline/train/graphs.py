@@ -22,7 +22,7 @@ WARM_UP = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Capacity:
-    """What a slot holds at most."""
+    """Upper bounds of a slot's rows and tokens, and its share of masked tokens."""
 
     rows: int
     row_length: int

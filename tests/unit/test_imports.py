@@ -74,7 +74,7 @@ MAY_IMPORT = {
     "exit_codes": GROUND,
     "reporting": {"config"},
     "shared_output": GROUND,
-    "bench": (ABOVE - {"show"}) | {"api", "bench", "embed"},
+    "bench": (ABOVE - {"show"}) | {"ablation", "api", "bench", "embed"},
     "ablation": ABOVE | {"ablation"},
     "serve": ABOVE | {"api", "embed.model", "serve"},
     "workflows": ABOVE | {"ablation", "adapt", "bench", "embed", "pictures", "serve", "workflows"},

@@ -4,8 +4,9 @@ import pytest
 
 from pipeline.config.jobs import Pretrain
 from pipeline.config.phases import TwoPhases
+from pipeline.config.placement import Placement
 from pipeline.config.training import Batch
-from pipeline.plan import plan_text, read_prices
+from pipeline.plan import loads, plan_text, read_prices
 from pipeline.presets import PRESETS
 from pipeline.train.naming import with_name
 from pipeline.train.slot_size import advised_rows, slot_advice
@@ -35,15 +36,30 @@ def test_small_slots_are_told_with_a_setting_that_helps() -> None:
     config = replace(BASE, batch=Batch(rows_per_step=512, rows_per_slot=32), phases=Pretrain().phases)
     assert slot_advice(config) == (
         "note: batch.rows_per_slot (32) gives a GPU 4,096 tokens at a time; it is faster with 32,768, if its memory is "
-        "enough: --batch.rows-per-slot 256"
+        "enough: --batch.rows-per-slot 256, or with --placement.graphs"
     )
+    assert str(slot_advice(replace(config, workers=2))).endswith("--batch.rows-per-slot 256")
+    assert str(slot_advice(replace(config, placement=Placement(graphs=True)))).endswith("--batch.rows-per-slot 256")
     assert slot_advice(replace(config, batch=Batch(rows_per_step=512, rows_per_slot=256))) is None
     assert slot_advice(replace(config, batch=Batch(rows_per_step=32, rows_per_slot=32))) is None
     phases = TwoPhases(maximum_length=512, rows_per_step=512, rows_per_slot=8)
     second = replace(config, batch=Batch(rows_per_step=512, rows_per_slot=256), phases=phases)
-    assert str(slot_advice(second)).endswith("--phases.rows-per-slot 64")
+    assert "--phases.rows-per-slot 64" in str(slot_advice(second))
 
 
 def test_the_plan_has_the_advice() -> None:
     config = with_name(replace(BASE, batch=Batch(rows_per_step=512, rows_per_slot=32)), "bert-base")
     assert str(slot_advice(config)) in plan_text(config, read_prices())
+
+
+def test_the_plan_counts_one_launch_for_a_recorded_slot() -> None:
+    eager = with_name(replace(BASE, placement=Placement(compile="off")), "bert-base")
+    recorded = replace(eager, placement=Placement(compile="off", graphs=True))
+    texts = [plan_text(config, read_prices()) for config in (eager, recorded)]
+    assert "operators per slot, which take" in texts[0] and "one per slot, for about" in texts[1]
+    assert load_seconds(recorded) == 0 < load_seconds(eager)
+
+
+def load_seconds(config: Pretrain) -> float:
+    """The time in which the host launches a slot."""
+    return next(loads(config)).slot_seconds

@@ -1,0 +1,72 @@
+"""An ablation on a file of tokens, without Ray."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline.bench.ablation import main
+from pipeline.corpus import token_file
+from pipeline.corpus.prepared import Corpus
+from pipeline.errors import ConfigError
+from pipeline.text.cached_tokenizer import CachedTokenizer
+from pipeline.text.vocabulary import Vocabulary
+from tests.unit.bench.test_train import ROOT, WITHOUT_RAY, WORDS
+
+SMALL = WORDS[2:]  # without steps, which the tokens determine
+
+
+@pytest.fixture
+def words(tiny_corpus: Corpus, tiny_vocabulary: Vocabulary, tmp_path: Path) -> list[str]:
+    location = str(tmp_path / "tokens.npz")
+    token_file.write(location, tiny_corpus, CachedTokenizer(tiny_vocabulary))
+    return ["dropout", "--file", location, "--output", str(tmp_path), "--seeds", "2", "--at-once", "2", *SMALL]
+
+
+def test_runs_are_trained_once_on_equal_tokens_and_compared(words: list[str], tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(WITHOUT_RAY.replace(" sklearn scipy matplotlib psutil yaml", ""))
+    command = [sys.executable, script, "jobs/bench.py", "ablation", *words, "--tokens", "2k"]
+    first = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert first.returncode == 0, first.stderr
+    results = {path.parent.name: json.loads(path.read_text()) for path in tmp_path.glob("runs/*/result.json")}
+    assert len(results) == 4 and {result["seed"] for result in results.values()} == {0, 1}
+    assert all(abs(result["tokens"] - 2_000) < 16 * 32 for result in results.values())
+    lines = first.stdout.splitlines()
+    assert [line for line in lines if line.endswith(" steps")][0].startswith("0.1: ")
+    assert sum("trained in" in line for line in lines) == 4
+    assert any(line.startswith("0.1 ") for line in lines) and any(
+        "2 seeds per variant prove nothing" in x for x in lines
+    )
+    again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    table = first.stdout[first.stdout.index("variant ") :]
+    assert "trained in" not in again.stdout and again.stdout.endswith(table)
+
+
+def test_what_a_stopped_run_left_is_not_overwritten(
+    words: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(
+        ConfigError, match="is of a run that was stopped, which cannot be continued: delete this folder"
+    ):
+        for number in range(2):
+            main([*words, "--tokens", "600", "--seeds", "1", "--at-once", "1"])
+            (left,) = list(tmp_path.glob("runs/*/result.json"))[:1] if number == 0 else [None]
+            assert left is not None
+            left.unlink()
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (["--minutes", "1"], "minutes cannot be set here: give --tokens"),
+        (["--tokens", "2k", "--task", "builtin"], r"task \(builtin\) needs Ray"),
+    ],
+)
+def test_what_needs_ray_is_refused(words: list[str], changed: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        main([*words, *changed])
+    with pytest.raises(ConfigError, match="--file is missing"):
+        main(["dropout", "--tokens", "2k"])
