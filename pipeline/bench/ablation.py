@@ -1,20 +1,24 @@
 """Train the variants of an ablation on a file of tokens, without Ray, and compare them as `jobs/ablate.py` does.
 
     python jobs/bench.py ablation parts --file tokens.npz --tokens 15M --seeds 3 --blimp BLIMP --at-once 8
+    python jobs/bench.py ablation parts --file tokens.npz --tokens 15M --turns 20
 
 Options are those of `jobs/ablate.py`. Runs are trained in processes of their own, --at-once of them at a time. A
-finished run is not trained again. There is no MLflow run and no fine-tuning.
+finished run is not trained again. There is no MLflow run and no fine-tuning. With --turns, nothing is trained: steps of
+the variants are timed in turns.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
+import torch
 
 from pipeline import storage
 from pipeline.ablation.command import read_ablate_and
@@ -24,6 +28,9 @@ from pipeline.ablation.steps import RowLengths, steps_for_tokens
 from pipeline.ablation.table import table_lines
 from pipeline.ablation.variants import Variant, ablation_name, variants_of
 from pipeline.bench.train import RESULT, train_on_tokens
+from pipeline.bench.train import slots as cut_into_slots
+from pipeline.bench.turns import median_seconds
+from pipeline.columns import aligned
 from pipeline.config.ablate import Ablate
 from pipeline.config.arguments import Extra
 from pipeline.config.checks import require
@@ -38,12 +45,19 @@ from pipeline.errors import ConfigError
 from pipeline.locations import absolute
 from pipeline.minimal_pairs.figures import METRICS
 from pipeline.minimal_pairs.paradigms import Paradigm, read_blimp, select
+from pipeline.objectives.terms import divisors
 from pipeline.reporting import print_line
 from pipeline.stopping import interrupt_on_sigterm
+from pipeline.train.building import build_module
+from pipeline.train.hardware import autocast_of, chosen_precision, cores, required_device
+from pipeline.train.optim import build_optimizer
 from pipeline.train.run import run_folder
+from pipeline.train.slots import make_slot
+from pipeline.train.step import Compute, train_step
 
 EXTRA = (
     Extra(name="file", metavar="FILE", text="File of tokens, which `python jobs/bench.py tokens` writes. Required."),
+    Extra(name="turns", metavar="N", text="Number of steps of each variant that are timed, instead of training."),
 )
 
 
@@ -61,6 +75,46 @@ def _with_steps(variant: Variant, config: Ablate, tokens: Tokens, location: str)
 def _row_lengths(tokens: Tokens, sampling: Sampling, seed: int, number: int) -> np.ndarray:
     """Return the number of tokens of each row of a window, which is counted through all epochs."""
     return rows_of_window(tokens, sampling, seed, number)["ids"].combine_chunks().value_lengths().to_numpy()
+
+
+def _step_of(config: Pretrain, tokens: Tokens, device: torch.device) -> Callable[[int], None]:
+    """Return a function that takes a step of a new run on the run's first rows; its argument is not used."""
+    rows, needed = [], config.batch.rows_per_step
+    while sum(table.num_rows for table in rows) < needed:
+        rows.append(rows_of_window(tokens, config.sampling, config.seed, len(rows)))
+    batch = config.batch
+    slots = list(islice(cut_into_slots(iter(rows), batch.rows_per_slot), batch.slots_per_step))
+    precision = chosen_precision(config.placement, device)
+    module = build_module(config, tokens.vocabulary.size, device, precision)
+    optimizer = build_optimizer(config.optimizer, module)
+    made = [make_slot(table, index, module.counts) for index, table in enumerate(slots)]
+    counts = {term: sum(slot.record.counts[i] for slot in made) for i, term in enumerate(module.terms)}
+    compute = Compute(device=device, autocast=autocast_of(precision, device), seed=config.seed)
+
+    def step(_: int) -> None:
+        train_step(
+            module,
+            optimizer,
+            [(slot.record.index, slot.batch) for slot in made],
+            divisors(counts, module.weights),
+            compute,
+            step=0,
+            rate=config.optimizer.learning_rate,
+            clip_norm=config.optimizer.clip_norm,
+        )
+
+    return step
+
+
+def _report_turns(config: Ablate, variants: Sequence[Variant], tokens: Tokens, turns: int) -> None:
+    """Print the median time of a step of each variant, eager; the variants take steps in turn."""
+    torch.set_num_threads(config.placement.threads or cores())
+    device = required_device(config.placement)
+    steps = {each.label: _step_of(each.config, tokens, device) for each in variants}
+    seconds = median_seconds(steps, device, turns)
+    first = seconds[variants[0].label]
+    rows = [[label, f"{1000 * value:.1f}", f"{value / first:.2f}"] for label, value in seconds.items()]
+    print("\n".join(aligned(["variant", "milliseconds per step", f"/ {variants[0].label}"], rows)))
 
 
 def _result(run: Pretrain) -> dict[str, Any] | None:
@@ -123,6 +177,12 @@ def _unused(*_: Any) -> Any:
     raise AssertionError("an ablation without Ray has no such scores")
 
 
+def _whole_number(text: str) -> int:
+    """Parse the value of --turns."""
+    require(text.isdecimal() and int(text) >= 1, f"turns ({text}) must be a whole number of at least 1")
+    return int(text)
+
+
 def main(arguments: Sequence[str]) -> int:
     """Parse, train and compare."""
     config, extra = read_ablate_and(arguments, str(__doc__), "jobs/bench.py ablation", EXTRA)
@@ -134,6 +194,9 @@ def main(arguments: Sequence[str]) -> int:
     location, config = absolute(extra["file"]), with_absolute_locations(replace(config, phases=OnePhase()))
     tokens, variants = token_file.read(location), variants_of(config)
     pairs = [] if config.blimp is None else select(read_blimp(config.blimp, print_line, "blimp"), config.blimp_pairs)
+    if "turns" in extra:
+        _report_turns(config, variants, tokens, _whole_number(extra["turns"]))
+        return 0
     storage.require_writable("output", config.output)
     sized = [_with_steps(variant, config, tokens, location) for variant in variants]
     for variant in sized:

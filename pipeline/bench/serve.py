@@ -115,6 +115,7 @@ def _ours(config: Serve, port: int, unbatched: bool) -> list[str]:
         "--checkpoint": config.checkpoint,
         "--port": str(port),
         "--placement.address": "local",
+        "--replicas": str(config.replicas),
         "--placement.threads": str(config.threads or cores()),
         "--placement.precision": config.precision,
         "--placement.device": "cpu",

@@ -144,7 +144,9 @@ class Serve:
     rate: float = 10.0
     """Requests per second of the fixed rate."""
     threads: int | None = None
-    """CPU threads of each server; default: all cores."""
+    """CPU threads of each server, or of each replica of ours; default: all cores."""
+    replicas: int = 1
+    """Processes of our server that hold the model. Their threads together should not be more than the cores."""
     precision: EmbedPrecision = "auto"
     """Number format of our server; sentence-transformers computes in float32."""
     onnx: bool = False
@@ -155,6 +157,7 @@ class Serve:
     def __post_init__(self) -> None:
         require_above_zero("seconds", self.seconds)
         require_above_zero("rate", self.rate)
+        require_at_least("replicas", self.replicas, 1)
         require(
             not self.onnx or self.precision in ("auto", "float32"),
             f"onnx (True) computes in float32, but precision is {self.precision}: leave one out",

@@ -58,11 +58,20 @@ def test_what_a_stopped_run_left_is_not_overwritten(
             left.unlink()
 
 
+def test_steps_of_the_variants_are_timed_in_turns(words: list[str], tmp_path: Path, capsys) -> None:
+    assert main([*words, "--tokens", "2k", "--turns", "2"]) == 0
+    head, *rows = capsys.readouterr().out.splitlines()
+    assert head.split() == ["variant", "milliseconds", "per", "step", "/", "0.1"]
+    assert [row.split()[0] for row in rows] == ["0.1", "0"] and rows[0].split()[-1] == "1.00"
+    assert all(float(row.split()[1]) > 0 for row in rows) and not (tmp_path / "runs").exists()
+
+
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
         (["--minutes", "1"], "minutes cannot be set here: give --tokens"),
         (["--tokens", "2k", "--task", "builtin"], r"task \(builtin\) needs Ray"),
+        (["--tokens", "2k", "--turns", "0"], r"turns \(0\) must be a whole number of at least 1"),
     ],
 )
 def test_what_needs_ray_is_refused(words: list[str], changed: list[str], message: str) -> None:

@@ -53,9 +53,10 @@ def ours(config: Serve, unbatched: bool) -> Served:
 
 
 def test_the_measured_server_has_the_settings_of_the_bench() -> None:
-    config = Serve(checkpoint="m", threads=3, precision="int8")
+    config = Serve(checkpoint="m", threads=3, replicas=2, precision="int8")
     plain = ours(config, unbatched=False)
     assert (plain.checkpoint, plain.port, plain.onnx, plain.limits.truncate) == ("m", 8_123, False, True)
+    assert plain.replicas == 2
     assert (plain.placement.threads, plain.placement.precision, plain.placement.device) == (3, "int8", "cpu")
     assert plain.batching == Batching()
     assert ours(config, unbatched=True).batching == Batching(tokens=1, wait=0.0)
