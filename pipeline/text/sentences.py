@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
 
+from sentencex import segment
+
 from pipeline.text.abbreviations import INITIALS, NEVER_LAST, SELDOM_LAST
 from pipeline.text.documents import WORDY
 
@@ -77,9 +79,6 @@ def split_sentences(
     if lines_are_sentences:
         sentences = [sentence for line in lines if (sentence := line.strip())]
         return [*sentences[:1], *(f" {sentence}" for sentence in sentences[1:])] if keep_spaces else sentences
-    # Imported here because a machine that trains on a file of tokens does not need it.
-    from sentencex import segment
-
     known = _abbreviations(language)
     pieces: list[str] = []
     ends: list[int] = []

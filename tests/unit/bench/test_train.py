@@ -35,7 +35,7 @@ WORDS = (
 )
 WITHOUT_RAY = """
 import runpy, sys
-BLOCKED = "ray mlflow transformers smart_open sklearn scipy matplotlib psutil yaml bm25s sentencex"
+BLOCKED = "ray mlflow transformers smart_open sklearn scipy matplotlib psutil yaml bm25s"
 for name in BLOCKED.split():
     sys.modules[name] = None  # an import raises ModuleNotFoundError
 if __name__ == "__main__":
