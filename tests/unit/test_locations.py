@@ -54,7 +54,7 @@ LOCATIONS_ELSEWHERE_TEXTS = {(Heads, "text")}
 CALLERS = {
     "absolute": {
         *("pipeline/config/locations.py", "pipeline/api.py", "pipeline/train/tracking.py"),
-        *("pipeline/bench/gpu.py", "pipeline/bench/train.py"),
+        *("pipeline/bench/ablation.py", "pipeline/bench/gpu.py", "pipeline/bench/train.py"),
         *(
             "pipeline/embed/queries.py",
             "pipeline/adapt/queries.py",
@@ -63,6 +63,7 @@ CALLERS = {
     "with_absolute_locations": {
         *(f"pipeline/workflows/{job}.py" for job in JOBS),
         *(
+            "pipeline/bench/ablation.py",
             "pipeline/bench/finetune.py",
             "pipeline/bench/train.py",
             "pipeline/bench/vectors.py",
