@@ -240,22 +240,26 @@ def require_compilable_attention(config: Pretrain) -> None:
 
 def require_recordable(config: Pretrain) -> None:
     """Raise ConfigError if placement.graphs is set, but the forward and backward of a slot cannot be recorded."""
-    if not config.placement.graphs:
-        return
+    problem = recording_problem(config)
+    require(
+        not config.placement.graphs or problem is None,
+        f"placement.graphs needs {problem}: leave placement.graphs out, or change this",
+    )
+
+
+def recording_problem(config: Pretrain) -> str | None:
+    """Return what CUDA graphs need and the run does not have; None if they can be recorded on a GPU."""
     objective, attention = (flag_of(type(part)) for part in (config.objective, config.model.attention))
-    require(
-        config.worker_range.most == 1,
-        f"placement.graphs needs one worker, but workers is {config.workers}: leave one of them out",
-    )
-    require(
-        isinstance(config.objective, Masked),
-        f"placement.graphs needs objective masked, but objective is {objective}: leave placement.graphs out",
-    )
-    require(
-        isinstance(config.model.attention, FullAttention | LocalAttention),
-        f"placement.graphs needs full or local attention, but model.attention is {attention}: leave placement.graphs "
-        "out",
-    )
+    placement = config.placement
+    if config.worker_range.most > 1:
+        return f"one worker, but workers is {config.workers}"
+    if not isinstance(config.objective, Masked):
+        return f"objective masked, but objective is {objective}"
+    if not isinstance(config.model.attention, FullAttention | LocalAttention):
+        return f"full or local attention, but model.attention is {attention}"
+    if placement.precision in ("float16", "float8"):
+        return f"another number format, but placement.precision is {placement.precision}"
+    return "layers that are not recomputed, but placement.recompute is set" if placement.recompute else None
 
 
 def _refuse_for_vectors(config: Pretrain, name: str) -> None:

@@ -139,14 +139,6 @@ class Placement(DevicePlacement):
             self.residual == "float32" or self.precision in ("auto", "bfloat16", "float8"),
             f"placement.residual ({self.residual}) needs placement.precision bfloat16 or float8, not {self.precision}",
         )
-        require(
-            not self.graphs or self.precision not in ("float16", "float8"),
-            f"placement.graphs does not work with placement.precision {self.precision}: leave one of them out",
-        )
-        require(
-            not (self.graphs and self.recompute),
-            "placement.graphs does not work with placement.recompute: leave one of them out",
-        )
         require_at_least("placement.table_chunks", self.table_chunks, 1)
         require_at_least("placement.restarts", self.restarts, 0)
         require_at_least("placement.hang_seconds", self.hang_seconds, 1)

@@ -124,7 +124,8 @@ class SlotGraphs:
         ]
         gc.collect()  # so that no destructor waits for the device while the graph is recorded
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self.pool):
+        # Other threads may use the device meanwhile, such as the one that writes checkpoints.
+        with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
             sums = self._backward(static)
         return _Graph(graph=graph, inputs=inputs, sums=sums)
 

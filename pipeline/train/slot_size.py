@@ -2,9 +2,8 @@
 
 import torch
 
-from pipeline.config.jobs import Pretrain
+from pipeline.config.jobs import Pretrain, recording_problem
 from pipeline.config.model_parts import BucketedAttention, DisentangledAttention, LocalAttention
-from pipeline.config.objective import Masked
 from pipeline.config.phases import Phase
 from pipeline.model.encoder import encoders_in
 from pipeline.objectives.masked import PAIR_TERMS
@@ -55,7 +54,7 @@ def advised_rows(phase: Phase, workers: int) -> int:
 
 def slot_advice(config: Pretrain) -> str | None:
     """Return a line about the slots of a run on GPUs that are too small; None if all phases have slots large enough."""
-    graphs = config.worker_range.most == 1 and not config.placement.graphs and isinstance(config.objective, Masked)
+    graphs = not config.placement.graphs and recording_problem(config) is None
     otherwise = ", or with --placement.graphs" * graphs
     for prefix, phase in zip(("batch", "phases"), config.all_phases):
         rows, advised = phase.batch.rows_per_slot, advised_rows(phase, config.worker_range.most)

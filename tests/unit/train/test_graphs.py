@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from torch import Tensor
 from pipeline.batch import Batch
 from pipeline.bench.cases import Case
 from pipeline.config.jobs import Pretrain
+from pipeline.config.placement import Placement
 from pipeline.config.training import AdamW
 from pipeline.errors import ConfigError
 from pipeline.objectives.masked import MaskedTokens
@@ -19,6 +21,7 @@ from pipeline.presets import PRESETS
 from pipeline.train.graphs import SIZES, Capacity, SlotGraphs
 from pipeline.train.optim import build_optimizer
 from pipeline.train.step import Compute, Slot, backward, train_step
+from tests.conftest import Training
 
 CAPACITY = Capacity(rows=8, row_length=64, masked_share=0.15)
 PRESETS_OF_FAMILIES = ("bert-tiny", "roberta-tiny", "albert-mini", "modernbert-tiny")
@@ -74,15 +77,25 @@ def test_slots_have_few_sizes() -> None:
     ],
 )
 def test_what_cannot_be_recorded_is_refused(words: Mapping[str, Any], message: str) -> None:
-    recorded = replace(Pretrain().placement, graphs=True)
     with pytest.raises(ConfigError, match=message):
-        Pretrain(placement=recorded, **words)
+        Pretrain(placement=Placement(graphs=True), **words)
 
 
-@pytest.mark.parametrize("other", [{"precision": "float16"}, {"recompute": True}])
-def test_settings_that_exclude_graphs(other: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=r"placement.graphs does not work with placement\."):
-        replace(Pretrain().placement, graphs=True, **other)
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ({"precision": "float16"}, "placement.graphs needs another number format, but placement.precision is float16"),
+        ({"recompute": True}, "placement.graphs needs layers that are not recomputed, but placement.recompute is set"),
+    ],
+)
+def test_settings_that_exclude_graphs(other: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Pretrain(placement=Placement(graphs=True, **other))
+
+
+def test_a_run_on_a_cpu_has_no_graphs(training: Training, tiny_config: Pretrain, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="placement.graphs needs one worker with a GPU, but this run has 1 on cpu"):
+        training.run(replace(tiny_config, placement=replace(tiny_config.placement, graphs=True)), tmp_path, {})
 
 
 def steps_on_gpu(preset: str, slots: list[Slot], *, graphs: bool) -> tuple[list[Tensor], list[Tensor], int]:

@@ -38,6 +38,8 @@ def test_small_slots_are_told_with_a_setting_that_helps() -> None:
         "note: batch.rows_per_slot (32) gives a GPU 4,096 tokens at a time; it is faster with 32,768, if its memory is "
         "enough: --batch.rows-per-slot 256, or with --placement.graphs"
     )
+    deberta = replace(PRESETS["deberta-base"], batch=config.batch, phases=config.phases)
+    assert "--placement.graphs" not in str(slot_advice(deberta))
     assert str(slot_advice(replace(config, workers=2))).endswith("--batch.rows-per-slot 256")
     assert str(slot_advice(replace(config, placement=Placement(graphs=True)))).endswith("--batch.rows-per-slot 256")
     assert slot_advice(replace(config, batch=Batch(rows_per_step=512, rows_per_slot=256))) is None
