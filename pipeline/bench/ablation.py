@@ -3,9 +3,9 @@
     python jobs/bench.py ablation parts --file tokens.npz --tokens 15M --seeds 3 --blimp BLIMP --at-once 8
     python jobs/bench.py ablation parts --file tokens.npz --tokens 15M --turns 20
 
-Options are those of `jobs/ablate.py`. Runs are trained in processes of their own, --at-once of them at a time. A
-finished run is not trained again. There is no MLflow run and no fine-tuning. With --turns, nothing is trained: steps of
-the variants are timed in turns.
+Options are those of `jobs/ablate.py`. Runs are trained in processes of their own, --at-once of them at a time (default:
+1). A finished run is not trained again. There is no MLflow run and no fine-tuning. With --turns, nothing is trained:
+steps of the variants are timed in turns.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,6 +37,7 @@ from pipeline.config.checks import require
 from pipeline.config.data import Sampling
 from pipeline.config.jobs import Pretrain
 from pipeline.config.locations import with_absolute_locations
+from pipeline.config.options import flag_of
 from pipeline.config.phases import OnePhase
 from pipeline.corpus import token_file
 from pipeline.corpus.token_file import Tokens, rows_of_window
@@ -55,6 +56,8 @@ from pipeline.train.run import run_folder
 from pipeline.train.slots import make_slot
 from pipeline.train.step import Compute, train_step
 
+SOURCE = "source.json"
+"""File in a run's folder: the text that it was trained on, and the minimal pairs that it was scored on."""
 EXTRA = (
     Extra(name="file", metavar="FILE", text="File of tokens, which `python jobs/bench.py tokens` writes. Required."),
     Extra(name="turns", metavar="N", text="Number of steps of each variant that are timed, instead of training."),
@@ -117,10 +120,25 @@ def _report_turns(config: Ablate, variants: Sequence[Variant], tokens: Tokens, t
     print("\n".join(aligned(["variant", "milliseconds per step", f"/ {variants[0].label}"], rows)))
 
 
-def _result(run: Pretrain) -> dict[str, Any] | None:
-    """Return what a finished run measured, or None. Raises ConfigError for what a stopped run has left."""
+def _source(config: Ablate, tokens: Tokens) -> dict[str, Any]:
+    """Return what a run's measurements depend on, except the settings in its name."""
+    text = {"corpus": tokens.corpus, "vocabulary": tokens.vocabulary.fingerprint, "windows": len(tokens.train)}
+    return text | {"pairs": config.blimp and config.blimp_pairs}
+
+
+def _result(run: Pretrain, source: dict[str, Any]) -> dict[str, Any] | None:
+    """Return what a finished run measured, or None.
+
+    Raises ConfigError for what a stopped run has left, or if the run was measured with another `source`.
+    """
     folder = run_folder(run)
     found = storage.read_object(storage.join(folder, RESULT))
+    before = storage.read_object(storage.join(folder, SOURCE))
+    require(
+        found is None or before == source,
+        f"{folder} was trained on other text or scored on other pairs ({before} instead of {source}): choose another "
+        "output",
+    )
     require(
         found is not None or not storage.children(folder),
         f"{folder} is of a run that was stopped, which cannot be continued: delete this folder",
@@ -128,9 +146,11 @@ def _result(run: Pretrain) -> dict[str, Any] | None:
     return found
 
 
-def _train(run: Pretrain, location: str, pairs: Sequence[Paradigm]) -> dict[str, Any]:
-    """Train a run, in a process of its own."""
-    return train_on_tokens(run, location, _no_op, pairs)
+def _train(run: Pretrain, location: str, pairs: Sequence[Paradigm], source: dict[str, Any]) -> dict[str, Any]:
+    """Train a run, in a process of its own, and write its `source`."""
+    measured = train_on_tokens(run, location, _no_op, pairs)
+    storage.write_json(storage.join(run_folder(run), SOURCE), source)
+    return measured
 
 
 def _no_op(_: str) -> None:
@@ -138,13 +158,13 @@ def _no_op(_: str) -> None:
 
 
 def _train_all(
-    runs: dict[str, Pretrain], location: str, pairs: Sequence[Paradigm], at_once: int
+    runs: dict[str, Pretrain], location: str, pairs: Sequence[Paradigm], at_once: int, source: dict[str, Any]
 ) -> dict[str, dict[str, Any]]:
     """Train the runs {label: run} that are not finished; return {label: what the run measured}."""
-    measured = {label: found for label, run in runs.items() if (found := _result(run)) is not None}
+    measured = {label: found for label, run in runs.items() if (found := _result(run, source)) is not None}
     with ProcessPoolExecutor(at_once, get_context("spawn"), max_tasks_per_child=1) as processes:
         missing = {
-            label: processes.submit(_train, run, location, pairs)
+            label: processes.submit(_train, run, location, pairs, source)
             for label, run in runs.items()
             if label not in measured
         }
@@ -191,18 +211,32 @@ def main(arguments: Sequence[str]) -> int:
     require(config.token_count is not None, "minutes cannot be set here: give --tokens")
     require(not config.task, f"task ({', '.join(config.task)}) needs Ray: use jobs/ablate.py, or leave task out")
     interrupt_on_sigterm()
-    location, config = absolute(extra["file"]), with_absolute_locations(replace(config, phases=OnePhase()))
+    location, config = absolute(extra["file"]), with_absolute_locations(config)
     tokens, variants = token_file.read(location), variants_of(config)
+    for variant in variants:
+        phases = variant.config.phases
+        require(
+            isinstance(phases, OnePhase),
+            f"phases ({flag_of(type(phases))}) of variant {variant.label!r} must be one-phase on a file of tokens: use "
+            "jobs/ablate.py, or add phases:one-phase",
+        )
     pairs = [] if config.blimp is None else select(read_blimp(config.blimp, print_line, "blimp"), config.blimp_pairs)
     if "turns" in extra:
+        require(not config.placement.graphs, "turns are of code without CUDA graphs: leave placement.graphs out")
         _report_turns(config, variants, tokens, _whole_number(extra["turns"]))
         return 0
     storage.require_writable("output", config.output)
     sized = [_with_steps(variant, config, tokens, location) for variant in variants]
     for variant in sized:
         print_line(f"{variant.label}: {', '.join(f'{steps:,}' for steps in variant.steps.values())} steps")
-    runs = {f"{each.label}, seed {seed}": each.run(seed) for seed in config.all_seeds for each in sized}
-    measured = _train_all(runs, location, pairs, config.at_once or 1)
+    at_once = config.at_once or 1
+    placement = replace(config.placement, threads=config.placement.threads or max(1, cores() // at_once))
+    runs = {
+        f"{each.label}, seed {seed}": replace(each.run(seed), placement=placement)
+        for seed in config.all_seeds
+        for each in sized
+    }
+    measured = _train_all(runs, location, pairs, at_once, _source(config, tokens))
     outcomes = [
         [
             _outcome(config, runs[label], measured[label])

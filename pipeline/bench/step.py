@@ -217,11 +217,11 @@ def _case_of(size: str, family: FamilyName, length: int) -> Case:
     return Case(size=size, rows=1, length=length, lengths="full", attention_dropout=True, family=family)
 
 
-def _require_recordable(cases: Sequence[Case]) -> None:
+def _require_recordable(cases: Sequence[Case], placement: Placement) -> None:
     """Raise ConfigError if there is no GPU, or if CUDA graphs cannot train the cases' models."""
     require(torch.cuda.is_available(), "modes with graphs need a GPU, and this process sees none")
     for case in cases:
-        require_recordable(replace(case.preset, placement=Placement(graphs=True)))
+        require_recordable(replace(case.preset, placement=placement))
 
 
 def run(
@@ -355,7 +355,8 @@ def main(arguments: Sequence[str]) -> int:
         if options.precision == "float8":
             refuse_float8(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
         if not set(options.modes).isdisjoint(GRAPH_MODES):
-            _require_recordable([_case_of(size, options.family, options.length) for size in sizes])
+            cases = [_case_of(size, options.family, options.length) for size in sizes]
+            _require_recordable(cases, Placement(graphs=True, precision=options.precision))
     except ConfigError as error:
         parser.error(str(error))
     return run(

@@ -76,7 +76,7 @@ class TrialPlacement(ModelPlacement):
 
 @dataclass(frozen=True, kw_only=True)
 class Placement(DevicePlacement):
-    """Device, precision and cluster resources; results differ only by rounding."""
+    """Device, precision and cluster resources; results differ only by rounding, except dropout's draws with graphs."""
 
     precision: Literal["auto", "float32", "tf32", "bfloat16", "float16", "float8"] = "auto"
     """Number format of matrix products. auto: bfloat16 if the hardware supports it, else float32. tf32: float32 with
@@ -94,7 +94,8 @@ class Placement(DevicePlacement):
     """
     graphs: bool = False
     """CUDA graphs: record the forward and backward of a slot and launch them at once, which is faster for small slots.
-    It needs one worker with a GPU, and objective masked. Dropout draws other numbers than without graphs.
+    It needs one worker with a GPU, objective masked, full or local attention, and neither recompute nor float16 or
+    float8. Dropout draws other numbers than without graphs, so keep this setting during a run.
     """
     flash_attention: Literal["built-in", "FA3"] = "built-in"
     """Kernels of attention without dropout on a GPU. built-in: those of torch; FA3: those of the package

@@ -118,6 +118,8 @@ class MaskedTokens(nn.Module):
     def forward(self, batch: Batch) -> Terms:
         """Return {term: (summed loss, count)}; losses are float32 scalars.
 
+        The counts of a filled batch include its dummies (`pipeline.batch.filled`); the sums do not.
+
         The masked-token loss is summed over M masked positions. With a pair head and labelled pairs, there is also a
         pair loss, summed over N pairs.
         """

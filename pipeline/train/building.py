@@ -12,6 +12,9 @@ from pipeline.objectives.table import Pretraining, build_objective
 from pipeline.train.initial import Initial
 from pipeline.train.teacher import load_teacher
 
+HOPPER = 9
+"""Major compute capability of Hopper GPUs."""
+
 
 def build_module(
     config: Pretrain,
@@ -27,7 +30,8 @@ def build_module(
     float32 and residual sums should be in bfloat16, or if the kernels of placement.flash_attention are missing.
     """
     if config.placement.flash_attention == "FA3":
-        _activate_flash_attention_3(device)
+        _require_flash_attention_3(config, device, precision)
+        _activate_flash_attention_3()
     if config.placement.residual == "bfloat16" and precision == "float32":
         raise ConfigError(
             "placement.residual bfloat16 needs hardware that multiplies in bfloat16, and this device computes in "
@@ -50,13 +54,24 @@ def build_module(
     return module
 
 
-def _activate_flash_attention_3(device: torch.device) -> None:
+def _require_flash_attention_3(config: Pretrain, device: torch.device, precision: str) -> None:
+    """Raise ConfigError if the run's attention cannot use the kernels of flash attention 3."""
+    problem = None
+    if device.type != "cuda" or torch.cuda.get_device_capability(device)[0] != HOPPER:
+        problem = "a Hopper GPU, and this run has none"
+    elif config.model.attention_dropout > 0:
+        problem = f"attention without dropout, but model.attention_dropout is {config.model.attention_dropout}"
+    elif precision not in ("bfloat16", "float16", "float8"):
+        problem = f"products in bfloat16 or float16, but this run computes in {precision}"
+    if problem:
+        raise ConfigError(f"placement.flash_attention (FA3) needs {problem}: leave placement.flash_attention out")
+
+
+def _activate_flash_attention_3() -> None:
     """Let torch's attention over flat batches call the kernels of flash attention 3, in this process."""
     # Imported here because the import also loads torch's compiler.
     from torch.nn.attention import activate_flash_attention_impl
 
-    if device.type != "cuda":
-        raise ConfigError("placement.flash_attention (FA3) needs a GPU, and this run has none: leave it out")
     try:
         activate_flash_attention_impl("FA3")
     except (ImportError, RuntimeError, ValueError) as error:  # not installed, without kernels, unknown to this torch

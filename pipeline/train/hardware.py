@@ -140,7 +140,8 @@ def out_of_memory_as_config_error(
             *[f"{batch}.rows_per_step ({phase.batch.rows_per_step})"] * isinstance(config.objective, Contrastive),
             f"{length}.maximum_length ({phase.sampling.maximum_length})",
         ]
-        remedy = "" if config.placement.recompute else ", or set placement.recompute"
+        instead = " and leave placement.graphs out" * config.placement.graphs
+        remedy = "" if config.placement.recompute else f", or set placement.recompute{instead}"
         raise ConfigError(
             f"out of memory on {device.type} {'outside of steps' if step is None else f'at step {step}'}: "
             f"lower {' or '.join(lower)}{remedy}"

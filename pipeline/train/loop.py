@@ -175,8 +175,8 @@ def _graphs(work: Work, objective: nn.Module, phase: Phase) -> SlotGraphs:
     """Return the CUDA graphs of a phase's slots. Raises ConfigError if there is no GPU or there are several ranks."""
     require(
         work.device.type == "cuda" and work.world == 1,
-        f"placement.graphs needs one worker with a GPU, but this run has {work.world} on {work.device.type}: leave "
-        "placement.graphs out",
+        f"placement.graphs needs one worker with a GPU, but this run has {work.world} and its device is "
+        f"{work.device.type}: leave placement.graphs out",
     )
     return SlotGraphs(objective, work.autocast, work.device, capacity_of(phase))
 

@@ -11,7 +11,8 @@ from pipeline.objectives.table import build_objective
 
 BUSY_TOKENS = 32_768
 """Tokens of a slot with which an H200 trains bert-base at 87% of its highest speed (jobs/RESULTS.md)."""
-
+LAUNCH_BOUND_TOKENS = 8_192
+"""Tokens of a slot up to which an H100 trains bert-base faster with CUDA graphs (jobs/RESULTS.md)."""
 LAUNCH_SECONDS = 24e-6
 """Seconds in which a GPU's host launches the kernels of an operator. Measured: an H200 waits for the 995 operators of a
 step of bert-base with one slot of 32 rows, which takes 23.7 ms in eager code (jobs/RESULTS.md).
@@ -62,6 +63,6 @@ def slot_advice(config: Pretrain) -> str | None:
             return (
                 f"note: {prefix}.rows_per_slot ({rows}) gives a GPU {rows * phase.sampling.row_length:,} tokens at a "
                 f"time; it is faster with {BUSY_TOKENS:,}, if its memory is enough: --{prefix}.rows-per-slot {advised}"
-                f"{otherwise}"
+                f"{otherwise if rows * phase.sampling.row_length <= LAUNCH_BOUND_TOKENS else ''}"
             )
     return None

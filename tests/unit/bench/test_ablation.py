@@ -43,6 +43,10 @@ def test_runs_are_trained_once_on_equal_tokens_and_compared(words: list[str], tm
     again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     table = first.stdout[first.stdout.index("variant ") :]
     assert "trained in" not in again.stdout and again.stdout.endswith(table)
+    for path in tmp_path.glob("runs/*/source.json"):
+        path.write_text(path.read_text().replace('"corpus": "', '"corpus": "other-'))
+    with pytest.raises(ConfigError, match="was trained on other text or scored on other pairs"):
+        main([*words, "--tokens", "2k"])
 
 
 def test_what_a_stopped_run_left_is_not_overwritten(

@@ -18,8 +18,6 @@ from pipeline.errors import ConfigError
 from pipeline.presets import PRESETS
 from pipeline.train.building import _activate_flash_attention_3, build_module
 
-GPU = torch.device("cuda")
-
 
 @pytest.fixture
 def registered() -> Iterator[None]:
@@ -36,18 +34,18 @@ def registered() -> Iterator[None]:
 
 
 def test_flash_attention_3_is_activated_where_it_is_registered(registered: None) -> None:
-    _activate_flash_attention_3(GPU)
+    _activate_flash_attention_3()
     assert current_flash_attention_impl() == "FA3"
 
 
 @pytest.mark.skipif(importlib.util.find_spec("flash_attn_interface") is not None, reason="the package is installed")
 def test_without_its_package_flash_attention_3_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"\(No module named 'flash_attn_interface'\): install flash_attn_interface"):
-        _activate_flash_attention_3(GPU)
+        _activate_flash_attention_3()
     assert current_flash_attention_impl() is None
 
 
 def test_a_run_on_a_cpu_has_no_flash_attention_3() -> None:
     config = replace(PRESETS["bert-tiny"], placement=Placement(flash_attention="FA3"))
-    with pytest.raises(ConfigError, match=r"flash_attention \(FA3\) needs a GPU"):
+    with pytest.raises(ConfigError, match=r"flash_attention \(FA3\) needs a Hopper GPU, and this run has none"):
         build_module(config, 100, torch.device("cpu"), "bfloat16")
