@@ -13,15 +13,11 @@ from pipeline.presets import DEFAULT_PRESET, PRESETS, require_init, require_pres
 
 
 def read_ablate(arguments: Sequence[str], about: str) -> Ablate:
-    """Return the settings of a command line of jobs/ablate.py.
-
-    The first word may be an ablation's name. Raises ConfigError for invalid settings, and SystemExit after printing
-    help.
-    """
-    return read_ablate_and(arguments, about, "jobs/ablate.py", ())[0]
+    """Return the settings of a command line of jobs/ablate.py. Raises the errors of `read_ablate_with_extra`."""
+    return read_ablate_with_extra(arguments, about, "jobs/ablate.py", ())[0]
 
 
-def read_ablate_and(
+def read_ablate_with_extra(
     arguments: Sequence[str], about: str, prog: str, extra: tuple[Extra, ...]
 ) -> tuple[Ablate, dict[str, str]]:
     """Return the settings of a command line of `prog`, and the values of its options in `extra`, by name.

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from pipeline import storage
-from pipeline.ablation.command import read_ablate_and
+from pipeline.ablation.command import read_ablate_with_extra
 from pipeline.ablation.outcomes import Outcome, outcome_of
 from pipeline.ablation.results import result_of
 from pipeline.ablation.steps import RowLengths, steps_for_tokens
@@ -205,7 +205,7 @@ def _whole_number(text: str) -> int:
 
 def main(arguments: Sequence[str]) -> int:
     """Parse, train and compare."""
-    config, extra = read_ablate_and(arguments, str(__doc__), "jobs/bench.py ablation", EXTRA)
+    config, extra = read_ablate_with_extra(arguments, str(__doc__), "jobs/bench.py ablation", EXTRA)
     if "file" not in extra:
         raise ConfigError(f"--file is missing: {EXTRA[0].text}")
     require(config.token_count is not None, "minutes cannot be set here: give --tokens")

@@ -110,7 +110,7 @@ def _longest_kernels(functions: StepFunctions, device: torch.device) -> list[lis
     """Profile one step; return rows of (name, calls, milliseconds, share) of the longest kernels, and of all.
 
     The first row has the number of launches, which is lower than the number of kernels with CUDA graphs. On a CPU, rows
-    are operators instead.
+    are operators instead, and nothing is launched.
     """
     (step,) = functions.values()
     gpu = device.type == "cuda"
@@ -128,7 +128,7 @@ def _longest_kernels(functions: StepFunctions, device: torch.device) -> list[lis
     events.sort(key=lambda event: -event[2])
     rows = [("all", sum(count for _, count, _ in events), total), *events[:LONGEST]]
     texts = [[key[:90], f"{count:,}", f"{time / 1000:.2f}", f"{time / total:.1%}"] for key, count, time in rows]
-    return [["launches", f"{launches:,}", "", ""], *texts]
+    return [*[["launches", f"{launches:,}", "", ""]] * gpu, *texts]
 
 
 def _report_steps(options: argparse.Namespace, ends: float, device: torch.device, report: Report) -> None:
