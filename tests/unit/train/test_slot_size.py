@@ -40,6 +40,8 @@ def test_small_slots_are_told_with_a_setting_that_helps() -> None:
     )
     deberta = replace(PRESETS["deberta-base"], batch=config.batch, phases=config.phases)
     assert "--placement.graphs" not in str(slot_advice(deberta))
+    busy = replace(config, batch=Batch(rows_per_step=512, rows_per_slot=128))  # graphs gain nothing here
+    assert str(slot_advice(busy)).endswith("--batch.rows-per-slot 256")
     assert str(slot_advice(replace(config, workers=2))).endswith("--batch.rows-per-slot 256")
     assert str(slot_advice(replace(config, placement=Placement(graphs=True)))).endswith("--batch.rows-per-slot 256")
     assert slot_advice(replace(config, batch=Batch(rows_per_step=512, rows_per_slot=256))) is None
