@@ -78,15 +78,31 @@ class Measured:
         return [f"{1000 * self.seconds:,.1f}", f"{self.tokens / self.seconds:,.0f}", share, f"{self.memory:.1f}"]
 
 
-def _case_of(size: str, length: int, tokens: int) -> Case:
-    """Return a case of full rows without attention dropout, with `tokens` tokens (about) in its slot."""
-    return Case(size=size, rows=max(1, tokens // length), length=length, lengths="full", attention_dropout=False)
+@dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """What all measured steps have in common."""
+
+    device: torch.device
+    attention_dropout: bool = False
+    narrow_residual: bool = False
+    """Whether the sums between layers are in bfloat16."""
+
+    def case(self, size: str, length: int, tokens: int) -> Case:
+        """Return a case of full rows with `tokens` tokens (about) in its slot."""
+        rows = max(1, tokens // length)
+        return Case(size=size, rows=rows, length=length, lengths="full", attention_dropout=self.attention_dropout)
+
+    def steps(self, case: Case, mode: str) -> StepFunctions:
+        """Return the function that takes a step."""
+        autocast = torch.autocast(self.device.type, dtype=torch.bfloat16)
+        return our_steps(case, autocast, self.device, [mode], narrow_residual=self.narrow_residual)
 
 
-def _measure(case: Case, mode: str, device: torch.device) -> tuple[Measured, StepFunctions]:
+def _measure(case: Case, mode: str, chosen: Chosen) -> tuple[Measured, StepFunctions]:
     """Return the measurements of a step, and the function that takes it."""
+    device = chosen.device
     _free(device)
-    functions = our_steps(case, torch.autocast(device.type, dtype=torch.bfloat16), device, [mode])
+    functions = chosen.steps(case, mode)
     ((_, seconds),) = median_seconds(functions, device, REPETITIONS).items()
     batch, peak = make_batch(case, 0), device_peak(device, PRECISION)
     flops = flops_per_token(case.preset.objective, case.model, case.vocabulary_size, counted(batch))
@@ -131,27 +147,27 @@ def _longest_kernels(functions: StepFunctions, device: torch.device) -> list[lis
     return [*[["launches", f"{launches:,}", "", ""]] * gpu, *texts]
 
 
-def _report_steps(options: argparse.Namespace, ends: float, device: torch.device, report: Report) -> None:
+def _report_steps(options: argparse.Namespace, ends: float, chosen: Chosen, report: Report) -> None:
     """Report steps as they are measured, and the longest kernels of each size at the first length."""
     for mode, size, length in product(options.modes, options.sizes, options.lengths):
         if time.monotonic() > ends:
             report("no time left: the other steps are not measured")
             return
-        case = _case_of(size, length, options.slots[-1] // 4)
+        case = chosen.case(size, length, options.slots[-1] // 4)
         title = f"\nbert-{size}, {length} tokens, {case.rows} rows, {mode}"
         try:
-            measured, functions = _measure(case, mode, device)
+            measured, functions = _measure(case, mode, chosen)
         except torch.OutOfMemoryError:
             report(f"{title}: out of memory")
             continue
         report("\n".join([title, *aligned(HEADS, [measured.cells])]))
         if length == options.lengths[0]:
             heads = ["kernel", "calls", "milliseconds", "share"]
-            report("\n".join(aligned(heads, _longest_kernels(functions, device))))
+            report("\n".join(aligned(heads, _longest_kernels(functions, chosen.device))))
         del functions  # the model and its optimiser, which the next measurement would count
 
 
-def _report_slots(options: argparse.Namespace, ends: float, device: torch.device, report: Report) -> None:
+def _report_slots(options: argparse.Namespace, ends: float, chosen: Chosen, report: Report) -> None:
     """Report a table of steps with slots of different sizes for each mode that compiles nothing."""
     size, length = options.sizes[0], options.lengths[0]
     for mode in [mode for mode in options.modes if mode in NOT_COMPILED]:
@@ -160,7 +176,7 @@ def _report_slots(options: argparse.Namespace, ends: float, device: torch.device
             if time.monotonic() > ends:
                 break
             try:
-                cells = _measure(_case_of(size, length, slot), mode, device)[0].cells
+                cells = _measure(chosen.case(size, length, slot), mode, chosen)[0].cells
             except torch.OutOfMemoryError:
                 cells = OUT_OF_MEMORY
             rows.append([f"{slot:,}", *cells])
@@ -183,17 +199,18 @@ def _config_of_training(config: Pretrain, rows: int, seconds: float, per_step: f
     )
 
 
-def _report_training(options: argparse.Namespace, ends: float, device: torch.device, report: Report) -> None:
+def _report_training(options: argparse.Namespace, ends: float, chosen: Chosen, report: Report) -> None:
     """Train until about `ends` (of time.monotonic) and report what was measured."""
-    case, preset = _case_of(options.train, LENGTH, options.slots[-1] // 4), PRESETS[f"bert-{options.train}-fast"]
+    case, preset = chosen.case(options.train, LENGTH, options.slots[-1] // 4), PRESETS[f"bert-{options.train}"]
     mode = "graphs" if "graphs" in options.modes else "eager"  # graphs leave the host time to make batches
-    per_step = _measure(case, mode, device)[0].seconds
-    _free(device)
+    per_step = _measure(case, mode, chosen)[0].seconds
+    _free(chosen.device)
     preset = replace(
         preset,
         output=options.output,
+        model=replace(preset.model, attention_dropout=case.model.attention_dropout),
         evaluation=replace(preset.evaluation, blimp=options.blimp),
-        placement=replace(preset.placement, graphs=mode == "graphs"),
+        placement=replace(preset.placement, graphs=mode == "graphs", residual=options.residual),
     )
     left = max(LEAST_SECONDS, ends - time.monotonic())
     config = with_name(_config_of_training(preset, case.rows, left, per_step), f"bert-{options.train}")
@@ -223,6 +240,13 @@ def main(arguments: Sequence[str]) -> int:
         help="tokens of a slot, for the table of slots; other steps have a quarter of the last; default: "
         + " ".join(map(str, SLOTS)),
     )
+    parser.add_argument(
+        "--residual",
+        choices=("float32", PRECISION),
+        default="float32",
+        help="number format of the sums between layers; default: float32",
+    )
+    parser.add_argument("--attention-dropout", action="store_true", help="train with attention dropout of 0.1")
     options = parser.parse_args(arguments)
     interrupt_on_sigterm()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -239,13 +263,17 @@ def main(arguments: Sequence[str]) -> int:
     started = time.monotonic()
     measured = SHARE_MEASURED if options.tokens else 1
     middle, ends = (started + share * 60 * options.minutes for share in (measured, 1))
-    print_line(
-        f"{device_name(device)}, {PRECISION}, hidden dropout 0.1, no attention dropout, torch {torch.__version__}"
+    chosen = Chosen(
+        device=device, attention_dropout=options.attention_dropout, narrow_residual=options.residual == PRECISION
     )
-    _report_slots(options, middle, device, print_line)
-    _report_steps(options, middle, device, print_line)
+    print_line(
+        f"{device_name(device)}, {PRECISION}, sums between layers in {options.residual}, hidden dropout 0.1, attention "
+        f"dropout {0.1 * options.attention_dropout:g}, torch {torch.__version__}"
+    )
+    _report_slots(options, middle, chosen, print_line)
+    _report_steps(options, middle, chosen, print_line)
     if options.tokens:
-        _report_training(options, ends, device, print_line)
+        _report_training(options, ends, chosen, print_line)
     else:
         print_line("no training: --tokens is not given")
     return 0

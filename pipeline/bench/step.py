@@ -104,12 +104,23 @@ def our_step(
 
 
 def our_steps(
-    case: Case, autocast: torch.autocast, device: torch.device, modes: Sequence[str], *, float8: bool = False
+    case: Case,
+    autocast: torch.autocast,
+    device: torch.device,
+    modes: Sequence[str],
+    *,
+    float8: bool = False,
+    narrow_residual: bool = False,
 ) -> StepFunctions:
-    """Return our step in each mode, of MODES; all modes train the same weights."""
+    """Return our step in each mode, of MODES; all modes train the same weights.
+
+    `narrow_residual`: the sums between layers are in bfloat16.
+    """
     module = case.module.to(device)
-    for encoder in encoders_in(module) if float8 else ():
-        to_float8(encoder.layers)
+    for encoder in encoders_in(module):
+        encoder.narrow_residual = narrow_residual
+        if float8:
+            to_float8(encoder.layers)
     optimizer = build_optimizer(AdamW(), module)
     capacity = Capacity(rows=case.rows, row_length=case.length, masked_share=MASKED_SHARE)
     functions: StepFunctions = {}
@@ -330,9 +341,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--rows", type=at_least_one, help="rows per batch; default: by size and device")
     parser.add_argument("--repetitions", type=at_least_one, default=7, help="timed steps; default: 7")
-    parser.add_argument(
-        "--no-attention-dropout", action="store_true", help="set attention dropout to 0, which fast GPU kernels need"
-    )
+    parser.add_argument("--no-attention-dropout", action="store_true", help="set attention dropout to 0")
     parser.add_argument(
         "--precision",
         choices=("float32", "bfloat16", "float8"),

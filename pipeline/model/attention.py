@@ -20,6 +20,10 @@ KERNEL_TYPES = (torch.bfloat16, torch.float16)
 KERNEL_CAPABILITY = 8
 """Lowest major compute capability that has flash-attention kernels (Ampere)."""
 KERNEL_HEAD_WIDTHS = range(8, 257, 8)
+KERNEL_HEAD_WIDTHS_WITH_DROPOUT = range(8, 193, 8)
+"""Backward with dropout and wider heads does not fit the shared memory of some GPUs."""
+UNLIMITED = -1
+"""Reach of attention without a window, as torch's kernels name it."""
 GROUP_COST = 1 << 16
 """Fixed cost of a group of sequences: about 20 operators per layer. The unit is one attention score of one head."""
 
@@ -205,29 +209,44 @@ def attention(qkv: Tensor, where: Layout, dropout_probability: float) -> Tensor:
     Maps queries, keys and values qkv (T, 3, H, D) to (T, H, D) of the same dtype. Dropout applies to the attention
     weights; its probability must be 0 outside training.
     """
-    if dropout_probability == 0 and has_kernel(qkv):
-        # Imported here because the import also loads torch's compiler. That takes two seconds, and only GPUs need it.
-        from torch.nn.attention.varlen import varlen_attn
-
-        q, k, v = qkv.unbind(1)
-        attended = varlen_attn(q, k, v, where.offsets, where.offsets, where.maximum_length, where.maximum_length)
-        assert isinstance(attended, Tensor)  # varlen_attn returns a tuple only with return_aux
-        return attended
+    if has_kernel(qkv, dropout_probability):
+        return kernel_attention(qkv, where, dropout_probability)
     return _padded_attention(qkv, where, dropout_probability)
 
 
-def has_kernel(qkv: Tensor) -> bool:
-    """Return whether the variable-length kernel supports a tensor (T, 3, H, D).
+def has_kernel(qkv: Tensor, dropout_probability: float) -> bool:
+    """Return whether the variable-length kernel supports a tensor (T, 3, H, D) with dropout of the attention weights.
 
-    The kernel needs bfloat16 or float16, an NVIDIA GPU from Ampere on, and D a multiple of 8 up to 256.
+    The kernel needs bfloat16 or float16, an NVIDIA GPU from Ampere on, and D a multiple of 8 up to 256, or up to 192
+    with dropout.
     """
     return (
         qkv.is_cuda
         and qkv.dtype in KERNEL_TYPES
-        and qkv.shape[-1] in KERNEL_HEAD_WIDTHS
+        and qkv.shape[-1] in (KERNEL_HEAD_WIDTHS_WITH_DROPOUT if dropout_probability else KERNEL_HEAD_WIDTHS)
         and torch.version.hip is None  # on ROCm, the same capability numbers mean something else
         and torch.cuda.get_device_properties(qkv.device).major >= KERNEL_CAPABILITY
     )
+
+
+def kernel_attention(qkv: Tensor, where: Layout, dropout_probability: float, reach: int = UNLIMITED) -> Tensor:
+    """Do the work of `attention` by torch's variable-length kernel, which needs no padding.
+
+    A token attends to `reach` tokens on each side. The kernel rounds the dropout probability to a multiple of 1 / 256.
+    """
+    q, k, v = qkv.unbind(1)
+    offsets, longest = where.offsets, where.maximum_length
+    if dropout_probability > 0:  # varlen_attn has no dropout; this operator is what it calls
+        return torch.ops.aten._flash_attention_forward(
+            q, k, v, offsets, offsets, longest, longest, dropout_probability, False, False,
+            window_size_left=reach, window_size_right=reach,
+        )[0]  # fmt: skip
+    # Imported here because the import also loads torch's compiler. That takes two seconds, and only GPUs need it.
+    from torch.nn.attention.varlen import varlen_attn
+
+    attended = varlen_attn(q, k, v, offsets, offsets, longest, longest, window_size=(reach, reach))
+    assert isinstance(attended, Tensor)  # varlen_attn returns a tuple only with return_aux
+    return attended
 
 
 def _padded_attention(qkv: Tensor, where: Layout, dropout_probability: float) -> Tensor:

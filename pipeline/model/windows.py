@@ -4,14 +4,11 @@ Time and memory grow in proportion to the number of tokens; no matrix has a row 
 Shapes: T tokens of the batch, C blocks of B tokens, H heads, D width of a head.
 """
 
-import functools
-import inspect
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from pipeline.model.attention import Band, Layout, explicit_attention, has_kernel
+from pipeline.model.attention import Band, Layout, explicit_attention, has_kernel, kernel_attention
 
 LEAST_BLOCK = 32
 """Minimum tokens per block, so that a narrow window does not give many tiny matrix products."""
@@ -45,23 +42,9 @@ def windowed_attention(qkv: Tensor, where: Layout, dropout_probability: float) -
     `where` must have a band. Dropout applies to the attention weights; its probability must be 0 outside training.
     """
     assert where.band is not None
-    if dropout_probability == 0 and has_kernel(qkv) and _kernel_has_windows():
-        from torch.nn.attention.varlen import varlen_attn
-
-        q, k, v = qkv.unbind(1)
-        longest, sides = where.maximum_length, (where.band.reach, where.band.reach)
-        attended = varlen_attn(q, k, v, where.offsets, where.offsets, longest, longest, window_size=sides)
-        assert isinstance(attended, Tensor)  # varlen_attn returns a tuple only with return_aux
-        return attended
+    if has_kernel(qkv, dropout_probability):
+        return kernel_attention(qkv, where, dropout_probability, where.band.reach)
     return _banded_attention(qkv, where.band, dropout_probability)
-
-
-@functools.cache
-def _kernel_has_windows() -> bool:
-    """Return whether the installed torch's variable-length kernel has windows."""
-    from torch.nn.attention.varlen import varlen_attn
-
-    return "window_size" in inspect.signature(varlen_attn).parameters
 
 
 def _banded_attention(qkv: Tensor, where: Band, dropout_probability: float) -> Tensor:

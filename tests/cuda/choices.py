@@ -46,9 +46,9 @@ def test_three_sizes_are_one_compiled_graph(family: FamilyName, dropout: float) 
             module(make_batch(case, seed=rows).to(CUDA))
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
     assert not torch._dynamo.utils.counters["graph_break"]
-    kernels = [node for node in compiler.graphs[0].graph.nodes if "varlen_attn" in str(node.target)]
-    without = dropout or family.startswith("deberta")
-    assert len(kernels) == (0 if without else model.layers * len(encoders_in(module)))
+    kernel = "_flash_attention_forward" if dropout else "varlen_attn"
+    kernels = [node for node in compiler.graphs[0].graph.nodes if kernel in str(node.target)]
+    assert len(kernels) == (0 if family.startswith("deberta") else model.layers * len(encoders_in(module)))
 
 
 CHOICES = [
@@ -84,8 +84,10 @@ def test_choices_by_capability(
     with on_device():
         made = {dtype: torch.empty(5, 3, 2, 64, dtype=dtype, device=CUDA) for dtype in (torch.bfloat16, torch.float32)}
         wide = torch.empty(5, 3, 2, 264, dtype=torch.bfloat16, device=CUDA)
-    assert has_kernel(made[torch.bfloat16]) == kernel
-    assert not has_kernel(made[torch.float32]) and not has_kernel(wide)
+    for dropout in (0.0, 0.1):
+        assert has_kernel(made[torch.bfloat16], dropout) == kernel
+        assert not has_kernel(made[torch.float32], dropout) and not has_kernel(wide, dropout)
+    assert has_kernel(wide[..., :256], 0.0) == kernel and not has_kernel(wide[..., :256], 0.1)
     for asked in ("float32", "tf32", "bfloat16", "float16", "float8"):
         placement = Placement(precision=asked)
         if asked in allowed:

@@ -46,6 +46,9 @@ from tests.cuda.watch import HostWaits, Watch
 MODEL = Model(layers=2, width=32, heads=2, feed_forward=64, maximum_positions=64, attention_dropout=0.0)
 WORDS = 1_000
 SIZES = ((6, 64), (9, 48), (4, 33))
+KERNEL = ("_varlen_attn", "_varlen_attn_backward")
+KERNEL_WITH_DROPOUT = ("_flash_attention_forward", "_flash_attention_backward")
+"""Forward and backward of the variable-length kernel."""
 OPTIMIZERS = {"adamw": AdamW(), "lamb": Lamb()}
 
 
@@ -100,9 +103,10 @@ def pretraining_steps(module: Pretraining, optimizer: AdamW, batch: Batch, autoc
 def test_pretraining_without_a_wait(family: str, optimizer: str, dropout: float) -> None:
     module = module_of(family, hidden_dropout=dropout, attention_dropout=dropout)
     watch = pretraining_steps(module, OPTIMIZERS[optimizer], batch_of(), bfloat16())
-    attention = {name: watch.counts[name] for name in ("_varlen_attn", "_varlen_attn_backward")}
-    without = dropout or family.startswith("deberta")
-    assert attention == dict.fromkeys(attention, 0 if without else MODEL.layers * len(encoders_in(module)))
+    names = KERNEL_WITH_DROPOUT if dropout else KERNEL
+    attention = {name: watch.counts[name] for name in names}
+    without = family.startswith("deberta")
+    assert attention == dict.fromkeys(names, 0 if without else MODEL.layers * len(encoders_in(module)))
 
 
 @pytest.mark.parametrize(
@@ -126,8 +130,7 @@ def test_a_narrow_window_is_the_kernels_window() -> None:
     """The second of two layers has local attention: a token attends to 4 tokens on each side."""
     module = module_of("modernbert", attention=LocalAttention(window=8, global_every=2))
     watch = pretraining_steps(module, AdamW(), batch_of(), bfloat16())
-    kernels = ("_varlen_attn", "_varlen_attn_backward")
-    assert watch.windows == {(kernel, window): 1 for kernel in kernels for window in ((-1, -1), (4, 4))}
+    assert watch.windows == {(kernel, window): 1 for kernel in KERNEL for window in ((-1, -1), (4, 4))}
 
 
 def test_float16_with_a_loss_scale_without_a_wait() -> None:
@@ -252,10 +255,10 @@ def test_long_sequences_with_block_sparse_attention() -> None:
     assert norm.device == CUDA and not elsewhere(module, optimizer)
 
 
-def test_finetuning_with_dropout_takes_the_padded_path() -> None:
+def test_finetuning_with_dropout_takes_the_kernel() -> None:
     module = task_module("classification", model=replace(MODEL, attention_dropout=0.1))
     watch = finetuning_step(module, "classification", Lamb(learning_rate=1e-4))
-    assert watch.counts["_varlen_attn"] == 0
+    assert [watch.counts[name] for name in KERNEL_WITH_DROPOUT] == [MODEL.layers, MODEL.layers]
 
 
 def test_finetuning_the_seen_words_alone() -> None:

@@ -1,5 +1,8 @@
 import itertools
 import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,6 +13,7 @@ from hypothesis import strategies as st
 from pipeline.batch import Batch
 from pipeline.model import attention as attention_module
 from pipeline.model.attention import attention, group_lengths, has_kernel, layout
+from pipeline.model.windows import band, windowed_attention
 
 
 def flat_batch(lengths: list[int]) -> Batch:
@@ -149,7 +153,7 @@ def test_dropout_keeps_the_mean_of_what_is_gathered():
 
 
 def test_the_kernel_is_for_cuda_only():
-    assert not has_kernel(torch.zeros(4, 3, 1, 64, dtype=torch.bfloat16))
+    assert not has_kernel(torch.zeros(4, 3, 1, 64, dtype=torch.bfloat16), 0.0)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -158,7 +162,7 @@ def test_the_cuda_kernel_equals_the_padded_path(dtype):
     lengths = [5, 128, 1, 77]
     qkv = torch.randn(sum(lengths), 3, 4, 64, generator=torch.Generator().manual_seed(0))
     ours = qkv.to("cuda", dtype).requires_grad_()
-    if not has_kernel(ours):
+    if not has_kernel(ours, 0.0):
         pytest.skip("needs compute capability 8.0")
     expected = qkv.requires_grad_()
     out = attention(ours, layout(flat_batch(lengths).to("cuda")), 0.0)
@@ -175,3 +179,97 @@ def test_float32_on_cuda_equals_the_cpu():
     lengths = [5, 1, 6]
     out = attention(qkv.cuda(), layout(flat_batch(lengths).to("cuda")), 0.0)
     torch.testing.assert_close(out.cpu(), attention(qkv, layout(flat_batch(lengths)), 0.0), atol=1e-4, rtol=1e-4)
+
+
+LENGTHS = [5, 64, 1, 37]
+DROPPED = 0.25
+Attend = Callable[[torch.Tensor, int], tuple[torch.Tensor, torch.Tensor]]
+"""Queries, keys and values (T, 3, H, D) and a seed -> outputs (T, H, D) and the gradient of the inputs."""
+
+
+def attend_on_cuda(mode: str, reach: int | None, heads: int, width: int) -> Attend:
+    """Return a function that computes attention with dropout by the kernel, eager, compiled or as a CUDA graph.
+
+    The gradient is of the sum of all outputs' squares.
+    """
+    where = layout(flat_batch(LENGTHS).to("cuda"), for_compiled=mode == "compiled")
+    where = where if reach is None else replace(where, band=band(where, sum(LENGTHS), reach))
+    function = partial(attention if reach is None else windowed_attention, where=where, dropout_probability=DROPPED)
+    function = torch.compile(function, fullgraph=True) if mode == "compiled" else function
+    inputs = torch.zeros(sum(LENGTHS), 3, heads, width, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+
+    def compute() -> tuple[torch.Tensor, torch.Tensor]:
+        out = function(inputs)
+        return out.detach(), torch.autograd.grad(out.float().square().sum(), inputs)[0]
+
+    recorded = None
+    if mode == "recorded":
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream):
+            compute()
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            recorded = compute()
+
+    def attend(qkv: torch.Tensor, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+        torch.manual_seed(seed)
+        with torch.no_grad():
+            inputs.copy_(qkv)
+        if recorded is None:
+            out, gradient = compute()
+        else:
+            graph.replay()
+            out, gradient = recorded
+        return out.float().cpu(), gradient.float().cpu()
+
+    return attend
+
+
+def with_weights(qkv: torch.Tensor, factors: list[torch.Tensor], reach: int | None) -> torch.Tensor:
+    """Return attention outputs (T, H, D) with the weights of each sequence multiplied by its factors (H, S, S)."""
+    outputs = []
+    for part, factor in zip(qkv.split(LENGTHS), factors):
+        q, k, v = part.permute(1, 2, 0, 3)
+        positions = torch.arange(len(part))
+        far = (positions[:, None] - positions).abs() > (len(part) if reach is None else reach)
+        weights = (q @ k.transpose(1, 2) / math.sqrt(q.shape[-1])).masked_fill(far, -math.inf).softmax(-1)
+        outputs.append(((weights * factor) @ v).transpose(0, 1))
+    return torch.cat(outputs)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("mode", ["eager", "compiled", "recorded"])
+@pytest.mark.parametrize("reach", [None, 8])
+def test_the_cuda_kernel_drops_weights_forward_and_backward(mode: str, reach: int | None) -> None:
+    """Values that are unit vectors show the weights, and with them what a seed drops."""
+    heads, width = 4, 64
+    qkv = torch.randn(sum(LENGTHS), 3, heads, width, generator=torch.Generator().manual_seed(0)).bfloat16()
+    if not has_kernel(qkv.cuda(), DROPPED):
+        pytest.skip("needs compute capability 8.0")
+    attend = attend_on_cuda(mode, reach, heads, width)
+
+    def kept(seed: int) -> list[torch.Tensor]:
+        """Return for each sequence which of its weights (H, S, S) a seed keeps."""
+        shown = qkv.clone()
+        shown[:, 2] = torch.cat([torch.eye(length, width) for length in LENGTHS])[:, None]
+        return [part.transpose(0, 1)[..., : len(part)] > 0 for part in attend(shown, seed)[0].split(LENGTHS)]
+
+    masks, others = kept(0), kept(1)
+    assert all(torch.equal(mask, again) for mask, again in zip(masks, kept(0)))
+    assert not torch.equal(masks[1], others[1])
+    seen = torch.ones(64, 64, dtype=torch.bool).tril(reach or 64).triu(-(reach or 64)).expand(heads, 64, 64)
+    share = masks[1][seen].float().mean().item()
+    assert share == pytest.approx(1 - DROPPED, abs=4 * math.sqrt(DROPPED * (1 - DROPPED) / seen.sum().item()) + 1 / 256)
+
+    expected = qkv.float().requires_grad_()
+    wanted = with_weights(expected, [mask / (1 - DROPPED) for mask in masks], reach)
+    wanted.square().sum().backward()
+    out, gradient = attend(qkv, 0)
+    torch.testing.assert_close(out, wanted.detach(), atol=3e-2, rtol=3e-2)
+    difference = (gradient - expected.grad).norm() / expected.grad.norm()
+    assert difference < 2e-2
+    # With what another seed drops, the gradient is another one.
+    other = qkv.float().requires_grad_()
+    with_weights(other, [mask / (1 - DROPPED) for mask in others], reach).square().sum().backward()
+    assert (gradient - other.grad).norm() / other.grad.norm() > 0.2

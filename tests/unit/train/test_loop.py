@@ -376,3 +376,10 @@ def test_dropout_depends_on_seed_step_and_slot(training, tiny_config: Pretrain) 
 
     assert loss(slot, 0, 0) == loss(slot, 0, 0)
     assert len({loss(slot, 0, 0), loss(slot, 1, 0), loss(slot, 0, 1), loss(other, 0, 0)}) == 4
+
+
+def test_a_run_on_a_cpu_has_no_graphs(training, tiny_config, tmp_path):
+    with pytest.raises(
+        ConfigError, match="placement.graphs needs one worker with a GPU, but this run has 1 and its device is cpu"
+    ):
+        training.run(replace(tiny_config, placement=replace(tiny_config.placement, graphs=True)), tmp_path, {})
