@@ -10,6 +10,7 @@ nor its head for replaced tokens.
 """
 
 import argparse
+import copy
 import gc
 import importlib.util
 from collections.abc import Callable, Sequence
@@ -37,6 +38,7 @@ from pipeline.model.float8 import refuse_float8, to_float8
 from pipeline.model.flops import peak_flops, utilisation
 from pipeline.objectives.table import Pretraining, flops_per_token
 from pipeline.objectives.terms import divisors
+from pipeline.train.compiling import compile_layers
 from pipeline.train.graphs import Capacity, SlotGraphs
 from pipeline.train.optim import build_optimizer
 from pipeline.train.step import Compute, train_step
@@ -71,9 +73,12 @@ FLOAT32_PEERS = ("deberta", "bigbird")
 scatters numbers of another format.
 """
 
-GRAPH_MODES = ("graphs", "compiled-graphs")
-MODES = ("eager", "graphs", "compiled", "compiled-graphs")
-"""Ways to take our step; GRAPH_MODES are CUDA graphs of eager and of compiled code."""
+GRAPH_MODES = ("graphs", "compiled-graphs", "layers-graphs")
+MODES = ("eager", "compiled", "layers", *GRAPH_MODES)
+"""Ways to take our step. GRAPH_MODES are CUDA graphs of eager and of compiled code; "layers": each layer is compiled,
+as with several workers.
+"""
+PEER_MODES = ("eager", "compiled")
 StepFunctions = dict[tuple[str, str], Callable[[int], None]]
 """(column of the table, mode) -> function that gets a step number and performs that training step; with articles, a
 step on each of the case's batches, whose sizes differ much.
@@ -125,11 +130,21 @@ def our_steps(
     capacity = Capacity(rows=case.rows, row_length=case.length, masked_share=MASKED_SHARE)
     functions: StepFunctions = {}
     for mode in modes:
-        objective = torch.compile(module, dynamic=True) if mode in ("compiled", "compiled-graphs") else module
+        objective = _objective(module, mode)
         graphs = SlotGraphs(objective, autocast, device, capacity) if mode in GRAPH_MODES else None
         step = partial(our_step, objective, module, optimizer, autocast, graphs)
         functions["ours", mode] = _steps(case, step, case.batches)
     return functions
+
+
+def _objective(module: Pretraining, mode: str) -> nn.Module:
+    """Return the module with its forward in a mode, of MODES; the parameters are the module's."""
+    if mode.startswith("compiled"):
+        return torch.compile(module, dynamic=True)
+    if mode.startswith("layers"):
+        module = copy.deepcopy(module, {id(parameter): parameter for parameter in module.parameters()})
+        compile_layers(module)
+    return module
 
 
 def _their_step_functions(
@@ -148,7 +163,7 @@ def _their_step_functions(
     inputs = [padded(batch, case.model) for batch in case.batches]
     functions: StepFunctions = {}
     for column, loss in (("as shipped", shipped_loss), ("masked only", masked_only_loss)):
-        for mode in [mode for mode in modes if mode not in GRAPH_MODES]:
+        for mode in [mode for mode in modes if mode in PEER_MODES]:
             # All full batches have the same shape, and code compiled for one shape is the fastest.
             chosen = torch.compile(loss, dynamic=case.lengths != "full") if mode == "compiled" else loss
             functions[column, mode] = _steps(case, partial(peer_step, chosen, model, optimizer, autocast), inputs)

@@ -91,11 +91,17 @@ def compiled(module: nn.Module, world: int = 1, backend: str = "inductor") -> Ge
     """
     import torch._dynamo.config  # the compiler takes seconds to import, and most processes never use it
 
-    encoders = encoders_in(module)
-    by_layer = world > 1 and not any(encoder.recompute for encoder in encoders)
-    for encoder in encoders:
-        encoder.compiles_layers = by_layer
-    for part in [layer for encoder in encoders for layer in encoder.layers] if by_layer else [module]:
-        part.compile(dynamic=True, backend=backend)
+    if world > 1 and not any(encoder.recompute for encoder in encoders_in(module)):
+        compile_layers(module, backend)
+    else:
+        module.compile(dynamic=True, backend=backend)
     with torch._dynamo.config.patch(optimize_ddp=False):
         yield
+
+
+def compile_layers(module: nn.Module, backend: str = "inductor") -> None:
+    """Compile each layer of the module's encoders for batches of all sizes, and nothing else."""
+    for encoder in encoders_in(module):
+        encoder.compiles_layers = True
+        for layer in encoder.layers:
+            layer.compile(dynamic=True, backend=backend)
