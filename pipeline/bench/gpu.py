@@ -80,7 +80,7 @@ class Measured:
 
 @dataclass(frozen=True, kw_only=True)
 class Chosen:
-    """What all measured steps have in common."""
+    """Choices that all measured steps have in common."""
 
     device: torch.device
     attention_dropout: bool = False

@@ -73,8 +73,8 @@ FLOAT32_PEERS = ("deberta", "bigbird")
 scatters numbers of another format.
 """
 
-GRAPH_MODES = ("graphs", "compiled-graphs", "layers-graphs")
-MODES = ("eager", "compiled", "layers", *GRAPH_MODES)
+GRAPH_MODES = ("graphs", "layers-graphs", "compiled-graphs")
+MODES = ("eager", "graphs", "layers", "layers-graphs", "compiled", "compiled-graphs")
 """Ways to take our step. GRAPH_MODES are CUDA graphs of eager and of compiled code; "layers": each layer is compiled,
 as with several workers.
 """

@@ -98,8 +98,8 @@ class Placement(DevicePlacement):
     float8. Dropout draws other numbers than without graphs, so keep this setting during a run.
     """
     flash_attention: Literal["built-in", "FA3"] = "built-in"
-    """Kernels of attention without dropout on a GPU. built-in: those of torch; FA3: those of the package
-    flash_attn_interface, which is for Hopper GPUs and must be installed on the workers.
+    """Kernels of attention on a GPU. built-in: those of torch; FA3: those of the package flash_attn_interface, which
+    has no attention dropout, is for Hopper GPUs and must be installed on the workers.
     """
     recompute: bool = False
     """Activation checkpointing: keep only the input of each layer, and compute the layer again in the backward pass. It

@@ -14,13 +14,15 @@ from pipeline.model.encoder import encoders_in
 
 COMPILE_SECONDS = 60
 """Approximate start-up cost of torch.compile in seconds."""
-COMPILE_GAIN = {"cpu": 0.05, "cuda": 0.1}
+COMPILE_GAIN = {"cpu": 0.05, "cuda": 0.15}
 """Approximate share of the training time that torch.compile saves.
 
 Measured on CPUs:
 - bert-small to bert-base: 4 to 9%;
 - batches with sequences of different lengths: also 4 to 9%;
 - bert-tiny with full-length sequences: none; training becomes 4 to 7% slower.
+
+Measured on an H100, bert-base with 256 rows: 17%.
 """
 FLOPS = {"cpu": 1e11, "cuda": 1e14}
 """Approximate floating-point operations per second without torch.compile."""
