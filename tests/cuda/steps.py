@@ -97,8 +97,9 @@ def pretraining_steps(module: Pretraining, optimizer: AdamW, batch: Batch, autoc
     return watch
 
 
-@pytest.mark.parametrize("family", get_args(FamilyName))
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize(
+    ("family", "optimizer"), [*((family, "adamw") for family in get_args(FamilyName)), ("bert", "lamb")]
+)
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
 def test_pretraining_without_a_wait(family: str, optimizer: str, dropout: float) -> None:
     module = module_of(family, hidden_dropout=dropout, attention_dropout=dropout)

@@ -15,12 +15,12 @@ TORCH = Path(torch.__file__).parent
 CHECKS = {
     "steps": ["steps.py"],
     "choices": ["choices.py"],
-    "budget": ["budget.py", "-k", "not plan and not recomputed and not sums"],
-    "budgets of settings": ["budget.py", "-k", "recomputed or sums"],
+    "budget": ["budget.py", "-k", "two"],
+    "budget of whole models": ["budget.py", "-k", "rows"],
     "operators": ["budget.py", "-k", "plan"],
 }
 """Name -> file of checks and which of them."""
-LONG = ("budgets of settings", "operators")
+LONG = ("budget of whole models", "operators")
 PLUGINS = ("tests.cuda.device", "no:cacheprovider", "no:logging")
 IGNORED = ("PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER")
 
