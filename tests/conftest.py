@@ -87,6 +87,12 @@ def scope_of(nodeid: str) -> str:
     return f"{RAY_TESTS}{'second' if name in SECOND_RAY else 'first'}"
 
 
+def shares_ray(nodeid: str) -> bool:
+    """Whether a test is of the modules that share a Ray."""
+    scope = scope_of(nodeid)
+    return scope.startswith(RAY_TESTS) and not scope.endswith(".py")
+
+
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
     return TwoRays(config, log)
 

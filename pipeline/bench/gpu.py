@@ -79,7 +79,7 @@ class Measured:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Chosen:
+class StepChoices:
     """Choices that all measured steps have in common."""
 
     device: torch.device
@@ -98,11 +98,11 @@ class Chosen:
         return our_steps(case, autocast, self.device, [mode], narrow_residual=self.narrow_residual)
 
 
-def _measure(case: Case, mode: str, chosen: Chosen) -> tuple[Measured, StepFunctions]:
+def _measure(case: Case, mode: str, choices: StepChoices) -> tuple[Measured, StepFunctions]:
     """Return the measurements of a step, and the function that takes it."""
-    device = chosen.device
+    device = choices.device
     _free(device)
-    functions = chosen.steps(case, mode)
+    functions = choices.steps(case, mode)
     ((_, seconds),) = median_seconds(functions, device, REPETITIONS).items()
     batch, peak = make_batch(case, 0), device_peak(device, PRECISION)
     flops = flops_per_token(case.preset.objective, case.model, case.vocabulary_size, counted(batch))
@@ -138,7 +138,7 @@ def _longest_kernels(functions: StepFunctions, device: torch.device) -> list[lis
     events = [
         (event.key, event.count, event.self_device_time_total if gpu else event.self_cpu_time_total)
         for event in averages
-        if not gpu or event.device_type == torch.autograd.DeviceType.CUDA
+        if not gpu or event.device_type == torch.autograd.DeviceType.CUDA and not event.is_user_annotation
     ]
     total = sum(time for *_, time in events) or 1.0  # 0 where the profiler may not see the device
     events.sort(key=lambda event: -event[2])
@@ -147,27 +147,27 @@ def _longest_kernels(functions: StepFunctions, device: torch.device) -> list[lis
     return [*[["launches", f"{launches:,}", "", ""]] * gpu, *texts]
 
 
-def _report_steps(options: argparse.Namespace, ends: float, chosen: Chosen, report: Report) -> None:
+def _report_steps(options: argparse.Namespace, ends: float, choices: StepChoices, report: Report) -> None:
     """Report steps as they are measured, and the longest kernels of each size at the first length."""
     for mode, size, length in product(options.modes, options.sizes, options.lengths):
         if time.monotonic() > ends:
             report("no time left: the other steps are not measured")
             return
-        case = chosen.case(size, length, options.slots[-1] // 4)
+        case = choices.case(size, length, options.slots[-1] // 4)
         title = f"\nbert-{size}, {length} tokens, {case.rows} rows, {mode}"
         try:
-            measured, functions = _measure(case, mode, chosen)
+            measured, functions = _measure(case, mode, choices)
         except torch.OutOfMemoryError:
             report(f"{title}: out of memory")
             continue
         report("\n".join([title, *aligned(HEADS, [measured.cells])]))
         if length == options.lengths[0]:
             heads = ["kernel", "calls", "milliseconds", "share"]
-            report("\n".join(aligned(heads, _longest_kernels(functions, chosen.device))))
+            report("\n".join(aligned(heads, _longest_kernels(functions, choices.device))))
         del functions  # the model and its optimiser, which the next measurement would count
 
 
-def _report_slots(options: argparse.Namespace, ends: float, chosen: Chosen, report: Report) -> None:
+def _report_slots(options: argparse.Namespace, ends: float, choices: StepChoices, report: Report) -> None:
     """Report a table of steps with slots of different sizes for each mode that compiles nothing."""
     size, length = options.sizes[0], options.lengths[0]
     for mode in [mode for mode in options.modes if mode in NOT_COMPILED]:
@@ -176,7 +176,7 @@ def _report_slots(options: argparse.Namespace, ends: float, chosen: Chosen, repo
             if time.monotonic() > ends:
                 break
             try:
-                cells = _measure(chosen.case(size, length, slot), mode, chosen)[0].cells
+                cells = _measure(choices.case(size, length, slot), mode, choices)[0].cells
             except torch.OutOfMemoryError:
                 cells = OUT_OF_MEMORY
             rows.append([f"{slot:,}", *cells])
@@ -199,12 +199,12 @@ def _config_of_training(config: Pretrain, rows: int, seconds: float, per_step: f
     )
 
 
-def _report_training(options: argparse.Namespace, ends: float, chosen: Chosen, report: Report) -> None:
+def _report_training(options: argparse.Namespace, ends: float, choices: StepChoices, report: Report) -> None:
     """Train until about `ends` (of time.monotonic) and report what was measured."""
-    case, preset = chosen.case(options.train, LENGTH, options.slots[-1] // 4), PRESETS[f"bert-{options.train}"]
+    case, preset = choices.case(options.train, LENGTH, options.slots[-1] // 4), PRESETS[f"bert-{options.train}"]
     mode = "graphs" if "graphs" in options.modes else "eager"  # graphs leave the host time to make batches
-    per_step = _measure(case, mode, chosen)[0].seconds
-    _free(chosen.device)
+    per_step = _measure(case, mode, choices)[0].seconds
+    _free(choices.device)
     preset = replace(
         preset,
         output=options.output,
@@ -263,17 +263,17 @@ def main(arguments: Sequence[str]) -> int:
     started = time.monotonic()
     measured = SHARE_MEASURED if options.tokens else 1
     middle, ends = (started + share * 60 * options.minutes for share in (measured, 1))
-    chosen = Chosen(
+    choices = StepChoices(
         device=device, attention_dropout=options.attention_dropout, narrow_residual=options.residual == PRECISION
     )
     print_line(
         f"{device_name(device)}, {PRECISION}, sums between layers in {options.residual}, hidden dropout 0.1, attention "
         f"dropout {0.1 * options.attention_dropout:g}, torch {torch.__version__}"
     )
-    _report_slots(options, middle, chosen, print_line)
-    _report_steps(options, middle, chosen, print_line)
+    _report_slots(options, middle, choices, print_line)
+    _report_steps(options, middle, choices, print_line)
     if options.tokens:
-        _report_training(options, ends, chosen, print_line)
+        _report_training(options, ends, choices, print_line)
     else:
         print_line("no training: --tokens is not given")
     return 0

@@ -307,7 +307,7 @@ def device_name(device: torch.device) -> str:
 def verdict(ratios: dict[str, float], device: torch.device) -> int:
     """Print the ratios with their aims; return 1 if one is below its floor, else 0. GPUs have no aims or floors."""
     if not ratios:
-        print("no ratio: transformers is not installed")
+        print(f"no ratio: transformers is not installed, or none of its modes ({', '.join(PEER_MODES)}) is measured")
         return 0
     aims = {f"{family} mini full": AIM for family in get_args(FamilyName)}
     aims |= {f"{size} full": aim for size, aim in AIMS.items()}

@@ -69,8 +69,9 @@ class TrialPlacement(ModelPlacement):
     needs less memory and a third more time.
     """
     recompute_products: bool = True
-    """If recompute is set: compute matrix products and attention again too. Otherwise their results are kept, which
-    needs more memory but hardly more time than without recompute (Korthikanti et al. 2022).
+    """If recompute is set: compute matrix products and attention again too. Otherwise their results are kept, except
+    those of attention with dropout. That needs more memory but hardly more time than without recompute (Korthikanti et
+    al. 2022).
     """
 
 
@@ -106,8 +107,9 @@ class Placement(DevicePlacement):
     needs less memory and a third more time.
     """
     recompute_products: bool = True
-    """If recompute is set: compute matrix products and attention again too. Otherwise their results are kept, which
-    needs more memory but hardly more time than without recompute (Korthikanti et al. 2022).
+    """If recompute is set: compute matrix products and attention again too. Otherwise their results are kept, except
+    those of attention with dropout. That needs more memory but hardly more time than without recompute (Korthikanti et
+    al. 2022).
     """
     threads: int | None = None
     """CPU threads of each worker; default: the node's cores divided by its workers."""

@@ -40,7 +40,10 @@ from pipeline.model.rotary import rotate, rotation
 from pipeline.model.windows import band, windowed_attention
 
 KEPT = ("aten::mm", "aten::addmm", "aten::bmm", "torch_attn::_varlen_attn")
-"""Operators that layers with `recompute_products` off do not compute again. None of them draws random numbers."""
+"""Operators that layers with `recompute_products` off do not compute again. None of them draws random numbers: if one
+did and were not computed again, the next dropout of the layer would draw other numbers than in the forward pass. So
+attention with dropout is computed again.
+"""
 
 
 class SelfAttention(nn.Module):
@@ -206,7 +209,9 @@ class Encoder(nn.Module):
         rest in the backward pass. Losses and gradients do not change.
         """
         self.recompute_products = True
-        """Whether recomputed layers repeat matrix products and attention too, instead of storing their results."""
+        """Whether recomputed layers repeat also matrix products and attention without dropout, instead of storing their
+        results.
+        """
         self.narrow_residual = False
         """Whether the residual sums between layers have the number format of autocast, instead of float32."""
         self.compiles_layers = False

@@ -130,35 +130,25 @@ def _train_phase(
         ExtraCheckpoints(work.leaving, elastic=config.worker_range.elastic),
     )
     for step in range(start, phase.end):
+        done = step + 1
         positions = slots_of_rank(step - phase.first, start - phase.first, phase.batch, work.rank, work.world)
         slots = _take_slots(work, module, tables, meter, positions, step, phase.batch.rows_per_slot)
         records = exchange([slot.record for slot in slots], slots_at(step - phase.first, phase.batch), work.world)
         check_order(state, records, step)
         counts = _counts_of(module, records)
         rate = config.optimizer.learning_rate * rate_share(config.schedule, step, config.steps)
-        with out_of_memory_as_config_error(config, phase, step + 1, work.device):
+        with out_of_memory_as_config_error(config, phase, done, work.device):
             batches = [(slot.record.index, slot.batch) for slot in slots]
             sums, norm = train_step(
-                objective,
-                optimizer,
-                batches,
-                divisors(counts, module.weights),
-                compute,
-                step=step,
-                rate=rate,
-                clip_norm=config.optimizer.clip_norm,
-            )
+                objective, optimizer, batches, divisors(counts, module.weights), compute,
+                step=step, rate=rate, clip_norm=config.optimizer.clip_norm,
+            )  # fmt: skip
         state = advance(state, records)
         meter.add(_step_of(state.step, sums, counts, norm, records))
-        done = state.step
         if done % config.tracking.every == 0 or done == phase.end:
             state = _log_interval(work, module, state, meter, rate, norm, stragglers)
         if done % config.evaluation_every == 0 or done == phase.end:
-            state = _count_time(work, state, meter)
-            heldout = _evaluate_and_log(work, module, state, phase)
-            blimp = _evaluate_on_blimp(work, module, state)
-            state = dataclasses.replace(state, heldout_loss=heldout.get(module.selecting), blimp=blimp)
-            meter.resume_clock()
+            state = _evaluated(work, module, state, phase, meter)
         saver.check()
         needed = done in (phase.end, decay_start(config))
         asked = needed or done % config.checkpoint.every == 0
@@ -169,6 +159,15 @@ def _train_phase(
                 # write, or are skipped while a failed write is retried. Needed checkpoints always wait.
                 saver.save(state, module, optimizer, wait=needed or asked and not saver.failing.is_set())
     return state
+
+
+def _evaluated(work: Work, module: Pretraining, state: State, phase: Phase, meter: Meter) -> State:
+    """Evaluate the module and log the scores; return the state with them and with the time so far."""
+    state = _count_time(work, state, meter)
+    heldout = _evaluate_and_log(work, module, state, phase)
+    blimp = _evaluate_on_blimp(work, module, state)
+    meter.resume_clock()
+    return dataclasses.replace(state, heldout_loss=heldout.get(module.selecting), blimp=blimp)
 
 
 def _graphs(work: Work, objective: nn.Module, phase: Phase) -> SlotGraphs:

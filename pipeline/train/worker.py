@@ -15,7 +15,7 @@ from ray.train.torch import get_device
 
 from pipeline import storage
 from pipeline.config.objective import Distilled
-from pipeline.config.phases import share_of_masks
+from pipeline.config.phases import Phase, share_of_masks
 from pipeline.corpus.embeddings import WORDS
 from pipeline.corpus.stream import slots_of_blocks
 from pipeline.errors import CheckpointError
@@ -23,6 +23,7 @@ from pipeline.model.encoder import encoders_in
 from pipeline.model.float8 import to_float8
 from pipeline.objectives.distilled import DistilledTokens
 from pipeline.objectives.table import Pretraining, build_objective
+from pipeline.reporting import Report
 from pipeline.shared_output import unshared_output
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.train import checkpoint
@@ -99,17 +100,39 @@ def run_worker(job: Job, device: torch.device) -> None:
             + share_of_masks(phase, config.all_phases)
         )
     tokenizer = CachedTokenizer(stream.vocabulary, stream.table_chunks)
-    points = Points(job.tracker)
-    work = Work(
+    work = _work_of(job, device, precision, phase, tokenizer, say)
+    if not folder:
+        state = _initial_state(job, work, module, tokenizer, precision)
+    if state.step == phase.first:
+        work.log(state.step, baseline_metrics(heldout_baselines(stream, work, module, tokenizer)))
+    compiling = compiles(
+        config, len(stream.vocabulary.tokens), device, dataclasses.replace(phase, first=state.step), say
+    )
+    with compiled(module, world) if compiling else nullcontext():
+        state = train(work, slots_of_blocks(blocks, phase.batch.rows_per_slot), module, optimizer, state)
+    if state.step < config.steps:  # another phase follows
+        return
+    summary = summarise(job, work, module, state, phase, tokenizer)
+    if rank == 0:
+        ray.get(job.tracker.result.remote(summary))
+
+
+def _work_of(
+    job: Job, device: torch.device, precision: str, phase: Phase, tokenizer: CachedTokenizer, say: Report
+) -> Work:
+    """Return the inputs of the training loop on this worker."""
+    config, points, context = job.config, Points(job.tracker), ray.train.get_context()
+    rank, world = context.get_world_rank(), context.get_world_size()
+    return Work(
         config=config,
         folder=job.folder,
-        vocabulary=stream.vocabulary,
+        vocabulary=job.stream.vocabulary,
         rank=rank,
         world=world,
         device=device,
         autocast=autocast_of(precision, device),
         heldout=heldout_batches(
-            stream.corpus,
+            job.stream.corpus,
             tokenizer,
             phase.sampling,
             rows=config.evaluation.rows,
@@ -125,20 +148,6 @@ def run_worker(job: Job, device: torch.device) -> None:
         leaving=lambda: ray.train.get_preemption_info() is not None,
         worker_name=worker_name(),
     )
-    if not folder:
-        state = _initial_state(job, work, module, tokenizer, precision)
-    if state.step == phase.first:
-        work.log(state.step, baseline_metrics(heldout_baselines(stream, work, module, tokenizer)))
-    compiling = compiles(
-        config, len(stream.vocabulary.tokens), device, dataclasses.replace(phase, first=state.step), say
-    )
-    with compiled(module, world) if compiling else nullcontext():
-        state = train(work, slots_of_blocks(blocks, phase.batch.rows_per_slot), module, optimizer, state)
-    if state.step < config.steps:  # another phase follows
-        return
-    summary = summarise(job, work, module, state, phase, tokenizer)
-    if rank == 0:
-        ray.get(job.tracker.result.remote(summary))
 
 
 def prefetch_first_block(blocks: Iterable[pa.Table]) -> Iterator[pa.Table]:

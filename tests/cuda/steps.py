@@ -127,6 +127,15 @@ def test_recomputing_layers_without_a_wait(family: str, products: bool) -> None:
     assert (watch.counts["_varlen_attn"], watch.counts["_varlen_attn_backward"]) == (times * layers, layers)
 
 
+@pytest.mark.parametrize("products", [True, False])
+def test_attention_with_dropout_is_computed_again(products: bool) -> None:
+    """If it were not, the next dropout of the layer would draw other numbers than in the forward pass."""
+    module = module_of("bert", hidden_dropout=0.1, attention_dropout=0.1)
+    module.encoder.recompute, module.encoder.recompute_products = True, products
+    watch = pretraining_steps(module, AdamW(), batch_of(), bfloat16())
+    assert [watch.counts[name] for name in KERNEL_WITH_DROPOUT] == [2 * MODEL.layers, MODEL.layers]
+
+
 def test_a_narrow_window_is_the_kernels_window() -> None:
     """The second of two layers has local attention: a token attends to 4 tokens on each side."""
     module = module_of("modernbert", attention=LocalAttention(window=8, global_every=2))

@@ -12,14 +12,21 @@ import ray  # noqa: E402  (reads the environment when imported)
 
 from pipeline import cluster  # noqa: E402
 from tests.chaos.simulated import small_corpus as small_documents  # noqa: E402
+from tests.conftest import shares_ray  # noqa: E402
 
 
-@pytest.fixture(scope="session")
-def local_ray() -> Iterator[None]:
-    """Start one small Ray for all tests of the session; its logical CPUs may exceed the machine's."""
-    cluster.start(num_cpus=6, log_to_driver=False, logging_level="ERROR")
-    yield
-    ray.shutdown()
+@pytest.fixture(scope="module")
+def local_ray() -> None:
+    """Start one small Ray for the tests that share it, unless it runs; it may have more CPUs than the machine."""
+    if not ray.is_initialized():
+        cluster.start(num_cpus=6, log_to_driver=False, logging_level="ERROR")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """End Ray after the tests that share it, because its processes take CPU time also when they are idle."""
+    if nextitem is None or not shares_ray(nextitem.nodeid):
+        ray.shutdown()
 
 
 @pytest.fixture(scope="session")

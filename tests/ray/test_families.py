@@ -58,7 +58,12 @@ def tiny(preset: str, corpus: Path, output: Path) -> Pretrain:
 @pytest.mark.parametrize(
     ("preset", "classifier", "figures"),
     [
-        ("roberta-tiny", "RobertaForSequenceClassification", {"held-out MLM loss"}),
+        pytest.param(
+            "roberta-tiny",
+            "RobertaForSequenceClassification",
+            {"held-out MLM loss"},
+            marks=pytest.mark.long,  # tests/parity has exports and fine-tuning of each family
+        ),
         pytest.param(
             "electra-tiny",
             "ElectraForSequenceClassification",

@@ -327,6 +327,7 @@ def test_a_damaged_shard_is_named_at_once(config: Pretrain, undisturbed: tuple[d
     assert not any(line.startswith("step ") for line in lines)
 
 
+@pytest.mark.long  # its parts: tests/unit/train/test_initial.py, tests/unit/text/test_cooccurrence.py
 def test_word_embeddings_are_counted_once_and_started_from(config: Pretrain) -> None:
     lines: list[str] = []
     counted = replace(

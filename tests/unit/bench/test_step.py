@@ -4,15 +4,18 @@ from typing import get_args
 import numpy as np
 import pytest
 import torch
+from torch._dynamo.testing import CompileCounter
 
 from pipeline.bench import step
 from pipeline.bench.cases import ARTICLES, BATCHES, Case, counted, make_batch
 from pipeline.bench.peer import masked_only_loss, padded, peer_model, shipped_loss
-from pipeline.bench.step import best, line, measure, verdict
+from pipeline.bench.step import best, line, measure, our_steps, verdict
 from pipeline.config.model import FamilyName
 from pipeline.config.model_parts import BlockSparseAttention
+from pipeline.model.encoder import encoders_in
 from pipeline.model.flops import TokenCounts
-from pipeline.objectives.table import build_objective
+from pipeline.objectives.table import Pretraining, build_objective
+from pipeline.train import compiling
 
 CPU = torch.device("cpu")
 PLAIN = torch.autocast("cpu", enabled=False)
@@ -111,6 +114,30 @@ def test_every_column_and_mode_is_measured_and_lines_up(family: FamilyName) -> N
     articles = replace(CASE, lengths="articles")
     tokens = sum(batch.tokens for batch in articles.batches)
     assert line(articles, {("ours", "eager"): 2.0}, CPU, "float32").split()[4] == f"{tokens / 2:,.0f}"
+
+
+def test_layers_are_compiled_and_the_rest_and_transformers_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    counter, encoders = CompileCounter(), []
+
+    def compile_layers(module: Pretraining) -> None:
+        encoders.extend(encoders_in(module))
+        compiling.compile_layers(module, counter)
+
+    monkeypatch.setattr(step, "compile_layers", compile_layers)
+    case = replace(CASE, vocabulary_size=1_000)
+    seconds = measure(case, PLAIN, CPU, ["layers"], repetitions=1)
+    assert seconds.keys() == {("ours", "layers")} and counter.frame_count == 1
+    (encoder,) = encoders
+    assert encoder.compiles_layers and len(encoder.layers) == case.model.layers
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+def test_a_step_trains_with_sums_of_either_format(monkeypatch: pytest.MonkeyPatch, narrow: bool) -> None:
+    modules: list[Pretraining] = []
+    monkeypatch.setattr(step, "build_optimizer", lambda settings, module: modules.append(module))
+    case = replace(CASE, vocabulary_size=1_000)
+    our_steps(case, torch.autocast("cpu", dtype=torch.bfloat16), CPU, ["eager"], narrow_residual=narrow)
+    assert [encoder.narrow_residual for encoder in encoders_in(modules[0])] == [narrow]
 
 
 def test_a_ratio_below_its_floor_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

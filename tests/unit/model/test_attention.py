@@ -205,6 +205,7 @@ def attend_on_cuda(mode: str, reach: int | None, heads: int, width: int) -> Atte
     recorded = None
     if mode == "recorded":
         stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             compute()
         torch.cuda.current_stream().wait_stream(stream)

@@ -50,10 +50,10 @@ def test_a_gpu_has_the_losses_and_gradients_of_a_cpu(family: FamilyName, length:
     module, batch = module_and_batch(family, length)
     wanted = losses_and_gradients(module, batch, torch.autocast("cpu", enabled=False))
     module.to("cuda")
-    for precision, most in ((torch.float32, 1e-5), (torch.bfloat16, 2e-2)):
+    for precision, most in ((torch.float32, 1e-5), (torch.bfloat16, 1e-2)):
         autocast = torch.autocast("cuda", dtype=torch.bfloat16, enabled=precision == torch.bfloat16)
         found = losses_and_gradients(module, batch.to(torch.device("cuda")), autocast)
         losses, gradients = map(difference, found, wanted)
         print(f"{family} at {length}, {precision}: losses {losses:.1e}, gradients {gradients:.1e}")
         most = 5e-2 if family in SAMPLING else most
-        assert losses < most and gradients < most
+        assert losses < most / 20 and gradients < most
