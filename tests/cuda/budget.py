@@ -1,7 +1,7 @@
 """Budgets of one training step on a CUDA device that computes nothing, run by test_gpu_path.py.
 
 Counted are kernels, casts between number formats, bytes that kernels read and write, and the most memory at a time. A
-step that needs 5% more than its budget fails.
+step that needs 2% more than its budget fails.
 """
 
 from dataclasses import dataclass, replace
@@ -34,7 +34,7 @@ VIEWS |= {"lift_fresh", "new_empty", "new_empty_strided", "permute", "_reshape_a
 VIEWS |= {"slice", "split", "split_with_sizes", "squeeze", "stride", "sym_size", "t", "transpose", "unbind", "unfold"}
 VIEWS |= {"unsqueeze", "_unsafe_view", "view"}
 """Operators that launch no kernel."""
-TOLERANCE = 1.05
+TOLERANCE = 1.02
 
 
 @dataclass(kw_only=True)
@@ -99,6 +99,7 @@ def figures_of(rows: int, layers: int, **chosen: bool) -> Figures:
 NARROW, RECOMPUTE = {"narrow_residual": True}, {"recompute": True}
 BUDGETS = {
     "two layers": (32, 2, {}, Figures(kernels=295, casts=67, moved=6_117_325_240, peak=1_061_673_984)),
+    "two layers, 256 rows": (256, 2, {}, Figures(kernels=317, casts=67, moved=32_400_000_000, peak=3_600_000_000)),
     "two layers, bfloat16 sums": (
         32,
         2,

@@ -23,7 +23,11 @@ SIZES = ((6, 64), (9, 48), (4, 33))
 
 
 @pytest.mark.parametrize(
-    ("family", "dropout"), [*((family, 0.1) for family in get_args(FamilyName)), ("bert", 0.0), ("deberta", 0.0)]
+    ("family", "dropout"),
+    [
+        *((family, 0.1) for family in get_args(FamilyName)),
+        *((family, 0.0) for family in ("bert", "deberta", "modernbert")),
+    ],
 )
 def test_three_sizes_are_one_compiled_graph(family: FamilyName, dropout: float) -> None:
     # Dynamo takes the driver's own object for a constant; this one must stand for it.

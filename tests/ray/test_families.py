@@ -58,12 +58,7 @@ def tiny(preset: str, corpus: Path, output: Path) -> Pretrain:
 @pytest.mark.parametrize(
     ("preset", "classifier", "figures"),
     [
-        pytest.param(
-            "roberta-tiny",
-            "RobertaForSequenceClassification",
-            {"held-out MLM loss"},
-            marks=pytest.mark.long,  # tests/parity has exports and fine-tuning of each family
-        ),
+        ("roberta-tiny", "RobertaForSequenceClassification", {"held-out MLM loss"}),
         pytest.param(
             "electra-tiny",
             "ElectraForSequenceClassification",
