@@ -29,16 +29,18 @@ step, shape, train, ablation, gpu, finetune and vectors have their own help: pyt
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import get_args
 
-from pipeline.exit_codes import job_main
+sys.path.append(str(Path(__file__).parents[1]))  # a clone that is not installed works too, for benches without Ray
+from pipeline.exit_codes import job_main  # noqa: E402
 
 
 @job_main(stopped="stopped")
 def main(arguments: Sequence[str]) -> int:
     """Parse, measure and print; return 0 if every ratio reaches its floor, 1 if one does not, 2 for user errors."""
     # These benches use all cores, so they run before the limit of one thread is set below. All but finetune and vectors
-    # do not import Ray, because a GPU machine may not have Ray.
+    # do not import Ray, and step, train and gpu only torch and NumPy, because a GPU machine may have nothing else.
     if list(arguments[:1]) == ["step"]:
         from pipeline.bench import step
 

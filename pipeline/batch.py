@@ -14,6 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pipeline.text.masked_rows import MaskedRows
+
 if TYPE_CHECKING:  # not imported at run time, because a machine for `bench.py step` may not have pyarrow
     import pyarrow as pa
 
@@ -162,27 +164,45 @@ def filled(batch: Batch, *, tokens: int, masked: int, dummies: int, maximum_leng
     )
 
 
-def collate(rows: pa.Table | pa.RecordBatch) -> Batch:
+def collate(rows: pa.Table | pa.RecordBatch | MaskedRows) -> Batch:
     """Collate all rows, in their order, into one flat batch.
 
     A row of two texts (its `parent` is not null) becomes two sequences, [CLS] A [SEP] and [CLS] B [SEP], and one for
     each hard negative. Reads the model's columns of pipeline.text.schema.EXAMPLE and ignores other columns. Raises
     ValueError if there are no rows.
     """
+    if isinstance(rows, MaskedRows):
+        return _collate_masked(rows)
     if rows.num_rows and "parent" in rows.schema.names and not rows.column("parent").null_count:
         return _collate_two_texts(rows)
-    offsets, tensors = _sequences(rows)
-    masked_positions_M, masked_N = _flat_lists(rows.column("masked_positions"))
-    masked_labels_M, _ = _flat_lists(rows.column("masked_labels"))
-    masked_positions_M += np.repeat(offsets[:-1].astype(np.int64), masked_N)
+    ids, lengths = _flat_lists(rows.column("ids"))
+    masked_positions, masked_counts = _flat_lists(rows.column("masked_positions"))
+    masked = MaskedRows(
+        ids=ids,
+        lengths=lengths,
+        first_lengths=_flat(rows.column("first_length")),
+        masked_positions=masked_positions,
+        masked_labels=_flat_lists(rows.column("masked_labels"))[0],
+        masked_counts=masked_counts,
+        not_next=_pair_labels(rows.column("not_next")),
+        swapped=_pair_labels(rows.column("swapped")),
+    )
+    return dataclasses.replace(_collate_masked(masked), texts=_strings(rows))
+
+
+def _collate_masked(rows: MaskedRows) -> Batch:
+    offsets, tensors = _flat_sequences(rows.ids, rows.lengths, rows.first_lengths)
     return Batch(
         **tensors,
-        masked_positions_M=torch.from_numpy(masked_positions_M),
-        masked_labels_M=torch.from_numpy(masked_labels_M),
-        not_next_N=_pair_labels(rows.column("not_next")),
-        swapped_N=_pair_labels(rows.column("swapped")),
-        texts=_strings(rows),
+        masked_positions_M=_int64(rows.masked_positions + np.repeat(offsets[:-1].astype(np.int64), rows.masked_counts)),
+        masked_labels_M=_int64(rows.masked_labels),
+        not_next_N=None if rows.not_next is None else _int64(rows.not_next),
+        swapped_N=None if rows.swapped is None else _int64(rows.swapped),
     )
+
+
+def _int64(values: np.ndarray) -> Tensor:
+    return torch.from_numpy(values.astype(np.int64, copy=False))
 
 
 def _collate_two_texts(rows: pa.Table | pa.RecordBatch) -> Batch:
@@ -289,8 +309,6 @@ def collate_labelled(rows: pa.Table | pa.RecordBatch) -> Batch:
 
 def _sequences(rows: pa.Table | pa.RecordBatch) -> tuple[np.ndarray, dict[str, Any]]:
     """Return the offsets (N + 1,), and the Batch fields with the tokens and lengths of the sequences."""
-    if rows.num_rows == 0:
-        raise ValueError("a batch needs at least one row")
     ids_T, lengths_N = _flat_lists(rows.column("ids"))
     first_N = _flat(rows.column("first_length"))
     if SECOND_LENGTH in rows.schema.names:
@@ -302,14 +320,24 @@ def _sequences(rows: pa.Table | pa.RecordBatch) -> tuple[np.ndarray, dict[str, A
         lengths_N, passages = _flat_lists(rows.column(PASSAGE_LENGTHS))
         of_choices = FIRST_LENGTHS in rows.schema.names
         first_N = _flat_lists(rows.column(FIRST_LENGTHS))[0] if of_choices else np.repeat(first_N, passages)
+    return _flat_sequences(ids_T, lengths_N, first_N)
+
+
+def _flat_sequences(ids_T: np.ndarray, lengths_N: np.ndarray, first_N: np.ndarray) -> tuple[np.ndarray, dict[str, Any]]:
+    """Return the offsets (N + 1,), and the Batch fields with the tokens and lengths of the sequences.
+
+    `first_N` are the lengths of the first segments. Raises ValueError if there are no sequences.
+    """
+    if not len(lengths_N):
+        raise ValueError("a batch needs at least one row")
     offsets = np.zeros(len(lengths_N) + 1, dtype=np.int32)
     np.cumsum(lengths_N, out=offsets[1:])
     starts_N = offsets[:-1].astype(np.int64)
     positions_T = np.arange(len(ids_T)) - np.repeat(starts_N, lengths_N)
     segments_T = positions_T >= np.repeat(first_N, lengths_N)
     return offsets, {
-        "ids_T": torch.from_numpy(ids_T),
-        "segments_T": torch.from_numpy(segments_T.astype(np.int64)),
+        "ids_T": _int64(ids_T),
+        "segments_T": _int64(segments_T),
         "positions_T": torch.from_numpy(positions_T),
         "offsets": torch.from_numpy(offsets),
         "maximum_length": int(lengths_N.max()),
@@ -321,9 +349,9 @@ def _text_lengths(rows: pa.Table | pa.RecordBatch) -> np.ndarray:
     return _flat_lists(rows.column(TEXT_LENGTHS))[0].reshape(rows.num_rows, -1)
 
 
-def _pair_labels(column: pa.ChunkedArray | pa.Array) -> Tensor | None:
-    """Return labels (N,) as int64; None if rows have no labels."""
-    return None if column.null_count else torch.from_numpy(_flat(column).astype(np.int64))
+def _pair_labels(column: pa.ChunkedArray | pa.Array) -> np.ndarray | None:
+    """Return labels (N,); None if rows have no labels."""
+    return None if column.null_count else _flat(column)
 
 
 def _strings(rows: pa.Table | pa.RecordBatch) -> tuple[str, ...] | None:

@@ -1,24 +1,28 @@
-"""Align tables for a terminal."""
+"""Align tables for a terminal.
+
+Hand-written because a machine for `bench.py gpu` may have torch and NumPy only.
+"""
 
 from collections.abc import Iterable, Sequence
-from io import StringIO
+from itertools import zip_longest
+from unicodedata import category, east_asian_width
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
-WIDEST = 10_000
-"""Console width in characters. It is larger than any line, because rich wraps lines that are longer than the width."""
+GAP = "  "
 
 
 def aligned(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return a table's lines, without wrapping: the first column is left-aligned, the others are right-aligned."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
-    for number, head in enumerate(heads):
-        table.add_column(Text(head), justify="right" if number else "left", no_wrap=True)
-    for row in rows:
-        table.add_row(*map(Text, row))
-    lines = StringIO()
-    console = Console(file=lines, width=WIDEST, color_system=None)
-    console.print(table)
-    return [line.rstrip() for line in lines.getvalue().splitlines()]
+    """Return a table's lines: the first column is left-aligned, the others are right-aligned."""
+    table = [heads, *rows]
+    widths = [max(map(_width, column)) for column in zip_longest(*table, fillvalue="")]
+    lines = []
+    for cells in table:
+        spaces = [" " * (width - _width(cell)) for cell, width in zip(cells, widths)]
+        others = [space + cell for space, cell in zip(spaces[1:], cells[1:])]
+        lines.append(GAP.join([cells[0] + spaces[0], *others]).rstrip())
+    return lines
+
+
+def _width(text: str) -> int:
+    """Return the columns of a terminal that a text takes: two for a wide character, none for a mark on another one."""
+    marks = ("Mn", "Me", "Cf")
+    return sum(0 if category(sign) in marks else 2 if east_asian_width(sign) in "WF" else 1 for sign in text)

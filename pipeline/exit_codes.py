@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from pipeline.config.called import as_called
 from pipeline.environment import set_torch_defaults
-from pipeline.errors import PipelineError
+from pipeline.errors import ConfigError, PipelineError
 from pipeline.stopping import exit_code
 
 Main = Callable[[Sequence[str]], int | None]
@@ -28,6 +28,16 @@ def job_main(stopped: str) -> Callable[[Main], Callable[[Sequence[str]], int]]:
             except PipelineError as error:
                 print(as_called(f"error: {error}"), file=sys.stderr)
                 return error.exit_code
+            except ModuleNotFoundError as error:
+                module = str(error.name).partition(".")[0]
+                if module in ("None", "pipeline", "jobs"):
+                    raise
+                print(
+                    f"error: module {module} is not installed, and this command needs it: install the packages of "
+                    "pyproject.toml (pip install .)",
+                    file=sys.stderr,
+                )
+                return ConfigError.exit_code
             except KeyboardInterrupt:
                 print(stopped, file=sys.stderr)
                 return exit_code()

@@ -9,6 +9,8 @@ import stat
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import IO
 
@@ -18,6 +20,62 @@ LONGEST_NAME, LONGEST_PATH = 255, 4095
 """Limits of Linux for a file name and a path, in bytes."""
 LOCK, FILES = "lock", "files"
 """Names in a scratch folder: the lock file, held by the process that uses the folder, and the folder for files."""
+
+
+class Kind(Enum):
+    """Kind of what is at a path. The values are the names in pyarrow's FileType."""
+
+    FILE = "File"
+    FOLDER = "Directory"
+    OTHER = "Unknown"  # a pipe, a socket or a device
+    MISSING = "NotFound"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """Kind of what is at a path, and a file's size in bytes (None for other kinds)."""
+
+    kind: Kind
+    size: int | None = None
+
+
+def entry_at(path: str) -> Entry:
+    """Return what is at a path, following links; a link to a missing file is missing.
+
+    Raises OSError if the system does not tell, for example PermissionError.
+    """
+    try:
+        about = os.stat(path)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            return Entry(kind=Kind.MISSING)
+        raise
+    if stat.S_ISREG(about.st_mode):
+        return Entry(kind=Kind.FILE, size=about.st_size)
+    return Entry(kind=Kind.FOLDER if stat.S_ISDIR(about.st_mode) else Kind.OTHER)
+
+
+def names_in(folder: str) -> list[str]:
+    """Return the sorted names in a folder; empty if the folder does not exist. Links to missing files are left out.
+
+    Raises OSError, for a file NotADirectoryError.
+    """
+    try:
+        return sorted(name for name in os.listdir(folder) if entry_at(f"{folder}/{name}").kind is not Kind.MISSING)
+    except FileNotFoundError:
+        return []
+    except NotADirectoryError:
+        if entry_at(folder).kind is Kind.MISSING:  # the path names something inside a file
+            return []
+        raise
+
+
+def delete_tree(folder: str) -> None:
+    """Delete a folder and all that is in it. Links are deleted, not followed, also if `folder` is a link."""
+    if os.path.islink(folder):
+        os.unlink(folder)
+    else:
+        shutil.rmtree(folder)
 
 
 def path_problem(path: str) -> str | None:

@@ -4,24 +4,27 @@ A folder is published by its manifest.json, which is written last and holds the 
 without a manifest is not published, and a file that differs from the manifest is damaged.
 """
 
+from __future__ import annotations
+
 import errno
 import functools
 import hashlib
 import json
 import os
 import secrets
+import shutil
 from contextlib import suppress
-from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from pyarrow import NativeFile, fs
-
 from pipeline.errors import ConfigError
-from pipeline.local_files import replace_file, require_regular
+from pipeline.local_files import Entry, Kind, delete_tree, entry_at, names_in, replace_file, require_regular
 from pipeline.locations import is_absolute, is_url, require_valid_path
 from pipeline.retries import is_transient, retrying, with_retries
+
+if TYPE_CHECKING:  # imported only for URLs, because a machine for `bench.py train --tokens` may not have pyarrow
+    from pyarrow import NativeFile, fs
 
 MANIFEST = "manifest.json"
 HUB = "hf://"
@@ -32,15 +35,24 @@ def join(location: str, *names: str) -> str:
     return "/".join((location.rstrip("/"), *names))
 
 
+def _local_path(location: str) -> str | None:
+    """Return the path of a local location; None for a URL. Raises ConfigError for an invalid path."""
+    assert is_absolute(location), f"{location} is no absolute location"
+    if is_url(location):
+        return None
+    require_valid_path(location)  # a name that was joined to a folder may be too long
+    return location
+
+
 def filesystem(location: str) -> tuple[fs.FileSystem, str]:
     """Return the pyarrow filesystem of a location, and the location's path in it.
 
     Raises ConfigError for a URL without a known or installed filesystem, and for an invalid path.
     """
-    assert is_absolute(location), f"{location} is no absolute location"
-    if not is_url(location):
-        require_valid_path(location)  # a name that was joined to a folder may be too long
-        return fs.LocalFileSystem(), location
+    if path := _local_path(location):
+        from pyarrow.fs import LocalFileSystem
+
+        return LocalFileSystem(), path
     if location.startswith(HUB):
         return _hub(location), unquote(location.removeprefix(HUB))
     address, _, options = location.partition("?")
@@ -67,7 +79,9 @@ def store(bucket: str) -> tuple[fs.FileSystem, str]:
 
     The result is cached, because pyarrow asks the server for the bucket's region.
     """
-    return fs.FileSystem.from_uri(bucket)
+    from pyarrow.fs import FileSystem
+
+    return FileSystem.from_uri(bucket)
 
 
 def _hub(location: str) -> fs.FileSystem:
@@ -77,8 +91,9 @@ def _hub(location: str) -> fs.FileSystem:
     """
     try:
         import fsspec
+        from pyarrow.fs import FSSpecHandler, PyFileSystem
 
-        return fs.PyFileSystem(fs.FSSpecHandler(fsspec.filesystem("hf")))
+        return PyFileSystem(FSSpecHandler(fsspec.filesystem("hf")))
     except ImportError as error:
         raise ConfigError(f"{location}: hf:// needs huggingface_hub: pip install 'bertstream[hub]'") from error
 
@@ -90,22 +105,42 @@ def first_line(error: BaseException) -> str:
 
 
 @retrying
+def _entry(location: str) -> Entry:
+    """Return what is at a location. Raises OSError."""
+    if path := _local_path(location):
+        return entry_at(path)
+    system, path = filesystem(location)
+    info = system.get_file_info(path)
+    return Entry(kind=Kind(info.type.name), size=info.size)
+
+
 def exists(location: str) -> bool:
     """Return whether a file or folder exists."""
-    system, path = filesystem(location)
-    return system.get_file_info(path).type != fs.FileType.NotFound
+    return _entry(location).kind is not Kind.MISSING
+
+
+def is_file(location: str) -> bool:
+    """Return whether a file exists; False for a folder, a pipe or a device."""
+    return _entry(location).kind is Kind.FILE
 
 
 @retrying
 def children(location: str) -> list[str]:
     """Return the sorted names in a folder; empty if the folder does not exist. Raises ConfigError for a file."""
-    system, path = filesystem(location)
-    # For Google's store, Arrow omits folders from a listing that is not recursive (ARROW-17020).
-    wanted = fs.FileSelector(path, allow_not_found=True, recursive=system.type_name == "gcs")
     try:
-        entries = system.get_file_info(wanted)
+        path = _local_path(location)
+        return names_in(path) if path else _names_in_store(location)
     except NotADirectoryError as error:
         raise ConfigError(f"{location} is a file, and a folder is needed") from error
+
+
+def _names_in_store(location: str) -> list[str]:
+    """Return the sorted names in the folder of a URL. Raises NotADirectoryError for a file."""
+    from pyarrow.fs import FileSelector
+
+    system, path = filesystem(location)
+    # For Google's store, Arrow omits folders from a listing that is not recursive (ARROW-17020).
+    entries = system.get_file_info(FileSelector(path, allow_not_found=True, recursive=system.type_name == "gcs"))
     return sorted({entry.path.removeprefix(f"{path.rstrip('/')}/").split("/")[0] for entry in entries})
 
 
@@ -126,11 +161,12 @@ def read_at_most(location: str, most: int) -> bytes:
     return content
 
 
-def _opened(location: str) -> NativeFile:
+def _opened(location: str) -> IO[bytes] | NativeFile:
     """Open a stream of a file's raw bytes. Raises OSError, also for a local pipe or device."""
-    system, path = filesystem(location)
-    if isinstance(system, fs.LocalFileSystem):
+    if path := _local_path(location):
         require_regular(path)
+        return open(path, "rb")
+    system, path = filesystem(location)
     return system.open_input_stream(path, compression=None)
 
 
@@ -140,13 +176,28 @@ def write_bytes(location: str, content: bytes) -> None:
 
     A local file is written under a temporary name and then renamed.
     """
-    system, path = filesystem(location)
-    make_folder(location.rsplit("/", 1)[0])
-    if is_url(location):  # needs no temporary name: an object store shows an object only when it is complete
-        with system.open_output_stream(path, compression=None) as stream:
-            stream.write(content)
+    if path := _local_path(location):
+        make_folder(path.rsplit("/", 1)[0])
+        replace_file(path, content)
         return
-    replace_file(path, content)
+    system, path = filesystem(location)
+    # No temporary name is needed, because an object store shows an object only when it is complete.
+    with system.open_output_stream(path, compression=None) as stream:
+        stream.write(content)
+
+
+@retrying
+def copy_file(source: str, target: str) -> None:
+    """Copy a file between paths or URLs. The folder of a local target must exist. Raises OSError."""
+    source_path, target_path = _local_path(source), _local_path(target)
+    if source_path and target_path:
+        shutil.copyfile(source_path, target_path)
+        return
+    from pyarrow.fs import copy_files
+
+    source_system, source_path = filesystem(source)
+    target_system, target_path = filesystem(target)
+    copy_files(source_path, target_path, source_filesystem=source_system, destination_filesystem=target_system)
 
 
 def read_json(location: str) -> Any:
@@ -189,21 +240,34 @@ def make_folder(location: str) -> None:
 @retrying
 def delete_file(location: str) -> None:
     """Delete a file. A missing file is no error, because an earlier try may have deleted it and lost the reply."""
-    system, path = filesystem(location)
     with suppress(FileNotFoundError):
+        if path := _local_path(location):
+            os.unlink(path)
+            return
+        system, path = filesystem(location)
         system.delete_file(path)
 
 
-@retrying
 def delete_folder(location: str) -> None:
     """Delete a folder. Its manifest is deleted first, so that an interrupted deletion leaves no published folder."""
+    if _entry(location).kind is not Kind.FOLDER:
+        return
+    manifest = join(location, MANIFEST)
+    if is_file(manifest):
+        delete_file(manifest)
+    # Google's store deletes the files and then raises FileNotFoundError, as no object has the folder's own name.
+    with suppress(FileNotFoundError):
+        _delete_tree(location)
+
+
+@retrying
+def _delete_tree(location: str) -> None:
+    """Delete a folder and all that is in it. Raises OSError."""
+    if path := _local_path(location):
+        delete_tree(path)
+        return
     system, path = filesystem(location)
-    if system.get_file_info(f"{path}/{MANIFEST}").type == fs.FileType.File:
-        system.delete_file(f"{path}/{MANIFEST}")
-    if system.get_file_info(path).type == fs.FileType.Directory:
-        # Google's store deletes the files and then raises FileNotFoundError, as no object has the folder's own name.
-        with suppress(FileNotFoundError):
-            system.delete_dir(path)
+    system.delete_dir(path)
 
 
 def require_writable(name: str, location: str) -> None:
@@ -226,21 +290,12 @@ def publish(folder: Path, target: str, about: dict[str, Any]) -> None:
     if exists(target):
         delete_folder(target)
     make_folder(target)
-    system, path = filesystem(target)
     files = {}
     for file in sorted(p for p in folder.rglob("*") if p.is_file()):
         name = file.relative_to(folder).as_posix()
         files[name] = {"bytes": file.stat().st_size, "sha256": sha256(str(file))}
         make_folder(join(target, name).rsplit("/", 1)[0])
-        with_retries(
-            partial(
-                fs.copy_files,
-                str(file),
-                f"{path}/{name}",
-                source_filesystem=fs.LocalFileSystem(),
-                destination_filesystem=system,
-            )
-        )
+        copy_file(str(file), join(target, name))
     write_json(join(target, MANIFEST), about | {"files": files})
 
 
@@ -290,8 +345,7 @@ def mismatch(target: str) -> str | None:
             return f"{MANIFEST} names {name!r}, which is outside of the folder"
         location = join(target, name)
         try:
-            system, path = filesystem(location)
-            actual_size = with_retries(partial(system.get_file_info, path)).size
+            actual_size = _entry(location).size
             if actual_size != size:
                 return f"{name} has {actual_size or 0} bytes, the manifest says {size}"
             if sha256(location) != digest:

@@ -42,8 +42,8 @@ from pipeline.text.training import train_vocabulary  # noqa: E402
 from pipeline.text.vocabulary import Vocabulary  # noqa: E402
 from pipeline.train import checkpoint  # noqa: E402
 from pipeline.train.checkpoint import State  # noqa: E402
-from pipeline.train.evaluate import heldout_batches  # noqa: E402
 from pipeline.train.hardware import autocast_of  # noqa: E402
+from pipeline.train.heldout import heldout_batches  # noqa: E402
 from pipeline.train.loop import Work, train  # noqa: E402
 from pipeline.train.optim import build_optimizer  # noqa: E402
 from pipeline.train.run import SUMMARY, identity, record, save_run_vocabulary, write_run  # noqa: E402

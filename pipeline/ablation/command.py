@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 from pipeline.config.ablate import COMMON, Ablate
 from pipeline.config.arguments import Extra, extras
@@ -37,16 +36,11 @@ def read_ablate_with_extra(
         )
     if "ablation" in given:
         raise ConfigError(f"ablation is the first word of the command: write {prog} NAME instead of --ablation NAME")
-    preset = _value(given["preset"]) if "preset" in given else DEFAULT_PRESET
+    preset = given["preset"].values[-1] if "preset" in given else DEFAULT_PRESET
     require_preset(preset)
     config = command.parse(words, _defaults(preset, arguments[0] if named else None))
     require_init(preset, config)
     return config, extras(words)
-
-
-def _value(word: Any) -> str:
-    """Return the value of an option: the word after the option's name, or the text after the equals sign."""
-    return word.values[0] if word.values else word.text.partition("=")[2]
 
 
 def _defaults(preset: str, ablation: str | None) -> Ablate:

@@ -77,7 +77,7 @@ def _with_steps(variant: Variant, config: Ablate, tokens: Tokens, location: str)
 
 def _row_lengths(tokens: Tokens, sampling: Sampling, seed: int, number: int) -> np.ndarray:
     """Return the number of tokens of each row of a window, which is counted through all epochs."""
-    return rows_of_window(tokens, sampling, seed, number)["ids"].combine_chunks().value_lengths().to_numpy()
+    return rows_of_window(tokens, sampling, seed, number).lengths
 
 
 def _step_of(config: Pretrain, tokens: Tokens, device: torch.device) -> Callable[[int], None]:

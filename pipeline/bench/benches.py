@@ -17,11 +17,11 @@ from pipeline.config.checks import require
 from pipeline.config.data import Preparation, Sampling, VocabularySettings
 from pipeline.config.locations import BUILTIN
 from pipeline.config.training import Batch
-from pipeline.corpus import token_file
 from pipeline.corpus.given_vocabulary import given_vocabulary
 from pipeline.corpus.prepare import prepare
 from pipeline.corpus.prepared import Corpus, load_corpus, read_window
 from pipeline.corpus.stream import StreamSettings
+from pipeline.corpus.token_file_saving import save_tokens
 from pipeline.corpus.vocabulary import splitting_of
 from pipeline.errors import ConfigError
 from pipeline.presets import PRESETS
@@ -207,7 +207,7 @@ def _run_tokens(config: settings.Tokens, report: Report) -> int:
             "vocabulary.path is missing: give the vocabulary of a run, such as OUTPUT/runs/NAME/vocabulary"
         )
     corpus = load_corpus(config.corpus)
-    tokens = token_file.write(config.file, corpus, CachedTokenizer(vocabulary), config.windows, config.words)
+    tokens = save_tokens(config.file, corpus, CachedTokenizer(vocabulary), config.windows, config.words)
     windows = min(config.windows or len(corpus.train), len(corpus.train))
     report(f"{config.file}: {tokens:,} tokens of {windows} of {len(corpus.train)} training windows")
     return 0

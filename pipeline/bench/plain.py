@@ -9,14 +9,14 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Any
 
+import pyarrow as pa
 import torch
 
-from pipeline.bench.train import slots
 from pipeline.config.jobs import Pretrain
 from pipeline.config.placement import Placement
 from pipeline.config.training import Tracking
@@ -26,8 +26,8 @@ from pipeline.objectives.table import build_objective
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.train import run
 from pipeline.train.checkpoint import State
-from pipeline.train.evaluate import heldout_batches
 from pipeline.train.hardware import autocast_of, chosen_precision
+from pipeline.train.heldout import heldout_batches
 from pipeline.train.loop import Work, train
 from pipeline.train.optim import build_optimizer
 from pipeline.train.run_stream import stream_of_run
@@ -46,6 +46,16 @@ class Interval:
     seconds: float
     """Duration of the interval."""
     tokens_per_second: float
+
+
+def slots(tables: Iterator[pa.Table], rows_per_slot: int) -> Iterator[pa.Table]:
+    """Yield slots: tables of `rows_per_slot` rows, cut from the concatenated `tables`. Drop an incomplete last slot."""
+    held: list[pa.Table] = []
+    for table in tables:
+        rows = pa.concat_tables([*held, table])
+        whole = rows.num_rows // rows_per_slot * rows_per_slot
+        yield from (rows.slice(start, rows_per_slot).combine_chunks() for start in range(0, whole, rows_per_slot))
+        held = [rows.slice(whole)]
 
 
 def _train_alone(config: Pretrain, settings: StreamSettings, folder: str) -> None:

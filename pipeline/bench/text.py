@@ -18,7 +18,8 @@ from pipeline.config.data import Sampling
 from pipeline.corpus.prepared import Corpus, Window, read_window
 from pipeline.errors import ConfigError
 from pipeline.text.cached_tokenizer import TABLE_CHUNKS, CachedTokenizer, encode_directly
-from pipeline.text.examples import assemble, example_table, make_examples, sentence_begins, window_sentences
+from pipeline.text.encoded_window import assemble, sentence_begins
+from pipeline.text.examples import example_table, make_examples, window_sentences
 from pipeline.text.masking import mask
 from pipeline.text.pairs import PAIRINGS
 from pipeline.text.randomness import generator

@@ -1,4 +1,4 @@
-"""Train on a file of tokens without Ray: the training step and loop of the job `pretrain`, on the same rows.
+"""Train on a file of tokens with torch and NumPy alone: the step and loop of the job `pretrain`, on the same rows.
 
     python jobs/bench.py tokens --corpus CORPUS --vocabulary.path vocab.txt --vocabulary.lowercase --file tokens.npz
     python jobs/bench.py train bert-small --tokens tokens.npz --steps 2000
@@ -18,13 +18,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count, islice
 from multiprocessing import get_context
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import torch
 import torch.distributed as dist
 
 from pipeline import storage
+from pipeline.bench.heldout import heldout_batches, heldout_words_of
 from pipeline.config.arguments import Extra, extras
 from pipeline.config.checks import require
 from pipeline.config.command import Command
@@ -34,10 +34,8 @@ from pipeline.config.locations import with_absolute_locations
 from pipeline.config.objective import Distilled
 from pipeline.config.phases import OnePhase
 from pipeline.corpus import token_file
-from pipeline.corpus.prepared import Corpus
-from pipeline.corpus.token_file import RowMaker, Tokens, heldout_corpus, unigram_counts_of_tokens
+from pipeline.corpus.token_file import RowMaker, Tokens, unigram_counts_of_tokens
 from pipeline.errors import ConfigError, DataError
-from pipeline.local_files import scratch_folder
 from pipeline.locations import absolute
 from pipeline.minimal_pairs.figures import UNIGRAM_ACCURACY
 from pipeline.minimal_pairs.paradigms import Paradigm
@@ -47,13 +45,13 @@ from pipeline.objectives.table import FillsBlanks, Pretraining
 from pipeline.presets import PRESETS, require_init, split_preset, starting_point
 from pipeline.reporting import Report, print_line
 from pipeline.stopping import interrupt_on_sigterm
-from pipeline.text.cached_tokenizer import CachedTokenizer
+from pipeline.text.masked_rows import MaskedRows, concatenate
 from pipeline.text.pairs import needed_documents
 from pipeline.train.blimp import Blimp, prepare_pairs, read_pairs
-from pipeline.train.building import build_module
+from pipeline.train.building import build_module, set_word_embeddings
 from pipeline.train.checkpoint import State, folder_of
 from pipeline.train.compiling import compiled, compiles
-from pipeline.train.evaluate import UNIGRAM_CHARACTERS, baselines, evaluate, heldout_batches
+from pipeline.train.evaluate import UNIGRAM_CHARACTERS, baselines, evaluate
 from pipeline.train.hardware import (
     autocast_of,
     chosen_precision,
@@ -63,8 +61,7 @@ from pipeline.train.hardware import (
     required_device,
     slower_precision,
 )
-from pipeline.train.heldout_words import heldout_words_of, word_metrics
-from pipeline.train.initial import Initial, set_word_embeddings
+from pipeline.train.heldout_words import word_metrics
 from pipeline.train.loop import Work, accuracies_on_pairs, train
 from pipeline.train.naming import with_name
 from pipeline.train.optim import build_optimizer
@@ -72,7 +69,9 @@ from pipeline.train.outcome import outcome
 from pipeline.train.run import run_folder
 from pipeline.train.slot_size import slot_advice
 from pipeline.train.summary import figures, progress_reporter
-from pipeline.train.teacher import start_from_teacher, with_teacher
+
+if TYPE_CHECKING:  # needed for teachers only
+    from pipeline.train.initial import Initial
 
 EXTRA = (
     Extra(name="tokens", metavar="FILE", text="File of tokens, which `python jobs/bench.py tokens` writes. Required."),
@@ -94,23 +93,14 @@ class Rank:
     device: torch.device
 
 
-@dataclass(frozen=True, kw_only=True)
-class Text:
-    """Contents of a file of tokens, with its held-out text as a corpus."""
-
-    tokens: Tokens
-    heldout: Corpus
-    tokenizer: CachedTokenizer
-
-
-def slots(tables: Iterator[pa.Table], rows_per_slot: int) -> Iterator[pa.Table]:
-    """Yield slots: tables of `rows_per_slot` rows, cut from the concatenated `tables`. Drop an incomplete last slot."""
-    held: list[pa.Table] = []
+def slots(tables: Iterator[MaskedRows], rows_per_slot: int) -> Iterator[MaskedRows]:
+    """Yield slots of `rows_per_slot` rows, cut from the concatenated `tables`. Drop an incomplete last slot."""
+    held: list[MaskedRows] = []
     for table in tables:
-        held = [pa.concat_tables([*held, table])]
-        whole = held[0].num_rows // rows_per_slot * rows_per_slot
-        yield from (held[0].slice(start, rows_per_slot).combine_chunks() for start in range(0, whole, rows_per_slot))
-        held = [held[0].slice(whole)]
+        rows = concatenate([*held, table])
+        whole = rows.num_rows // rows_per_slot * rows_per_slot
+        yield from (rows.slice(start, rows_per_slot) for start in range(0, whole, rows_per_slot))
+        held = [rows.slice(whole, rows_per_slot)]
 
 
 @contextmanager
@@ -144,15 +134,15 @@ RANK_VARIABLES = (("RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_RANK", "0"))
 
 
 @contextmanager
-def _rows(location: str, sampling: Sampling, seed: int, windows: int) -> Generator[Iterator[pa.Table]]:
-    """Yield an endless iterator of tables of rows (schema ROW), in the global order, made ahead by other processes.
+def _rows(location: str, sampling: Sampling, seed: int, windows: int) -> Generator[Iterator[MaskedRows]]:
+    """Yield an endless iterator of rows in the global order, a window at a time, made ahead by other processes.
 
     The iterator raises DataError if none of the `windows` of an epoch yields a row.
     """
     with ProcessPoolExecutor(MAKERS, get_context("spawn"), RowMaker.start, (location, sampling, seed)) as makers:
 
-        def tables() -> Iterator[pa.Table]:
-            pending: deque[Future[pa.Table]] = deque()
+        def tables() -> Iterator[MaskedRows]:
+            pending: deque[Future[MaskedRows]] = deque()
             empty = 0
             for number in count():
                 pending.append(makers.submit(RowMaker.make, number))
@@ -206,8 +196,13 @@ def _require_trainable(config: Pretrain, tokens: Tokens, location: str) -> None:
     require(not storage.children(folder), f"name ({config.name}) is in use: {folder} has files; choose another --name")
 
 
-def _with_teacher(config: Pretrain, tokens: Tokens, report: Report) -> tuple[Pretrain, Initial | None]:
+def _with_teacher(config: Pretrain, tokens: Tokens, report: Report) -> tuple[Pretrain, "Initial | None"]:
     """Return the settings, completed from a teacher if the objective has one, and the teacher."""
+    if not isinstance(config.objective, Distilled):
+        return config, None
+    # Imported here because reading a teacher needs more packages than training on tokens.
+    from pipeline.train.teacher import with_teacher
+
     completed, teacher = with_teacher(config, None, report)
     require(
         teacher is None or teacher.vocabulary.fingerprint == tokens.vocabulary.fingerprint,
@@ -230,17 +225,13 @@ def train_on_tokens(config: Pretrain, location: str, report: Report, pairs: Sequ
     storage.require_writable("output", config.output)
     with (
         _joined(config) as rank,
-        scratch_folder("heldout") as folder,
         out_of_memory_as_config_error(config, config.all_phases[0], None, rank.device),
     ):
         say = report if rank.rank == 0 else _no_op
         local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
         torch.set_num_threads(config.placement.threads or max(1, cores() // local))
-        text = Text(
-            tokens=tokens, heldout=heldout_corpus(tokens, str(folder)), tokenizer=CachedTokenizer(tokens.vocabulary)
-        )
         config, teacher = _with_teacher(config, tokens, say)
-        measured = _trained(config, text, location, teacher, rank, say, pairs)
+        measured = _trained(config, tokens, location, teacher, rank, say, pairs)
         if rank.rank == 0:
             storage.write_json(storage.join(run_folder(config), RESULT), measured)
         return measured
@@ -248,15 +239,15 @@ def train_on_tokens(config: Pretrain, location: str, report: Report, pairs: Sequ
 
 def _trained(
     config: Pretrain,
-    text: Text,
+    tokens: Tokens,
     location: str,
-    teacher: Initial | None,
+    teacher: "Initial | None",
     rank: Rank,
     say: Report,
     pairs: Sequence[Paradigm],
 ) -> dict[str, Any]:
     """Train on this rank's slots, and return what was measured."""
-    tokens, phase, size = text.tokens, config.all_phases[0], text.tokens.vocabulary.size
+    phase, size = config.all_phases[0], tokens.vocabulary.size
     precision = chosen_precision(config.placement, rank.device)
     notes = (slower_precision(config.placement, rank.device), _slot_advice(config, rank))
     for note in filter(None, notes):
@@ -264,18 +255,20 @@ def _trained(
     module = build_module(config, size, rank.device, precision, teacher)
     starts_from_teacher = isinstance(config.objective, Distilled) and config.objective.start == "teacher"
     if starts_from_teacher and isinstance(module, DistilledTokens):
+        from pipeline.train.teacher import start_from_teacher  # for the same reason as in _with_teacher
+
         start_from_teacher(module, say)
     if tokens.words is not None and config.word_embeddings == "cooccurrence":
         set_word_embeddings(module, torch.from_numpy(tokens.words))
-    work = _work(config, text, rank, precision, say)
-    state = State(heldout_before=_word_metrics(config, text, work, module))
+    work = _work(config, tokens, rank, precision, say)
+    state = State(heldout_before=_word_metrics(config, tokens, work, module))
     with _rows(location, config.sampling, config.seed, len(tokens.train)) as tables:
         own_slots = islice(slots(tables, phase.batch.rows_per_slot), rank.rank, None, rank.world)
         compiling = compiles(config, size, rank.device, phase, say)
         with compiled(module, rank.world) if compiling else nullcontext():
             state = train(work, own_slots, module, build_optimizer(config.optimizer, module), state)
     about = {"checkpoint": folder_of(work.folder, state.step), "name": config.name, "seed": config.seed}
-    scores = _evaluated(config, text, work, module) | _scored_pairs(config, text, work, module, pairs)
+    scores = _evaluated(config, tokens, work, module) | _scored_pairs(config, tokens, work, module, pairs)
     return outcome(work, state, phase) | scores | about
 
 
@@ -283,9 +276,9 @@ def _slot_advice(config: Pretrain, rank: Rank) -> str | None:
     return slot_advice(replace(config, workers=rank.world)) if rank.device.type == "cuda" else None
 
 
-def _work(config: Pretrain, text: Text, rank: Rank, precision: str, say: Report) -> Work:
+def _work(config: Pretrain, tokens: Tokens, rank: Rank, precision: str, say: Report) -> Work:
     """Return the inputs of the training loop."""
-    phase, tokens = config.all_phases[0], text.tokens
+    phase = config.all_phases[0]
     show = progress_reporter(config.steps, 0, say)
 
     def log(step: int, metrics: dict[str, float]) -> None:
@@ -303,8 +296,7 @@ def _work(config: Pretrain, text: Text, rank: Rank, precision: str, say: Report)
         device=rank.device,
         autocast=autocast_of(precision, rank.device),
         heldout=heldout_batches(
-            text.heldout,
-            text.tokenizer,
+            tokens,
             phase.sampling,
             rows=config.evaluation.rows,
             rows_per_batch=phase.batch.rows_per_slot,
@@ -326,29 +318,29 @@ def _prepared(config: Pretrain, tokens: Tokens, pairs: Sequence[Paradigm]) -> Bl
 
 
 def _scored_pairs(
-    config: Pretrain, text: Text, work: Work, module: Pretraining, pairs: Sequence[Paradigm]
+    config: Pretrain, tokens: Tokens, work: Work, module: Pretraining, pairs: Sequence[Paradigm]
 ) -> dict[str, Any]:
     """Return the accuracies on the pairs as an entry of the summary; every rank must call this function."""
-    prepared = _prepared(config, text.tokens, pairs)
+    prepared = _prepared(config, tokens, pairs)
     return {} if prepared is None else {"blimp": accuracies_on_pairs(replace(work, blimp=prepared), module)}
 
 
-def _evaluated(config: Pretrain, text: Text, work: Work, module: Pretraining) -> dict[str, Any]:
+def _evaluated(config: Pretrain, tokens: Tokens, work: Work, module: Pretraining) -> dict[str, Any]:
     """Return the held-out metrics and baselines after training; every rank must call this function."""
     values = {UNIGRAM_ACCURACY: work.blimp.unigram_accuracy} if work.blimp else {}
-    if not text.heldout.heldout:
+    if not tokens.heldout:
         return {"heldout_after": {}, "baselines": values}
     after = evaluate(module, work.heldout, world=work.world, device=work.device, autocast=work.autocast)
-    after |= _word_metrics(config, text, work, module)
-    counts = unigram_counts_of_tokens(text.tokens, UNIGRAM_CHARACTERS)
+    after |= _word_metrics(config, tokens, work, module)
+    counts = unigram_counts_of_tokens(tokens, UNIGRAM_CHARACTERS)
     return {"heldout_after": after, "baselines": baselines(module, work.heldout, counts, work.world) | values}
 
 
-def _word_metrics(config: Pretrain, text: Text, work: Work, module: Pretraining) -> dict[str, float]:
+def _word_metrics(config: Pretrain, tokens: Tokens, work: Work, module: Pretraining) -> dict[str, float]:
     """Return the held-out loss per word and per byte; empty if the module does not predict words."""
-    if not (text.heldout.heldout and isinstance(module, FillsBlanks)):
+    if not (tokens.heldout and isinstance(module, FillsBlanks)):
         return {}
-    held = heldout_words_of(config, text.heldout, text.tokenizer, work.rank, work.world)
+    held = heldout_words_of(config, tokens, work.rank, work.world)
     return word_metrics(module, held, world=work.world, device=work.device, autocast=work.autocast)
 
 

@@ -1,13 +1,13 @@
-"""Check the words of a command line against the settings, and sort the words as the parser requires.
+"""Check the words of a command line against the settings, and convert their values.
 
-In the sorted command line, kinds such as `optimizer:lamb` come last, each before its own options.
-
-Hand-written because tyro requires the word of a kind to come before the options of this kind, even with
-CascadeSubcommandArgs: tyro 1.0.17 refused 52 of 60 valid command lines in shuffled order.
+Hand-written because words may come in any order: `--schedule.warmup-steps 9` also before `schedule:constant-rate`.
 """
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import takewhile
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin
 
@@ -28,6 +28,8 @@ from pipeline.errors import shown as quoted
 
 VALUES = ("true", "false", "none")
 """Values that users write by mistake after a boolean option, which takes no value."""
+OPTION = re.compile(r"-+[^\W\d]|--$")
+"""Start of a word that is never the value of the option before it. Negative numbers and "-" may be values."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +48,7 @@ class Word:
 
     text: str
     values: tuple[str, ...] = ()
+    """Values as written; "True" or "False" for a boolean option."""
     option: Option | None = None
     """The option that the word names, or None. If several kinds have an option of this name: the first kind's option.
     """
@@ -53,30 +56,27 @@ class Word:
     """(setting, kind) if the word chooses a kind, such as ("optimizer", "lamb"); else None."""
     extra: Extra | None = None
 
-    @property
-    def alone(self) -> bool:
-        """Whether the word is neither an option nor a kind."""
-        return self.option is None and self.kind is None and self.extra is None
-
 
 def words_of(
-    arguments: Sequence[str], settings: type, extra: Sequence[Extra] = (), positional: int = 0, several: bool = False
+    arguments: Sequence[str],
+    settings: type,
+    extra: Sequence[Extra] = (),
+    positional: bool = False,
+    several: bool = False,
 ) -> list[Word]:
     """Return the words of a command line, in order.
 
-    `positional` is the maximum number of words that are neither options nor kinds. With `several`, a repeatable option
-    takes all values up to the next option. Raises ConfigError for an unknown word (the message has the nearest name), a
-    missing value, a value of the wrong type, or a value after an option that takes no value.
+    With `positional`, required options are given as plain words in the order of the settings. With `several`, a
+    repeatable option takes all values up to the next option. Raises ConfigError for an unknown word (the message has
+    the nearest name), a missing value, a value of the wrong type, or a value after an option that takes no value.
     """
-    known = Known(settings, extra)
+    known = Known(settings, extra, positional)
     words: list[Word] = []
     position = 0
     while position < len(arguments):
         word, count = known.word(arguments[position], arguments[position + 1 :], several)
         words.append(word)
         position += 1 + count
-    for word in [word for word in words if word.alone][positional:]:
-        raise ConfigError(known.unexpected(word.text))
     return words
 
 
@@ -88,10 +88,15 @@ def extras(words: Sequence[Word]) -> dict[str, str]:
 class Known:
     """The options and kinds of a command."""
 
-    def __init__(self, settings: type, extra: Sequence[Extra]) -> None:
+    def __init__(self, settings: type, extra: Sequence[Extra], positional: bool) -> None:
         self.options: dict[str, Option] = {}
+        self.positional: list[Option] = []
+        """Options that the next plain words give."""
         for option in options_of(settings):
-            self.options.setdefault(option.flag, option)
+            if positional and option.required:
+                self.positional.append(option)
+            else:
+                self.options.setdefault(option.flag, option)
         self.off = {option.off: option for option in self.options.values() if option.boolean}
         self.extras = {f"--{option.name}": option for option in extra}
         self.choices = choices(settings)
@@ -105,39 +110,31 @@ class Known:
         """Return the Word of `text`, and the number of words in `following` that are its values."""
         name, equals, value = text.partition("=")
         option, extra = self.option(name), self.extras.get(name)
+        many = several and option is not None and option.many
+        values = (value,) if equals else _values(following if many else following[:1])
+        count = 0 if equals else len(values)
         if option is not None and option.boolean:
             _refuse_value(text, option, following[:1])
-            return Word(text=text, option=option), 0
+            return Word(text=text, values=(str(name.replace("_", "-") == option.flag),), option=option), 0
         if option is not None:
-            count = 0 if equals else self.values(following, several and option.many)
-            values = (value,) if equals else tuple(following[:count])
             if not values:
                 raise ConfigError(f"{option.flag} needs a value: {option.flag} {option.metavar}")
-            _refuse_type(option, values)
-            return Word(text=text, values=() if equals else values, option=option), count
+            converted(option.path, option.hint, values)
+            return Word(text=text, values=values, option=option), count
         if extra is not None and extra.metavar:
-            count = 0 if equals else self.values(following, False)
-            values = (value,) if equals else tuple(following[:count])
             if not "".join(values):
                 raise ConfigError(f"{name} needs a value: {name} {extra.metavar}")
             return Word(text=text, values=values, extra=extra), count
         if extra is not None and equals:
             raise ConfigError(f"{name} takes no value: write {name} instead of {text}")
-        if extra is None and text.startswith("-"):
+        kind = kind_in(text, self.choices)
+        if extra is not None or kind is not None:
+            return Word(text=text, extra=extra, kind=kind), 0
+        if text.startswith("-") or not self.positional:
             raise ConfigError(self.unexpected(text))
-        return Word(text=text, extra=extra, kind=kind_in(text, self.choices)), 0
-
-    def values(self, following: Sequence[str], many: bool) -> int:
-        """Return the number of words in `following` that are values of the option before them; at most 1 without
-        `many`.
-        """
-        count = 0
-        for word in following[: None if many else 1]:
-            name = word.partition("=")[0]
-            if self.option(name) is not None or name in self.extras or (many and word.startswith("--")):
-                break
-            count += 1
-        return count
+        option = self.positional.pop(0)
+        converted(option.path, option.hint, (text,))
+        return Word(text=text, values=(text,), option=option), 0
 
     def unexpected(self, word: str) -> str:
         """Return the message for an unknown word, with the nearest name."""
@@ -165,24 +162,33 @@ def _refuse_value(word: str, option: Option, following: Sequence[str]) -> None:
     raise ConfigError(f"{option.flag} takes no value: {instead} {word if equals else f'{word} {text}'}")
 
 
-def _refuse_type(option: Option, values: Sequence[str]) -> None:
-    """Raise ConfigError for a value of the wrong type."""
-    types = (element_of(option.hint),) if option.many else types_of(option.hint)
-    choices = [choice for known in types if get_origin(known) is Literal for choice in get_args(known)]
-    for value in values:
-        number = any(known in types and _is_number(known, value) for known in (int, float))
-        none = value == "None" and NoneType in types
-        if not (str in types or number or none or value in choices):
-            raise ConfigError(f"{option.path} ({quoted(value)}) must be {wanted(option.hint, value)}")
+def _values(following: Sequence[str]) -> tuple[str, ...]:
+    """Return the words up to the next option."""
+    return tuple(takewhile(lambda word: not OPTION.match(word), following))
 
 
-def _is_number(kind: type, value: str) -> bool:
-    """Return whether `kind`, int or float, accepts a word."""
-    try:
-        kind(value)
-    except ValueError:
-        return False
-    return True
+def converted(path: str, hint: Any, values: Sequence[str]) -> Any:
+    """Return the values of an option in the option's type: all of them if it is repeatable, otherwise the last one.
+
+    Raises ConfigError for a value of the wrong type.
+    """
+    if get_origin(hint) is tuple:
+        return tuple(_converted(path, hint, (element_of(hint),), value) for value in values)
+    return _converted(path, hint, types_of(hint), values[-1])
+
+
+def _converted(path: str, hint: Any, types: Sequence[Any], value: str) -> Any:
+    """Return a value in the first of the types that accepts it. Raises ConfigError if none does."""
+    constants = {str(choice): choice for known in types if get_origin(known) is Literal for choice in get_args(known)}
+    constants |= {"None": None} if NoneType in types else {}
+    constants |= {"True": True, "False": False} if bool in types else {}
+    if value in constants:
+        return constants[value]
+    for known in (int, float, str):
+        if known in types:
+            with suppress(ValueError):
+                return known(value)
+    raise ConfigError(f"{path} ({quoted(value)}) must be {wanted(hint, value)}")
 
 
 def kind_in(word: str, known: dict[str, dict[str, type]]) -> tuple[str, str] | None:
@@ -205,63 +211,35 @@ def shown(path: str) -> str:
     return path.replace("_", "-")
 
 
-def in_order(words: Sequence[Word], settings: type, default: Any = None) -> list[str]:
-    """Return the words in the order that the parser requires, without options that are not settings.
+def chosen_kinds(words: Sequence[Word], settings: type, default: Any = None) -> dict[str, type]:
+    """Return dotted name -> class for every setting with several kinds.
 
     If no word chooses a setting's kind, the kind comes from `default`, or from the class if `default` is None. Raises
     ConfigError if the kind of a setting is chosen twice, or if an option does not belong to the chosen kind.
     """
-    kinds: dict[str, str] = {}
+    known, chosen = choices(settings), dict[str, str]()
     for word in words:
         if word.kind is not None:
             path, kind = word.kind
-            if path in kinds:
+            if path in chosen:
                 raise ConfigError(
-                    f"{shown(path)} is chosen twice: leave out {shown(path)}:{kinds[path]} or {word.text}"
+                    f"{shown(path)} is chosen twice: leave out {shown(path)}:{chosen[path]} or {word.text}"
                 )
-            kinds[path] = kind
-    plain = [word for word in words if word.kind is None and word.extra is None and not _of_choice(word)]
-    first = [text for word in plain for text in _texts(word)]
-    for path in choices(settings):
-        own = [word for word in words if _of_choice(word) == path]
-        if not own and path not in kinds:
-            continue
-        kind = kinds.get(path) or default_kind(settings, default, path)
-        for word in own:
-            _refuse_other_kind(word, settings, kind)
-        first += [f"{shown(path)}:{kind}", *(text for word in own for text in _texts(word))]
-    return first
+            chosen[path] = kind
+    kinds = {path: chosen.get(path) or default_kind(settings, default, path) for path in known}
+    for word in words:
+        if word.option is not None and word.option.choice:
+            _refuse_other_kind(word.option, settings, kinds[word.option.choice])
+    return {path: known[path][kind] for path, kind in kinds.items()}
 
 
-def _of_choice(word: Word) -> str:
-    """Return the setting with the kind that a word's option belongs to, such as optimizer.
-
-    The result is empty if the word is not an option, or if the option belongs to no kind.
-    """
-    return word.option.choice if word.option is not None else ""
-
-
-def _refuse_other_kind(word: Word, settings: type, kind: str) -> None:
+def _refuse_other_kind(option: Option, settings: type, kind: str) -> None:
     """Raise ConfigError if an option does not belong to the chosen kind."""
-    assert word.option is not None
-    kinds = [option.kind for option in options_of(settings) if option.path == word.option.path]
+    kinds = [each.kind for each in options_of(settings) if each.path == option.path]
     if kind not in kinds:
-        choice = shown(word.option.choice)
+        choice = shown(option.choice)
         owners = listed(f"{choice}:{name}" for name in kinds)
         wanted_kind = "that kind" if len(kinds) == 1 else "one of these kinds"
         raise ConfigError(
-            f"{word.option.flag} belongs to {owners}, but {choice} is {kind}: choose {wanted_kind}, or leave the "
-            "option out"
+            f"{option.flag} belongs to {owners}, but {choice} is {kind}: choose {wanted_kind}, or leave the option out"
         )
-
-
-def _texts(word: Word) -> Iterator[str]:
-    """Yield a word and its values as the parser expects them.
-
-    A boolean option that may also be None gets True or False as its value.
-    """
-    option = word.option
-    if option is not None and option.boolean and option.hint is not bool:
-        yield from (option.flag, "False" if word.text.replace("_", "-") == option.off else "True")
-    else:
-        yield from (word.text, *word.values)

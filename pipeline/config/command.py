@@ -1,14 +1,14 @@
-"""Parse a command line into settings: print the help, check the words, and let tyro convert types."""
+"""Parse a command line into settings: print the help, or check the words and build the settings."""
 
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_type_hints
 
-from pipeline.config.arguments import Word, in_order, words_of
+from pipeline.config.arguments import Word, chosen_kinds, converted, words_of
 from pipeline.config.called import as_called
 from pipeline.config.help_text import Described, help_text
-from pipeline.config.options import did_you_mean, flag_of, nearest, options_of
+from pipeline.config.options import did_you_mean, flag_of, kinds_of, nearest, options_of
 from pipeline.errors import ConfigError
 
 HELP = ("-h", "--help")
@@ -19,8 +19,8 @@ class Command(Described):
     """A command that reads its settings from command-line options."""
 
     several: bool = False
-    """True: a repeatable option takes several values, as in --kinds A B. False: the user repeats the option, as in
-    --task A --task B.
+    """True: a repeatable option takes several values, as in --kinds A B, and the last such option counts. False: the
+    user repeats the option, as in --task A --task B.
     """
 
     def words(self, arguments: Sequence[str], default: Any = None) -> list[Word]:
@@ -31,31 +31,25 @@ class Command(Described):
         if set(HELP) & set(arguments):
             print(as_called(help_text(self, arguments, default)))
             raise SystemExit(0)
-        required = sum(option.required for option in options_of(self.settings)) if self.positional else 0
-        return words_of(arguments, self.settings, self.extra, required, self.several)
+        return words_of(arguments, self.settings, self.extra, self.positional, self.several)
 
     def parse(self, words: Sequence[Word], default: Any = None) -> Any:
         """Return the settings of a command line.
 
         A setting that is not in `words` has the value in `default`, or the class's default value if `default` is None.
-        `default` may hold invalid values, because options in `words` may replace them (see `unchecked`). Raises
-        ConfigError for a missing or invalid setting.
+        `default` may hold invalid values, because options in `words` may replace them (see `unchecked`). If a plain
+        option is repeated, its last value counts. Raises ConfigError for a missing or invalid setting.
         """
-        import tyro
-
-        paths = {word.option.path for word in words if word.option is not None}
+        given: dict[str, tuple[str, ...]] = {}
+        for word in words:
+            if word.option is not None:
+                before = () if self.several else given.get(word.option.path, ())
+                given[word.option.path] = (*before, *word.values)
         if default is None:
-            missing = [option for option in options_of(self.settings) if option.required and option.path not in paths]
-            alone = sum(word.alone for word in words)
-            for option in missing[alone if self.positional else 0 :]:
-                raise ConfigError(f"{option.path if self.positional else option.flag} is missing: {option.text}")
-        else:
-            default = _without_repeated(default, paths)
-        markers: list[Any] = [tyro.conf.PositionalRequiredArgs] if self.positional else []
-        markers += [] if self.several else [tyro.conf.UseAppendAction]
-        known = {} if default is None else {"default": default}
-        ordered = in_order(words, self.settings, default)
-        return tyro.cli(self.settings, prog=as_called(self.prog), args=ordered, config=markers, **known)
+            for option in options_of(self.settings):
+                if option.required and option.path not in given:
+                    raise ConfigError(f"{option.path if self.positional else option.flag} is missing: {option.text}")
+        return _built(self.settings, default, chosen_kinds(words, self.settings, default), given)
 
     def read(self, arguments: Sequence[str]) -> Any:
         """Return the settings of a command line. Raises ConfigError for invalid words, and SystemExit after help."""
@@ -82,18 +76,26 @@ def read_one_of(
     return Command(prog=f"{prog} {word}", about=about, settings=named[word], positional=positional).read(arguments[1:])
 
 
-def _without_repeated(default: Any, paths: set[str], prefix: str = "") -> Any:
-    """Return `default` with () for each repeatable setting in `paths`.
+def _built(
+    settings: Any, default: Any, kinds: dict[str, type], given: dict[str, tuple[str, ...]], prefix: str = ""
+) -> Any:
+    """Return the settings with the given values; the other values come from `default`, or from the class if it is None.
 
-    Otherwise, the parser would append the given values to the default values.
+    `kinds` is the result of `chosen_kinds`, `given` has the values as written by dotted name, and `prefix` is the
+    dotted name of these settings and a dot. Settings are built after their parts and once only, so that their checks
+    never see a default that an option replaces.
     """
-    values = {field.name: getattr(default, field.name) for field in dataclasses.fields(default)}
-    for name, value in values.items():
-        if dataclasses.is_dataclass(value):
-            values[name] = _without_repeated(value, paths, f"{prefix}{name}.")
-        elif isinstance(value, tuple) and prefix + name in paths:
-            values[name] = ()
-    return unchecked(type(default), values)
+    hints, values = get_type_hints(settings), dict[str, Any]()
+    for field in dataclasses.fields(settings):
+        path, hint = prefix + field.name, hints[field.name]
+        value = field.default if default is None else getattr(default, field.name)
+        if known := kinds_of(hint):
+            kind = kinds.get(path, known[0])
+            value = _built(kind, value if type(value) is kind else None, kinds, given, f"{path}.")
+        elif path in given:
+            value = converted(path, hint, given[path])
+        values[field.name] = value
+    return settings(**values)
 
 
 def unchecked(kind: type, values: dict[str, Any]) -> Any:

@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from pipeline.errors import listed
 
-NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", tuple: "a list of texts"}
+NAMES: dict[type, str] = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 """Readable names of value types."""
 MOST_NEAR = 3
 """Maximum number of suggestions for a misspelt name."""
@@ -134,19 +134,19 @@ def types_of(hint: Any) -> tuple[Any, ...]:
 
 
 def element_of(hint: Any) -> type:
-    """Return the type of the values in a tuple type: int, or str for every other type."""
-    return int if get_args(hint)[0] is int else str
+    """Return the type of the values in a tuple type: float for tuple[float, ...]."""
+    return get_args(hint)[0]
 
 
 def wanted(hint: Any, value: object) -> str:
     """Return a description of the valid values, for the message about an invalid `value`."""
     options = [option for option in types_of(hint) if option is not NoneType]
-    choices = [choice for option in options if get_origin(option) is Literal for choice in get_args(option)]
+    choices = [str(choice) for option in options if get_origin(option) is Literal for choice in get_args(option)]
     if choices:
         return f"one of {listed(choices)}{did_you_mean(nearest(str(value), choices))}"
-    if options and get_origin(options[0]) is tuple and element_of(options[0]) is int:
-        return "a list of whole numbers"
-    return " or ".join(NAMES[get_origin(option) or option] for option in options)
+    if get_origin(hint) is tuple:
+        return f"a list of {NAMES[element_of(hint)].removeprefix('a ')}s"
+    return " or ".join(NAMES[option] for option in options)
 
 
 def flag_of(kind: type) -> str:

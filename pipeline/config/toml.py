@@ -12,7 +12,7 @@ from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from pipeline.config.command import unchecked
-from pipeline.config.options import did_you_mean, flag_of, kinds_of, nearest, options_of, types_of, wanted
+from pipeline.config.options import did_you_mean, element_of, flag_of, kinds_of, nearest, options_of, types_of, wanted
 from pipeline.errors import ConfigError, shown
 
 NONE = "None"
@@ -149,8 +149,11 @@ def _value_of(file: ConfigFile, value: Any, hint: Any, path: str) -> Any:
     types = types_of(hint)
     if value == NONE and NoneType in types:
         return None
-    if isinstance(value, list) and get_origin(hint) is tuple and all(isinstance(item, str) for item in value):
-        return tuple(value)
+    if isinstance(value, list) and get_origin(hint) is tuple:
+        element = element_of(hint)
+        items = [float(item) if element is float and type(item) is int else item for item in value]
+        if all(type(item) is element for item in items):
+            return tuple(items)
     for known in types:
         if (get_origin(known) is Literal and value in get_args(known)) or type(value) is known:
             return value

@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from safetensors.numpy import save_file
 
 from pipeline import storage
 from pipeline.corpus.counts import texts_of
@@ -19,6 +18,7 @@ from pipeline.local_files import scratch_folder
 from pipeline.locks import locked_name
 from pipeline.reporting import Report
 from pipeline.shared_output import unshared_output
+from pipeline.tensor_files import write_arrays
 from pipeline.text.cached_tokenizer import CachedTokenizer
 
 WORDS = "words.safetensors"
@@ -84,7 +84,7 @@ def publish(
     size = tokenizer.vocabulary.size
     vectors = embeddings(cooccurrences(_documents_of(corpus, parsed, tokenizer), size), width)
     with scratch_folder("embeddings") as temporary:
-        save_file({"words": vectors}, f"{temporary}/{WORDS}")
+        write_arrays(temporary / WORDS, {"words": vectors})
         if not storage.exists(storage.join(folder, storage.MANIFEST)):
             storage.publish(
                 temporary,

@@ -1,7 +1,7 @@
-"""A file of tokens: the training windows of a prepared corpus, encoded, and its held-out text.
+"""A file of tokens: the windows of a prepared corpus, encoded.
 
-A machine without Ray and without the corpus trains on it. The file is a NumPy archive (.npz). An English word takes
-about three bytes.
+A machine with torch and NumPy alone trains on it. The file is a NumPy archive (.npz). An English word takes about three
+bytes.
 """
 
 import io
@@ -12,32 +12,33 @@ import signal
 import threading
 import zipfile
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pipeline import storage
 from pipeline.config.data import Sampling
 from pipeline.corpus.order import permutation
-from pipeline.corpus.prepared import Corpus, Window, read_window
-from pipeline.corpus.weights import text_by_language
-from pipeline.errors import ConfigError, DataError
-from pipeline.text.cached_tokenizer import CachedTokenizer
-from pipeline.text.examples import EncodedWindow, encode_window, masked_examples, with_positions
-from pipeline.text.schema import DOCUMENT
+from pipeline.errors import DataError
+from pipeline.text.encoded_window import EncodedWindow, make_masked_rows
+from pipeline.text.encoded_words import EncodedWords
+from pipeline.text.masked_rows import MaskedRows
 from pipeline.text.template import Template
 from pipeline.text.vocabulary import Vocabulary
 
-VERSION = 1
-ARRAYS = ("tokens", "sentence_tokens", "document_sentences", "parents", "window_documents", "window_characters")
-"""Arrays of the training windows: the ids of all windows; the tokens of each sentence, the sentences and the parent of
-each document; the documents and characters of each window.
+VERSION = 2
+TRAIN, HELDOUT, WORDS = "train", "heldout", "heldout_words"
+"""Parts of the file. TRAIN and HELDOUT have the arrays WINDOW_ARRAYS, named PART_ARRAY; WORDS has WORD_ARRAYS."""
+WINDOW_ARRAYS = ("tokens", "sentence_tokens", "document_sentences", "parents", "window_documents")
+"""The ids of all windows; the tokens of each sentence, the sentences and the parent of each document, the documents of
+each window.
 """
-SHARD = "heldout.parquet"
+WORD_ARRAYS = ("tokens", "word_tokens", "sizes", "sentence_words", "window_sentences")
+"""The ids of all words; the tokens and the UTF-8 bytes of each word, the words of each sentence, the sentences of each
+window.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,92 +51,11 @@ class Tokens:
     train: tuple[EncodedWindow, ...]
     characters: tuple[int, ...]
     """Characters of each training window."""
-    heldout: bytes
-    """A Parquet file of the held-out documents (schema DOCUMENT), one row group per window."""
+    heldout: tuple[EncodedWindow, ...]
+    heldout_words: tuple[EncodedWords, ...]
+    """The words of each held-out window."""
     words: np.ndarray | None
     """float32 (V, width): word embeddings from co-occurrence counts; None if the file has none."""
-
-
-def _require_plain(corpus: Corpus) -> None:
-    """Raise ConfigError if an epoch of the corpus is not each of its documents once, all in one language."""
-    weighted = [location for location, weight in corpus.weights.items() if weight != 1]
-    if weighted:
-        raise ConfigError(f"a file of tokens has each document once, but {weighted[0]} has a weight: leave weight out")
-    languages = sorted(text_by_language(corpus))
-    if len(languages) > 1:
-        raise ConfigError(
-            f"a file of tokens has one language, but {corpus.folder} has {', '.join(languages)}: prepare one alone"
-        )
-
-
-def write(
-    location: str, corpus: Corpus, tokenizer: CachedTokenizer, windows: int | None = None, words: int | None = None
-) -> int:
-    """Write the first `windows` training windows (None: all) and the held-out text; return the number of tokens.
-
-    `words` is the width of word embeddings from co-occurrence counts (see `Tokens`), counted in sentences; None: none
-    are made. Raises ConfigError if the corpus has weights or several languages.
-    """
-    _require_plain(corpus)
-    train = corpus.train[:windows]
-    encoded = [encode_window(read_window(corpus, window), tokenizer) for window in train]
-    size = tokenizer.vocabulary.size
-    about = {
-        "version": VERSION,
-        "corpus": corpus.fingerprint,
-        "vocabulary": asdict(tokenizer.vocabulary),
-    }
-    arrays: dict[str, Any] = {
-        "tokens": np.concatenate([w.tokens for w in encoded]).astype(np.uint16 if size <= 2**16 else np.int32),
-        "sentence_tokens": np.concatenate([np.diff(w.sentence_offsets) for w in encoded]).astype(np.int32),
-        "document_sentences": np.concatenate([np.diff(w.document_offsets) for w in encoded]).astype(np.int32),
-        "parents": np.concatenate([w.parents for w in encoded]).astype(np.int32),
-        "window_documents": np.array([len(w.parents) for w in encoded], np.int32),
-        "window_characters": np.array([window.characters for window in train], np.int64),
-        "heldout": np.frombuffer(_heldout_of(corpus), np.uint8),
-    }
-    if words is not None:
-        # Imported here because they import Ray and scikit-learn, which readers of a file do not need.
-        from pipeline.corpus.embeddings import CHARACTERS
-        from pipeline.corpus.vocabulary import first_windows
-        from pipeline.text.cooccurrence import cooccurrences, embeddings
-
-        counted = encoded[: len(first_windows(corpus, CHARACTERS))]
-        documents = (ids for window in counted for ids in _documents_of(window))
-        arrays["words"] = embeddings(cooccurrences(documents, size), words)
-    file = io.BytesIO()
-    np.savez(file, about=np.frombuffer(json.dumps(about).encode(), np.uint8), **arrays)
-    storage.write_bytes(location, file.getvalue())
-    return len(arrays["tokens"])
-
-
-def _documents_of(window: EncodedWindow) -> list[np.ndarray]:
-    """Return the ids of each document, int64."""
-    ends = window.sentence_offsets[window.document_offsets[1:-1]]
-    return np.split(window.tokens.astype(np.int64), ends)
-
-
-def _heldout_of(corpus: Corpus) -> bytes:
-    """Return a Parquet file of the held-out windows, a row group per window."""
-    file = io.BytesIO()
-    with pq.ParquetWriter(file, DOCUMENT, compression="zstd") as writer:
-        for window in corpus.heldout:
-            documents = read_window(corpus, window)
-            writer.write_table(documents, row_group_size=documents.num_rows)
-    return file.getvalue()
-
-
-def heldout_corpus(tokens: Tokens, folder: str) -> Corpus:
-    """Write the held-out text to a folder, and return it as a corpus without training windows."""
-    storage.write_bytes(storage.join(folder, SHARD), tokens.heldout)
-    with pq.ParquetFile(io.BytesIO(tokens.heldout)) as file:
-        windows = tuple(
-            Window(shard=SHARD, row_group=group, documents=file.metadata.row_group(group).num_rows, characters=0)
-            for group in range(file.metadata.num_row_groups)
-        )
-    return Corpus(
-        folder=folder, fingerprint=tokens.corpus, train=(), heldout=windows, counts={}, dropped={}, sources={}
-    )
 
 
 def unigram_counts_of_tokens(tokens: Tokens, characters: int) -> np.ndarray:
@@ -150,25 +70,28 @@ def read(location: str) -> Tokens:
     try:
         with np.load(io.BytesIO(storage.read_bytes(location)), allow_pickle=False) as file:
             about = json.loads(file["about"].tobytes())
-            arrays = {name: file[name] for name in ARRAYS}
-            heldout, words = file["heldout"].tobytes(), file.get("words")
-        if about["version"] != VERSION:
-            raise DataError(
-                f"{location} has version {about['version']}, and this program reads {VERSION}: write it again"
+            if about["version"] != VERSION:
+                raise DataError(
+                    f"{location} has version {about['version']}, and this program reads {VERSION}: write it again"
+                )
+            return Tokens(
+                vocabulary=_vocabulary_of(about["vocabulary"]),
+                corpus=about["corpus"],
+                train=tuple(_windows_of(_arrays(file, TRAIN, WINDOW_ARRAYS))),
+                characters=tuple(file["window_characters"].tolist()),
+                heldout=tuple(_windows_of(_arrays(file, HELDOUT, WINDOW_ARRAYS))),
+                heldout_words=tuple(_words_of(_arrays(file, WORDS, WORD_ARRAYS))),
+                words=file.get("words"),
             )
-        return Tokens(
-            vocabulary=_vocabulary_of(about["vocabulary"]),
-            corpus=about["corpus"],
-            train=tuple(_windows_of(arrays)),
-            characters=tuple(arrays["window_characters"].tolist()),
-            heldout=heldout,
-            words=words,
-        )
     except (OSError, EOFError, ValueError, KeyError, TypeError, NotImplementedError, zipfile.BadZipFile) as error:
         raise DataError(
             f"{location} is not a file of tokens ({storage.first_line(error)}): write one with "
             "`python jobs/bench.py tokens`"
         ) from error
+
+
+def _arrays(file: Any, part: str, names: tuple[str, ...]) -> dict[str, np.ndarray]:
+    return {name: file[f"{part}_{name}"] for name in names}
 
 
 def _vocabulary_of(about: dict[str, Any]) -> Vocabulary:
@@ -178,12 +101,10 @@ def _vocabulary_of(about: dict[str, Any]) -> Vocabulary:
 
 
 def _windows_of(arrays: dict[str, np.ndarray]) -> Iterator[EncodedWindow]:
-    """Yield the windows of a file's arrays (ARRAYS)."""
-    documents = _offsets(arrays["window_documents"])
-    sentences = _offsets(arrays["document_sentences"])
-    tokens = _offsets(arrays["sentence_tokens"])
-    if [len(sentences) - 1, len(tokens) - 1, len(arrays["tokens"])] != [documents[-1], sentences[-1], tokens[-1]]:
-        raise ValueError("its arrays do not fit together")
+    """Yield the windows of a part with the arrays WINDOW_ARRAYS."""
+    documents, sentences, tokens = _nested_offsets(
+        arrays["window_documents"], arrays["document_sentences"], arrays["sentence_tokens"], len(arrays["tokens"])
+    )
     for first, last in zip(documents, documents[1:]):
         document_offsets = sentences[first : last + 1]
         sentence_offsets = tokens[document_offsets[0] : document_offsets[-1] + 1]
@@ -195,27 +116,55 @@ def _windows_of(arrays: dict[str, np.ndarray]) -> Iterator[EncodedWindow]:
         )
 
 
-def _offsets(counts: np.ndarray) -> np.ndarray:
-    return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+def _words_of(arrays: dict[str, np.ndarray]) -> Iterator[EncodedWords]:
+    """Yield the words of each window of a part with the arrays WORD_ARRAYS."""
+    sentences, words, tokens = _nested_offsets(
+        arrays["window_sentences"], arrays["sentence_words"], arrays["word_tokens"], len(arrays["tokens"])
+    )
+    for first, last in zip(sentences, sentences[1:]):
+        sentence_offsets = words[first : last + 1]
+        word_offsets = tokens[sentence_offsets[0] : sentence_offsets[-1] + 1]
+        yield EncodedWords(
+            tokens=arrays["tokens"][word_offsets[0] : word_offsets[-1]].astype(np.int32),
+            word_offsets=word_offsets - word_offsets[0],
+            sentence_offsets=sentence_offsets - sentence_offsets[0],
+            sizes=arrays["sizes"][sentence_offsets[0] : sentence_offsets[-1]],
+        )
 
 
-def rows_of_window(tokens: Tokens, sampling: Sampling, seed: int, number: int) -> pa.Table:
-    """Return the rows (schema ROW) of a window: those that the stream makes, if the file has all training windows.
+def _nested_offsets(*counts_and_size: Any) -> list[np.ndarray]:
+    """Return the offsets of each level of nested runs, of which each level counts the runs of the next.
+
+    The last argument is the number of tokens in all runs. Raises ValueError if the levels do not fit together.
+    """
+    *counts, size = counts_and_size
+    offsets = [np.concatenate([[0], np.cumsum(each, dtype=np.int64)]) for each in counts]
+    if [level[-1] for level in offsets] != [*(len(level) - 1 for level in offsets[1:]), size]:
+        raise ValueError("its arrays do not fit together")
+    return offsets
+
+
+def rows_of_window(tokens: Tokens, sampling: Sampling, seed: int, number: int) -> MaskedRows:
+    """Return the rows of a training window: those that the stream makes, if the file has all training windows.
 
     `number` counts windows through all epochs.
     """
     epoch, position = divmod(number, len(tokens.train))
     window = int(permutation(seed, epoch, len(tokens.train))[position])
-    encoded = tokens.train[window]
-    examples = masked_examples(
-        replace(encoded, tokens=encoded.tokens.astype(np.int32)),
+    return make_masked_rows(
+        with_int32_tokens(tokens.train[window]),
         tokens.vocabulary,
         sampling,
         seed=seed,
         copy=sampling.copy_of_epoch(epoch),
         window=window,
+        place=(epoch, position),
     )
-    return with_positions(examples, epoch, position)
+
+
+def with_int32_tokens(encoded: EncodedWindow) -> EncodedWindow:
+    """Return a window of a file, whose tokens may be uint16, as an encoded window elsewhere."""
+    return replace(encoded, tokens=encoded.tokens.astype(np.int32))
 
 
 class RowMaker:
@@ -224,7 +173,7 @@ class RowMaker:
     The process ends with its parent, and leaves Ctrl-C to the parent.
     """
 
-    rows: ClassVar[Callable[[int], pa.Table]]
+    rows: ClassVar[Callable[[int], MaskedRows]]
     """Function that returns the rows of a window."""
 
     @classmethod
@@ -235,7 +184,7 @@ class RowMaker:
         cls.rows = partial(rows_of_window, read(location), sampling, seed)
 
     @classmethod
-    def make(cls, number: int) -> pa.Table:
+    def make(cls, number: int) -> MaskedRows:
         """Return the rows of a window; `number` counts windows through all epochs."""
         return cls.rows(number)
 

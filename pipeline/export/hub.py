@@ -5,13 +5,10 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyarrow import fs
-
 from pipeline import storage
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.export.markdown import public_location
 from pipeline.local_files import scratch_folder
-from pipeline.retries import with_retries
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -66,17 +63,10 @@ def fetch(target: str, folder: Path) -> list[str]:
     manifest = storage.read_json(storage.join(target, storage.MANIFEST))
     for name in manifest["files"]:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        copy_file(storage.join(target, name), f"{folder}/{name}")
+        storage.copy_file(storage.join(target, name), f"{folder}/{name}")
     public = {key: public_location(value) if key == "checkpoint" else value for key, value in manifest.items()}
     (folder / storage.MANIFEST).write_text(json.dumps(public, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
     return [*manifest["files"], storage.MANIFEST]
-
-
-def copy_file(source: str, target: str) -> None:
-    """Copy a file from any storage to a local path, with retries."""
-    system, path = storage.filesystem(source)
-    local = fs.LocalFileSystem()
-    with_retries(lambda: fs.copy_files(path, target, source_filesystem=system, destination_filesystem=local))
 
 
 def reason(error: Exception, api: "HfApi") -> str:

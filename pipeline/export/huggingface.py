@@ -13,7 +13,6 @@ from pipeline.config.model import Model
 from pipeline.config.model_parts import BlockSparseAttention
 from pipeline.errors import CheckpointError
 from pipeline.export.card import Lineage, Made, card, trained_length
-from pipeline.export.hub import copy_file
 from pipeline.export.markdown import CARD
 from pipeline.export.probe import TOLERANCE, difference, padded, probes
 from pipeline.export.sentence_files import pooling_of, prompts_of, sentence_files
@@ -156,7 +155,7 @@ def copy_model(checkpoint: str, folder: Path) -> None:
     for name in storage.read_json(storage.join(checkpoint, storage.MANIFEST))["files"]:
         if name not in TRAINING_ONLY:
             (folder / name).parent.mkdir(exist_ok=True)
-            copy_file(storage.join(checkpoint, name), f"{folder}/{name}")
+            storage.copy_file(storage.join(checkpoint, name), f"{folder}/{name}")
 
 
 def check(folder: Path, trained: Trained) -> str:

@@ -21,7 +21,7 @@ from pipeline.objectives.masked import MLM
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.vocabulary_loading import load_vocabulary
 from pipeline.train.checkpoint import WEIGHTS
-from pipeline.train.evaluate import heldout_batches
+from pipeline.train.heldout import heldout_batches
 from pipeline.train.run import settings_of
 
 HELDOUT_ROWS = 256

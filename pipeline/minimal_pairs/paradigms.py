@@ -5,14 +5,15 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
-
-import requests
+from typing import TYPE_CHECKING, Any
 
 from pipeline import storage
 from pipeline.errors import ConfigError, DataError
 from pipeline.locations import is_url
 from pipeline.reporting import Report
+
+if TYPE_CHECKING:
+    import requests
 
 BASE = "https://raw.githubusercontent.com/alexwarstadt/blimp/master/data"
 """URL of the folder with the files, which the benchmark's authors publish under CC-BY 4.0."""
@@ -143,6 +144,9 @@ def download(folder: str, report: Report, base: str = BASE, setting: str = "blim
 
     Raises ConfigError if the folder cannot be written, DataError if a file cannot be downloaded.
     """
+    # imported here, because a machine for `bench.py train --tokens` may not have requests
+    import requests
+
     storage.require_writable(setting, str(Path(folder).parent))
     report(f"{setting}: downloading {len(PARADIGMS)} files from {base} to {folder}")
     with tempfile.TemporaryDirectory(dir=Path(folder).parent, prefix=".blimp-") as temporary:
@@ -157,12 +161,12 @@ def download(folder: str, report: Report, base: str = BASE, setting: str = "blim
             raise ConfigError(f"{setting} {folder} cannot be written: {storage.first_line(error)}") from error
 
 
-def _download(session: requests.Session, url: str, setting: str) -> bytes:
+def _download(session: "requests.Session", url: str, setting: str) -> bytes:
     """Return the bytes of a small file. Raises DataError if the request fails."""
     try:
         response = session.get(url, timeout=TIMEOUT)
         response.raise_for_status()
-    except requests.RequestException as error:
+    except OSError as error:  # all errors of requests are OSErrors
         raise DataError(
             f"{url} cannot be downloaded ({storage.first_line(error)}): copy BLiMP's files into a folder and name the "
             f"folder with --{setting}"

@@ -8,12 +8,10 @@ import zipfile
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from pyarrow import fs
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor
@@ -23,7 +21,6 @@ from pipeline.errors import CheckpointError, ConfigError, PipelineError
 from pipeline.local_files import scratch_folder
 from pipeline.locations import is_url
 from pipeline.model.tensor_bundle import read_bundle
-from pipeline.retries import with_retries
 
 CONFIGS = ("config.json", "bert_config.json")
 """Config file names of Hugging Face and of google-research/bert."""
@@ -118,8 +115,7 @@ def files_of(location: str) -> Files:
 def _require_files(location: str, names: Sequence[str]) -> None:
     """Raise CheckpointError if a name is not a regular file. Reading a pipe or a device might never end."""
     for name in names:
-        system, path = storage.filesystem(storage.join(location, name))
-        if with_retries(partial(system.get_file_info, path)).type != fs.FileType.File:
+        if not storage.is_file(storage.join(location, name)):
             raise CheckpointError(f"{storage.join(location, name)} is not a regular file")
 
 
@@ -156,11 +152,8 @@ def _shards(location: str, index: str, names: list[str]) -> list[str]:
 
 def _fetched(location: str, files: Files, folder: str) -> str:
     """Copy the model files from a URL to a folder, and return the folder."""
-    system, path = storage.filesystem(location)
     for name in (files.config, *files.parts):
-        fs.copy_files(
-            f"{path}/{name}", f"{folder}/{name}", source_filesystem=system, destination_filesystem=fs.LocalFileSystem()
-        )
+        storage.copy_file(storage.join(location, name), f"{folder}/{name}")
     return folder
 
 

@@ -23,8 +23,9 @@ from pipeline.reporting import Report
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train import run
-from pipeline.train.evaluate import baselines, evaluate, heldout_batches, unigram_counts
+from pipeline.train.evaluate import baselines, evaluate
 from pipeline.train.hardware import autocast_of, chosen_precision, required_device
+from pipeline.train.heldout import heldout_batches, unigram_counts
 from pipeline.train.initial import FREE
 from pipeline.train.published_tuned import load_tuned_or_published
 from pipeline.train.run_stream import vocabulary_of_run

@@ -26,8 +26,8 @@ from pipeline.pictures.model_texts import attention_of_texts, cut_texts, random_
 from pipeline.pictures.run_points import name_of, newest_losses, read_points
 from pipeline.pictures.style import require_picture, write_picture
 from pipeline.text.cached_tokenizer import CachedTokenizer
-from pipeline.train.evaluate import heldout_batches, unigram_counts
 from pipeline.train.hardware import autocast_of
+from pipeline.train.heldout import heldout_batches, unigram_counts
 from pipeline.train.pictures import learning_curve
 from pipeline.train.run_stream import stream_of_run
 from pipeline.train.token_frequency import heldout_loss_by_frequency

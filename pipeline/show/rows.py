@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 from rich.text import Text
 
-from pipeline.text.splitting import CONTINUATION, DECODERS, META_SPACE
+from pipeline.text.splitting import CONTINUATION, META_SPACE, decoder_of
 from pipeline.text.vocabulary import Vocabulary
 
 SPECIAL, MASKED, REPLACED, KEPT = "dim", "bold red", "bold yellow", "bold blue"
@@ -29,7 +29,7 @@ def text_of(vocabulary: Vocabulary, ids: list[int]) -> str:
     """Return the text of pieces, with a space before each piece that begins a word. Incomplete UTF-8 becomes �."""
     tokens = [vocabulary.tokens[id] for id in ids]
     if vocabulary.kind == "byte-bpe":
-        return DECODERS["byte-bpe"].decode(tokens)
+        return decoder_of("byte-bpe").decode(tokens)
     if vocabulary.kind == "unigram":
         return "".join(tokens).replace(META_SPACE, " ")
     return "".join(

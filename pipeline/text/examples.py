@@ -1,7 +1,6 @@
 """Make a window's examples: a pure function of documents, vocabulary, settings, seed, epoch and window."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 
 import numpy as np
@@ -11,8 +10,15 @@ import pyarrow.compute as pc
 from pipeline.config.data import Sampling, TitleParagraph
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.documents import one_line
-from pipeline.text.masking import Masked, mask, without_masks
-from pipeline.text.pairs import PAIRINGS
+from pipeline.text.encoded_window import (
+    EncodedWindow,
+    assemble,
+    first_lengths,
+    masked_sequences,
+    positions_in_sequence,
+    sequences_of,
+)
+from pipeline.text.masking import Masked, without_masks
 from pipeline.text.prompts import (
     lines_after_prompts,
     prompt_tokens,
@@ -25,22 +31,7 @@ from pipeline.text.schema import EXAMPLE, ROW
 from pipeline.text.sentences import split_sentences
 from pipeline.text.sequences import Sequences
 from pipeline.text.single_texts import encode_texts, strings_of
-from pipeline.text.template import ONE_SEPARATOR, SPECIALS_OF_ONE, Template
-from pipeline.text.vocabulary import Vocabulary
-
-
-@dataclass(frozen=True, kw_only=True)
-class EncodedWindow:
-    """The sentences of a window as ids: T tokens of S sentences of D documents."""
-
-    tokens: np.ndarray
-    """int32 (T,): the ids of all sentences, without special tokens."""
-    sentence_offsets: np.ndarray
-    """int64 (S + 1,): offsets of the sentences in the tokens."""
-    document_offsets: np.ndarray
-    """int64 (D + 1,): offsets of the documents, counted in sentences."""
-    parents: np.ndarray
-    """int32 (D,): equal numbers for documents of one parent."""
+from pipeline.text.template import SPECIALS_OF_ONE, Template
 
 
 def make_examples(
@@ -80,7 +71,10 @@ def _examples_of(
     vocabulary = tokenizer.vocabulary
     if not (sampling.two_texts or sampling.with_text):
         encoded = encode_window(documents, tokenizer)
-        return masked_examples(encoded, vocabulary, sampling, seed=seed, copy=copy, window=window, purpose=purpose)
+        sequences, offsets, masked = masked_sequences(
+            encoded, vocabulary, sampling, seed=seed, copy=copy, window=window, purpose=purpose
+        )
+        return example_table(sequences, offsets, masked, vocabulary.template)
     if sampling.two_texts:
         sentences, document_offsets = window_lines(documents, titles=isinstance(sampling.pairs, TitleParagraph))
         sentences = lines_after_prompts(sentences, sampling.prompts, tokenizer)
@@ -90,7 +84,7 @@ def _examples_of(
     tokens = encoded.tokens
     prompts = prompt_tokens(sampling.prompts, tokenizer)
     room = room_after_prompts(sampling.maximum_length, prompts)
-    sequences = _sequences_of(encoded, vocabulary, sampling, room, seed, copy, window, purpose)
+    sequences = sequences_of(encoded, vocabulary, sampling, room, seed, copy, window, purpose)
     if any(sampling.prompts):
         tokens, sequences = without_first_spaces(
             tokens, sequences, sentences, encoded.sentence_offsets, sampling.prompts, room, tokenizer
@@ -123,53 +117,6 @@ def _encode(
     return EncodedWindow(
         tokens=tokens, sentence_offsets=sentence_offsets, document_offsets=document_offsets, parents=parents
     )
-
-
-def masked_examples(
-    encoded: EncodedWindow,
-    vocabulary: Vocabulary,
-    sampling: Sampling,
-    *,
-    seed: int,
-    copy: int,
-    window: int,
-    purpose: str = "",
-) -> pa.Table:
-    """Make the masked examples (schema EXAMPLE) of an encoded window, in random order.
-
-    `sampling` must not make examples of two texts or with text. `copy` is that of the epoch
-    (`Sampling.copy_of_epoch`). Each `purpose` has its own random numbers.
-    """
-    length = sampling.maximum_length
-    sequences = _sequences_of(encoded, vocabulary, sampling, length, seed, copy, window, purpose)
-    ids, offsets = assemble(encoded.tokens, sequences, vocabulary)
-    begins = sentence_begins(encoded.sentence_offsets, sequences, vocabulary)
-    random = generator(seed, copy, window, f"masks{purpose}")
-    masked = mask(sampling.masking, ids, offsets, vocabulary, random, begins)
-    return example_table(sequences, offsets, masked, vocabulary.template)
-
-
-def _sequences_of(
-    encoded: EncodedWindow,
-    vocabulary: Vocabulary,
-    sampling: Sampling,
-    room: int,
-    seed: int,
-    copy: int,
-    window: int,
-    purpose: str,
-) -> Sequences:
-    """Return the sequences of a window in random order, each with at most `room` tokens and special tokens."""
-    sequences = PAIRINGS[type(sampling.pairs)](
-        sampling.pairs,
-        encoded.sentence_offsets,
-        encoded.document_offsets,
-        encoded.parents,
-        room,
-        generator(seed, copy, window, f"pairs{purpose}"),
-        vocabulary.template,
-    )
-    return sequences.take(generator(seed, copy, window, f"rows{purpose}").permutation(len(sequences)))
 
 
 def with_positions(examples: pa.Table, epoch: int, position: int) -> pa.Table:
@@ -235,52 +182,6 @@ def parent_hashes(documents: pa.Table) -> np.ndarray:
     return np.frombuffer(b"".join(digests), "<i8")
 
 
-def assemble(tokens: np.ndarray, sequences: Sequences, vocabulary: Vocabulary) -> tuple[np.ndarray, np.ndarray]:
-    """Concatenate N sequences: each is [CLS] and its ranges, with a [SEP] after each range.
-
-    In a pair, the vocabulary's template gives the number of [SEP] after segment A. `tokens` are the window's flat ids,
-    int32. Return the ids, int32 (T,), and the offsets of the sequences, int64 (N + 1,).
-    """
-    ids, offsets, ends = _gather(tokens, sequences, vocabulary.template)
-    ids[offsets[:-1]] = vocabulary.cls_id
-    ids[ends - 1] = vocabulary.sep_id
-    if sequences.paired:
-        for separator in range(1, vocabulary.template.pair_separators):
-            ids[ends[sequences.offsets[:-1]] - 1 - separator] = vocabulary.sep_id
-    return ids, offsets
-
-
-def sentence_begins(sentence_offsets: np.ndarray, sequences: Sequences, vocabulary: Vocabulary) -> np.ndarray | None:
-    """Return whether a sentence begins at each token of the sequences, bool (T,).
-
-    Only byte-level BPE needs this array: the first piece of a paragraph has no space before it, so the piece looks like
-    the continuation of a word. For other vocabularies, return None instead of the array. The values at special
-    tokens are arbitrary.
-    """
-    if not vocabulary.keeps_spaces:
-        return None
-    begins = np.zeros(sentence_offsets[-1], bool)
-    begins[sentence_offsets[sentence_offsets < len(begins)]] = True
-    return _gather(begins, sequences, vocabulary.template)[0]
-
-
-def _gather(values: np.ndarray, sequences: Sequences, template: Template) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Copy `values`, one per token of the window, to the tokens of the sequences; special tokens get arbitrary values.
-
-    Return the copy (T,), the offsets of the sequences, int64 (N + 1,), and for each range the index after its last
-    separator, int64 (R,).
-    """
-    lengths = sequences.ends - sequences.starts + 1
-    first = sequences.offsets[:-1]
-    lengths[first] += template.pair_separators if sequences.paired else 1  # [CLS], extra [SEP]
-    ends = np.cumsum(lengths)
-    offsets = np.append(0, ends)[sequences.offsets]
-    shift = sequences.starts - ends + lengths
-    shift[first] -= 1
-    # A special token copies a value next to its range. At the window's start or end, mode="clip" keeps indices valid.
-    return np.take(values, np.arange(offsets[-1]) + np.repeat(shift, lengths), mode="clip"), offsets, ends
-
-
 def example_table(
     sequences: Sequences,
     offsets: np.ndarray,
@@ -295,18 +196,11 @@ def example_table(
     `parents`, int64 (N,): hashes of parents, for examples of two texts. `prompt_lengths`: tokens of the
     prompts of A and of the other texts; without prompts, 0 or empty. `strings`: the texts of N examples.
     """
-    in_sequence = masked.positions - np.repeat(offsets[:-1], np.diff(masked.offsets))
-    first = sequences.offsets[:-1]
-    lengths = sequences.ends[first] - sequences.starts[first]
-    if sequences.two_texts:
-        first_length = ONE_SEPARATOR.first_length(lengths)
-    else:
-        first_length = template.first_length(lengths) if sequences.paired else np.diff(offsets)
     no_label = pa.nulls(len(sequences), pa.bool_())
     columns = [
         _lists(offsets, masked.ids),
-        pa.array(first_length.astype(np.int32)),
-        _lists(masked.offsets, in_sequence),
+        pa.array(first_lengths(sequences, offsets, template).astype(np.int32)),
+        _lists(masked.offsets, positions_in_sequence(masked, offsets)),
         _lists(masked.offsets, masked.labels),
         no_label if sequences.not_next is None else pa.array(sequences.not_next),
         no_label if sequences.swapped is None else pa.array(sequences.swapped),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers
 from tokenizers.models import Unigram
 
-from pipeline.text.splitting import DECODERS, META_SPACE
+from pipeline.text.splitting import META_SPACE, decoder_of
 from pipeline.wire_format import Fields, fields
 
 PIECES, TRAINER, NORMALIZER = 1, 2, 3
@@ -97,7 +97,7 @@ def tokenizer_of_deberta(model: SentencePieceModel, *, lowercase: bool) -> Token
     tokenizer = Tokenizer(Unigram(list(model.pieces), unk_id=model.unknown))
     tokenizer.normalizer = normalizers.Sequence([*steps, normalizers.Replace(Regex(" {2,}"), " ")])
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement=META_SPACE, prepend_scheme="always")
-    tokenizer.decoder = DECODERS["unigram"]
+    tokenizer.decoder = decoder_of("unigram")
     return tokenizer
 
 
@@ -116,5 +116,5 @@ def tokenizer_of(model: SentencePieceModel, *, lowercase: bool, strip_accents: b
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(replacement=META_SPACE, prepend_scheme="always")]
     )
-    tokenizer.decoder = DECODERS["unigram"]
+    tokenizer.decoder = decoder_of("unigram")
     return tokenizer

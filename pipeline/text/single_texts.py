@@ -5,13 +5,16 @@ Shapes: S sentences, N texts.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pipeline.config.data import Sentences
-from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.sequences import Sequences, follow_chain, without_empty_sentences
 from pipeline.text.template import ONE_SEPARATOR, SPECIALS_OF_ONE, Template
+
+if TYPE_CHECKING:  # this import loads Arrow and tokenizers, which reading tokens from a file does not need
+    from pipeline.text.cached_tokenizer import CachedTokenizer
 
 
 def sentence_texts(
@@ -62,7 +65,7 @@ def strings_of(
 
 
 def encode_texts(
-    texts: list[str], sequences: Sequences, maximum_length: int, tokenizer: CachedTokenizer
+    texts: list[str], sequences: Sequences, maximum_length: int, tokenizer: "CachedTokenizer"
 ) -> tuple[np.ndarray, Sequences]:
     """Return the flat tokens of N texts, int32, and the sequences as ranges of them; longer texts are truncated.
 

@@ -1,9 +1,10 @@
 """Normalisation and word splitting of each kind of vocabulary, before words become pieces."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tokenizers import Regex, decoders, normalizers, pre_tokenizers
+if TYPE_CHECKING:  # imported inside the functions, because training on a file of tokens does not need it
+    from tokenizers import decoders, normalizers, pre_tokenizers
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 SPECIALS_OF_BYTES = ("<pad>", "<unk>", "<s>", "</s>", "<mask>")
@@ -13,11 +14,6 @@ LONGEST_WORD = 100
 CONTINUATION = "##"
 BYTE_SPACE = "Ġ"  # how byte-level BPE writes the space before a word
 META_SPACE = "▁"  # how SentencePiece writes the space before a word
-DECODERS = {
-    "wordpiece": decoders.WordPiece(prefix=CONTINUATION),
-    "byte-bpe": decoders.ByteLevel(),
-    "unigram": decoders.Metaspace(replacement=META_SPACE, prepend_scheme="always"),
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +33,10 @@ class Splitting:
     chinese_characters: bool = True
     """Whether each Chinese character is a word; WordPiece only."""
 
-    def normalizer(self) -> normalizers.Normalizer | None:
+    def normalizer(self) -> "normalizers.Normalizer | None":
         """Return a new normalizer; None if text is not changed."""
+        from tokenizers import Regex, normalizers
+
         wordpiece = self.kind == "wordpiece"
         letters = normalizers.BertNormalizer(
             clean_text=wordpiece,
@@ -52,16 +50,29 @@ class Splitting:
         spaces = [normalizers.Strip(), normalizers.Replace(Regex(" {2,}"), " ")]
         return normalizers.Sequence([normalizers.Nmt(), normalizers.NFKC(), *[letters] * changed, *spaces])
 
-    def pre_tokenizer(self, *, after_space: bool = False) -> pre_tokenizers.PreTokenizer:
+    def pre_tokenizer(self, *, after_space: bool = False) -> "pre_tokenizers.PreTokenizer":
         """Return a new splitter of normalised text.
 
         `after_space` is for single words that followed a space: byte-level BPE then puts the space before them again.
         """
+        from tokenizers import pre_tokenizers
+
         if self.kind == "wordpiece":
             return pre_tokenizers.BertPreTokenizer()
         if self.kind == "byte-bpe":
             return pre_tokenizers.ByteLevel(add_prefix_space=after_space)
         return pre_tokenizers.Metaspace(replacement=META_SPACE, prepend_scheme="always")
+
+
+def decoder_of(kind: str) -> "decoders.Decoder":
+    """Return a new decoder, which joins the pieces of a kind of vocabulary to text."""
+    from tokenizers import decoders
+
+    if kind == "wordpiece":
+        return decoders.WordPiece(prefix=CONTINUATION)
+    if kind == "byte-bpe":
+        return decoders.ByteLevel()
+    return decoders.Metaspace(replacement=META_SPACE, prepend_scheme="always")
 
 
 def continues(kind: str, piece: str) -> bool:

@@ -13,7 +13,7 @@ from tokenizers.models import BPE, Unigram, WordPiece
 from tokenizers.pre_tokenizers import ByteLevel, WhitespaceSplit
 from tokenizers.trainers import BpeTrainer, UnigramTrainer, WordPieceTrainer
 
-from pipeline.text.splitting import CONTINUATION, DECODERS, LONGEST_WORD, SPECIALS, SPECIALS_OF_BYTES, Splitting
+from pipeline.text.splitting import CONTINUATION, LONGEST_WORD, SPECIALS, SPECIALS_OF_BYTES, Splitting, decoder_of
 from pipeline.text.template import ONE_SEPARATOR, TWO_SEPARATORS
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_loading import require_fitting_case
@@ -95,7 +95,7 @@ def learn(
     if normalizer := splitting.normalizer():
         tokenizer.normalizer = normalizer
     tokenizer.pre_tokenizer = splitting.pre_tokenizer()
-    tokenizer.decoder = DECODERS[splitting.kind]
+    tokenizer.decoder = decoder_of(splitting.kind)
     return _tokens_by_id(tokenizer), json.dumps(json.loads(tokenizer.to_str()), ensure_ascii=False)
 
 

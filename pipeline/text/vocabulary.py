@@ -5,14 +5,15 @@ import json
 import re
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from tokenizers import Tokenizer
-from tokenizers.models import WordPiece as WordPieceModel
 
-from pipeline.text.splitting import CONTINUATION, LONGEST_WORD, SPECIALS, Splitting, continues
+from pipeline.text.splitting import CONTINUATION, LONGEST_WORD, SPECIALS, continues
 from pipeline.text.template import ONE_SEPARATOR, Template
+
+if TYPE_CHECKING:  # imported inside `tokenizer`, because training on a file of tokens does not need it
+    from tokenizers import Tokenizer
 
 SENTENCES_WITH_SPACES = 1
 """Version of the code that encodes sentences in byte-level BPE; part of the fingerprint.
@@ -114,26 +115,45 @@ class Vocabulary:
             about["sentences"] = SENTENCES_WITH_SPACES
         return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
 
-    def tokenizer(self) -> Tokenizer:
+    def tokenizer_json(self) -> str:
+        """Return the tokenizer as JSON without added tokens, in the format of tokenizer.json."""
+        return self.model if self.model is not None else self._wordpiece_json()
+
+    def _wordpiece_json(self) -> str:
+        """Return the tokenizer of a WordPiece vocabulary as JSON: BERT's normalisation, splitting and model."""
+        normalizer = {
+            "type": "BertNormalizer",
+            "clean_text": True,
+            "handle_chinese_chars": self.chinese_characters,
+            "strip_accents": self.strip_accents,
+            "lowercase": self.lowercase,
+        }
+        model = {
+            "type": "WordPiece",
+            "unk_token": "[UNK]",
+            "continuing_subword_prefix": CONTINUATION,
+            "max_input_chars_per_word": LONGEST_WORD,
+            "vocab": self.ids,
+        }
+        whole = {
+            "version": "1.0",
+            "truncation": None,
+            "padding": None,
+            "added_tokens": [],
+            "normalizer": normalizer,
+            "pre_tokenizer": {"type": "BertPreTokenizer"},
+            "post_processor": None,
+            "decoder": None,
+            "model": model,
+        }
+        return json.dumps(whole, ensure_ascii=False)
+
+    def tokenizer(self) -> "Tokenizer":
         """Return a new tokenizer that neither adds nor parses special tokens: "[MASK]" in a text is ordinary text."""
-        if self.model is not None:
-            return Tokenizer.from_str(
-                self.model if self.kind == "byte-bpe" else _hide_reserved_entries(self.model, self._textual)
-            )
-        tokenizer = Tokenizer(
-            WordPieceModel(
-                self.ids,
-                unk_token="[UNK]",
-                continuing_subword_prefix=CONTINUATION,
-                max_input_chars_per_word=LONGEST_WORD,
-            )
-        )
-        splitting = Splitting(
-            lowercase=self.lowercase, strip_accents=self.strip_accents, chinese_characters=self.chinese_characters
-        )
-        tokenizer.normalizer = splitting.normalizer()
-        tokenizer.pre_tokenizer = splitting.pre_tokenizer()
-        return tokenizer
+        from tokenizers import Tokenizer
+
+        whole = self.tokenizer_json()
+        return Tokenizer.from_str(_hide_reserved_entries(whole, self._textual) if self.kind == "unigram" else whole)
 
 
 def _hide_reserved_entries(model: str, textual: np.ndarray) -> str:

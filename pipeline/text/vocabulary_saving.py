@@ -4,10 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tokenizers.processors import RobertaProcessing, TemplateProcessing
-
 from pipeline import storage
-from pipeline.text.splitting import DECODERS, SPECIALS, SPECIALS_OF_BYTES
+from pipeline.text.splitting import CONTINUATION, SPECIALS, SPECIALS_OF_BYTES
 from pipeline.text.template import ONE_SEPARATOR, TWO_SEPARATORS
 from pipeline.text.vocabulary import Vocabulary
 
@@ -54,10 +52,10 @@ def published_tokenizer(vocabulary: Vocabulary, segments: int = 2) -> dict[str, 
 
     A tokenizer loaded from this file parses special tokens in a text, and adds special tokens to texts and pairs.
     """
-    whole = json.loads(vocabulary.model or vocabulary.tokenizer().to_str())
+    whole = json.loads(vocabulary.tokenizer_json())
     whole |= {"added_tokens": _added_tokens(vocabulary), "post_processor": _post_processor(vocabulary, whole, segments)}
     if vocabulary.kind == "wordpiece":
-        whole["decoder"] = json.loads(DECODERS["wordpiece"].__getstate__())
+        whole["decoder"] = {"type": "WordPiece", "prefix": CONTINUATION, "cleanup": True}
     return whole
 
 
@@ -109,18 +107,31 @@ def _post_processor(vocabulary: Vocabulary, whole: dict[str, Any], segments: int
     """
     first, separator = vocabulary.specials[2:4]
     if vocabulary.template == TWO_SEPARATORS and whole["pre_tokenizer"]["type"] == "ByteLevel":
-        processor = RobertaProcessing(
-            (separator, vocabulary.sep_id),
-            (first, vocabulary.cls_id),
-            trim_offsets=True,
-            add_prefix_space=whole["pre_tokenizer"]["add_prefix_space"],
-        )
-        return json.loads(processor.__getstate__())
+        return {
+            "type": "RobertaProcessing",
+            "sep": [separator, vocabulary.sep_id],
+            "cls": [first, vocabulary.cls_id],
+            "trim_offsets": True,
+            "add_prefix_space": whole["pre_tokenizer"]["add_prefix_space"],
+        }
     segment = 1 if vocabulary.template == ONE_SEPARATOR and segments > 1 else 0
-    between = [separator] * vocabulary.template.pair_separators
-    template = TemplateProcessing(
-        single=[first, "$A", separator],
-        pair=[first, "$A", *between, f"$B:{segment}", f"{separator}:{segment}"],
-        special_tokens=[(first, vocabulary.cls_id), (separator, vocabulary.sep_id)],
-    )
-    return json.loads(template.__getstate__())
+    before, text, after = _special(first), _text("A"), _special(separator)
+    between = [after] * vocabulary.template.pair_separators
+    return {
+        "type": "TemplateProcessing",
+        "single": [before, text, after],
+        "pair": [before, text, *between, _text("B", segment), _special(separator, segment)],
+        "special_tokens": {
+            name: {"id": name, "ids": [vocabulary.ids[name]], "tokens": [name]} for name in sorted({first, separator})
+        },
+    }
+
+
+def _special(name: str, segment: int = 0) -> dict[str, Any]:
+    """Return a special token as a template states it."""
+    return {"SpecialToken": {"id": name, "type_id": segment}}
+
+
+def _text(name: str, segment: int = 0) -> dict[str, Any]:
+    """Return the place of a text, A or B, as a template states it."""
+    return {"Sequence": {"id": name, "type_id": segment}}

@@ -18,7 +18,7 @@ from pipeline.text.documents import WORDY
 from pipeline.text.randomness import generator
 from pipeline.text.schema import EXAMPLE
 from pipeline.text.sentences import split_sentences
-from pipeline.text.splitting import DECODERS
+from pipeline.text.splitting import decoder_of
 from pipeline.text.vocabulary import Vocabulary
 
 WINDOWS = 8  # maximum held-out windows to search
@@ -121,7 +121,7 @@ def _word_of(vocabulary: Vocabulary, entry: int) -> str:
     """Return the text of an entry that begins a word and has only letters; an empty string for other entries."""
     if vocabulary.continuation[entry]:
         return ""
-    word = DECODERS[vocabulary.kind].decode([vocabulary.tokens[entry]]).strip()
+    word = decoder_of(vocabulary.kind).decode([vocabulary.tokens[entry]]).strip()
     return word if word.isalpha() else ""
 
 
@@ -159,7 +159,7 @@ def readable(ids: np.ndarray, position: int, vocabulary: Vocabulary) -> str:
 
 def _decoded(ids: np.ndarray, position: int, vocabulary: Vocabulary) -> str:
     """Return the same text as `readable`, for vocabularies whose entries include the space before a word."""
-    decode = DECODERS[vocabulary.kind].decode
+    decode = decoder_of(vocabulary.kind).decode
     before, after = ([vocabulary.tokens[i] for i in part] for part in (ids[:position], ids[position + 1 :]))
     whole = f"{decode(before)} ____ {decode(after).lstrip()}"
     return PUNCTUATED.sub("____", whole).strip()

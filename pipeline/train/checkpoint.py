@@ -16,15 +16,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
-from pyarrow import fs
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 
 from pipeline import storage
 from pipeline.corpus.order import Cursor
 from pipeline.errors import CheckpointError
 from pipeline.host_copies import on_host
 from pipeline.local_files import scratch_folder
+from pipeline.locations import is_url
 from pipeline.model.encoder import encoders_in
 from pipeline.model.families.table import family_of
 from pipeline.model.weights import published_config, take_all, to_published
@@ -32,7 +30,7 @@ from pipeline.objectives.published import PublishedModel, TextLayer
 from pipeline.objectives.replaced import GENERATOR
 from pipeline.objectives.table import Pretraining
 from pipeline.reporting import Report
-from pipeline.retries import with_retries
+from pipeline.tensor_files import write_tensors
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_saving import save_vocabulary
 from pipeline.train.optim import load_optimizer, optimizer_tensors
@@ -136,13 +134,13 @@ def save(
 
 
 def publish(run_folder: str, state: State, taken: Snapshot, vocabulary: Vocabulary) -> str:
-    """Publish a checkpoint and return its folder. Raises OSError or SafetensorError if a file cannot be written."""
+    """Publish a checkpoint and return its folder. Raises OSError if a file cannot be written."""
     target = folder_of(run_folder, state.step)
     with scratch_folder("checkpoint") as folder:
         for model, weights in taken.models:
             own = folder / model.folder
             own.mkdir(exist_ok=True)
-            save_file(weights, own / WEIGHTS, metadata={"format": "pt"})
+            write_tensors(own / WEIGHTS, weights, {"format": "pt"})
             size, pad_id = len(vocabulary.tokens), vocabulary.pad_id
             config = published_config(model.settings, size, pad_id, model.use, vocabulary.sep_id)
             config |= model.config
@@ -151,9 +149,9 @@ def publish(run_folder: str, state: State, taken: Snapshot, vocabulary: Vocabula
         for layer, weights in taken.layers:
             own = folder / layer.folder
             own.mkdir()
-            save_file(weights, own / WEIGHTS, metadata={"format": "pt"})
+            write_tensors(own / WEIGHTS, weights, {"format": "pt"})
             (own / CONFIG).write_text(json.dumps(layer.config, indent=2) + "\n")
-        save_file(taken.optimizer, folder / OPTIMIZER)
+        write_tensors(folder / OPTIMIZER, taken.optimizer)
         (folder / STATE).write_text(json.dumps(asdict(state), indent=1) + "\n")
         storage.publish(folder, target, {"step": state.step})
     return target
@@ -315,17 +313,16 @@ def _layer_tensors(folder: str, layer: TextLayer, state: dict[str, torch.Tensor]
 
 def read_tensors(location: str) -> dict[str, torch.Tensor]:
     """Return the tensors of a safetensors file (local path or URL). Raises CheckpointError if it cannot be read."""
-    system, path = storage.filesystem(location)
+    # Imported here because a machine that only writes checkpoints may not have safetensors.
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
     try:
-        if isinstance(system, fs.LocalFileSystem):
-            return load_file(path)
+        if not is_url(location):
+            return load_file(location)
         with scratch_folder("load") as temporary:
             local = f"{temporary}/tensors"
-            with_retries(
-                lambda: fs.copy_files(
-                    path, local, source_filesystem=system, destination_filesystem=fs.LocalFileSystem()
-                )
-            )
+            storage.copy_file(location, local)
             return load_file(local)
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"{location} cannot be read: {storage.first_line(error)}") from error

@@ -3,63 +3,19 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import pyarrow.compute as pc
 import torch
 import torch.distributed as dist
 
-from pipeline.batch import Batch, collate
-from pipeline.config.data import Sampling
-from pipeline.corpus.prepared import Corpus, read_window
+from pipeline.batch import Batch
 from pipeline.objectives.contrastive import ContrastiveTexts
 from pipeline.objectives.distilled_vectors import VectorStudent
 from pipeline.objectives.table import FillsBlanks, Pretraining
 from pipeline.objectives.terms import Sums
-from pipeline.text.cached_tokenizer import CachedTokenizer
-from pipeline.text.examples import make_examples, window_sentences
 from pipeline.train.gather import gather_slots
 
 SEED = 0  # seed of held-out examples in every run, so that runs are compared on the same pairs and masks
 HELDOUT_WINDOWS = 64  # maximum number of windows; all their text is encoded at every start of the workers
 UNIGRAM_CHARACTERS = 2_000_000  # approximate characters of training text for counting vocabulary entries
-
-
-def heldout_batches(
-    corpus: Corpus,
-    tokenizer: CachedTokenizer,
-    sampling: Sampling,
-    *,
-    rows: int,
-    rows_per_batch: int,
-    rank: int,
-    world: int,
-    language: str | None = None,
-) -> list[Batch]:
-    """Return this rank's share of about `rows` held-out examples, in batches of at most `rows_per_batch`.
-
-    The rank reads the windows rank::world, so all ranks together have the same examples for any number of ranks
-    (`world`). Only text in `language` is used; default: all text. Empty if the corpus has no held-out part.
-    """
-    windows = corpus.heldout[: min(rows, HELDOUT_WINDOWS)]
-    if not windows:
-        return []
-    rows_per_window = -(-rows // len(windows))
-    batches = []
-    for index in range(rank, len(windows), world):
-        documents = read_window(corpus, windows[index])
-        if language is not None:
-            documents = documents.filter(pc.equal(documents["language"], language))
-        examples = make_examples(documents, tokenizer, sampling, seed=SEED, epoch=0, window=index)
-        examples = examples.slice(0, rows_per_window)
-        batches += [
-            collate(examples.slice(start, rows_per_batch)) for start in range(0, examples.num_rows, rows_per_batch)
-        ]
-    return batches
-
-
-def heldout_languages(corpus: Corpus, rows: int) -> list[str]:
-    """Return the languages of the held-out text that evaluation reads, sorted; the same on every rank."""
-    windows = corpus.heldout[: min(rows, HELDOUT_WINDOWS)]
-    return sorted({code for window in windows for code in read_window(corpus, window)["language"].to_pylist()})
 
 
 def evaluate(
@@ -134,26 +90,10 @@ def _over_ranks(sums: Mapping[str, Sequence[float]], world: int) -> dict[str, tu
     return {name: (total, count) for name, (total, count) in zip(sums, table.tolist(), strict=True)}
 
 
-def unigram_counts(corpus: Corpus, tokenizer: CachedTokenizer, size: int) -> np.ndarray:
-    """Return the number of occurrences of each vocabulary entry in the first training windows, int64 (V,).
-
-    `size` is V.
-    """
-    counts = np.zeros(size, dtype=np.int64)
-    characters = 0
-    for window in corpus.train:
-        sentences, _ = window_sentences(read_window(corpus, window), keep_spaces=tokenizer.vocabulary.keeps_spaces)
-        counts += np.bincount(tokenizer.encode(sentences)[0], minlength=size)
-        characters += window.characters
-        if characters >= UNIGRAM_CHARACTERS:
-            break
-    return counts
-
-
 def baselines(module: Pretraining, batches: Sequence[Batch], counts: np.ndarray, world: int) -> dict[str, float]:
     """Return the objective's baselines on the rows that `evaluate` scores, over all ranks; every rank must call it.
 
-    `counts` (V,) come from `unigram_counts`.
+    `counts` (V,) are the entries' occurrences in training text.
     """
     if isinstance(module, ContrastiveTexts):
         return module.baselines(_all_keys(module, batches, world))

@@ -6,24 +6,21 @@ masked words are the same for every vocabulary.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 import torch
 import torch.distributed as dist
 from torch.nn import functional as F
 
 from pipeline.batch import Batch, collate
-from pipeline.config.jobs import Pretrain
-from pipeline.corpus.prepared import Corpus, read_window
 from pipeline.objectives.table import Pretraining
-from pipeline.text.cached_tokenizer import CachedTokenizer
-from pipeline.text.examples import window_sentences
+from pipeline.text.encoded_words import EncodedWords
+from pipeline.text.masked_rows import MaskedRows, concatenate
 from pipeline.text.randomness import generator
-from pipeline.text.schema import EXAMPLE
-from pipeline.train.evaluate import HELDOUT_WINDOWS, SEED
+from pipeline.text.vocabulary import Vocabulary
+from pipeline.train.evaluate import SEED
 
 MASKED_SHARE = 0.15
 LEAST_WORDS = 8  # minimum words of a sentence: shorter sentences give too little context
@@ -45,95 +42,63 @@ class HeldoutWords:
     """Bytes of masked words that contain an [UNK]."""
 
 
-def heldout_words_of(
-    config: Pretrain, corpus: Corpus, tokenizer: CachedTokenizer, rank: int, world: int
-) -> HeldoutWords:
-    """Return the rank's share of the held-out sentences on which a run is evaluated."""
-    return heldout_words(
-        corpus,
-        tokenizer,
-        maximum_length=config.sampling.maximum_length,
-        sentences=config.evaluation.rows,
-        rows_per_batch=config.batch.rows_per_slot,
-        rank=rank,
-        world=world,
-    )
+def sample_words(lengths: Sequence[int], window: int, sentences: int) -> Iterator[tuple[int, list[int]]]:
+    """Yield (number of a sentence, ascending indices of its words to mask) for `sentences` sentences of a window.
+
+    `lengths` are the words of each sentence. In each sampled sentence, 15% of the words are masked. The sample and the
+    masks depend on the text, not on the vocabulary.
+    """
+    long_enough = [number for number, length in enumerate(lengths) if length >= LEAST_WORDS]
+    random = generator(SEED, 0, window, "held-out words")
+    for chosen in random.permutation(len(long_enough))[:sentences]:
+        number = long_enough[chosen]
+        count = max(1, round(MASKED_SHARE * lengths[number]))
+        yield number, sorted(random.choice(lengths[number], count, replace=False).tolist())
 
 
-def heldout_words(
-    corpus: Corpus,
-    tokenizer: CachedTokenizer,
+def masked_words(
+    sampled: Iterable[tuple[EncodedWords, list[int]]],
+    vocabulary: Vocabulary,
     *,
     maximum_length: int,
-    sentences: int,
     rows_per_batch: int,
-    rank: int,
-    world: int,
 ) -> HeldoutWords:
-    """Return this rank's share of about `sentences` held-out sentences, in batches of at most `rows_per_batch`.
+    """Mask words of sentences, and return the sentences in batches of at most `rows_per_batch`.
 
-    The rank reads the held-out windows rank::world. In each sentence, 15% of the words are masked. Sentences that do
-    not fit in `maximum_length` tokens are skipped.
+    `sampled` are single sentences, each with the indices of its words to mask. Sentences that do not fit in
+    `maximum_length` tokens are skipped.
     """
     rows, words, all_bytes, unknown_bytes = [], 0, 0, 0
-    for sentence, masked in sample_words(corpus, maximum_length // TOKENS_A_WORD, sentences, rank, world):
-        spaced = [*sentence[:1], *(f" {word}" for word in sentence[1:])]
-        ids, offsets = tokenizer.encode(spaced if tokenizer.vocabulary.keeps_spaces else sentence)
-        if len(ids) + 2 > maximum_length:
+    for sentence, masked in sampled:
+        if len(sentence.tokens) + 2 > maximum_length:
             continue
-        rows.append(masked_row(ids, offsets, masked, tokenizer))
-        sizes = [len(sentence[index].encode()) for index in masked]
-        unknown = [tokenizer.vocabulary.unk_id in ids[offsets[index] : offsets[index + 1]] for index in masked]
+        rows.append(masked_row(sentence, masked, vocabulary))
+        sizes = sentence.sizes[masked].tolist()
+        pieces = np.split(sentence.tokens, sentence.word_offsets[1:-1])
         words += len(masked)
         all_bytes += sum(sizes)
-        unknown_bytes += sum(size for size, is_unknown in zip(sizes, unknown) if is_unknown)
+        unknown_bytes += sum(size for size, word in zip(sizes, masked) if vocabulary.unk_id in pieces[word])
     batches = [
-        collate(pa.Table.from_pylist(rows[start : start + rows_per_batch], schema=EXAMPLE))
-        for start in range(0, len(rows), rows_per_batch)
+        collate(concatenate(rows[start : start + rows_per_batch])) for start in range(0, len(rows), rows_per_batch)
     ]
     return HeldoutWords(batches=batches, words=words, bytes=all_bytes, unknown_bytes=unknown_bytes)
 
 
-def sample_words(
-    corpus: Corpus, longest: int, sentences: int, rank: int, world: int
-) -> Iterator[tuple[list[str], list[int]]]:
-    """Yield (words, ascending indices of the words to mask) for sampled sentences of this rank's windows.
-
-    Only the first `longest` words of a sentence are used. The sample and the masks depend on the text, not on the
-    vocabulary.
-    """
-    windows = corpus.heldout[: min(sentences, HELDOUT_WINDOWS)]
-    for index in range(rank, len(windows), world):
-        split_sentences = [
-            sentence.split()[:longest] for sentence in window_sentences(read_window(corpus, windows[index]))[0]
-        ]
-        long_enough = [sentence for sentence in split_sentences if len(sentence) >= LEAST_WORDS]
-        random = generator(SEED, 0, index, "held-out words")
-        for chosen in random.permutation(len(long_enough))[: -(-sentences // len(windows))]:
-            sentence = long_enough[chosen]
-            count = max(1, round(MASKED_SHARE * len(sentence)))
-            yield sentence, sorted(random.choice(len(sentence), count, replace=False).tolist())
-
-
-def masked_row(
-    ids: np.ndarray, offsets: np.ndarray, masked: list[int], tokenizer: CachedTokenizer
-) -> dict[str, object]:
-    """Return the row [CLS] sentence [SEP], without a pair label; [MASK] replaces every piece of the masked words.
-
-    Word i of the sentence has the pieces ids[offsets[i] : offsets[i + 1]]; `masked` has indices of words.
-    """
-    vocabulary = tokenizer.vocabulary
-    indices = [piece for word in masked for piece in range(offsets[word], offsets[word + 1])]
+def masked_row(sentence: EncodedWords, masked: list[int], vocabulary: Vocabulary) -> MaskedRows:
+    """Return the row [CLS] sentence [SEP], without a pair label; [MASK] replaces every piece of the words `masked`."""
+    ids, offsets = sentence.tokens, sentence.word_offsets
+    indices = np.concatenate([np.arange(offsets[word], offsets[word + 1]) for word in masked])
     hidden = ids.copy()
     hidden[indices] = vocabulary.mask_id
-    return {
-        "ids": [vocabulary.cls_id, *hidden.tolist(), vocabulary.sep_id],
-        "first_length": len(ids) + 2,
-        "masked_positions": [index + 1 for index in indices],
-        "masked_labels": ids[indices].tolist(),
-        "document_a": 0,
-        "document_b": 0,
-    }
+    length = np.array([len(ids) + 2])
+    return MaskedRows(
+        ids=np.concatenate(([vocabulary.cls_id], hidden, [vocabulary.sep_id])),
+        lengths=length,
+        first_lengths=length,
+        masked_positions=indices + 1,
+        masked_labels=ids[indices],
+        masked_counts=np.array([len(indices)]),
+    )
 
 
 def word_metrics(

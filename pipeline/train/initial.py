@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
 from pipeline import storage
@@ -42,9 +41,10 @@ from pipeline.model.weights import (
     vocabulary_size,
     words_name,
 )
-from pipeline.objectives.replaced import GENERATOR, GENERATOR_PART, ReplacedTokens
+from pipeline.objectives.replaced import GENERATOR, GENERATOR_PART
 from pipeline.objectives.table import Pretraining
 from pipeline.reporting import Report
+from pipeline.tensor_files import write_tensors
 from pipeline.text.extension import pieces_of_new_words
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.checkpoint import CONFIG, WEIGHTS, read_tensors
@@ -195,7 +195,7 @@ def _publish_initial(initial: Initial, location: str, sources: dict[str, _Source
 def _write_model(folder: Path, taken: Taken, model: Model, rows: int, vocabulary: Vocabulary) -> None:
     """Write weights and config in the published format."""
     folder.mkdir(exist_ok=True)
-    save_file(to_published(taken.state, family_of(model)), folder / WEIGHTS, metadata={"format": "pt"})
+    write_tensors(folder / WEIGHTS, to_published(taken.state, family_of(model)), {"format": "pt"})
     config = published_config(model, rows, vocabulary.pad_id, sep_id=vocabulary.sep_id)
     (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
 
@@ -360,14 +360,6 @@ def load_initial(initial: Initial, module: Pretraining) -> None:
         module.load_state_dict(model.in_module(weights), strict=False)
     for model in module.models():
         module.load_state_dict(model.without_added(module.state_dict()))
-
-
-@torch.no_grad()
-def set_word_embeddings(module: Pretraining, words: Tensor) -> None:
-    """Set a model's word embeddings to `words` (V, width); where a row of `words` is zero, keep the model's row."""
-    table = module.words if isinstance(module, ReplacedTokens) else module.encoder.embeddings.words.weight
-    words = words.to(table)
-    table.copy_(torch.where(words.any(1, keepdim=True), words, table))
 
 
 def extended_state(state: dict[str, Tensor], vocabulary: Vocabulary, longer: Vocabulary) -> dict[str, Tensor]:

@@ -8,8 +8,8 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import torch
 from torch import nn
 
@@ -24,6 +24,7 @@ from pipeline.minimal_pairs.figures import blimp_text
 from pipeline.model.encoder import encoders_in
 from pipeline.objectives.table import Pretraining
 from pipeline.objectives.terms import divisors
+from pipeline.text.masked_rows import MaskedRows
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.blimp import Blimp, evaluate_pairs
 from pipeline.train.checkpoint import State
@@ -38,6 +39,9 @@ from pipeline.train.schedule import decay_start, rate_share
 from pipeline.train.slots import Record, Slot, exchange, make_slot
 from pipeline.train.step import Compute, distributed, train_step
 from pipeline.train.stragglers import Stragglers
+
+if TYPE_CHECKING:  # not imported at run time, because a machine for `bench.py train` may not have pyarrow
+    import pyarrow as pa
 
 MOST_SKIPPED = 20
 """A run with on_nonfinite skip ends after this number of consecutive non-finite steps."""
@@ -79,7 +83,11 @@ class Work:
 
 
 def train(
-    work: Work, tables: Iterator[pa.Table], module: Pretraining, optimizer: torch.optim.Optimizer, state: State
+    work: Work,
+    tables: "Iterator[pa.Table | MaskedRows]",
+    module: Pretraining,
+    optimizer: torch.optim.Optimizer,
+    state: State,
 ) -> State:
     """Train from `state` to the end of its phase, write the last checkpoint, and return its state.
 
@@ -99,7 +107,7 @@ def train(
 
 def _train_phase(
     work: Work,
-    tables: Iterator[pa.Table],
+    tables: "Iterator[pa.Table | MaskedRows]",
     module: Pretraining,
     objective: nn.Module,
     optimizer: torch.optim.Optimizer,
@@ -188,7 +196,7 @@ def _counts_of(module: Pretraining, records: Sequence[Record]) -> dict[str, int]
 def _take_slots(
     work: Work,
     module: Pretraining,
-    tables: Iterator[pa.Table],
+    tables: "Iterator[pa.Table | MaskedRows]",
     meter: Meter,
     positions: Sequence[int],
     step: int,

@@ -21,7 +21,6 @@ from pipeline.config.flat import flatten, unflatten
 from pipeline.config.jobs import Pretrain
 from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.local_files import scratch_folder
-from pipeline.text import sentences
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_saving import save_vocabulary
 from pipeline.train.naming import ADDED, FINGERPRINTED, identifying_settings, implied_objective
@@ -68,6 +67,8 @@ def identity(
 
 def _versions() -> dict[str, Any]:
     """Return dotted name -> version of the libraries that affect rows."""
+    from pipeline.text import sentences  # loads sentencex, which a machine for `bench.py train` may not have
+
     libraries = {f"version.{name}": importlib.metadata.version(name) for name in VERSIONED}
     return libraries | {"version.sentences": sentences.VERSION}
 

@@ -7,7 +7,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 
 import torch
-from safetensors import SafetensorError
 
 from pipeline import storage
 from pipeline.config.jobs import Pretrain
@@ -100,7 +99,7 @@ class Saver:
                 work()
                 self.failing.clear()
                 return
-            except (OSError, SafetensorError) as error:
+            except OSError as error:
                 left, reason = patience - (time.monotonic() - started), storage.first_line(error)
                 if left <= 0 or self.given_up.is_set():
                     raise CheckpointError(

@@ -7,14 +7,18 @@ records before the first backward.
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 import torch
 import torch.distributed as dist
 
 from pipeline.batch import Batch, collate
 from pipeline.corpus.order import Cursor
+from pipeline.text.masked_rows import MaskedRows
+
+if TYPE_CHECKING:  # not imported at run time, because a machine for `bench.py train` may not have pyarrow
+    import pyarrow as pa
 
 CURSOR = ("epoch", "window", "row", "rows_in_window")
 
@@ -70,29 +74,37 @@ class Slot:
     record: Record
 
 
-def make_slot(table: pa.Table, index: int, counts: Callable[[Batch], Mapping[str, int]]) -> Slot:
+def make_slot(rows: "pa.Table | MaskedRows", index: int, counts: Callable[[Batch], Mapping[str, int]]) -> Slot:
     """Return the slot with these rows (schema ROW) and this index in its step.
 
     `counts` returns the count of each loss term, in the objective's order.
     """
-    batch = collate(table)
-    cursors = [Cursor(**{name: table.column(name)[i].as_py() for name in CURSOR}) for i in (0, table.num_rows - 1)]
+    batch = collate(rows)
+    first, last = (_cursor(rows, number) for number in (0, rows.num_rows - 1))
     crc32 = zlib.crc32(
         np.ascontiguousarray(batch.masked_labels_M.numpy()).data,
         zlib.crc32(np.ascontiguousarray(batch.ids_T.numpy()).data),
     )
     record = Record(
         index=index,
-        rows=table.num_rows,
+        rows=rows.num_rows,
         tokens=batch.ids_T.numel(),
         squares=int(batch.offsets.diff().long().square().sum()),
         masked=batch.masked_labels_M.numel(),
         counts=tuple(counts(batch).values()),
         crc32=crc32,
-        first=cursors[0],
-        last=cursors[1],
+        first=first,
+        last=last,
     )
     return Slot(batch=batch, record=record)
+
+
+def _cursor(rows: "pa.Table | MaskedRows", number: int) -> Cursor:
+    """Return the position of a row in the stream."""
+    if isinstance(rows, MaskedRows):
+        assert rows.places is not None  # set for rows of a stream
+        return Cursor(**dict(zip(CURSOR, rows.places[number].tolist(), strict=True)))
+    return Cursor(**{name: rows.column(name)[number].as_py() for name in CURSOR})
 
 
 def exchange(records: Sequence[Record], slots_per_step: int, world: int) -> list[Record]:

@@ -13,13 +13,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from pipeline import storage
 from pipeline.host_copies import on_host
 from pipeline.local_files import scratch_folder
+from pipeline.tensor_files import write_tensors
 from pipeline.train.checkpoint import OPTIMIZER, STATE, WEIGHTS, folder_of, read_tensors, steps_saved
 from pipeline.train.optim import load_optimizer, optimizer_tensors
 
@@ -86,10 +86,10 @@ class TrialCheckpoints:
         written = {name: value for name, value in vars(state).items() if name != "best"}
         written["best"] = {"value": state.best.value, "epoch": state.best.epoch} if state.best else None
         with scratch_folder("trial") as folder:
-            save_file(on_host(module.state_dict()), folder / WEIGHTS)
-            save_file(optimizer_tensors(optimizer, module), folder / OPTIMIZER)
+            write_tensors(folder / WEIGHTS, on_host(module.state_dict()))
+            write_tensors(folder / OPTIMIZER, optimizer_tensors(optimizer, module))
             if state.best and state.best.weights:
-                save_file(on_host(state.best.weights), folder / BEST)
+                write_tensors(folder / BEST, on_host(state.best.weights))
             (folder / STATE).write_text(json.dumps(written) + "\n")
             storage.publish(folder, target, {"step": state.step})
         for step in steps_saved(self.folder):

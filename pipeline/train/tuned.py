@@ -17,7 +17,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 
 from pipeline import storage
 from pipeline.config.adapters import Adapter, Bottleneck, NoAdapter
@@ -39,6 +38,7 @@ from pipeline.tasks.prepared import Tuned, outputs_of
 from pipeline.tasks.tag_schemes import scheme_of
 from pipeline.tasks.tagging import CONTINUED
 from pipeline.tasks.task import NUMBERS, Kind, Task
+from pipeline.tensor_files import write_tensors
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_loading import load_vocabulary
 from pipeline.text.vocabulary_saving import save_vocabulary
@@ -105,9 +105,9 @@ def save_tuned(
     carried = adapter_state(module)
     weights = to_published(plain_state(module), family_of(model))
     with scratch_folder("tuned") as folder:
-        save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
+        write_tensors(folder / WEIGHTS, weights, {"format": "pt"})
         if carried:
-            save_file(carried, folder / ADAPTERS)
+            write_tensors(folder / ADAPTERS, carried)
         (folder / CONFIG).write_text(json.dumps(_config_of(about, model, vocabulary), indent=2) + "\n")
         (folder / TASK).write_text(json.dumps(_task_file(about, adapter), indent=1) + "\n")
         longest = about.cutting.maximum_length or model.maximum_positions

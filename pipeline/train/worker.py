@@ -27,10 +27,10 @@ from pipeline.reporting import Report
 from pipeline.shared_output import unshared_output
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.train import checkpoint
-from pipeline.train.building import build_module
+from pipeline.train.building import build_module, set_word_embeddings
 from pipeline.train.checkpoint import State, read_tensors
 from pipeline.train.compiling import compiled, compiles
-from pipeline.train.evaluate import baseline_metrics, heldout_batches
+from pipeline.train.evaluate import baseline_metrics
 from pipeline.train.failures import failure_of
 from pipeline.train.hardware import (
     autocast_of,
@@ -40,7 +40,8 @@ from pipeline.train.hardware import (
     out_of_memory_as_config_error,
     slower_precision,
 )
-from pipeline.train.initial import extended_state, load_initial, set_word_embeddings
+from pipeline.train.heldout import heldout_batches
+from pipeline.train.initial import extended_state, load_initial
 from pipeline.train.job import Job
 from pipeline.train.loop import Work, train
 from pipeline.train.optim import build_optimizer

@@ -12,8 +12,9 @@ from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.train import checkpoint
 from pipeline.train.blanks import fill_in_the_blanks
 from pipeline.train.checkpoint import State
-from pipeline.train.evaluate import baselines, evaluate, heldout_batches, heldout_languages, unigram_counts
-from pipeline.train.heldout_words import heldout_words_of, word_metrics
+from pipeline.train.evaluate import baselines, evaluate
+from pipeline.train.heldout import heldout_batches, heldout_languages, heldout_words_of, unigram_counts
+from pipeline.train.heldout_words import word_metrics
 from pipeline.train.job import Job
 from pipeline.train.loop import Work
 from pipeline.train.outcome import outcome

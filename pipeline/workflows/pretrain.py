@@ -34,8 +34,8 @@ from pipeline.shared_output import unshared_output
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.train import longer, run
 from pipeline.train.blimp import prepare_pairs, read_pairs
-from pipeline.train.evaluate import unigram_counts
 from pipeline.train.hardware import autocast_of, chosen_precision
+from pipeline.train.heldout import unigram_counts
 from pipeline.train.initial import Initial, agreed_model, read_initial
 from pipeline.train.job import Job
 from pipeline.train.launch import fit, locked_tracker, tracked

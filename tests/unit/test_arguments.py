@@ -1,16 +1,21 @@
-"""The words of a command line: what they are checked for, and the order that the parser is given."""
+"""Words of a command line: their checks, and the settings that are built from them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import pytest
 
 from jobs import pretrain
-from pipeline.config.arguments import in_order, words_of
-from pipeline.config.command import Command
+from pipeline.config.adapters import LowRank
+from pipeline.config.command import Command, unchecked
+from pipeline.config.data import TokenMasking
 from pipeline.config.export import Export
 from pipeline.config.finetune import Finetune
 from pipeline.config.jobs import Pretrain
+from pipeline.config.model import Model
 from pipeline.config.options import choices, nearest, options_of
+from pipeline.config.show import Seen
+from pipeline.config.training import AdamW, ConstantRate, Lamb, LinearDecay
 from pipeline.errors import ConfigError
 from pipeline.presets import PRESETS
 
@@ -42,42 +47,88 @@ def test_a_list_of_numbers_is_checked_and_described() -> None:
     assert option.metavar == "INT"
 
 
+def parsed(settings: type, given: str, default: Any = None, several: bool = False) -> Any:
+    """Return the settings of a command line."""
+    command = Command(prog="job", about="", settings=settings, several=several)
+    return command.parse(command.words(given.split(), default), default)
+
+
 @pytest.mark.parametrize(
-    ("given", "ordered"),
+    ("given", "changed"),
     [
-        ("--steps 5 --corpus a --corpus b", "--steps 5 --corpus a --corpus b"),
-        ("--optimizer.learning-rate 1e-4 --steps 5", "--steps 5 optimizer:adam-w --optimizer.learning-rate 1e-4"),
-        ("optimizer:lamb --steps 5 --optimizer.beta2=0.9", "--steps 5 optimizer:lamb --optimizer.beta2=0.9"),
+        ("--corpus a --steps 5 --corpus=b", {"corpus": ("a", "b"), "steps": 5}),
+        ("--steps 5 --seed 2 --steps=6", {"steps": 6, "seed": 2}),  # the last one counts
         (
-            "schedule:constant-rate optimizer:lamb --schedule.warmup-steps 3",
-            "optimizer:lamb schedule:constant-rate --schedule.warmup-steps 3",
+            "--optimizer.learning-rate 1e-4 --steps 1_000",
+            {"optimizer": replace(MINI.optimizer, learning_rate=1e-4), "steps": 1000},
         ),
+        ("--optimizer.beta2=0.9 --steps 5 optimizer:lamb", {"optimizer": Lamb(beta2=0.9), "steps": 5}),
         (
-            "--sampling.masking.share 0.2 --sampling.maximum_length 64",
-            "--sampling.maximum_length 64 sampling.masking:token-masking --sampling.masking.share 0.2",
+            "--schedule.warmup_steps 3 optimizer:lamb schedule:constant_rate",
+            {"optimizer": Lamb(), "schedule": ConstantRate(warmup_steps=3)},
         ),
-        ("--corpus optimizer:lamb --steps 1", "--corpus optimizer:lamb --steps 1"),  # a value is no kind
-        ("--checkpoint.keep-best --steps 3", "--checkpoint.keep-best --steps 3"),
-        ("--placement.no-autoscaled --seed 1", "--placement.no-autoscaled --seed 1"),
+        ("--corpus optimizer:lamb --steps 1", {"corpus": ("optimizer:lamb",), "steps": 1}),  # a value is no kind
         (
-            "--vocabulary.lowercase --vocabulary.no-strip-accents",
-            "--vocabulary.lowercase True --vocabulary.strip-accents False",
+            "--vocabulary.lowercase --vocabulary.no-strip-accents --vocabulary.special-tokens None",
+            {"vocabulary": replace(MINI.vocabulary, lowercase=True, strip_accents=False, special_tokens=None)},
         ),
+        ("--workers 1..2", {"workers": "1..2"}),
+        ("--workers 2", {"workers": 2}),
     ],
 )
-def test_kinds_come_last_and_stand_before_their_options(given: str, ordered: str) -> None:
-    assert in_order(words_of(given.split(), Pretrain), Pretrain, MINI) == ordered.split()
+def test_options_and_kinds_may_come_in_any_order_and_change_nothing_else(given: str, changed: dict[str, Any]) -> None:
+    assert parsed(Pretrain, given, MINI) == replace(MINI, **changed)
 
 
 def test_without_defaults_the_kind_is_the_classes_own() -> None:
-    def ordered(given: str, settings: type) -> str:
-        return " ".join(in_order(words_of(given.split(), settings), settings))
+    read = parsed(Finetune, "--adapter.rank 4 adapter:low-rank --seeds 1 --checkpoint m --task cola")
+    assert (read.adapter, read.seeds) == (LowRank(rank=4), 1)
+    assert parsed(Pretrain, "--schedule.warmup-share 0.1").schedule == LinearDecay(warmup_share=0.1)
 
-    assert (
-        ordered("--adapter.rank 4 adapter:low-rank --seeds 1", Finetune)
-        == "--seeds 1 adapter:low-rank --adapter.rank 4"
-    )
-    assert ordered("--schedule.warmup-share 0.1", Pretrain) == "schedule:linear-decay --schedule.warmup-share 0.1"
+
+def test_an_option_of_a_kind_keeps_the_other_values_of_the_preset() -> None:
+    preset = PRESETS["albert-base"]  # Lamb, a subclass of the first kind, with another learning rate than the class
+    assert preset.optimizer == Lamb(learning_rate=0.00176)
+    for given in ("--optimizer.epsilon 1e-5", "optimizer:lamb --optimizer.epsilon 1e-5"):
+        assert parsed(Pretrain, given, preset).optimizer == replace(preset.optimizer, epsilon=1e-5)
+
+
+def test_another_kind_has_the_values_of_its_class() -> None:
+    read = parsed(Pretrain, "optimizer:adam-w sampling.masking:token-masking", PRESETS["albert-base"])
+    assert type(read.optimizer) is AdamW and read.optimizer == AdamW()
+    assert type(read.sampling.masking) is TokenMasking and read.sampling.masking == TokenMasking()
+
+
+def test_only_the_final_values_are_checked() -> None:
+    model = unchecked(Model, vars(Model()) | {"heads": 3})
+    default = unchecked(Pretrain, vars(MINI) | {"model": model})
+    assert parsed(Pretrain, "--model.heads 4", default).model == Model(heads=4)
+    with pytest.raises(ConfigError, match=r"^model.width \(128\) must be a multiple of model.heads \(3\)$"):
+        parsed(Pretrain, "", default)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lists:
+    """Repeatable settings with defaults, and numbers to choose from."""
+
+    names: tuple[str, ...] = ("a", "b")
+    shares: tuple[float, ...] = (0.5,)
+    bits: Literal[8, 16] = 8
+
+
+def test_given_values_replace_the_default_of_a_repeatable_option() -> None:
+    assert parsed(Lists, "--names c --shares 1 --names=d") == Lists(names=("c", "d"), shares=(1.0,))
+    assert parsed(Lists, "--names c", Lists(names=("e",), shares=(0.1,))) == Lists(names=("c",), shares=(0.1,))
+    assert parsed(Lists, "--names c d --shares -1 2", several=True) == Lists(names=("c", "d"), shares=(-1.0, 2.0))
+    assert parsed(Lists, "--names c d --names e", several=True).names == ("e",)
+    with pytest.raises(ConfigError, match=r"^shares \('x'\) must be a list of numbers$"):
+        parsed(Lists, "--shares x")
+
+
+def test_a_choice_of_numbers_is_a_number() -> None:
+    assert parsed(Lists, "--bits 16") == Lists(bits=16)
+    with pytest.raises(ConfigError, match=r"^bits \('9'\) must be one of 8, 16$"):
+        parsed(Lists, "--bits 9")
 
 
 def test_options_of_the_defaults_kinds_work_in_any_order(capsys: pytest.CaptureFixture[str]) -> None:
@@ -132,6 +183,7 @@ def test_options_of_the_defaults_kinds_work_in_any_order(capsys: pytest.CaptureF
         ),
         ("--steps", "--steps needs a value: --steps INT"),
         ("--steps --seed 3", "--steps needs a value: --steps INT"),
+        ("--name --sed 3", "--name needs a value: --name TEXT"),
         ("--show=1", "--show takes no value: write --show instead of --show=1"),
         ("--config", "--config needs a value: --config FILE"),
         (
@@ -196,6 +248,15 @@ def test_what_must_be_given_is_named_when_it_is_missing() -> None:
         Command(prog="finetune", about="", settings=Finetune).read(["--task", "cola"])
     with pytest.raises(ConfigError, match="^word TWO is not an option$"):
         EXPORT.read(["ONE", "TWO"])
+    with pytest.raises(ConfigError, match="^option --run does not exist"):
+        EXPORT.read(["--run", "ONE"])
+
+
+def test_plain_words_have_the_types_of_the_required_settings() -> None:
+    seen = Command(prog="show", about="", settings=Seen, positional=True)
+    assert seen.read(["RUN", "--row", "2", "5"]) == Seen(folder="RUN", step=5, row=2)
+    with pytest.raises(ConfigError, match=r"^step \('x'\) must be a whole number$"):
+        seen.words(["RUN", "x"])
 
 
 @dataclass(frozen=True, kw_only=True)

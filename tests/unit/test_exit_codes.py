@@ -33,6 +33,12 @@ def raising(error: BaseException) -> Callable[[], None]:
         (raising(ConfigError("steps (0) must be at least 1")), 2, "error: steps (0) must be at least 1\n"),
         (raising(ClusterLost("Ray is gone")), 1, "error: Ray is gone\n"),
         (raising(KeyboardInterrupt()), 130, "stopped; the same command continues\n"),
+        (
+            raising(ModuleNotFoundError("No module named 'pyarrow.fs'", name="pyarrow.fs")),
+            2,
+            "error: module pyarrow is not installed, and this command needs it: install the packages of pyproject.toml "
+            "(pip install .)\n",
+        ),
     ],
 )
 def test_a_main_returns_its_exit_code_and_says_one_line(
@@ -53,6 +59,8 @@ def test_a_terminated_job_returns_143() -> None:
 def test_other_errors_keep_their_traceback() -> None:
     with pytest.raises(ZeroDivisionError):
         main_that(lambda: 1 // 0)([])
+    with pytest.raises(ModuleNotFoundError):
+        main_that(raising(ModuleNotFoundError("No module named 'pipeline.x'", name="pipeline.x")))([])
 
 
 def test_a_main_sets_what_torch_reads_and_keeps_what_the_user_set(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,6 +50,9 @@ def test_folders_are_listed_published_and_deleted(google: None, tmp_path: Path) 
     assert storage.children(f"{RUN}/nowhere") == [] and storage.damage(f"{RUN}/export") is None
     storage.write_bytes(f"{RUN}/export/a.txt", b"A.txt")
     assert storage.damage(f"{RUN}/export") == "a.txt does not match its SHA-256"
+    storage.copy_file(f"{RUN}/export/inner/b.bin", f"{tmp_path}/copy")
+    assert (tmp_path / "copy").read_text() == "inner/b.bin"
+    assert storage.is_file(f"{RUN}/export/a.txt") and not storage.is_file(f"{RUN}/export")
     storage.delete_folder(f"{RUN}/export")
     assert storage.children(RUN) == ["run.json"] and not storage.exists(f"{RUN}/export")
 

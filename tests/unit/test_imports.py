@@ -26,7 +26,8 @@ GROUND = {
 }
 MODEL_SIDE = GROUND | {"batch", "host_copies", "text.schema", "model"}
 TRAIN_SIDE = MODEL_SIDE | {
-    *("ray_private", "shared_output", "text", "corpus", "tasks", "objectives", "minimal_pairs", "cluster", "train"),
+    *("ray_private", "shared_output", "tensor_files"),
+    *("text", "corpus", "tasks", "objectives", "minimal_pairs", "cluster", "train"),
 }
 ABOVE = TRAIN_SIDE | {"finetune", "grid", "predict", "export", "plan", "show"}
 MAY_IMPORT = {
@@ -51,10 +52,11 @@ MAY_IMPORT = {
     "locks": {"errors", "local_files", "locations", "storage"},
     "cluster": GROUND | {"ray_private"},
     "text": GROUND - {"config", "presets"} | {"config.data", "text"},
-    "corpus": GROUND - {"presets"} | {"ray_private", "shared_output", "text", "corpus"},
+    "corpus": GROUND - {"presets"} | {"ray_private", "shared_output", "tensor_files", "text", "corpus"},
     "tasks": GROUND | {"text", "tasks"},
-    "batch": GROUND | {"text.schema"},
+    "batch": GROUND | {"text.masked_rows"},
     "host_copies": set(),
+    "tensor_files": set(),
     "model": MODEL_SIDE,
     "objectives": MODEL_SIDE | {"objectives"},
     "retrieval": GROUND | {"tasks", "retrieval"},
@@ -349,11 +351,17 @@ def test_ray_s_processes_of_a_run_load_torch_or_mlflow_only_where_they_use_it() 
     assert {"ray"} == packages_after("pipeline.train.dealing") & {"mlflow", "torch", "ray", "matplotlib"}
 
 
-def test_the_step_is_measured_with_torch_and_numpy_alone() -> None:
-    assert loaded_after(
-        ["pipeline.bench.step"],
-        ["pyarrow", "ray", "tokenizers", "sentencex", "mlflow", "tyro", "transformers", "torch"],
-    ) == ["torch"]
+def test_local_files_tables_and_minimal_pairs_load_only_the_standard_library() -> None:
+    ground = ("retries", "local_files", "locations", "errors", "reporting", "stopping", "memory", "storage", "columns")
+    for module in (*ground, "minimal_pairs.paradigms", "corpus.web"):
+        assert packages_after(f"pipeline.{module}") <= set(sys.stdlib_module_names), module
+    assert packages_after("pipeline.host_copies") - set(sys.stdlib_module_names) == {"torch"}
+
+
+def test_benches_of_gpus_need_torch_and_numpy_alone() -> None:
+    modules = ["pipeline.bench.step", "pipeline.bench.train", "pipeline.bench.gpu"]
+    heavy = ["pyarrow", "ray", "tokenizers", "safetensors", "sentencex", "mlflow", "rich", "requests", "transformers"]
+    assert loaded_after(modules, [*heavy, "torch"]) == ["torch"]
 
 
 @pytest.mark.parametrize("path", JOBS, ids=lambda path: path.name)

@@ -2,12 +2,49 @@ import errno
 import hashlib
 import json
 import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from pyarrow import fs
 
 from pipeline import storage
 from pipeline.errors import ConfigError
+from pipeline.local_files import entry_at
+
+ROOT = Path(__file__).parents[2]
+WITHOUT_PYARROW = """
+import sys
+from pathlib import Path
+
+for name in ("pyarrow", "rich", "requests"):
+    sys.modules[name] = None  # importing it raises ImportError
+
+import pipeline.columns, pipeline.corpus.web, pipeline.minimal_pairs.paradigms
+from pipeline import storage
+from pipeline.errors import ConfigError
+
+folder = Path(sys.argv[1])
+(folder / "source").mkdir()
+(folder / "source" / "a.txt").write_text("abc")
+target = f"{folder}/target"
+storage.publish(folder / "source", target, {"step": 7})
+assert storage.exists(target) and storage.children(target) == ["a.txt", "manifest.json"]
+assert storage.is_file(f"{target}/a.txt") and storage.read_at_most(f"{target}/a.txt", 3) == b"abc"
+assert storage.mismatch(target) is None and not storage.is_unavailable(f"{target}/a.txt")
+storage.write_bytes(f"{target}/a.txt", b"abd")
+assert storage.damage(target) == "a.txt does not match its SHA-256"
+storage.delete_file(f"{target}/a.txt")
+storage.delete_folder(target)
+assert storage.children(str(folder)) == ["source"]
+storage.require_writable("output", str(folder))
+try:
+    storage.exists("s3://bucket/key")
+except ConfigError as error:
+    print(error)
+"""
 
 
 @pytest.fixture
@@ -196,31 +233,26 @@ def test_a_broken_manifest_is_damage(published: Path, content: str) -> None:
 
 
 def test_a_folder_is_deleted_with_its_manifest_first(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    deleted: list[str] = []
+    left: list[list[str]] = []
+    delete = shutil.rmtree
 
-    class Watched(storage.fs.LocalFileSystem):
-        def delete_file(self, path: str) -> None:
-            deleted.append(os.path.basename(path))
-            super().delete_file(path)
+    def watched(path: str) -> None:
+        left.append(sorted(os.listdir(path)))
+        delete(path)
 
-        def delete_dir(self, path: str) -> None:
-            deleted.append(f"folder with {sorted(os.listdir(path))}")
-            super().delete_dir(path)
-
-    monkeypatch.setattr(storage.fs, "LocalFileSystem", Watched)
+    monkeypatch.setattr(shutil, "rmtree", watched)
     storage.delete_folder(str(published))
-    assert deleted == ["manifest.json", "folder with ['a.txt', 'inner']"] and not published.exists()
+    assert left == [["a.txt", "inner"]] and not published.exists()
     storage.delete_folder(str(published))  # what is gone is gone
 
 
 def test_what_is_left_of_an_interrupted_deletion_does_not_count(
     published: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Interrupted(storage.fs.LocalFileSystem):
-        def delete_dir(self, path: str) -> None:
-            raise KeyboardInterrupt
+    def interrupted(path: str) -> None:
+        raise KeyboardInterrupt
 
-    monkeypatch.setattr(storage.fs, "LocalFileSystem", Interrupted)
+    monkeypatch.setattr(shutil, "rmtree", interrupted)
     with pytest.raises(KeyboardInterrupt):
         storage.delete_folder(str(published))
     assert (published / "a.txt").exists() and storage.damage(str(published)) == "manifest.json is missing"
@@ -248,3 +280,129 @@ def test_a_manifest_that_names_what_is_outside_is_damage(tmp_path: Path, name: s
     storage.write_json(f"{tmp_path}/folder/manifest.json", {"files": {name: {"bytes": 1, "sha256": ""}}})
     assert storage.damage(f"{tmp_path}/folder") == f"manifest.json names {name!r}, which is outside of the folder"
     assert not storage.escapes_folder("train/00000-ab.parquet") and not storage.escapes_folder("a..b")
+
+
+def test_local_files_need_no_pyarrow(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_PYARROW, str(tmp_path)], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("s3://bucket/key: no file system for this URL (")
+    assert done.stdout.endswith("); use a local path, s3://, gs:// or hf://\n") and "pyarrow" in done.stdout
+
+
+@pytest.fixture
+def every_kind(tmp_path: Path) -> Path:
+    """A folder with a file, a folder, a pipe, and links to each of them, to nothing and to itself."""
+    folder = tmp_path / "every-kind"
+    (folder / "folder" / "inner").mkdir(parents=True)
+    for name in ("file", "folder/.hidden", "folder/a"):
+        (folder / name).write_text("abc")
+    os.mkfifo(folder / "pipe")
+    for name, target in (("file", "file"), ("folder", "folder"), ("pipe", "pipe"), ("nothing", "none")):
+        (folder / f"to-{name}").symlink_to(target)
+    (folder / "to-itself").symlink_to("to-itself")
+    return folder
+
+
+def test_kinds_and_sizes_are_those_of_pyarrow(every_kind: Path) -> None:
+    names = [*os.listdir(every_kind), "none", "none/a", "file/a", "folder/", "file/", "folder/a"]
+    for location in (*(f"{every_kind}/{name}" for name in names), "/", "/dev/null"):
+        expected = fs.LocalFileSystem().get_file_info(location)
+        found = entry_at(location)
+        assert (found.kind.value, found.size) == (expected.type.name, expected.size), location
+        assert storage.exists(location) == (expected.type != fs.FileType.NotFound)
+        assert storage.is_file(location) == expected.is_file
+
+
+def test_names_in_a_folder_are_those_of_pyarrow(every_kind: Path) -> None:
+    for name in ("", "folder", "folder/", "folder/inner", "to-folder", "none", "to-nothing", "none/a", "file/a"):
+        wanted = fs.FileSelector(f"{every_kind}/{name}", allow_not_found=True)
+        expected = sorted(entry.base_name for entry in fs.LocalFileSystem().get_file_info(wanted))
+        assert storage.children(f"{every_kind}/{name}") == expected, name
+    assert storage.children(str(every_kind)) == ["file", "folder", "pipe", "to-file", "to-folder", "to-pipe"]
+    for name in ("pipe", "to-file"):
+        with pytest.raises(ConfigError, match=f"^{every_kind}/{name} is a file, and a folder is needed$"):
+            storage.children(f"{every_kind}/{name}")
+
+
+def test_a_name_that_is_not_utf_8_does_not_stop_a_listing(tmp_path: Path) -> None:
+    for name in (b"a", b"\xff"):
+        Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name)).touch()
+    assert storage.children(str(tmp_path)) == ["a", os.fsdecode(b"\xff")]
+
+
+def test_a_path_that_the_system_cannot_follow_is_an_error(every_kind: Path) -> None:
+    (every_kind / "too-long").symlink_to("a" * 300)
+    with pytest.raises(OSError, match="File name too long"):
+        storage.exists(f"{every_kind}/too-long")
+    with pytest.raises(OSError, match="File name too long"):
+        storage.children(str(every_kind))
+    with pytest.raises(OSError, match="Too many levels of symbolic links"):
+        storage.children(f"{every_kind}/to-itself")
+
+
+def test_an_invalid_path_is_refused_everywhere(tmp_path: Path) -> None:
+    calls = (storage.exists, storage.children, storage.read_bytes, storage.delete_file, storage.delete_folder)
+    for call in (*calls, lambda path: storage.write_bytes(path, b""), lambda path: storage.copy_file(path, path)):
+        with pytest.raises(ConfigError, match="a name in it has 300 bytes, and at most 255 are allowed"):
+            call(f"{tmp_path}/{'a' * 300}")
+
+
+def test_only_files_are_read(every_kind: Path) -> None:
+    assert storage.read_bytes(f"{every_kind}/to-file") == b"abc"
+    for name, error in (
+        ("folder", IsADirectoryError),
+        ("to-folder", IsADirectoryError),
+        ("to-nothing", FileNotFoundError),
+        ("file/a", NotADirectoryError),
+    ):
+        with pytest.raises(error):
+            storage.read_bytes(f"{every_kind}/{name}")
+    unavailable = [name for name in os.listdir(every_kind) if storage.is_unavailable(f"{every_kind}/{name}")]
+    assert sorted(unavailable) == ["folder", "pipe", "to-folder", "to-itself", "to-pipe"]
+    assert not storage.is_unavailable(f"{every_kind}/none")
+
+
+def test_a_link_is_deleted_and_not_what_it_leads_to(every_kind: Path, tmp_path: Path) -> None:
+    before = sorted(every_kind.rglob("*"))
+    (tmp_path / "copy" / "inner").mkdir(parents=True)
+    for name in ("folder", "file", "none"):
+        (tmp_path / "copy" / "inner" / name).symlink_to(every_kind / name)
+    storage.delete_folder(f"{tmp_path}/copy")
+    assert not (tmp_path / "copy").exists()
+    (tmp_path / "link").symlink_to(every_kind / "folder")
+    storage.delete_folder(f"{tmp_path}/link")
+    assert not os.path.lexists(tmp_path / "link") and sorted(every_kind.rglob("*")) == before
+    storage.delete_file(f"{every_kind}/to-file")
+    assert sorted(every_kind.rglob("*")) == [path for path in before if path.name != "to-file"]
+
+
+def test_a_file_is_not_deleted_as_a_folder_nor_a_folder_as_a_file(every_kind: Path) -> None:
+    before = sorted(every_kind.rglob("*"))
+    storage.delete_folder(f"{every_kind}/file")
+    storage.delete_folder(f"{every_kind}/pipe")
+    storage.delete_file(f"{every_kind}/none")
+    with pytest.raises(IsADirectoryError):
+        storage.delete_file(f"{every_kind}/folder")
+    assert sorted(every_kind.rglob("*")) == before
+
+
+def test_a_file_is_copied_over_another(every_kind: Path) -> None:
+    (every_kind / "other").write_text("longer than the source")
+    storage.copy_file(f"{every_kind}/to-file", f"{every_kind}/other")
+    assert (every_kind / "other").read_text() == "abc"
+    with pytest.raises(FileNotFoundError):
+        storage.copy_file(f"{every_kind}/none", f"{every_kind}/other")
+    with pytest.raises(FileNotFoundError):
+        storage.copy_file(f"{every_kind}/file", f"{every_kind}/none/other")
+
+
+def test_what_is_no_file_has_no_bytes(published: Path) -> None:
+    manifest = json.loads((published / "manifest.json").read_text())
+    manifest["files"]["a.txt"]["bytes"] = 0
+    storage.write_json(f"{published}/manifest.json", manifest)
+    (published / "a.txt").unlink()
+    assert storage.mismatch(str(published)) == "a.txt has 0 bytes, the manifest says 0"
+    (published / "a.txt").mkdir()
+    assert storage.mismatch(str(published)) == "a.txt has 0 bytes, the manifest says 0"

@@ -14,6 +14,7 @@ from pipeline.config.finetune import Finetune
 from pipeline.config.flat import flatten
 from pipeline.config.jobs import Pretrain
 from pipeline.config.options import choices
+from pipeline.config.phases import FallingMasks
 from pipeline.config.toml import ConfigFile, read_config, settings_of, to_toml
 from pipeline.errors import ConfigError
 from pipeline.presets import PRESETS, as_toml, starting_point
@@ -74,6 +75,11 @@ def test_no_kind_has_a_setting_of_the_name_that_says_which_kind_it_is() -> None:
             for kind in kinds.values()
             if "kind" in vars(kind).get("__annotations__", {})
         ]
+
+
+def test_lists_of_numbers_come_back_as_they_went(tmp_path: Path) -> None:
+    config = replace(PRESETS["bert-mini"], phases=FallingMasks(masking_shares=(0.1, 0.05), parts=(0.5, 0.25, 0.25)))
+    assert read(tmp_path, as_toml(config, "bert-mini")) == config
 
 
 def test_texts_lists_and_none_come_back_as_they_went(tmp_path: Path) -> None:
@@ -155,6 +161,10 @@ REFUSED = [
     ("workers = 1.5\n", "line 1: workers (1.5) must be a whole number or a text"),
     ("[optimizer]\nclip_norm = '1'\n", "line 2: optimizer.clip_norm ('1') must be a number"),
     ("[checkpoint]\nkeep_best = 1\n", "line 2: checkpoint.keep_best (1) must be true or false"),
+    (
+        "[phases]\nkind = 'falling-masks'\nparts = [1, 'a']\n",
+        "line 3: phases.parts ([1, 'a']) must be a list of numbers",
+    ),
     ("corpus = 'a'\n", "line 1: corpus ('a') must be a list of texts"),
     ("corpus = [\n  'a',\n  1,\n]\n", "line 4: corpus (['a', 1]) must be a list of texts"),
     ("on_nonfinite = 'skp'\n", "line 1: on_nonfinite ('skp') must be one of stop, skip; did you mean skip?"),

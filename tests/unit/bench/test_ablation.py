@@ -8,26 +8,35 @@ from pathlib import Path
 import pytest
 
 from pipeline.bench.ablation import main
-from pipeline.corpus import token_file
 from pipeline.corpus.prepared import Corpus
+from pipeline.corpus.token_file_saving import save_tokens
 from pipeline.errors import ConfigError
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.vocabulary import Vocabulary
-from tests.unit.bench.test_train import ROOT, WITHOUT_RAY, WORDS
+from tests.unit.bench.test_train import ROOT, WORDS
 
 SMALL = WORDS[2:]  # without steps, which the tokens determine
+WITHOUT_RAY = """
+import runpy, sys
+for name in ("ray", "mlflow", "transformers", "smart_open", "bm25s"):
+    sys.modules[name] = None  # an import raises ModuleNotFoundError
+if __name__ == "__main__":
+    sys.argv = sys.argv[1:]
+    sys.path.insert(0, "jobs")
+    runpy.run_path(sys.argv[0], run_name="__main__")
+"""
 
 
 @pytest.fixture
 def words(tiny_corpus: Corpus, tiny_vocabulary: Vocabulary, tmp_path: Path) -> list[str]:
     location = str(tmp_path / "tokens.npz")
-    token_file.write(location, tiny_corpus, CachedTokenizer(tiny_vocabulary))
+    save_tokens(location, tiny_corpus, CachedTokenizer(tiny_vocabulary))
     return ["dropout", "--file", location, "--output", str(tmp_path), "--seeds", "2", "--at-once", "2", *SMALL]
 
 
 def test_runs_are_trained_once_on_equal_tokens_and_compared(words: list[str], tmp_path: Path) -> None:
     script = tmp_path / "script.py"
-    script.write_text(WITHOUT_RAY.replace(" sklearn scipy matplotlib psutil yaml", ""))
+    script.write_text(WITHOUT_RAY)
     command = [sys.executable, script, "jobs/bench.py", "ablation", *words, "--tokens", "2k"]
     first = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert first.returncode == 0, first.stderr

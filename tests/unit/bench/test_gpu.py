@@ -5,8 +5,8 @@ import torch
 
 from pipeline.bench import gpu
 from pipeline.bench.gpu import main
-from pipeline.corpus import token_file
 from pipeline.corpus.prepared import Corpus
+from pipeline.corpus.token_file_saving import save_tokens
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.vocabulary import Vocabulary
 
@@ -22,7 +22,7 @@ def test_the_bench_on_a_cpu(
     monkeypatch.setattr(gpu, "REPETITIONS", 1)
     monkeypatch.setattr(gpu, "LEAST_SECONDS", 0.1)
     location = str(tmp_path / "tokens.npz")
-    token_file.write(location, tiny_corpus, CachedTokenizer(tiny_vocabulary))
+    save_tokens(location, tiny_corpus, CachedTokenizer(tiny_vocabulary))
     words = ["--sizes", "tiny", "--lengths", "16", "--modes", "eager", "--slots", "64", "512", "--train", "tiny"]
     assert main([*words, "--tokens", location, "--output", str(tmp_path), "--minutes", "0.2"]) == 0
     lines = capsys.readouterr().out.splitlines()

@@ -11,8 +11,7 @@ import torch
 
 from pipeline.bench import job, plain
 from pipeline.bench.job import Rates, Side, Turns, by_turn, running, take_turns
-from pipeline.bench.plain import Interval
-from pipeline.bench.train import slots
+from pipeline.bench.plain import Interval, slots
 from pipeline.errors import PipelineError
 
 LOGS = (

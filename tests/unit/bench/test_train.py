@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -8,23 +9,29 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
+import torch
 
-from pipeline.bench.train import RESULT, _require_trainable, main, train_on_tokens
+from pipeline import storage
+from pipeline.batch import collate
+from pipeline.bench.train import RESULT, _require_trainable, main, slots, train_on_tokens
 from pipeline.config.data import Sampling, TwoCrops, VocabularySettings
 from pipeline.config.jobs import Pretrain
 from pipeline.config.model import Model
 from pipeline.config.objective import Contrastive, Distilled
 from pipeline.config.phases import TwoPhases
 from pipeline.config.placement import Placement
-from pipeline.corpus import token_file
+from pipeline.corpus import token_file, token_file_saving
 from pipeline.corpus.prepared import Corpus
+from pipeline.corpus.token_file_saving import save_tokens
 from pipeline.errors import ConfigError, DataError
 from pipeline.stopping import TERMINATED
 from pipeline.text.cached_tokenizer import CachedTokenizer
-from pipeline.text.examples import EncodedWindow
+from pipeline.text.encoded_window import EncodedWindow
+from pipeline.text.masked_rows import concatenate
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train import checkpoint
 from tests.conftest import Training, of_family
+from tests.unit.test_batch import assert_equal
 
 ROOT = Path(__file__).parents[3]
 WORDS = (
@@ -33,22 +40,28 @@ WORDS = (
     *("--model.maximum-positions", "32", "--evaluation.rows", "8", "--placement.device", "cpu"),
     *("--placement.precision", "float32", "--placement.compile", "off", "--placement.threads", "1"),
 )
-WITHOUT_RAY = """
-import runpy, sys
-BLOCKED = "ray mlflow transformers smart_open sklearn scipy matplotlib psutil yaml bm25s"
-for name in BLOCKED.split():
-    sys.modules[name] = None  # an import raises ModuleNotFoundError
-if __name__ == "__main__":
-    sys.argv = sys.argv[1:]
-    sys.path.insert(0, "jobs")
-    runpy.run_path(sys.argv[0], run_name="__main__")
-"""
+WITH_TIMES = ("state.json", "manifest.json")
+"""Files of a checkpoint that differ between equal runs, because they hold times or digests of such files."""
+TORCH_AND_NUMPY = (
+    *("torch", "torchgen", "functorch", "numpy", "numpy.libs"),
+    *("filelock", "fsspec", "jinja2", "markupsafe", "mpmath", "networkx", "sympy", "typing_extensions.py"),
+)
+"""Files in the folder of installed packages: torch, NumPy and the packages that torch needs."""
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Environment in which `python -S` finds no packages but torch and NumPy."""
+    folder = tmp_path_factory.mktemp("torch-and-numpy")
+    for name in TORCH_AND_NUMPY:
+        (folder / name).symlink_to(Path(torch.__file__).parents[1] / name)
+    return os.environ | {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"}
 
 
 @pytest.fixture
 def tokens(tiny_corpus: Corpus, tiny_vocabulary: Vocabulary, tmp_path: Path) -> str:
     location = str(tmp_path / "tokens.npz")
-    token_file.write(location, tiny_corpus, CachedTokenizer(tiny_vocabulary), words=32)
+    save_tokens(location, tiny_corpus, CachedTokenizer(tiny_vocabulary), words=32)
     return location
 
 
@@ -73,14 +86,37 @@ def test_the_run_sees_the_rows_of_the_stream(
         train_on_tokens(config, tokens, print)
 
 
-def test_without_ray_and_mlflow(tokens: str, tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(WITHOUT_RAY)
-    words = ["jobs/bench.py", "train", "bert-tiny", "--tokens", tokens, "--output", str(tmp_path), "--name", "a"]
-    done = subprocess.run([sys.executable, script, *words, *WORDS], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "held-out words" in done.stdout and "3 steps" in done.stdout
-    assert state_of(tmp_path, "a", 3).step == 3
+def test_slots_go_over_the_ends_of_windows(tokens: str) -> None:
+    contents, sampling = token_file.read(tokens), Sampling(maximum_length=32)
+    windows = [token_file.rows_of_window(contents, sampling, 0, number) for number in range(5)]
+    cut, rows = list(slots(iter(windows), 4)), sum(window.num_rows for window in windows)
+    assert {slot.num_rows for slot in cut} == {4} and len(cut) == rows // 4
+    assert any(window.num_rows % 4 for window in windows[:-1])
+    assert_equal(collate(concatenate(cut)), collate(concatenate(windows).slice(0, 4 * len(cut))))
+
+
+def test_with_torch_and_numpy_alone(tokens: str, alone: dict[str, str], tmp_path: Path) -> None:
+    """The checkpoint has the files and the weights of a run with all packages."""
+    words = ["jobs/bench.py", "train", "bert-tiny", "--tokens", tokens, "--output", str(tmp_path), *WORDS]
+    for python, environment, name in ((["-S"], alone, "alone"), ([], None, "with-all")):
+        run = [sys.executable, *python, *words, "--name", name]
+        done = subprocess.run(run, cwd=ROOT, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert "held-out words" in done.stdout and "3 steps" in done.stdout
+    assert state_of(tmp_path, "alone", 3).step == 3
+    of_one, of_other = (Path(checkpoint.folder_of(str(tmp_path / "runs" / name), 3)) for name in ("alone", "with-all"))
+    assert storage.damage(str(of_one)) is None
+    names = {path.name for path in of_other.iterdir()}
+    assert {path.name for path in of_one.iterdir()} == names > {"model.safetensors", "tokenizer.json", *WITH_TIMES}
+    for name in names.difference(WITH_TIMES):
+        assert (of_one / name).read_bytes() == (of_other / name).read_bytes(), name
+
+
+def test_a_missing_package_is_named_in_one_line(tokens: str, alone: dict[str, str], tmp_path: Path) -> None:
+    words = ["jobs/bench.py", "train", "--tokens", tokens, "--output", str(tmp_path), "--objective.teacher", "model"]
+    run = [sys.executable, "-S", *words, *WORDS, "objective:distilled", "sampling.pairs:single-segment"]
+    done = subprocess.run(run, cwd=ROOT, env=alone, capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr.startswith("error: module ") and done.stderr.count("\n") == 1
 
 
 @pytest.mark.long
@@ -145,7 +181,7 @@ def test_a_file_without_examples_ends_the_run(
     tiny_config: Pretrain, tiny_vocabulary: Vocabulary, tiny_corpus: Corpus, tmp_path: Path
 ) -> None:
     """One sentence per document gives no pairs."""
-    location, encoded = str(tmp_path / "tokens.npz"), token_file.encode_window
+    location, encoded = str(tmp_path / "tokens.npz"), token_file_saving.encode_window
     with pytest.MonkeyPatch.context() as patch:
 
         def first_sentences(*arguments: Any) -> EncodedWindow:
@@ -159,8 +195,8 @@ def test_a_file_without_examples_ends_the_run(
                 parents=window.parents[:1],
             )
 
-        patch.setattr(token_file, "encode_window", first_sentences)
-        token_file.write(location, tiny_corpus, CachedTokenizer(tiny_vocabulary))
+        patch.setattr(token_file_saving, "encode_window", first_sentences)
+        save_tokens(location, tiny_corpus, CachedTokenizer(tiny_vocabulary))
     with pytest.raises(DataError, match="yields no examples: it needs documents of several sentences"):
         train_on_tokens(replace(tiny_config, output=str(tmp_path)), location, print)
 

@@ -221,4 +221,4 @@ def test_a_shard_that_is_broken_is_one_thing_and_storage_that_is_away_another(
     assert not storage.is_unavailable(place) and not storage.is_unavailable(f"{place}.gone")
     with monkeypatch.context() as patch:
         patch.setattr(storage, "filesystem", refuse)
-        assert storage.is_unavailable(place)
+        assert storage.is_unavailable("s3://bucket/key")

@@ -7,21 +7,26 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pipeline.batch import collate
 from pipeline.config.data import FullSentences, NextSentence, NgramMasking, Sampling, SentenceOrder, SingleSegment
 from pipeline.config.training import Batch
 from pipeline.corpus import token_file
-from pipeline.corpus.prepared import Corpus, read_window
+from pipeline.corpus.prepared import Corpus
 from pipeline.corpus.stream import StreamSettings, window_rows
+from pipeline.corpus.token_file_saving import save_tokens
 from pipeline.errors import ConfigError, DataError
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.train import evaluate
+from pipeline.train.evaluate import UNIGRAM_CHARACTERS
+from pipeline.train.heldout import unigram_counts
+from pipeline.train.slots import CURSOR
+from tests.unit.test_batch import assert_equal
 
 
 @pytest.fixture
 def written(tiny_corpus: Corpus, tiny_vocabulary: Vocabulary, tmp_path: Path) -> str:
     location = str(tmp_path / "tokens.npz")
-    tokens = token_file.write(location, tiny_corpus, CachedTokenizer(tiny_vocabulary), words=8)
+    tokens = save_tokens(location, tiny_corpus, CachedTokenizer(tiny_vocabulary), words=8)
     assert tokens == sum(len(window.tokens) for window in token_file.read(location).train)
     return location
 
@@ -37,29 +42,30 @@ def test_the_rows_are_those_of_the_stream(
     tokens, tokenizer = token_file.read(written), CachedTokenizer(tiny_vocabulary)
     for number in range(3 * len(tiny_corpus.train)):
         rows = window_rows(settings, tokenizer, tiny_corpus.train, *divmod(number, len(tiny_corpus.train)))
-        assert token_file.rows_of_window(tokens, sampling, 7, number).equals(rows) and rows.num_rows
+        ours = token_file.rows_of_window(tokens, sampling, 7, number)
+        assert ours.num_rows == rows.num_rows > 0
+        assert_equal(collate(ours), collate(rows))
+        assert ours.places is not None and [tuple(place) for place in ours.places.tolist()] == [
+            tuple(row[name] for name in CURSOR) for row in rows.select(CURSOR).to_pylist()
+        ]
 
 
-def test_the_file_holds_the_vocabulary_the_heldout_text_and_words(
-    written: str, tiny_corpus: Corpus, tiny_vocabulary: Vocabulary, tmp_path: Path
+def test_the_file_holds_the_vocabulary_counts_and_words(
+    written: str, tiny_corpus: Corpus, tiny_vocabulary: Vocabulary
 ) -> None:
     tokens, tokenizer = token_file.read(written), CachedTokenizer(tiny_vocabulary)
     assert tokens.vocabulary == tiny_vocabulary and tokens.corpus == tiny_corpus.fingerprint
     assert tokens.words is not None and tokens.words.shape == (tiny_vocabulary.size, 8) and tokens.words.any()
-    corpus = token_file.heldout_corpus(tokens, str(tmp_path / "heldout"))
-    assert [read_window(corpus, window) for window in corpus.heldout] == [
-        read_window(tiny_corpus, window) for window in tiny_corpus.heldout
-    ]
-    counts = evaluate.unigram_counts(tiny_corpus, tokenizer, tiny_vocabulary.size)
-    assert np.array_equal(token_file.unigram_counts_of_tokens(tokens, evaluate.UNIGRAM_CHARACTERS), counts)
+    counts = unigram_counts(tiny_corpus, tokenizer, tiny_vocabulary.size)
+    assert np.array_equal(token_file.unigram_counts_of_tokens(tokens, UNIGRAM_CHARACTERS), counts)
     first = replace(tiny_corpus, train=tiny_corpus.train[:1])
-    alone = evaluate.unigram_counts(first, tokenizer, tiny_vocabulary.size)
+    alone = unigram_counts(first, tokenizer, tiny_vocabulary.size)
     assert np.array_equal(token_file.unigram_counts_of_tokens(tokens, 1), alone) and alone.sum() < counts.sum()
 
 
 def test_the_first_windows_alone(tiny_corpus: Corpus, tiny_vocabulary: Vocabulary, tmp_path: Path) -> None:
     location = str(tmp_path / "tokens.npz")
-    token_file.write(location, tiny_corpus, CachedTokenizer(tiny_vocabulary), windows=2)
+    save_tokens(location, tiny_corpus, CachedTokenizer(tiny_vocabulary), windows=2)
     tokens = token_file.read(location)
     assert len(tokens.train) == 2 and tokens.words is None
     assert tokens.characters == tuple(window.characters for window in tiny_corpus.train[:2])
@@ -76,7 +82,7 @@ def test_weights_and_several_languages_are_refused(
     sources: Mapping[str, Any], problem: str, tiny_corpus: Corpus, tiny_vocabulary: Vocabulary, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigError, match=problem):
-        token_file.write(
+        save_tokens(
             str(tmp_path / "t.npz"), replace(tiny_corpus, sources=dict(sources)), CachedTokenizer(tiny_vocabulary)
         )
 
@@ -94,7 +100,7 @@ def test_other_files_are_refused_in_one_line(written: str, tmp_path: Path) -> No
         token_file.read(str(tmp_path / "missing.npz"))
     with np.load(written) as file:
         arrays = dict(file)
-    arrays["sentence_tokens"] = arrays["sentence_tokens"][1:]
+    arrays["train_sentence_tokens"] = arrays["train_sentence_tokens"][1:]
     np.savez(tmp_path / "shorter.npz", **arrays)
     with pytest.raises(DataError, match="do not fit together"):
         token_file.read(str(tmp_path / "shorter.npz"))

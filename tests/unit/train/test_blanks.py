@@ -16,7 +16,7 @@ from pipeline.text.schema import DOCUMENT
 from pipeline.text.training import train_vocabulary
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.blanks import Blank, Blanks, chosen, fill_in_the_blanks, readable, sentences_with_blanks
-from pipeline.train.evaluate import unigram_counts
+from pipeline.train.heldout import unigram_counts
 
 SENTENCES = [f"The old man went {place} times over the hill with a bag." for place in ("one", "two", "six", "ten")]
 CHINESE = ["他们今天去北京看朋友。", "我们明天去上海看电影！"]

@@ -28,7 +28,7 @@ from pipeline.text.vocabulary import Vocabulary
 from pipeline.train import loop
 from pipeline.train.blimp import Blimp, evaluate_pairs, prepare_pairs, read_pairs
 from pipeline.train.checkpoint import State, folder_of, read_state
-from pipeline.train.evaluate import unigram_counts
+from pipeline.train.heldout import unigram_counts
 from pipeline.train.loop import train
 from pipeline.train.naming import default_name
 from pipeline.train.optim import build_optimizer

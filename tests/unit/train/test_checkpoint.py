@@ -1,5 +1,8 @@
 import errno
 import json
+import pickle
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -159,6 +162,32 @@ def test_weights_alone_can_be_loaded(training, trained, save_at, tiny_config: Pr
     other = training.module(replace(tiny_config, seed=5))
     assert load(str(save_at(2)), other, None) == STATE
     assert_equal(trained[0].state_dict(), other.state_dict())
+
+
+WITH_TORCH_AND_NUMPY_ALONE = """
+import pickle, sys
+for package in "pyarrow tokenizers safetensors tyro rich requests sentencex ray mlflow".split():
+    sys.modules[package] = None
+from pipeline.train import saver
+from pipeline.train.checkpoint import save
+save(*pickle.load(sys.stdin.buffer))
+"""
+
+
+@pytest.mark.parametrize("family_config", ["bert", "electra"], indirect=True)
+def test_torch_and_numpy_alone_publish_the_same_files(
+    training, family_config: Pretrain, tiny_vocabulary: Vocabulary, tmp_path: Path
+) -> None:
+    state_of_training = (STATE, *train_two_steps(training, family_config), tiny_vocabulary)
+    content = pickle.dumps((str(tmp_path / "alone"), *state_of_training))
+    done = subprocess.run([sys.executable, "-c", WITH_TORCH_AND_NUMPY_ALONE], input=content, capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
+    folder = Path(save(str(tmp_path / "with"), *state_of_training))
+    alone = Path(folder_of(str(tmp_path / "alone"), STATE.step))
+    names = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    assert set(map(Path, FILES)) <= set(names)
+    assert [path.relative_to(alone) for path in sorted(alone.rglob("*")) if path.is_file()] == names
+    assert [name for name in names if (folder / name).read_bytes() != (alone / name).read_bytes()] == []
 
 
 def test_the_state_before_the_first_step_has_no_cursor(

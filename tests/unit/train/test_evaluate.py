@@ -12,7 +12,8 @@ from pipeline.config.model import Model
 from pipeline.corpus.prepared import Corpus
 from pipeline.objectives.masked import MaskedTokens
 from pipeline.text.cached_tokenizer import CachedTokenizer
-from pipeline.train.evaluate import baselines, evaluate, heldout_batches
+from pipeline.train.evaluate import baselines, evaluate
+from pipeline.train.heldout import heldout_batches
 
 CPU = torch.device("cpu")
 MLM = {"heldout/mlm_loss", "heldout/mlm_accuracy"}

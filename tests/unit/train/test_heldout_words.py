@@ -8,16 +8,11 @@ import torch
 
 from pipeline.corpus.prepared import Corpus
 from pipeline.text.cached_tokenizer import CachedTokenizer
+from pipeline.text.encoded_words import encode_words
 from pipeline.text.extension import extend_vocabulary
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.train.heldout_words import (
-    LEAST_WORDS,
-    HeldoutWords,
-    heldout_words,
-    masked_row,
-    sample_words,
-    word_metrics,
-)
+from pipeline.train.heldout import heldout_words, sampled_sentences
+from pipeline.train.heldout_words import LEAST_WORDS, HeldoutWords, masked_row, word_metrics
 
 CPU, PLAIN = torch.device("cpu"), torch.autocast("cpu", enabled=False)
 
@@ -29,11 +24,11 @@ def held(corpus: Corpus, vocabulary: Vocabulary, *, rank: int = 0, world: int = 
 
 
 def test_words_are_drawn_from_the_text_alone(tiny_corpus: Corpus) -> None:
-    drawn = list(sample_words(tiny_corpus, 9, 30, 0, 1))
-    assert len(drawn) == 30 and drawn == list(sample_words(tiny_corpus, 9, 30, 0, 1))
+    drawn = list(sampled_sentences(tiny_corpus, 9, 30, 0, 1))
+    assert len(drawn) == 30 and drawn == list(sampled_sentences(tiny_corpus, 9, 30, 0, 1))
     for words, masked in drawn:
         assert LEAST_WORDS <= len(words) <= 9 and len(masked) == 1 and 0 <= masked[0] < len(words)
-    parts = [list(sample_words(tiny_corpus, 9, 30, rank, 2)) for rank in range(2)]
+    parts = [list(sampled_sentences(tiny_corpus, 9, 30, rank, 2)) for rank in range(2)]
     assert sorted(map(str, drawn)) == sorted(map(str, parts[0] + parts[1])) and all(parts)
 
 
@@ -55,16 +50,17 @@ def test_other_vocabularies_are_asked_the_same_words(tiny_corpus: Corpus, tiny_v
     found = [held(tiny_corpus, vocabulary) for vocabulary in (tiny_vocabulary, longer, letters)]
     assert len({(h.words, h.bytes) for h in found}) == 1
     assert sum(batch.masked for batch in found[2].batches) > sum(batch.masked for batch in found[0].batches)
-    assert found[0].words == 30 + sum(len(words) > 9 for words, _ in sample_words(tiny_corpus, 21, 30, 0, 1))
+    assert found[0].words == 30 + sum(len(words) > 9 for words, _ in sampled_sentences(tiny_corpus, 21, 30, 0, 1))
 
 
 def test_all_pieces_of_a_masked_word_are_masked_and_nothing_else() -> None:
     vocabulary = Vocabulary(tokens=("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "##b", "c", "."), lowercase=True)
-    ids, offsets = CachedTokenizer(vocabulary).encode(["c", "ab.", "c"])
-    assert ids.tolist() == [7, 5, 6, 8, 7]
-    row = masked_row(ids, offsets, [1], CachedTokenizer(vocabulary))
-    assert (row["ids"], row["masked_positions"], row["masked_labels"]) == ([2, 7, 4, 4, 4, 7, 3], [2, 3, 4], [5, 6, 8])
-    assert ids.tolist() == [7, 5, 6, 8, 7] and row["first_length"] == 7
+    sentence = encode_words([["c", "ab.", "c"]], CachedTokenizer(vocabulary))
+    assert sentence.tokens.tolist() == [7, 5, 6, 8, 7]
+    row = masked_row(sentence, [1], vocabulary)
+    assert (row.ids.tolist(), row.masked_positions.tolist()) == ([2, 7, 4, 4, 4, 7, 3], [2, 3, 4])
+    assert row.masked_labels.tolist() == [5, 6, 8] and row.first_lengths.tolist() == [7]
+    assert sentence.tokens.tolist() == [7, 5, 6, 8, 7]
 
 
 def test_figures_by_hand(training, tiny_config, tiny_corpus: Corpus, tiny_vocabulary: Vocabulary) -> None:
@@ -102,7 +98,7 @@ def test_words_that_cannot_be_written_are_counted(tiny_corpus: Corpus, tiny_voca
             token if "k" not in token else f"[unused{place}]" for place, token in enumerate(tiny_vocabulary.tokens)
         ),
     )
-    drawn = [words[place] for words, masked in sample_words(tiny_corpus, 21, 30, 0, 1) for place in masked]
+    drawn = [words[place] for words, masked in sampled_sentences(tiny_corpus, 21, 30, 0, 1) for place in masked]
     found = held(tiny_corpus, without)
     assert found.unknown_bytes == sum(len(word) for word in drawn if "k" in word.lower()) > 0
     assert found.bytes == sum(map(len, drawn)) and held(tiny_corpus, tiny_vocabulary).unknown_bytes == 0

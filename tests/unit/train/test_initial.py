@@ -29,6 +29,7 @@ from pipeline.objectives.table import Pretraining, build_objective, trained_part
 from pipeline.text.extension import extend_vocabulary
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_saving import save_vocabulary
+from pipeline.train.building import set_word_embeddings
 from pipeline.train.checkpoint import State, save
 from pipeline.train.initial import (
     POOLER,
@@ -38,7 +39,6 @@ from pipeline.train.initial import (
     load_initial,
     padding_rows,
     read_initial,
-    set_word_embeddings,
 )
 from pipeline.train.optim import build_optimizer
 

@@ -1,0 +1,57 @@
+"""Held-out examples from a file of tokens: those that a run on the corpus is evaluated on."""
+
+from collections.abc import Iterator
+
+from pipeline.batch import Batch, collate
+from pipeline.config.data import Sampling
+from pipeline.config.jobs import Pretrain
+from pipeline.corpus.token_file import Tokens, with_int32_tokens
+from pipeline.text.encoded_window import make_masked_rows
+from pipeline.text.encoded_words import EncodedWords
+from pipeline.train.evaluate import HELDOUT_WINDOWS, SEED
+from pipeline.train.heldout_words import TOKENS_A_WORD, HeldoutWords, masked_words, sample_words
+
+
+def heldout_batches(
+    tokens: Tokens, sampling: Sampling, *, rows: int, rows_per_batch: int, rank: int, world: int
+) -> list[Batch]:
+    """Return this rank's share of about `rows` held-out examples, in batches of at most `rows_per_batch`.
+
+    The rank takes the windows rank::world. Empty if the file has no held-out windows.
+    """
+    windows = tokens.heldout[: min(rows, HELDOUT_WINDOWS)]
+    batches = []
+    for index in range(rank, len(windows), world):
+        made = make_masked_rows(
+            with_int32_tokens(windows[index]),
+            tokens.vocabulary,
+            sampling,
+            seed=SEED,
+            copy=sampling.copy_of_epoch(0),
+            window=index,
+        ).slice(0, -(-rows // len(windows)))
+        batches += [collate(made.slice(start, rows_per_batch)) for start in range(0, made.num_rows, rows_per_batch)]
+    return batches
+
+
+def heldout_words_of(config: Pretrain, tokens: Tokens, rank: int, world: int) -> HeldoutWords:
+    """Return the rank's share of the held-out sentences on which a run is evaluated, with masked words."""
+    maximum_length = config.sampling.maximum_length
+    longest = maximum_length // TOKENS_A_WORD
+    return masked_words(
+        _sampled_sentences(tokens, longest, config.evaluation.rows, rank, world),
+        tokens.vocabulary,
+        maximum_length=maximum_length,
+        rows_per_batch=config.batch.rows_per_slot,
+    )
+
+
+def _sampled_sentences(
+    tokens: Tokens, longest: int, sentences: int, rank: int, world: int
+) -> Iterator[tuple[EncodedWords, list[int]]]:
+    """Yield sampled sentences, cut to `longest` words, each with the indices of its words to mask."""
+    windows = tokens.heldout_words[: min(sentences, HELDOUT_WINDOWS)]
+    for index in range(rank, len(windows), world):
+        lengths = windows[index].lengths(longest)
+        for number, masked in sample_words(lengths, index, -(-sentences // len(windows))):
+            yield windows[index].sentence(number, longest), masked
