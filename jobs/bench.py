@@ -29,10 +29,12 @@ step, shape, train, ablation, gpu, finetune and vectors have their own help: pyt
 import os
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import get_args
 
-sys.path.append(str(Path(__file__).parents[1]))  # a clone that is not installed works too, for benches without Ray
+if find_spec("pipeline") is None:  # a clone that is not installed is enough for benches without Ray
+    sys.path.append(str(Path(__file__).parents[1]))
 from pipeline.exit_codes import job_main  # noqa: E402
 
 

@@ -3,6 +3,7 @@
 import functools
 import sys
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 
 from pipeline.config.called import as_called
 from pipeline.environment import set_torch_defaults
@@ -29,12 +30,12 @@ def job_main(stopped: str) -> Callable[[Main], Callable[[Sequence[str]], int]]:
                 print(as_called(f"error: {error}"), file=sys.stderr)
                 return error.exit_code
             except ModuleNotFoundError as error:
-                module = str(error.name).partition(".")[0]
-                if module in ("None", "pipeline", "jobs"):
+                package = str(error.name).partition(".")[0]
+                if error.name is None or find_spec(package) is not None:  # a part of a package is missing: a defect
                     raise
                 print(
-                    f"error: module {module} is not installed, and this command needs it: install the packages of "
-                    "pyproject.toml (pip install .)",
+                    f"error: package {package} is not installed, and this command needs it: install it, or all "
+                    "packages of pyproject.toml (pip install .)",
                     file=sys.stderr,
                 )
                 return ConfigError.exit_code

@@ -23,7 +23,7 @@ from pipeline.local_files import Entry, Kind, delete_tree, entry_at, names_in, r
 from pipeline.locations import is_absolute, is_url, require_valid_path
 from pipeline.retries import is_transient, retrying, with_retries
 
-if TYPE_CHECKING:  # imported only for URLs, because a machine for `bench.py train --tokens` may not have pyarrow
+if TYPE_CHECKING:  # not needed for local files, because a machine for `bench.py train` may not have pyarrow
     from pyarrow import NativeFile, fs
 
 MANIFEST = "manifest.json"
@@ -65,7 +65,7 @@ def filesystem(location: str) -> tuple[fs.FileSystem, str]:
             lambda: store(f"{scheme}://{bucket}?{options}" if options else f"{scheme}://{bucket}")
         )
     except Exception as error:  # pyarrow raises errors of several types, all of them about this location
-        if is_transient(error):
+        if isinstance(error, ModuleNotFoundError) or is_transient(error):
             raise
         raise ConfigError(
             f"{location}: no file system for this URL ({first_line(error)}); use a local path, s3://, gs:// or hf://"
@@ -89,9 +89,10 @@ def _hub(location: str) -> fs.FileSystem:
 
     Raises ConfigError where huggingface_hub is not installed.
     """
+    from pyarrow.fs import FSSpecHandler, PyFileSystem
+
     try:
         import fsspec
-        from pyarrow.fs import FSSpecHandler, PyFileSystem
 
         return PyFileSystem(FSSpecHandler(fsspec.filesystem("hf")))
     except ImportError as error:
@@ -345,9 +346,11 @@ def mismatch(target: str) -> str | None:
             return f"{MANIFEST} names {name!r}, which is outside of the folder"
         location = join(target, name)
         try:
-            actual_size = _entry(location).size
-            if actual_size != size:
-                return f"{name} has {actual_size or 0} bytes, the manifest says {size}"
+            found = _entry(location)
+            if found.kind is not Kind.FILE:
+                return f"{name} is missing" if found.kind is Kind.MISSING else f"{name} is not a file"
+            if found.size != size:
+                return f"{name} has {found.size} bytes, the manifest says {size}"
             if sha256(location) != digest:
                 return f"{name} does not match its SHA-256"
         except OSError as error:

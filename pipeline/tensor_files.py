@@ -38,8 +38,8 @@ Array = TypeVar("Array", "Tensor", np.ndarray)
 def write_tensors(path: Path, tensors: Mapping[str, "Tensor"], metadata: Mapping[str, str] | None = None) -> None:
     """Write a new file of torch tensors. Tensors on a GPU are copied to the host one by one.
 
-    Raises ValueError for a tensor that is not contiguous, and for tensors that share memory. Raises OSError if the file
-    cannot be written.
+    Raises ValueError for a tensor that is not contiguous or has a data type that is not in DTYPES, and for tensors that
+    share memory. Raises OSError if the file cannot be written.
     """
     import torch
 
@@ -51,7 +51,7 @@ def write_tensors(path: Path, tensors: Mapping[str, "Tensor"], metadata: Mapping
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write a new file of NumPy arrays. Raises OSError if the file cannot be written."""
+    """Write a new file of NumPy arrays. Raises the errors of `write_tensors` for data types and files."""
     _write(path, arrays, lambda array: np.ascontiguousarray(array).reshape(-1).view(np.uint8), None)
 
 
@@ -63,6 +63,9 @@ def _write(
 ) -> None:
     """Write the header, then the content of one tensor after the other: its bytes, uint8 (bytes,)."""
     dtypes = {name: str(tensor.dtype).removeprefix("torch.") for name, tensor in tensors.items()}
+    for name, dtype in dtypes.items():
+        if dtype not in DTYPES:
+            raise ValueError(f"tensor {name} has the data type {dtype}, but it must be one of {', '.join(DTYPES)}")
     names = sorted(tensors, key=lambda name: (list(DTYPES).index(dtypes[name]), name))
     header: dict[str, Any] = {} if metadata is None else {"__metadata__": dict(metadata)}
     end = 0

@@ -3,17 +3,16 @@
 import dataclasses
 import hashlib
 import json
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from types import NoneType
-from typing import Any, Literal, get_args, get_origin
+from typing import Any
 
 from pipeline.config.ablate import Ablate
 from pipeline.config.ablations import ABLATIONS, OfBase, Row, Value
+from pipeline.config.arguments import converted
 from pipeline.config.command import unchecked
 from pipeline.config.flat import flatten, unflatten
 from pipeline.config.jobs import Pretrain, with_words_rate
-from pipeline.config.options import choices, did_you_mean, flag, flag_of, nearest, options_of, types_of, wanted
+from pipeline.config.options import choices, did_you_mean, flag, flag_of, nearest, options_of
 from pipeline.errors import ConfigError
 from pipeline.train.naming import DATA, IDENTITY, default_name, is_unrecorded
 
@@ -189,19 +188,9 @@ def _with_settings(base: Pretrain, settings: dict[str, str]) -> Pretrain:
 def _parsed(path: str, text: str) -> Any:
     """Return the value of a setting from its text. Raises ConfigError if the text does not fit the setting's type."""
     option = next(option for option in options_of(Pretrain) if option.path == path)
-    types = types_of(option.hint)
-    if text == "None" and NoneType in types:
-        return None
-    if bool in types and text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    for kind in (int, float):
-        if kind in types:
-            with suppress(ValueError):
-                return kind(text)
-    literals = [choice for kind in types if get_origin(kind) is Literal for choice in get_args(kind)]
-    if text in literals or str in types or option.many:
-        return tuple(text.split(",")) if option.many else text
-    raise ConfigError(f"{path} ({text}) must be {wanted(option.hint, text)}")
+    if option.boolean and text in ("true", "false"):
+        text = text.capitalize()
+    return converted(path, option.hint, text.split(",") if option.many else [text])
 
 
 def _with_value(settings: Any, path: str, value: Any) -> Any:

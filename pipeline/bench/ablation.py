@@ -49,6 +49,7 @@ from pipeline.minimal_pairs.paradigms import Paradigm, read_blimp, select
 from pipeline.objectives.terms import divisors
 from pipeline.reporting import print_line
 from pipeline.stopping import interrupt_on_sigterm
+from pipeline.text.masked_rows import concatenate
 from pipeline.train.building import build_module
 from pipeline.train.hardware import autocast_of, chosen_precision, cores, required_device
 from pipeline.train.optim import build_optimizer
@@ -86,7 +87,7 @@ def _step_of(config: Pretrain, tokens: Tokens, device: torch.device) -> Callable
     while sum(table.num_rows for table in rows) < needed:
         rows.append(rows_of_window(tokens, config.sampling, config.seed, len(rows)))
     batch = config.batch
-    slots = list(islice(cut_into_slots(iter(rows), batch.rows_per_slot), batch.slots_per_step))
+    slots = list(islice(cut_into_slots(iter(rows), batch.rows_per_slot, concatenate), batch.slots_per_step))
     precision = chosen_precision(config.placement, device)
     module = build_module(config, tokens.vocabulary.size, device, precision)
     optimizer = build_optimizer(config.optimizer, module)

@@ -258,7 +258,8 @@ def main(arguments: Sequence[str]) -> int:
     if options.tokens:  # errors in these come before the measurements
         options.tokens = absolute(options.tokens)
         token_file.read(options.tokens)
-        read_pairs(options.blimp, print_line)
+        if read_pairs(options.blimp, print_line):
+            import tokenizers  # noqa: F401, scoring pairs needs this package, which the machine may not have
         storage.require_writable("--output", absolute(options.output))
     started = time.monotonic()
     measured = SHARE_MEASURED if options.tokens else 1

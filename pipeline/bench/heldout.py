@@ -8,7 +8,7 @@ from pipeline.config.jobs import Pretrain
 from pipeline.corpus.token_file import Tokens, with_int32_tokens
 from pipeline.text.encoded_window import make_masked_rows
 from pipeline.text.encoded_words import EncodedWords
-from pipeline.train.evaluate import HELDOUT_WINDOWS, SEED
+from pipeline.train.evaluate import SEED, heldout_shares
 from pipeline.train.heldout_words import TOKENS_A_WORD, HeldoutWords, masked_words, sample_words
 
 
@@ -17,19 +17,18 @@ def heldout_batches(
 ) -> list[Batch]:
     """Return this rank's share of about `rows` held-out examples, in batches of at most `rows_per_batch`.
 
-    The rank takes the windows rank::world. Empty if the file has no held-out windows.
+    The windows of a rank are those of `heldout_shares`. Empty if the file has no held-out windows.
     """
-    windows = tokens.heldout[: min(rows, HELDOUT_WINDOWS)]
     batches = []
-    for index in range(rank, len(windows), world):
+    for index, window, share in heldout_shares(tokens.heldout, rows, rank, world):
         made = make_masked_rows(
-            with_int32_tokens(windows[index]),
+            with_int32_tokens(window),
             tokens.vocabulary,
             sampling,
             seed=SEED,
             copy=sampling.copy_of_epoch(0),
             window=index,
-        ).slice(0, -(-rows // len(windows)))
+        ).slice(0, share)
         batches += [collate(made.slice(start, rows_per_batch)) for start in range(0, made.num_rows, rows_per_batch)]
     return batches
 
@@ -50,8 +49,6 @@ def _sampled_sentences(
     tokens: Tokens, longest: int, sentences: int, rank: int, world: int
 ) -> Iterator[tuple[EncodedWords, list[int]]]:
     """Yield sampled sentences, cut to `longest` words, each with the indices of its words to mask."""
-    windows = tokens.heldout_words[: min(sentences, HELDOUT_WINDOWS)]
-    for index in range(rank, len(windows), world):
-        lengths = windows[index].lengths(longest)
-        for number, masked in sample_words(lengths, index, -(-sentences // len(windows))):
-            yield windows[index].sentence(number, longest), masked
+    for index, window, share in heldout_shares(tokens.heldout_words, sentences, rank, world):
+        for number, masked in sample_words(window.lengths(longest), index, share):
+            yield window.sentence(number, longest), masked

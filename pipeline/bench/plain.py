@@ -9,7 +9,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import torch
 
+from pipeline.bench.train import slots
 from pipeline.config.jobs import Pretrain
 from pipeline.config.placement import Placement
 from pipeline.config.training import Tracking
@@ -48,23 +49,13 @@ class Interval:
     tokens_per_second: float
 
 
-def slots(tables: Iterator[pa.Table], rows_per_slot: int) -> Iterator[pa.Table]:
-    """Yield slots: tables of `rows_per_slot` rows, cut from the concatenated `tables`. Drop an incomplete last slot."""
-    held: list[pa.Table] = []
-    for table in tables:
-        rows = pa.concat_tables([*held, table])
-        whole = rows.num_rows // rows_per_slot * rows_per_slot
-        yield from (rows.slice(start, rows_per_slot).combine_chunks() for start in range(0, whole, rows_per_slot))
-        held = [rows.slice(whole)]
-
-
 def _train_alone(config: Pretrain, settings: StreamSettings, folder: str) -> None:
     """Train a whole run in this process and print its log intervals. Checkpoints are written to `folder`."""
     tokenizer, (phase, *_) = CachedTokenizer(settings.vocabulary, settings.table_chunks), config.all_phases
     everything = WindowRange(first=0, count=windows_for(settings, offset(config.steps, config.batch)))
     blocks = list(
         islice(
-            slots(rows_of_range(settings, tokenizer, everything), config.batch.rows_per_slot),
+            slots(rows_of_range(settings, tokenizer, everything), config.batch.rows_per_slot, pa.concat_tables),
             config.steps * config.batch.slots_per_step,
         )
     )

@@ -10,7 +10,7 @@ OUTPUT/runs/NAME/checkpoints, in the published format. There is no MLflow run, a
 
 import os
 from collections import deque
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, nullcontext
@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count, islice
 from multiprocessing import get_context
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -70,9 +70,12 @@ from pipeline.train.run import run_folder
 from pipeline.train.slot_size import slot_advice
 from pipeline.train.summary import figures, progress_reporter
 
-if TYPE_CHECKING:  # needed for teachers only
+if TYPE_CHECKING:  # a machine for this bench may have neither pyarrow nor what teachers need
+    import pyarrow as pa
+
     from pipeline.train.initial import Initial
 
+Rows = TypeVar("Rows", MaskedRows, "pa.Table")
 EXTRA = (
     Extra(name="tokens", metavar="FILE", text="File of tokens, which `python jobs/bench.py tokens` writes. Required."),
 )
@@ -93,11 +96,14 @@ class Rank:
     device: torch.device
 
 
-def slots(tables: Iterator[MaskedRows], rows_per_slot: int) -> Iterator[MaskedRows]:
-    """Yield slots of `rows_per_slot` rows, cut from the concatenated `tables`. Drop an incomplete last slot."""
-    held: list[MaskedRows] = []
+def slots(tables: Iterator[Rows], rows_per_slot: int, join: Callable[[list[Rows]], Rows]) -> Iterator[Rows]:
+    """Yield slots of `rows_per_slot` rows, cut from the rows of all `tables`. Drop an incomplete last slot.
+
+    `join` returns the rows of several tables as one table.
+    """
+    held: list[Rows] = []
     for table in tables:
-        rows = concatenate([*held, table])
+        rows = join([*held, table])
         whole = rows.num_rows // rows_per_slot * rows_per_slot
         yield from (rows.slice(start, rows_per_slot) for start in range(0, whole, rows_per_slot))
         held = [rows.slice(whole, rows_per_slot)]
@@ -263,7 +269,7 @@ def _trained(
     work = _work(config, tokens, rank, precision, say)
     state = State(heldout_before=_word_metrics(config, tokens, work, module))
     with _rows(location, config.sampling, config.seed, len(tokens.train)) as tables:
-        own_slots = islice(slots(tables, phase.batch.rows_per_slot), rank.rank, None, rank.world)
+        own_slots = islice(slots(tables, phase.batch.rows_per_slot, concatenate), rank.rank, None, rank.world)
         compiling = compiles(config, size, rank.device, phase, say)
         with compiled(module, rank.world) if compiling else nullcontext():
             state = train(work, own_slots, module, build_optimizer(config.optimizer, module), state)

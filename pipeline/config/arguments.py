@@ -118,12 +118,12 @@ class Known:
             return Word(text=text, values=(str(name.replace("_", "-") == option.flag),), option=option), 0
         if option is not None:
             if not values:
-                raise ConfigError(f"{option.flag} needs a value: {option.flag} {option.metavar}")
+                raise ConfigError(self.without_value(option.flag, option.metavar, following))
             converted(option.path, option.hint, values)
             return Word(text=text, values=values, option=option), count
         if extra is not None and extra.metavar:
             if not "".join(values):
-                raise ConfigError(f"{name} needs a value: {name} {extra.metavar}")
+                raise ConfigError(self.without_value(name, extra.metavar, following))
             return Word(text=text, values=values, extra=extra), count
         if extra is not None and equals:
             raise ConfigError(f"{name} takes no value: write {name} instead of {text}")
@@ -135,6 +135,13 @@ class Known:
         option = self.positional.pop(0)
         converted(option.path, option.hint, (text,))
         return Word(text=text, values=(text,), option=option), 0
+
+    def without_value(self, flag: str, metavar: str, following: Sequence[str]) -> str:
+        """Return the message for an option without a value, before the words `following`."""
+        name = following[0].partition("=")[0] if following else ""
+        is_value = name and self.option(name) is None and name not in self.extras
+        instead = f", or {flag}={following[0]} if that is the value" if is_value else ""
+        return f"{flag} needs a value: {flag} {metavar}{instead}"
 
     def unexpected(self, word: str) -> str:
         """Return the message for an unknown word, with the nearest name."""

@@ -201,6 +201,10 @@ class WarmupStableDecay:
 Schedule = LinearDecay | ConstantRate | CosineDecay | PolynomialDecay | WarmupStableDecay
 
 
+EVALUATED_WINDOWS = 64
+"""Maximum number of held-out windows that an evaluation reads; all their text is encoded at every start of a run."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
     """Evaluation of the held-out loss, with fixed pairs and masks."""

@@ -29,8 +29,9 @@ from pipeline.text.template import Template
 from pipeline.text.vocabulary import Vocabulary
 
 VERSION = 2
-TRAIN, HELDOUT, WORDS = "train", "heldout", "heldout_words"
-"""Parts of the file. TRAIN and HELDOUT have the arrays WINDOW_ARRAYS, named PART_ARRAY; WORDS has WORD_ARRAYS."""
+TRAIN, HELDOUT, HELDOUT_WORDS = "train", "heldout", "heldout_words"
+"""Parts of the file. TRAIN and HELDOUT have the arrays WINDOW_ARRAYS, named PART_ARRAY; HELDOUT_WORDS
+has WORD_ARRAYS."""
 WINDOW_ARRAYS = ("tokens", "sentence_tokens", "document_sentences", "parents", "window_documents")
 """The ids of all windows; the tokens of each sentence, the sentences and the parent of each document, the documents of
 each window.
@@ -49,6 +50,7 @@ class Tokens:
     corpus: str
     """Fingerprint of the corpus."""
     train: tuple[EncodedWindow, ...]
+    """Training windows; their tokens are uint16 if the vocabulary is small enough, as in `heldout`."""
     characters: tuple[int, ...]
     """Characters of each training window."""
     heldout: tuple[EncodedWindow, ...]
@@ -80,7 +82,7 @@ def read(location: str) -> Tokens:
                 train=tuple(_windows_of(_arrays(file, TRAIN, WINDOW_ARRAYS))),
                 characters=tuple(file["window_characters"].tolist()),
                 heldout=tuple(_windows_of(_arrays(file, HELDOUT, WINDOW_ARRAYS))),
-                heldout_words=tuple(_words_of(_arrays(file, WORDS, WORD_ARRAYS))),
+                heldout_words=tuple(_words_of(_arrays(file, HELDOUT_WORDS, WORD_ARRAYS))),
                 words=file.get("words"),
             )
     except (OSError, EOFError, ValueError, KeyError, TypeError, NotImplementedError, zipfile.BadZipFile) as error:
@@ -125,7 +127,7 @@ def _words_of(arrays: dict[str, np.ndarray]) -> Iterator[EncodedWords]:
         sentence_offsets = words[first : last + 1]
         word_offsets = tokens[sentence_offsets[0] : sentence_offsets[-1] + 1]
         yield EncodedWords(
-            tokens=arrays["tokens"][word_offsets[0] : word_offsets[-1]].astype(np.int32),
+            tokens=arrays["tokens"][word_offsets[0] : word_offsets[-1]],
             word_offsets=word_offsets - word_offsets[0],
             sentence_offsets=sentence_offsets - sentence_offsets[0],
             sizes=arrays["sizes"][sentence_offsets[0] : sentence_offsets[-1]],
@@ -158,12 +160,12 @@ def rows_of_window(tokens: Tokens, sampling: Sampling, seed: int, number: int) -
         seed=seed,
         copy=sampling.copy_of_epoch(epoch),
         window=window,
-        place=(epoch, position),
+        position=(epoch, position),
     )
 
 
 def with_int32_tokens(encoded: EncodedWindow) -> EncodedWindow:
-    """Return a window of a file, whose tokens may be uint16, as an encoded window elsewhere."""
+    """Return the window with int32 tokens; those of a file may be uint16."""
     return replace(encoded, tokens=encoded.tokens.astype(np.int32))
 
 

@@ -7,10 +7,12 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from pipeline import storage
-from pipeline.corpus.prepared import Corpus, Window, read_window
-from pipeline.corpus.token_file import HELDOUT, TRAIN, VERSION, WORDS
+from pipeline.config.training import EVALUATED_WINDOWS
+from pipeline.corpus.prepared import Corpus, read_window
+from pipeline.corpus.token_file import HELDOUT, HELDOUT_WORDS, TRAIN, VERSION
 from pipeline.corpus.weights import text_by_language
 from pipeline.errors import ConfigError
 from pipeline.text.cached_tokenizer import CachedTokenizer
@@ -22,17 +24,18 @@ from pipeline.text.examples import encode_window, window_sentences
 def save_tokens(
     location: str, corpus: Corpus, tokenizer: CachedTokenizer, windows: int | None = None, words: int | None = None
 ) -> int:
-    """Write the first `windows` training windows (None: all) and the held-out windows; return the number of tokens.
+    """Write the first `windows` training windows (None: all) and the held-out windows that evaluations read.
 
-    Only the tokens of training windows are counted. `words` is the width of word embeddings from co-occurrence counts
-    (see `Tokens`), counted in sentences; None: none are made. Raises ConfigError if the corpus has weights or several
-    languages.
+    Return the number of tokens of the training windows. `words` is the width of word embeddings from co-occurrence
+    counts (see `Tokens`), counted in sentences; None: none are made. Raises ConfigError if the corpus has weights or
+    several languages.
     """
     _require_plain(corpus)
     train = corpus.train[:windows]
     encoded = [encode_window(read_window(corpus, window), tokenizer) for window in train]
-    heldout = [encode_window(read_window(corpus, window), tokenizer) for window in corpus.heldout]
-    heldout_words = [_words_of(corpus, window, tokenizer) for window in corpus.heldout]
+    texts = [read_window(corpus, window) for window in corpus.heldout[:EVALUATED_WINDOWS]]
+    heldout = [encode_window(documents, tokenizer) for documents in texts]
+    heldout_words = [_encoded_words(documents, tokenizer) for documents in texts]
     size = tokenizer.vocabulary.size
     about = {"version": VERSION, "corpus": corpus.fingerprint, "vocabulary": asdict(tokenizer.vocabulary)}
     kind = np.uint16 if size <= 2**16 else np.int32
@@ -41,7 +44,7 @@ def save_tokens(
         "window_characters": np.array([window.characters for window in train], np.int64),
         **{f"{TRAIN}_{name}": values for name, values in _window_arrays(encoded, kind).items()},
         **{f"{HELDOUT}_{name}": values for name, values in _window_arrays(heldout, kind).items()},
-        **{f"{WORDS}_{name}": values for name, values in _word_arrays(heldout_words, kind).items()},
+        **{f"{HELDOUT_WORDS}_{name}": values for name, values in _word_arrays(heldout_words, kind).items()},
     }
     if words is not None:
         # Imported here because they import Ray and scikit-learn, which a file without word embeddings does not need.
@@ -70,8 +73,8 @@ def _require_plain(corpus: Corpus) -> None:
         )
 
 
-def _words_of(corpus: Corpus, window: Window, tokenizer: CachedTokenizer) -> EncodedWords:
-    sentences, _ = window_sentences(read_window(corpus, window))
+def _encoded_words(documents: pa.Table, tokenizer: CachedTokenizer) -> EncodedWords:
+    sentences, _ = window_sentences(documents)
     return encode_words([sentence.split() for sentence in sentences], tokenizer)
 
 

@@ -7,6 +7,7 @@ import math
 from typing import Any, get_args, get_type_hints
 
 from pipeline.config.adapters import Adapter
+from pipeline.config.arguments import converted
 from pipeline.config.finetune import HIGH_RATE, Finetune, Search, usual_rate
 from pipeline.config.flat import flatten
 from pipeline.config.model import Model
@@ -133,20 +134,11 @@ def _parse_value(hint: Any, entry: str, text: str) -> Any:
         if text not in named:
             raise ConfigError(f"search.over ({entry}): {text} is not one of {', '.join(named)}")
         return named[text]
-    if text == "None" and type(None) in options:
-        return None
-    for known in options:
-        if known is bool and text in ("True", "False"):
-            return text == "True"
-        if known in (int, float):
-            try:
-                return known(text)
-            except ValueError:
-                continue
-        if known is str or known == text:
-            return text
-    wanted = ", ".join(getattr(option, "__name__", str(option)).replace("NoneType", "None") for option in options)
-    raise ConfigError(f"search.over ({entry}): {text} is not one of {wanted}")
+    try:
+        return converted("search.over", hint, [text])
+    except ConfigError as error:
+        wanted = ", ".join(getattr(option, "__name__", str(option)).replace("NoneType", "None") for option in options)
+        raise ConfigError(f"search.over ({entry}): {text} is not one of {wanted}") from error
 
 
 def _hint_of(config: Any, name: str) -> Any:

@@ -39,17 +39,18 @@ def make_masked_rows(
     seed: int,
     copy: int,
     window: int,
-    place: tuple[int, int] | None = None,
+    position: tuple[int, int] | None = None,
 ) -> MaskedRows:
     """Make the masked rows of an encoded window, in random order; arguments as in `masked_sequences`.
 
-    `place` is (epoch, position of the window in the epoch's order), for rows of a stream.
+    `position`, for rows of a stream, is the epoch and the position of the window in the epoch's order.
     """
     sequences, offsets, masked = masked_sequences(encoded, vocabulary, sampling, seed=seed, copy=copy, window=window)
     rows = len(sequences)
-    places = None
-    if place is not None:
-        places = np.stack([np.full(rows, place[0]), np.full(rows, place[1]), np.arange(rows), np.full(rows, rows)], 1)
+    cursors = None
+    if position is not None:
+        epochs, windows, counts = (np.full(rows, number) for number in (*position, rows))
+        cursors = np.stack([epochs, windows, np.arange(rows), counts], axis=1)
     return MaskedRows(
         ids=masked.ids,
         lengths=np.diff(offsets),
@@ -59,7 +60,7 @@ def make_masked_rows(
         masked_counts=np.diff(masked.offsets),
         not_next=sequences.not_next,
         swapped=sequences.swapped,
-        places=places,
+        cursors=cursors,
     )
 
 

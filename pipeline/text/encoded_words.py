@@ -24,7 +24,7 @@ class EncodedWords:
     """int (W,): UTF-8 bytes of each word in the text."""
 
     def lengths(self, most: int) -> list[int]:
-        """Return the words of each sentence, but at most `most`."""
+        """Return the number of words of each sentence, at most `most`."""
         return np.minimum(np.diff(self.sentence_offsets), most).tolist()
 
     def sentence(self, number: int, most: int) -> "EncodedWords":

@@ -1,4 +1,4 @@
-"""Rows of masked examples as NumPy arrays, for processes without Arrow."""
+"""Rows of masked examples as NumPy arrays."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -10,7 +10,10 @@ import numpy as np
 
 @dataclass(frozen=True, kw_only=True)
 class MaskedRows:
-    """N rows of one sequence each: T tokens, M masked positions. The columns are those of the Arrow schema ROW."""
+    """N rows of one sequence each: T tokens, M masked positions.
+
+    The arrays are the columns of the Arrow schema ROW that training with masks reads.
+    """
 
     ids: np.ndarray
     """int (T,): the ids of all sequences, masks applied."""
@@ -28,8 +31,8 @@ class MaskedRows:
     """bool (N,): label of next-sentence prediction; None in other tasks."""
     swapped: np.ndarray | None = None
     """bool (N,): label of sentence-order prediction; None in other tasks."""
-    places: np.ndarray | None = None
-    """int64 (N, 4): epoch, window, row and rows_in_window of each row of a stream; None for other rows."""
+    cursors: np.ndarray | None = None
+    """int64 (N, 4): epoch, window, row and rows_in_window of each row of a stream, as in ROW; None for other rows."""
 
     @property
     def num_rows(self) -> int:

@@ -68,11 +68,11 @@ def decoder_of(kind: str) -> "decoders.Decoder":
     """Return a new decoder, which joins the pieces of a kind of vocabulary to text."""
     from tokenizers import decoders
 
-    if kind == "wordpiece":
-        return decoders.WordPiece(prefix=CONTINUATION)
-    if kind == "byte-bpe":
-        return decoders.ByteLevel()
-    return decoders.Metaspace(replacement=META_SPACE, prepend_scheme="always")
+    return {
+        "wordpiece": decoders.WordPiece(prefix=CONTINUATION),
+        "byte-bpe": decoders.ByteLevel(),
+        "unigram": decoders.Metaspace(replacement=META_SPACE, prepend_scheme="always"),
+    }[kind]
 
 
 def continues(kind: str, piece: str) -> bool:

@@ -24,7 +24,7 @@ class Blimp:
 
     pairs: EncodedPairs
     unigram_accuracy: float
-    """Accuracy of scoring by unigram counts from the first training windows (`evaluate.unigram_counts`)."""
+    """Accuracy of scoring by unigram counts from the first training windows (`heldout.unigram_counts`)."""
 
 
 def read_pairs(folder: str | None, report: Report) -> list[Paradigm]:

@@ -1,12 +1,14 @@
 """Held-out losses on fixed examples, and the objective's baselines on the same examples."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 import torch
 import torch.distributed as dist
 
 from pipeline.batch import Batch
+from pipeline.config.training import EVALUATED_WINDOWS
 from pipeline.objectives.contrastive import ContrastiveTexts
 from pipeline.objectives.distilled_vectors import VectorStudent
 from pipeline.objectives.table import FillsBlanks, Pretraining
@@ -14,8 +16,22 @@ from pipeline.objectives.terms import Sums
 from pipeline.train.gather import gather_slots
 
 SEED = 0  # seed of held-out examples in every run, so that runs are compared on the same pairs and masks
-HELDOUT_WINDOWS = 64  # maximum number of windows; all their text is encoded at every start of the workers
 UNIGRAM_CHARACTERS = 2_000_000  # approximate characters of training text for counting vocabulary entries
+
+Window = TypeVar("Window")
+
+
+def heldout_shares(
+    windows: Sequence[Window], examples: int, rank: int, world: int
+) -> Iterator[tuple[int, Window, int]]:
+    """Yield (index, window, examples to take from it) for the held-out windows of a rank.
+
+    `examples` is the number for all ranks together. The rank reads the windows rank::world, so all ranks together have
+    the same examples for any number of ranks (`world`).
+    """
+    read = windows[: min(examples, EVALUATED_WINDOWS)]
+    for index in range(rank, len(read), world):
+        yield index, read[index], -(-examples // len(read))
 
 
 def evaluate(

@@ -8,11 +8,12 @@ import pyarrow.compute as pc
 from pipeline.batch import Batch, collate
 from pipeline.config.data import Sampling
 from pipeline.config.jobs import Pretrain
+from pipeline.config.training import EVALUATED_WINDOWS
 from pipeline.corpus.prepared import Corpus, read_window
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.encoded_words import encode_words
 from pipeline.text.examples import make_examples, window_sentences
-from pipeline.train.evaluate import HELDOUT_WINDOWS, SEED, UNIGRAM_CHARACTERS
+from pipeline.train.evaluate import SEED, UNIGRAM_CHARACTERS, heldout_shares
 from pipeline.train.heldout_words import TOKENS_A_WORD, HeldoutWords, masked_words, sample_words
 
 
@@ -29,20 +30,15 @@ def heldout_batches(
 ) -> list[Batch]:
     """Return this rank's share of about `rows` held-out examples, in batches of at most `rows_per_batch`.
 
-    The rank reads the windows rank::world, so all ranks together have the same examples for any number of ranks
-    (`world`). Only text in `language` is used; default: all text. Empty if the corpus has no held-out part.
+    The windows of a rank are those of `heldout_shares`. Only text in `language` is used; default: all text. Empty if
+    the corpus has no held-out part.
     """
-    windows = corpus.heldout[: min(rows, HELDOUT_WINDOWS)]
-    if not windows:
-        return []
-    rows_per_window = -(-rows // len(windows))
     batches = []
-    for index in range(rank, len(windows), world):
-        documents = read_window(corpus, windows[index])
+    for index, window, share in heldout_shares(corpus.heldout, rows, rank, world):
+        documents = read_window(corpus, window)
         if language is not None:
             documents = documents.filter(pc.equal(documents["language"], language))
-        examples = make_examples(documents, tokenizer, sampling, seed=SEED, epoch=0, window=index)
-        examples = examples.slice(0, rows_per_window)
+        examples = make_examples(documents, tokenizer, sampling, seed=SEED, epoch=0, window=index).slice(0, share)
         batches += [
             collate(examples.slice(start, rows_per_batch)) for start in range(0, examples.num_rows, rows_per_batch)
         ]
@@ -51,7 +47,7 @@ def heldout_batches(
 
 def heldout_languages(corpus: Corpus, rows: int) -> list[str]:
     """Return the languages of the held-out text that evaluation reads, sorted; the same on every rank."""
-    windows = corpus.heldout[: min(rows, HELDOUT_WINDOWS)]
+    windows = corpus.heldout[: min(rows, EVALUATED_WINDOWS)]
     return sorted({code for window in windows for code in read_window(corpus, window)["language"].to_pylist()})
 
 
@@ -82,7 +78,8 @@ def heldout_words(
 ) -> HeldoutWords:
     """Return this rank's share of about `sentences` held-out sentences, in batches of at most `rows_per_batch`.
 
-    The rank reads the held-out windows rank::world. Sentences that do not fit in `maximum_length` tokens are skipped.
+    The windows of a rank are those of `heldout_shares`. Sentences that do not fit in `maximum_length` tokens are
+    skipped.
     """
     drawn = sampled_sentences(corpus, maximum_length // TOKENS_A_WORD, sentences, rank, world)
     sampled = ((encode_words([words], tokenizer), masked) for words, masked in drawn)
@@ -96,10 +93,9 @@ def sampled_sentences(
 
     Only the first `longest` words of a sentence are used.
     """
-    windows = corpus.heldout[: min(sentences, HELDOUT_WINDOWS)]
-    for index in range(rank, len(windows), world):
-        split = [sentence.split()[:longest] for sentence in window_sentences(read_window(corpus, windows[index]))[0]]
-        for number, masked in sample_words([len(words) for words in split], index, -(-sentences // len(windows))):
+    for index, window, share in heldout_shares(corpus.heldout, sentences, rank, world):
+        split = [sentence.split()[:longest] for sentence in window_sentences(read_window(corpus, window))[0]]
+        for number, masked in sample_words([len(words) for words in split], index, share):
             yield split[number], masked
 
 

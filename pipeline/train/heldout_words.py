@@ -45,8 +45,8 @@ class HeldoutWords:
 def sample_words(lengths: Sequence[int], window: int, sentences: int) -> Iterator[tuple[int, list[int]]]:
     """Yield (number of a sentence, ascending indices of its words to mask) for `sentences` sentences of a window.
 
-    `lengths` are the words of each sentence. In each sampled sentence, 15% of the words are masked. The sample and the
-    masks depend on the text, not on the vocabulary.
+    `lengths` are the numbers of words of the window's sentences. In each sampled sentence, 15% of the words are masked.
+    The sample and the masks depend on the text, not on the vocabulary.
     """
     long_enough = [number for number, length in enumerate(lengths) if length >= LEAST_WORDS]
     random = generator(SEED, 0, window, "held-out words")

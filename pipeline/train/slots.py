@@ -102,8 +102,8 @@ def make_slot(rows: "pa.Table | MaskedRows", index: int, counts: Callable[[Batch
 def _cursor(rows: "pa.Table | MaskedRows", number: int) -> Cursor:
     """Return the position of a row in the stream."""
     if isinstance(rows, MaskedRows):
-        assert rows.places is not None  # set for rows of a stream
-        return Cursor(**dict(zip(CURSOR, rows.places[number].tolist(), strict=True)))
+        assert rows.cursors is not None  # set for rows of a stream
+        return Cursor(**dict(zip(CURSOR, rows.cursors[number].tolist(), strict=True)))
     return Cursor(**{name: rows.column(name)[number].as_py() for name in CURSOR})
 
 

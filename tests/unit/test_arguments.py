@@ -183,7 +183,7 @@ def test_options_of_the_defaults_kinds_work_in_any_order(capsys: pytest.CaptureF
         ),
         ("--steps", "--steps needs a value: --steps INT"),
         ("--steps --seed 3", "--steps needs a value: --steps INT"),
-        ("--name --sed 3", "--name needs a value: --name TEXT"),
+        ("--name --sed 3", "--name needs a value: --name TEXT, or --name=--sed if that is the value"),
         ("--show=1", "--show takes no value: write --show instead of --show=1"),
         ("--config", "--config needs a value: --config FILE"),
         (

@@ -24,7 +24,6 @@ for name in ("pyarrow", "rich", "requests"):
 
 import pipeline.columns, pipeline.corpus.web, pipeline.minimal_pairs.paradigms
 from pipeline import storage
-from pipeline.errors import ConfigError
 
 folder = Path(sys.argv[1])
 (folder / "source").mkdir()
@@ -40,10 +39,11 @@ storage.delete_file(f"{target}/a.txt")
 storage.delete_folder(target)
 assert storage.children(str(folder)) == ["source"]
 storage.require_writable("output", str(folder))
-try:
-    storage.exists("s3://bucket/key")
-except ConfigError as error:
-    print(error)
+for url in ("s3://bucket/key", "hf://datasets/a/b/c"):
+    try:
+        storage.exists(url)
+    except ModuleNotFoundError as error:
+        print(error.name)
 """
 
 
@@ -175,7 +175,7 @@ def test_damage_is_named(published: Path) -> None:
     (published / "inner" / "b.bin").write_bytes(whole[:1234] + bytes([whole[1234] ^ 4]) + whole[1235:])
     assert storage.damage(str(published)) == "inner/b.bin does not match its SHA-256"
     (published / "inner" / "b.bin").unlink()
-    assert storage.damage(str(published)) == "inner/b.bin has 0 bytes, the manifest says 4000"
+    assert storage.damage(str(published)) == "inner/b.bin is missing"
 
     (published / "inner" / "b.bin").write_bytes(whole)
     assert storage.damage(str(published)) is None
@@ -287,8 +287,7 @@ def test_local_files_need_no_pyarrow(tmp_path: Path) -> None:
         [sys.executable, "-c", WITHOUT_PYARROW, str(tmp_path)], cwd=ROOT, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("s3://bucket/key: no file system for this URL (")
-    assert done.stdout.endswith("); use a local path, s3://, gs:// or hf://\n") and "pyarrow" in done.stdout
+    assert done.stdout.splitlines() == ["pyarrow.fs", "pyarrow.fs"]
 
 
 @pytest.fixture
@@ -398,11 +397,11 @@ def test_a_file_is_copied_over_another(every_kind: Path) -> None:
         storage.copy_file(f"{every_kind}/file", f"{every_kind}/none/other")
 
 
-def test_what_is_no_file_has_no_bytes(published: Path) -> None:
+def test_a_missing_file_and_a_folder_in_its_place_are_named(published: Path) -> None:
     manifest = json.loads((published / "manifest.json").read_text())
     manifest["files"]["a.txt"]["bytes"] = 0
     storage.write_json(f"{published}/manifest.json", manifest)
     (published / "a.txt").unlink()
-    assert storage.mismatch(str(published)) == "a.txt has 0 bytes, the manifest says 0"
+    assert storage.mismatch(str(published)) == "a.txt is missing"
     (published / "a.txt").mkdir()
-    assert storage.mismatch(str(published)) == "a.txt has 0 bytes, the manifest says 0"
+    assert storage.mismatch(str(published)) == "a.txt is not a file"

@@ -99,6 +99,12 @@ def test_tensors_that_share_memory_or_have_gaps_are_refused(
         safetensors.torch.save_file(tensors, tmp_path / "library")
 
 
+def test_other_data_types_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="^tensor a has the data type complex64, but it must be one of int64, "):
+        write_tensors(tmp_path / "file", {"a": torch.ones(2, dtype=torch.complex64)})
+    assert not (tmp_path / "file").exists()
+
+
 def test_a_file_that_cannot_be_written_is_an_error_of_the_system(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         write_tensors(tmp_path / "no" / "file", {"a": WHOLE})

@@ -150,7 +150,7 @@ def test_tokens_may_have_a_unit() -> None:
         ([*over("sampling.copies=1,,2"), *TOKENS], r"over \(sampling.copies=1,,2\) must be NAME=VALUE,VALUE"),
         ([*over("seed=1,2", "seed=3,4"), *TOKENS], r"over \(seed\) is given twice: give all values in one --over seed="),
         ([*over("sampling.maskng.share=0,1"), *TOKENS], r"over \(sampling.maskng.share\): no setting of pretraining has this name; did you mean sampling.masking.share"),
-        ([*over("sampling.masking.share=0.1,abc"), *TOKENS], r"variant 'sampling.masking.share=abc': sampling.masking.share \(abc\) must be a number"),
+        ([*over("sampling.masking.share=0.1,abc"), *TOKENS], r"variant 'sampling.masking.share=abc': sampling.masking.share \('abc'\) must be a number"),
         ([*over("sampling.masking.share=0.1,7"), *TOKENS], r"variant 'sampling.masking.share=7': sampling.masking.share \(7.0\) must lie between 0 and 1"),
         ([*over("sampling.pairs=next-sentence,full"), *TOKENS], r"variant 'sampling.pairs=full': sampling.pairs \(full\) must be one of next-sentence"),
         ([*over("objective.weight=1,2"), *TOKENS], "weight is not a setting of masked: choose a kind that has weight as well"),

@@ -11,7 +11,8 @@ import torch
 
 from pipeline.bench import job, plain
 from pipeline.bench.job import Rates, Side, Turns, by_turn, running, take_turns
-from pipeline.bench.plain import Interval, slots
+from pipeline.bench.plain import Interval
+from pipeline.bench.train import slots
 from pipeline.errors import PipelineError
 
 LOGS = (
@@ -38,7 +39,10 @@ def test_only_intervals_within_a_turn_count() -> None:
 
 def test_slots_go_over_the_ends_of_tables() -> None:
     tables = [pa.table({"row": list(rows)}) for rows in (range(3), range(3, 4), range(4, 11))]
-    assert [slot["row"].to_pylist() for slot in slots(iter(tables), 4)] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    assert [slot["row"].to_pylist() for slot in slots(iter(tables), 4, pa.concat_tables)] == [
+        [0, 1, 2, 3],
+        [4, 5, 6, 7],
+    ]
 
 
 def test_the_loop_alone_trains_a_run_again(tiny_run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -45,7 +45,7 @@ def test_the_rows_are_those_of_the_stream(
         ours = token_file.rows_of_window(tokens, sampling, 7, number)
         assert ours.num_rows == rows.num_rows > 0
         assert_equal(collate(ours), collate(rows))
-        assert ours.places is not None and [tuple(place) for place in ours.places.tolist()] == [
+        assert ours.cursors is not None and [tuple(cursor) for cursor in ours.cursors.tolist()] == [
             tuple(row[name] for name in CURSOR) for row in rows.select(CURSOR).to_pylist()
         ]
 
