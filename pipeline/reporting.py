@@ -1,6 +1,7 @@
 """Report the progress of a job, line by line."""
 
 from collections.abc import Callable
+from typing import Any
 
 from pipeline.config.called import as_called
 
@@ -14,3 +15,7 @@ def print_line(line: str) -> None:
     If the user called `bertstream`, `python jobs/JOB.py` in the line becomes `bertstream JOB` (`as_called`).
     """
     print(as_called(line), flush=True)
+
+
+def no_op(*_: Any) -> None:
+    """Do nothing. Used in place of a report, or of a function that only rank 0 may call."""

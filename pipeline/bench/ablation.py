@@ -47,7 +47,7 @@ from pipeline.locations import absolute
 from pipeline.minimal_pairs.figures import METRICS
 from pipeline.minimal_pairs.paradigms import Paradigm, read_blimp, select
 from pipeline.objectives.terms import divisors
-from pipeline.reporting import print_line
+from pipeline.reporting import no_op, print_line
 from pipeline.stopping import interrupt_on_sigterm
 from pipeline.text.masked_rows import concatenate
 from pipeline.train.building import build_module
@@ -149,13 +149,9 @@ def _result(run: Pretrain, source: dict[str, Any]) -> dict[str, Any] | None:
 
 def _train(run: Pretrain, location: str, pairs: Sequence[Paradigm], source: dict[str, Any]) -> dict[str, Any]:
     """Train a run, in a process of its own, and write its `source`."""
-    measured = train_on_tokens(run, location, _no_op, pairs)
+    measured = train_on_tokens(run, location, no_op, pairs)  # lines of several runs would be mixed
     storage.write_json(storage.join(run_folder(run), SOURCE), source)
     return measured
-
-
-def _no_op(_: str) -> None:
-    """Report no progress: lines of several runs would be mixed."""
 
 
 def _train_all(

@@ -43,7 +43,7 @@ from pipeline.objectives.distilled import DistilledTokens
 from pipeline.objectives.masked import HELDOUT_LOSS
 from pipeline.objectives.table import FillsBlanks, Pretraining
 from pipeline.presets import PRESETS, require_init, split_preset, starting_point
-from pipeline.reporting import Report, print_line
+from pipeline.reporting import Report, no_op, print_line
 from pipeline.stopping import interrupt_on_sigterm
 from pipeline.text.masked_rows import MaskedRows, concatenate
 from pipeline.text.pairs import needed_documents
@@ -233,7 +233,7 @@ def train_on_tokens(config: Pretrain, location: str, report: Report, pairs: Sequ
         _joined(config) as rank,
         out_of_memory_as_config_error(config, config.all_phases[0], None, rank.device),
     ):
-        say = report if rank.rank == 0 else _no_op
+        say = report if rank.rank == 0 else no_op
         local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
         torch.set_num_threads(config.placement.threads or max(1, cores() // local))
         config, teacher = _with_teacher(config, tokens, say)
@@ -311,8 +311,8 @@ def _work(config: Pretrain, tokens: Tokens, rank: Rank, precision: str, say: Rep
         ),
         blimp=_prepared(config, tokens, read_pairs(config.evaluation.blimp, say)),
         peak_flops=device_peak(rank.device, precision),
-        log=log if rank.rank == 0 else _no_op,
-        flush=_no_op,
+        log=log if rank.rank == 0 else no_op,
+        flush=no_op,
         say=say,
         worker_name=f"rank {rank.rank}",
     )
@@ -355,10 +355,6 @@ def table_of(measured: Mapping[str, Any]) -> str:
     rows = [*figures(dict(measured)), ("checkpoint", measured["checkpoint"])]
     width = max(len(name) for name, _ in rows) + 2
     return "\n".join([f"\nrun {measured['name']}", *(f"  {name:<{width}}{value}" for name, value in rows)])
-
-
-def _no_op(*_: Any) -> None:
-    """Do nothing. Ranks other than 0 use this in place of functions that only rank 0 may call."""
 
 
 def main(arguments: Sequence[str]) -> int:

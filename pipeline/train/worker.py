@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from typing import Any
 
 import pyarrow as pa
 import ray
@@ -23,7 +22,7 @@ from pipeline.model.encoder import encoders_in
 from pipeline.model.float8 import to_float8
 from pipeline.objectives.distilled import DistilledTokens
 from pipeline.objectives.table import Pretraining, build_objective
-from pipeline.reporting import Report
+from pipeline.reporting import Report, no_op
 from pipeline.shared_output import unshared_output
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.train import checkpoint
@@ -81,7 +80,7 @@ def run_worker(job: Job, device: torch.device) -> None:
         ray.train.get_dataset_shard(STREAM).iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=4)
     )
     torch.set_num_threads(config.placement.threads or max(1, cores() // context.get_local_world_size()))
-    say = (lambda text: ray.get(job.tracker.say.remote(text))) if rank == 0 else _no_op
+    say = (lambda text: ray.get(job.tracker.say.remote(text))) if rank == 0 else no_op
     precision = chosen_precision(config.placement, device)
     if line := slower_precision(config.placement, device):
         say(line)
@@ -143,8 +142,8 @@ def _work_of(
         ),
         blimp=job.blimp,
         peak_flops=device_peak(device, precision),
-        log=points.log if rank == 0 else _no_op,
-        flush=points.flush if rank == 0 else _no_op,
+        log=points.log if rank == 0 else no_op,
+        flush=points.flush if rank == 0 else no_op,
         say=say,
         leaving=lambda: ray.train.get_preemption_info() is not None,
         worker_name=worker_name(),
@@ -162,10 +161,6 @@ def prefetch_first_block(blocks: Iterable[pa.Table]) -> Iterator[pa.Table]:
             yield from coming
 
     return in_order()
-
-
-def _no_op(*_: Any) -> None:
-    """Do nothing. Other ranks use this in place of functions that only rank 0 may call."""
 
 
 def _initial_state(job: Job, work: Work, module: Pretraining, tokenizer: CachedTokenizer, precision: str) -> State:
