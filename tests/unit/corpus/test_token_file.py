@@ -10,7 +10,7 @@ import pytest
 from pipeline.batch import collate
 from pipeline.config.data import FullSentences, NextSentence, NgramMasking, Sampling, SentenceOrder, SingleSegment
 from pipeline.config.training import Batch
-from pipeline.corpus import token_file
+from pipeline.corpus import token_file, token_file_saving
 from pipeline.corpus.prepared import Corpus
 from pipeline.corpus.stream import StreamSettings, window_rows
 from pipeline.corpus.token_file_saving import save_tokens
@@ -69,6 +69,15 @@ def test_the_first_windows_alone(tiny_corpus: Corpus, tiny_vocabulary: Vocabular
     tokens = token_file.read(location)
     assert len(tokens.train) == 2 and tokens.words is None
     assert tokens.characters == tuple(window.characters for window in tiny_corpus.train[:2])
+
+
+def test_the_heldout_windows_of_an_evaluation_alone(
+    tiny_corpus: Corpus, tiny_vocabulary: Vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(token_file_saving, "EVALUATED_WINDOWS", 1)
+    save_tokens(str(tmp_path / "tokens.npz"), tiny_corpus, CachedTokenizer(tiny_vocabulary))
+    tokens = token_file.read(str(tmp_path / "tokens.npz"))
+    assert len(tokens.heldout) == len(tokens.heldout_words) == 1 < len(tiny_corpus.heldout)
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,11 @@ import torch
 from pipeline.batch import Batch
 from pipeline.config.data import FullSentences, NextSentence, Sampling, SentenceOrder, SingleSegment
 from pipeline.config.model import Model
+from pipeline.config.training import EVALUATED_WINDOWS
 from pipeline.corpus.prepared import Corpus
 from pipeline.objectives.masked import MaskedTokens
 from pipeline.text.cached_tokenizer import CachedTokenizer
-from pipeline.train.evaluate import baselines, evaluate
+from pipeline.train.evaluate import baselines, evaluate, heldout_shares
 from pipeline.train.heldout import heldout_batches
 
 CPU = torch.device("cpu")
@@ -29,6 +30,14 @@ BATCH = Batch(
     masked_labels_M=torch.tensor([5, 5, 6]),
     not_next_N=torch.tensor([1, 0, 1]),
 )
+
+
+def test_ranks_share_the_heldout_windows() -> None:
+    of_ranks = [list(heldout_shares("abc", 7, rank, 2)) for rank in range(2)]
+    assert of_ranks == [[(0, "a", 3), (2, "c", 3)], [(1, "b", 3)]]
+    assert list(heldout_shares("abc", 2, 0, 1)) == [(0, "a", 1), (1, "b", 1)]
+    assert list(heldout_shares("", 7, 0, 1)) == []
+    assert len(list(heldout_shares(range(1_000), 2_048, 0, 1))) == EVALUATED_WINDOWS
 
 
 @pytest.mark.parametrize(
