@@ -14,6 +14,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -104,46 +105,50 @@ def _vocabulary_of(about: dict[str, Any]) -> Vocabulary:
 
 def _windows_of(arrays: dict[str, np.ndarray]) -> Iterator[EncodedWindow]:
     """Yield the windows of a part with the arrays WINDOW_ARRAYS."""
-    documents, sentences, tokens = _nested_offsets(
-        arrays["window_documents"], arrays["document_sentences"], arrays["sentence_tokens"], len(arrays["tokens"])
-    )
-    for first, last in zip(documents, documents[1:]):
-        document_offsets = sentences[first : last + 1]
-        sentence_offsets = tokens[document_offsets[0] : document_offsets[-1] + 1]
+    levels = [arrays[name] for name in ("window_documents", "document_sentences", "sentence_tokens")]
+    for documents, _, document_offsets, sentence_offsets, tokens in _windows_in(*levels, arrays["tokens"]):
         yield EncodedWindow(
-            tokens=arrays["tokens"][sentence_offsets[0] : sentence_offsets[-1]],
-            sentence_offsets=sentence_offsets - sentence_offsets[0],
-            document_offsets=document_offsets - document_offsets[0],
-            parents=arrays["parents"][first:last],
+            tokens=tokens,
+            sentence_offsets=sentence_offsets,
+            document_offsets=document_offsets,
+            parents=arrays["parents"][documents],
         )
 
 
 def _words_of(arrays: dict[str, np.ndarray]) -> Iterator[EncodedWords]:
     """Yield the words of each window of a part with the arrays WORD_ARRAYS."""
-    sentences, words, tokens = _nested_offsets(
-        arrays["window_sentences"], arrays["sentence_words"], arrays["word_tokens"], len(arrays["tokens"])
-    )
-    for first, last in zip(sentences, sentences[1:]):
-        sentence_offsets = words[first : last + 1]
-        word_offsets = tokens[sentence_offsets[0] : sentence_offsets[-1] + 1]
+    levels = [arrays[name] for name in ("window_sentences", "sentence_words", "word_tokens")]
+    for _, words, sentence_offsets, word_offsets, tokens in _windows_in(*levels, arrays["tokens"]):
         yield EncodedWords(
-            tokens=arrays["tokens"][word_offsets[0] : word_offsets[-1]],
-            word_offsets=word_offsets - word_offsets[0],
-            sentence_offsets=sentence_offsets - sentence_offsets[0],
-            sizes=arrays["sizes"][sentence_offsets[0] : sentence_offsets[-1]],
+            tokens=tokens, word_offsets=word_offsets, sentence_offsets=sentence_offsets, sizes=arrays["sizes"][words]
         )
 
 
-def _nested_offsets(*counts_and_size: Any) -> list[np.ndarray]:
-    """Return the offsets of each level of nested runs, of which each level counts the runs of the next.
+def _windows_in(
+    window_counts: np.ndarray, outer_counts: np.ndarray, inner_counts: np.ndarray, tokens: np.ndarray
+) -> Iterator[tuple[slice, slice, np.ndarray, np.ndarray, np.ndarray]]:
+    """Yield (outer, inner, outer_offsets, inner_offsets, tokens) for each window.
 
-    The last argument is the number of tokens in all runs. Raises ValueError if the levels do not fit together.
+    `window_counts` has the outer units of each window, `outer_counts` the inner units of each outer unit, and
+    `inner_counts` the tokens of each inner unit. `outer` and `inner` are the window's units; the offsets begin at 0:
+    those of outer units in the window's inner units, and those of inner units in its tokens. Raises ValueError if the
+    arrays do not fit together.
     """
-    *counts, size = counts_and_size
-    offsets = [np.concatenate([[0], np.cumsum(each, dtype=np.int64)]) for each in counts]
-    if [level[-1] for level in offsets] != [*(len(level) - 1 for level in offsets[1:]), size]:
+    counts = (window_counts, outer_counts, inner_counts)
+    windows, outer, inner = (np.concatenate([[0], np.cumsum(each, dtype=np.int64)]) for each in counts)
+    if [windows[-1], outer[-1], inner[-1]] != [len(outer_counts), len(inner_counts), len(tokens)]:
         raise ValueError("its arrays do not fit together")
-    return offsets
+    for first, last in pairwise(windows):
+        outer_offsets = outer[first : last + 1]
+        start, end = outer_offsets[[0, -1]]
+        inner_offsets = inner[start : end + 1]
+        yield (
+            slice(first, last),
+            slice(start, end),
+            outer_offsets - start,
+            inner_offsets - inner_offsets[0],
+            tokens[inner_offsets[0] : inner_offsets[-1]],
+        )
 
 
 def rows_of_window(tokens: Tokens, sampling: Sampling, seed: int, number: int) -> MaskedRows:
