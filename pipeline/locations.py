@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import unquote
 
 from pipeline.errors import ConfigError
 from pipeline.local_files import path_problem
@@ -18,6 +18,8 @@ KEY_OPTION = re.compile(
 )
 """Secrets among the options of a URL: access keys of buckets, and signatures of signed URLs."""
 LOCAL_URL = "file://"
+SQLITE = "sqlite:///"
+"""Prefix of the URI of a local SQLite file."""
 MOST_SHOWN = 80
 """Maximum number of characters of an invalid path in a message."""
 
@@ -39,7 +41,8 @@ def absolute(location: str) -> str:
     """
     _refuse_login(location)
     if location.startswith(LOCAL_URL):
-        return urlsplit(location).path
+        # Not by urlsplit, which ends the path at a # or ?: people write file:// before a path as it is.
+        return "/" + unquote(location.removeprefix(LOCAL_URL).partition("/")[2])
     if is_url(location):
         return location.rstrip("/")
     require_valid_path(location)
@@ -72,3 +75,13 @@ def without_login(location: str) -> str:
     if not is_url(location):
         return location
     return KEY_OPTION.sub(r"\1***", LOGIN.sub(lambda match: f"{match[1] or match[2]}***@", location))
+
+
+def sqlite_uri(path: str) -> str:
+    """Return the URI of a SQLite file. SQLAlchemy takes what follows a question mark for options, and decodes %XX."""
+    return SQLITE + path.replace("%", "%25").replace("?", "%3F")
+
+
+def sqlite_file(uri: str) -> str | None:
+    """Return the path of the SQLite file of a URI; None for the URI of a server."""
+    return unquote(uri[len(SQLITE) :]) if uri.startswith(SQLITE) else None

@@ -12,7 +12,7 @@ from pipeline.ablation.results import Result, ResultRow
 from pipeline.ablation.table import as_json, markdown
 from pipeline.config.ablate import Ablate
 from pipeline.config.flat import flatten
-from pipeline.train.tracking import DESCRIPTION, MlflowRun, open_run
+from pipeline.train.tracking import DESCRIPTION, MlflowRun, open_client, open_run
 
 if TYPE_CHECKING:  # an ablation should start without matplotlib
     from matplotlib.figure import Figure
@@ -35,7 +35,7 @@ class AblationRun:
 
     @property
     def client(self) -> MlflowClient:
-        return MlflowClient(tracking_uri=self.mlflow.uri)
+        return open_client(self.mlflow.uri)
 
 
 @contextmanager

@@ -22,6 +22,7 @@ import psutil
 
 from pipeline.bench.plain import RATE, STEP_TIME, Interval
 from pipeline.errors import PipelineError
+from pipeline.locations import sqlite_uri
 from pipeline.train import run
 from pipeline.train.tracking import Metric, MlflowRun, history
 
@@ -247,7 +248,7 @@ def _points(folder: str, name: str, metric: str) -> list[Metric]:
     """Return the points of a metric that a run has logged. The run must have written its run.json."""
     recorded = run.read_run(f"{folder}/runs/{name}")
     assert recorded, name
-    return history(MlflowRun(uri=f"sqlite:///{folder}/mlflow.db", run_id=recorded["mlflow_run_id"]), metric)
+    return history(MlflowRun(uri=sqlite_uri(f"{folder}/mlflow.db"), run_id=recorded["mlflow_run_id"]), metric)
 
 
 @contextmanager

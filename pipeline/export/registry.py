@@ -28,7 +28,7 @@ from pipeline.export.trained import Trained
 from pipeline.predict.answers import answer_items, answer_schema, items_of
 from pipeline.tasks.task import Task
 from pipeline.text.vocabulary_loading import load_vocabulary
-from pipeline.train.tracking import SQLITE, has_run, silence_mlflow
+from pipeline.train.tracking import has_run, is_missing, open_client, silence_mlflow
 from pipeline.train.tuned import load_tuned
 
 CODE, TASK_CODE = Path(__file__).with_name("served.py"), Path(__file__).with_name("served_task.py")
@@ -58,10 +58,10 @@ def require_run(uri: str, run_id: str) -> None:
     silence_mlflow()
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     hint = "name the run's MLflow with mlflow_uri"
-    if uri.startswith(SQLITE) and not os.path.exists(uri.removeprefix(SQLITE)):  # MLflow would create the file
+    if is_missing(uri):
         raise ConfigError(f"mlflow_uri ({uri}) names a file that does not exist; {hint}")
     try:
-        known = has_run(MlflowClient(tracking_uri=uri), run_id)
+        known = has_run(open_client(uri), run_id)
     except Exception as error:  # MLflow raises SQLAlchemy's, requests' and its own errors; all concern this URI
         raise ConfigError(f"mlflow_uri ({uri}) does not work: {storage.first_line(error)}; {hint}") from error
     if not known:
@@ -188,9 +188,10 @@ def folder_of(model_uri: str, uri: str) -> str:
     `model_uri` is models:/NAME/VERSION or models:/NAME@ALIAS, and `uri` is the MLflow that has it. Raises ConfigError
     if MLflow does not have the model, if the model has no such files, or if only MLflow's server can read them.
     """
-    if uri.startswith(SQLITE) and not os.path.exists(uri.removeprefix(SQLITE)):  # MLflow would create the file
+    if is_missing(uri):
         raise ConfigError(f"mlflow_uri ({uri}) names a file that does not exist; name the model's MLflow with it")
     try:
+        open_client(uri)  # finds the artifacts of a moved store
         with at(uri), without_warnings():
             info = mlflow.models.get_model_info(model_uri)
             repository = get_artifact_repository(model_uri)

@@ -35,7 +35,7 @@ from pipeline.train.tracking import (
     DRIVER,
     METRICS_A_CALL,
     PARAMETERS_A_CALL,
-    SQLITE,
+    is_missing,
     open_client,
     open_run,
     silence_mlflow,
@@ -114,7 +114,7 @@ def record_run(parent: GridRun, location: str, report: Report) -> None:
     """
     now = {"uri": parent.uri, "run_id": parent.run_id}
     before = storage.read_object(location)
-    if before is not None and before.keys() == now.keys() and before != now:
+    if before is not None and before.keys() == now.keys() and before["run_id"] != parent.run_id:
         report(
             f"MLflow ({parent.uri}) does not have the run {before['run_id']}, to which this search was logged at "
             f"{before['uri']}: all trials, including finished ones, are logged to a new run"
@@ -130,7 +130,7 @@ def _require_name(config: Finetune) -> None:
 
 def _find_grid_run(uri: str, name: str) -> str | None:
     """Return the id of the grid's run; None if it does not exist or was deleted."""
-    if uri.startswith(SQLITE) and not storage.exists(uri.removeprefix(SQLITE)):
+    if is_missing(uri):
         return None
     client = open_client(uri)
     experiment = client.get_experiment_by_name(EXPERIMENT)
@@ -173,7 +173,7 @@ def end_run_with_status(parent: GridRun, live: Any) -> Generator[None]:
                 "run the same command again to log them"
             )
         with _report_failure(parent, "the grid's end"):
-            MlflowClient(tracking_uri=parent.uri).set_terminated(parent.run_id, status)
+            open_client(parent.uri).set_terminated(parent.run_id, status)
 
 
 @contextmanager
@@ -194,7 +194,7 @@ def log_trial(parent: GridRun, trial: Trial, result: dict[str, Any]) -> None:
 
 def _send_waiting(parent: GridRun) -> None:
     """Log the queued trials until an attempt fails. If attempts fail in a row, report only the first failure."""
-    client, name = MlflowClient(tracking_uri=parent.uri), ""
+    client, name = open_client(parent.uri), ""
     try:
         if parent.logged is None:
             parent.logged = _logged_trials(client, parent)
@@ -304,7 +304,7 @@ def _write_artifacts(client: MlflowClient, run_id: str, trial: Trial, result: di
 def log_table(parent: GridRun, text: str, rows: Sequence[Reported]) -> None:
     """Log the result table to the grid's run: as Markdown, as an MLflow table, as a picture and as metrics."""
     with _report_failure(parent, "the table"):
-        client = MlflowClient(tracking_uri=parent.uri)
+        client = open_client(parent.uri)
         client.log_text(parent.run_id, f"{text}\n", "table.md")
         columns = (
             "task",
@@ -357,7 +357,7 @@ def log_scores(parent: GridRun, task: str, split: str, scores: dict[str, float])
     with _report_failure(parent, f"the scores on {split}"):
         now = int(time.time() * 1000)
         points = [Metric(metric_name(f"{task}/{split} {name}"), value, now, 0) for name, value in scores.items()]
-        MlflowClient(tracking_uri=parent.uri).log_batch(parent.run_id, metrics=points)
+        open_client(parent.uri).log_batch(parent.run_id, metrics=points)
 
 
 def _six_digits(value: float | None) -> float | None:

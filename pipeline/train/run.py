@@ -21,6 +21,7 @@ from pipeline.config.flat import flatten, unflatten
 from pipeline.config.jobs import Pretrain
 from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.local_files import scratch_folder
+from pipeline.locations import is_url, sqlite_file, sqlite_uri
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_saving import save_vocabulary
 from pipeline.train.naming import ADDED, FINGERPRINTED, identifying_settings, implied_objective
@@ -36,6 +37,8 @@ EVALUATED_ROWS = "evaluation_rows"
 """Entry of summary.json: the maximum number of held-out rows per evaluation. Older summaries lack the entry."""
 RECORDED = ("identity", "steps", "mlflow_run_id", "corpus")
 """Keys of run.json."""
+LOCATED = ("export", "checkpoint", "mlflow_uri")
+"""Keys of summary.json whose values are locations, mostly in the run's output folder."""
 MOST_NAMED = 4
 """Maximum differing settings in a message."""
 
@@ -138,7 +141,8 @@ def save_run_vocabulary(folder: str, vocabulary: Vocabulary, maximum_positions: 
 
 def read_run(folder: str) -> dict[str, Any] | None:
     """Return the contents of run.json; None if the file does not exist. Raises CheckpointError if it is damaged."""
-    return _read(folder, RUN, RECORDED, "restore it, or start under another --name")
+    recorded = _read(folder, RUN, RECORDED, "restore it, or start under another --name")
+    return recorded and recorded | {"corpus": moved(recorded["corpus"], folder)}
 
 
 def write_run(folder: str, wanted: dict[str, Any], steps: int, run_id: str, corpus_folder: str) -> None:
@@ -164,7 +168,25 @@ def settings_of(recorded: dict[str, Any]) -> Pretrain:
 
 def read_summary(folder: str) -> dict[str, Any] | None:
     """Return the summary of a finished run; None for an unfinished run. Raises CheckpointError for a damaged file."""
-    return _read(folder, SUMMARY, ("steps",), "delete it, and the command that trained the run writes it again")
+    remedy = "delete it, and the command that trained the run writes it again"
+    summary = _read(folder, SUMMARY, ("steps",), remedy)
+    return summary and summary | {key: moved(summary[key], folder) for key in LOCATED if key in summary}
+
+
+def moved(location: str, folder: str) -> str:
+    """Return where a location that a run recorded is now, if the output folder of the run was moved since.
+
+    A recorded location is absolute. If it is missing, and its last names lead to something below the output folder
+    that `folder`, the folder of the run, is in now, this is returned, else the recorded location.
+    """
+    file = sqlite_file(location)
+    if file is not None:
+        return sqlite_uri(moved(file, folder))
+    if is_url(location) or storage.exists(location):
+        return location
+    output, names = folder.rstrip("/").rsplit("/", 2)[0], location.strip("/").split("/")
+    places = (storage.join(output, *names[start:]) for start in range(len(names)))
+    return next((place for place in places if storage.exists(place)), location)
 
 
 def _read(folder: str, name: str, wanted: Sequence[str], remedy: str) -> dict[str, Any] | None:

@@ -1,6 +1,7 @@
 """Text of a run for users: progress lines, and the summary at the end."""
 
 import math
+import shlex
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -156,7 +157,8 @@ def to_open(uri: str, run_id: str, experiment_id: str | None = None) -> str:
     """
     page = f"#/experiments/{experiment_id}/runs/{run_id}?{TRAINING_VIEW}" if experiment_id else f"#/runs/{run_id}"
     if uri.startswith("sqlite:"):
-        return f"run {run_id}; to open it: mlflow ui --workers 1 --backend-store-uri {uri} and http://127.0.0.1:5000/{page}"
+        command = f"mlflow ui --workers 1 --backend-store-uri {shlex.quote(uri)}"
+        return f"run {run_id}; to open it: {command} and http://127.0.0.1:5000/{page}"
     return f"{uri.rstrip('/')}/{page}" if uri.startswith("http") else f"run {run_id} at {uri}"
 
 

@@ -9,7 +9,7 @@ from pipeline import storage
 from pipeline.errors import ConfigError, PipelineError
 from pipeline.local_files import scratch_folder
 from pipeline.train.failures import Failure, Failures
-from pipeline.train.tracking import METRICS_A_CALL, Metric, MlflowClient, MlflowRun, silence_mlflow
+from pipeline.train.tracking import METRICS_A_CALL, Metric, MlflowRun, open_client, silence_mlflow
 
 FLUSH_SECONDS = 2.0
 RETRY_SECONDS = 5.0
@@ -59,7 +59,7 @@ class Tracker:
         """
         silence_mlflow()
         try:
-            self.client, self.run_id = MlflowClient(tracking_uri=run.uri), run.run_id
+            self.client, self.run_id = open_client(run.uri), run.run_id
             mlflow_run = self.client.get_run(run.run_id)
             self.run_name = mlflow_run.info.run_name
             for key in mlflow_run.data.metrics:

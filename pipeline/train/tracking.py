@@ -3,11 +3,12 @@
 import json
 import logging
 import os
+import sqlite3
 from collections.abc import Collection, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 # MLflow reads this variable when it is imported. An actor has the environment of Ray's head, which may lack it.
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
@@ -18,7 +19,7 @@ from mlflow.tracking import MlflowClient
 
 from pipeline import storage
 from pipeline.errors import ConfigError
-from pipeline.locations import absolute, is_url, without_login
+from pipeline.locations import LOCAL_URL, SQLITE, absolute, is_url, sqlite_file, sqlite_uri, without_login
 from pipeline.locks import locked_name
 from pipeline.train.drivers import is_gone, this_driver
 from pipeline.train.origin import origin
@@ -26,8 +27,16 @@ from pipeline.train.origin import origin
 if TYPE_CHECKING:  # this import loads Ray, which this module does not need
     from pipeline.corpus.prepared import Corpus
 
-SQLITE = "sqlite:///"
-"""Prefix of the URI of a local SQLite file."""
+ARTIFACTS = "mlartifacts"
+"""Folder of artifacts, next to the SQLite file."""
+ARTIFACT_COLUMNS = (
+    ("experiments", "artifact_location"),
+    ("runs", "artifact_uri"),
+    ("logged_models", "artifact_location"),
+    ("model_versions", "source"),
+    ("model_versions", "storage_location"),
+)
+"""Tables and columns of MLflow 3 that hold absolute URIs of artifacts."""
 METRICS_A_CALL = 1_000  # MLflow's limits for one call of log_batch
 PARAMETERS_A_CALL = 100
 LONGEST_NAME, LONGEST_DIGEST = 500, 36
@@ -59,21 +68,28 @@ def tracking_uri(given: str | None, output: str, setting: str = "tracking.uri") 
     URI is set and the output is a URL (SQLite needs a local disk).
     """
     uri = given or os.environ.get("MLFLOW_TRACKING_URI")
-    if uri is None:
+    if not uri:
         if is_url(output):
             raise ConfigError(
                 f"{setting} is not set and output ({output}) is not a local folder: "
                 "start a server (mlflow server) and set MLFLOW_TRACKING_URI, "
                 "or give sqlite:////a/local/mlflow.db"
             )
-        uri = f"{SQLITE}{storage.join(output, 'mlflow.db')}"
+        uri = sqlite_uri(storage.join(output, "mlflow.db"))
     if without_login(uri) != uri:
         raise ConfigError(
             f"{setting} ({without_login(uri)}) was given with a login in it, "
             "which would appear in summaries and model cards: "
             "use a server (mlflow server) and MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
         )
-    return SQLITE + absolute(uri[len(SQLITE) :]) if uri.startswith(SQLITE) else uri
+    path = sqlite_file(uri)
+    return uri if path is None else sqlite_uri(absolute(path))
+
+
+def is_missing(uri: str) -> bool:
+    """Return whether a URI names a SQLite file that does not exist. MLflow would create it when it opens the URI."""
+    path = sqlite_file(uri)
+    return path is not None and not storage.exists(path)
 
 
 def open_run(
@@ -96,6 +112,8 @@ def open_run(
         client = open_client(uri)
         known = client.get_experiment_by_name(experiment)
         if known:
+            if known.lifecycle_stage == "deleted":  # in MLflow's UI; a name cannot be given again before it is restored
+                client.restore_experiment(known.experiment_id)
             _end_killed(client, known.experiment_id)
         if run_id is not None and has_run(client, run_id):
             # Set the driver first, because the start of another run ends each RUNNING run whose driver is gone.
@@ -115,18 +133,49 @@ def open_run(
 
 
 def open_client(uri: str) -> MlflowClient:
-    """Return a client of the tracking server or store; a missing SQLite file is created."""
-    if not uri.startswith(SQLITE):
+    """Return a client of the tracking server or store; a missing SQLite file is created.
+
+    If the SQLite file was moved together with its artifacts, its records are changed to the artifacts' new place.
+    """
+    path = sqlite_file(uri)
+    if path is None:
         return MlflowClient(tracking_uri=uri)
     # Two processes that create the tables of one file at the same time both fail.
-    with locked_name(uri[len(SQLITE) :], wait=True):
-        return MlflowClient(tracking_uri=uri)
+    with locked_name(path, wait=True):
+        client = MlflowClient(tracking_uri=uri)
+        if (encoded := uri.removeprefix(SQLITE)) != path:  # MLflow has made a folder of the name that is not decoded
+            with suppress(OSError):
+                os.removedirs(os.path.dirname(encoded))
+        _follow_moved_artifacts(path)
+        return client
+
+
+def _follow_moved_artifacts(path: str) -> None:
+    """Replace the recorded folder of artifacts by the one next to the SQLite file, unless only the recorded one exists.
+
+    MLflow records absolute URIs and has no call that changes them. Without this, it would make the old folder again.
+    """
+    now = _artifact_location(path)
+    are_here = os.path.isdir(os.path.join(os.path.dirname(path), ARTIFACTS))
+    with closing(sqlite3.connect(path)) as database, database:
+        for (before,) in database.execute("SELECT DISTINCT artifact_location FROM experiments").fetchall():
+            folder = unquote(before.removeprefix(LOCAL_URL))
+            is_ours = before.startswith(LOCAL_URL) and os.path.basename(folder) == ARTIFACTS
+            if before == now or not is_ours or (os.path.isdir(folder) and not are_here):
+                continue
+            for table, column in ARTIFACT_COLUMNS:
+                database.execute(
+                    f"UPDATE {table} SET {column} = ? || substr({column}, ?) WHERE substr({column} || '/', 1, ?) = ?",
+                    [now, len(before) + 1, len(before) + 1, f"{before}/"],
+                )
 
 
 def _create_experiment(client: MlflowClient, uri: str, experiment: str) -> str:
     """Create an experiment, unless another process has just created it, and return its id."""
     try:
-        return client.create_experiment(experiment, artifact_location=_artifact_location(uri), tags=KIND)
+        path = sqlite_file(uri)
+        location = None if path is None else _artifact_location(path)  # a server has its own
+        return client.create_experiment(experiment, artifact_location=location, tags=KIND)
     except MlflowException as error:
         known = client.get_experiment_by_name(experiment)
         if error.error_code != "RESOURCE_ALREADY_EXISTS" or known is None:
@@ -178,7 +227,7 @@ def end_killed(uri: str, experiment: str, stopped: Collection[str]) -> None:
     Errors of MLflow are ignored.
     """
     with suppress(Exception):  # errors of MLflow, SQLAlchemy or requests; the next start of a run tries again
-        client = MlflowClient(tracking_uri=uri)
+        client = open_client(uri)
         if known := client.get_experiment_by_name(experiment):
             _end_killed(client, known.experiment_id, stopped)
 
@@ -199,9 +248,9 @@ def experiments(uri: str) -> dict[str, str]:
     Empty if the SQLite file does not exist yet.
     """
     silence_mlflow()
-    if uri.startswith(SQLITE) and not storage.exists(uri[len(SQLITE) :]):
+    if is_missing(uri):
         return {}
-    known = MlflowClient(tracking_uri=uri).search_experiments(order_by=["creation_time ASC"])
+    known = open_client(uri).search_experiments(order_by=["creation_time ASC"])
     return {experiment.experiment_id: experiment.name for experiment in known if experiment.name != "Default"}
 
 
@@ -210,7 +259,7 @@ def history(run: MlflowRun, name: str) -> list[Metric]:
 
     The `timestamp` of a point is the time at which the tracker received it, in milliseconds since 1970.
     """
-    return sorted(MlflowClient(tracking_uri=run.uri).get_metric_history(run.run_id, name), key=lambda point: point.step)
+    return sorted(open_client(run.uri).get_metric_history(run.run_id, name), key=lambda point: point.step)
 
 
 def logged_points(run: MlflowRun) -> dict[str, dict[int, float]]:
@@ -219,11 +268,10 @@ def logged_points(run: MlflowRun) -> dict[str, dict[int, float]]:
     Raises ConfigError if the store does not work or does not have the run.
     """
     silence_mlflow()
-    path = run.uri.removeprefix(SQLITE)
-    if path != run.uri and not storage.exists(path):  # MLflow would create an empty store
+    if is_missing(run.uri):
         raise ConfigError(f"tracking.uri ({run.uri}) does not exist: name the MLflow store that the run logged to")
     try:
-        client = MlflowClient(tracking_uri=run.uri)
+        client = open_client(run.uri)
         return {
             name: {point.step: point.value for point in client.get_metric_history(run.run_id, name)}
             for name in client.get_run(run.run_id).data.metrics
@@ -234,12 +282,12 @@ def logged_points(run: MlflowRun) -> dict[str, dict[int, float]]:
         ) from error
 
 
-def _artifact_location(uri: str) -> str | None:
-    """Return a folder for artifacts next to the SQLite file; None for a server, which has its own.
+def _artifact_location(path: str) -> str:
+    """Return the URI of the folder for artifacts next to a SQLite file.
 
     Without this folder, MLflow would create a folder mlruns in the working directory.
     """
-    return f"file://{os.path.dirname(uri[len(SQLITE) :])}/mlartifacts" if uri.startswith(SQLITE) else None
+    return f"{LOCAL_URL}{quote(os.path.dirname(path))}/{ARTIFACTS}"
 
 
 def silence_mlflow() -> None:

@@ -172,6 +172,7 @@ def test_absolute_locations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert absolute("out/x") == f"{tmp_path}/out/x" and absolute("/a/b/") == "/a/b"
     assert absolute("~/x") == "/home/somebody/x"
     assert absolute("s3://bucket/key/") == "s3://bucket/key" and absolute("file:///a/b") == "/a/b"
+    assert absolute("file:///a%20b#1?") == "/a b#1?" and absolute("file://localhost/a") == "/a"
 
 
 def test_no_location_of_a_run_may_have_a_login_in_it() -> None:

@@ -35,6 +35,7 @@ from pipeline.config.training import (
 from pipeline.corpus.prepared import Corpus
 from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.presets import PRESETS
+from pipeline.storage import write_json
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.naming import ADDED, default_name, with_name
 from pipeline.train.run import (
@@ -311,3 +312,28 @@ def test_a_damaged_summary_says_how_to_get_it_back(tmp_path: Path) -> None:
 def test_a_file_in_the_place_of_a_run_is_none(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("x")
     assert read_run(str(tmp_path / "a.txt")) is None and read_summary(str(tmp_path / "a.txt")) is None
+
+
+def test_a_moved_output_is_found_where_it_is_now(tmp_path: Path) -> None:
+    run = tmp_path / "new" / "runs" / "tiny"
+    for folder in (run / "export", tmp_path / "new" / "corpora" / "0a1b", tmp_path / "books"):
+        folder.mkdir(parents=True)
+    (tmp_path / "new" / "mlflow.db").touch()
+    summary = {
+        "steps": 1,
+        "export": "/old/runs/tiny/export",
+        "checkpoint": "/old/runs/tiny/checkpoints/step-00000001",
+        "mlflow_uri": "sqlite:////old/mlflow.db",
+    }
+    write_json(f"{run}/summary.json", summary)
+    assert read_summary(str(run)) == summary | {
+        "export": f"{run}/export",
+        "mlflow_uri": f"sqlite:///{tmp_path}/new/mlflow.db",
+    }  # the checkpoint is nowhere
+    for recorded, now in (
+        ("/old/corpora/0a1b", f"{tmp_path}/new/corpora/0a1b"),
+        (f"{tmp_path}/books", f"{tmp_path}/books"),
+        ("s3://bucket/corpora/0a1b", "s3://bucket/corpora/0a1b"),
+    ):
+        write_run(str(run), {}, 1, "id", recorded)
+        assert read_run(str(run)) == {"identity": {}, "steps": 1, "mlflow_run_id": "id", "corpus": now}

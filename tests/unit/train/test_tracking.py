@@ -4,6 +4,7 @@ away.
 
 import getpass
 import json
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from mlflow.tracking import MlflowClient
 
 from pipeline.corpus.prepared import Corpus, Window
 from pipeline.errors import ConfigError, DataError
+from pipeline.locations import sqlite_file, sqlite_uri
 from pipeline.train import tracker as tracker_module
 from pipeline.train.drivers import machine
 from pipeline.train.failures import failure_of
@@ -406,6 +408,36 @@ def test_the_uri_is_the_setting_the_environment_or_a_file_beside_the_output(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://server:5000")
     assert tracking_uri(None, "out") == "http://server:5000" == tracking_uri(None, "s3://bucket/x")
     assert tracking_uri("http://other:1", "out") == "http://other:1"
+
+
+def test_signs_in_the_name_of_an_output_lead_nowhere_else_and_a_moved_output_has_its_artifacts(tmp_path: Path) -> None:
+    output, moved = tmp_path / "a#b?c%20d é&", tmp_path / "moved#2"
+    uri = tracking_uri(sqlite_uri(f"{output}/mlflow.db"), "unused")
+    assert uri == f"sqlite:///{tmp_path}/a#b%3Fc%2520d é&/mlflow.db" and sqlite_file(uri) == f"{output}/mlflow.db"
+    first = open_run(uri, "experiment", "first", None, {}, {})
+    MlflowClient(tracking_uri=uri).log_text(first.run_id, "kept", "kept.txt")
+    assert [path.name for path in tmp_path.iterdir()] == [output.name]
+    assert {path.name for path in output.iterdir()} == {"mlartifacts", "mlflow.db"}
+
+    shutil.move(output, moved)
+    uri = sqlite_uri(f"{moved}/mlflow.db")
+    second = open_run(uri, "experiment", "second", None, {}, {})
+    client = MlflowClient(tracking_uri=uri)
+    client.log_text(second.run_id, "new", "new.txt")
+    assert (
+        client.get_run(first.run_id).info.artifact_uri
+        == f"file://{tmp_path}/moved%232/mlartifacts/{first.run_id}/artifacts"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == [moved.name]
+    assert sorted(path.name for path in moved.rglob("*.txt")) == ["kept.txt", "new.txt"]
+
+
+def test_a_deleted_experiment_is_restored(uri: str) -> None:
+    first = open_run(uri, "deleted", "first", None, {}, {})
+    client = MlflowClient(tracking_uri=uri)
+    client.delete_experiment(str(first.experiment_id))
+    again = open_run(uri, "deleted", "second", None, {}, {})
+    assert again.experiment_id == first.experiment_id and status(again) == "RUNNING"
 
 
 def test_a_file_cannot_lie_beside_an_output_behind_a_url(monkeypatch: pytest.MonkeyPatch) -> None:
