@@ -3,9 +3,11 @@
 import csv
 import io
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +18,7 @@ from pipeline.errors import BadRow, DataError, listed, shown
 from pipeline.tasks.bad_rows import BadRows
 from pipeline.tasks.columns import require_columns, tab_separated
 from pipeline.tasks.content import BOM, bare_name, content_of, decoded, is_blank
+from pipeline.tasks.labels import require_no_spans
 
 Values = Iterator[tuple[int, Sequence[Any]]]
 """Yields (number, values of the selected columns) for each row.
@@ -26,6 +29,8 @@ Reader = Callable[[str, bytes, Sequence[str], BadRows], Values]
 """(location, content, selected columns, bad-row policy) -> rows."""
 SEPARATORS = ",;\t|"
 """Possible separators of a .csv file, the most usual first."""
+EXCEL_SEPARATOR = re.compile(r'"?sep=(?P<separator>.)(?P=separator)*"?')
+"""First line of a CSV file that tells Excel the separator; programs may add quotes, or a separator for each column."""
 BLANK = f"{BOM} \t\r\n"
 """Characters that may surround a JSON value."""
 COLUMN_OPTIONS = "--text, --pair and --label"
@@ -95,11 +100,17 @@ def _require_named(location: str, names: Sequence[str], wanted: Sequence[str], h
 def _read_csv(location: str, content: bytes, wanted: Sequence[str], bad: BadRows) -> Values:
     """Read RFC 4180 CSV: comma-separated, with double quotes around fields that hold separators or line ends.
 
-    If the header has no comma, the separator may be another of SEPARATORS.
+    If the header has no comma, the separator may be another of SEPARATORS, or the one that the first line names
+    (`named_separator`).
     """
-    text = decoded(location, content)
-    header = text.lstrip().split("\n", 1)[0]
-    return _select_columns(location, csv_rows(location, io.StringIO(text, newline=""), header), wanted, bad)
+    lines = io.StringIO(decoded(location, content), newline="")
+    return _select_columns(location, csv_rows(location, lines), wanted, bad)
+
+
+def named_separator(line: str) -> str | None:
+    """Return the separator that the first line of a CSV file names, as in Excel's "sep=;"; None for other lines."""
+    match = EXCEL_SEPARATOR.fullmatch(line.strip(f"{BOM}\r\n"))
+    return match["separator"] if match else None
 
 
 def separator_of(header: str) -> str:
@@ -113,15 +124,26 @@ def separator_of(header: str) -> str:
     return SEPARATORS[0]
 
 
-def csv_rows(location: str, lines: Iterable[str], header: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield (number of the first line, fields) of each non-blank row of a CSV file.
+def csv_rows(location: str, lines: Iterable[str], separator: str | None = None) -> Iterator[tuple[int, list[str]]]:
+    """Yield (number of the first line, fields) of each non-blank row of a CSV file, the header included.
 
-    `header` is the file's first line, which gives the separator. Raises DataError for broken quotes.
+    Unless `separator` is given, the first non-blank line gives it: a line that names it, which is skipped, or the
+    header. Raises DataError for broken quotes.
     """
     csv.field_size_limit(sys.maxsize)  # the default of 131,072 characters is too small for long texts
-    rows = csv.reader(lines, delimiter=separator_of(header), strict=True)
+    lines, skipped = iter(lines), 0
+    if separator is None:
+        skipped, header = next(
+            ((number, line) for number, line in enumerate(lines) if not is_blank(line.strip())), (0, "")
+        )
+        separator = named_separator(header)
+        if separator is None:
+            lines, separator = chain([header], lines), separator_of(header)
+        else:
+            skipped += 1
+    rows = csv.reader(lines, delimiter=separator, strict=True)
     while True:
-        line = rows.line_num + 1
+        line = skipped + rows.line_num + 1
         try:
             fields = next(rows, None)
         except csv.Error as error:
@@ -170,6 +192,8 @@ def _read_json(
     for number, row in json_rows(location, decoded(location, content), bad):
         value = dict.fromkeys(optional) | row
         if first:
+            for column in value if set(wanted) - value.keys() else ():
+                require_no_spans(f"{location}:{number}", column, value[column])  # exports have columns of their own
             _require_named(f"{location}:{number}", list(value), wanted)
         first = False
         if missing := [name for name in wanted if name not in value]:

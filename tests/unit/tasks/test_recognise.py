@@ -65,7 +65,7 @@ def test_what_is_none_of_them_is_told_what_is_known(tmp_path: Path, name: str, c
     assert str(error.value) == (
         f"the format of {tmp_path / name} cannot be recognised by its name or its content. Give one of these: a table "
         "(.csv, .tsv, .jsonl, .ndjson, .parquet, or .json with one object per line or a list of objects); "
-        'SQuAD (.json, one object with a list "data"); or CoNLL (.conll, .iob, .bio, .iob2, .bio2, or any other file '
+        'SQuAD (.json, one object with a list "data"); or CoNLL (.conll, .conllu, .iob, .bio, .iob2, .bio2, or any other file '
         "with a word and its tags on each line and blank lines between sentences)"
     )
 
