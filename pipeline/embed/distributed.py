@@ -131,7 +131,7 @@ class Embedded:
 
 
 def _embed_table(vector_model: VectorModel, table: pa.Table, config: Embed) -> Embedded:
-    """Embed the texts of a table (columns id, text and perhaps title); empty texts get no vector."""
+    """Embed the texts of a table (columns id, text and title); empty texts get no vector."""
     texts = table[TEXT].to_pylist()
     full = [row for row, text in enumerate(texts) if text is not None and text.strip()]
     spans = vector_model.spans([texts[row] for row in full])
@@ -140,10 +140,10 @@ def _embed_table(vector_model: VectorModel, table: pa.Table, config: Embed) -> E
         spans = [[(0, len(texts[row]))] for row in full]
     places = [(row, number, span) for row, of_text in zip(full, spans) for number, span in enumerate(of_text)]
     ids = table[ID].to_pylist()
-    titles = table[TITLE].to_pylist() if TITLE in table.column_names else None
+    titles = table[TITLE].to_pylist()
     chunks = Chunks(
         ids=[ids[row] for row, _, _ in places],
-        titles=titles and [titles[row] for row, _, _ in places],
+        titles=[titles[row] for row, _, _ in places],
         numbers=[number for _, number, _ in places],
         spans=[span for _, _, span in places],
         texts=[texts[row][start:end] for row, _, (start, end) in places],

@@ -17,7 +17,7 @@ def nan_is_missing(values: Iterable[Any]) -> bool:
     Else it is a class, such as the language Min Nan (ISO 639-3).
     """
     others = {str(value).strip() for value in values if value is not None and not is_nan(value)} - {""}
-    return bool(others) and all(map(_is_number, others))
+    return bool(others) and are_numbers(others)
 
 
 def is_nan(value: Any) -> bool:
@@ -25,13 +25,12 @@ def is_nan(value: Any) -> bool:
     return value.strip().lower() == "nan" if isinstance(value, str) else isinstance(value, float) and math.isnan(value)
 
 
-def _is_number(text: str) -> bool:
-    """Return whether a text is a finite number."""
+def are_numbers(labels: Iterable[str]) -> bool:
+    """Return whether all labels are finite numbers."""
     try:
-        finite(text)
+        return all(math.isfinite(finite(label)) for label in labels)
     except ValueError:
         return False
-    return True
 
 
 def class_names(labels: Iterable[str]) -> dict[str, str]:

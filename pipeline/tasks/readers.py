@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -19,6 +18,7 @@ from pipeline.tasks.bad_rows import BadRows
 from pipeline.tasks.columns import require_columns, tab_separated
 from pipeline.tasks.content import BOM, bare_name, content_of, decoded, is_blank
 from pipeline.tasks.labels import require_no_spans
+from pipeline.text.csv_separator import named_separator
 
 Values = Iterator[tuple[int, Sequence[Any]]]
 """Yields (number, values of the selected columns) for each row.
@@ -29,13 +29,18 @@ Reader = Callable[[str, bytes, Sequence[str], BadRows], Values]
 """(location, content, selected columns, bad-row policy) -> rows."""
 SEPARATORS = ",;\t|"
 """Possible separators of a .csv file, the most usual first."""
-EXCEL_SEPARATOR = re.compile(r'"?sep=(?P<separator>.)(?P=separator)*"?')
-"""First line of a CSV file that tells Excel the separator; programs may add quotes, or a separator for each column."""
 BLANK = f"{BOM} \t\r\n"
 """Characters that may surround a JSON value."""
 COLUMN_OPTIONS = "--text, --pair and --label"
 """Options that name columns, for messages."""
 ONE_OBJECT = "expected one object per line, or one list of objects"
+
+
+class EmptyTable(DataError):
+    """A file without a header and without rows."""
+
+    def __init__(self, location: str) -> None:
+        super().__init__(f"{location} is empty: give a file with rows")
 
 
 class MissingColumn(DataError):
@@ -80,6 +85,8 @@ def first_row(location: str, names: Sequence[str], content: bytes) -> Sequence[A
     """Return these columns of a table's first row; empty if the table has no rows, None if it lacks a column."""
     try:
         return next(reader_of(location)(location, content, names, BadRows(skip=True)), (1, ()))[1]
+    except EmptyTable:
+        return ()
     except DataError:
         return None
 
@@ -105,12 +112,6 @@ def _read_csv(location: str, content: bytes, wanted: Sequence[str], bad: BadRows
     """
     lines = io.StringIO(decoded(location, content), newline="")
     return _select_columns(location, csv_rows(location, lines), wanted, bad)
-
-
-def named_separator(line: str) -> str | None:
-    """Return the separator that the first line of a CSV file names, as in Excel's "sep=;"; None for other lines."""
-    match = EXCEL_SEPARATOR.fullmatch(line.strip(f"{BOM}\r\n"))
-    return match["separator"] if match else None
 
 
 def separator_of(header: str) -> str:
@@ -167,6 +168,8 @@ def _select_columns(
 ) -> Values:
     """Yield the selected columns of the rows after the header. Rows with more or fewer columns are bad rows."""
     _, names = next(rows, (1, ()))
+    if not names:
+        raise EmptyTable(location)
     _require_named(location, names, wanted, " (no header line? put one before the rows)")
     indices = [names.index(name) for name in wanted]
     for line, fields in rows:
@@ -188,8 +191,10 @@ def _read_json(
     location: str, content: bytes, wanted: Sequence[str], bad: BadRows, optional: Sequence[str] = ()
 ) -> Values:
     """Read one object per line, or one list of objects; columns of `optional` that a row lacks are None."""
-    first = True
-    for number, row in json_rows(location, decoded(location, content), bad):
+    first, text = True, decoded(location, content)
+    if not text.strip(BLANK):
+        raise EmptyTable(location)
+    for number, row in json_rows(location, text, bad):
         value = dict.fromkeys(optional) | row
         if first:
             for column in value if set(wanted) - value.keys() else ():
@@ -252,6 +257,8 @@ def as_object(location: str, number: int, value: Any) -> dict[str, Any]:
 
 def _read_parquet(location: str, content: bytes, wanted: Sequence[str], bad: BadRows) -> Values:
     """Read columns of a Parquet file."""
+    if not content:
+        raise EmptyTable(location)
     try:
         file = pq.ParquetFile(io.BytesIO(content))
         _require_named(location, file.schema_arrow.names, wanted)

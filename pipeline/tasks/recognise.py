@@ -6,7 +6,7 @@ from typing import Literal
 
 from pipeline.errors import DataError
 from pipeline.tasks.content import BOM, bare_name, content_of
-from pipeline.tasks.readers import is_one_list
+from pipeline.tasks.readers import EmptyTable, is_one_list
 from pipeline.tasks.scored_pairs import LAYOUTS
 from pipeline.tasks.word_columns import WordLines, word_lines
 
@@ -24,6 +24,8 @@ def kind_of(location: str) -> ExampleKind:
     Raises DataError if the content is needed and cannot be read, or has none of these formats.
     """
     kind = infer_file_kind(location, lambda: content_of(location))
+    if kind is None and not content_of(location).strip(f"{BOM} \t\r\n".encode()):
+        raise EmptyTable(location)
     if kind is None:
         raise DataError(
             f"the format of {location} cannot be recognised by its name or its content. Give one of these: a table "

@@ -19,7 +19,7 @@ from pipeline.tasks.entities import OUTSIDE, as_iob, iob2, is_chunk_tag, is_span
 from pipeline.tasks.labels import require_no_spans
 from pipeline.tasks.parts import most_context, parts
 from pipeline.tasks.pieces import Pieces, Tokenization
-from pipeline.tasks.readers import rows_in
+from pipeline.tasks.readers import EmptyTable, rows_in
 from pipeline.tasks.squad import SURROGATE
 from pipeline.tasks.word_columns import WordLines, require_column, require_columns, word_lines
 from pipeline.text.template import SPECIALS_OF_ONE
@@ -100,7 +100,9 @@ def read_sentences(
     Raises DataError for a file without sentences or without the columns. If a line has more or fewer columns than the
     first line with a word, its sentence is bad: `bad` skips the sentence, or raises DataError.
     """
-    bad, found = bad or BadRows(), word_lines(lines(location))
+    bad, found = bad or BadRows(), word_lines(content := lines(location))
+    if not any(content):
+        raise EmptyTable(location)
     words, tags = found.words if words is None else words, found.tags if tags is None else tags
     sentences = list(_sentences_of(location, found, words, tags, bad))
     bad.require_some(location, len(sentences))

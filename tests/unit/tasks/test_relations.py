@@ -66,7 +66,7 @@ def test_pairs_without_agreement_have_no_label(tmp_path: Path, header: str, miss
     assert lost["dev"] == lost["train"] == (f"1 rows left out (no-label, the first: {words})",)
     with pytest.raises(DataError) as refused:
         read(tmp_path / "a.tsv", header, *labels)
-    assert str(refused.value) == words
+    assert str(refused.value) == f"{words}; --on-bad-rows skip leaves such rows out"
     with pytest.raises(DataError, match=r"a\.tsv has no row that can be used: 2 rows left out"):
         read(tmp_path / "a.tsv", header, missing, missing, on_bad_rows="skip")
 

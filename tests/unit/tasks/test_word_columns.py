@@ -1,4 +1,4 @@
-"""Files with words and tags in columns, as people have them: comments, counted words, CoNLL-U, and spellings of tags."""
+"""Files with words and tags in columns, as people have them: comments, counted words, CoNLL-U, spellings of tags."""
 
 from pathlib import Path
 
