@@ -182,23 +182,23 @@ def _problem_of(
         report(
             ", ".join(
                 [
-                    f"{split_title(task, name)}: {len(split.items):,} {noun(task)}",
+                    f"{_split_title(task, name)}: {len(split.items):,} {noun(task)}",
                     *(_task_summary(task) if name == "train" else ()),
                     *lost.get(name, ()),
                     *split.notes,
                 ]
             )
         )
-    report(f"{split_title(task, 'train')}: {split_summary(task, problem.train)}")
+    report(f"{_split_title(task, 'train')}: {split_summary(task, problem.train)}")
     if line := _numbers_in_words(config, task, problem.train):
-        report(f"{split_title(task, 'train')}: {line}")
+        report(f"{_split_title(task, 'train')}: {line}")
     if isinstance(train, pa.Table) and (line := skewed(task, train["label"].to_pylist())):
         report(line)
     if line := contradictions_in_words(task, problem.train.items):
-        report(f"{split_title(task, 'train')}: {line}")
+        report(f"{_split_title(task, 'train')}: {line}")
     for name, split in problem.splits.items():
         if line := shared_in_words(task, problem.train.items, split.items):
-            report(f"{split_title(task, name)}: {line}")
+            report(f"{_split_title(task, name)}: {line}")
     return problem
 
 
@@ -278,11 +278,11 @@ def in_cuttings(
         )
         for name, split in {"train": problems[cutting].train, **problems[cutting].splits}.items():
             if split.notes:
-                report(f"{split_title(problem.task, name)}, {changed}: {', '.join(split.notes)}")
+                report(f"{_split_title(problem.task, name)}, {changed}: {', '.join(split.notes)}")
     return problems
 
 
-def split_title(task: Task, split: str) -> str:
+def _split_title(task: Task, split: str) -> str:
     """Return the name of a task's split for messages, such as "sst2 train"; for a task that is named like a split, as
     that of the file train.csv, "task train, split train".
     """
@@ -303,8 +303,8 @@ def _numbers_in_words(config: Finetune, task: Task, train: Prepared) -> str:
         return ""
     if task.kind == "regression" and all(value == int(value) for value in train.rows["label"].to_pylist()):
         return (
-            f"warning: the labels are {pc.count_distinct(train.rows['label']).as_py():,} whole numbers, which are taken "
-            "as values: if they are classes, pass --kind classification"
+            f"warning: the labels are {pc.count_distinct(train.rows['label']).as_py():,} whole numbers, which are "
+            "taken as values: if they are classes, pass --kind classification"
         )
     if task.kind == "classification" and len(task.labels) > MOST_NUMERIC_CLASSES and are_numbers(task.labels):
         return (

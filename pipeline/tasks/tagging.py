@@ -95,7 +95,7 @@ def read_sentences(
 
     Columns are separated by spaces or tabs, and a blank line follows each sentence. `tags` and `words` are indices of
     columns (negative: from the end); None: those of `word_lines`, which also says what a comment is. Chunk tags are
-    converted to IOB2 (`in_iob2`).
+    converted to IOB2 (`_in_iob2`).
 
     Raises DataError for a file without sentences or without the columns. If a line has more or fewer columns than the
     first line with a word, its sentence is bad: `bad` skips the sentence, or raises DataError.
@@ -112,10 +112,10 @@ def read_sentences(
             "sentences"
         )
     bad.notes += found.notes(words, tags)
-    return in_iob2(sentences, bad)
+    return _in_iob2(sentences, bad)
 
 
-def in_iob2(sentences: list[Sentence], bad: BadRows) -> list[Sentence]:
+def _in_iob2(sentences: list[Sentence], bad: BadRows) -> list[Sentence]:
     """Return the sentences, with IOB2 tags if all tags are chunk tags (IOB1, IOB2, BIOES or BILOU), else unchanged.
 
     Tags such as B_PER and b-per count as chunk tags (`respelled`). Adds a note to `bad` if the tags are respelled, or
@@ -188,7 +188,7 @@ def sentences_in(
     bad.require_some(location, len(sentences))
     if not sentences:
         raise DataError(f"{location} has no rows")
-    return in_iob2(sentences, bad)
+    return _in_iob2(sentences, bad)
 
 
 def _utterance(where: str, sentence: Sentence, intent: object) -> Utterance:

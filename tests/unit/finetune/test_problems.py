@@ -92,8 +92,8 @@ def test_a_file_with_a_known_tasks_name_is_not_that_task(tmp_path: Path, tiny_vo
     rows = found.train.rows.num_rows
     assert said[1] == f"own-stsb train: {rows} rows, regression"
     assert said[4] == (
-        f"own-stsb train: warning: the labels are {rows} whole numbers, which are taken as values: if they are classes, "
-        "pass --kind classification"
+        f"own-stsb train: warning: the labels are {rows} whole numbers, which are taken as values: if they are "
+        "classes, pass --kind classification"
     )
 
 
