@@ -134,8 +134,10 @@ class Finetune:
     label: tuple[str, ...] = ()
     """Column of the label, value, tags or answers; default: "label", and "answers" or "answer" for questions. Give
     several columns if each column holds 0 or 1 for a different label. In CoNLL's files, give the column's number from
-    0, or -1 for the last column.
+    0, or -1 for the last column; default: the last one, and 3 in CoNLL-U.
     """
+    words: int | None = None
+    """In CoNLL's files, the number of the column of words, from 0; default: 0, or 1 if column 0 counts the words."""
     intent: str | None = None
     """Column of an intent, a label of the whole sentence, which a model learns together with the tags of its words. For
     tags in a table.

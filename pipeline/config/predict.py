@@ -24,6 +24,7 @@ USED: dict[str, tuple[str, ...]] = {
     "pair": ("input", "similarity", "triplets"),
     "negative": ("triplets",),
     "choices": ("input",),
+    "words": ("input",),
     "label": ("input", "similarity"),
     "rerank": ("retrieval",),
     "rerank_top": ("retrieval",),
@@ -48,8 +49,8 @@ class Predict:
     answer} in the format of SQuAD's official scripts.
     """
     format: Format = "auto"
-    """Form of the input files. table: CSV, TSV, JSON lines, Parquet; squad: SQuAD's JSON; words: the first of CoNLL's
-    columns; text: one text per line; auto: detected by each file's name, else by its content.
+    """Form of the input files. table: CSV, TSV, JSON lines, Parquet; squad: SQuAD's JSON; words: CoNLL's columns; text:
+    one text per line; auto: detected by each file's name, else by its content.
     """
     text: str | None = None
     """Column of the text; default: text, or context for questions, or words for tags."""
@@ -59,6 +60,8 @@ class Predict:
     """Columns of the texts to choose from, for a model of multiple choice: one column for each, or one of lists;
     default: "choices". pair is then the column of a beginning that all choices share.
     """
+    words: int | None = None
+    """In CoNLL's files, the number of the column of words, from 0; default: 0, or 1 if column 0 counts the words."""
     top: int = 5
     """Number of words to write for each [MASK]: the most likely ones."""
     rows_per_part: int = 2_000
@@ -136,8 +139,10 @@ class Score:
     label: tuple[str, ...] = ()
     """Column of the label, value, tags or answers; default: label; for questions, answers or answer. Give several
     columns if each column holds 0 or 1 for a different label. In CoNLL's files, give the column's number from 0, or -1
-    for the last column.
+    for the last column; default: the last one, and 3 in CoNLL-U.
     """
+    words: int | None = None
+    """In CoNLL's files, the number of the column of words, from 0; default: 0, or 1 if column 0 counts the words."""
     intent: str | None = None
     """Column of the intent of a sentence, for a model of tags that learnt intents, too."""
     on_bad_rows: OnBadRows = "refuse"

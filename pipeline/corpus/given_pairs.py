@@ -13,6 +13,7 @@ from pipeline.corpus.opening import Opened, bare_name, whole_lines
 from pipeline.corpus.parquet import column_rows, is_parquet
 from pipeline.corpus.records import LONGEST_RECORD, NoTextColumn, first_rows, is_text, parse_lines
 from pipeline.errors import ConfigError, listed
+from pipeline.text.csv_separator import named_separator
 from pipeline.text.documents import Dropped, Pair, dropped
 
 FIRST = ("anchor", "query", "question")
@@ -120,11 +121,14 @@ def _json_rows(file: Opened, choose: Choose) -> Rows:
 def _separated_rows(file: Opened, choose: Choose, *, tabs: bool) -> Rows:
     """Yield the values of a CSV or TSV file, whose first row names the columns. In TSV, quotes are plain characters.
 
-    If the first row has no comma, the separator of a CSV file may be a semicolon or a tab.
+    If the first row has no comma, the separator of a CSV file may be a semicolon or a tab. A line before it may name
+    the separator, as Excel reads it.
     """
     lines = (f"{line}\n" for line, _ in whole_lines(file.blocks, LONGEST_RECORD))
     header = next(lines)
-    separator = "\t" if tabs else next((mark for mark in ",;\t" if mark in header), ",")
+    if (named := None if tabs else named_separator(header)) is not None:
+        header = next(lines, "")
+    separator = "\t" if tabs else named or next((mark for mark in ",;\t" if mark in header), ",")
     csv.field_size_limit(LONGEST_RECORD)
     quoting = csv.QUOTE_NONE if tabs else csv.QUOTE_MINIMAL
     rows = _csv_rows(csv.reader(chain([header], lines), delimiter=separator, quoting=quoting, strict=True))

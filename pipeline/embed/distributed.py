@@ -1,7 +1,5 @@
 """Embed texts on Ray Data: read files as streams of parts; processes with the model embed and publish the parts."""
 
-import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -30,7 +28,7 @@ from pipeline.predict.distributed import (
     run_parts,
     threads,
 )
-from pipeline.predict.inputs import InputFile
+from pipeline.predict.inputs import InputFile, digest_of
 from pipeline.predict.parts import Parts
 from pipeline.reporting import Report
 from pipeline.shared_output import report_shared_output
@@ -42,11 +40,10 @@ QUEUED_BYTES = 128 << 20
 
 def about(config: Embed, files: Sequence[InputFile], described: Description) -> dict[str, Any]:
     """Return everything that determines the vectors. Error messages show the keys."""
-    stamps = hashlib.sha256(json.dumps([vars(file) for file in files]).encode()).hexdigest()[:12]
     size = sum(file.bytes for file in files)
     names = ("text", "id", "title", "chunks", "keep_text", "rows_per_part")
     return {
-        "input": f"{config.input} ({len(files)} files, {size:,} bytes, {stamps})",
+        "input": f"{config.input} ({len(files)} files, {size:,} bytes, {digest_of(files)})",
         "model": f"{config.checkpoint} ({described.digest}, {described.dimension} numbers)",
         "pooling": f"{described.pooling}{', length 1' * described.normalized}, {described.maximum_length} tokens",
         "prompt": repr(described.prompt),
@@ -134,7 +131,7 @@ class Embedded:
 
 
 def _embed_table(vector_model: VectorModel, table: pa.Table, config: Embed) -> Embedded:
-    """Embed the texts of a table (columns id, text and perhaps title); empty texts get no vector."""
+    """Embed the texts of a table (columns id, text and title); empty texts get no vector."""
     texts = table[TEXT].to_pylist()
     full = [row for row, text in enumerate(texts) if text is not None and text.strip()]
     spans = vector_model.spans([texts[row] for row in full])
@@ -143,10 +140,10 @@ def _embed_table(vector_model: VectorModel, table: pa.Table, config: Embed) -> E
         spans = [[(0, len(texts[row]))] for row in full]
     places = [(row, number, span) for row, of_text in zip(full, spans) for number, span in enumerate(of_text)]
     ids = table[ID].to_pylist()
-    titles = table[TITLE].to_pylist() if TITLE in table.column_names else None
+    titles = table[TITLE].to_pylist()
     chunks = Chunks(
         ids=[ids[row] for row, _, _ in places],
-        titles=titles and [titles[row] for row, _, _ in places],
+        titles=[titles[row] for row, _, _ in places],
         numbers=[number for _, number, _ in places],
         spans=[span for _, _, span in places],
         texts=[texts[row][start:end] for row, _, (start, end) in places],

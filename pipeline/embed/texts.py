@@ -43,7 +43,7 @@ def text_files(config: Embed) -> list[InputFile]:
 
 
 def text_tables(file: InputFile, name: str, columns: Columns, rows_per_part: int) -> Iterator[pa.Table]:
-    """Yield the parts of a file: tables with the columns id, text and, if any row has a title, title.
+    """Yield the parts of a file: tables with the columns id, text and title, whatever columns the file has.
 
     The id of a row without an id is its number from 1, after `name` and a colon unless `name` is empty. Parts depend on
     the file, the columns and `rows_per_part` alone. Raises DataError for a file that cannot be read, a missing column,
@@ -83,12 +83,15 @@ def _found_columns(file: InputFile, columns: Columns) -> dict[str, str]:
 
 
 def _texts_of(table: pa.Table, location: str, name: str, wanted: Mapping[str, str], first: int) -> pa.Table:
-    """Return id, text and perhaps title of rows; `wanted`: see `_found_columns`; `first`: number of the first row."""
+    """Return id, text and title of rows, with null titles if the file has none.
+
+    `wanted`: see `_found_columns`; `first`: number of the first row.
+    """
     missing = pa.chunked_array([pa.nulls(table.num_rows, pa.string())])
     given = {
         what: _strings(table[column] if column in table.column_names else missing, location, what, column, first)
         for what, column in wanted.items()
-    }
+    } | ({} if TITLE in wanted else {TITLE: missing})
     if ID not in wanted:
         before = f"{name}:" if name else ""
         numbered = pa.array([f"{before}{first + row}" for row in range(table.num_rows)], pa.string())

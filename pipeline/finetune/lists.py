@@ -116,6 +116,7 @@ def _problem(config: Finetune, given: Lists, kind: Kind, initial: Initial) -> Pr
     """Return the lists as a problem: a task, and its rows as token ids. Raises DataError for invalid rows."""
     train = _table(NAME, given.texts, given.labels, kind)
     task = own_task(NAME, train, kind)
+    train = require_labels(task, NAME, train)
     task = replace(task, paired=train["second"].null_count < train.num_rows)
     dev = {"dev": require_labels(task, "dev", _table("dev", *given.dev, kind))} if given.dev else {}
     return cut(task, config.cutting, {"train": train} | dev, initial)

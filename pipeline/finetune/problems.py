@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline import storage
 from pipeline.config.cutting import Cutting
@@ -20,8 +21,10 @@ from pipeline.reporting import Report
 from pipeline.tasks import known
 from pipeline.tasks.builtin import builtin_task
 from pipeline.tasks.download import fetch_glue
+from pipeline.tasks.files import MOST_NUMERIC_CLASSES
 from pipeline.tasks.held_out import is_held_out
 from pipeline.tasks.kinds import KINDS
+from pipeline.tasks.labels import are_numbers
 from pipeline.tasks.lengths import with_lengths
 from pipeline.tasks.matches import require_scored_negatives
 from pipeline.tasks.own import Lost, read_own
@@ -179,21 +182,23 @@ def _problem_of(
         report(
             ", ".join(
                 [
-                    f"{task.name} {name}: {len(split.items):,} {noun(task)}",
-                    *(_task_summary(task, split) if name == "train" else ()),
+                    f"{_split_title(task, name)}: {len(split.items):,} {noun(task)}",
+                    *(_task_summary(task) if name == "train" else ()),
                     *lost.get(name, ()),
                     *split.notes,
                 ]
             )
         )
-    report(f"{task.name} train: {split_summary(task, problem.train)}")
+    report(f"{_split_title(task, 'train')}: {split_summary(task, problem.train)}")
+    if line := _numbers_in_words(config, task, problem.train):
+        report(f"{_split_title(task, 'train')}: {line}")
     if isinstance(train, pa.Table) and (line := skewed(task, train["label"].to_pylist())):
         report(line)
     if line := contradictions_in_words(task, problem.train.items):
-        report(f"{task.name} train: {line}")
+        report(f"{_split_title(task, 'train')}: {line}")
     for name, split in problem.splits.items():
         if line := shared_in_words(task, problem.train.items, split.items):
-            report(f"{task.name} {name}: {line}")
+            report(f"{_split_title(task, name)}: {line}")
     return problem
 
 
@@ -273,20 +278,40 @@ def in_cuttings(
         )
         for name, split in {"train": problems[cutting].train, **problems[cutting].splits}.items():
             if split.notes:
-                report(f"{problem.task.name} {name}, {changed}: {', '.join(split.notes)}")
+                report(f"{_split_title(problem.task, name)}, {changed}: {', '.join(split.notes)}")
     return problems
 
 
-def _task_summary(task: Task, train: Prepared) -> list[str]:
-    """Return the task's kind and number of labels, and a hint if the values of a regression could be classes."""
-    parts = [f"{task.kind} of {len(task.labels):,} labels" if task.labels else task.kind]
-    if task.intents:
-        parts.append(f"{len(task.intents):,} intents")
-    if task.kind == "regression" and task.name not in known.TASKS:
-        values = set(train.rows["label"].to_pylist())
-        if all(value == int(value) for value in values):
-            parts.append(f"{len(values):,} whole numbers as values (--kind classification takes them as classes)")
-    return parts
+def _split_title(task: Task, split: str) -> str:
+    """Return the name of a task's split for messages, such as "sst2 train"; for a task that is named like a split, as
+    that of the file train.csv, "task train, split train".
+    """
+    return f"task {task.name}, split {split}" if task.name in ("train", "dev", "test") else f"{task.name} {split}"
+
+
+def _task_summary(task: Task) -> list[str]:
+    """Return the task's kind and number of labels."""
+    kind = f"{task.kind} of {len(task.labels):,} labels" if task.labels else task.kind
+    return [kind, *([f"{len(task.intents):,} intents"] if task.intents else [])]
+
+
+def _numbers_in_words(config: Finetune, task: Task, train: Prepared) -> str:
+    """Return a line on how many whole numbers are taken, as values or as classes, and how to choose; "" if the user
+    chose the kind, or the labels are few or others.
+    """
+    if config.train is None or config.kind != "auto":
+        return ""
+    if task.kind == "regression" and all(value == int(value) for value in train.rows["label"].to_pylist()):
+        return (
+            f"warning: the labels are {pc.count_distinct(train.rows['label']).as_py():,} whole numbers, which are "
+            "taken as values: if they are classes, pass --kind classification"
+        )
+    if task.kind == "classification" and len(task.labels) > MOST_NUMERIC_CLASSES and are_numbers(task.labels):
+        return (
+            f"the labels are the whole numbers from 0 to {len(task.labels) - 1:,}, which are taken as classes: if they "
+            "are values, pass --kind regression"
+        )
+    return ""
 
 
 def noun(task: Task) -> str:

@@ -36,6 +36,7 @@ def use_line(config: Finetune, task: Task, folder: str) -> str:
     text, pair = columns(config, task)
     words += ["--text", text] if text else []
     words += ["--pair", pair] if pair else []
+    words += ["--words", str(config.words)] if config.words is not None else []
     words += [word for name in choice_columns(config, task) for word in ("--choices", name)]
     return as_called(shlex.join([*words, "--output", "answers.csv"]))
 

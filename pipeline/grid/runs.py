@@ -8,7 +8,8 @@ import re
 import shlex
 import statistics
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -268,12 +269,14 @@ def points(result: dict[str, Any]) -> Iterator[tuple[str, int, float]]:
     per_epoch = result["steps"] // len(result["epochs"])
     scored_steps = [(epoch * per_epoch, scores) for epoch, scores in enumerate(result["epochs"], 1)]
     scored_steps += [(result["steps"] + 1, result["scores"])] if result["best_epoch"] < len(result["epochs"]) else []
-    for step, scores in scored_steps:
-        yield from (
-            (metric_name(f"{split}/{name}"), step, value)
-            for split, metrics in scores.items()
-            for name, value in metrics.items()
-        )
+    scored = [
+        (f"{split}/{name}", step, value)
+        for step, scores in scored_steps
+        for split, metrics in scores.items()
+        for name, value in metrics.items()
+    ]
+    names = metric_names(name for name, _, _ in scored)
+    yield from ((names[name], step, value) for name, step, value in scored)
     yield from (
         (metric_name(f"tuned/{name}"), result["steps"], value)
         for name, value in result["tuned"].items()
@@ -282,9 +285,25 @@ def points(result: dict[str, Any]) -> Iterator[tuple[str, int, float]]:
     yield from ((name, result["steps"], float(result[name])) for name in ("seconds", "collapsed", "best_epoch"))
 
 
-def metric_name(name: str) -> str:
-    """Return a metric name that MLflow accepts: at most 250 characters, each forbidden character replaced by _."""
-    parts = (re.sub(r"[^\w.\- ]", "_", part) for part in name.split("/"))
+def metric_names(names: Iterable[str]) -> dict[str, str]:
+    """Return name -> metric name. If several names would have the same, as scores of the labels C# and C+, the code of
+    each forbidden character is added.
+    """
+    short = {name: metric_name(name) for name in names}
+    times = Counter(short.values())
+    return {name: made if times[made] == 1 else metric_name(name, coded=True) for name, made in short.items()}
+
+
+def metric_name(name: str, *, coded: bool = False) -> str:
+    """Return a metric name that MLflow accepts: at most 250 characters, each forbidden character replaced by _.
+
+    `coded`: each _ is followed by the character's code, in hexadecimal digits.
+    """
+
+    def replacement(match: re.Match[str]) -> str:
+        return f"_{ord(match[0]):x}" if coded else "_"
+
+    parts = (re.sub(r"[^\w.\- ]", replacement, part) for part in name.split("/"))
     return "/".join(part if part.strip(".") else "_" for part in parts)[:250]
 
 
@@ -333,11 +352,10 @@ def log_table(parent: GridRun, text: str, rows: Sequence[Reported]) -> None:
         client.set_tag(parent.run_id, DESCRIPTION, text)
         client.set_tag(parent.run_id, TABLES, '[{"path": "table.json", "type": "table"}]')
         logged, now = client.get_run(parent.run_id).data.metrics, int(time.time() * 1000)
+        figures = {name: value for row in rows for name, value in _row_metrics(row)}
+        names = metric_names(figures)
         fresh = [
-            Metric(name, value, now, 0)
-            for row in rows
-            for name, value in _row_metrics(row)
-            if logged.get(name) != value
+            Metric(names[name], value, now, 0) for name, value in figures.items() if logged.get(names[name]) != value
         ]
         for start in range(0, len(fresh), METRICS_A_CALL):
             client.log_batch(parent.run_id, metrics=fresh[start : start + METRICS_A_CALL])
@@ -356,7 +374,8 @@ def log_scores(parent: GridRun, task: str, split: str, scores: dict[str, float])
     """Log the scores of a task's selected model on a split as metrics of the grid's run."""
     with _report_failure(parent, f"the scores on {split}"):
         now = int(time.time() * 1000)
-        points = [Metric(metric_name(f"{task}/{split} {name}"), value, now, 0) for name, value in scores.items()]
+        names = metric_names(f"{task}/{split} {name}" for name in scores)
+        points = [Metric(name, value, now, 0) for name, value in zip(names.values(), scores.values(), strict=True)]
         open_client(parent.uri).log_batch(parent.run_id, metrics=points)
 
 
@@ -366,12 +385,10 @@ def _six_digits(value: float | None) -> float | None:
 
 
 def _row_metrics(row: Reported) -> Iterator[tuple[str, float]]:
-    """Yield (metric name, value) of a table row."""
+    """Yield (name, value) of each figure of a table row."""
     figures = {"median": row.median, "lowest": min(row.values), "highest": max(row.values), "baseline": row.baseline}
     figures |= {"mean": statistics.fmean(row.values)} if row.folds > 1 else {}
-    yield from (
-        (metric_name(f"{row.task}/{row.name}/{name}"), value) for name, value in figures.items() if value is not None
-    )
+    yield from ((f"{row.task}/{row.name}/{name}", value) for name, value in figures.items() if value is not None)
 
 
 def log_best(

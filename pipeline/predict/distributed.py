@@ -2,8 +2,6 @@
 and publish the answers.
 """
 
-import hashlib
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +20,7 @@ from pipeline.errors import ConfigError, PipelineError
 from pipeline.finetune.answering import AnswerProgress as Progress
 from pipeline.locations import is_url
 from pipeline.predict import model, output
-from pipeline.predict.inputs import InputFile, list_inputs, parts_of, rows_of
+from pipeline.predict.inputs import InputFile, digest_of, list_inputs, parts_of, rows_of
 from pipeline.predict.parts import Parts, PartsSummary
 from pipeline.reporting import Report
 from pipeline.shared_output import report_shared_output
@@ -46,13 +44,21 @@ class ModelResources:
     gpus: float
 
 
-def inputs_of(given: str, target: str, format: str, *, tags: bool) -> list[InputFile]:
-    """Return the input files. The output, its manifest and its parts may be in the same folder: they are left out."""
+def inputs_of(given: str, target: str, format: str, *, tags: bool, words: int | None = None) -> list[InputFile]:
+    """Return the input files. The output, its manifest and its parts may be in the same folder: they are left out.
+
+    `words` is the number of the column of words in CoNLL's files, or None.
+    """
     ours = (target, output.manifest_of(target))
-    files = [file for file in list_inputs(given, format, tags) if file.location not in ours]
+    files = [replace(file, words=words) for file in list_inputs(given, format, tags) if file.location not in ours]
     remaining = [file for file in files if not file.location.startswith(f"{target}.parts/")]
     if not remaining:
         raise ConfigError(f"input ({given}) has no file except the output: give another folder")
+    if words is not None and (named := next((file for file in remaining if file.form != "words"), None)):
+        raise ConfigError(
+            f"words ({words}) is the number of a column in CoNLL's files, but {named.location} has the form "
+            f"{named.form}: name the column of the words with --text, or give --format words"
+        )
     return remaining
 
 
@@ -75,12 +81,12 @@ def mixed_precisions_line(precisions: Mapping[str, int]) -> str:
 
 def about(config: Predict, files: Sequence[InputFile], fingerprint: str) -> dict[str, Any]:
     """Return everything that determines the content of the parts. The keys are words for error messages."""
-    stamps = hashlib.sha256(json.dumps([vars(file) for file in files]).encode()).hexdigest()[:12]
     size = sum(file.bytes for file in files)
     settings: dict[str, Any] = {"text": config.text, "pair": config.pair, "top": config.top}
     settings |= {"rows_per_part": config.rows_per_part} | ({"choices": config.choices} if config.choices else {})
+    settings |= {"words": config.words} if config.words is not None else {}
     return {
-        "input": f"{config.input} ({len(files)} files, {size:,} bytes, {stamps})",
+        "input": f"{config.input} ({len(files)} files, {size:,} bytes, {digest_of(files)})",
         "model": f"{config.checkpoint} ({fingerprint})",
         "settings": ", ".join(f"{name} {value}" for name, value in settings.items()),
         "precision": config.placement.precision,

@@ -1,5 +1,6 @@
 """Read input files as streams of Arrow tables. A file holds a table, questions, sentences or lines of text."""
 
+import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -40,6 +41,14 @@ class InputFile:
     bytes: int
     stamp: str
     """Modification time in nanoseconds, or a web server's tag or date. The stamp changes when the file changes."""
+    words: int | None = None
+    """For the form words, the number of the column of words; None: recognised."""
+
+
+def digest_of(files: Sequence[InputFile]) -> str:
+    """Return a digest that changes when a file changes. The column of words is a setting, not part of the files."""
+    facts = [{name: value for name, value in vars(file).items() if name != "words"} for file in files]
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:12]
 
 
 def list_inputs(
@@ -124,9 +133,8 @@ def parts_of(file: InputFile, rows: int) -> Iterator[pa.Table]:
     if file.form == "table" and bare_name(file.location).endswith(".parquet"):
         yield from rechunked(_read_parquet(file.location), rows)
         return
-    read: Callable[[str], Iterator[dict[str, Any]]] = FORMS[file.form]
     held: list[dict[str, Any]] = []
-    for row in read(file.location):
+    for row in FORMS[file.form](file):
         held.append(row)
         if len(held) == rows:
             yield _as_table(held)
@@ -146,7 +154,7 @@ def rows_of(file: InputFile) -> int:
             return int(pq.read_metadata(system.open_input_file(path)).num_rows)
         except (pa.ArrowException, OSError) as error:
             raise DataError(f"{file.location} cannot be read as Parquet: {storage.first_line(error)}") from error
-    return sum(1 for _ in FORMS[file.form](file.location))
+    return sum(1 for _ in FORMS[file.form](file))
 
 
 def column_names(file: InputFile) -> list[str]:
@@ -155,7 +163,7 @@ def column_names(file: InputFile) -> list[str]:
     Raises DataError as `parts_of` does.
     """
     if file.form == "table" and not bare_name(file.location).endswith((".csv", ".tsv", ".parquet")):
-        return list(dict.fromkeys(name for row in _read_table(file.location) for name in row))
+        return list(dict.fromkeys(name for row in _read_table(file) for name in row))
     first = next(parts_of(file, 1), None)
     return [] if first is None else first.column_names
 
@@ -216,12 +224,12 @@ def _utf8(location: str, number: int, line: bytes) -> str:
         ) from None
 
 
-def _read_table(location: str) -> Iterator[dict[str, Any]]:
+def _read_table(file: InputFile) -> Iterator[dict[str, Any]]:
     """Yield the rows of CSV, TSV, JSON lines or a JSON list, each as {column: value}."""
+    location = file.location
     name, lines = bare_name(location), _text_lines(location)
     if name.endswith(".csv"):
-        header = next((line for line in lines if not is_blank(line.strip())), "")
-        yield from _named_rows(location, csv_rows(location, _text_lines(location), header))
+        yield from _named_rows(location, csv_rows(location, lines))
     elif name.endswith(".tsv"):
         numbered = ((number, line.rstrip("\r\n")) for number, line in enumerate(lines, 1))
         yield from _named_rows(
@@ -263,25 +271,25 @@ def _without_surrogates(value: Any) -> Any:
     return SURROGATE.sub("\ufffd", value) if isinstance(value, str) else value
 
 
-def _read_squad(location: str) -> Iterator[dict[str, Any]]:
+def _read_squad(file: InputFile) -> Iterator[dict[str, Any]]:
     """Yield questions with their ids and contexts."""
-    for question in read_questions(location):
+    for question in read_questions(file.location):
         yield {"id": question.id, "question": question.question, "context": question.context}
 
 
-def _read_sentences(location: str) -> Iterator[dict[str, Any]]:
+def _read_sentences(file: InputFile) -> Iterator[dict[str, Any]]:
     """Yield sentences as lists of words."""
-    for words in read_words(location):
+    for words in read_words(file.location, words=file.words):
         yield {"words": list(words)}
 
 
-def _read_text(location: str) -> Iterator[dict[str, Any]]:
+def _read_text(file: InputFile) -> Iterator[dict[str, Any]]:
     """Yield one text per line."""
-    for line in _text_lines(location):
+    for line in _text_lines(file.location):
         yield {"text": line.rstrip("\r\n")}
 
 
-FORMS: dict[Form, Callable[[str], Iterator[dict[str, Any]]]] = {
+FORMS: dict[Form, Callable[[InputFile], Iterator[dict[str, Any]]]] = {
     "table": _read_table,
     "squad": _read_squad,
     "words": _read_sentences,

@@ -16,7 +16,7 @@ from pipeline.finetune.problems import noun
 from pipeline.finetune.table import format_score as shown_figure
 from pipeline.finetune.trials import answer_precision
 from pipeline.reporting import Report
-from pipeline.tasks import known, own
+from pipeline.tasks import known, own, tags
 from pipeline.tasks.choice_tables import read_choices
 from pipeline.tasks.content import content_of
 from pipeline.tasks.files import read_file, require_labels
@@ -133,6 +133,7 @@ def of_file(config: Score, task: Task) -> Labelled:
         pair=config.pair,
         label=config.label,
         choices=config.choices,
+        words=config.words,
         intent=config.intent,
         kind=task.kind,  # ty: ignore[invalid-argument-type]  (no model is saved with a kind that the setting lacks)
         on_bad_rows=config.on_bad_rows,
@@ -150,6 +151,7 @@ def of_file(config: Score, task: Task) -> Labelled:
         )
     if task.kind == "tags":
         _require_intents(config, task)
+        task = tags.in_standard_spelling(task)
         items = own.with_known_tags(task, config.input, own.sentences(columns, config.input, bad), bad)
         return Labelled(name=config.input, task=task, items=items, train=None, lost=bad.words())
     if task.kind == "choices":

@@ -11,7 +11,7 @@ from pipeline.columns import aligned
 from pipeline.config.predict import Score
 from pipeline.predict.encoders import MODEL, load_encoders, named
 from pipeline.reporting import Report
-from pipeline.tasks.bad_rows import BadRows
+from pipeline.tasks.bad_rows import OPTION, BadRows
 from pipeline.tasks.metrics import pearson, spearman, triplet_accuracy
 from pipeline.tasks.scored_pairs import pair_columns, read_pairs, read_triplets
 from pipeline.tasks.similarity import word_cosines
@@ -29,7 +29,7 @@ def score_similarity(config: Score, report: Report) -> dict[str, float]:
     file cannot be read, or a checkpoint has no encoder.
     """
     assert config.similarity is not None
-    bad = BadRows(skip=config.on_bad_rows == "skip")
+    bad = BadRows(skip=config.on_bad_rows == "skip", remedy=OPTION)
     text = None if config.text == "text" else config.text
     pairs = read_pairs(config.similarity, pair_columns(config.similarity, text, config.pair, config.label), bad)
     report(", ".join([f"{config.similarity}: {len(pairs.scores):,} pairs", *bad.words()]))
@@ -47,7 +47,7 @@ def score_triplets(config: Score, report: Report) -> dict[str, float]:
     the file cannot be read, or a checkpoint has no encoder.
     """
     assert config.triplets is not None
-    bad = BadRows(skip=config.on_bad_rows == "skip")
+    bad = BadRows(skip=config.on_bad_rows == "skip", remedy=OPTION)
     names = ("anchor" if config.text == "text" else config.text, config.pair or "positive", config.negative)
     triplets = read_triplets(config.triplets, names, bad)
     anchors, positives, negatives = map(list, zip(*triplets))

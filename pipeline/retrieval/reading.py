@@ -4,7 +4,7 @@ from pipeline import storage
 from pipeline.errors import ConfigError, DataError, listed
 from pipeline.retrieval import beir, cranfield
 from pipeline.retrieval.collection import Collection
-from pipeline.tasks.bad_rows import BadRows
+from pipeline.tasks.bad_rows import OPTION, BadRows
 from pipeline.tasks.content import existing_file
 
 SPLIT = "test"
@@ -17,7 +17,7 @@ def read_collection(folder: str, split: str | None = None, *, skip: bool = False
     `split` names the judgements in BEIR's layout (None: SPLIT), and `skip` leaves out bad rows and counts them. Raises
     ConfigError for a split of the Cranfield collection, DataError for a missing file, and as `build_collection` does.
     """
-    bad = BadRows(skip=skip)
+    bad = BadRows(skip=skip, remedy=OPTION)
     if existing_file(storage.join(folder, beir.DOCUMENTS)):
         return beir.read(folder, split or SPLIT, bad)
     if existing_file(storage.join(folder, cranfield.DOCUMENTS)):

@@ -5,6 +5,9 @@ from dataclasses import dataclass, field
 
 from pipeline.errors import BadRow, DataError
 
+OPTION = "; --on-bad-rows skip leaves such rows out"
+"""Remedy of commands that have the setting on_bad_rows."""
+
 
 @dataclass(kw_only=True)
 class BadRows:
@@ -15,16 +18,24 @@ class BadRows:
     reasons: Counter[str] = field(default_factory=Counter)
     first: dict[str, str] = field(default_factory=dict)
     """Reason -> error message of the first row that has it."""
+    notes: list[str] = field(default_factory=list)
+    """Lines on how the file was read."""
+    remedy: str = ""
+    """End of an error's message; OPTION if the command has this option."""
 
     def take(self, error: BadRow) -> None:
         """Count a bad row if bad rows are skipped, else raise its error."""
         if not self.skip:
-            raise error
+            raise BadRow(f"{error}{self.remedy}", error.reason) if self.remedy else error
         self.reasons[error.reason] += 1
         self.first.setdefault(error.reason, str(error))
 
     def words(self) -> tuple[str, ...]:
-        """Return one line per reason: the number of rows left out, and the first error message."""
+        """Return the notes, and one line per reason: the number of rows left out, and the first error message."""
+        return (*self.notes, *self._left_out())
+
+    def _left_out(self) -> tuple[str, ...]:
+        """Return one line per reason."""
         return tuple(
             f"{times:,} rows left out ({reason}, the first: {self.first[reason]})"
             for reason, times in self.reasons.most_common()
@@ -33,4 +44,4 @@ class BadRows:
     def require_some(self, location: str, kept: int) -> None:
         """Raise DataError if rows were left out and the number of rows `kept` is 0."""
         if self.reasons and not kept:
-            raise DataError(f"{location} has no row that can be used: {'; '.join(self.words())}")
+            raise DataError(f"{location} has no row that can be used: {'; '.join(self._left_out())}")

@@ -29,6 +29,14 @@ def is_span_tag(tag: str) -> bool:
     return tag == OUTSIDE or mark in AS_IOB and kind != ""
 
 
+def respelled(tag: str) -> str:
+    """Return a tag such as B_PER, b-per or o in the usual spelling: B-PER, B-per or O; other tags are unchanged."""
+    mark, between, kind = tag[:1].upper(), tag[1:2], tag[2:]
+    if tag.upper() == OUTSIDE:
+        return OUTSIDE
+    return f"{mark}-{kind}" if mark in AS_IOB and between and between in "-_" and kind else tag
+
+
 def as_iob(tag: str) -> str:
     """Convert a BIOES or BILOU tag to IOB2."""
     mark, kind = split(tag)

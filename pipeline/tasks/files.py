@@ -12,11 +12,14 @@ import pyarrow as pa
 from pipeline.errors import BadRow, ConfigError, DataError, listed, shown
 from pipeline.tasks.bad_rows import BadRows
 from pipeline.tasks.content import content_of
+from pipeline.tasks.labels import are_class_numbers, class_names, is_nan, nan_is_missing, require_no_spans
 from pipeline.tasks.lengths import with_lengths
 from pipeline.tasks.ranking_metrics import RANKINGS
 from pipeline.tasks.readers import reader_of
+from pipeline.tasks.schema import TEXTS
 from pipeline.tasks.tables import Row, texts_table
 from pipeline.tasks.task import (
+    ROWS_PER_CLASS,
     SAVED_AS_SIMILARITY,
     VALUED,
     Kind,
@@ -95,13 +98,21 @@ def read_file(location: str, columns: Columns, kind: Kind | None = None, bad: Ba
             "out, or name a single label"
         )
     values = list(reader(location, content_of(location), columns.names, bad))
-    column_index = {name: index for index, name in enumerate(columns.names)}
-    lists = (
-        kind == "multilabel"
-        or kind is None
-        and columns.label is not None
-        and any(list_in(row[column_index[columns.label]]) is not None for _, row in values)
-    )
+    labels = {} if columns.label is None else {line: row[columns.names.index(columns.label)] for line, row in values}
+    for line, label in labels.items():
+        require_no_spans(f"{location}:{line}", str(columns.label), label)
+    lists = kind == "multilabel" or kind is None and any(list_in(label) is not None for label in labels.values())
+    if kind in VALUED or not lists and nan_is_missing(labels.values()):
+        values = [
+            (
+                line,
+                [
+                    math.nan if name == columns.label and is_nan(value) else value
+                    for name, value in zip(columns.names, row)
+                ],
+            )
+            for line, row in values
+        ]
     rows = list(_usable_rows(location, values, columns, lists, bad))
     bad.require_some(location, len(rows))
     return texts_table(location, rows)
@@ -131,21 +142,31 @@ def own_task(
     Raises DataError if all labels are the same, or if there are too few rows per inferred class. Also raises DataError
     for a label that is not a number (kinds in VALUED) or not a list (kind multilabel), unless `skip` ignores such rows.
     """
-    require_trainable(texts, location)
     requested, kind = kind, kind or _infer_kind(location, texts, skip)
+    if kind == "classification":
+        texts = _with_labels(texts, class_names(texts["label"].to_pylist()).__getitem__)
+    require_trainable(texts, location)
     name = location.rsplit("/", 1)[-1].split(".")[0]
     if kind in VALUED:
         task = Task(name=name, kind=kind, metrics=VALUE_METRICS[kind])
         require_labels(task, location, texts, BadRows(skip=skip))
         return task
     if kind == "multilabel":
-        known = labels or _sorted_labels(_named_labels(location, texts, skip))
+        known = labels or _sorted_labels(list(class_names(_named_labels(location, texts, skip)).values()))
         return Task(name=name, kind=kind, labels=known, metrics=MULTILABEL_METRICS)
     if requested is None:
         require_few_classes(location, texts["label"].to_pylist())
     return Task(
         name=name, kind=kind, labels=_sorted_labels(texts["label"].to_pylist()), metrics=("accuracy", "macro_f1")
     )
+
+
+def _with_labels(texts: pa.Table, renamed: Callable[[str], str]) -> pa.Table:
+    """Return a table of TEXTS with another spelling of its labels; unchanged if no label changes."""
+    before = texts["label"].to_pylist()
+    after = [renamed(label) for label in before]
+    index = TEXTS.get_field_index("label")
+    return texts if after == before else texts.set_column(index, TEXTS.field(index), pa.array(after, pa.string()))
 
 
 def saved_task(task: Task) -> Task:
@@ -160,7 +181,8 @@ def _infer_kind(location: str, texts: pa.Table, skip: bool = False) -> Kind:
     """Infer the kind of task from its labels.
 
     The task is multilabel if all labels are lists. It is a regression if the labels are numbers, and if these include
-    fractions or more than MOST_NUMERIC_CLASSES different values. Otherwise the task is a classification.
+    fractions or more than MOST_NUMERIC_CLASSES different values. Otherwise the task is a classification. It is a
+    classification, too, if the numbers are those of `are_class_numbers`, with at least ROWS_PER_CLASS rows for each.
 
     The kind is still regression if a share of up to MOST_ODD of the labels are not numbers. The first such label raises
     DataError, unless `skip` ignores such labels. Without this rule, a single typo would turn each value into a class.
@@ -172,8 +194,11 @@ def _infer_kind(location: str, texts: pa.Table, skip: bool = False) -> Kind:
     parsed = {label: _numbers([label]) for label in set(labels)}
     not_numbers = [index for index, label in enumerate(labels) if parsed[label] is None]
     values = {number for numbers in parsed.values() if numbers is not None for number in numbers}
-    if len(not_numbers) > MOST_ODD * len(labels) or not (
-        len(values) > MOST_NUMERIC_CLASSES or any(value != int(value) for value in values)
+    numbered = not not_numbers and are_class_numbers(values) and ROWS_PER_CLASS * len(values) <= len(labels)
+    if (
+        numbered
+        or len(not_numbers) > MOST_ODD * len(labels)
+        or not (len(values) > MOST_NUMERIC_CLASSES or any(value != int(value) for value in values))
     ):
         _require_plain_numbers(location, set(labels))
         return "classification"
@@ -231,7 +256,8 @@ def _numbers(labels: Sequence[str] | set[str]) -> list[float] | None:
 
 
 def require_labels(task: Task, location: str, texts: pa.Table, bad: BadRows | None = None) -> pa.Table:
-    """Return those rows of `texts` whose labels the task knows; `texts` is a result of `read_file`.
+    """Return those rows of `texts` whose labels the task knows, in the task's spelling; `texts` is a result of
+    `read_file`.
 
     Raises DataError if there are several rows and all their labels are unknown, or if no row is left. Also raises
     DataError at the first row with an unknown label, unless `bad` skips such rows.
@@ -257,7 +283,10 @@ def require_labels(task: Task, location: str, texts: pa.Table, bad: BadRows | No
         else:
             kept.append(True)
     bad.require_some(location, sum(kept))
-    return texts if all(kept) else texts.filter(pa.array(kept))
+    texts = texts if all(kept) else texts.filter(pa.array(kept))
+    if task.kind == "multilabel":
+        return _with_labels(texts, lambda label: labels_text(map(task.known_label, several(label))))
+    return _with_labels(texts, task.known_label) if task.labels else texts
 
 
 def _is_valid_label(parse: Callable[[str], Any], label: str) -> bool:
@@ -337,16 +366,16 @@ def _parse_truth_value(location: str, line: int, column: str, value: Any) -> boo
 def label_text(location: str, line: int, column: str, value: Any) -> str:
     """Return a label as text; numbers and truth values are written as in JSON.
 
-    Raises BadRow if the label is missing, NaN, or not a text, number or truth value.
+    Raises BadRow if the label is missing, the number NaN, or not a text, number or truth value.
     """
     if (
         value is None
         or (isinstance(value, float) and math.isnan(value))
-        or (isinstance(value, str) and value.strip().lower() in ("", "nan"))
+        or (isinstance(value, str) and not value.strip())
     ):
         raise BadRow(
-            f"{location}:{line}: column {column} has no label ({shown('' if value is None else value)}); leave the "
-            "row out or give it a label",
+            f"{location}:{line}: column {column} has no label ({shown('' if value is None else value)}); give the row "
+            "a label",
             "no-label",
         )
     if isinstance(value, bool | int | float):

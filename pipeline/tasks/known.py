@@ -11,7 +11,7 @@ from typing import Any
 from pipeline import storage
 from pipeline.errors import ConfigError, DataError, listed
 from pipeline.tasks import benchmarks, glue
-from pipeline.tasks.bad_rows import BadRows
+from pipeline.tasks.bad_rows import OPTION, BadRows
 from pipeline.tasks.choice_tables import ChoiceColumns, read_choices
 from pipeline.tasks.content import existing_file
 from pipeline.tasks.intents import read_utterances
@@ -137,7 +137,7 @@ def read_items(task: Task, folder: str, split: str, *, skip: bool = False) -> tu
         )
     if split_file.sections:
         return read_treebank(location, split_file.sections), ()
-    bad = BadRows(skip=skip)
+    bad = BadRows(skip=skip, remedy=OPTION)
     if split_file.intents:
         return read_utterances(location, str(split_file.label), split_file.intents, bad), bad.words()
     if task.kind == "tags":

@@ -8,7 +8,7 @@ from pipeline.config.finetune import Finetune
 from pipeline.config.similarity import KIND_OF_LOSS
 from pipeline.errors import BadRow, ConfigError, DataError, listed, shown
 from pipeline.tasks import tags
-from pipeline.tasks.bad_rows import BadRows
+from pipeline.tasks.bad_rows import OPTION, BadRows
 from pipeline.tasks.choice_tables import ChoiceColumns, choice_task, read_choices
 from pipeline.tasks.content import bare_name
 from pipeline.tasks.files import Columns, own_task, read_file, require_labels
@@ -24,7 +24,7 @@ from pipeline.tasks.matches import (
 from pipeline.tasks.question_tables import CONTEXT, QUESTION, AskedColumns, has_questions, read_question_table
 from pipeline.tasks.questions import trainable_questions
 from pipeline.tasks.readers import rows_in
-from pipeline.tasks.recognise import kind_of
+from pipeline.tasks.recognise import ExampleKind, kind_of
 from pipeline.tasks.scored_pairs import (
     LAYOUTS,
     LAYOUTS_OF_CLASSES,
@@ -59,6 +59,7 @@ def read_own(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[
             f"{train} has the format {form}, which is of kind {forms[form]}, but kind is {config.kind}: leave --kind "
             "out"
         )
+    _require_named_words(config, train, form)
     if (
         form == "squad"
         or form == "table"
@@ -91,7 +92,7 @@ def read_own(config: Finetune, train: str, dev: str | None) -> tuple[Task, dict[
 
 def bad_rows(config: Finetune) -> BadRows:
     """Return a new bad-row policy for one file."""
-    return BadRows(skip=config.on_bad_rows == "skip")
+    return BadRows(skip=config.on_bad_rows == "skip", remedy=OPTION)
 
 
 def _has_lists(location: str, columns: Sequence[str]) -> bool:
@@ -280,7 +281,9 @@ def with_known_tags(task: Task, location: str, items: Sequence[Sentence], bad: B
 
 def sentences(config: Finetune, location: str, bad: BadRows) -> list[Sentence]:
     """Return a file's tagged sentences."""
-    if kind_of(location) != "conll":
+    form = kind_of(location)
+    _require_named_words(config, location, form)
+    if form != "conll":
         return read_tagged(location, config.text, _first_label(config), bad, config.intent)
     if config.intent is not None:
         raise DataError(
@@ -293,7 +296,16 @@ def sentences(config: Finetune, location: str, bad: BadRows) -> list[Sentence]:
             f"label ({column}) must be a number, because the columns of {location} have no names: "
             "pass --label 1 for the second column, or --label -1 for the last one"
         )
-    return read_sentences(location, -1 if column == "label" else int(column), bad)
+    return read_sentences(location, None if column == "label" else int(column), bad, config.words)
+
+
+def _require_named_words(config: Finetune, location: str, form: ExampleKind) -> None:
+    """Raise ConfigError if words, the number of a column, is set for a file whose columns have names."""
+    if config.words is not None and form != "conll":
+        raise ConfigError(
+            f"words ({config.words}) is the number of a column in CoNLL's files, but {location} has the format {form}: "
+            "name the column of the words with --text"
+        )
 
 
 def stem(location: str) -> str:

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +17,8 @@ from pipeline.errors import BadRow, DataError, listed, shown
 from pipeline.tasks.bad_rows import BadRows
 from pipeline.tasks.columns import require_columns, tab_separated
 from pipeline.tasks.content import BOM, bare_name, content_of, decoded, is_blank
+from pipeline.tasks.labels import require_no_spans
+from pipeline.text.csv_separator import named_separator
 
 Values = Iterator[tuple[int, Sequence[Any]]]
 """Yields (number, values of the selected columns) for each row.
@@ -31,6 +34,13 @@ BLANK = f"{BOM} \t\r\n"
 COLUMN_OPTIONS = "--text, --pair and --label"
 """Options that name columns, for messages."""
 ONE_OBJECT = "expected one object per line, or one list of objects"
+
+
+class EmptyTable(DataError):
+    """A file without a header and without rows."""
+
+    def __init__(self, location: str) -> None:
+        super().__init__(f"{location} is empty: give a file with rows")
 
 
 class MissingColumn(DataError):
@@ -75,6 +85,8 @@ def first_row(location: str, names: Sequence[str], content: bytes) -> Sequence[A
     """Return these columns of a table's first row; empty if the table has no rows, None if it lacks a column."""
     try:
         return next(reader_of(location)(location, content, names, BadRows(skip=True)), (1, ()))[1]
+    except EmptyTable:
+        return ()
     except DataError:
         return None
 
@@ -95,11 +107,11 @@ def _require_named(location: str, names: Sequence[str], wanted: Sequence[str], h
 def _read_csv(location: str, content: bytes, wanted: Sequence[str], bad: BadRows) -> Values:
     """Read RFC 4180 CSV: comma-separated, with double quotes around fields that hold separators or line ends.
 
-    If the header has no comma, the separator may be another of SEPARATORS.
+    If the header has no comma, the separator may be another of SEPARATORS, or the one that the first line names
+    (`named_separator`).
     """
-    text = decoded(location, content)
-    header = text.lstrip().split("\n", 1)[0]
-    return _select_columns(location, csv_rows(location, io.StringIO(text, newline=""), header), wanted, bad)
+    lines = io.StringIO(decoded(location, content), newline="")
+    return _select_columns(location, csv_rows(location, lines), wanted, bad)
 
 
 def separator_of(header: str) -> str:
@@ -113,15 +125,26 @@ def separator_of(header: str) -> str:
     return SEPARATORS[0]
 
 
-def csv_rows(location: str, lines: Iterable[str], header: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield (number of the first line, fields) of each non-blank row of a CSV file.
+def csv_rows(location: str, lines: Iterable[str], separator: str | None = None) -> Iterator[tuple[int, list[str]]]:
+    """Yield (number of the first line, fields) of each non-blank row of a CSV file, the header included.
 
-    `header` is the file's first line, which gives the separator. Raises DataError for broken quotes.
+    Unless `separator` is given, the first non-blank line gives it: a line that names it, which is skipped, or the
+    header. Raises DataError for broken quotes.
     """
     csv.field_size_limit(sys.maxsize)  # the default of 131,072 characters is too small for long texts
-    rows = csv.reader(lines, delimiter=separator_of(header), strict=True)
+    lines, skipped = iter(lines), 0
+    if separator is None:
+        skipped, header = next(
+            ((number, line) for number, line in enumerate(lines) if not is_blank(line.strip())), (0, "")
+        )
+        separator = named_separator(header)
+        if separator is None:
+            lines, separator = chain([header], lines), separator_of(header)
+        else:
+            skipped += 1
+    rows = csv.reader(lines, delimiter=separator, strict=True)
     while True:
-        line = rows.line_num + 1
+        line = skipped + rows.line_num + 1
         try:
             fields = next(rows, None)
         except csv.Error as error:
@@ -145,6 +168,8 @@ def _select_columns(
 ) -> Values:
     """Yield the selected columns of the rows after the header. Rows with more or fewer columns are bad rows."""
     _, names = next(rows, (1, ()))
+    if not names:
+        raise EmptyTable(location)
     _require_named(location, names, wanted, " (no header line? put one before the rows)")
     indices = [names.index(name) for name in wanted]
     for line, fields in rows:
@@ -166,10 +191,14 @@ def _read_json(
     location: str, content: bytes, wanted: Sequence[str], bad: BadRows, optional: Sequence[str] = ()
 ) -> Values:
     """Read one object per line, or one list of objects; columns of `optional` that a row lacks are None."""
-    first = True
-    for number, row in json_rows(location, decoded(location, content), bad):
+    first, text = True, decoded(location, content)
+    if not text.strip(BLANK):
+        raise EmptyTable(location)
+    for number, row in json_rows(location, text, bad):
         value = dict.fromkeys(optional) | row
         if first:
+            for column in value if set(wanted) - value.keys() else ():
+                require_no_spans(f"{location}:{number}", column, value[column])  # exports have columns of their own
             _require_named(f"{location}:{number}", list(value), wanted)
         first = False
         if missing := [name for name in wanted if name not in value]:
@@ -228,6 +257,8 @@ def as_object(location: str, number: int, value: Any) -> dict[str, Any]:
 
 def _read_parquet(location: str, content: bytes, wanted: Sequence[str], bad: BadRows) -> Values:
     """Read columns of a Parquet file."""
+    if not content:
+        raise EmptyTable(location)
     try:
         file = pq.ParquetFile(io.BytesIO(content))
         _require_named(location, file.schema_arrow.names, wanted)

@@ -6,13 +6,13 @@ from typing import Literal
 
 from pipeline.errors import DataError
 from pipeline.tasks.content import BOM, bare_name, content_of
-from pipeline.tasks.readers import is_one_list
+from pipeline.tasks.readers import EmptyTable, is_one_list
 from pipeline.tasks.scored_pairs import LAYOUTS
-from pipeline.tasks.tagging import BLANK, DOCUMENT_START
+from pipeline.tasks.word_columns import WordLines, word_lines
 
 ExampleKind = Literal["table", "squad", "conll"]
 TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
-TAGGED = (".conll", ".iob", ".bio", ".iob2", ".bio2")
+TAGGED = (".conll", ".conllu", ".iob", ".bio", ".iob2", ".bio2")
 SAMPLE_LINES, SAMPLE_BYTES = 1_000, 1 << 18
 """Maximum lines and bytes that are examined for tagged words, so that long files are examined quickly."""
 
@@ -24,6 +24,8 @@ def kind_of(location: str) -> ExampleKind:
     Raises DataError if the content is needed and cannot be read, or has none of these formats.
     """
     kind = infer_file_kind(location, lambda: content_of(location))
+    if kind is None and not content_of(location).strip(f"{BOM} \t\r\n".encode()):
+        raise EmptyTable(location)
     if kind is None:
         raise DataError(
             f"the format of {location} cannot be recognised by its name or its content. Give one of these: a table "
@@ -41,13 +43,15 @@ def infer_file_kind(location: str, content: Callable[[], bytes]) -> ExampleKind 
     SAMPLE_BYTES bytes.
     """
     name = bare_name(location)
+    if name.endswith(".tsv"):  # files with this ending may have words and tags, as those of GermEval 2014
+        return "conll" if _counts_from_its_first_line(content()) else "table"
     if name.endswith(TABLES):
         return "table"
     if name.endswith(TAGGED):
         return "conll"
     if not name.endswith(".json"):
         sample = content()
-        return "conll" if _has_tagged_words(sample) else "table" if _has_scored_pairs(name, sample) else None
+        return "conll" if _tagged_words(sample) else "table" if _has_scored_pairs(name, sample) else None
     json_content = content()
     return (
         "squad"
@@ -86,11 +90,20 @@ def _has_list_of_objects(content: bytes) -> bool:
     return is_one_list(content[:SAMPLE_BYTES].decode("utf-8-sig", "replace"))
 
 
-def _has_tagged_words(content: bytes) -> bool:
-    """Return whether lines with equal numbers of columns (at least two) form blocks separated by blank lines."""
+def _counts_from_its_first_line(content: bytes) -> bool:
+    """Return whether a file has words in columns of which the first counts them; a table has a header instead."""
+    found = _tagged_words(content)
+    return found is not None and found.counted and found.sentences[0][0][1][0].isdecimal()
+
+
+def _tagged_words(content: bytes) -> WordLines | None:
+    """Return the sentences of a file's beginning; None unless it has blank lines, and lines with equal numbers of
+    columns (at least two).
+    """
     lines = content[:SAMPLE_BYTES].decode("utf-8-sig", "replace").split("\n", SAMPLE_LINES)[:SAMPLE_LINES]
     complete = lines[:-1] if len(content) > SAMPLE_BYTES else lines  # the last line of a sample may be truncated
-    rows = [BLANK.split(line.strip(f"{BOM} \t\r")) for line in complete]
-    columns = {len(cells) for cells in rows if cells[0] not in ("", DOCUMENT_START)}
+    plain = [line.strip(f"{BOM} \t\r") for line in complete]
+    found = word_lines(plain)
+    columns = {len(cells) for sentence in found.sentences for _, cells in sentence}
     # The empty text after the last line end does not count as a blank line.
-    return len(columns) == 1 and min(columns) > 1 and [""] in rows[:-1]
+    return found if len(columns) == 1 and min(columns) > 1 and "" in plain[:-1] else None

@@ -93,7 +93,7 @@ def read_classes(location: str, columns: Columns, bad: BadRows) -> pa.Table:
     kept = pc.not_equal(texts["label"], NO_CLASS.get(tuple(columns.names), ""))
     for row in texts.filter(pc.invert(kept)).to_pylist():
         message = f"{location}:{row['id']}: column {columns.label} has no label ({shown(row['label'])})"
-        bad.take(BadRow(f"{message}; leave the row out or give it a label", "no-label"))
+        bad.take(BadRow(f"{message}; give the row a label", "no-label"))
     texts = texts.filter(kept)
     bad.require_some(location, texts.num_rows)
     return texts

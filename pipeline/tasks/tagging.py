@@ -3,7 +3,6 @@
 Shapes: T pieces per sentence, L tokens per window.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -16,16 +15,16 @@ from pipeline.config.cutting import Continuation
 from pipeline.errors import BadRow, ConfigError, DataError, listed, shown
 from pipeline.tasks.bad_rows import BadRows
 from pipeline.tasks.content import bare_name, lines
-from pipeline.tasks.entities import OUTSIDE, as_iob, iob2, is_chunk_tag, is_span_tag, split
+from pipeline.tasks.entities import OUTSIDE, as_iob, iob2, is_chunk_tag, is_span_tag, respelled, split
+from pipeline.tasks.labels import require_no_spans
 from pipeline.tasks.parts import most_context, parts
 from pipeline.tasks.pieces import Pieces, Tokenization
-from pipeline.tasks.readers import rows_in
+from pipeline.tasks.readers import EmptyTable, rows_in
 from pipeline.tasks.squad import SURROGATE
+from pipeline.tasks.word_columns import WordLines, require_column, require_columns, word_lines
 from pipeline.text.template import SPECIALS_OF_ONE
 from pipeline.text.vocabulary import Vocabulary
 
-DOCUMENT_START = "-DOCSTART-"
-BLANK = re.compile("[ \t]+")  # no other white space: a no-break space, for example, may be part of a word
 WITH_LISTS = (".jsonl", ".ndjson", ".json", ".parquet")
 """File formats whose columns can hold lists."""
 IGNORED = -100
@@ -89,60 +88,68 @@ class TaggingWindow:
     first: np.ndarray
 
 
-def read_sentences(location: str, column: int = -1, bad: BadRows | None = None) -> list[Sentence]:
-    """Return the sentences of a CoNLL file, optionally compressed.
+def read_sentences(
+    location: str, tags: int | None = None, bad: BadRows | None = None, words: int | None = None
+) -> list[Sentence]:
+    """Return the sentences of a file with a word and its tags on each line, optionally compressed.
 
-    The file has one word per line, columns separated by spaces or tabs, and a blank line after each sentence. `column`
-    is the index of the column of tags (negative: from the end); column 0 has the words. If all tags are chunk tags
-    (IOB1, IOB2, BIOES or BILOU), they are converted to IOB2.
+    Columns are separated by spaces or tabs, and a blank line follows each sentence. `tags` and `words` are indices of
+    columns (negative: from the end); None: those of `word_lines`, which also says what a comment is. Chunk tags are
+    converted to IOB2 (`_in_iob2`).
 
-    Raises DataError for a file without sentences or without the column. If a line has more or fewer columns than the
+    Raises DataError for a file without sentences or without the columns. If a line has more or fewer columns than the
     first line with a word, its sentence is bad: `bad` skips the sentence, or raises DataError.
     """
-    bad = bad or BadRows()
-    sentences = list(_sentences_of(location, column, bad))
+    bad, found = bad or BadRows(), word_lines(content := lines(location))
+    if not any(content):
+        raise EmptyTable(location)
+    words, tags = found.words if words is None else words, found.tags if tags is None else tags
+    sentences = list(_sentences_of(location, found, words, tags, bad))
     bad.require_some(location, len(sentences))
     if not sentences:
         raise DataError(
             f"{location} has 0 sentences: give a file with a word and its tags on each line, and blank lines between "
             "sentences"
         )
-    return _in_iob2(sentences)
+    bad.notes += found.notes(words, tags)
+    return _in_iob2(sentences, bad)
 
 
-def _in_iob2(sentences: list[Sentence]) -> list[Sentence]:
-    """Return the sentences, with IOB2 tags if all tags are chunk tags (IOB1, IOB2, BIOES or BILOU), else unchanged."""
-    if all(is_chunk_tag(tag) for sentence in sentences for tag in sentence.tags):
-        return [replace(sentence, tags=iob2(sentence.tags)) for sentence in sentences]
-    if all(is_span_tag(tag) for sentence in sentences for tag in sentence.tags):
-        return [replace(sentence, tags=tuple(map(as_iob, sentence.tags))) for sentence in sentences]
-    return sentences
+def _in_iob2(sentences: list[Sentence], bad: BadRows) -> list[Sentence]:
+    """Return the sentences, with IOB2 tags if all tags are chunk tags (IOB1, IOB2, BIOES or BILOU), else unchanged.
+
+    Tags such as B_PER and b-per count as chunk tags (`respelled`). Adds a note to `bad` if the tags are respelled, or
+    if only some of them are chunk tags.
+    """
+    tags = {tag for sentence in sentences for tag in sentence.tags}
+    spelling = {tag: respelled(tag) for tag in tags}
+    if others := sorted(tag for tag, standard in spelling.items() if not is_span_tag(standard)):
+        if len(others) < len(spelling):
+            bad.notes.append(
+                f"words are scored, not entities, because tags such as {shown(others[0])} are not O, B-TYPE or I-TYPE"
+            )
+        return sentences
+    if changed := sorted(tag for tag, standard in spelling.items() if tag != standard):
+        bad.notes.append(f"tags such as {shown(changed[0])} are read as {spelling[changed[0]]}")
+    renamed = [tuple(spelling[tag] for tag in sentence.tags) for sentence in sentences]
+    convert = iob2 if all(map(is_chunk_tag, spelling.values())) else lambda tags: tuple(map(as_iob, tags))
+    return [replace(sentence, tags=convert(tags)) for sentence, tags in zip(sentences, renamed)]
 
 
-def _sentences_of(location: str, column: int, bad: BadRows) -> Iterator[Sentence]:
+def _sentences_of(location: str, found: WordLines, words: int, tags: int, bad: BadRows) -> Iterator[Sentence]:
     """Yield the sentences with the file's own tags; `bad` skips or raises bad sentences."""
-    columns = 0
-    for block in _blocks(location):
-        columns = columns or len(block[0][1])
+    if found.sentences:
+        require_columns(f"{location}, line {found.sentences[0][0][0]}", words, tags, found.columns)
+    for sentence in found.sentences:
         try:
-            for number, cells in block:
-                _require_column(f"{location}, line {number}", column, cells, columns)
+            for number, cells in sentence:
+                require_column(f"{location}, line {number}", cells, found.columns)
         except BadRow as error:
             bad.take(error)
             continue
-        yield Sentence(words=tuple(cells[0] for _, cells in block), tags=tuple(cells[column] for _, cells in block))
-
-
-def _blocks(location: str) -> Iterator[list[tuple[int, list[str]]]]:
-    """Yield the lines of each sentence of a CoNLL file, as (line number from 1, cells)."""
-    block: list[tuple[int, list[str]]] = []
-    for number, line in enumerate([*lines(location), ""], 1):
-        cells = BLANK.split(line.strip(" \t"))
-        if cells[0] not in ("", DOCUMENT_START):
-            block.append((number, cells))
-        elif block:
-            yield block
-            block = []
+        yield Sentence(
+            words=tuple(cells[words] for _, cells in sentence), tags=tuple(cells[tags] for _, cells in sentence)
+        )
 
 
 def read_tagged(
@@ -173,6 +180,7 @@ def sentences_in(
     sentences = []
     for line, (words, tags, *intents) in rows:
         try:
+            require_no_spans(f"{location}:{line}", names[1].removeprefix("column "), tags)
             sentence = _sentence_of(f"{location}:{line}", names, (words, tags))
             sentences.append(_utterance(f"{location}:{line}", sentence, intents[0]) if intents else sentence)
         except BadRow as error:
@@ -180,7 +188,7 @@ def sentences_in(
     bad.require_some(location, len(sentences))
     if not sentences:
         raise DataError(f"{location} has no rows")
-    return _in_iob2(sentences)
+    return _in_iob2(sentences, bad)
 
 
 def _utterance(where: str, sentence: Sentence, intent: object) -> Utterance:
@@ -207,12 +215,13 @@ def _sentence_of(where: str, names: tuple[str, str], values: Sequence[Any]) -> S
     return Sentence(words=words, tags=tags)
 
 
-def read_words(location: str, words_column: str | None = None) -> list[tuple[str, ...]]:
+def read_words(location: str, words_column: str | None = None, words: int | None = None) -> list[tuple[str, ...]]:
     """Return the words of each sentence in a file that a model will tag.
 
-    In JSON and Parquet, the column `words_column` (None: "words") holds lists of words. Other files are CoNLL files
-    with the words in the first column. Raises DataError for a file without sentences, and for values that are not lists
-    of texts (the message then has file and line).
+    In JSON and Parquet, the column `words_column` (None: "words") holds lists of words. Other files are read as by
+    `read_sentences`, but need no tags, and lines may have different numbers of columns. Raises DataError for a file
+    without sentences or without the column, and for values that are not lists of texts (the message then has file and
+    line).
     """
     if bare_name(location).endswith(WITH_LISTS):
         column = words_column or "words"
@@ -220,7 +229,11 @@ def read_words(location: str, words_column: str | None = None) -> list[tuple[str
             _texts_in(f"{location}:{line}: column {column}", value) for line, (value,) in rows_in(location, (column,))
         ]
     else:
-        sentences = [tuple(cells[0] for _, cells in block) for block in _blocks(location)]
+        found = word_lines(lines(location))
+        words = found.words if words is None else words
+        for number, cells in chain.from_iterable(found.sentences):
+            require_columns(f"{location}, line {number}", words, None, len(cells))
+        sentences = [tuple(cells[words] for _, cells in sentence) for sentence in found.sentences]
     if not sentences:
         raise DataError(
             f"{location} has 0 sentences: give a file with a word on each line and blank lines between sentences, or "
@@ -251,24 +264,6 @@ def _texts_in(where: str, value: Any) -> tuple[str, ...]:
                 f"{where} holds {shown(text)}, half of a surrogate pair, which is not a character", "half-a-character"
             )
     return tuple(value)
-
-
-def _require_column(where: str, column: int, cells: Sequence[str], columns: int) -> None:
-    """Check a line, whose columns are `cells`.
-
-    Raises BadRow if the line does not have as many columns as the first line; this number is `columns`. Raises
-    DataError if the tag column, `column`, is missing or is the column of words.
-    """
-    own_columns = len(cells)
-    if own_columns != columns:
-        raise BadRow(
-            f"{where} ({shown(' '.join(cells))}) has {own_columns} columns, and the file's first word has {columns}: "
-            "give each word the same number of columns",
-            "number-of-columns",
-        )
-    if not -columns <= column < columns or column % columns == 0:
-        choice = f"choose one of 1 to {columns - 1}, column 0 has the words" if columns > 1 else "give each word a tag"
-        raise DataError(f"{where} has {columns} columns, and the tags should be in column {column}: {choice}")
 
 
 def tag_names(sentences: Sequence[Sentence]) -> tuple[str, ...]:

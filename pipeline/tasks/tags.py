@@ -10,7 +10,7 @@ import pyarrow as pa
 from pipeline.config.cutting import Cutting
 from pipeline.errors import DataError, shown
 from pipeline.tasks import tagging
-from pipeline.tasks.entities import OUTSIDE, is_chunk_tag, score_entities
+from pipeline.tasks.entities import OUTSIDE, is_chunk_tag, respelled, score_entities
 from pipeline.tasks.intents import METRICS, commonest_intent, intent_scores, intents_of, with_intents
 from pipeline.tasks.pieces import Tokenization
 from pipeline.tasks.prepared import Logits, Prepared, Tuned
@@ -196,6 +196,12 @@ def details(task: Task, prepared: Prepared, predicted: Sequence[PredictedTags], 
     return {}
 
 
+def in_standard_spelling(task: Task) -> Task:
+    """Return the task with labels spelled as files are read, such as B-PER for B_PER, if all are then chunk tags."""
+    labels = tuple(map(respelled, task.labels))
+    return replace(task, labels=labels) if len(set(labels)) == len(labels) and all(map(is_chunk_tag, labels)) else task
+
+
 def own_task(name: str, location: str, items: Sequence[Sentence]) -> Task:
     """Return the task that a file's tags and intents define.
 
@@ -203,7 +209,10 @@ def own_task(name: str, location: str, items: Sequence[Sentence]) -> Task:
     """
     names = tagging.tag_names(items)
     if len(names) < 2:
-        raise DataError(f"{location}: all words have the tag {names[0]}; training needs at least two different tags")
+        raise DataError(
+            f"{location}: all words have the tag {names[0]}; training needs at least two different tags: is another "
+            "column that of the tags? Name it with --label"
+        )
     words = sum(len(item.tags) for item in items)
     if len(names) > FEW_CLASSES and ROWS_PER_CLASS * len(names) > words:
         raise DataError(

@@ -49,6 +49,8 @@ ROWS_PER_CLASS = 2
 """A column with fewer rows per class, on average, probably holds texts, ids or values instead of classes."""
 PLAIN = re.compile(r"([+-]?\d+(?:[.,]\d+)?)\s*%?")
 """A number with a decimal point or comma, optionally with a percent sign."""
+WHOLE = re.compile(r"(-?(?:0|[1-9]\d*))\.0+")
+"""A whole number that is written with decimals, as pandas writes the numbers of a column that has a gap."""
 LARGEST = 1e30
 """Maximum absolute value of a regression label."""
 
@@ -115,6 +117,15 @@ class Task:
         """Label -> class number."""
         return {label: float(number) for number, label in enumerate(self.labels)}
 
+    @cached_property
+    def _by_number(self) -> dict[str, str]:
+        """`plain_number` of a label -> label."""
+        return {plain_number(label): label for label in self.labels}
+
+    def known_label(self, label: str) -> str:
+        """Return the task's own spelling of a label: 1 for 1.0, or the reverse; unknown labels are unchanged."""
+        return label if label in self.numbers else self._by_number.get(plain_number(label), label)
+
     def split(self, name: str) -> Split:
         """Return the split of this name. If it does not exist, raises DataError that lists the task's splits."""
         for split in self.splits:
@@ -130,9 +141,10 @@ class Task:
             return finite(label)
         if self.kind == "choices":
             return float(choice_number(label))
-        if label not in self.numbers:
+        known = self.known_label(label)
+        if known not in self.numbers:
             raise ValueError(f"label {shown(label)} is not among the labels of {self.name} ({listed(self.labels)})")
-        return self.numbers[label]
+        return self.numbers[known]
 
     def indicators(self, label: str) -> list[float]:
         """For multilabel, return 1 for each class in a JSON list of labels and 0 for the others.
@@ -184,6 +196,12 @@ def finite(label: str) -> float:
         meant = number_in(label)
         raise ValueError(f"label {shown(label)} is not a number" + (f"; write {meant:g}" if meant is not None else ""))
     return value
+
+
+def plain_number(label: str) -> str:
+    """Return a whole number without decimals: 1 for 1.0; other labels are unchanged."""
+    match = WHOLE.fullmatch(label)
+    return match[1] if match else label
 
 
 def number_in(label: str) -> float | None:

@@ -46,6 +46,7 @@ ADDED: dict[str, Any] = {
     "negative": [],
     "choices": [],
     "intent": None,
+    "words": None,
     "similarity.margin": 5.0,
     "similarity.negatives": 8,
     "similarity.dimensions": [],

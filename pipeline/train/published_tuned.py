@@ -28,7 +28,7 @@ from pipeline.model.published import (
 from pipeline.model.weights import model_settings, require_sizes, take, to_published, vocabulary_size
 from pipeline.objectives.tasks import OBJECTIVES
 from pipeline.tasks.prepared import resolved_cutting
-from pipeline.tasks.task import Kind, Task
+from pipeline.tasks.task import Kind, Task, plain_number
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_files import tokenizer_config
 from pipeline.text.vocabulary_loading import load_vocabulary_as_published
@@ -308,6 +308,7 @@ def with_number_labels(task: Task, labels: set[str]) -> Task:
     If the data has numbers as labels, and the task has the default labels (LABEL_0, …), the task gets the labels "0",
     "1", … Otherwise, return the task unchanged.
     """
+    labels = set(map(plain_number, labels))
     numbers = tuple(str(number) for number in range(len(task.labels)))
     has_number_labels = labels & set(numbers) and not labels & set(task.labels)
     return replace(task, labels=numbers) if has_number_labels and task.labels == _default_labels(len(numbers)) else task

@@ -28,7 +28,7 @@ def predict(config: Predict, report: Report) -> None:
     kind, fingerprint = model.identify(config.checkpoint)
     output.require_form(target, kind)
     storage.require_writable("output", target.rpartition("/")[0] or "/")
-    files = inputs_of(config.input, target, config.format, tags=kind == "tags")
+    files = inputs_of(config.input, target, config.format, tags=kind == "tags", words=config.words)
     parts, begun = Parts(folder=target + ".parts"), time.monotonic()
     with locked(parts.folder):
         parts.begin(asked := about(config, files, fingerprint))

@@ -34,9 +34,12 @@ def test_ids_and_titles_come_from_columns_or_from_the_row(tmp_path: Path) -> Non
     plain = written(tmp_path / "b.jsonl", [{"body": "one"}, {"body": "two"}])
     tables = list(text_tables(plain, "b.jsonl", Columns(text="body", id=None, title=None), 1))
     assert [table.to_pylist() for table in tables] == [
-        [{"id": "b.jsonl:1", "text": "one"}],
-        [{"id": "b.jsonl:2", "text": "two"}],
+        [{"id": "b.jsonl:1", "text": "one", "title": None}],
+        [{"id": "b.jsonl:2", "text": "two", "title": None}],
     ]
+    assert {part.schema for part in (table, *tables)} == {
+        pa.schema([(name, pa.string()) for name in ("id", "text", "title")])
+    }
 
 
 def test_parts_have_limited_rows_and_characters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,11 +90,30 @@ def test_a_file_with_a_known_tasks_name_is_not_that_task(tmp_path: Path, tiny_vo
     )
     assert found.task.name == "own-stsb" and found.task.kind == "regression"
     rows = found.train.rows.num_rows
-    assert (
-        said[1]
-        == f"own-stsb train: {rows} rows, regression, {rows} whole numbers as values (--kind classification takes "
-        "them as classes)"
+    assert said[1] == f"own-stsb train: {rows} rows, regression"
+    assert said[4] == (
+        f"own-stsb train: warning: the labels are {rows} whole numbers, which are taken as values: if they are "
+        "classes, pass --kind classification"
     )
+
+
+def test_a_task_named_like_a_split_and_many_class_numbers_are_told(tmp_path: Path, tiny_vocabulary: Vocabulary) -> None:
+    said: list[str] = []
+    (tmp_path / "train.csv").write_text("text,label\n" + "".join(f"text {n},{n % 25}\n" for n in range(60)))
+    initial = Initial(folder="f", fingerprint="e", model=Model(), vocabulary=tiny_vocabulary)
+    config = Finetune(checkpoint="c", train=str(tmp_path / "train.csv"), dev=str(tmp_path / "train.csv"))
+    read_problems(config, initial, said.append)
+    assert said[:2] == [
+        "task train, split train: 60 rows, classification of 25 labels",
+        "task train, split dev: 60 rows",
+    ]
+    line = (
+        "task train, split train: the labels are the whole numbers from 0 to 24, which are taken as classes: if they "
+        "are values, pass --kind regression"
+    )
+    assert said.count(line) == 1
+    read_problems(replace(config, kind="classification"), initial, said.append)
+    assert said.count(line) == 1
 
 
 def test_own_values_are_learnt_standardised_and_published_tasks_as_published(

@@ -29,6 +29,7 @@ from pipeline.grid.runs import (
     log_table,
     log_trial,
     metric_name,
+    metric_names,
     open_grid,
     points,
     record_run,
@@ -266,6 +267,27 @@ def test_scores_of_an_earlier_epoch_that_was_kept_come_last() -> None:
 )
 def test_names_of_metrics_are_made_legal(name: str, wanted: str) -> None:
     assert metric_name(name) == wanted
+
+
+def test_names_that_differ_in_forbidden_characters_stay_distinct(grid: GridRun) -> None:
+    assert metric_names(["dev/C#_f1", "dev/C+_f1", "dev/C__f1", "dev/$_f1"]) == {
+        "dev/C#_f1": "dev/C_23_f1",
+        "dev/C+_f1": "dev/C_2b_f1",
+        "dev/C__f1": "dev/C__f1",
+        "dev/$_f1": "dev/__f1",
+    }
+    scores = {"C#_f1": 0.25, "C+_f1": 0.75}
+    assert [
+        (name, value) for name, _, value in points(RESULT | {"epochs": [{"dev": scores}]}) if name[:3] == "dev"
+    ] == [
+        ("dev/C_23_f1", 0.25),
+        ("dev/C_2b_f1", 0.75),
+    ]
+    log_scores(grid, "own", "test", scores)
+    assert MlflowClient(tracking_uri=grid.uri).get_run(grid.run_id).data.metrics == {
+        "own/test C_23_f1": 0.25,
+        "own/test C_2b_f1": 0.75,
+    }
 
 
 def test_every_legal_name_is_taken(grid: GridRun) -> None:

@@ -75,6 +75,7 @@ def test_a_bad_row_is_one_line_or_counted(tmp_path: Path, change: dict, message:
     with pytest.raises(DataError) as error:
         read_collection(folder)
     assert message in str(error.value) and "\n" not in str(error.value)
+    assert str(error.value).endswith("; --on-bad-rows skip leaves such rows out")
     found = read_collection(folder, skip=True)
     assert found.queries == {"1": "drag", "2": "heat"} and found.grades["1"] == {"a": 2, "c": 1}
     assert found.notes[-1].startswith("1 rows left out (") and message in found.notes[-1]

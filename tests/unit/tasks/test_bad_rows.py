@@ -38,8 +38,7 @@ def test_bad_rows_of_texts_are_left_out_under_their_reasons(tmp_path: Path) -> N
         and task.labels == ("0", "1")
     )
     assert lost["train"] == (
-        f"2 rows left out (no-label, the first: {train}:5: column label has no label (''); leave the row out or give "
-        "it a label)",
+        f"2 rows left out (no-label, the first: {train}:5: column label has no label (''); give the row a label)",
         f"1 rows left out (number-of-columns, the first: {train}:6: 3 columns where the first line names 2; enclose a "
         "text that holds a separator in quotes (CSV))",
         f"1 rows left out (empty-text, the first: {train}:3: column text is empty)",
@@ -51,9 +50,11 @@ def test_bad_rows_of_texts_are_left_out_under_their_reasons(tmp_path: Path) -> N
 
 def test_without_skip_the_first_bad_row_is_the_error(tmp_path: Path) -> None:
     dev = written(tmp_path / "b.csv", "text,label", "x,1", "y,2")
-    with pytest.raises(DataError, match=r"a.csv:3: column text is empty$"):
+    with pytest.raises(DataError, match=r"a.csv:3: column text is empty; --on-bad-rows skip leaves such rows out$"):
         read(written(tmp_path / "a.csv", "text,label", "x,1", ",1", "y,0"))
-    with pytest.raises(DataError, match=r"b.csv:3: label '2' is not among the labels of c \(0, 1\)$"):
+    with pytest.raises(
+        DataError, match=r"b.csv:3: label '2' is not among the labels of c \(0, 1\); --on-bad-rows skip"
+    ):
         read(written(tmp_path / "c.csv", "text,label", "x,1", "y,0"), dev)
 
 
@@ -108,7 +109,7 @@ def test_sentences_and_questions_are_left_out(tmp_path: Path) -> None:
     with pytest.raises(
         DataError,
         match=r"sentence 2: tag 'B-PER' is not among the 3 tags of c \(O, B-ORG, I-ORG\); correct the file, or train "
-        r"on a file with that tag$",
+        r"on a file with that tag; --on-bad-rows skip leaves such rows out$",
     ):
         read(written(tmp_path / "c.conll", "EU B-ORG", "is O", ""), dev)
     table = written(

@@ -202,7 +202,7 @@ def test_other_choices_make_another_text() -> None:
         ("x,y,a, ,0", "column two is ' '; it must be a text"),
         (",y,a,b,0", "column text is ''; it must be a text"),
         ("x,,a,b,0", "column start is ''; it must be a text"),
-        ("x,y,a,b,", "column label has no label (''); leave the row out or give it a label"),
+        ("x,y,a,b,", "column label has no label (''); give the row a label"),
     ],
 )
 def test_bad_rows_are_named_or_skipped(line: str, words: str, tmp_path: Path) -> None:

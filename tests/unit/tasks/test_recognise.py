@@ -55,7 +55,6 @@ def test_compressed_files_are_known_by_their_content(tmp_path: Path):
         ("a.json", b"[" * 100_000),
         ("a.json", b"a O\n\nb O\n"),
         ("a.png", b"\x89PNG\r\n\x1a\n\xff\xfe"),
-        ("a", b""),
     ],
 )
 def test_what_is_none_of_them_is_told_what_is_known(tmp_path: Path, name: str, content: bytes):
@@ -65,8 +64,8 @@ def test_what_is_none_of_them_is_told_what_is_known(tmp_path: Path, name: str, c
     assert str(error.value) == (
         f"the format of {tmp_path / name} cannot be recognised by its name or its content. Give one of these: a table "
         "(.csv, .tsv, .jsonl, .ndjson, .parquet, or .json with one object per line or a list of objects); "
-        'SQuAD (.json, one object with a list "data"); or CoNLL (.conll, .iob, .bio, .iob2, .bio2, or any other file '
-        "with a word and its tags on each line and blank lines between sentences)"
+        'SQuAD (.json, one object with a list "data"); or CoNLL (.conll, .conllu, .iob, .bio, .iob2, .bio2, or any '
+        "other file with a word and its tags on each line and blank lines between sentences)"
     )
 
 

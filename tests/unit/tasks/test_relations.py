@@ -62,11 +62,11 @@ def test_pairs_without_agreement_have_no_label(tmp_path: Path, header: str, miss
     labels, name = ("0", missing, "1", "0"), header.split("\t")[-1]
     task, items, lost = read(tmp_path / "a.tsv", header, *labels, on_bad_rows="skip")
     assert (task.labels, items["train"]["id"].to_pylist()) == (("0", "1"), ["2", "4", "5"])
-    words = f"{tmp_path}/a.tsv:3: column {name} has no label ('{missing}'); leave the row out or give it a label"
+    words = f"{tmp_path}/a.tsv:3: column {name} has no label ('{missing}'); give the row a label"
     assert lost["dev"] == lost["train"] == (f"1 rows left out (no-label, the first: {words})",)
     with pytest.raises(DataError) as refused:
         read(tmp_path / "a.tsv", header, *labels)
-    assert str(refused.value) == words
+    assert str(refused.value) == f"{words}; --on-bad-rows skip leaves such rows out"
     with pytest.raises(DataError, match=r"a\.tsv has no row that can be used: 2 rows left out"):
         read(tmp_path / "a.tsv", header, missing, missing, on_bad_rows="skip")
 

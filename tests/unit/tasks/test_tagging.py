@@ -335,14 +335,15 @@ def test_files_that_hold_no_lists_are_named(tmp_path: Path) -> None:
     ):
         read_tagged(str(tmp_path / "a.conll"), "words", "tags")
     (tmp_path / "a.jsonl").write_text("\n")
-    with pytest.raises(DataError, match=r"a.jsonl has no rows$"):
+    with pytest.raises(DataError, match=r"a.jsonl is empty: give a file with rows$"):
         read_tagged(str(tmp_path / "a.jsonl"), "tokens", "tags")
+    (tmp_path / "a.conll").write_text("-DOCSTART- O\n\n")
     with pytest.raises(
         DataError,
-        match=r"a.jsonl has 0 sentences: give a file with a word on each line and blank lines between sentences, or "
+        match=r"a.conll has 0 sentences: give a file with a word on each line and blank lines between sentences, or "
         r"JSON lines .*",
     ):
-        read_words(str(tmp_path / "a.jsonl"))
+        read_words(str(tmp_path / "a.conll"))
 
 
 def test_words_without_tags_are_the_first_column(tmp_path: Path) -> None:
