@@ -116,7 +116,7 @@ class AnswersBody(Body):
 
 
 class OpenAIBody(TruncatedBody):
-    """Texts to embed, as OpenAI's API reads them; it has no options about texts that are too long."""
+    """Texts to embed, as OpenAI's API reads them, and the options about texts that are too long, which it lacks."""
 
     input: str | Several
     model: str
@@ -125,7 +125,7 @@ class OpenAIBody(TruncatedBody):
     user: str | None = None
 
 
-class Problem(BaseModel):
+class OpenAIProblem(BaseModel):
     """An error as OpenAI's API describes it."""
 
     message: str
@@ -137,7 +137,7 @@ class Problem(BaseModel):
 class Refusal(BaseModel):
     """An error: of Text Embeddings Inference, or on the routes below /v1 of OpenAI's API."""
 
-    error: str | Problem
+    error: str | OpenAIProblem
     error_type: str | None = None
 
 

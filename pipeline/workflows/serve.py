@@ -41,6 +41,8 @@ def serve(config: Serve, report: Report) -> None:
     Raises ConfigError if the address is taken, if it needs a token and none is set, if the cluster is too small, or if
     the replicas are not ready in time.
     """
+    if config.checkpoint.startswith(REGISTERED):
+        report(f"asking MLflow for {config.checkpoint}")
     config = with_absolute_locations(_registered(config))
     token = token_digest(config)
     _require_free(config)
