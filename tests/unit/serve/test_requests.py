@@ -16,6 +16,7 @@ from ray.exceptions import TaskCancelledError
 from ray.serve.exceptions import RequestCancelledError
 
 from pipeline.config.serve import Limits, Serve
+from pipeline.serve.bodies import AnswersBody
 from pipeline.serve.deployments import answer_of
 from pipeline.serve.http import Measured
 from pipeline.serve.measures import Measures
@@ -142,6 +143,8 @@ def test_a_bare_questions_refusal_names_its_own_fields(urls: dict[str, str]) -> 
         ({"inputs": {"question": "kar?", "context": ""}}, "inputs.context is empty: give a text"),
     ):
         assert error(post(url, body)) == message
+    bare = AnswersBody.model_validate({"question": "kar?", "context": "lost"})
+    assert bare.name(0, None) == "context with the question"
 
 
 def test_openai_embeds_with_truncate(urls: dict[str, str]) -> None:
@@ -175,7 +178,6 @@ BROKEN: dict[str, tuple[bytes, dict[str, str], int, str]] = {
         415,
         "Content-Encoding 'gzip' is not read: send plain JSON",
     ),
-    "too large": (b'{"inputs": "' + b"k" * 2_000, {}, 413, "the body has more than 2,000 bytes (limits.body)"),
 }
 
 
