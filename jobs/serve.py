@@ -23,6 +23,7 @@ def main(arguments: Sequence[str]) -> None:
     config = Command(prog="jobs/serve.py", about=str(__doc__), settings=Serve).read(arguments)
     set_ray_defaults()
     require_serve()
+    print_line("loading Ray Serve and torch")  # the imports below take seconds
     from pipeline.workflows.serve import serve
 
     serve(config, print_line)

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ray import serve
-from ray.exceptions import RayActorError, RayError
+from ray.exceptions import RayActorError, RayError, TaskCancelledError
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError, RayServeException
 from ray.serve.handle import DeploymentHandle
 from starlette.types import ASGIApp
@@ -18,7 +18,7 @@ from pipeline.serve.batches import Batcher
 from pipeline.serve.health import Health
 from pipeline.serve.http import build_app
 from pipeline.serve.model import Refused, load_described
-from pipeline.serve.problems import RequestError, overloaded, unavailable
+from pipeline.serve.problems import RequestError, disconnected, overloaded, unavailable
 from pipeline.serve.uses import HELD, Description, Inputs
 
 MODEL = "model"
@@ -74,7 +74,8 @@ async def answer_of(
 ) -> list[Any] | Refused:
     """Return the answer of a replica, asked again once if it dies. `ask` returns a response of Ray Serve.
 
-    Raises RequestError after `seconds` seconds, if too many requests wait, or if the replicas fail.
+    Raises RequestError after `seconds` seconds, if too many requests wait, if the replicas fail, or if the client has
+    gone: Ray may cancel the replica's part of a request sooner than the ingress's.
     """
     try:
         async with asyncio.timeout(seconds):
@@ -89,6 +90,8 @@ async def answer_of(
         raise unavailable(f"no answer within {seconds:g} seconds (limits.seconds)") from error
     except BackPressureError as error:
         raise overloaded() from error
+    except TaskCancelledError as error:
+        raise disconnected() from error
     except (RayError, RayServeException) as error:
         raise RequestError(
             500, "Backend", f"the model failed: {type(error).__name__}; the server's logs say why"

@@ -23,24 +23,30 @@ from pipeline.serve.bodies import (
     Pair,
     PredictBody,
     Question,
+    Refusal,
     RerankBody,
     TextsBody,
+    name_in,
 )
 from pipeline.serve.gate import Gate
+from pipeline.serve.head import Head
 from pipeline.serve.measures import CONTENT_TYPE_LATEST, Measures
 from pipeline.serve.model import Refused
-from pipeline.serve.problems import OPENAI, RequestError, body_of, invalid, unavailable, wrong_route
-from pipeline.serve.reading import Reader
-from pipeline.serve.uses import HELD, ROUTES, Description, Inputs, Use
+from pipeline.serve.problems import DISCONNECTED, RequestError, body_of, invalid, unavailable, wrong_route
+from pipeline.serve.reading import Name, Reader
+from pipeline.serve.uses import COMMON, HELD, OPENAI_ROUTE, Description, Inputs, Use
+from pipeline.serve.validation import wrong_body
+from pipeline.storage import first_line
 from pipeline.tasks.task import NUMBERS
 
 Alive = Callable[[], Awaitable[bool]]
 """Function that tells whether a replica answers."""
 Ask = Callable[[Inputs], Awaitable[list[Any] | Refused]]
 """Function that computes the answers to a request's rows. It raises RequestError if that is not possible."""
-OPENAI_ROUTE = f"{OPENAI}embeddings"
 SMALL = 2_000
 """Characters to count the tokens of, or numbers to write, that take less time than to pass them to a thread."""
+REFUSALS: dict[int | str, dict[str, Any]] = {"4XX": {"model": Refusal, "description": "The request is refused"}}
+"""Errors in the OpenAPI document, in place of the framework's own, which are not sent."""
 TOP = 5
 """Guesses for a mask token, unless a request asks for another number, as in transformers."""
 
@@ -53,16 +59,23 @@ class Routes:
         self.reader = Reader(described, config)
 
     async def rows(
-        self, path: str, use: Use, rows: Sequence[Any], truncate: bool | None, top: int = TOP, before: str = ""
+        self,
+        path: str,
+        use: Use,
+        rows: Sequence[Any],
+        name: Name,
+        truncate: bool | None,
+        top: int = TOP,
+        before: str = "",
     ) -> tuple[list[Any], int]:
         """Return the answers to rows, each of which follows the prompt `before`, and the tokens that were read.
 
-        Raises RequestError if the model is not for this use, or for invalid rows.
+        Raises RequestError if the model is not for this use, or for invalid rows, which `name` names.
         """
         if use not in self.described.uses:
-            raise wrong_route(path, [ROUTES[known] for known in self.described.uses], self.described.kind)
+            raise wrong_route(path, self.described.routes, self.described.kind)
         characters = sum(len(part) for row in rows for part in ([row] if isinstance(row, str) else row))
-        tokens = await _run(characters, self.reader.count, use, rows, truncate, before)
+        tokens = await _run(characters, self.reader.count, use, rows, name, truncate, before)
         self.measures.tokens.labels(path).observe(tokens)
         asked = [before + row for row in rows] if before else rows
         answers = await self.ask(Inputs(use=use, rows=asked, tokens=tokens, top=top))
@@ -80,17 +93,13 @@ class Routes:
 
     async def embed(self, body: EmbedBody) -> Response:
         """Return a vector per text."""
-        vectors, _ = await self._vectors(
-            "/embed", _several(body.inputs), body.truncate, body.normalize, body.dimensions, body.prompt_name
-        )
+        vectors, _ = await self._vectors("/embed", "inputs", body.inputs, body, body.normalize, body.prompt_name)
         return await _json(vectors.size, vectors.tolist)
 
     async def openai(self, body: OpenAIBody) -> Response:
         """Return a vector per text, in the form of OpenAI's API."""
-        if body.model != self.described.name:
-            message = f"model {ascii(body.model)} is not served here: ask for {self.described.name}"
-            raise RequestError(404, "Validation", message, "model_not_found")
-        vectors, tokens = await self._vectors(OPENAI_ROUTE, _several(body.input), None, True, body.dimensions, None)
+        self._require_name(body.model)
+        vectors, tokens = await self._vectors(OPENAI_ROUTE, "input", body.input, body, True, None)
 
         def coded() -> dict[str, Any]:
             data = [
@@ -102,20 +111,35 @@ class Routes:
 
         return await _json(vectors.size, coded)
 
+    def models(self) -> dict[str, Any]:
+        """List the model, in the form of OpenAI's API."""
+        return {"object": "list", "data": [self.model(self.described.name)]}
+
+    def model(self, name: str) -> dict[str, Any]:
+        """Describe the model, in the form of OpenAI's API; when it was created is not known."""
+        self._require_name(name)
+        return {"id": name, "object": "model", "created": 0, "owned_by": "bertstream"}
+
+    def _require_name(self, model: str) -> None:
+        """Raise RequestError for the name of another model."""
+        if model != self.described.name:
+            message = f"model {ascii(model)} is not served here: ask for {self.described.name}"
+            raise RequestError(404, "Validation", message, "model_not_found")
+
     async def _vectors(
         self,
         path: str,
-        texts: list[str],
-        truncate: bool | None,
+        field: str,
+        texts: str | list[str],
+        body: EmbedBody | OpenAIBody,
         normalize: bool,
-        dimensions: int | None,
         prompt_name: str | None,
     ) -> tuple[np.ndarray, int]:
-        """Return vectors, float32 (texts, dimensions), and the tokens that were read.
+        """Return vectors, float32 (texts, dimensions), of the texts in a body's field, and the tokens that were read.
 
-        With `dimensions`, the first numbers of a vector are scaled again.
+        With body.dimensions, the first numbers of a vector are scaled again.
         """
-        before, whole = self.described.default_prompt, self.described.dimension
+        before, whole, dimensions = self.described.default_prompt, self.described.dimension, body.dimensions
         if prompt_name is not None:
             prompts = dict(self.described.prompts)
             if prompt_name not in prompts:
@@ -123,7 +147,9 @@ class Routes:
             before = prompts[prompt_name]
         if dimensions is not None and whole is not None and dimensions > whole:
             raise invalid(f"dimensions ({dimensions}) must be at most {whole}, the numbers of the model's vectors")
-        vectors, tokens = await self._numbers(path, "embed", texts, truncate, before=before)
+        vectors, tokens = await self._numbers(
+            path, "embed", _several(texts), name_in(field, texts), body.truncate, before=before
+        )
         vectors = vectors[:, :dimensions]
         if normalize:
             vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
@@ -132,7 +158,7 @@ class Routes:
     async def predict(self, body: PredictBody) -> list[Any]:
         """Return each text's labels with their scores, the highest first; for a number, its value as the score."""
         single, rows = _texts_and_pairs(body.inputs)
-        outputs, _ = await self._numbers("/predict", "predict", rows, body.truncate)
+        outputs, _ = await self._numbers("/predict", "predict", rows, body.name, body.truncate)
         shares = outputs if body.raw_scores else self._probabilities(outputs)
         labels = self.described.labels or ("score",)
         answers = [
@@ -155,7 +181,7 @@ class Routes:
     async def rerank(self, body: RerankBody) -> list[dict[str, Any]]:
         """Return the texts' numbers and scores, the highest first."""
         pairs = [(body.query, text) for text in body.texts]
-        scores, _ = await self._numbers("/rerank", "rerank", pairs, body.truncate)
+        scores, _ = await self._numbers("/rerank", "rerank", pairs, body.name, body.truncate)
         scores = scores if body.raw_scores else _sigmoid(scores)
         return [
             {"index": int(index), "score": float(scores[index])}
@@ -165,23 +191,28 @@ class Routes:
 
     async def tags(self, body: TextsBody) -> list[Any]:
         """Return the words of each text with their tags and offsets."""
-        answers, _ = await self.rows("/tags", "tags", _several(body.inputs), body.truncate)
+        name = name_in("inputs", body.inputs)
+        answers, _ = await self.rows("/tags", "tags", _several(body.inputs), name, body.truncate)
         return answers[0] if isinstance(body.inputs, str) else answers
 
     async def answers(self, body: AnswersBody) -> Any:
         """Return each question's best answer, or with top_k above 1 a list of its best answers."""
         asked = [body.inputs] if isinstance(body.inputs, Question) else body.inputs
         top = body.parameters.top_k or 1
-        found, _ = await self.rows("/answers", "answers", [(one.question, one.context) for one in asked], None, top)
+        rows = [(one.question, one.context) for one in asked]
+        found, _ = await self.rows("/answers", "answers", rows, body.name, None, top)
         answers = [spans if top > 1 else spans[0] for spans in found]
         return answers[0] if isinstance(body.inputs, Question) else answers
 
     async def fill(self, body: TextsBody) -> list[Any]:
         """Return the best words for each text's mask token; a list of lists if a text has several mask tokens."""
-        texts, top = _several(body.inputs), body.parameters.top_k or TOP
-        found, _ = await self.rows("/fill-mask", "fill", texts, body.truncate, top)
+        texts, top, name = _several(body.inputs), body.parameters.top_k or TOP, name_in("inputs", body.inputs)
+        found, _ = await self.rows("/fill-mask", "fill", texts, name, body.truncate, top)
         if without := [number for number, masks in enumerate(found) if not masks]:
-            raise invalid(f"inputs[{without[0]}] has no mask token: write {self.reader.mask} for each missing word")
+            mask, field = self.reader.mask, name(without[0], None)
+            if mask in texts[without[0]]:
+                raise invalid(f"{field} has {mask} only in the end that was truncated: send a shorter text")
+            raise invalid(f"{field} has no mask token: write {mask} for each missing word")
         answers = [masks[0] if len(masks) == 1 else masks for masks in found]
         return answers[0] if isinstance(body.inputs, str) else answers
 
@@ -195,7 +226,7 @@ class Routes:
             "model_type": {"embedding": {"pooling": described.pooling}}
             if described.uses[0] == "embed"
             else {"classifier": {"labels": list(described.labels), "kind": described.kind}},
-            "routes": [ROUTES[use] for use in described.uses],
+            "routes": described.routes,
             "dimension": described.dimension,
             "max_input_length": described.maximum_length,
             "max_batch_tokens": self.config.batching.tokens,
@@ -211,9 +242,10 @@ def build_app(described: Description, config: Serve, ask: Ask, token: str | None
 
     `token`: SHA-256 of the token that clients send, hexadecimal; None: requests need no token.
     """
-    app, measures = FastAPI(title="bertstream", version=version("bertstream")), Measures()
+    app = FastAPI(title="bertstream", version=version("bertstream"), swagger_ui_oauth2_redirect_url=None)
+    measures = Measures()
     routes = Routes(described, config, ask, measures)
-    _handle_errors(app)
+    _handle_errors(app, described)
     for path, function in (
         ("/embed", routes.embed),
         (OPENAI_ROUTE, routes.openai),
@@ -223,8 +255,10 @@ def build_app(described: Description, config: Serve, ask: Ask, token: str | None
         ("/answers", routes.answers),
         ("/fill-mask", routes.fill),
     ):
-        app.post(path, response_model=None)(function)
+        app.post(path, response_model=None, responses=REFUSALS)(function)
     app.get("/info", response_model=None)(routes.info)
+    app.get("/v1/models", response_model=None)(routes.models)
+    app.get("/v1/models/{name:path}", response_model=None, responses=REFUSALS)(routes.model)
 
     @app.get("/health")
     async def health() -> Response:
@@ -234,7 +268,7 @@ def build_app(described: Description, config: Serve, ask: Ask, token: str | None
 
     app.get("/metrics")(lambda: Response(measures.text(), media_type=CONTENT_TYPE_LATEST))
     known = {getattr(route, "path", "") for route in app.routes}
-    return Measured(Gate(app, token, config.limits.body), measures, known)
+    return Measured(Gate(Head(app), token, config.limits.body), measures, known)
 
 
 class Measured:
@@ -248,7 +282,8 @@ class Measured:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        begun, path, status = time.perf_counter(), scope["path"] if scope["path"] in self.known else "other", 500
+        begun, path = time.perf_counter(), scope["path"] if scope["path"] in self.known else "other"
+        status: int | None = None
 
         async def noting(message: Message) -> None:
             nonlocal status
@@ -258,12 +293,15 @@ class Measured:
         try:
             with self.measures.waiting.track_inprogress():
                 await self.app(scope, receive, noting)
+        except asyncio.CancelledError:  # Ray Serve cancels the requests of clients that have gone
+            status = status or DISCONNECTED
+            raise
         finally:
-            self.measures.requests.labels(path, str(status)).inc()
+            self.measures.requests.labels(path, str(status or 500)).inc()
             self.measures.seconds.labels(path).observe(time.perf_counter() - begun)
 
 
-def _handle_errors(app: FastAPI) -> None:
+def _handle_errors(app: FastAPI, described: Description) -> None:
     """Answer errors with the body of the API that the route belongs to."""
 
     @app.exception_handler(RequestError)
@@ -272,19 +310,23 @@ def _handle_errors(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def unreadable(request: Request, error: RequestValidationError) -> JSONResponse:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"][1:2])
-        message = (
-            f"{where}: {first['msg']}" if where and first["type"] != "json_invalid" else "the body is no JSON object"
-        )
+        message = wrong_body(error.errors(), error.body, request.headers.get("content-type"))
         return JSONResponse(body_of(invalid(message), request.url.path), 422)
 
     @app.exception_handler(HTTPException)
     async def unknown(request: Request, error: HTTPException) -> JSONResponse:
-        kind = "Validation" if error.status_code < 500 else "Backend"
-        return JSONResponse(
-            body_of(RequestError(error.status_code, kind, str(error.detail)), request.url.path), error.status_code
-        )
+        """Answer errors of the framework: an unknown route, a wrong method, a body that cannot be decoded."""
+        path, status, message, headers = request.url.path, error.status_code, str(error.detail), error.headers
+        if status == 404:
+            message = f"{path} is no route: there are {', '.join((*described.routes, *COMMON))}"
+        elif status == 405:
+            methods = set((headers or {}).get("Allow", "").split(", "))
+            headers = {"Allow": ", ".join(sorted(methods | ({"HEAD"} if "GET" in methods else set())))}
+            message = f"{path} does not take {request.method}: use {headers['Allow']}"
+        elif error.__cause__ is not None:
+            status, message = 422, f"the body is no JSON object in UTF-8: {first_line(error.__cause__)}"
+        problem = RequestError(status, "Validation" if status < 500 else "Backend", message)
+        return JSONResponse(body_of(problem, path), status, headers)
 
     @app.exception_handler(Exception)
     async def failed(request: Request, error: Exception) -> JSONResponse:

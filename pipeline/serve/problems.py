@@ -5,6 +5,8 @@ from typing import Any
 
 OPENAI = "/v1/"
 """Beginning of the routes of the OpenAI API."""
+DISCONNECTED = 499
+"""Status of a request whose client has gone."""
 
 
 @dataclass(eq=False)
@@ -33,6 +35,11 @@ def overloaded() -> RequestError:
 def unavailable(reason: str) -> RequestError:
     """Return the error of a request that no replica could answer."""
     return RequestError(503, "Unhealthy", reason, "unavailable")
+
+
+def disconnected() -> RequestError:
+    """Return the error of a request whose client has gone. Nobody reads it; /metrics counts its status, as nginx's."""
+    return RequestError(DISCONNECTED, "Validation", "the client has gone")
 
 
 def wrong_route(path: str, uses: list[str], kind: str) -> RequestError:

@@ -13,8 +13,10 @@ ROUTES: dict[Use, str] = {
     "answers": "/answers",
     "fill": "/fill-mask",
 }
-"""Use of a model -> its route; vectors have the route /v1/embeddings too."""
-
+"""Use of a model -> its route; vectors have the route OPENAI_ROUTE too."""
+OPENAI_ROUTE = "/v1/embeddings"
+COMMON = ("/v1/models", "/info", "/health", "/metrics", "/docs", "/redoc", "/openapi.json")
+"""Routes of every server."""
 
 HELD = 64
 """Requests that each replica holds: those that it computes, and those that form its next batch."""
@@ -66,3 +68,8 @@ class Description:
     """Name and text of each prompt that may precede a text."""
     default_prompt: str = ""
     """Text that precedes texts of requests without a prompt."""
+
+    @property
+    def routes(self) -> list[str]:
+        """Routes that the model answers."""
+        return [route for use in self.uses for route in (ROUTES[use], *((OPENAI_ROUTE,) if use == "embed" else ()))]

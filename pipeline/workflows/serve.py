@@ -14,12 +14,13 @@ from ray import serve as ray_serve
 from pipeline import cluster
 from pipeline.config.locations import with_absolute_locations
 from pipeline.config.serve import REGISTERED, TOKEN, Serve
+from pipeline.durations import duration
 from pipeline.errors import ConfigError
 from pipeline.reporting import Report
 from pipeline.serve import model
 from pipeline.serve.deployments import MODEL, application
 from pipeline.serve.gate import token_digest
-from pipeline.serve.uses import ROUTES, Description
+from pipeline.serve.uses import COMMON, ROUTES, Description
 
 NAME = "bertstream"
 """Name of the application in Ray Serve."""
@@ -27,6 +28,8 @@ RUNNING, FAILED = "RUNNING", "DEPLOY_FAILED"
 """States of an application in Ray Serve, when all its replicas are ready, and when some cannot start."""
 POLLED = 0.2
 """Seconds between two looks at the state."""
+TOLD = 10.0
+"""Seconds of waiting for replicas after which a line says how many are ready."""
 CONTROLLER = "SERVE_CONTROLLER_ACTOR"
 """Name of Ray Serve's controller, an actor that a cluster has at most once."""
 
@@ -38,17 +41,22 @@ def serve(config: Serve, report: Report) -> None:
     Raises ConfigError if the address is taken, if it needs a token and none is set, if the cluster is too small, or if
     the replicas are not ready in time.
     """
+    if config.checkpoint.startswith(REGISTERED):
+        report(f"asking MLflow for {config.checkpoint}")
     config = with_absolute_locations(_registered(config))
     token = token_digest(config)
     _require_free(config)
+    report(f"loading the model {config.checkpoint}, to check it")
     described = model.describe_on_cpu(config)
+    report("starting Ray, or joining a cluster")
     cluster.connect(config.placement.address)
     _require_cluster(config)
+    report("starting Ray Serve")
     logging.getLogger("ray.serve").setLevel(logging.ERROR)  # our own lines say where the model is served
     ray_serve.start(http_options={"host": config.host, "port": config.port}, proxy_location="HeadOnly")
     try:
-        _run(config, described, token)
-        for line in _started_lines(config, described):
+        _run(config, described, token, report)
+        for line in started_lines(config, described):
             report(line)
         threading.Event().wait()
     finally:
@@ -69,38 +77,52 @@ def _registered(config: Serve) -> Serve:
     return replace(config, checkpoint=folder_of(config.checkpoint, uri), name=name)
 
 
-def _run(config: Serve, described: Description, token: str | None) -> None:
-    """Start the replicas and wait until they answer.
+def _run(config: Serve, described: Description, token: str | None, report: Report) -> None:
+    """Start the replicas and wait until they answer; report whenever more of them are ready, and after TOLD seconds.
 
     Raises ConfigError if they do not start, or not within start_timeout.
     """
+    begun = told = time.monotonic()
+    report(f"starting {_processes(config.replicas)}{', which write ONNX graphs' if config.onnx else ''}")
     target = ray_serve.RunTarget(application(config, described, token), name=NAME, route_prefix="/")
     ray_serve.run_many([target], wait_for_applications_running=False)  # with True, it would wait without a limit
-    until = time.monotonic() + config.start_timeout
+    known = 0
     while (started := ray_serve.status().applications[NAME]).status != RUNNING:
         if started.status == FAILED:
             reason = started.message.partition("\n")[0]
             raise ConfigError(f"checkpoint ({config.checkpoint}) cannot be served: {reason}; Ray's logs say why")
-        if time.monotonic() > until:
+        now, ready = time.monotonic(), _ready()
+        if now > begun + config.start_timeout:
             raise ConfigError(_late(config))
+        if ready != known or now > told + TOLD:
+            told, known = now, ready
+            report(f"{ready} of {_processes(config.replicas)} ready after {duration(now - begun)}")
         time.sleep(POLLED)
+
+
+def _processes(count: int) -> str:
+    return f"{count} {'process' if count == 1 else 'processes'}"
+
+
+def _ready() -> int:
+    """Return how many replicas have loaded the model."""
+    deployments = ray_serve.status().applications[NAME].deployments
+    return deployments[MODEL].replica_states.get("RUNNING", 0) if MODEL in deployments else 0
 
 
 def _late(config: Serve) -> str:
     """Say what the start has waited for."""
-    deployments = ray_serve.status().applications[NAME].deployments
-    ready = deployments[MODEL].replica_states.get("RUNNING", 0) if MODEL in deployments else 0
     whole, free = ray.cluster_resources(), ray.available_resources()
     asked = {"CPU": config.cpus} | ({"GPU": config.gpus} if config.gpus else {})
     each = " and ".join(f"{count:g} {name}s" for name, count in asked.items())
     has = " and ".join(f"{whole.get(name, 0):g} {name}s, {free.get(name, 0):g} of them free" for name in asked)
     return (
-        f"{ready} of {config.replicas} replicas are ready after {config.start_timeout:g} seconds (start_timeout): each "
-        f"asks for {each}, and the cluster has {has}; lower replicas, cpus or gpus, or raise start_timeout"
+        f"{_ready()} of {config.replicas} replicas are ready after {config.start_timeout:g} seconds (start_timeout): "
+        f"each asks for {each}, and the cluster has {has}; lower replicas, cpus or gpus, or raise start_timeout"
     )
 
 
-def _started_lines(config: Serve, described: Description) -> list[str]:
+def started_lines(config: Serve, described: Description) -> list[str]:
     """Return the lines that say where the model is served, and how to ask it."""
     at = f"http://{f'[{config.host}]' if ':' in config.host else config.host}:{config.port}"
     vectors = f", {described.dimension} numbers per vector" if described.dimension else ""
@@ -109,8 +131,8 @@ def _started_lines(config: Serve, described: Description) -> list[str]:
     example = EXAMPLES["pair" if described.paired else route]
     return [
         f"{described.name} ({described.kind}, {described.precision}{vectors}) is served at {at} by "
-        f"{config.replicas} {'process' if config.replicas == 1 else 'processes'}; Ctrl-C stops it",
-        f"routes: {', '.join(ROUTES[use] for use in described.uses)}, /info, /health, /metrics, /docs",
+        f"{_processes(config.replicas)}; Ctrl-C stops it",
+        f"routes: {', '.join((*described.routes, *COMMON))}",
         f"try: curl {at}{route}{header} -H 'Content-Type: application/json' -d '{example}'",
     ]
 

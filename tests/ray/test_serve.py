@@ -22,7 +22,13 @@ TEXTS = ["kar", "lost kap", "mist", "kar kar kar kar", "kand lost"]
 
 
 @pytest.fixture(scope="module")
-def server(tiny_run: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+def said() -> list[str]:
+    """Lines of the server until it is ready."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def server(tiny_run: Path, said: list[str]) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """A running server's URL and process."""
     port = free_port()
     command = [sys.executable, "jobs/serve.py", "--checkpoint", str(tiny_run), "--port", str(port), "--replicas", "2"]
@@ -30,10 +36,40 @@ def server(tiny_run: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for line in process.stdout:
+            said.append(line.rstrip("\n"))
             if line.startswith("try: curl"):
                 break
         yield f"http://127.0.0.1:{port}", process
         process.kill()
+
+
+def test_it_says_what_it_does_until_it_is_ready(
+    server: tuple[str, subprocess.Popen[str]], said: list[str], tiny_run: Path
+) -> None:
+    told = [line for line in said if " of 2 processes ready after " not in line]
+    assert told[:5] == [
+        "loading Ray Serve and torch",
+        f"loading the model {tiny_run}, to check it",
+        "starting Ray, or joining a cluster",
+        "starting Ray Serve",
+        "starting 2 processes",
+    ]
+    assert f" is served at {server[0]} by 2 processes; Ctrl-C stops it" in told[5]
+    assert told[6].startswith("routes: ") and told[7].startswith("try: curl ") and len(told) == 8
+
+
+def test_a_client_that_hangs_up_is_no_error_of_the_server(server: tuple[str, subprocess.Popen[str]]) -> None:
+    url, _ = server
+    body = {"inputs": [" ".join(["kar"] * 30)] * 1_000}
+    for seconds in (0.05, 0.1, 0.2):
+        with suppress(requests.Timeout):
+            requests.post(f"{url}/embed", json=body, timeout=seconds)
+    until, metrics = time.monotonic() + 20, ""
+    while 'status="499"' not in metrics and time.monotonic() < until:
+        metrics = requests.get(f"{url}/metrics", timeout=10).text
+        time.sleep(0.2)
+    assert 'bertstream_requests_total{route="/embed",status="499"}' in metrics
+    assert 'status="5' not in metrics
 
 
 def replicas(process: subprocess.Popen[str]) -> list[psutil.Process]:
