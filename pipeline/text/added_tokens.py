@@ -66,13 +66,10 @@ class AddedTokenFinder:
         normalized = [
             self.normalizer.normalize_str(token.content) for token in tokens if token.normalized and self.normalizer
         ]
-        self.everywhere = "" in normalized  # tokenizers then splits every text into its characters
         self.in_normalized = _patterns(normalized)
 
     def find(self, texts: Sequence[str]) -> np.ndarray:
         """Return the indices of all texts that contain an added token, and perhaps of some others, int64."""
-        if self.everywhere:
-            return np.arange(len(texts))
         array = pa.array(texts, pa.string())
         found = _matches(array, self.as_written)
         if self.in_normalized:

@@ -1,6 +1,6 @@
 """Load a vocabulary from its published files, and check the settings that say how text is normalised for it."""
 
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, DataError, shown
 from pipeline.text.added_tokens import AddedToken
 from pipeline.text.letter_case import BRACKETED, ODD_SHARE, has_capitals, upper_case
 from pipeline.text.splitting import SPECIALS, SPECIALS_OF_BYTES
@@ -41,7 +41,7 @@ def load_vocabulary(
     if not chinese_characters:
         splits = _merge_setting("chinese_characters", False, splits, file)
     added = _added_tokens(published, specials)
-    return Vocabulary(
+    vocabulary = Vocabulary(
         tokens=published.tokens,
         lowercase=lower_casing,
         kind=published.kind,
@@ -54,6 +54,19 @@ def load_vocabulary(
         # Without added tokens, all entries may match, as in earlier versions.
         model_entries=published.model_entries if added and published.kind == "wordpiece" else None,
     )
+    _require_contents(vocabulary, file)
+    return vocabulary
+
+
+def _require_contents(vocabulary: Vocabulary, file: str) -> None:
+    """Raise DataError if nothing is left of an added token after normalisation."""
+    compared = [token.content for token in vocabulary.added if token.normalized]
+    normalizer = vocabulary.model_tokenizer().normalizer if compared else None
+    if normalizer and (empty := [content for content in compared if normalizer.normalize_str(content) == ""]):
+        raise DataError(
+            f"{file}: nothing is left of the added token {shown(empty[0])} after normalisation, so it would match "
+            "everywhere: set its normalized to false, or remove it"
+        )
 
 
 def _added_tokens(published: VocabularyFile, specials: tuple[str, ...]) -> tuple[AddedToken, ...]:
