@@ -12,6 +12,7 @@ from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer, ByteLevel
 
 from pipeline import storage
+from pipeline.encoder_folder import encoder_folder
 from pipeline.errors import ConfigError, DataError, listed, shown
 from pipeline.text import sentencepiece_model
 from pipeline.text.added_token_files import added_tokens_beside
@@ -109,6 +110,8 @@ def _vocabulary_file(path: str) -> str:
     for name in NAMES:
         if name in names:
             return storage.join(path, name)
+    if (inner := encoder_folder(path)) != path:
+        return _vocabulary_file(inner)
     if XLM_ROBERTA in names:
         raise _sentencepiece_of_xlm_roberta(storage.join(path, XLM_ROBERTA))
     raise ConfigError(
