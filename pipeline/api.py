@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, normalizers
 from torch import nn
 
 from pipeline import storage
@@ -95,6 +95,9 @@ class LoadedModel:
         """The model's tokenizer, which truncates texts to settings.maximum_positions tokens."""
         tokenizer = Tokenizer.from_str(json.dumps(published_tokenizer(self.vocabulary, self.settings.segments)))
         tokenizer.enable_truncation(self.settings.maximum_positions)
+        if self.recipe.lowercase and not self.vocabulary.lowercase:
+            own = [tokenizer.normalizer] if tokenizer.normalizer else []
+            tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase(), *own])
         return tokenizer
 
     @cached_property

@@ -23,6 +23,7 @@ from pipeline import storage
 from pipeline.config.data import Sampling
 from pipeline.corpus.order import permutation
 from pipeline.errors import DataError
+from pipeline.text.added_tokens import AddedToken
 from pipeline.text.encoded_window import EncodedWindow, make_masked_rows
 from pipeline.text.encoded_words import EncodedWords
 from pipeline.text.masked_rows import MaskedRows
@@ -100,6 +101,7 @@ def _arrays(file: Any, part: str, names: tuple[str, ...]) -> dict[str, np.ndarra
 def _vocabulary_of(about: dict[str, Any]) -> Vocabulary:
     values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in about.items()}
     values["template"] = Template(**about["template"])
+    values["added"] = tuple(AddedToken(**token) for token in about.get("added", ()))
     return Vocabulary(**values)
 
 

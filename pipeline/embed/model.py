@@ -131,7 +131,7 @@ def digest_of(model: api.LoadedModel) -> str:
     """Return the beginning of the SHA-256 of a model's config, weights, vocabulary, attention and projection."""
     with published_folder(model.location) as (folder, files):
         whole = f"{fingerprint(folder, files)} {model.vocabulary.fingerprint}"
-    whole += digests_of_layers(model.recipe)
+    whole += digests_of_layers(model.recipe) + " lowercase" * model.recipe.lowercase
     return hashlib.sha256(whole.encode()).hexdigest()[:DIGEST_CHARACTERS]
 
 

@@ -6,7 +6,7 @@ modules.json                         the steps: Transformer, Pooling, perhaps De
 1_Pooling/config.json                pooling: flags pooling_mode_*; since 5.4, a name under pooling_mode
 1_AttentionPooling/                  this project's attention pooling, in place of 1_Pooling
 2_Dense/                             a linear layer after the pooling: config.json and model.safetensors
-sentence_bert_config.json            max_seq_length: maximum tokens of a text
+sentence_bert_config.json            max_seq_length: maximum tokens of a text; do_lower_case: lower case first
 tokenizer_config.json                model_max_length: maximum tokens of a text, since 5.4
 config_sentence_transformers.json    prompts by name, the default prompt's name, and the similarity
 """
@@ -21,6 +21,15 @@ from torch import Tensor, nn
 
 from pipeline import storage
 from pipeline.config.jobs import Pretrain
+from pipeline.embed.module_settings import (
+    MODEL,
+    TRANSFORMER,
+    VECTOR,
+    require_known_package,
+    require_supported,
+    require_supported_arguments,
+)
+from pipeline.encoder_folder import MODULES
 from pipeline.errors import CheckpointError, ConfigError, PipelineError, listed, shown
 from pipeline.export.card import trained_length
 from pipeline.export.sentence_files import PROMPTS, pooling_of, prompts_of
@@ -46,7 +55,11 @@ STEPS = (
 """Classes of the steps that are supported."""
 OF_QUERIES, OF_DOCUMENTS = ("query",), ("document", "passage", "corpus")
 """Names of prompts for queries and for documents, as in sentence-transformers. The first name that exists is used."""
-MODULES = "modules.json"
+OF_ENCODER = (
+    "sentence_bert_config.json",
+    *(f"sentence_{name}_config.json" for name in ("roberta", "distilbert", "camembert", "albert", "xlm-roberta")),
+)
+"""Files with the settings of the encoder. The first that exists is used."""
 LINEAR = {"linear.weight", "linear.bias"}
 """Tensors of a step Dense. The bias may be missing."""
 RESTORE = "restore the files that were saved together"
@@ -67,6 +80,10 @@ class Recipe:
     maximum_length: int | None = None
     """Maximum tokens of a text; longer texts are truncated. None means the number of the model's positions."""
     similarity: str = "cosine"
+    lowercase: bool = False
+    """Whether texts are lower-cased before the tokenizer's own normalisation."""
+    pools_prompts: bool = True
+    """Whether the tokens of a prompt are pooled; a prompt is refused otherwise."""
     attention: AttentionPooling | None = None
     """Layer of pooling attention, on the CPU; None for other poolings."""
     projection: nn.Linear | None = None
@@ -79,6 +96,16 @@ class Recipe:
         returned, or the default prompt if there is none. Raises ConfigError for a single word that is not the name of a
         prompt.
         """
+        words = self._prompt(asked, usual)
+        if words and not self.pools_prompts:
+            raise ConfigError(
+                f"prompt ({words}) has no effect on pooling in this model (include_prompt false), which is not "
+                "supported: leave the prompt out, or choose a model with include_prompt true"
+            )
+        return words
+
+    def _prompt(self, asked: str | None, usual: tuple[str, ...]) -> str:
+        """Return the words of a prompt, as `prompt` does."""
         if asked is None:
             return next((self.prompts[name] for name in usual if name in self.prompts), self.default_prompt)
         if asked in self.prompts:
@@ -169,7 +196,20 @@ def _read(location: str) -> Recipe:
             "Normalize, in this order, are supported: choose a model without other steps"
         )
     about = _object(location, PROMPTS)
+    require_supported(storage.join(location, PROMPTS), about, MODEL)
+    encoder, file = _settings_of_encoder(storage.join(location, steps[0][1]))
+    require_supported(file, encoder, TRANSFORMER)
+    require_supported_arguments(file, encoder)
+    for kind, path in steps:
+        if kind in ("Dense", "Normalize"):
+            config = storage.join(location, path, "config.json")
+            require_supported(config, _object(storage.join(location, path), "config.json"), VECTOR)
     prompts = {name: text or "" for name, text in (about.get("prompts") or {}).items()}
+    if (default := about.get("default_prompt_name")) not in (None, *prompts):
+        raise CheckpointError(
+            f"{storage.join(location, PROMPTS)} has default_prompt_name {shown(default)}, which is not one of its "
+            f"prompts ({listed(prompts)}): correct the name"
+        )
     folder, attends = storage.join(location, steps[1][1]), kinds[1] == "AttentionPooling"
     return Recipe(
         pooling="attention" if attends else _pooling(folder, prompts),
@@ -177,7 +217,9 @@ def _read(location: str) -> Recipe:
         normalized="Normalize" in kinds,
         prompts=prompts,
         default_prompt=prompts.get(about.get("default_prompt_name"), ""),
-        maximum_length=_maximum_length(location),
+        maximum_length=_maximum_length(encoder, storage.join(location, steps[0][1])),
+        lowercase=encoder.get("do_lower_case") is True,
+        pools_prompts=attends or _object(folder, "config.json").get("include_prompt") is not False,
         similarity=about.get("similarity_fn_name") or "cosine",
         projection=_projection(storage.join(location, steps[2][1])) if "Dense" in kinds else None,
     )
@@ -188,11 +230,14 @@ def _steps(location: str) -> list[tuple[str, str]]:
     path = storage.join(location, MODULES)
     try:
         steps = storage.parse_json(storage.read_at_most(path, MOST_CONFIG))
-        found = [(str(step["type"]).rpartition(".")[2], str(step["path"])) for step in steps]
+        types = [str(step["type"]) for step in steps]
+        found = [(kind.rpartition(".")[2], str(step["path"])) for kind, step in zip(types, steps, strict=True)]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CheckpointError(f"{path} cannot be read as a list of steps: {storage.first_line(error)}") from error
     if outside := next((folder for _, folder in found if storage.escapes_folder(folder)), None):
         raise CheckpointError(f"{path} names {shown(outside)}, which is outside of the folder")
+    for kind in types:
+        require_known_package(path, kind)
     return found
 
 
@@ -274,10 +319,13 @@ def _fill(layer: nn.Linear, weight: Tensor, bias: Tensor) -> None:
     layer.bias.copy_(bias)
 
 
-def _maximum_length(location: str) -> int | None:
-    """Return the maximum tokens of a text according to the folder's files; None if they do not state it."""
-    lengths = (
-        _object(location, "sentence_bert_config.json").get("max_seq_length"),
-        _object(location, "tokenizer_config.json").get("model_max_length"),
-    )
+def _settings_of_encoder(folder: str) -> tuple[dict[str, Any], str]:
+    """Return the settings of the encoder, and the location of their file."""
+    name = next((name for name in OF_ENCODER if storage.exists(storage.join(folder, name))), OF_ENCODER[0])
+    return _object(folder, name), storage.join(folder, name)
+
+
+def _maximum_length(encoder: Mapping[str, Any], folder: str) -> int | None:
+    """Return the maximum tokens of a text by the encoder's settings and tokenizer; None if they do not state it."""
+    lengths = (encoder.get("max_seq_length"), _object(folder, "tokenizer_config.json").get("model_max_length"))
     return next((int(length) for length in lengths if isinstance(length, int | float) and length > 0), None)

@@ -63,7 +63,7 @@ def encode(texts: Sequence[str], vocabulary: Vocabulary, maximum_positions: int,
     Raises DataError for a sentence that has no pieces, or more pieces than the model has positions for. The message
     ends with `remedy`.
     """
-    encodings = vocabulary.tokenizer().encode_batch(list(texts), add_special_tokens=False)
+    encodings = vocabulary.tokenizer(vocabulary.added).encode_batch(list(texts), add_special_tokens=False)
     most = maximum_positions - SPECIALS
     for text, encoding in zip(texts, encodings, strict=True):
         if not 0 < len(encoding.ids) <= most:

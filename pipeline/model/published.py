@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from pipeline import storage
+from pipeline.encoder_folder import encoder_folder
 from pipeline.errors import CheckpointError, ConfigError, PipelineError
 from pipeline.local_files import scratch_folder
 from pipeline.locations import is_url
@@ -60,8 +61,9 @@ def published_folder(location: str) -> Generator[tuple[Path, Files]]:
     require_owner(location)
     with scratch_folder("published") as temporary:
         try:
-            files = files_of(location)
-            folder = Path(location if not is_url(location) else _fetched(location, files, str(temporary)))
+            encoder = encoder_folder(location)
+            files = files_of(encoder)
+            folder = Path(encoder if not is_url(encoder) else _fetched(encoder, files, str(temporary)))
         except PipelineError:
             raise
         except Exception as error:  # file systems and web clients raise their own exception types

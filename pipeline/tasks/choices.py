@@ -35,7 +35,7 @@ def prepare(task: Task, items: pa.Table, vocabulary: Vocabulary, cutting: Cuttin
     row = np.repeat(np.arange(items.num_rows), choices.value_lengths().to_numpy())
     repeated = items.select(TEXTS.names).take(row)
     pairs = repeated.set_column(TEXTS.get_field_index("second"), TEXTS.field("second"), choices.flatten())
-    encoded = encode(task, pairs, CachedTokenizer(vocabulary), cutting.maximum_length)
+    encoded = encode(task, pairs, CachedTokenizer(vocabulary, special_added=True), cutting.maximum_length)
     index = ENCODED.get_field_index("row")
     rows, _, _ = whole_texts(encoded.rows.set_column(index, ENCODED.field(index), [row]), len(row))
     firsts = encoded.rows["first_length"].combine_chunks()

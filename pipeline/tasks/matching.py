@@ -51,7 +51,7 @@ def prepare(task: Task, items: pa.Table, vocabulary: Vocabulary, cutting: Cuttin
     rows = [(first, second, *negatives) for first, second, negatives in zip(*columns)]
     flat = [{"id": "", "first": text, "second": None, "label": None} for row in rows for text in row]
     table = pa.Table.from_pylist(flat, schema=TEXTS)
-    encoded = encode(task, table, CachedTokenizer(vocabulary), cutting.maximum_length)
+    encoded = encode(task, table, CachedTokenizer(vocabulary, special_added=True), cutting.maximum_length)
     ids, counts = encoded.rows["ids"].combine_chunks(), np.array([len(row) for row in rows])
     lengths = np.zeros((len(rows), counts.max()), np.int32)
     lengths[np.arange(lengths.shape[1]) < counts[:, None]] = ids.value_lengths()

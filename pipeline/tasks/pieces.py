@@ -30,7 +30,7 @@ class Pieces:
 
 
 class Tokenization:
-    """A vocabulary's tokenizer. Special tokens that a text spells out are plain text.
+    """A vocabulary's tokenizer. Special tokens that a text spells out are plain text; all added tokens match.
 
     A Tokenization can be pickled: its `tokenizer` is built on first use, and is not part of the pickle.
     """
@@ -43,7 +43,7 @@ class Tokenization:
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        return self.vocabulary.tokenizer()
+        return self.vocabulary.tokenizer(self.vocabulary.added)
 
     def of_texts(self, texts: Sequence[str]) -> list[Pieces]:
         """Return the pieces of each text."""

@@ -27,7 +27,11 @@ def prepare(task: Task, items: pa.Table, vocabulary: Vocabulary, cutting: Cuttin
     A row is a passage, or with cutting.passage_pooling max or attention a whole text.
     """
     encoded = encode(
-        task, items, CachedTokenizer(vocabulary), cutting.maximum_length, cutting.stride if cutting.passages else None
+        task,
+        items,
+        CachedTokenizer(vocabulary, special_added=True),
+        cutting.maximum_length,
+        cutting.stride if cutting.passages else None,
     )
     rows, cut, notes, lost = encoded.rows, encoded.cut, [], left_out(items)
     if cut:

@@ -35,7 +35,7 @@ def prepare(task: Task, items: pa.Table, vocabulary: Vocabulary, cutting: Cuttin
     require_one_vector(task, cutting)
     if items["second"].null_count:
         raise DataError(f"{task.name} compares pairs of texts: name the column of the second text with --pair")
-    encoded = encode(task, _one_by_one(items), CachedTokenizer(vocabulary), cutting.maximum_length)
+    encoded = encode(task, _one_by_one(items), CachedTokenizer(vocabulary, special_added=True), cutting.maximum_length)
     lists = encoded.rows["ids"].combine_chunks()
     first, second = np.asarray(lists.value_lengths()).reshape(-1, 2).astype(np.int32).T
     columns = {

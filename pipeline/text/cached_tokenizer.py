@@ -15,6 +15,7 @@ import pyarrow as pa
 from tokenizers import AddedToken, Tokenizer
 from tokenizers.pre_tokenizers import ByteLevel
 
+from pipeline.text.added_tokens import AddedTokenFinder
 from pipeline.text.cuts import Cut, cut_of
 from pipeline.text.vocabulary import Vocabulary
 
@@ -92,26 +93,49 @@ def encode_directly(tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[np.ndar
     return np.fromiter(chain.from_iterable(lists), np.int32, count=offsets[-1]), offsets
 
 
-_tables: dict[tuple[str, int], ChunkTable] = {}
-"""Tables of this process, kept between tasks: (fingerprint of the vocabulary, maximum number of chunks) -> table."""
+_tables: dict[tuple[str, bool, int], ChunkTable] = {}
+"""Tables of this process, kept between tasks, by the vocabulary's fingerprint and the settings of CachedTokenizer."""
 
 
 class CachedTokenizer:
     """Encoder that gives the same ids as `tokenizers`; the name of a special token in a text is ordinary text.
 
+    Added tokens match. With `special_added`, those that the vocabulary's file marks as special match, too: they are
+    markers in the rows of a task, but a corpus may spell them out by chance. The five special tokens never match.
+
     A table with more than `table_chunks` distinct chunks is cleared. Pickling does not include the table.
     """
 
-    def __init__(self, vocabulary: Vocabulary, table_chunks: int = TABLE_CHUNKS) -> None:
+    def __init__(
+        self, vocabulary: Vocabulary, table_chunks: int = TABLE_CHUNKS, *, special_added: bool = False
+    ) -> None:
         self.vocabulary = vocabulary
         self.table_chunks = table_chunks
+        self.special_added = special_added
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"vocabulary": self.vocabulary, "table_chunks": self.table_chunks}
+        return {
+            "vocabulary": self.vocabulary,
+            "table_chunks": self.table_chunks,
+            "special_added": self.special_added,
+        }
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        return self.vocabulary.tokenizer()
+        return self.vocabulary.tokenizer(self.vocabulary.matching(special=self.special_added))
+
+    @cached_property
+    def finder(self) -> AddedTokenFinder | None:
+        """Return the finder of texts with added tokens; None if the vocabulary has none that match."""
+        tokens = self.vocabulary.matching(special=self.special_added)
+        return AddedTokenFinder(tokens, self.tokenizer) if tokens else None
+
+    @cached_property
+    def for_prompts(self) -> "CachedTokenizer":
+        """Return the encoder in which special added tokens match: a prompt spells them out on purpose."""
+        if self.special_added or not self.vocabulary.added:
+            return self
+        return CachedTokenizer(self.vocabulary, self.table_chunks, special_added=True)
 
     @cached_property
     def cut(self) -> Cut | None:
@@ -121,9 +145,9 @@ class CachedTokenizer:
     @property
     def table(self) -> ChunkTable:
         """Return this process's table for the vocabulary."""
-        key = (self.vocabulary.fingerprint, self.table_chunks)
+        key = (self.vocabulary.fingerprint, self.special_added, self.table_chunks)
         if key not in _tables:
-            tokenizer = self.vocabulary.tokenizer()
+            tokenizer = self.vocabulary.model_tokenizer(self.vocabulary.matching(special=self.special_added))
             if isinstance(tokenizer.pre_tokenizer, ByteLevel):
                 # CachedTokenizer.encode puts a space before a sentence; ByteLevel must not put it before each chunk.
                 tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)
@@ -137,12 +161,30 @@ class CachedTokenizer:
         """
         if self.cut is None:
             return encode_directly(self.tokenizer, sentences)
+        found = self.finder.find(sentences) if self.finder else ()
+        if len(found):
+            return self._encode_some_directly(sentences, found, self.cut)
+        return self._encode_cut(sentences, self.cut)
+
+    def _encode_some_directly(self, sentences: list[str], found: np.ndarray, cut: Cut) -> tuple[np.ndarray, np.ndarray]:
+        """Encode the sentences with the indices `found`, which may have added tokens, without the table."""
+        direct = np.zeros(len(sentences), bool)
+        direct[found] = True
+        others = np.flatnonzero(~direct)
+        ids, offsets = encode_directly(self.tokenizer, [sentences[index] for index in found])
+        cut_ids, cut_offsets = self._encode_cut([sentences[index] for index in others], cut)
+        order = np.argsort(np.concatenate((found, others)))
+        offsets = np.append(offsets, offsets[-1] + cut_offsets[1:])
+        return concatenate_runs(np.concatenate((ids, cut_ids)), offsets, order)
+
+    def _encode_cut(self, sentences: list[str], cut: Cut) -> tuple[np.ndarray, np.ndarray]:
+        """Encode sentences without added tokens by the table of chunks."""
         if self.vocabulary.keeps_spaces:
             sentences = _with_first_spaces(sentences, self.tokenizer)
         content = "".join(sentences).encode()
         text = np.frombuffer(content, np.uint8)
         bounds = _byte_offsets(sentences, text)
-        cuts = np.append(self.cut(text, bounds), True)
+        cuts = np.append(cut(text, bounds), True)
         cuts[bounds] = True
         edges = np.flatnonzero(cuts)
         chunks = pa.StringArray.from_buffers(

@@ -55,7 +55,8 @@ def extend_vocabulary(vocabulary: Vocabulary, words: list[str]) -> Vocabulary:
     free = [index for index, token in enumerate(tokens) if UNUSED.fullmatch(token)]
     for index, word in zip(free, words):
         tokens[index] = word
-    return replace(vocabulary, tokens=(*tokens, *words[len(free) :]))
+    # The new words have ids after those of added tokens, so added tokens become entries of the model.
+    return replace(vocabulary, tokens=(*tokens, *words[len(free) :]), model_entries=None)
 
 
 def pieces_of_new_words(vocabulary: Vocabulary, longer: Vocabulary) -> dict[int, list[int]]:

@@ -29,7 +29,9 @@ def prompt_tokens(prompts: Sequence[str], tokenizer: "CachedTokenizer") -> list[
     if not any(prompts):
         return [np.zeros(0, np.int32) for _ in prompts]
     spaced = tokenizer.vocabulary.keeps_spaces
-    ids, offsets = tokenizer.encode([prompt.removesuffix(" ") if spaced else prompt.rstrip() for prompt in prompts])
+    ids, offsets = tokenizer.for_prompts.encode(
+        [prompt.removesuffix(" ") if spaced else prompt.rstrip() for prompt in prompts]
+    )
     return [ids[start:end] for start, end in zip(offsets[:-1], offsets[1:])]
 
 

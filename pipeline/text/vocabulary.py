@@ -3,12 +3,14 @@
 import hashlib
 import json
 import re
-from dataclasses import dataclass, fields
+from collections.abc import Collection
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pipeline.text.added_tokens import AddedToken, as_listed
 from pipeline.text.splitting import CONTINUATION, LONGEST_WORD, SPECIALS, continues
 from pipeline.text.template import ONE_SEPARATOR, Template
 
@@ -42,6 +44,10 @@ class Vocabulary:
     """Special tokens around texts and pairs."""
     model: str | None = None
     """The tokenizer as JSON without added tokens: merges or scores, normalisation and splitting. None for WordPiece."""
+    added: tuple[AddedToken, ...] = ()
+    """Added tokens in the order of their ids, without the five special tokens that every vocabulary has."""
+    model_entries: int | None = None
+    """Number of entries that WordPiece knows; all later ones are added tokens only. None: all entries."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}  # without cached properties
@@ -102,13 +108,27 @@ class Vocabulary:
         In byte-level BPE, the first piece of a paragraph also looks like a continuation, because it has no space before
         it.
         """
-        return self._textual & np.array([continues(self.kind, token) for token in self.tokens])
+        return self._textual & ~self.whole & np.array([continues(self.kind, token) for token in self.tokens])
+
+    @cached_property
+    def whole(self) -> np.ndarray:
+        """Whether each entry is an added token, bool (size,). An added token is a word of its own."""
+        contents = {token.content for token in self.added}
+        return np.array([token in contents for token in self.tokens])
+
+    def matching(self, *, special: bool) -> tuple[AddedToken, ...]:
+        """Return the added tokens that match in a text; without `special`, those that are not marked as special."""
+        return tuple(token for token in self.added if special or not token.special)
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of all fields, in hexadecimal."""
+        """SHA-256 of all fields that change the ids of a corpus, in hexadecimal."""
         about = self.__getstate__()
         about.pop("template")
+        about["added"] = [asdict(token) for token in self.matching(special=False)]
+        for name in ("added", "model_entries"):
+            if not about[name]:  # left out, so that earlier runs of vocabularies without added tokens continue
+                about.pop(name)
         if self.template != ONE_SEPARATOR:
             about["pair_separators"] = self.template.pair_separators
         if self.keeps_spaces:
@@ -133,7 +153,7 @@ class Vocabulary:
             "unk_token": "[UNK]",
             "continuing_subword_prefix": CONTINUATION,
             "max_input_chars_per_word": LONGEST_WORD,
-            "vocab": self.ids,
+            "vocab": {token: i for i, token in enumerate(self.tokens[: self.model_entries])},
         }
         whole = {
             "version": "1.0",
@@ -148,12 +168,42 @@ class Vocabulary:
         }
         return json.dumps(whole, ensure_ascii=False)
 
-    def tokenizer(self) -> "Tokenizer":
-        """Return a new tokenizer that neither adds nor parses special tokens: "[MASK]" in a text is ordinary text."""
+    def tokenizer(self, matching: Collection[AddedToken] = ()) -> "Tokenizer":
+        """Return a new tokenizer that neither adds nor parses special tokens: "[MASK]" in a text is ordinary text.
+
+        Of the added tokens, those in `matching` match in a text.
+        """
         from tokenizers import Tokenizer
 
-        whole = self.tokenizer_json()
-        return Tokenizer.from_str(_hide_reserved_entries(whole, self._textual) if self.kind == "unigram" else whole)
+        if not matching:
+            return self.model_tokenizer()
+        whole = json.loads(self._model_for(matching))
+        hidden = {entry[0] for entry in whole["model"]["vocab"]} if self.kind == "unigram" else set()
+        listed = {name: AddedToken(content=name, normalized=False, special=True) for name in self.specials}
+        listed |= {token.content: replace(token, special=token not in matching) for token in self.added}
+        whole["added_tokens"] = [
+            as_listed(listed[name], self.ids[name])
+            for name in sorted(listed, key=self.ids.__getitem__)
+            if f" {name}" not in hidden  # a hidden entry would get a new id
+        ]
+        tokenizer = Tokenizer.from_str(json.dumps(whole, ensure_ascii=False))
+        # Tokens that do not match are listed all the same, because ids are given in the order of the list.
+        tokenizer.encode_special_tokens = True
+        return tokenizer
+
+    def model_tokenizer(self, matching: Collection[AddedToken] = ()) -> "Tokenizer":
+        """Return a new tokenizer for texts without any of the added tokens `matching`; it matches no added token."""
+        from tokenizers import Tokenizer
+
+        return Tokenizer.from_str(self._model_for(matching))
+
+    def _model_for(self, matching: Collection[AddedToken]) -> str:
+        """Return the JSON of a tokenizer without added tokens, whose reserved entries match no text."""
+        if self.kind != "unigram":
+            return self.tokenizer_json()
+        contents = {token.content for token in matching}
+        matched = np.array([token in contents for token in self.tokens])
+        return _hide_reserved_entries(self.tokenizer_json(), self._textual | matched)
 
 
 def _hide_reserved_entries(model: str, textual: np.ndarray) -> str:

@@ -1,7 +1,7 @@
 """Read published vocabulary files: vocab.txt, tokenizer.json, vocab.json with merges.txt, spiece.model, spm.model."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyarrow import fs
@@ -12,8 +12,11 @@ from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer, ByteLevel
 
 from pipeline import storage
+from pipeline.encoder_folder import encoder_folder
 from pipeline.errors import ConfigError, DataError, listed, shown
 from pipeline.text import sentencepiece_model
+from pipeline.text.added_token_files import added_tokens_beside
+from pipeline.text.added_tokens import AddedToken, added_tokens_of
 from pipeline.text.letter_case import has_capitals
 from pipeline.text.splitting import CONTINUATION, LONGEST_WORD, SPECIALS, SPECIALS_OF_BYTES, parts_of
 
@@ -50,6 +53,10 @@ class VocabularyFile:
     """Entries that the file marks as special tokens."""
     pair_separators: int | None = None
     """Number of separators between the texts of a pair."""
+    added: tuple[AddedToken, ...] = ()
+    """Added tokens, with the five special tokens if the file lists them."""
+    model_entries: int | None = None
+    """Number of entries that are in the model of WordPiece; all later ones are added tokens only."""
 
 
 def read_file(path: str) -> tuple[str, VocabularyFile]:
@@ -59,15 +66,31 @@ def read_file(path: str) -> tuple[str, VocabularyFile]:
     vocabulary.
     """
     file = _vocabulary_file(path)
+    published = _read_vocabulary_file(path, file)
+    if file == path or file.endswith("/tokenizer.json"):
+        return file, published
+    added = added_tokens_beside(file, published.tokens)
+    new = [token.content for token in added if token.content not in published.tokens]
+    return file, replace(
+        published,
+        tokens=(*published.tokens, *new),
+        added=(*published.added, *(token for token in added if token not in published.added)),
+        marked=(*published.marked, *(token.content for token in added if token.special)),
+        model_entries=len(published.tokens),
+    )
+
+
+def _read_vocabulary_file(path: str, file: str) -> VocabularyFile:
+    """Return the content of a vocabulary file; `path` is vocabulary.path, for messages."""
     if file.endswith(SENTENCEPIECE):
-        return file, _sentencepiece(file, _read_bytes(path, file))
+        return _sentencepiece(file, _read_bytes(path, file))
     content = _read_setting(path, file)
     if not content.strip():
         raise DataError(f"{file} is empty: give a vocabulary with its entries")
     name = file.rsplit("/", 1)[-1]
     if not name.endswith(".json"):
-        return file, _vocab_txt(file, content)
-    return file, _vocab_json(file, content) if name == "vocab.json" else _tokenizer_json(file, content)
+        return _vocab_txt(file, content)
+    return _vocab_json(file, content) if name == "vocab.json" else _tokenizer_json(file, content)
 
 
 def _vocabulary_file(path: str) -> str:
@@ -87,6 +110,8 @@ def _vocabulary_file(path: str) -> str:
     for name in NAMES:
         if name in names:
             return storage.join(path, name)
+    if (inner := encoder_folder(path)) != path:
+        return _vocabulary_file(inner)
     if XLM_ROBERTA in names:
         raise _sentencepiece_of_xlm_roberta(storage.join(path, XLM_ROBERTA))
     raise ConfigError(
@@ -249,7 +274,10 @@ def _wordpiece_json(file: str, tokenizer: Tokenizer, whole: dict[str, Any]) -> V
         lowercase=normalizer.lowercase,
         strip_accents=normalizer.strip_accents,
         chinese_characters=normalizer.handle_chinese_chars,
+        marked=_marked(whole),
         pair_separators=_pair_separators(file, whole),
+        added=added_tokens_of(whole),
+        model_entries=len(whole["model"]["vocab"]),
     )
 
 
@@ -271,9 +299,15 @@ def _split_tokenizer(file: str, tokenizer: Tokenizer, content: dict[str, Any] | 
         strip_accents=any(lowercase if strips is None else strips for strips in stripping),
         chinese_characters=False,
         model=json.dumps(bare, ensure_ascii=False),
-        marked=tuple(token["content"] for token in whole["added_tokens"] if token["special"]),
+        marked=_marked(whole),
         pair_separators=_pair_separators(file, whole),
+        added=added_tokens_of(whole),
     )
+
+
+def _marked(whole: dict[str, Any]) -> tuple[str, ...]:
+    """Return the entries that a tokenizer.json marks as special."""
+    return tuple(token["content"] for token in whole["added_tokens"] if token["special"])
 
 
 def _kind_of(file: str, whole: dict[str, Any]) -> str:

@@ -1,11 +1,12 @@
 """Load a vocabulary from its published files, and check the settings that say how text is normalised for it."""
 
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, DataError, shown
+from pipeline.text.added_tokens import AddedToken
 from pipeline.text.letter_case import BRACKETED, ODD_SHARE, has_capitals, upper_case
-from pipeline.text.splitting import SPECIALS_OF_BYTES
+from pipeline.text.splitting import SPECIALS, SPECIALS_OF_BYTES
 from pipeline.text.template import Template
 from pipeline.text.vocabulary import Vocabulary
-from pipeline.text.vocabulary_files import read_file, specials_of
+from pipeline.text.vocabulary_files import VocabularyFile, read_file, specials_of
 
 
 def load_vocabulary(
@@ -31,7 +32,7 @@ def load_vocabulary(
         )
     if published.kind == "wordpiece":
         setting = f"{published.source} ({lower_casing})" if lowercase is None else f"vocabulary.lowercase ({lowercase})"
-        require_fitting_case(published.tokens, lower_casing, setting, file)
+        require_fitting_case(published.tokens[: published.model_entries], lower_casing, setting, file)
     stripping = published.strip_accents
     if stripping is None and published.lowercase is not None:
         stripping = lower_casing
@@ -39,7 +40,8 @@ def load_vocabulary(
     splits = published.chinese_characters
     if not chinese_characters:
         splits = _merge_setting("chinese_characters", False, splits, file)
-    return Vocabulary(
+    added = _added_tokens(published, specials)
+    vocabulary = Vocabulary(
         tokens=published.tokens,
         lowercase=lower_casing,
         kind=published.kind,
@@ -48,7 +50,29 @@ def load_vocabulary(
         specials=specials,
         template=Template(pair_separators=published.pair_separators or _usual_separators(specials)),
         model=published.model,
+        added=added,
+        # Without added tokens, all entries may match, as in earlier versions.
+        model_entries=published.model_entries if added and published.kind == "wordpiece" else None,
     )
+    _require_contents(vocabulary, file)
+    return vocabulary
+
+
+def _require_contents(vocabulary: Vocabulary, file: str) -> None:
+    """Raise DataError if nothing is left of an added token after normalisation."""
+    compared = [token.content for token in vocabulary.added if token.normalized]
+    normalizer = vocabulary.model_tokenizer().normalizer if compared else None
+    if normalizer and (empty := [content for content in compared if normalizer.normalize_str(content) == ""]):
+        raise DataError(
+            f"{file}: nothing is left of the added token {shown(empty[0])} after normalisation, so it would match "
+            "everywhere: set its normalized to false, or remove it"
+        )
+
+
+def _added_tokens(published: VocabularyFile, specials: tuple[str, ...]) -> tuple[AddedToken, ...]:
+    """Return the added tokens without the five special tokens, in the order of their ids."""
+    by_content = {token.content: token for token in published.added if token.content not in specials[: len(SPECIALS)]}
+    return tuple(by_content[entry] for entry in published.tokens if entry in by_content)
 
 
 def _usual_separators(specials: tuple[str, ...]) -> int:
@@ -63,7 +87,9 @@ def load_vocabulary_as_published(path: str) -> Vocabulary:
     unless many entries have capitals (has_capitals): such entries would never occur in lower-cased text.
     """
     _, published = read_file(path)
-    return load_vocabulary(path, None if published.lowercase is not None else not has_capitals(published.tokens))
+    return load_vocabulary(
+        path, None if published.lowercase is not None else not has_capitals(published.tokens[: published.model_entries])
+    )
 
 
 def _merge_setting(name: str, wanted: bool | None, configured: bool | None, source: str) -> bool | None:

@@ -1,10 +1,13 @@
 """Write a vocabulary as the files that transformers reads: tokenizer.json, its config, and vocab.txt or merges."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pipeline import storage
+from pipeline.text.added_token_files import ADDED
+from pipeline.text.added_tokens import AddedToken, as_listed
 from pipeline.text.splitting import CONTINUATION, SPECIALS, SPECIALS_OF_BYTES
 from pipeline.text.template import ONE_SEPARATOR, TWO_SEPARATORS
 from pipeline.text.vocabulary import Vocabulary
@@ -75,7 +78,9 @@ def _is_roberta(vocabulary: Vocabulary, whole: dict[str, Any]) -> bool:
 def _files_of_kind(vocabulary: Vocabulary, model: dict[str, Any]) -> dict[str, str]:
     """Return {name: content} of the files that published vocabularies of this kind have besides tokenizer.json."""
     if vocabulary.kind == "wordpiece":
-        return {"vocab.txt": "".join(f"{token}\n" for token in vocabulary.tokens)}
+        files = {"vocab.txt": "".join(f"{token}\n" for token in model["vocab"])}
+        only_added = {token: vocabulary.ids[token] for token in vocabulary.tokens[len(model["vocab"]) :]}
+        return files | ({ADDED: json.dumps(only_added, ensure_ascii=False)} if only_added else {})
     if vocabulary.kind == "unigram":
         return {}
     # In files from before 2024, a merge is one string.
@@ -87,17 +92,17 @@ def _files_of_kind(vocabulary: Vocabulary, model: dict[str, Any]) -> dict[str, s
 
 
 def _added_tokens(vocabulary: Vocabulary) -> list[dict[str, Any]]:
-    """Return the special tokens as a tokenizer.json lists them, in the order of their ids.
+    """Return the special and the added tokens as a tokenizer.json lists them, in the order of their ids.
 
     In byte-level BPE, the mask token includes the space before it, as in RoBERTa, because the word that it replaces
     includes that space.
     """
-    plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
-    changes = {vocabulary.specials[4]: {"lstrip": True}} if vocabulary.keeps_spaces else {}
-    return [
-        {"id": vocabulary.ids[name], "content": name} | plain | changes.get(name, {})
-        for name in sorted(vocabulary.specials, key=vocabulary.ids.__getitem__)
-    ]
+    tokens = {name: AddedToken(content=name, normalized=False, special=True) for name in vocabulary.specials}
+    if vocabulary.keeps_spaces:
+        mask = vocabulary.specials[4]
+        tokens[mask] = replace(tokens[mask], lstrip=True)
+    tokens |= {token.content: token for token in vocabulary.added}
+    return [as_listed(tokens[name], vocabulary.ids[name]) for name in sorted(tokens, key=vocabulary.ids.__getitem__)]
 
 
 def _post_processor(vocabulary: Vocabulary, whole: dict[str, Any], segments: int) -> dict[str, Any]:

@@ -36,12 +36,15 @@ def whole_words(
     ids: np.ndarray, offsets: np.ndarray, vocabulary: Vocabulary, begins: np.ndarray | None = None
 ) -> Words:
     """Group each piece with the pieces that continue its word. A word cut by the edge of a segment is a word, too.
+    An added token is one word.
 
     `begins`, bool (T,), marks tokens that begin a word even if their piece looks like a continuation. None: the pieces
     alone decide.
     """
     text = _is_text(ids, vocabulary)
     tied = text[1:] & text[:-1] & vocabulary.continuation[ids[1:]]  # whether a piece belongs to the word before it
+    if vocabulary.added:
+        tied &= ~vocabulary.whole[ids[:-1]]
     if begins is not None:
         tied &= ~begins[1:]
     begins, ends = text.copy(), text
