@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pipeline import storage
 from pipeline.config.cutting import Cutting
@@ -21,10 +20,9 @@ from pipeline.reporting import Report
 from pipeline.tasks import known
 from pipeline.tasks.builtin import builtin_task
 from pipeline.tasks.download import fetch_glue
-from pipeline.tasks.files import MOST_NUMERIC_CLASSES
 from pipeline.tasks.held_out import is_held_out
 from pipeline.tasks.kinds import KINDS
-from pipeline.tasks.labels import are_numbers
+from pipeline.tasks.labels import numbers_in_words
 from pipeline.tasks.lengths import with_lengths
 from pipeline.tasks.matches import require_scored_negatives
 from pipeline.tasks.own import Lost, read_own
@@ -190,7 +188,7 @@ def _problem_of(
             )
         )
     report(f"{_split_title(task, 'train')}: {split_summary(task, problem.train)}")
-    if line := _numbers_in_words(config, task, problem.train):
+    if config.train is not None and config.kind == "auto" and (line := numbers_in_words(task, problem.train.rows)):
         report(f"{_split_title(task, 'train')}: {line}")
     if isinstance(train, pa.Table) and (line := skewed(task, train["label"].to_pylist())):
         report(line)
@@ -293,25 +291,6 @@ def _task_summary(task: Task) -> list[str]:
     """Return the task's kind and number of labels."""
     kind = f"{task.kind} of {len(task.labels):,} labels" if task.labels else task.kind
     return [kind, *([f"{len(task.intents):,} intents"] if task.intents else [])]
-
-
-def _numbers_in_words(config: Finetune, task: Task, train: Prepared) -> str:
-    """Return a line on how many whole numbers are taken, as values or as classes, and how to choose; "" if the user
-    chose the kind, or the labels are few or others.
-    """
-    if config.train is None or config.kind != "auto":
-        return ""
-    if task.kind == "regression" and all(value == int(value) for value in train.rows["label"].to_pylist()):
-        return (
-            f"warning: the labels are {pc.count_distinct(train.rows['label']).as_py():,} whole numbers, which are "
-            "taken as values: if they are classes, pass --kind classification"
-        )
-    if task.kind == "classification" and len(task.labels) > MOST_NUMERIC_CLASSES and are_numbers(task.labels):
-        return (
-            f"the labels are the whole numbers from 0 to {len(task.labels) - 1:,}, which are taken as classes: if they "
-            "are values, pass --kind regression"
-        )
-    return ""
 
 
 def noun(task: Task) -> str:

@@ -17,6 +17,7 @@ from pipeline.tasks.columns import tab_separated
 from pipeline.tasks.content import content_of, decoded, existing_file
 from pipeline.tasks.readers import json_rows
 from pipeline.tasks.squad import SURROGATE
+from pipeline.tasks.task import plain_number
 
 DOCUMENTS, QUERIES, JUDGEMENTS = "corpus.jsonl", "queries.jsonl", "qrels/{split}.tsv"
 HEADER = ("query-id", "corpus-id", "score")
@@ -79,6 +80,6 @@ def read_judgements(location: str, bad: BadRows) -> Iterator[tuple[str, str, str
         where = f"{location}:{line}"
         try:
             query, document, grade = fields
-            yield where, query, document, int(grade)
+            yield where, query, document, int(plain_number(grade))
         except ValueError:
             bad.take(BadRow(f"{where}: {shown(fields)} is not two ids and a whole number, with tabs", "no-judgement"))

@@ -12,7 +12,14 @@ import pyarrow as pa
 from pipeline.errors import BadRow, ConfigError, DataError, listed, shown
 from pipeline.tasks.bad_rows import BadRows
 from pipeline.tasks.content import content_of
-from pipeline.tasks.labels import are_class_numbers, class_names, is_nan, nan_is_missing, require_no_spans
+from pipeline.tasks.labels import (
+    MOST_NUMERIC_CLASSES,
+    are_class_numbers,
+    class_names,
+    is_nan,
+    nan_is_missing,
+    require_no_spans,
+)
 from pipeline.tasks.lengths import with_lengths
 from pipeline.tasks.ranking_metrics import RANKINGS
 from pipeline.tasks.readers import reader_of
@@ -32,8 +39,6 @@ from pipeline.tasks.task import (
     several,
 )
 
-MOST_NUMERIC_CLASSES = 20
-"""Labels with more distinct numbers than this are regression values, not classes (ratings and grades have fewer)."""
 MOST_ODD = 0.1
 """A column counts as regression only if at most this share of its labels are not numbers."""
 BETWEEN_LABELS = ";"

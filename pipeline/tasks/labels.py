@@ -4,9 +4,16 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pipeline.errors import DataError, shown
-from pipeline.tasks.task import finite, list_in, plain_number
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from pipeline.errors import DataError, shown
+from pipeline.tasks.task import Task, finite, list_in, plain_number
+
+MOST_NUMERIC_CLASSES = 20
+"""Labels with more distinct numbers than this are regression values (ratings and grades have fewer), unless they are
+numbers of classes (`are_class_numbers`).
+"""
 STARTS, ENDS = ("start", "start_offset", "begin"), ("end", "end_offset")
 """Keys of a span's first character, and of its end, in the exports of annotation tools."""
 
@@ -17,7 +24,7 @@ def nan_is_missing(values: Iterable[Any]) -> bool:
     Else it is a class, such as the language Min Nan (ISO 639-3).
     """
     others = {str(value).strip() for value in values if value is not None and not is_nan(value)} - {""}
-    return bool(others) and are_numbers(others)
+    return bool(others) and _are_numbers(others)
 
 
 def is_nan(value: Any) -> bool:
@@ -25,7 +32,7 @@ def is_nan(value: Any) -> bool:
     return value.strip().lower() == "nan" if isinstance(value, str) else isinstance(value, float) and math.isnan(value)
 
 
-def are_numbers(labels: Iterable[str]) -> bool:
+def _are_numbers(labels: Iterable[str]) -> bool:
     """Return whether all labels are finite numbers."""
     try:
         return all(math.isfinite(finite(label)) for label in labels)
@@ -44,6 +51,23 @@ def class_names(labels: Iterable[str]) -> dict[str, str]:
 def are_class_numbers(values: set[float]) -> bool:
     """Return whether numbers are those from 0 to K - 1, as data sets number their K classes."""
     return values == set(range(len(values)))
+
+
+def numbers_in_words(task: Task, rows: pa.Table) -> str:
+    """Return a line for a task whose kind was inferred from many whole numbers: what they are taken as, and how to
+    choose; "" for other labels. `rows` are the encoded training rows.
+    """
+    if task.kind == "regression" and all(value == int(value) for value in rows["label"].to_pylist()):
+        return (
+            f"warning: the labels are {pc.count_distinct(rows['label']).as_py():,} whole numbers, which are taken as "
+            "values: if they are classes, pass --kind classification"
+        )
+    if task.kind == "classification" and len(task.labels) > MOST_NUMERIC_CLASSES and _are_numbers(task.labels):
+        return (
+            f"the labels are the whole numbers from 0 to {len(task.labels) - 1:,}, which are taken as classes: if they "
+            "are values, pass --kind regression"
+        )
+    return ""
 
 
 def require_no_spans(where: str, column: str, value: Any) -> None:

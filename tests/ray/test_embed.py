@@ -28,6 +28,7 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for file in range(2):
         rows = [
             {"id": f"{file}-{row}", "text": f"kar lost kand. {'mir nest ' * (row % 40)}" if row % 20 else " "}
+            | ({"title": "T"} if file else {})
             for row in range(200)
         ]
         (folder / f"{file}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -88,6 +89,7 @@ def test_killed_and_resumed_it_has_the_bytes_of_an_undisturbed_run_and_is_search
     given = [json.loads(line) for file in sorted(texts.iterdir()) for line in file.read_text().splitlines()]
     whole = {row["id"]: row["text"] for row in given if row["text"].strip()}
     assert list(dict.fromkeys(row["id"] for row in rows)) == list(whole) and len(rows) > len(whole)
+    assert {row["title"] for row in rows} == {None, "T"}
     assert all(row["text"] == whole[row["id"]][row["start"] : row["end"]] for row in rows)
     some = rows[::25]
     np.testing.assert_allclose(

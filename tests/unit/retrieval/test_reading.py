@@ -18,7 +18,7 @@ DOCUMENTS = [
     {"_id": "c", "title": "", "text": " "},
 ]
 QUERIES = [{"_id": "1", "text": "drag"}, {"_id": "2", "text": "heat"}, {"_id": "3", "text": "no judgement"}]
-QRELS = ["query-id\tcorpus-id\tscore", "1\ta\t2", "1\tc\t1", "2\tb\t1", "2\ta\t0"]
+QRELS = ["query-id\tcorpus-id\tscore", "1\ta\t2.0", "1\tc\t1", "2\tb\t1", "2\ta\t0"]
 
 
 def beir(
