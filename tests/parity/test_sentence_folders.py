@@ -14,35 +14,8 @@ transformers = pytest.importorskip("transformers")
 sentence_transformers = pytest.importorskip("sentence_transformers")
 
 TEXTS = ["The River Bank is THE bank", "the river bank", "A COVID-19 b [E1]", ""]
-ENTRIES = [
-    "[PAD]",
-    "[UNK]",
-    "[CLS]",
-    "[SEP]",
-    "[MASK]",
-    "Bank",
-    "bank",
-    "River",
-    "river",
-    "THE",
-    "the",
-    "The",
-    "is",
-    "##s",
-    "A",
-    "a",
-    "B",
-    "b",
-    "covid",
-    "-",
-    "19",
-    "##o",
-    "c",
-    "[",
-    "E1",
-    "e1",
-    "]",
-]
+WORDS = ("Bank", "bank", "River", "river", "THE", "the", "The", "is", "##s", "A", "a", "B", "b", "covid", "-", "19")
+ENTRIES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, "##o", "c", "[", "E1", "e1", "]")
 
 
 @pytest.fixture(scope="module")
