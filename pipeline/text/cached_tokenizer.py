@@ -15,7 +15,7 @@ import pyarrow as pa
 from tokenizers import AddedToken, Tokenizer
 from tokenizers.pre_tokenizers import ByteLevel
 
-from pipeline.text.added_tokens import AddedTokenFinder
+from pipeline.text.added_token_finder import AddedTokenFinder
 from pipeline.text.cuts import Cut, cut_of
 from pipeline.text.vocabulary import Vocabulary
 

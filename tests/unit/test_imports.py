@@ -22,7 +22,7 @@ JOBS = sorted((ROOT / "jobs").glob("[!_]*.py"))
 GROUND = {
     *("columns", "durations", "errors", "config", "environment", "local_files", "locations", "locks", "memory"),
     *("bigbird_presets", "longformer_presets", "modernbert_presets", "presets"),
-    *("reporting", "retries", "stopping", "storage", "wire_format"),
+    *("encoder_folder", "reporting", "retries", "stopping", "storage", "wire_format"),
 }
 MODEL_SIDE = GROUND | {"batch", "host_copies", "text.schema", "model"}
 TRAIN_SIDE = MODEL_SIDE | {
@@ -49,6 +49,7 @@ MAY_IMPORT = {
     "stopping": set(),
     "retries": {"errors"},
     "storage": {"errors", "local_files", "locations", "retries"},
+    "encoder_folder": {"errors", "storage"},
     "locks": {"errors", "local_files", "locations", "storage"},
     "cluster": GROUND | {"ray_private"},
     "text": GROUND - {"config", "presets"} | {"config.data", "text"},

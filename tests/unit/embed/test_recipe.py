@@ -74,6 +74,14 @@ def test_a_folder_since_version_5_4(tmp_path: Path) -> None:
         found.prompt("qury")
 
 
+def test_a_prompt_that_is_not_pooled_is_refused_when_it_is_used(tmp_path: Path) -> None:
+    pooling = {"1_Pooling/config.json": {"pooling_mode": "mean", "include_prompt": False}}
+    found = read_recipe(write(tmp_path, {"modules.json": steps(("Transformer", "Pooling"))} | pooling))
+    assert found.prompt(None) == ""
+    with pytest.raises(ConfigError, match=r"^prompt \(find: \) .*include_prompt false.* leave the prompt out"):
+        found.prompt("find: ")
+
+
 def test_a_projection_is_read(tmp_path: Path) -> None:
     files = {
         "modules.json": steps(("Transformer", "Pooling", "Dense", "Normalize")),
@@ -139,10 +147,42 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         },
         r"has include_prompt false, which leaves a prompt's tokens out",
     ),
+    "class": (
+        {"modules.json": [{"type": "custom_st.Transformer", "path": ""}, *steps(("Pooling",))]},
+        r"modules\.json has a step of the class 'custom_st\.Transformer', which is not one of sentence-transformers: ",
+    ),
+    "default-prompt": (
+        {"config_sentence_transformers.json": {"prompts": {"query": "q: "}, "default_prompt_name": "passage"}},
+        r"has default_prompt_name 'passage', which is not one of its prompts \(query\): correct the name$",
+    ),
+    "kind-of-model": (
+        {"config_sentence_transformers.json": {"model_type": "SparseEncoder"}},
+        r"has model_type 'SparseEncoder', which is not supported: .* without it \('SentenceTransformer'\)$",
+    ),
+    "length-of-queries": (
+        {"sentence_bert_config.json": {"query_length": 32}},
+        r"sentence_bert_config\.json has query_length '32', which is not supported: ",
+    ),
+    "arguments": (
+        {
+            "sentence_bert_config.json": {
+                "model_args": {"torch_dtype": "float16"},
+                "config_args": {"hidden_act": "relu"},
+            }
+        },
+        r"sentence_bert_config\.json: config_args has hidden_act 'relu', which is not supported: ",
+    ),
+    "scaled-tokens": (
+        {
+            "modules.json": steps(("Transformer", "Pooling", "Normalize")),
+            "2/config.json": {"module_input_name": "token_embeddings"},
+        },
+        r"2/config\.json has module_input_name 'token_embeddings', which is not supported: .*'sentence_embedding'",
+    ),
     "not-json": ({"1_Pooling/config.json": "{"}, r"1_Pooling/config\.json cannot be read: "),
     "no-list": ({"modules.json": {"a": 1}}, r"modules\.json cannot be read as a list of steps"),
     "outside": (
-        {"modules.json": [{"type": "a.Transformer", "path": ""}, {"type": "a.Pooling", "path": "../x"}]},
+        {"modules.json": [{"type": f"{OLD}Transformer", "path": ""}, {"type": f"{OLD}Pooling", "path": "../x"}]},
         r"names '\.\./x', which is outside of the folder$",
     ),
 }
