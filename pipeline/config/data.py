@@ -28,7 +28,8 @@ class Sources:
     jobs/prepare.py. Default: the built-in corpus.
 
     Options may follow the location. ::format=NAME names the format. It must be given for pairs, sentences and
-    parquet-sentences; wikipedia-dump, wikiextractor, gutenberg, bookscorpus, jsonl, parquet and text are recognised.
+    parquet-sentences; wikipedia-dump, wikiextractor, gutenberg, bookscorpus, jsonl, parquet, warc and text are
+    recognised.
     ::column=NAME names the column of the text in JSON lines and Parquet, or the columns of pairs. ::language=CODE sets
     the language (default: what the files say, or en). ::weight=TIMES sets how often a document occurs per epoch
     (default: 1).
