@@ -9,7 +9,7 @@ LETTER = r"[^\W\d_\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
 """A letter, but no ideograph, kana or Hangul syllable, because these can be words by themselves."""
 SHORT_WORD = rf"{LETTER}{{1,3}}(?!\w)"
 """A word such as "or", "ed." and "α"."""
-CANDIDATE = re.compile(rf"[(（](?<![A-Za-z0-9_]\()((?:{SHORT_WORD}|[^\w()（）\n])*+)[)）]")
+CANDIDATE = re.compile(rf"[(（](?<![A-Za-z0-9_]\()((?:{SHORT_WORD}|[^\w()（）\n]){{0,80}}+)[)）]")
 """A bracket without numbers and longer words. A bracket directly after a word is a call in code: min()."""
 GAP = re.compile(
     r"^[\s,;:/–、，；\[\]]*$"
