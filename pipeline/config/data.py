@@ -127,7 +127,8 @@ class VocabularySettings:
     """Lower-case the text.
 
     Default: for a given vocabulary, the value in its tokenizer's config (set this option for a vocab.txt without a
-    config); for a trained vocabulary, yes for WordPiece and no for other kinds.
+    config); for a trained vocabulary, yes for WordPiece and no for other kinds. A trained WordPiece vocabulary is cased
+    if lower-casing would remove the accents of 0.5% of the letters or more, as in German, French or Hindi.
     """
     strip_accents: bool | None = None
     """Remove accents. Default: the value in the given tokenizer's config, else yes if text is lower-cased (BERT's
