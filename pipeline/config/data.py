@@ -28,7 +28,8 @@ class Sources:
     jobs/prepare.py. Default: the built-in corpus.
 
     Options may follow the location. ::format=NAME names the format. It must be given for pairs, sentences and
-    parquet-sentences; wikipedia-dump, wikiextractor, gutenberg, bookscorpus, jsonl, parquet and text are recognised.
+    parquet-sentences; wikipedia-dump, wikiextractor, gutenberg, bookscorpus, jsonl, parquet, warc and text are
+    recognised.
     ::column=NAME names the column of the text in JSON lines and Parquet, or the columns of pairs. ::language=CODE sets
     the language (default: what the files say, or en). ::weight=TIMES sets how often a document occurs per epoch
     (default: 1).
@@ -126,7 +127,8 @@ class VocabularySettings:
     """Lower-case the text.
 
     Default: for a given vocabulary, the value in its tokenizer's config (set this option for a vocab.txt without a
-    config); for a trained vocabulary, yes for WordPiece and no for other kinds.
+    config); for a trained vocabulary, yes for WordPiece and no for other kinds. A trained WordPiece vocabulary is cased
+    if lower-casing would remove the accents of 0.5% of the letters or more, as in German, French or Hindi.
     """
     strip_accents: bool | None = None
     """Remove accents. Default: the value in the given tokenizer's config, else yes if text is lower-cased (BERT's

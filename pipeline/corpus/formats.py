@@ -12,6 +12,7 @@ from pipeline.corpus.opening import Opened, bare_name
 from pipeline.corpus.parquet import is_parquet, read_parquet, read_parquet_sentences
 from pipeline.corpus.plain import is_bookscorpus, is_plain_text, read_bookscorpus, read_sentences, read_text
 from pipeline.corpus.records import is_jsonl, read_jsonl
+from pipeline.corpus.warc import is_warc, read_warc
 from pipeline.corpus.wikiextractor import is_wikiextractor, read_wikiextractor
 from pipeline.text.documents import Dropped, Pair, Record
 
@@ -48,6 +49,7 @@ FORMATS: dict[str, Format] = {
     "parquet": Format(read=read_parquet, recognises=is_parquet, columns=True),
     "wikiextractor": Format(read=read_wikiextractor, recognises=is_wikiextractor),
     "jsonl": Format(read=read_jsonl, recognises=is_jsonl, columns=True),
+    "warc": Format(read=read_warc, recognises=is_warc),
     "bookscorpus": Format(read=read_bookscorpus, recognises=is_bookscorpus),
     "gutenberg": Format(read=read_gutenberg, recognises=is_gutenberg),
     "text": Format(read=read_text, recognises=is_plain_text),

@@ -37,7 +37,7 @@ from pipeline.errors import DataError
 from pipeline.text.documents import ENGLISH, Document, Dropped, Pair, Record, documents, dropped, pair_document
 from pipeline.text.sketches import COMMON, casing, sample_hashes, shingle_hashes, size_class
 
-VERSION = 8
+VERSION = 9
 """Version of the parts' contents.
 
 Increase the version when the same input produces different parts. An unfinished preparation then makes its parts again.

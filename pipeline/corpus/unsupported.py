@@ -8,6 +8,7 @@ from xml.parsers import expat
 from pipeline.corpus.dump import end_of_prolog, is_dump
 from pipeline.corpus.plain import is_plain_text
 from pipeline.corpus.records import NAMES, parse_json
+from pipeline.corpus.warc import is_warc_without_text
 from pipeline.corpus.wikiextractor import is_wikiextractor
 from pipeline.text.documents import Reason
 
@@ -23,6 +24,27 @@ ELEMENT = re.compile(rb"<(?:[A-Za-z_]|[^\x00-\x7f])[^\s<>/\"'=]*+(?:\s[^<>]*)?>"
 RTF = re.compile(rb"\{\\rtf\d?\s*[\\{]")
 TABLE_NAMES = (".csv", ".tsv")
 ARRAY = re.compile(rb'\[\s*\{\s*"')
+MAIL_NAMES = (".mbox", ".eml")
+VALUE = rb":[^\n]*\n(?:[ \t][^\n]*\n)*"
+FIELD = rb"(?:[A-Za-z][A-Za-z0-9-]*" + VALUE + rb")"
+MAILBOX = re.compile(rb"From \S+ [^\n]*\d\d:\d\d[^\n]*\n" + FIELD)
+MESSAGE = re.compile(
+    FIELD + rb"{0,40}?(?:Message-ID|Received|Return-Path|Delivered-To|MIME-Version|Newsgroups)" + VALUE + FIELD,
+    re.IGNORECASE,
+)
+"""A message with its headers, whose lines begin with names; one of them is a name that only messages have."""
+SUBTITLE_NAMES = (".srt", ".vtt", ".ass", ".ssa")
+SUBTITLES = re.compile(
+    rb"WEBVTT(?:[ \t][^\n]*)?\r?\n|\[Script Info\]|\d+[ \t]*\r?\n(?:\d+:)?\d\d:\d\d[,.]\d{3}[ \t]+-->"
+)
+BIBLIOGRAPHY_NAMES = (".bib", ".ris")
+BIBLIOGRAPHY = re.compile(
+    rb"(?:%[^\n]*\n\s*)*@[A-Za-z]+\s*[{(]\s*[^\s{},]+\s*,\s*[\w-]+\s*=|TY  - [A-Z]+\s*\n[A-Z][A-Z\d]  - "
+)
+PO_NAMES = (".po", ".pot")
+PO = re.compile(rb'(?:#[^\n]*\n|\s)*+(?:msgctxt "[^\n]*\n)?msgid "[^\n]*\n(?:"[^\n]*\n)*msg(?:str|id_plural)\b')
+OBJECT = re.compile(rb'\{\s*\n\s*"(?:[^"\\\n]|\\.)*"\s*:\s*(?:[\[{"\d-]|true|false|null)')
+"""The beginning of an object over several lines, such as a notebook of Jupyter (.ipynb)."""
 CONTROL = bytes({*range(32), 127} - {*b"\t\n\x0b\x0c\r\x1a\x1b"})
 """Control characters that text does not have.
 
@@ -106,14 +128,24 @@ def _is_separated(name: str, head: bytes) -> bool:
 def _is_json_document(name: str, head: bytes) -> bool:
     """Whether a file is JSON but not one object per line: an array, or an object over several lines."""
     start = head.lstrip(BLANK)
-    if not start.startswith((b"[", b"{")) or not (name.lower().endswith(NAMES) or ARRAY.match(start)):
-        return False
+    if not (name.lower().endswith(NAMES) and start.startswith((b"[", b"{")) or ARRAY.match(start)):
+        return OBJECT.match(start) is not None
     # Leave out the last line, which may be incomplete.
     first, *more = [line for line in start.split(b"\n")[:-1] if line.strip()] or [b""]
     if first.strip() == b"[" or (not more and start.startswith(b"[")):
         return True
     has_object = any(isinstance(parse_json(line.decode("utf-8", "replace")), dict) for line in (first, *more))
     return not has_object and more != [] and not any(line.startswith(b"{") for line in more)
+
+
+def _is_named_or_begins(names: tuple[str, ...], *beginnings: re.Pattern[bytes]) -> Callable[[str, bytes], bool]:
+    """Return a function that tells whether a file has one of these names, or begins with one of these patterns."""
+
+    def recognises(name: str, head: bytes) -> bool:
+        start = head.lstrip(BLANK)
+        return name.lower().endswith(names) or any(beginning.match(start) for beginning in beginnings)
+
+    return recognises
 
 
 def _is_other_encoding(name: str, head: bytes) -> bool:
@@ -144,6 +176,30 @@ UNSUPPORTED: dict[Reason, UnsupportedKind] = {
         recognises=_is_json_document,
         advice="this is JSON, but not JSON lines: write one object per line, for example with "
         "jq -c '.[]' from an array",
+    ),
+    "WARC not text": UnsupportedKind(
+        recognises=is_warc_without_text,
+        advice="this is a web archive without plain text: give the WET file of the archive (.warc.wet.gz), or extract "
+        "the text of its pages",
+    ),
+    "mail not text": UnsupportedKind(
+        recognises=_is_named_or_begins(MAIL_NAMES, MAILBOX, MESSAGE),
+        advice="these are messages with their headers: save their bodies as JSON lines, or read the file as it is with "
+        "::format=text",
+    ),
+    "subtitles not text": UnsupportedKind(
+        recognises=_is_named_or_begins(SUBTITLE_NAMES, SUBTITLES),
+        advice="these are subtitles: save the lines without numbers and times, or read the file as it is with "
+        "::format=text",
+    ),
+    "bibliography not text": UnsupportedKind(
+        recognises=_is_named_or_begins(BIBLIOGRAPHY_NAMES, BIBLIOGRAPHY),
+        advice="this is a bibliography: save its abstracts as JSON lines, or read the file as it is with ::format=text",
+    ),
+    "PO not text": UnsupportedKind(
+        recognises=_is_named_or_begins(PO_NAMES, PO),
+        advice="these are a program's messages with their translations: save the texts of one language one per line, "
+        "or read the file as it is with ::format=text",
     ),
     "file not UTF-8": UnsupportedKind(
         recognises=_is_other_encoding,

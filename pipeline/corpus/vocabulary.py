@@ -2,13 +2,13 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
 from typing import Any
 
 from pipeline import storage
 from pipeline.config.data import VocabularySettings
-from pipeline.corpus.counts import MOST_UNIGRAM_WORDS, MOST_WORDS, count_words
+from pipeline.corpus.counts import MOST_UNIGRAM_WORDS, MOST_WORDS, count_words, texts_of
 from pipeline.corpus.prepared import Corpus, Window
 from pipeline.corpus.weights import NO_FACTORS, language_factors, text_by_language
 from pipeline.errors import ConfigError, DataError
@@ -16,6 +16,7 @@ from pipeline.local_files import scratch_folder
 from pipeline.locks import locked_name
 from pipeline.reporting import Report
 from pipeline.text import extension
+from pipeline.text.accents import MUCH, LostAccents, lost_accents
 from pipeline.text.splitting import SPECIALS, SPECIALS_OF_BYTES, Splitting
 from pipeline.text.training import ALPHABET, vocabulary_of_counts
 from pipeline.text.vocabulary import Vocabulary
@@ -24,6 +25,8 @@ from pipeline.text.vocabulary_saving import save_vocabulary
 
 NEW_WORDS = "words.json"
 SHOWN = 8  # added words named in the report
+SAMPLE_CHARACTERS = 1_000_000
+"""Characters of text in which accents are counted, to choose between cased and uncased."""
 
 
 def trained_vocabulary(
@@ -34,13 +37,10 @@ def trained_vocabulary(
     If `language_exponent` is not 1, documents are repeated as in an epoch of training. The exponent sets the share of
     each language. Here the shares are measured in text length, not in tokens.
 
-    If another process of this machine is training the same vocabulary, wait for it. Raises DataError if the stored
-    vocabulary is damaged.
+    `chosen_case` says whether it is cased. If another process of this machine is training the same vocabulary, wait for
+    it. Raises DataError if the stored vocabulary is damaged.
     """
-    splitting = splitting_of(settings)
-    about = settings_of_training(settings, splitting) | _of_languages(language_exponent)
-    digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:8]
-    folder = storage.join(output, "vocabularies", f"{corpus.fingerprint[:12]}-{settings.kind}-{settings.size}-{digest}")
+    splitting, about, folder = chosen_case(settings, corpus, output, report, language_exponent)
     with locked_name(folder, wait=True):  # two runs may need the same vocabulary at once
         if not storage.exists(storage.join(folder, storage.MANIFEST)):
             made_from = {"corpus": corpus.fingerprint, "settings": about}
@@ -48,6 +48,61 @@ def trained_vocabulary(
     if problem := storage.damage(folder):
         raise DataError(f"vocabulary {folder} is damaged ({problem}); delete this folder to train it again")
     return load_vocabulary(folder, splitting.lowercase)
+
+
+def chosen_case(
+    settings: VocabularySettings, corpus: Corpus, output: str, report: Report, language_exponent: float
+) -> tuple[Splitting, dict[str, Any], str]:
+    """Return how to split text, with the settings and the folder of a vocabulary trained so, as from `place`.
+
+    A vocabulary that an earlier version trained uncased is kept, so that its runs can continue.
+    """
+    splitting = splitting_of(settings)
+    about, folder = place(settings, splitting, corpus, output, language_exponent)
+    if not splitting.removes_accents or storage.exists(storage.join(folder, storage.MANIFEST)):
+        return splitting, about, folder
+    splitting, note = fitting_case(settings, splitting, lost_accents(_sample(corpus)))
+    about, folder = place(settings, splitting, corpus, output, language_exponent)
+    if note and not storage.exists(storage.join(folder, storage.MANIFEST)):
+        report(note)
+    return splitting, about, folder
+
+
+def place(
+    settings: VocabularySettings, splitting: Splitting, corpus: Corpus, output: str, language_exponent: float
+) -> tuple[dict[str, Any], str]:
+    """Return the settings that a trained vocabulary depends on, and its folder, whose name has their digest."""
+    about = settings_of_training(settings, splitting) | _of_languages(language_exponent)
+    digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:8]
+    name = f"{corpus.fingerprint[:12]}-{settings.kind}-{settings.size}-{digest}"
+    return about, storage.join(output, "vocabularies", name)
+
+
+def _sample(corpus: Corpus) -> Iterator[str]:
+    """Yield the first documents of the corpus, SAMPLE_CHARACTERS in total; they are a random sample."""
+    left = SAMPLE_CHARACTERS
+    for text in texts_of(corpus, first_windows(corpus, SAMPLE_CHARACTERS)):
+        if left <= 0:
+            return
+        yield text[:left]
+        left -= len(text)
+
+
+def fitting_case(settings: VocabularySettings, uncased: Splitting, lost: LostAccents) -> tuple[Splitting, str | None]:
+    """Return how to split text that loses these accents in an uncased vocabulary, and a line for the user, if any.
+
+    A language that needs its accents (German, French, Vietnamese, Greek, Hindi) gets a cased vocabulary, as its
+    published models have, unless the user asks for an uncased one.
+    """
+    if lost.share < MUCH:
+        return uncased, None
+    accents = f"the accents of {100 * lost.share:.1f}% of the letters"
+    shown = f" ({', '.join(lost.examples)})" if lost.examples else ""
+    if settings.lowercase is None:
+        note = f"vocabulary: cased, because uncased removes {accents}{shown}; --vocabulary.lowercase makes it uncased"
+        return replace(uncased, lowercase=False), note
+    kept = "--vocabulary.no-lowercase or --vocabulary.no-strip-accents keeps them"
+    return uncased, f"vocabulary: uncased, which removes {accents}{shown}; {kept}"
 
 
 def _of_languages(exponent: float) -> dict[str, float]:

@@ -34,7 +34,7 @@ def labels_in_words(task: Task, prepared: Prepared) -> str:
     - questions: the number of questions without an answer; "" if the task requires an answer to each question
     """
     if task.kind == "spans":
-        without = sum(not item.answers for item in prepared.items)
+        without = sum(item.impossible or not item.answers for item in prepared.items)
         return f"{without:,} questions without an answer" if task.unanswerable else ""
     if task.kind == "tags":
         tags = _counted("tags", Counter(tag for item in prepared.items for tag in item.tags))

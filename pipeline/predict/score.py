@@ -22,7 +22,7 @@ from pipeline.tasks.content import content_of
 from pipeline.tasks.files import read_file, require_labels
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.prepared import Prepared
-from pipeline.tasks.questions import normaliser
+from pipeline.tasks.questions import misplaced_answers, normaliser
 from pipeline.tasks.recognise import kind_of
 from pipeline.tasks.squad import Question, are_answers, read_questions
 from pipeline.tasks.squad_metrics import normalised
@@ -146,9 +146,8 @@ def of_file(config: Score, task: Task) -> Labelled:
         )
     if task.kind == "spans":
         items = own.read_file_questions(columns, config.input, bad)
-        return Labelled(
-            name=config.input, task=replace(task, script="squad"), items=items, train=None, lost=bad.words()
-        )
+        lost = (*bad.words(), *misplaced_answers(items))
+        return Labelled(name=config.input, task=replace(task, script="squad"), items=items, train=None, lost=lost)
     if task.kind == "tags":
         _require_intents(config, task)
         task = tags.in_standard_spelling(task)

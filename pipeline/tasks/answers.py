@@ -142,7 +142,7 @@ def best_threshold(answers: Mapping[str, Answer], questions: Sequence[Question])
     """
     require_answers(questions)
     gains = sorted(_f1_gain(answers[question.id], question) for question in questions)
-    f1 = sum(not question.answers for question in questions)
+    f1 = sum(question.impossible for question in questions)
     tuned = (f1, min((margin for margin, _ in gains if np.isfinite(margin)), default=1.0) - 1)
     # Questions with the same margin are either all answered or all unanswered. Sorting puts losses of F1 before gains
     # in such a group. So inside a group, `f1` never exceeds the larger of `f1` before and `f1` after the group.
@@ -157,4 +157,4 @@ def _f1_gain(answer: Answer, question: Question) -> tuple[float, float]:
     """Return the margin of an answer, and the question's F1 with this answer minus its F1 with "no answer"."""
     if not answer.best:
         return answer.margin, 0.0
-    return answer.margin, best_of(answer.best.text, question, True)[1] - (not question.answers)
+    return answer.margin, best_of(answer.best.text, question, True)[1] - question.impossible

@@ -16,7 +16,7 @@ from pipeline.tasks.choice_tables import ChoiceColumns, read_choices
 from pipeline.tasks.content import existing_file
 from pipeline.tasks.intents import read_utterances
 from pipeline.tasks.natural import read_natural
-from pipeline.tasks.questions import trainable_questions
+from pipeline.tasks.questions import misplaced_answers, trainable_questions
 from pipeline.tasks.scored_pairs import LAYOUTS
 from pipeline.tasks.squad import Question, read_questions
 from pipeline.tasks.tables import read_split
@@ -145,8 +145,10 @@ def read_items(task: Task, folder: str, split: str, *, skip: bool = False) -> tu
     if task.kind == "choices":
         return read_choices(location, _choice_columns(split_file), bad, labelled=bool(split_file.label)), bad.words()
     questions = _questions_in(task, location, bad)
-    kept, lost = trainable_questions(questions, location) if split == "train" else (questions, ())
-    return kept, (*bad.words(), *lost)
+    if split == "train":
+        kept, lost = trainable_questions(questions, location)
+        return kept, (*bad.words(), *lost)
+    return questions, (*bad.words(), *misplaced_answers(questions))
 
 
 def _questions_in(task: Task, location: str, bad: BadRows) -> list[Question]:

@@ -22,7 +22,7 @@ from pipeline.tasks.matches import (
     with_negatives,
 )
 from pipeline.tasks.question_tables import CONTEXT, QUESTION, AskedColumns, has_questions, read_question_table
-from pipeline.tasks.questions import trainable_questions
+from pipeline.tasks.questions import misplaced_answers, trainable_questions
 from pipeline.tasks.readers import rows_in
 from pipeline.tasks.recognise import ExampleKind, kind_of
 from pipeline.tasks.scored_pairs import (
@@ -170,8 +170,10 @@ def _question_task(config: Finetune, train: str, dev: str | None) -> tuple[Task,
         maximum_length=384,
         unanswerable=any(question.impossible for question in questions),
     )
-    items = {"train": kept} | ({"dev": read_file_questions(config, dev, bad_of_dev)} if dev else {})
-    return task, items, {"train": (*bad.words(), *unlearnable), "dev": bad_of_dev.words()}
+    of_dev = read_file_questions(config, dev, bad_of_dev) if dev else []
+    items = {"train": kept} | ({"dev": of_dev} if dev else {})
+    lost = {"train": (*bad.words(), *unlearnable), "dev": (*bad_of_dev.words(), *misplaced_answers(of_dev))}
+    return task, items, lost
 
 
 def choice_columns(config: Finetune) -> ChoiceColumns:

@@ -12,7 +12,7 @@ from pipeline.tasks.natural import best_natural_threshold, natural_scores
 from pipeline.tasks.pieces import Tokenization
 from pipeline.tasks.prepared import Logits, Prepared, Tuned
 from pipeline.tasks.schema import ENCODED
-from pipeline.tasks.squad import Question, trainable
+from pipeline.tasks.squad import MISALIGNED, Question, rejection_reason, trainable
 from pipeline.tasks.squad_metrics import Normalise, normalised
 from pipeline.tasks.squad_metrics import score as squad_score
 from pipeline.tasks.task import Task
@@ -43,6 +43,15 @@ def trainable_questions(items: Sequence[Question], location: str) -> tuple[list[
             f"{', '.join(f'{times} {reason}' for reason, times in lost.items())}"
         )
     return kept, tuple(f"{times:,} questions left out ({reason})" for reason, times in lost.items())
+
+
+def misplaced_answers(items: Sequence[Question]) -> tuple[str, ...]:
+    """Return a line with the number of questions whose first answer is not at its offset; empty if there are none.
+
+    Training leaves these questions out. Scores keep them, because the official scripts compare texts only.
+    """
+    count = sum(rejection_reason(question) == MISALIGNED for question in items)
+    return (f"{count:,} questions scored by the text of an answer that is not at its offset",) if count else ()
 
 
 def prepare(task: Task, items: Sequence[Question], vocabulary: Vocabulary, cutting: Cutting) -> Prepared:

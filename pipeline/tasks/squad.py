@@ -25,7 +25,7 @@ class Question:
     context: str
     answers: tuple[tuple[str, int], ...]
     impossible: bool = False
-    """Whether the context has no answer (SQuAD 2.0)."""
+    """Whether the context has no answer (SQuAD 2.0). Such a question may have answers without text."""
     annotators: tuple[tuple[tuple[int, int], ...], ...] = ()
     """For Natural Questions, the short answers of each annotator, as `natural.Words`; empty for other questions."""
 
@@ -70,15 +70,45 @@ def _questions_of(whole: Any, location: str) -> Iterator[Question]:
 
 
 def _question_of(qa: Any, context: str, where: str) -> Question:
-    """Convert one entry of "qas". An impossible question has no answers, whatever the file says."""
-    id, question = _text_at(qa, "id", where), _text_at(qa, "question", where)
-    impossible = "is_impossible" in qa and _value_at(qa, "is_impossible", bool, where)
-    answer_items = _list_items(qa, "answers", where) if "answers" in qa and not impossible else ()
+    """Convert one entry of "qas". A question that is marked as impossible has no answers, whatever the file says.
+
+    Annotation tools leave out "is_impossible" or write false. Then a list of answers that holds no text means "no
+    answer", as in the official script, and a missing list means that the answers are not known.
+    """
+    id, question = _id_at(qa, where), _text_at(qa, "question", where)
+    marked = qa.get("is_impossible") is not None and _value_at(qa, "is_impossible", bool, where)
+    known = qa.get("answers") is not None
+    answer_items = _list_items(qa, "answers", where) if known and not marked else ()
     answers = tuple(
-        (_text_at(answer, "text", f"{at}."), _value_at(answer, "answer_start", int, f"{at}."))
+        (_text_at(answer, "text", f"{at}."), _offset_at(answer, "answer_start", f"{at}."))
         for answer, at in answer_items
     )
+    impossible = marked or known and without_text(answers)
     return Question(id=id, question=question, context=context, answers=answers, impossible=impossible)
+
+
+def without_text(answers: Sequence[tuple[str, int]]) -> bool:
+    """Return whether no answer has text, which means that the context has no answer."""
+    return not any(text.strip() for text, _ in answers)
+
+
+def whole_number(value: Any) -> int | None:
+    """Return a JSON number as an offset, also one written as 18.0; None for other values."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _id_at(qa: Any, where: str) -> str:
+    """Return a question's id as text; some tools number the questions."""
+    number = qa.get("id") if isinstance(qa, dict) else None
+    return _text_at(qa, "id", where) if type(number) is not int else str(number)
+
+
+def _offset_at(answer: Any, key: str, where: str) -> int:
+    """Return a key's offset. Raises DataError as `_value_at` does."""
+    offset = whole_number(answer.get(key)) if isinstance(answer, dict) else None
+    return _value_at(answer, key, int, where) if offset is None else offset
 
 
 def _value_at(record: Any, key: str, kind: type, where: str) -> Any:
@@ -112,12 +142,12 @@ def trainable(questions: Sequence[Question]) -> tuple[list[Question], dict[str, 
 
     A question can be trained on if it is impossible, or if the context has its first answer at the stated offset.
     """
-    reasons = [_rejection_reason(question) for question in questions]
+    reasons = [rejection_reason(question) for question in questions]
     kept = [question for question, reason in zip(questions, reasons) if reason is None]
     return kept, dict(Counter(reason for reason in reasons if reason is not None))
 
 
-def _rejection_reason(question: Question) -> str | None:
+def rejection_reason(question: Question) -> str | None:
     """Return why a question cannot be trained on; None if it can."""
     if question.impossible:
         return None

@@ -83,7 +83,7 @@ def windows(
 
 def _answer_of(question: Question) -> tuple[int, int]:
     """Return the first answer's start and end in the context, in characters; (0, 0) without an answer."""
-    if not question.answers:
+    if question.impossible or not question.answers:
         return 0, 0
     text, start = question.answers[0]
     return start, start + len(text)

@@ -7,6 +7,7 @@ from hashlib import blake2b
 from typing import Literal
 
 Reason = Literal[
+    "bibliography not text",  # BibTeX or RIS: fields of references, not sentences
     "binary",  # a file that is not text: a NUL byte at its start, or much data in no text encoding
     "broken record",  # a record that does not end or cannot be parsed, or text outside the records
     "CSV not JSON lines",  # a table of separated values, whose lines look like prose
@@ -19,22 +20,29 @@ Reason = Literal[
     "file not UTF-8",  # a file in another encoding; or more than a tenth of a file is not UTF-8, and the rest is kept
     "HTML not text",  # a web page, for example one that a server sends instead of a file
     "JSON not JSON lines",  # one JSON value over several lines, or an array
+    "mail not text",  # mailboxes and saved messages, with their headers
     "near-duplicate",  # most of the text is in other documents; if held-out: part of the text is in training documents
     "not language",  # fewer letters than prepare.minimum_letters: tables, symbols, numbers
     "no text column",  # a table in which no column is the text
     "not UTF-8",  # a paragraph with invalid bytes or lone surrogates
     "other namespace",  # a wiki page that is not an article: a template, a category, a talk page
     "page too long",  # a page of a dump that would not fit in memory
+    "PO not text",  # translations of a program's messages, in pairs with their markers
     "redirect",  # a wiki page that only points to another page
     "RTF not text",  # a Rich Text file, with its control words
+    "subtitles not text",  # SRT, WebVTT or ASS: lines between numbers and times
     "too short",  # shorter than prepare.minimum_characters
     "truncated file",  # compressed data, or the XML of a dump, that ends too early; text before the end is kept
+    "WARC not text",  # a web archive of pages in HTML, or of data about pages
+    "web page not text",  # a page in HTML, in a web archive that is read
     "XML not text",  # XML that is neither HTML nor a dump: TEI, SVG, feeds
 ]
 BROKEN_FILE: frozenset[Reason] = frozenset(
     {
-        *("binary", "CSV not JSON lines", "damaged file", "does not compile", "expands too far", "file not UTF-8"),
-        *("HTML not text", "JSON not JSON lines", "no text column", "RTF not text", "truncated file", "XML not text"),
+        *("bibliography not text", "binary", "CSV not JSON lines", "damaged file", "does not compile"),
+        *("expands too far", "file not UTF-8", "HTML not text", "JSON not JSON lines", "mail not text"),
+        *("no text column", "PO not text", "RTF not text", "subtitles not text", "truncated file", "WARC not text"),
+        "XML not text",
     }
 )
 """Reasons for which a whole file counts as broken; prepare.error_limit is the maximum share of broken files."""

@@ -4,6 +4,7 @@ import html
 import re
 from collections.abc import Iterable
 
+from pipeline.text.residue import without_residue
 from pipeline.text.template_arguments import HOLE
 from pipeline.text.wikilines import ENTITY, WORD, is_ended, without_holes
 from pipeline.text.wikitext import BLOCK_TAG, ITEM_TAG, LINE_TAG, TAG, Page, render_brackets
@@ -41,7 +42,7 @@ def without_leftovers(lines: Iterable[str], language: str) -> list[str]:
 
 
 def _visible(line: str) -> str:
-    """Decode the entities of a line and remove its tags and brackets; each PLACEHOLDER becomes HOLE."""
+    """Decode the entities of a line and remove its tags, brackets and residue; each PLACEHOLDER becomes HOLE."""
     if "&" in line:
         line = ENTITY.sub(lambda match: html.unescape(match[0]), line)
     plain = line
@@ -49,6 +50,7 @@ def _visible(line: str) -> str:
         line = TAG.sub("", LINE_TAG.sub(" ", ITEM_TAG.sub(" ", BLOCK_TAG.sub(" ", NOTE.sub("", line)))))
     if any(bracket in line for bracket in BRACKETS):
         line = render_brackets(line, PAGE)
+    line = without_residue(line)
     if line != plain and not WORD.search(line):
         return ""
     return PLACEHOLDER.sub(HOLE, line) if "_" in line else line

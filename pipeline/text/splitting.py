@@ -33,6 +33,11 @@ class Splitting:
     chinese_characters: bool = True
     """Whether each Chinese character is a word; WordPiece only."""
 
+    @property
+    def removes_accents(self) -> bool:
+        """Whether accents go because text is lower-cased, and nobody has asked for it or against it."""
+        return self.lowercase and self.strip_accents is None
+
     def normalizer(self) -> "normalizers.Normalizer | None":
         """Return a new normalizer; None if text is not changed."""
         from tokenizers import Regex, normalizers

@@ -139,7 +139,7 @@ BY_FUNCTION: list[tuple[Render, str]] = [
     (joined(" "), "unité, nombre, bibleverse, bibleref, bibleref2, unidad, jct, nb5"),
     (
         first("2", "1"),
-        "lang, langi, lang3, langx, color, font color, fontcolor, colour, color2, background color, sort, hs, "
+        "w, lang, langi, lang3, langx, color, font color, fontcolor, colour, color2, background color, sort, hs, "
         "nobreak color, tsl, link-interwiki, цвет, колір",
     ),
     (prose.missing_article, "ill, illm, ill2, interlanguage link, interlanguage link multi, lien"),

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from pipeline.text.residue import without_residue
 from pipeline.text.sentences import split_sentences
 from pipeline.text.template_arguments import ASIDE, ASIDE_END, GLUED, HOLE
 from pipeline.text.wikinames import LINK_SECTIONS
@@ -338,6 +339,8 @@ def _tidy(paragraphs: list[str], language: str) -> list[str]:
         text = IN_PARENTHESES.sub(_without_asides, text)
     if GLUED in text:
         text = re.sub(rf"(?<=\d){GLUED}", " ", text)
+    if ". ." in text:
+        text = "\n".join(without_residue(line) if ". ." in line else line for line in text.split("\n"))
     text = _apply_patterns(text, TIDY)
     text = BRACKETS.sub(lambda match: "" if any(pair in match[0] for pair in DOUBLE) else match[0], text)
     lines = (without_holes(line, language).lstrip(" ,;:.|").rstrip() for line in text.split("\n"))

@@ -41,11 +41,13 @@ HIDDEN = re.compile(
     r"<!--(?:.*?-->(?P<end>[ \t]*\n)?|.*\Z)"
     r"|<(?P<literal>nowiki|math|chem|ce)\b[^<>]*(?<!/)>(?P<inner>[^<]*+(?:<(?!/?(?P=literal)\b)[^<]*+)*+)</(?P=literal)\s*>"
     rf"|<(?:{TAGS_WITHOUT_PROSE}|nowiki|math|chem|ce)\b[^<>]*/\s*>"
-    rf"|<(?P<dropped>{TAGS_WITHOUT_PROSE})\b[^<>]*>[^<]*+(?:<(?!/?(?P=dropped)\b)[^<]*+)*+</(?P=dropped)\s*>",
+    rf"|<(?P<dropped>{TAGS_WITHOUT_PROSE})\b[^<>]*>[^<]*+(?:<(?!/?(?P=dropped)\b)[^<]*+)*+</(?P=dropped)\s*>"
+    r"|<ref\b[^<>]*>[^<\n]*+(?:<(?!/?ref\b)[^<\n]*+)*+(?![^\n])",
     re.DOTALL | re.IGNORECASE,
 )
 """The search for the end of a tag stops at the next opening of the same tag, so that text after unclosed tags is not
-read many times.
+read many times. The last alternative is a note that is not closed, with the rest of its line. If another note follows
+in this line, only the tag is removed.
 """
 POEM = re.compile(r"<poem\b[^<>]*>([^<]*+(?:<(?!/?poem\b)[^<]*+)*+)</poem\s*>", re.IGNORECASE)
 BLOCK_TAG = re.compile(

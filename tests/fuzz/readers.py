@@ -169,6 +169,9 @@ SOUND: dict[str, Callable[[list[str], random.Random], bytes]] = {
         + "\n\n".join(lines)
         + "\n\n*** END OF THE PROJECT GUTENBERG EBOOK X ***\n"
     ).encode(),
+    "warc": lambda lines, draw: "".join(
+        f"WARC/1.0\r\nWARC-Type: conversion\r\n\r\n{line}\r\n\r\n" for line in lines
+    ).encode(),
     "parquet": parquet,
     "parquet-sentences": parquet,
 }
@@ -177,6 +180,7 @@ SOUND: dict[str, Callable[[list[str], random.Random], bytes]] = {
 RECORDS: dict[str, Callable[[int], int]] = {
     **dict.fromkeys(("text", "bookscorpus", "gutenberg", "parquet-sentences"), lambda lines: 1),
     **dict.fromkeys(("sentences", "jsonl", "pairs", "wikiextractor", "wikipedia-dump", "parquet"), lambda lines: lines),
+    "warc": lambda lines: lines,
 }
 """Number of records in an undamaged input, by its number of texts."""
 ENDS = {

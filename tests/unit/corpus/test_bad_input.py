@@ -80,6 +80,12 @@ def dump_file(lines: list[str]) -> bytes:
     return f'<mediawiki xml:lang="en">\n{pages}</mediawiki>\n'.encode()
 
 
+def warc_file(lines: list[str]) -> bytes:
+    return "".join(
+        f"WARC/1.0\nWARC-Type: conversion\nContent-Length: {len(line)}\n\n{line}\n\n" for line in lines
+    ).encode()
+
+
 FORMS: dict[str, Callable[[list[str]], bytes]] = {
     "text": text_file,
     "sentences": lambda lines: "\n\n".join(lines).encode(),
@@ -87,6 +93,7 @@ FORMS: dict[str, Callable[[list[str]], bytes]] = {
     "wikiextractor": wiki_file,
     "jsonl": json_file,
     "gutenberg": gutenberg_file,
+    "warc": warc_file,
 } | ({"wikipedia-dump": dump_file} if "wikipedia-dump" in FORMATS else {})
 
 
@@ -269,6 +276,20 @@ FOREIGN = [
         json.dumps({"default": {"features": {"text": {"dtype": "string"}}}}, indent=2).encode(),
         "JSON not JSON lines",
     ),
+    ("a.ipynb", b'{\n "cells": [\n  {\n', "JSON not JSON lines"),
+    ("a.warc", b"WARC/1.0\r\nWARC-Type: warcinfo\r\n\r\n\r\nWARC/1.0\r\nWARC-Type: response\r\n", "WARC not text"),
+    ("a.wat", b"WARC/1.0\nWARC-Type: metadata\n\n{}\n", "WARC not text"),
+    ("a.mbox", b"One.", "mail not text"),
+    ("inbox", b"From ann@b.org Sat Jan  3 01:05:34 1996\nReturn-Path: <ann@b.org>\n\nOne.\n", "mail not text"),
+    ("1.", b"From: Ann\r\nReceived: by b.org\r\n for c\r\nSubject: Hello\r\n\r\nOne.", "mail not text"),
+    ("a.srt", b"One.", "subtitles not text"),
+    ("a.txt", b"\xef\xbb\xbf1\r\n00:00:01,000 --> 00:00:04,000\r\nOne.\r\n", "subtitles not text"),
+    ("a", b"WEBVTT - a film\n\n01:02.000 --> 01:04.000\nOne.\n", "subtitles not text"),
+    ("a.bib", b"One.", "bibliography not text"),
+    ("refs", b"% Encoding: UTF-8\n\n@article{one,\n  title = {One},\n}\n", "bibliography not text"),
+    ("a.txt", b"TY  - JOUR\r\nTI  - One\r\nER  - \r\n", "bibliography not text"),
+    ("de.po", b"One.", "PO not text"),
+    ("de", b'# German\n#, fuzzy\nmsgid ""\nmsgstr ""\n"Language: de\\n"\n', "PO not text"),
     ("a.json", b'{"version": 1}\n', "no text column"),
     ("a.jsonl", b'{"a": "One.", "b": "Two."}\n', "no text column"),
 ]
@@ -316,6 +337,16 @@ PROSE = [
     "{\\rtf1 is how Rich Text begins.",
     "<https://example.org> has more.",
     "<p>One.</p>\n<p>Two.</p>",
+    "{\nOne brace opens.",
+    "From one to 12:30 we waited.\nThen: nothing.",
+    "From: Ann\nTo: Bert\nA letter in a novel.",
+    "Subject: Hello",
+    "1\n00 is how a count begins.",
+    "WEBVTT is a format.",
+    "@article in a tweet, one",
+    "TY  - I mean it.",
+    "msgid is a word.",
+    "WARC is a format.",
 ]
 
 
@@ -356,6 +387,16 @@ def test_the_advice_for_files_that_are_no_corpus():
         "or read its lines as prose with ::format=text",
         "JSON not JSON lines": "this is JSON, but not JSON lines: write one object per line, "
         "for example with jq -c '.[]' from an array",
+        "WARC not text": "this is a web archive without plain text: give the WET file of the archive (.warc.wet.gz), "
+        "or extract the text of its pages",
+        "mail not text": "these are messages with their headers: save their bodies as JSON lines, "
+        "or read the file as it is with ::format=text",
+        "subtitles not text": "these are subtitles: save the lines without numbers and times, "
+        "or read the file as it is with ::format=text",
+        "bibliography not text": "this is a bibliography: save its abstracts as JSON lines, "
+        "or read the file as it is with ::format=text",
+        "PO not text": "these are a program's messages with their translations: save the texts of one language one per "
+        "line, or read the file as it is with ::format=text",
         "file not UTF-8": "this is text in another encoding, not UTF-8: "
         "save it as UTF-8, for example with iconv -f ENCODING -t UTF-8",
     }

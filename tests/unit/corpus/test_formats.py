@@ -17,6 +17,7 @@ from pipeline.corpus.opening import LONGEST_LINE, Opened, blocks, lines
 from pipeline.corpus.parts import file_documents
 from pipeline.corpus.plain import SENTENCES_A_DOCUMENT, read_bookscorpus, read_sentences, read_text
 from pipeline.corpus.sources import parse
+from pipeline.corpus.warc import read_warc
 from pipeline.corpus.wikiextractor import read_wikiextractor
 from pipeline.errors import DataError
 from pipeline.text.documents import Dropped, Record
@@ -72,6 +73,67 @@ def compressed(path: Path, data: bytes) -> bytes:
     with smart_open.open(str(path), "wb") as stream:
         stream.write(data)
     return path.read_bytes()
+
+
+ARCHIVE = """WARC/1.0
+WARC-Type: warcinfo
+Content-Length: 9
+
+isPartOf: A
+
+WARC/1.0
+WARC-Type: conversion
+WARC-Target-URI: http://a.example/b
+WARC-Identified-Content-Language: deu,eng
+Content-Type: text/plain
+
+Eine Seite.
+WARC/1.0
+
+Mehr Text.
+
+WARC/1.0
+WARC-Type: resource
+Content-Type: text/plain; charset=utf-8
+WARC-Target-URI: <http://a.example/robots.txt>
+
+A text.
+
+WARC/1.0
+WARC-Type: response
+
+HTTP/1.1 200 OK
+
+<html>
+
+""".replace("\n", "\r\n")
+
+
+def test_a_web_archive_is_a_document_for_each_text_without_headers():
+    """A line "WARC/1.0" within a paragraph is text; pages in HTML are dropped."""
+    items = list(read_warc(opened(ARCHIVE)))
+    assert [(item.id, item.language, [line for line in item.paragraphs if line]) for item in items[:2]] == [
+        ("f:1:http://a.example/b", "de", ["Eine Seite.", "WARC/1.0", "Mehr Text."]),
+        ("f:2:http://a.example/robots.txt", None, ["A text."]),
+    ]
+    assert items[2:] == [Dropped(id="f:3", reason="web page not text", sample="HTTP/1.1 200 OK  <html>  ")]
+
+
+def test_a_web_archive_is_recognised_and_its_members_are_one_stream(tmp_path: Path):
+    members = ARCHIVE.split("WARC/1.0\r\nWARC-Type")
+    data = b"".join(gzip.compress(f"WARC/1.0\r\nWARC-Type{member}".encode()) for member in members[1:])
+    (tmp_path / "a.warc.wet.gz").write_bytes(data)
+    assert documents_of(tmp_path / "a.warc.wet.gz") == (
+        ["Eine Seite.\nWARC/1.0\nMehr Text.", "A text."],
+        {"web page not text": 1},
+    )
+
+
+def test_text_before_the_first_record_of_a_web_archive_is_broken():
+    assert read(read_warc, "lost\n\nWARC/1.0\nWARC-Type: conversion\n\nOne.\n") == [
+        ("f:0", "broken record", "lost"),
+        ("f:1", "", ["One.", ""]),
+    ]
 
 
 def test_lines_end_at_every_systems_line_ends_and_only_there():

@@ -209,6 +209,12 @@ def test_questions_of_one_margin_are_answered_together() -> None:
     assert tuned == {"threshold_tuned_on_dev": 0.0, "f1_tuned_on_dev": 50.0}
 
 
+def test_a_threshold_leaves_questions_whose_answers_have_no_text_unanswered() -> None:
+    empty = Question(id="b", question="", context="", answers=(("", -1),), impossible=True)
+    tuned = best_threshold({"a": of_margin(1, "x"), "b": of_margin(2, "x")}, [asked("a", "x"), empty])
+    assert tuned == {"threshold_tuned_on_dev": 1.0, "f1_tuned_on_dev": 100.0}
+
+
 def test_without_spans_there_is_a_finite_threshold() -> None:
     none = Answer(spans=(), null=0.0)
     assert best_threshold({"a": of_margin(1, "x"), "b": none}, [asked("a", "x"), asked("b")]) == {

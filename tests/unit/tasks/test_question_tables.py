@@ -95,17 +95,37 @@ def test_all_answered_is_a_task_without_no_answer(tmp_path: Path) -> None:
             r"column answer_start is '?first'?; it holds the offset of the answer's first character in the context, "
             r"from 0$",
         ),
-        ({"answers": "London", "answer_start": -1}, None),
     ],
 )
-def test_what_is_no_question_is_one_line(change: dict, message: str | None, tmp_path: Path) -> None:
+def test_what_is_no_question_is_one_line(change: dict, message: str, tmp_path: Path) -> None:
     file = lines(tmp_path / "a.jsonl", {"question": "What is big?", "context": LONDON, "answers": ""} | change)
-    if message is None:
-        assert read_question_table(str(file))[0].answers == (("London", -1),)
-        return
     with pytest.raises(DataError, match=message) as refused:
         read_question_table(str(file))
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "answers"),
+    [
+        ({"answers": "London", "answer_start": -1}, (("London", -1),)),
+        ({"answers": "London", "answer_start": "-1"}, (("London", -1),)),
+        ({"answers": "London", "answer_start": "16.0"}, (("London", 16),)),
+        ({"answers": "London", "answer_start": float("nan")}, (("London", 0),)),
+        ({"answers": {"text": ["London"], "answer_start": [16.0]}}, (("London", 16),)),
+        ({"answers": [{"text": "London", "answer_start": 16}]}, (("London", 16),)),
+        ({"answers": []}, ()),
+        ({"answers": None}, ()),
+    ],
+)
+def test_answers_as_tools_write_them(change: dict, answers: tuple[tuple[str, int], ...], tmp_path: Path) -> None:
+    file = lines(tmp_path / "a.jsonl", {"question": "What is big?", "context": LONDON} | change)
+    assert read_question_table(str(file)) == [asked("1", answers)]
+
+
+def test_an_answer_without_text_is_no_answer(tmp_path: Path) -> None:
+    row = {"question": "What is big?", "context": LONDON, "answers": {"text": [""], "answer_start": [-1]}}
+    (read,) = read_question_table(str(lines(tmp_path / "a.jsonl", row)))
+    assert read.impossible and read.answers == (("", -1),)
 
 
 def test_columns_that_are_not_there_are_named(tmp_path: Path) -> None:

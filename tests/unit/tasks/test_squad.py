@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from pipeline.config.finetune import Finetune
 from pipeline.errors import DataError
+from pipeline.tasks.own import read_own
 from pipeline.tasks.squad import Question, read_questions, trainable
 
 CONTEXT = "Zoë lives in Köln, not in Bonn."
@@ -60,6 +62,28 @@ def test_half_a_surrogate_pair_is_a_replacement_character(tmp_path: Path) -> Non
     assert read == [question("a", ("b\ufffd", 2), context="\ufffd b\ufffd 🤖")] and trainable(read) == (read, {})
 
 
+def test_annotation_tools_write_no_answer_as_a_list_without_text(tmp_path: Path) -> None:
+    """They leave "is_impossible" out or write false. Without a list, the answers are not known."""
+    nothing = [asked("a"), asked("b", is_impossible=False), asked("c", is_impossible=None), asked("d", ("", -1))]
+    unknown = [{"id": "e", "question": "e?"}, {"id": "f", "question": "f?", "answers": None}]
+    read = read_questions(write(tmp_path, *nothing, *unknown, asked("g", ("", 0), ("Zoë", 0))))
+    assert [(one.id, one.impossible, one.answers) for one in read] == [
+        ("a", True, ()),
+        ("b", True, ()),
+        ("c", True, ()),
+        ("d", True, (("", -1),)),
+        ("e", False, ()),
+        ("f", False, ()),
+        ("g", False, (("", 0), ("Zoë", 0))),
+    ]
+    assert trainable(read) == (read[:4], {"no-answer-given": 2, "answer-not-at-its-offset": 1})
+
+
+def test_whole_numbers_are_ids_and_decimals_are_offsets(tmp_path: Path) -> None:
+    numbered = {"id": 300000, "question": "300000?", "answers": [{"text": "Köln", "answer_start": 13.0}]}
+    assert read_questions(write(tmp_path, numbered)) == [question("300000", ("Köln", 13))]
+
+
 def test_what_cannot_be_learnt_from_is_counted_by_reason() -> None:
     fit = [question("a", ("Köln", 13)), question("b", impossible=True), question("c", ("Köln", 13), ("Bonn", 0))]
     unfit = [
@@ -72,12 +96,27 @@ def test_what_cannot_be_learnt_from_is_counted_by_reason() -> None:
     assert trainable([*unfit[:2], *fit, *unfit[2:]]) == (fit, {"answer-not-at-its-offset": 4, "no-answer-given": 1})
 
 
+def test_answers_that_are_not_at_their_offset_are_counted_in_both_files(tmp_path: Path) -> None:
+    """Training leaves them out, and scores keep them, as the official script compares texts only."""
+    file = write(tmp_path, asked("a", ("Köln", 13)), asked("b", ("Bonn", -1)), asked("c", ("Zoë", 1)), asked("d"))
+    task, items, lost = read_own(Finetune(checkpoint="c", train=file), file, file)
+    assert task.unanswerable and [len(items[split]) for split in ("train", "dev")] == [2, 4]
+    assert lost == {
+        "train": ("2 questions left out (answer-not-at-its-offset)",),
+        "dev": ("2 questions scored by the text of an answer that is not at its offset",),
+    }
+
+
 @pytest.mark.parametrize(
     "qa, message",
     [
         ({"question": "a?"}, "paragraphs[1].qas[0].id is missing (existing keys: question): give a SQuAD file"),
         ({}, "paragraphs[1].qas[0].id is missing (existing keys: none): give a SQuAD file"),
-        ({"id": 7, "question": "a?"}, "paragraphs[1].qas[0].id is a int, expected a str: give a SQuAD file"),
+        ({"id": 7.5, "question": "a?"}, "paragraphs[1].qas[0].id is a float, expected a str: give a SQuAD file"),
+        (
+            asked("a", ("x", 3.5)),  # type: ignore[arg-type]
+            "paragraphs[1].qas[0].answers[0].answer_start is a float, expected a int: give a SQuAD file",
+        ),
         ("a?", "paragraphs[1].qas[0].id must be a key of an object, not of a str: give a SQuAD file"),
         (
             asked("a", ("x", "3")),

@@ -95,6 +95,29 @@ def test_answers_of_articles_alone_do_not_count_in_2_0() -> None:
     ) == (50, 50, 2, 0, 1)
 
 
+def test_answers_without_text_score_as_in_the_2_0_script() -> None:
+    """evaluate-v2.0.py compares with "" where no answer has text. It counts an empty list among NoAns, and a list of
+    empty texts among HasAns. a: right. b, c: right without an answer. d: answered, wrong.
+    """
+    questions = [
+        asked("a", "x"),
+        asked("b", impossible=True),
+        *(asked(id, "", impossible=True) for id in "cd"),
+    ]
+    assert score({"a": "x", "b": "", "c": "", "d": "y"}, questions) == {
+        "exact": 75,
+        "f1": 75,
+        "total": 4,
+        "missing": 0,
+        "HasAns_exact": pytest.approx(200 / 3),
+        "HasAns_f1": pytest.approx(200 / 3),
+        "HasAns_total": 3,
+        "NoAns_exact": 100,
+        "NoAns_f1": 100,
+        "NoAns_total": 1,
+    }
+
+
 def test_one_kind_of_question_alone_has_no_figures_of_the_other() -> None:
     assert score({"a": ""}, [asked("a", impossible=True)]) == {
         "exact": 100,

@@ -75,7 +75,8 @@ def trivia(folder: Path, domain: str = "Wikipedia") -> Path:
 
 def test_a_question_of_wikipedia_has_all_its_evidence_and_aliases(tmp_path: Path) -> None:
     items, notes = read_items(WIKIPEDIA, str(trivia(tmp_path)), "dev")
-    assert len(items) == 20 and notes == () and [item.id for item in items] == [f"tc_{n}" for n in range(20)]
+    assert notes == ("1 questions scored by the text of an answer that is not at its offset",)
+    assert [item.id for item in items] == [f"tc_{n}" for n in range(20)]
     context = "The Salt Road is a novel by Ada Venn, a nurse.\n\nA. Venn was born in Orland."
     answers = (("Ada Venn", 28), ("ada venn", -1), ("venn", -1))
     assert items[0] == Question(id="tc_0", question="Who wrote The Salt Road?", context=context, answers=answers)

@@ -79,6 +79,11 @@ def test_impossible_questions_have_the_first_token_as_target() -> None:
     assert [(window.start, window.end) for window in one(asked("a b c d e f", impossible=True))] == [(0, 0), (0, 0)]
 
 
+def test_an_answer_without_text_is_no_target_whatever_its_offset() -> None:
+    (window,) = one(asked("ab c", ("", 1), impossible=True))
+    assert (window.start, window.end) == (0, 0)
+
+
 def test_a_long_question_is_cut_and_a_short_one_leaves_more_room() -> None:
     (cut,), (whole,) = one(asked("a", question="j i h g")), one(asked("a", question="j i"))
     assert (

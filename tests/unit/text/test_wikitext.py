@@ -72,6 +72,7 @@ def test_inline_markup_becomes_its_words(text: str, words: str):
         '<templatestyles src="x" />',
         "({{IPA-de|ˈfʊs|x}}; )",
         "({{lang-de|}}, )",
+        '("αρχ{{unknown|a}}. {{unknown|b}}. α!")',
         "(${{Inflation|US|5|1929}} in {{CURRENTYEAR}} dollars)",
     ],
 )
@@ -89,6 +90,7 @@ def test_what_is_no_prose_leaves_nothing_behind(text: str):
         ("{{convert|12345.5|km2|0}}", "12,345.5 km²"),
         ("{{convert|20|C}}", "20 °C"),
         ("{{lang|fr|mot}}", "mot"),
+        ("{{w|nuclear weapon|nuclear weapons}} and {{w|Paris}}", "nuclear weapons and Paris"),
         ("{{lang-de|Wort}}", "Wort"),
         ("{{enS|word}}", "word"),
         ("{{nihongo|English|漢字|romaji}}", "English (漢字, romaji)"),
@@ -211,6 +213,10 @@ def test_a_comment_on_a_line_of_its_own_leaves_no_paragraph_break():
         ("{{Infobox\n| a = b\n\nThe text goes on here.", ["The text goes on here."]),
         ("The text [[goes on here.", ["The text goes on here."]),
         ("The text <ref>goes on<ref name=x>{{cite}}</ref> here.", ["The text goes on here."]),
+        (
+            "The text goes on here.<ref>A <i>note</i>.\n\nAnd it ends here.",
+            ["The text goes on here.", "And it ends here."],
+        ),
         ("The text goes on here.}} ]] |}", ["The text goes on here. |}"]),
         ("The text goes on here. <!-- never closed [[a", ["The text goes on here."]),
         ("{{a|[[b}} The text goes on here.", ["The text goes on here."]),
