@@ -7,8 +7,9 @@ from importlib.util import find_spec
 
 from pipeline import standard_output
 from pipeline.config.called import as_called
-from pipeline.environment import set_torch_defaults
+from pipeline.environment import set_torch_defaults, stops_with_client, submission_id
 from pipeline.errors import ConfigError, PipelineError
+from pipeline.reporting import print_line
 from pipeline.stopping import exit_code
 
 Main = Callable[[Sequence[str]], int | None]
@@ -28,6 +29,8 @@ def job_main(stopped: str) -> Callable[[Main], Callable[[Sequence[str]], int]]:
             standard_output.guard()
             try:
                 with standard_output.flushed():
+                    if (job := submission_id()) and not stops_with_client():
+                        print_line(f"Ray job {job}: Ctrl-C leaves it running; to stop it: ray job stop {job}")
                     return main(arguments) or 0
             except PipelineError as error:
                 print(as_called(f"error: {error}"), file=sys.stderr)

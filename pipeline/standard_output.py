@@ -1,4 +1,4 @@
-"""Standard output of jobs: escape what its encoding lacks, stop quietly if nobody reads it any more, name a full disk"""
+"""Standard output of jobs: escape what its encoding lacks, end quietly if nobody reads it, and name a full disk"""
 
 import io
 import os
@@ -63,10 +63,15 @@ def guard() -> None:
     for stream in (sys.stdout, sys.stderr):
         if type(stream) is io.TextIOWrapper:
             stream.reconfigure(errors="backslashreplace")
-    if type(sys.stdout) is io.TextIOWrapper:
-        options = {"encoding": sys.stdout.encoding, "line_buffering": sys.stdout.line_buffering}
-        options |= {"write_through": sys.stdout.write_through, "errors": "backslashreplace"}
-        sys.stdout = sys.__stdout__ = StandardOutput(sys.stdout.detach(), **options)
+    if type(before := sys.stdout) is io.TextIOWrapper:
+        encoding, line_buffering, write_through = before.encoding, before.line_buffering, before.write_through
+        sys.stdout = sys.__stdout__ = StandardOutput(
+            before.detach(),
+            encoding=encoding,
+            errors="backslashreplace",
+            line_buffering=line_buffering,
+            write_through=write_through,
+        )
 
 
 @contextmanager
