@@ -42,7 +42,7 @@ def make_token() -> None:
         raise ConfigError(
             f"HOME ({os.environ.get('HOME', 'not set')}) cannot hold Ray's token, .ray/auth_token: "
             f"{getattr(error, 'strerror', None) or error}; set HOME to a folder that you can write to, or "
-            "RAY_AUTH_TOKEN to a secret of at least 16 characters"
+            "RAY_AUTH_TOKEN to a secret"
         ) from error
 
 
@@ -52,7 +52,7 @@ def ray_folders(folders: ExitStack) -> tuple[Path, Path]:
     Raises ConfigError if the system has no temporary folder, or if it cannot be written to.
     """
     try:
-        parent = temporary_folder()
+        parent = _temporary_folder()
         return folders.enter_context(scratch_folder("ray", parent)), folders.enter_context(scratch_folder("spilled"))
     except OSError as error:  # its text names the folder
         raise ConfigError(
@@ -61,7 +61,7 @@ def ray_folders(folders: ExitStack) -> tuple[Path, Path]:
         ) from error
 
 
-def temporary_folder() -> Path:
+def _temporary_folder() -> Path:
     """Return the folder in which `start` makes Ray's folder. Raises OSError if the system has no temporary folder."""
     parent = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir())
     return Path("/tmp") if len(os.fsencode(parent)) > LONGEST_TEMPORARY else parent
@@ -69,10 +69,10 @@ def temporary_folder() -> Path:
 
 def start_remedy() -> str:
     """Say what to do if Ray has not started on this machine."""
-    free = shutil.disk_usage(temporary_folder()).free
+    free = shutil.disk_usage(_temporary_folder()).free
     if free < LEAST_FREE:
         return (
-            f"{temporary_folder()} has {free / 1e6:.0f} MB of free space for Ray's temporary files: free more, or set "
+            f"{_temporary_folder()} has {free / 1e6:.0f} MB of free space for Ray's temporary files: free more, or set "
             "RAY_TMPDIR to another folder"
         )
     return "run the same command again, if possible when the machine is less busy"

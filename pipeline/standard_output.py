@@ -41,14 +41,14 @@ class StandardOutput(io.TextIOWrapper):
             os.close(null)
             if isinstance(error, BrokenPipeError):
                 abandoned.set()
-                interrupt_main()
+                _interrupt_main()
                 return
             raise ConfigError(
                 f"standard output cannot be written ({error.strerror}): free space, or write it elsewhere"
             ) from error
 
 
-def interrupt_main() -> None:
+def _interrupt_main() -> None:
     """Raise KeyboardInterrupt in the main thread. An exception in another thread would end that thread alone."""
     if threading.current_thread() is threading.main_thread():
         raise KeyboardInterrupt
