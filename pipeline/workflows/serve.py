@@ -14,6 +14,7 @@ from ray import serve as ray_serve
 from pipeline import cluster
 from pipeline.config.locations import with_absolute_locations
 from pipeline.config.serve import REGISTERED, TOKEN, Serve
+from pipeline.environment import submission_id
 from pipeline.errors import ConfigError
 from pipeline.reporting import Report
 from pipeline.serve import model
@@ -105,11 +106,12 @@ def _started_lines(config: Serve, described: Description) -> list[str]:
     at = f"http://{f'[{config.host}]' if ':' in config.host else config.host}:{config.port}"
     vectors = f", {described.dimension} numbers per vector" if described.dimension else ""
     route = ROUTES[described.uses[0]]
+    stop = f"ray job stop {job}" if (job := submission_id()) else "Ctrl-C"
     header = f' -H "Authorization: Bearer ${TOKEN}"' if os.environ.get(TOKEN) else ""
     example = EXAMPLES["pair" if described.paired else route]
     return [
         f"{described.name} ({described.kind}, {described.precision}{vectors}) is served at {at} by "
-        f"{config.replicas} {'process' if config.replicas == 1 else 'processes'}; Ctrl-C stops it",
+        f"{config.replicas} {'process' if config.replicas == 1 else 'processes'}; {stop} stops it",
         f"routes: {', '.join(ROUTES[use] for use in described.uses)}, /info, /health, /metrics, /docs",
         f"try: curl {at}{route}{header} -H 'Content-Type: application/json' -d '{example}'",
     ]
