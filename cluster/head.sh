@@ -6,6 +6,7 @@ cd "$(dirname "$0")/.."
 
 port=${DASHBOARD_PORT:-8265}
 address=http://127.0.0.1:$port
+export HOME=${HOME-~} # if it is not set, the user's own
 # Not below $XDG_RUNTIME_DIR: it is deleted at logout, which the head outlives, and is memory, to which Ray would spill.
 key=$(printf '%s %s' "$(uname -n)" "$PWD" | cksum | cut -d" " -f1)
 folder=${HEAD_FOLDER:-${XDG_CACHE_HOME:-$HOME/.cache}/bertstream/$(printf %08x "$key")}
@@ -20,6 +21,7 @@ export RAY_enable_metrics_collection=${RAY_enable_metrics_collection:-0} RAY_tas
 export ONEDNN_PRIMITIVE_CACHE_CAPACITY=${ONEDNN_PRIMITIVE_CACHE_CAPACITY:-128} LRU_CACHE_CAPACITY=${LRU_CACHE_CAPACITY:-128}
 export RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0 RAY_worker_niceness=0 RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S=0
 export PATH=$PWD/.venv/bin:$PATH VIRTUAL_ENV=$PWD/.venv RAY_AUTH_MODE=token RAY_USAGE_STATS_ENABLED=0
+export RAY_API_SERVER_ADDRESS=$address # that of the user's shell would take precedence over --address
 export RAY_TRAIN_ENABLE_STATE_TRACKING=1 # the dashboard answers for runs of Ray Train and their workers
 
 fail() { echo "error: $*" >&2; exit 2; }
@@ -40,8 +42,8 @@ only_ours_listens() {
 # Make a folder for this user alone, or refuse one that another user made or can write to.
 own_folder() {
     local about
-    mkdir -p "$(dirname "$1")"
-    mkdir -m 700 "$1" 2>/dev/null || true
+    about=$(mkdir -p "$(dirname "$1")" 2>&1) || fail "${about#mkdir: }: choose another folder with HEAD_FOLDER=…"
+    about=$(mkdir -m 700 "$1" 2>&1) || [ -e "$1" ] || [ -L "$1" ] || fail "${about#mkdir: }: choose another folder with HEAD_FOLDER=…"
     if [ -L "$1" ] || [ ! -d "$1" ] || [ ! -O "$1" ]; then
         fail "$1 is not a folder of this user's own: choose another with HEAD_FOLDER=…"
     fi
@@ -106,7 +108,9 @@ launch() {
 
 # Ray writes its token so that all users of the machine can read it.
 make_token() {
-    ray get-auth-token --generate >/dev/null 2>&1 || fail "no Ray token could be made in ~/.ray"
+    if [ -n "${RAY_AUTH_TOKEN:-}${RAY_AUTH_TOKEN_PATH:-}" ]; then return; fi
+    ray get-auth-token --generate >/dev/null 2>&1 ||
+        fail "HOME ($HOME) cannot hold Ray's token, .ray/auth_token: set HOME to a folder that you can write to"
     if [ -e "$HOME/.ray/auth_token" ]; then chmod 600 "$HOME/.ray/auth_token"; fi
 }
 
@@ -139,18 +143,17 @@ name_of() {
 }
 
 submit() {
-    local name id quoted words=("$@") metadata environment=() code=0 status
+    local name id quoted words=("$@") metadata environment={} code=0 status
     name=$(name_of "$@")
     id=$(tr -cs 'A-Za-z0-9_\n' - <<<"$name-$(date +%Y%m%d-%H%M%S)-$$")
-    metadata="{\"job_name\": \"$name\", \"commit\": \"$(git rev-parse --short HEAD 2>/dev/null || echo none)\"}"
+    metadata="{\"job_name\": \"$name\", \"commit\": \"$(git rev-parse --short HEAD 2>/dev/null || echo none)\", \"stopped_by\": \"Ctrl-C\"}"
     printf -v quoted '%q ' "$@"
     if [ "$quoted" != "$* " ]; then words=(bash -c "$quoted"); fi # the job's shell would split and expand them
     case "${MLFLOW_TRACKING_URI:-}" in *://*@*) fail "MLFLOW_TRACKING_URI has a login in it, which Ray would write into its logs: set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD before the head starts (make stop), and leave it out of the address";; esac
-    if [ -n "${MLFLOW_TRACKING_URI:-}" ]; then environment=(--runtime-env-json "{\"env_vars\": {\"MLFLOW_TRACKING_URI\": \"$MLFLOW_TRACKING_URI\"}}"); fi
+    if [ -n "${MLFLOW_TRACKING_URI:-}" ]; then environment="{\"MLFLOW_TRACKING_URI\": \"$MLFLOW_TRACKING_URI\"}"; fi
     own_folder "$folder"
     running && only_ours_listens || fail "no Ray head of this project listens on port $port: cluster/head.sh start"
-    ray job submit --address "$address" --submission-id "$id" --metadata-json "$metadata" \
-        ${environment[@]+"${environment[@]}"} -- "${words[@]}" &
+    python cluster/submit.py "$address" "$id" "$metadata" "$environment" "${words[@]}" &
     local client=$!
     trap 'trap "" INT TERM
         echo "stopping the job"
@@ -159,6 +162,7 @@ submit() {
         ray job stop --address "$address" "$id" >/dev/null 2>&1 || true
         exit 130' INT TERM
     wait "$client" || code=$?
+    if [ $code = 141 ]; then ray job stop --address "$address" "$id" >/dev/null 2>&1 || true; exit 141; fi # as in `| head`
     # A head that is being stopped can end the client with an error of the connection, a moment before it is gone itself.
     if [ $code != 0 ]; then sleep 0.5; if listening; then return $code; fi; fi
     # The log also ends when the job or the head is stopped.
@@ -193,8 +197,9 @@ stop() {
 }
 
 environment() {
+    # The address also where it is the default: without it, ray finds several Rays as soon as a job starts one of its own.
     echo "source $VIRTUAL_ENV/bin/activate"
-    if [ "$port" = 8265 ]; then echo "export RAY_AUTH_MODE=token"; else echo "export RAY_AUTH_MODE=token RAY_API_SERVER_ADDRESS=$address"; fi
+    echo "export RAY_AUTH_MODE=token RAY_API_SERVER_ADDRESS=$address"
 }
 
 case "${1:-}" in

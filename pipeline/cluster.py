@@ -4,18 +4,15 @@ import atexit
 import ipaddress
 import math
 import os
-import secrets
 import shutil
 import socket
 import stat
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import ray
@@ -23,9 +20,12 @@ import ray
 from pipeline import ray_private, storage
 from pipeline.config.placement import Placement
 from pipeline.config.workers import WorkerRange
+from pipeline.environment import submission_id
 from pipeline.errors import ClusterLost, ConfigError
-from pipeline.local_files import SCRATCH, scratch_folder
+from pipeline.local_files import SCRATCH
+from pipeline.local_ray import make_token, ray_folders, start_remedy
 from pipeline.locations import is_url
+from pipeline.reporting import Report, print_line
 from pipeline.stopping import interrupt_on_sigterm
 
 NAMESPACE = "bertstream"
@@ -51,13 +51,6 @@ PRIVATE = f"/{SCRATCH}ray-"
 """Part of all paths of a Ray instance that `start` has started for one process.
 
 The instance's folder is deleted when the process ends.
-"""
-LONGEST_TEMPORARY = 103 - len(
-    "/bertstream-ray-01234567/files/session_2026-01-01_00-00-00_000000_1234567/sockets/plasma_store"
-)
-"""Longest path of a temporary folder in bytes.
-
-Operating systems limit the length of socket paths, and Ray's sockets are below this folder.
 """
 
 
@@ -89,11 +82,12 @@ class NodeGroup:
         return self.most * on_one if on_one else 0
 
 
-def connect(address: str | None) -> None:
+def connect(address: str | None, report: Report = print_line) -> None:
     """Join a cluster, or start Ray on this machine if there is no cluster; a no-op if Ray is already initialised.
 
     The cluster's address is `address`, else the environment variable RAY_ADDRESS, else the address of a head on this
-    machine. Raises ConfigError if an address does not answer or Ray does not start.
+    machine. `report` gets a line that says which Ray it is, except in a Ray job, which runs in the Ray that it was
+    submitted to. Raises ConfigError if an address does not answer or Ray does not start.
     """
     if ray.is_initialized():
         return
@@ -109,17 +103,22 @@ def connect(address: str | None) -> None:
         else:
             with ray_private.listening_on_loopback() if listens_only_on_loopback(target) else nullcontext():
                 ray.init(address=target, namespace=NAMESPACE, log_to_driver=False, logging_level="ERROR")
+    except ConfigError:
+        raise
     except Exception as error:  # Ray raises a plain Exception if its start takes too long
         if target in (None, "local"):
             raise ConfigError(
-                f"Ray did not start on this machine: {storage.first_line(error)}; "
-                "run the same command again, if possible when the machine is less busy"
+                f"Ray did not start on this machine: {storage.first_line(error)}; {start_remedy()}"
             ) from error
         raise ConfigError(f"{name} ({target}) cannot be joined: {storage.first_line(error)}; {remedy}") from error
     if not str(target).startswith("ray://"):
         watch_head()
     # After ray.init, to replace Ray's handler, which aborts the process three seconds after SIGTERM.
     interrupt_on_sigterm()
+    if submission_id() is None:
+        which = "started for this command alone" if target in (None, "local") else f"joined at {target}"
+        counts = ray.cluster_resources()
+        report(f"Ray: {which}, {counts.get('CPU', 0):g} CPUs, {counts.get('GPU', 0):g} GPUs")
 
 
 @contextmanager
@@ -175,12 +174,8 @@ def is_unreachable_for(address: str, patience: float, wanted: Callable[[], bool]
 def start(**options: Any) -> None:
     """Start Ray for this process alone: on 127.0.0.1, in a private folder that is deleted when the process ends."""
     make_token()
-    parent = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir())
-    if len(os.fsencode(parent)) > LONGEST_TEMPORARY:
-        parent = Path("/tmp")
     folders = ExitStack()
-    folder = folders.enter_context(scratch_folder("ray", parent))
-    spilled = folders.enter_context(scratch_folder("spilled"))
+    folder, spilled = ray_folders(folders)
 
     def end() -> None:
         ray.shutdown()
@@ -206,22 +201,6 @@ def keep_logs(folder: str) -> str:
 def is_private() -> bool:
     """Return whether this process has joined a Ray that `start` has started for it alone."""
     return PRIVATE in ray_private.connection().get_logs_dir_path()
-
-
-def make_token() -> None:
-    """Create Ray's authentication token if it is missing, and make the token readable by this user only.
-
-    All users could read a token that Ray creates. A no-op without token authentication, or if an environment variable
-    gives another token.
-    """
-    token = Path.home() / ".ray" / "auth_token"
-    if os.environ.get("RAY_AUTH_MODE") != "token" or {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & os.environ.keys():
-        return
-    with suppress(FileExistsError):
-        token.parent.mkdir(mode=0o700, exist_ok=True)
-        with os.fdopen(os.open(token, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
-            stream.write(secrets.token_hex(32))
-    token.chmod(0o600)
 
 
 def local_head_address() -> str | None:

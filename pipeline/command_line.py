@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pipeline.config.called import JOBS
 from pipeline.config.options import did_you_mean, nearest
+from pipeline.exit_codes import job_main
 
 HELP = ("-h", "--help")
 
@@ -15,7 +16,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     `arguments` None: the words of the command line.
     """
-    words = sys.argv[1:] if arguments is None else list(arguments)
+    return _run(sys.argv[1:] if arguments is None else arguments)
+
+
+@job_main(stopped="stopped")
+def _run(words: Sequence[str]) -> int:
+    """Print the usage, or run a job."""
     if not words or words[0] in HELP:
         print(_usage())
         return 0 if words else 2

@@ -1,7 +1,13 @@
 """Environment variables that must be set before Ray, MLflow and torch are used, because they read them once."""
 
+import json
 import os
 
+JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
+"""Variable that Ray sets for what `ray job submit` runs, with the submission id and the metadata of `ray job submit`.
+
+Not in ray_private.py, which imports Ray: jobs read this variable first.
+"""
 DEFAULTS = {
     # Without a token, anyone who reaches a Ray port can run commands (CVE-2023-48022). The Ray head and the clients
     # must use the same value.
@@ -33,3 +39,18 @@ def set_torch_defaults() -> None:
     # numbers of tokens, so most are never used again: the 1,024 of each default take up to 0.7 GB together.
     for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
         os.environ.setdefault(name, "128")
+
+
+def submission_id() -> str | None:
+    """Return the id of the Ray job that this process belongs to; None if it was not started by `ray job submit`."""
+    return _job_metadata().get("job_submission_id")
+
+
+def stops_with_client() -> bool:
+    """Return whether Ctrl-C in the command that has submitted this job stops the job, as cluster/head.sh does."""
+    return _job_metadata().get("stopped_by") == "Ctrl-C"
+
+
+def _job_metadata() -> dict[str, str]:
+    """Return the metadata of the Ray job that this process belongs to; empty outside of jobs."""
+    return json.loads(os.environ.get(JOB) or "{}").get("metadata") or {}

@@ -1,13 +1,15 @@
-"""Exit codes of jobs: 0 done, 1 start the same command again, 2 an error that the user can fix, 130 or 143 stopped."""
+"""Exit codes of jobs: 0 done, 1 start the command again, 2 an error to fix, 130 or 143 stopped, 141 nobody reads on"""
 
 import functools
 import sys
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 
+from pipeline import standard_output
 from pipeline.config.called import as_called
-from pipeline.environment import set_torch_defaults
+from pipeline.environment import set_torch_defaults, stops_with_client, submission_id
 from pipeline.errors import ConfigError, PipelineError
+from pipeline.reporting import print_line
 from pipeline.stopping import exit_code
 
 Main = Callable[[Sequence[str]], int | None]
@@ -17,15 +19,19 @@ def job_main(stopped: str) -> Callable[[Main], Callable[[Sequence[str]], int]]:
     """Decorate a job's main so that it prints errors in one line, without a traceback, and returns an exit code.
 
     `stopped` is the line to print after Ctrl-C or SIGTERM. If main returns None, the exit code is 0. The decorated main
-    first sets torch's environment variables.
+    first sets torch's environment variables. If the reader of standard output ends first (`| head`), nothing is said.
     """
 
     def decorate(main: Main) -> Callable[[Sequence[str]], int]:
         @functools.wraps(main)
         def with_exit_code(arguments: Sequence[str]) -> int:
             set_torch_defaults()
+            standard_output.guard()
             try:
-                return main(arguments) or 0
+                with standard_output.flushed():
+                    if (job := submission_id()) and not stops_with_client():
+                        print_line(f"Ray job {job}: Ctrl-C leaves it running; to stop it: ray job stop {job}")
+                    return main(arguments) or 0
             except PipelineError as error:
                 print(as_called(f"error: {error}"), file=sys.stderr)
                 return error.exit_code
@@ -40,6 +46,8 @@ def job_main(stopped: str) -> Callable[[Main], Callable[[Sequence[str]], int]]:
                 )
                 return ConfigError.exit_code
             except KeyboardInterrupt:
+                if standard_output.abandoned.is_set():
+                    return standard_output.NOT_READ
                 print(stopped, file=sys.stderr)
                 return exit_code()
 

@@ -164,7 +164,7 @@ def _is_eager(config: Pretrain) -> bool:
 def read_prices(path: Path = PRICES) -> list[Machine]:
     """Return the machines of a price table. For an invalid table, raises ConfigError with the row and the problem."""
     try:
-        table = tomllib.loads(path.read_text())
+        table = tomllib.loads(path.read_text("utf-8"))
     except FileNotFoundError as error:
         raise ConfigError(f"{path} is missing: restore this file, which holds the prices of machines") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

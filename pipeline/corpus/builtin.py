@@ -44,7 +44,7 @@ def _own_requirements() -> list[str]:
         raise ConfigError(
             f"corpus builtin needs the installed package {DISTRIBUTION}: pip install it, or name another corpus"
         )
-    return tomllib.loads(project.read_text())["project"]["dependencies"]
+    return tomllib.loads(project.read_text("utf-8"))["project"]["dependencies"]
 
 
 def distributions() -> dict[str, Distribution]:

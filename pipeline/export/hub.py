@@ -65,7 +65,9 @@ def fetch(target: str, folder: Path) -> list[str]:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         storage.copy_file(storage.join(target, name), f"{folder}/{name}")
     public = {key: public_location(value) if key == "checkpoint" else value for key, value in manifest.items()}
-    (folder / storage.MANIFEST).write_text(json.dumps(public, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
+    (folder / storage.MANIFEST).write_text(
+        json.dumps(public, indent=1, ensure_ascii=False, sort_keys=True) + "\n", "utf-8"
+    )
     return [*manifest["files"], storage.MANIFEST]
 
 

@@ -99,7 +99,7 @@ def export(checkpoint: str, target: str, lineage: Lineage) -> str:
     trained = load_trained(checkpoint)
     with scratch_folder("export") as temporary:
         made = write_published(trained, lineage, temporary)
-        (temporary / CARD).write_text(card(trained, lineage, "huggingface", made))
+        (temporary / CARD).write_text(card(trained, lineage, "huggingface", made), "utf-8")
         storage.publish(temporary, target, {"checkpoint": checkpoint})
     return made.checked
 

@@ -105,7 +105,7 @@ def publish(trained: Trained, lineage: Lineage, kind: str, scratch: Path, target
     """
     with scratch_folder("export") as folder:
         made = FOLDERS[kind](trained, lineage, scratch, folder)
-        (folder / CARD).write_text(card(trained, lineage, kind, made))
+        (folder / CARD).write_text(card(trained, lineage, kind, made), "utf-8")
         storage.publish(folder, target, {"checkpoint": trained.checkpoint, "kind": kind, "checked": made.checked})
     if problem := storage.damage(target):
         raise CheckpointError(f"export {target} was not written correctly ({problem}): export again with --replace")
@@ -118,7 +118,7 @@ def log(trained: Trained, lineage: Lineage, config: Export, uri: str) -> str:
         written, published = temporary / "written", temporary / "model"
         written.mkdir()
         made = FOLDERS["huggingface"](trained, lineage, temporary, written)
-        (written / CARD).write_text(card(trained, lineage, "mlflow", replace(made, use=registry.USE)))
+        (written / CARD).write_text(card(trained, lineage, "mlflow", replace(made, use=registry.USE)), "utf-8")
         storage.publish(written, str(published), {"checkpoint": trained.checkpoint})
         model_uri = registry.log(
             published, trained, uri, lineage.recorded["mlflow_run_id"], read_state(trained.checkpoint).step

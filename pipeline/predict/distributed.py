@@ -24,6 +24,7 @@ from pipeline.predict.inputs import InputFile, digest_of, list_inputs, parts_of,
 from pipeline.predict.parts import Parts, PartsSummary
 from pipeline.reporting import Report
 from pipeline.shared_output import report_shared_output
+from pipeline.stderr_filter import RESTART_WARNING, lines_left_out
 from pipeline.train.hardware import cores
 from pipeline.train.probe import gpus_of_process, require_usable_gpus
 
@@ -161,7 +162,8 @@ def run_parts(
                 compute=ray.data.ActorPoolStrategy(size=worker.use.actors),
             )
         )
-        _follow(rows, parts, progress, _start_counting(files))
+        with lines_left_out(RESTART_WARNING, most=worker.use.actors):
+            _follow(rows, parts, progress, _start_counting(files))
 
 
 def most_parts(files: Sequence[InputFile], rows_per_part: int) -> float:

@@ -15,6 +15,7 @@ from pipeline import cluster
 from pipeline.config.locations import with_absolute_locations
 from pipeline.config.serve import REGISTERED, TOKEN, Serve
 from pipeline.durations import duration
+from pipeline.environment import submission_id
 from pipeline.errors import ConfigError
 from pipeline.reporting import Report
 from pipeline.serve import model
@@ -127,11 +128,12 @@ def started_lines(config: Serve, described: Description) -> list[str]:
     at = f"http://{f'[{config.host}]' if ':' in config.host else config.host}:{config.port}"
     vectors = f", {described.dimension} numbers per vector" if described.dimension else ""
     route = ROUTES[described.uses[0]]
+    stop = f"ray job stop {job}" if (job := submission_id()) else "Ctrl-C"
     header = f' -H "Authorization: Bearer ${TOKEN}"' if os.environ.get(TOKEN) else ""
     example = EXAMPLES["pair" if described.paired else route]
     return [
         f"{described.name} ({described.kind}, {described.precision}{vectors}) is served at {at} by "
-        f"{_processes(config.replicas)}; Ctrl-C stops it",
+        f"{_processes(config.replicas)}; {stop} stops it",
         f"routes: {', '.join((*described.routes, *COMMON))}",
         f"try: curl {at}{route}{header} -H 'Content-Type: application/json' -d '{example}'",
     ]

@@ -79,12 +79,14 @@ def test_it_takes_jobs_beside_another_ray_and_stops(agents_port_taken: None, ray
         )
         assert said.read_text() == "two  words\n0022 0 1\n"
         script.write_text(f"import pathlib, sys; pathlib.Path({str(greeting)!r}).write_text(f'hello {{sys.argv[1:]}}')")
-        head("submit", "python", str(script), "bert-tiny", "--seed", "1")
+        printed = head("submit", "python", str(script), "bert-tiny", "--seed", "1")
         assert greeting.read_text() == "hello ['bert-tiny', '--seed', '1']"
         (job,) = [one for one in jobs(environment["DASHBOARD_PORT"]) if one["entrypoint"].startswith("python")]
         assert job["entrypoint"] == f"python {script} bert-tiny --seed 1"
         assert job["metadata"]["job_name"] == "greet bert-tiny" and "commit" in job["metadata"]
         assert re.fullmatch(r"greet-bert-tiny-\d{8}-\d{6}-\d+", job["submission_id"])
+        assert printed.splitlines()[0] == f"Ray job {job['submission_id']}; Ctrl-C stops it"
+        assert "Running entrypoint" not in printed and "Runtime env" not in printed
         long = [HEAD, "submit", "bash", "-c", "echo begun; sleep 100"]
         waiting = subprocess.Popen(long, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert any(line == "begun\n" for line in waiting.stdout)

@@ -6,6 +6,7 @@ import stat
 import subprocess
 import sys
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -24,13 +25,13 @@ from pipeline.cluster import (
     is_unreachable_for,
     listens_only_on_loopback,
     local_head_address,
-    make_token,
     ray_errors_as_cluster_lost,
     stream_cpus,
 )
 from pipeline.config.placement import Placement
 from pipeline.config.workers import worker_range
 from pipeline.errors import ClusterLost, ConfigError, DataError
+from pipeline.local_ray import make_token, ray_folders, start_remedy
 from pipeline.stopping import interrupt, interrupts_deferred
 
 
@@ -355,6 +356,7 @@ def test_sigterm_is_handled_here_after_ray_has_set_a_handler_of_its_own(monkeypa
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(ray, "init", lambda **options: signal.signal(signal.SIGTERM, signal.SIG_IGN))
     monkeypatch.setattr("pipeline.cluster.watch_head", lambda: None)
+    monkeypatch.setattr(ray, "cluster_resources", dict)
     try:
         connect(None)
         assert signal.getsignal(signal.SIGTERM) is interrupt
@@ -383,6 +385,61 @@ def test_a_start_of_ray_that_fails_is_one_line(ray_tmpdir: Path, monkeypatch: py
     assert str(refused.value) == (
         "Ray did not start on this machine: The current node timed out during startup.; "
         "run the same command again, if possible when the machine is less busy"
+    )
+
+
+def test_it_says_which_ray_it_is_but_not_in_a_job_that_was_submitted_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def said(address: str | None) -> list[str]:
+        lines: list[str] = []
+        connect(address, lines.append)
+        return lines
+
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.delenv("RAY_JOB_CONFIG_JSON_ENV_VAR", raising=False)
+    for name, answer in (("init", None), ("is_initialized", False), ("cluster_resources", {"CPU": 2.0})):
+        monkeypatch.setattr(f"ray.{name}", lambda *_, answer=answer, **__: answer)
+    for name in ("start", "watch_head", "interrupt_on_sigterm"):
+        monkeypatch.setattr(f"pipeline.cluster.{name}", lambda **_: None)
+    monkeypatch.setattr("pipeline.cluster.local_head_address", lambda: None)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        assert said(None) == said("local") == ["Ray: started for this command alone, 2 CPUs, 0 GPUs"]
+        assert said(address) == [f"Ray: joined at {address}, 2 CPUs, 0 GPUs"]
+        monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", '{"metadata": {"job_submission_id": "pretrain-1"}}')
+        assert said(address) == []
+
+
+@pytest.mark.parametrize("home", ["missing", "file"])
+def test_a_home_that_cannot_hold_the_token_is_named(
+    home: str, ray_tmpdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (ray_tmpdir / "file").touch()
+    monkeypatch.setenv("HOME", str(ray_tmpdir / home))
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    for name in ("RAY_ADDRESS", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    with pytest.raises(ConfigError) as refused:
+        connect(None)
+    reason = {"missing": "No such file or directory", "file": "Not a directory"}[home]
+    assert str(refused.value) == (
+        f"HOME ({ray_tmpdir / home}) cannot hold Ray's token, .ray/auth_token: {reason}; set HOME to a folder that you "
+        "can write to, or RAY_AUTH_TOKEN to a secret"
+    )
+
+
+def test_a_folder_for_temporary_files_that_is_missing_or_full_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_TMPDIR", "/absent")
+    with ExitStack() as folders, pytest.raises(ConfigError) as refused:
+        ray_folders(folders)
+    assert str(refused.value) == (
+        "Ray needs a folder for temporary files: [Errno 2] No such file or directory: '/absent'; set "
+        "TMPDIR or RAY_TMPDIR to a folder with free space that you can write to"
+    )
+    monkeypatch.setenv("RAY_TMPDIR", "/tmp")
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=7_000_000))
+    assert start_remedy() == (
+        "/tmp has 7 MB of free space for Ray's temporary files: free more, or set RAY_TMPDIR to another folder"
     )
 
 

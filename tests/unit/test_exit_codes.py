@@ -72,3 +72,19 @@ def test_a_main_sets_what_torch_reads_and_keeps_what_the_user_set(monkeypatch: p
     names = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
     main_that(lambda: seen.extend(map(os.environ.get, names)))([])
     assert seen == ["7", "128"]
+
+
+def test_a_submitted_job_first_says_how_to_stop_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = "RAY_JOB_CONFIG_JSON_ENV_VAR"
+    for metadata, said in (
+        (
+            '{"job_submission_id": "raysubmit_1"}',
+            "Ray job raysubmit_1: Ctrl-C leaves it running; to stop it: ray job stop raysubmit_1\n",
+        ),
+        ('{"job_submission_id": "pretrain-1", "stopped_by": "Ctrl-C"}', ""),
+    ):
+        monkeypatch.setenv(name, f'{{"runtime_env": {{}}, "metadata": {metadata}}}')
+        assert main_that(lambda: print("step 1"))([]) == 0
+        assert capsys.readouterr().out == f"{said}step 1\n"

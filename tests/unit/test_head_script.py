@@ -109,3 +109,19 @@ def test_only_the_head_of_the_folder_is_stopped(tmp_path: Path) -> None:
     assert head("stop", tmp_path / "head").stdout == "no Ray head of this project is running\n"
     assert process.poll() is None
     process.communicate(b"\n", timeout=60)
+
+
+@pytest.mark.parametrize("port", [8265, 8300])
+def test_the_address_of_the_head_is_always_exported(port: int, tmp_path: Path) -> None:
+    root = HEAD.parents[1]
+    assert head("environment", tmp_path, port).stdout.splitlines() == [
+        f"source {root}/.venv/bin/activate",
+        f"export RAY_AUTH_MODE=token RAY_API_SERVER_ADDRESS=http://127.0.0.1:{port}",
+    ]
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for folder in (tmp_path / "file" / "head", tmp_path / "file" / "deep" / "head"):
+        message = refusal("start", folder)
+        assert str(tmp_path / "file") in message and message.endswith(": choose another folder with HEAD_FOLDER=…")

@@ -22,7 +22,7 @@ JOBS = sorted((ROOT / "jobs").glob("[!_]*.py"))
 GROUND = {
     *("columns", "durations", "errors", "config", "environment", "local_files", "locations", "locks", "memory"),
     *("bigbird_presets", "longformer_presets", "modernbert_presets", "presets"),
-    *("encoder_folder", "reporting", "retries", "stopping", "storage", "wire_format"),
+    *("encoder_folder", "reporting", "retries", "standard_output", "stopping", "storage", "wire_format"),
 }
 MODEL_SIDE = GROUND | {"batch", "host_copies", "text.schema", "model"}
 TRAIN_SIDE = MODEL_SIDE | {
@@ -47,11 +47,14 @@ MAY_IMPORT = {
     "wire_format": set(),
     "locations": {"errors", "local_files"},
     "stopping": set(),
+    "standard_output": {"errors"},
+    "stderr_filter": set(),
+    "local_ray": GROUND,
     "retries": {"errors"},
     "storage": {"errors", "local_files", "locations", "retries"},
     "encoder_folder": {"errors", "storage"},
     "locks": {"errors", "local_files", "locations", "storage"},
-    "cluster": GROUND | {"ray_private"},
+    "cluster": GROUND | {"local_ray", "ray_private"},
     "text": GROUND - {"config", "presets"} | {"config.data", "text"},
     "corpus": GROUND - {"presets"} | {"ray_private", "shared_output", "tensor_files", "text", "corpus"},
     "tasks": GROUND | {"text", "tasks"},
@@ -64,7 +67,7 @@ MAY_IMPORT = {
     "minimal_pairs": MODEL_SIDE | {"text", "objectives", "minimal_pairs"},
     "train": TRAIN_SIDE,
     "export": ABOVE,
-    "predict": ABOVE | {"api", "embed.recipe", "retrieval"},
+    "predict": ABOVE | {"api", "embed.recipe", "retrieval", "stderr_filter"},
     "grid": ABOVE | {"finetune"},
     "plan": ABOVE,
     "pictures": ABOVE | {"api", "pictures"},
@@ -73,7 +76,7 @@ MAY_IMPORT = {
     "api": ABOVE | {"embed.recipe"},
     "embed": ABOVE | {"api", "embed"},
     "adapt": ABOVE | {"adapt", "api", "embed", "retrieval"},
-    "command_line": {"config"},
+    "command_line": {"config", "exit_codes"},
     "exit_codes": GROUND,
     "reporting": {"config"},
     "shared_output": GROUND,

@@ -4,6 +4,7 @@ import inspect
 import os
 import subprocess
 import sys
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,7 +13,10 @@ import ray
 from ray._private.runtime_env.context import RuntimeEnvContext
 from ray._private.workers import setup_worker
 
+from cluster.submit import RAYS_LINES
 from pipeline import ray_private, ray_worker
+from pipeline.environment import JOB
+from pipeline.stderr_filter import RESTART_WARNING
 
 
 def test_a_connection_has_the_attributes_that_are_read() -> None:
@@ -114,3 +118,29 @@ def test_cloud_logins_are_among_what_tune_hands_to_trials_and_can_be_kept_from_t
     class_cache.ENV_VARS_TO_PROPAGATE.add("OF_THIS_TEST")
     ray_private.keep_from_trials(["OF_THIS_TEST", "NEVER_SET"])
     assert "OF_THIS_TEST" not in class_cache.ENV_VARS_TO_PROPAGATE
+
+
+def test_ray_gives_the_submission_id_to_a_job_in_the_variable_that_is_read() -> None:
+    from ray._private.runtime_env.constants import RAY_JOB_CONFIG_JSON_ENV_VAR
+    from ray.dashboard.modules.job import job_supervisor
+    from ray.dashboard.modules.job.common import JOB_ID_METADATA_KEY
+
+    assert (RAY_JOB_CONFIG_JSON_ENV_VAR, JOB_ID_METADATA_KEY) == (JOB, "job_submission_id")
+    assert '"metadata": self._metadata' in inspect.getsource(job_supervisor)
+
+
+def test_ray_still_warns_that_actors_of_ray_data_cannot_restart() -> None:
+    with open(ray._raylet.__file__, "rb") as library, mmap(library.fileno(), 0, access=ACCESS_READ) as content:
+        assert content.find(RESTART_WARNING) >= 0
+
+
+def test_the_first_lines_of_a_job_s_log_are_those_that_are_left_out() -> None:
+    from ray.dashboard.modules.job import job_manager, job_supervisor
+
+    assert 'info("Runtime env is setting up.")' in inspect.getsource(job_manager)
+    assert 'f"Running entrypoint for job {self._job_id}: {self._entrypoint}\\n"' in inspect.getsource(job_supervisor)
+    log = (
+        "2026-11-27 17:07:45,021\tINFO job_manager.py:581 -- Runtime env is setting up.\n"
+        "Running entrypoint for job pretrain-1: python jobs/pretrain.py bert-tiny\nstep 1\n"
+    )
+    assert RAYS_LINES.sub("", log) == "step 1\n"
