@@ -69,7 +69,7 @@ def fit_lists(
         checkpoint=checkpoint,
         train=NAME,
         kind=kind,
-        recipe=Recipe(epochs=epochs, rows_per_step=rows_per_step),
+        recipe=Recipe(epochs=epochs, rows_per_step=rows_per_step).for_dropout(model),
         optimizer=TaskAdamW(learning_rate=learning_rate),
         placement=TrialPlacement(device="cuda" if device.type == "cuda" else "cpu"),
     ).for_model(model)
