@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -53,6 +54,10 @@ def test_shapes(model: api.LoadedModel) -> None:
     weights = model.attentions("kar kap")
     assert weights.shape == (2, 2, lengths[0], lengths[0]) and weights.sum(-1) == pytest.approx(1, abs=1e-5)
     assert [len(guesses) for guesses in model.fill("[MASK] kar [MASK]", top=3)] == [3, 3]
+    assert np.array_equal(model.embed("lost"), model.embed(["lost"])[0])
+    (first, second), masked = model.attentions(["kar kap", "lost"]), ["[MASK] kar", "lost [MASK]"]
+    assert np.array_equal(first, weights) and np.array_equal(second, model.attentions("lost"))
+    assert model.fill(masked, top=2) == [model.fill(text, top=2) for text in masked] and model.fill([]) == []
     assert model.embed([]).shape == (0, 32) and model.hidden([]) == []
 
 
@@ -115,9 +120,37 @@ def test_other_kinds_of_labels(model: api.LoadedModel) -> None:
     assert isinstance(values.predict(["kar"])[0]["score"], float)
     pairs = model.fit([("kar", "lost"), ("kar", "kar")] * 4, [0, 1] * 4, epochs=1)
     assert pairs.predict([("kar", "lost")]) == pairs.predict([{"text": "kar", "second": "lost"}])
-    assert pairs.predict([("kar", "lost")])[0]["label"] in ("0", "1")
+    assert pairs.predict([("kar", "lost")])[0]["label"] in (0, 1)
     with pytest.raises(DataError, match=r"^rows have no second, which lists \(classification\) needs; they have text$"):
         pairs.predict(["kar"])
+
+
+@pytest.mark.parametrize(
+    ("labels", "values"),
+    [
+        (np.array([1, 0]), [0, 1]),
+        ([True, False], [False, True]),
+        ([np.float32(0.5), 2], [0.5, 2.0]),
+        ([1, "0"], ["0", "1"]),
+    ],
+)
+def test_predicted_labels_have_the_type_of_those_that_were_given(
+    model: api.LoadedModel, tmp_path: Path, labels: list[Any], values: list[Any]
+) -> None:
+    model.fit(["kar", "lost"], labels, epochs=1, dev=(["mist"], labels[:1])).save(str(tmp_path / "model"))
+    (answer,) = api.load(str(tmp_path / "model")).predict(["kar"])
+    found = list(answer["probabilities"])
+    assert found == values and [type(value) for value in found] == [type(value) for value in values]
+    assert answer["probability"] == answer["probabilities"][answer["label"]]
+    record = json.loads((tmp_path / "model" / "task.json").read_text())["task"]
+    assert ("typed_labels" in record) == (not isinstance(values[0], str)), "other records are as in earlier versions"
+
+
+def test_several_labels_keep_their_type_and_empty_texts_have_none(model: api.LoadedModel) -> None:
+    several = model.fit(["kar", "lost"], [[1, 2], [2]], kind="multilabel", epochs=1)
+    answer, empty = several.predict(["kar", ""])
+    assert list(answer["probabilities"]) == [1, 2] and set(answer["labels"]) <= {1, 2}
+    assert empty == {"labels": None, "probabilities": None}
 
 
 LOADS: dict[str, tuple[str, str]] = {
@@ -150,7 +183,9 @@ def test_what_is_no_model_is_one_line(case: str, model: api.LoadedModel, tmp_pat
 
 
 REFUSED: dict[str, tuple[Callable[[api.LoadedModel], object], str]] = {
-    "one-text": (lambda model: model.embed("kar"), r"^texts is one text \('kar'\): give a list of texts$"),
+    "no-texts": (lambda model: model.embed(3), r"^texts is '3': give a list of texts$"),
+    "mask-of-a-list": (lambda model: model.fill(["[MASK]", "kar"]), r"^text 'kar' has no \[MASK\] among its 3 tokens"),
+    "one-text": (lambda model: model.hidden("kar"), r"^texts is one text \('kar'\): give a list of texts$"),
     "number": (lambda model: model.cls(["kar", 3]), r"^texts\[1\] is '3': a text is a string"),
     "layer": (
         lambda model: model.hidden(["kar"], layers=3),
