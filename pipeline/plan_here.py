@@ -100,7 +100,7 @@ def passes_over(config: Pretrain, corpus: Corpus, vocabulary: Vocabulary) -> flo
     texts = read_window(corpus, corpus.train[0])["text"][:SAMPLE].to_pylist()
     encodings = vocabulary.tokenizer().encode_batch(texts, add_special_tokens=False)
     tokens = sum(len(encoding.ids) for encoding in encodings)
-    return _passes(config, tokens / sum(map(len, texts)) * corpus.counts["characters"])
+    return _passes(config, tokens / sum(map(len, texts)) * _train_characters(corpus))
 
 
 def passes_warning(config: Pretrain, passes: float | None) -> str | None:
@@ -126,6 +126,11 @@ def _passes(config: Pretrain, tokens: float) -> float | None:
     return sum(load.tokens for load in loads(config)) / tokens
 
 
+def _train_characters(corpus: Corpus) -> int:
+    """Return the characters of a corpus's training text."""
+    return sum(window.characters for window in corpus.train)
+
+
 def _characters(config: Pretrain) -> int | None:
     """Return the characters of the corpus if it is prepared or consists of local text files; else None."""
     if any(is_url(source) for source in config.corpus):
@@ -136,7 +141,7 @@ def _characters(config: Pretrain) -> int | None:
     except PipelineError:  # a plan may be made before the text is there
         return None
     if isinstance(found, Corpus):
-        return found.counts["characters"]
+        return _train_characters(found)
     files = [file for of_source in found.sources.values() for file in of_source]
     unsized = any(file.bytes < 0 or not file.name.lower().endswith(PLAIN) for file in files)
     return None if unsized or BUILTIN in {source.location for source in found.sources} else sum(f.bytes for f in files)

@@ -13,7 +13,7 @@ from pipeline.config.jobs import Pretrain
 from pipeline.config.objective import Contrastive, DistilledVectors
 from pipeline.config.placement import Placement
 from pipeline.config.training import Batch
-from pipeline.corpus.prepared import Corpus
+from pipeline.corpus.prepared import Corpus, read_window
 from pipeline.errors import ConfigError
 from pipeline.plan import loads
 from pipeline.plan_here import facts_here, here, passes_over, passes_warning, planned_passes, seconds_here
@@ -47,7 +47,9 @@ def test_steps_of_every_kind_of_rows_are_timed(
 
 
 def test_a_run_that_cannot_be_measured_here_says_why(tiny_config: Pretrain, monkeypatch: pytest.MonkeyPatch) -> None:
-    distilled = replace(tiny_config, objective=DistilledVectors(), sampling=Sampling(pairs=Sentences()))
+    distilled = replace(
+        tiny_config, objective=DistilledVectors(), sampling=Sampling(maximum_length=32, pairs=Sentences())
+    )
     assert here(distilled) == ("not measured: its teacher, which a plan does not load, computes too", None)
     monkeypatch.setattr("pipeline.train.few_steps.free_memory", lambda device: 100_000)
     with pytest.raises(ConfigError, match=r"need about 0\.\d GB, and 0\.0 GB of the machine are free$"):
@@ -74,7 +76,12 @@ def test_passes_are_those_over_the_text(tiny_config: Pretrain, tmp_path: Path) -
     assert planned_passes(replace(config, corpus=(str(tmp_path / "b.jsonl"),))) is None, "its text is not its bytes"
     assert planned_passes(replace(config, corpus=("https://127.0.0.1:1/a.txt",))) is None, "nothing is fetched"
     assert planned_passes(replace(config, corpus=(str(tmp_path / "none"),))) is None
-    assert planned_passes(replace(config, sampling=Sampling(pairs=GivenPairs()), objective=Contrastive())) is None
+    assert (
+        planned_passes(
+            replace(config, sampling=Sampling(maximum_length=32, pairs=GivenPairs()), objective=Contrastive())
+        )
+        is None
+    )
 
 
 def test_passes_over_a_prepared_corpus_count_its_own_tokens(
@@ -82,8 +89,10 @@ def test_passes_over_a_prepared_corpus_count_its_own_tokens(
 ) -> None:
     passes = passes_over(tiny_config, tiny_corpus, tiny_vocabulary)
     assert passes is not None and passes > 0
-    half = replace(tiny_corpus, counts=tiny_corpus.counts | {"characters": tiny_corpus.counts["characters"] // 2})
-    assert passes_over(tiny_config, half, tiny_vocabulary) == pytest.approx(2 * passes, rel=0.01)
+    text = " ".join(read_window(tiny_corpus, tiny_corpus.train[0])["text"].to_pylist())
+    tokens = len(tiny_vocabulary.tokenizer().encode(text, add_special_tokens=False).ids)
+    (load,), whole = loads(tiny_config), sum(window.characters for window in tiny_corpus.train)
+    assert passes == pytest.approx(load.tokens / (tokens / tiny_corpus.train[0].characters * whole), rel=0.1)
 
 
 def test_only_a_run_of_many_passes_is_warned_of(tiny_config: Pretrain) -> None:
