@@ -13,11 +13,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from pipeline import api
 from pipeline.embed.recipe import Recipe
 from pipeline.errors import CheckpointError, ConfigError, DataError, PipelineError
+from pipeline.model.families.table import family_of
 from pipeline.model.heads import AttentionPooling
+from pipeline.model.weights import published_config, to_published
+from pipeline.objectives.table import build_objective
+from pipeline.presets import PRESETS
 from pipeline.train.checkpoint import folder_of
 
 ROOT = Path(__file__).parents[2]
@@ -228,7 +233,22 @@ def test_a_gpu_that_is_not_there_is_refused(model: api.LoadedModel, monkeypatch:
         api.load(model.location, device="cuda")
 
 
-def test_the_readme_s_example_runs_without_ray_and_mlflow(model: api.LoadedModel) -> None:
+@pytest.fixture
+def untrained(tmp_path: Path) -> Path:
+    """A published model with the sizes of `quickstart`, random weights, and the words of README's example."""
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "fine", "bad", "poor", "quite", "rather", ".", "the"]
+    preset = PRESETS["quickstart"]
+    torch.manual_seed(0)
+    module = build_objective(preset.objective, preset.sampling, preset.model, len(words))
+    folder = tmp_path / "untrained"
+    folder.mkdir()
+    save_file(to_published(module.state_dict(), family_of(preset.model)), folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps(published_config(preset.model, len(words), 0)))
+    (folder / "vocab.txt").write_text("\n".join(words))
+    return folder
+
+
+def test_the_readme_s_example_works_without_ray_and_mlflow_and_without_pretraining(untrained: Path) -> None:
     example = next(
         block
         for block in re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
@@ -237,8 +257,8 @@ def test_the_readme_s_example_runs_without_ray_and_mlflow(model: api.LoadedModel
     (named,) = re.findall(r'api\.load\("([^"]*)"\)', example)
     heavy = ["ray", "mlflow", "transformers"]
     code = (
-        f"{example.replace(named, model.location)}\nimport json, sys\nprint(json.dumps([name for name in {heavy} if "
-        "name in sys.modules]))"
+        f"{example.replace(named, str(untrained))}\nimport json, sys\nloaded = [name for name in {heavy} if "
+        "name in sys.modules]\nprint(json.dumps([loaded, [answer['label'] for answer in answers]]))"
     )
     found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert json.loads(found.splitlines()[-1]) == []
+    assert json.loads(found.splitlines()[-1]) == [[], [1, 0]]
