@@ -1,20 +1,18 @@
-"""What a plan says of this machine and this text: the time of a run here, and its passes over the corpus."""
+"""The part of a plan on this machine and this text: the time of a run here, and its passes over the corpus."""
 
 import math
 
 from pipeline.config.data import GivenPairs
 from pipeline.config.jobs import Pretrain
-from pipeline.config.locations import BUILTIN, with_absolute_locations
-from pipeline.corpus.prepare import finished_corpus
+from pipeline.config.locations import with_absolute_locations
 from pipeline.corpus.prepared import Corpus, read_window
 from pipeline.durations import estimate
-from pipeline.errors import ConfigError, PipelineError
-from pipeline.locations import is_url
+from pipeline.errors import ConfigError
 from pipeline.plan import imbalance, loads, slots_of, tokens_per_sequence
 from pipeline.reporting import Report
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.few_steps import FewSteps, few_steps
-from pipeline.train.run_data import find_corpus
+from pipeline.train.run_data import known_characters, train_characters
 
 MOST_PASSES = 40
 """Passes over the text above which a warning is given: those of BERT's pretraining (Devlin et al. 2019, A.2)."""
@@ -24,8 +22,6 @@ in the built-in corpus with a vocabulary of 8,192.
 """
 SAMPLE = 64
 """Documents of the corpus that are encoded to count the characters per token."""
-PLAIN = (".txt", ".text", ".md")
-"""Endings of files whose bytes are about their characters."""
 
 
 def here(config: Pretrain) -> tuple[str, FewSteps | None]:
@@ -89,7 +85,7 @@ def seconds_here(config: Pretrain, measured: FewSteps) -> float:
 
 def planned_passes(config: Pretrain) -> float | None:
     """Return about how often a run reads its corpus; None if its size is not known without reading or fetching text."""
-    characters = _characters(config)
+    characters = known_characters(config)
     return None if characters is None else _passes(config, characters / CHARACTERS_PER_TOKEN)
 
 
@@ -100,7 +96,7 @@ def passes_over(config: Pretrain, corpus: Corpus, vocabulary: Vocabulary) -> flo
     texts = read_window(corpus, corpus.train[0])["text"][:SAMPLE].to_pylist()
     encodings = vocabulary.tokenizer().encode_batch(texts, add_special_tokens=False)
     tokens = sum(len(encoding.ids) for encoding in encodings)
-    return _passes(config, tokens / sum(map(len, texts)) * _train_characters(corpus))
+    return _passes(config, tokens / sum(map(len, texts)) * train_characters(corpus))
 
 
 def passes_warning(config: Pretrain, passes: float | None) -> str | None:
@@ -124,24 +120,3 @@ def _passes(config: Pretrain, tokens: float) -> float | None:
     if isinstance(config.sampling.pairs, GivenPairs) or tokens <= 0:
         return None
     return sum(load.tokens for load in loads(config)) / tokens
-
-
-def _train_characters(corpus: Corpus) -> int:
-    """Return the characters of a corpus's training text."""
-    return sum(window.characters for window in corpus.train)
-
-
-def _characters(config: Pretrain) -> int | None:
-    """Return the characters of the corpus if it is prepared or consists of local text files; else None."""
-    if any(is_url(source) for source in config.corpus):
-        return None
-    try:
-        found = find_corpus(config, lambda line: None)
-        found = found if isinstance(found, Corpus) else finished_corpus(found) or found
-    except PipelineError:  # a plan may be made before the text is there
-        return None
-    if isinstance(found, Corpus):
-        return _train_characters(found)
-    files = [file for of_source in found.sources.values() for file in of_source]
-    unsized = any(file.bytes < 0 or not file.name.lower().endswith(PLAIN) for file in files)
-    return None if unsized or BUILTIN in {source.location for source in found.sources} else sum(f.bytes for f in files)

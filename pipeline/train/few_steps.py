@@ -125,7 +125,7 @@ def _stepper(
         return time.perf_counter()
 
     def take_step(rows: int) -> tuple[float, float]:
-        batch = random_batch(sampling, rows, length, config.vocabulary.size, random)
+        batch = _random_batch(sampling, rows, length, config.vocabulary.size, random)
         begun = seconds()
         backward(module, [(0, batch)], divisors(module.counts(batch), module.weights), compute, step=1)
         computed = seconds()
@@ -151,7 +151,7 @@ def _timed(take_step: Callable[[int], tuple[float, float]], most_rows: int) -> t
     return rows, [slot for slot, _ in times], [updating for _, updating in times]
 
 
-def random_batch(sampling: Sampling, rows: int, length: int, vocabulary: int, random: np.random.Generator) -> Batch:
+def _random_batch(sampling: Sampling, rows: int, length: int, vocabulary: int, random: np.random.Generator) -> Batch:
     """Return a batch of rows with random ids, in the form in which the run's stream delivers them."""
     sequences, masked = rows * sampling.sequences, max(1, round(sampling.masking.share * length)) * sampling.masks
     labels = {

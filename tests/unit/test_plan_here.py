@@ -1,4 +1,4 @@
-"""What a plan says of this machine and of the text: by measured steps, and by literals worked out by hand."""
+"""The part of a plan on this machine and the text: measured steps, and literals worked out by hand."""
 
 import re
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What is said of an encoder whose files lack a pooler."""
+"""Report of an encoder whose files lack a pooler."""
 
 from dataclasses import replace
 
