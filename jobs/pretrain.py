@@ -23,8 +23,9 @@ EXTRA = (
     Extra(name="show", text="Print the whole configuration as TOML and stop."),
     Extra(
         name="plan",
-        text="Print an estimate of the run on --workers GPUs and stop: parameters, tokens, floating-point operations, "
-        "storage, hours and cost for each machine type, and how many slots each rank gets.",
+        text="Print an estimate of the run and stop: parameters, tokens, passes over the text, floating-point "
+        "operations, storage, hours on this machine by a few timed steps, hours and cost on --workers rented GPUs, and "
+        "how many slots each rank gets.",
     ),
 )
 
@@ -54,8 +55,13 @@ def main(arguments: Sequence[str]) -> None:
         return
     if "plan" in asked:
         from pipeline.plan import plan_text, read_prices
+        from pipeline.plan_here import facts_here
 
-        print(plan_text(config, read_prices()))
+        prices = read_prices()
+        facts, warning, gpus_here = facts_here(config, print_line)
+        print(plan_text(config, prices, facts, gpus_here=gpus_here))
+        if warning:
+            print(f"\n{warning}")
         return
 
     set_ray_defaults()

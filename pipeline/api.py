@@ -9,10 +9,10 @@ model.embed(["a text", "another"])
 import copy
 import json
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import numpy as np
 import torch
@@ -49,6 +49,8 @@ Device = Literal["auto", "cpu", "cuda"]
 Text = str | tuple[str, str]
 """A text, or a pair of texts."""
 Kind = Literal["classification", "multilabel", "regression"]
+Guesses = list[list[dict[str, str | float]]]
+"""For each [MASK] of a text: the guesses, best first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,8 +172,10 @@ class LoadedModel:
             raise CheckpointError(f"{self.location} has no pooler: use .cls or .embed")
         return self.vectors(texts, self.encoder.pool)
 
-    def embed(self, texts: Sequence[Text], prompt: str | None = None) -> np.ndarray:
+    def embed(self, texts: str | Sequence[Text], prompt: str | None = None) -> np.ndarray:
         """Return one vector per text, float32 (texts, dimension), as the model's `recipe` says.
+
+        If `texts` is one string, return its vector, float32 (dimension,).
 
         The recipe comes from the model's sentence-transformers files, or from its fine-tuning for similarity. A model
         without such a recipe gives the mean of the last hidden states of all tokens, including [CLS] and [SEP] (Reimers
@@ -180,6 +184,8 @@ class LoadedModel:
         `prompt` is the name of one of the model's prompts, or a text such as "query: " that is put before each text.
         None: the model's default prompt.
         """
+        if isinstance(texts, str):
+            return self.embed([texts], prompt)[0]
         before = self.recipe.prompt(prompt)
         prompted = [
             (before + text[0], text[1]) if isinstance(text, tuple) else before + text for text in _checked(texts)
@@ -188,20 +194,36 @@ class LoadedModel:
         pool = pooled_by(attention or self.recipe.pooling, self.recipe.normalized, projection)
         return self.vectors(prompted, pool, self.embedding_tokenizer, self.dimension)
 
-    def attentions(self, text: Text) -> np.ndarray:
-        """Return attention weights, float32 (layers, heads, T, T); entry [..., i, j]: token i attends to token j."""
+    @overload
+    def attentions(self, text: Text) -> np.ndarray: ...
+    @overload
+    def attentions(self, text: list[Text]) -> list[np.ndarray]: ...
+    def attentions(self, text: Text | list[Text]) -> np.ndarray | list[np.ndarray]:
+        """Return attention weights, float32 (layers, heads, T, T); entry [..., i, j]: token i attends to token j.
+
+        For a list of texts, return a list with the weights of each.
+        """
+        if isinstance(text, list):
+            return [self.attentions(one) for one in _checked(text)]
         (batch,) = self.batches([text])
         return attention_weights(self.encoder, batch).cpu().numpy()
 
-    def fill(self, text: str, top: int = 5) -> list[list[dict[str, str | float]]]:
+    @overload
+    def fill(self, text: Text, top: int = 5) -> Guesses: ...
+    @overload
+    def fill(self, text: list[Text], top: int = 5) -> list[Guesses]: ...
+    def fill(self, text: Text | list[Text], top: int = 5) -> Guesses | list[Guesses]:
         """Return the `top` most likely entries for each [MASK] in the text, best first, as {"token", "probability"}.
 
-        Raises DataError for a text without [MASK], and CheckpointError for a model without a head for masked tokens.
+        For a list of texts, return a list with the guesses of each. Raises DataError for a text without [MASK], and
+        CheckpointError for a model without a head for masked tokens.
         """
         if self.pretrained is None or "masked_token_head" in self.lacks:
             raise CheckpointError(
                 f"{self.location} has no head for masked tokens: load a pretrained model, such as a run's export"
             )
+        if isinstance(text, list):
+            return [self.fill(one, top) for one in _checked(text)]
         (batch,) = self.batches([text])
         if not batch.masked:
             mask = self.vocabulary.tokens[self.vocabulary.mask_id]
@@ -265,9 +287,9 @@ class LoadedModel:
         `embed` of the copy gives the mean of its last hidden states, scaled to length 1. The copy does not keep the
         other parts of this model's recipe, such as prompts or a linear layer, because `save` does not write them.
 
-        A label is a text or a number; if `kind` is multilabel, each text has a list of labels. Predicted labels are
-        texts. If `learning_rate` is None, the learning rate depends on the encoder's width. `report=print` shows
-        progress.
+        A label is a text, number or truth value; if `kind` is multilabel, each text has a list of labels. Predicted
+        labels are of the same type, also after `save` and `load`; labels of mixed types become texts. If
+        `learning_rate` is None, the learning rate depends on the encoder's width. `report=print` shows progress.
 
         `dev` is (texts, labels). The `scores` of the returned model are measured on `dev`. If `dev` is None, the scores
         are measured on the training rows, so they say little about other texts.
@@ -339,6 +361,8 @@ def _checked(texts: Sequence[Text]) -> list[Text]:
     """
     if isinstance(texts, str):
         raise DataError(f"texts is one text ({shown(texts)}): give a list of texts")
+    if not isinstance(texts, Iterable):
+        raise DataError(f"texts is {shown(texts)}: give a list of texts")
     checked = list(texts)
     for index, text in enumerate(checked):
         pair = isinstance(text, tuple) and len(text) == 2

@@ -2,7 +2,7 @@
 
 import math
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from itertools import chain
 from pathlib import Path
@@ -54,6 +54,7 @@ EXPORT_BYTES = 4
 """Bytes per parameter in an exported model, which is in float32."""
 GRADIENT_BYTES = {"float32": 4, "bfloat16": 2}
 """Number format in which gradients are sent -> bytes of a number."""
+MINUTE = 60
 MOST_WORLDS = 12
 """Highest number of slots per step for which the plan shows every world size."""
 
@@ -203,7 +204,7 @@ def loads(config: Pretrain) -> Iterator[Load]:
     for phase in config.all_phases:
         rows = offset(phase.end - phase.first, phase.batch)
         sampling = phase.sampling
-        length = _tokens_per_sequence(sampling)
+        length = tokens_per_sequence(sampling)
         tokens = rows * sampling.sequences * length
         masked = round(tokens * sampling.masking.share) if sampling.masks else 0
         counted = TokenCounts(tokens=round(tokens), squares=round(tokens * length), masked=masked)
@@ -242,7 +243,7 @@ def _compute_seconds(load: Load, world: int, flops: float) -> float:
     `flops` are the operations per second of one GPU. A slot takes at least the time that launching its kernels takes.
     """
     launching = load.rows / load.phase.batch.rows_per_slot * load.slot_seconds
-    return max(load.flops / flops, launching) / world * (1 + imbalance(_slots_of(load.phase), world))
+    return max(load.flops / flops, launching) / world * (1 + imbalance(slots_of(load.phase), world))
 
 
 def gradient_wait_seconds(load: Load, world: int, machine: Machine, gradients: Gradients) -> float:
@@ -278,10 +279,10 @@ def run_seconds_with_stream(work: list[Load], world: int, machine: Machine, grad
 def _blocks_of(load: Load, world: int) -> float:
     """Return the number of blocks of a phase that are dealt to `world` workers."""
     phase = load.phase
-    return (phase.end - phase.first) * _slots_of(phase) / slots_of_block(phase.batch, phase.sampling.row_length, world)
+    return (phase.end - phase.first) * slots_of(phase) / slots_of_block(phase.batch, phase.sampling.row_length, world)
 
 
-def _slots_of(phase: Phase) -> int:
+def slots_of(phase: Phase) -> int:
     """Return the number of slots per step at the end of a phase, after any warm-up of the batch."""
     return slots_at(phase.end - phase.first - 1, phase.batch)
 
@@ -297,7 +298,7 @@ def worlds_to_show(slots: int, asked: WorkerRange) -> list[int]:
     return list(every) if slots <= MOST_WORLDS else sorted({*even, *range(asked.least, asked.most + 1)})
 
 
-def _tokens_per_sequence(sampling: Sampling) -> float:
+def tokens_per_sequence(sampling: Sampling) -> float:
     """Return the assumed tokens per sequence.
 
     A row of sentences has the mean number of sentences, (1 + most) / 2, but no more tokens than other rows.
@@ -318,12 +319,18 @@ def _fill_text(sampling: Sampling) -> str:
         negatives = f" and {sampling.negatives} hard negatives" * (sampling.negatives > 0)
         return f"at most: rows are counted with two full texts{negatives}"
     if isinstance(sampling.pairs, Sentences):
-        return f"rows of English Wikipedia's sentences have about {_tokens_per_sequence(sampling):.0f} tokens"
+        return f"rows of English Wikipedia's sentences have about {tokens_per_sequence(sampling):.0f} tokens"
     return f"English books and Wikipedia fill {_fill(sampling):.0%} of a sequence's length"
 
 
-def plan_text(config: Pretrain, machines: list[Machine]) -> str:
-    """Return the plan as text for a terminal."""
+def plan_text(
+    config: Pretrain, machines: list[Machine], here: Sequence[tuple[str, str]] = (), *, gpus_here: bool = False
+) -> str:
+    """Return the plan as text for a terminal.
+
+    `here` are facts (name, text) about this machine and the text, and `gpus_here` tells whether this machine has GPUs.
+    Machines for rent on which the run takes less than a minute are not listed: their times and costs would be zeros.
+    """
     work, gradients, world = list(loads(config)), gradients_of(config), config.worker_range.most
     count = gradients.count
     rows, tokens, flops = (sum(getattr(load, name) for load in work) for name in ("rows", "tokens", "flops"))
@@ -333,20 +340,23 @@ def plan_text(config: Pretrain, machines: list[Machine]) -> str:
     most_rows = max(load.phase.batch.rows_per_step for load in work)
     gigabytes = (checkpoints + 1) * count * CHECKPOINT_BYTES / 1e9
     advice = slot_advice(config)
+    slow = [box for box in machines if run_seconds_with_stream(work, world, box, gradients) >= MINUTE]
+    on_gpus = gpus_here or bool(slow)
     facts = [
         ("parameters", f"{count / 1e6:,.1f} M (vocabulary of {config.vocabulary.size:,})"),
         ("steps", "; ".join(_phase_text(load.phase, config) for load in work)),
         (
             "tokens",
-            f"about {tokens / 1e9:,.2f} billion in {rows:,} rows{' of two texts' * config.sampling.two_texts}; "
+            f"about {_count_text(tokens)} in {rows:,} rows{' of two texts' * config.sampling.two_texts}; "
             f"{_fill_text(config.sampling)}",
         ),
         ("operations", f"{flops:.2e} floating-point operations in matrix products, {passes}"),
         *[("vectors", vectors_text(most_rows, config.model.width, config.sampling.negatives))] * contrastive,
         *[("teacher", "its operations and its memory are not counted")]
         * isinstance(config.objective, Distilled | DistilledVectors),
-        ("launches", _launches_text(config)),
-        ("gradients", _gradients_text(gradients, world)),
+        *here,
+        *[("launches", _launches_text(config))] * on_gpus,
+        *[("gradients", _gradients_text(gradients, world))] * (world > 1),
         (
             "storage",
             f"{gigabytes:,.1f} GB of checkpoints ({checkpoints} kept, one being written), "
@@ -356,25 +366,56 @@ def plan_text(config: Pretrain, machines: list[Machine]) -> str:
     width = max(len(name) for name, _ in facts) + 2
     return "\n".join(
         [
-            f"plan of {config.name} on {world} GPU worker{'s' * (world > 1)}; nothing is run",
+            f"plan of {config.name} on {world} {'GPU ' * on_gpus}worker{'s' * (world > 1)}; nothing is trained",
             *(f"  {name:<{width}}{value}" for name, value in facts),
             "",
-            *_machine_lines(work, tokens, world, machines, gradients),
-            "  Prices (on demand / spot), the assumed utilisation and the bandwidths are those of "
-            "pipeline/prices.toml.",
-            "  The Ray head and CPU nodes cost extra.",
-            "  Time includes the wait for the worker with the most slots, and the wait for gradients. "
-            "Column gradients shows the share of the wait for gradients.",
-            f"  One core is assumed to feed {STREAM_TOKENS / 1e6:.1f} M tokens per second, as measured on English "
-            "books.",
-            "  * One stream may be too slow for these GPUs. The first value assumes that GPUs never wait for data.",
-            f"    The second value assumes {STREAM_BLOCKS} blocks per second, as measured for one stream on two cores, "
-            "with rows made in advance.",
+            *_rent_lines(work, tokens, world, slow, gradients),
+            *_quick_lines(work, world, [machine for machine in machines if machine not in slow], gradients),
             "",
             *chain.from_iterable(dict.fromkeys(_dealing_lines(load.phase, config.worker_range) for load in work)),
-            *[f"  {advice}"] * bool(advice),
+            *[f"  {advice}"] * (advice is not None and on_gpus),
         ]
     )
+
+
+def _rent_lines(
+    work: list[Load], tokens: float, world: int, machines: list[Machine], gradients: Gradients
+) -> tuple[str, ...]:
+    """Return the table of the machines for rent, and what it assumes; nothing without machines."""
+    if not machines:
+        return ()
+    return (
+        *_machine_lines(work, tokens, world, machines, gradients),
+        "  Prices (on demand / spot), the assumed utilisation and the bandwidths are those of pipeline/prices.toml.",
+        "  The Ray head and CPU nodes cost extra.",
+        "  Time includes the wait for the worker with the most slots, and the wait for gradients. "
+        "Column gradients shows the share of the wait for gradients.",
+        f"  One core is assumed to feed {STREAM_TOKENS / 1e6:.1f} M tokens per second, as measured on English books.",
+        "  * One stream may be too slow for these GPUs. The first value assumes that GPUs never wait for data.",
+        f"    The second value assumes {STREAM_BLOCKS} blocks per second, as measured for one stream on two cores, "
+        "with rows made in advance.",
+    )
+
+
+def _quick_lines(work: list[Load], world: int, machines: list[Machine], gradients: Gradients) -> tuple[str, ...]:
+    """Return a line on the machines for rent on which the run takes less than a minute; nothing without machines."""
+    if not machines:
+        return ()
+    chips = listed(dict.fromkeys(machine.chip for machine in machines))
+    most = max(
+        math.ceil(world / machine.gpus)
+        * machine.on_demand
+        * run_seconds_with_stream(work, world, machine, gradients)
+        / 3600
+        for machine in machines
+    )
+    return (f"  rented GPUs ({chips}): less than a minute, at most {dollars(max(most, 0.01))} by pipeline/prices.toml",)
+
+
+def _count_text(count: float) -> str:
+    """Return a number of tokens in billions, or in millions or thousands if it is small."""
+    size, word = next((pair for pair in ((1e9, "billion"), (1e6, "million")) if count >= pair[0]), (1e3, "thousand"))
+    return f"{count / size:,.2f} {word}"
 
 
 def _phase_text(phase: Phase, config: Pretrain) -> str:
@@ -450,7 +491,7 @@ def dollars(price: float) -> str:
 
 def _dealing_lines(phase: Phase, asked: WorkerRange) -> tuple[str, ...]:
     """Return a table of how the slots of a step are dealt, with a line per number of workers."""
-    slots = _slots_of(phase)
+    slots = slots_of(phase)
     rows = []
     for world in worlds_to_show(slots, asked):
         most, least = _slots_of_busiest_rank(slots, world), slots // world
@@ -461,4 +502,6 @@ def _dealing_lines(phase: Phase, asked: WorkerRange) -> tuple[str, ...]:
         f"  at length {phase.sampling.maximum_length} "
         f"a step has {slots} slot{'s' * (slots > 1)} of {phase.batch.rows_per_slot} rows"
     )
+    if all(slots % world == 0 for world in worlds_to_show(slots, asked)):
+        return (f"{title}, which {listed(worlds_to_show(slots, asked))} workers share evenly", "")
     return (title, *aligned(("  workers", "slots per rank", "longer than evenly dealt"), rows), "")

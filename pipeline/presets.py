@@ -370,7 +370,7 @@ def require_preset(name: str) -> None:
 def _unknown_preset(name: Any) -> str:
     """Return the message for an unknown preset, without the word "preset" at its start."""
     near = did_you_mean(nearest(str(name), PRESETS))
-    return f"({name}) does not exist{f'{near} Choose' if near else '; choose'} one of {', '.join(PRESETS)}"
+    return f"({name}) does not exist{near or f'; jobs/pretrain.py --help lists all {len(PRESETS)}'}"
 
 
 def starting_point(preset: str | None, config: str | None) -> tuple[str, Pretrain]:

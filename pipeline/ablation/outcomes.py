@@ -66,7 +66,7 @@ def outcome_of(
     if config.blimp is not None and not isinstance(run.objective, Replaced):
         scores |= _blimp(config, summary, scoring, report)
     for task in config.task:
-        scores |= _tuned(config, task, summary, tuning, report)
+        scores |= _tuned(config, task, run, summary, tuning, report)
     return Outcome(
         run=str(run.name),
         seed=run.seed,
@@ -107,14 +107,18 @@ def _blimp(config: Ablate, summary: dict[str, Any], scoring: Scoring, report: Re
     return {name: accuracies[scorer] for scorer, name in BLIMP.items() if scorer in accuracies}
 
 
-def _tuned(config: Ablate, task: str, summary: dict[str, Any], tuning: Tuning, report: Report) -> dict[str, float]:
+def _tuned(
+    config: Ablate, task: str, run: Pretrain, summary: dict[str, Any], tuning: Tuning, report: Report
+) -> dict[str, float]:
     """Return the mean score of the run's fine-tunings on a task, by the task's first metric."""
+    # Set here, so that scores of an earlier version without dropout are not compared with scores with dropout.
+    recipe = config.recipe.for_dropout(run.model)
     wanted = Finetune(
         checkpoint=summary["export"],
         task=(task,),
         data=config.data,
         seeds=config.tuning_seeds,
-        recipe=config.recipe,
+        recipe=recipe,
         output=config.output,
         mlflow_uri=config.tracking.uri,
         trials=Trials(),
@@ -128,7 +132,7 @@ def _tuned(config: Ablate, task: str, summary: dict[str, Any], tuning: Tuning, r
         first = tuning(wanted, lambda line: None)[0]
         return {f"{task} {first.name}": statistics.fmean(first.values)}
 
-    key = {"seeds": config.tuning_seeds, "recipe": flatten(config.recipe), "task": task, "data": config.data}
+    key = {"seeds": config.tuning_seeds, "recipe": flatten(recipe), "task": task, "data": config.data}
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:8]
     return _stored(config, summary, f"{task}-{digest}", key, compute)
 

@@ -24,7 +24,7 @@ from pipeline.corpus.stream import StreamSettings
 from pipeline.corpus.token_file_saving import save_tokens
 from pipeline.corpus.vocabulary import splitting_of
 from pipeline.errors import ConfigError
-from pipeline.presets import PRESETS
+from pipeline.presets import PRESETS, require_preset
 from pipeline.reporting import Report
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.training import train_vocabulary
@@ -101,8 +101,9 @@ def _run_wikitext(config: settings.Wikitext, report: Report) -> int:
 
 def _run_job(config: settings.Job, report: Report) -> int:
     corpus, preset, steps, compiled = config.corpus or (BUILTIN,), config.preset, config.steps, config.compile
-    startable = [name for name in PRESETS if not name.startswith("continue")]
-    require(preset in startable, f"preset ({preset}) must be one of {', '.join(startable)}")
+    require_preset(preset)
+    startable = not preset.startswith("continue")
+    require(startable, f"preset ({preset}) continues from a published model: choose another preset")
     threads = config.threads or cores()
     print(f"{preset}, {threads} of {cores()} CPU threads, torch.compile {compiled}", flush=True)
     with _temporary_folder() as folder:
@@ -168,7 +169,7 @@ def _run_scale(config: settings.Scale, report: Report) -> int:
 
 def _run_checkpoint(config: settings.Checkpoint, report: Report) -> int:
     preset, step_milliseconds, repetitions = config.preset, config.step_milliseconds, config.repetitions
-    require(preset in PRESETS, f"preset ({preset}) must be one of {', '.join(PRESETS)}")
+    require_preset(preset)
     costs = checkpoint.measure(PRESETS[preset], config.output, repetitions)
     still, written = (statistics.median(getattr(cost, name) for cost in costs) for name in ("still", "written"))
     every = PRESETS[preset].checkpoint.every

@@ -206,6 +206,12 @@ def _initials(name: str) -> str:
     return "".join(part[:1] for part in re.split("[-_]", name.rpartition(".")[2]))
 
 
+def nearest_or_all(word: str, known: Iterable[str], more: str = "") -> str:
+    """Return the end of a message for an unknown name: the nearest known name, or all of them and then `more`."""
+    names = list(known)
+    return did_you_mean(nearest(word, names)) or f": choose from {', '.join(names)}{more}"
+
+
 def did_you_mean(names: Iterable[str]) -> str:
     """Return "; did you mean NAME?" for the end of a message; empty without names."""
     text = " or ".join(names)

@@ -1,9 +1,13 @@
 """Settings of the training of a fine-tuning trial."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from pipeline.config.checks import require, require_above_zero, require_at_least, require_share
+from pipeline.config.model import Model
+
+DROPOUT = 0.1
+"""Default dropout of fine-tuning: the dropout of pretraining and fine-tuning in Devlin et al. 2019, A.2 and A.3."""
 
 DISTILLED = ("recipe.temperature", "recipe.teacher_weight")
 """Settings that need a teacher."""
@@ -36,7 +40,9 @@ class Recipe:
     attention: the weighted mean of the last hidden states, with learnt weights.
     """
     dropout: float | None = None
-    """Hidden and attention dropout; default: the value of the checkpoint."""
+    """Hidden and attention dropout of the training; default: 0.1 in every family, also if the checkpoint was pretrained
+    with another value.
+    """
     patience: int | None = None
     """Early stopping: end training after this many epochs without a better development score, and keep the weights of
     the best epoch. Default: train all epochs and keep the weights of the last one.
@@ -95,6 +101,18 @@ class Recipe:
         )
         require_above_zero("recipe.temperature", self.temperature)
         require_share("recipe.teacher_weight", self.teacher_weight)
+
+    def for_dropout(self, model: Model) -> "Recipe":
+        """Return the recipe with an unset dropout replaced by DROPOUT.
+
+        It stays unset if it is the model's own dropout: so trials keep the names that earlier versions gave them.
+        """
+        same = model.hidden_dropout == model.attention_dropout == DROPOUT
+        return self if same or self.dropout is not None else replace(self, dropout=DROPOUT)
+
+    def dropouts(self, model: Model) -> tuple[float, float]:
+        """Return hidden and attention dropout of the training: `dropout`, or the model's own where it is unset."""
+        return (model.hidden_dropout, model.attention_dropout) if self.dropout is None else (self.dropout, self.dropout)
 
     def _require_few_labels(self) -> None:
         """Raise ConfigError for settings that contrastive_pairs does not work with."""

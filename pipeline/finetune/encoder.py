@@ -1,8 +1,14 @@
 """Read the encoder that fine-tuning starts from."""
 
+from collections.abc import Iterable
+
 from pipeline.config.finetune import Finetune
 from pipeline.reporting import Report
-from pipeline.train.initial import POOLER, Initial, read_initial
+from pipeline.tasks.task import Task
+from pipeline.train.initial import POOLER, Initial, missing_heads, random_heads, read_initial
+
+POOLED = ("classification", "multilabel", "regression", "ranking")
+"""Kinds of task whose head reads the encoder's pooler if recipe.pooling is cls; that of choices always does."""
 
 
 def read_encoder(config: Finetune, checkpoint: str, report: Report) -> Initial:
@@ -10,4 +16,13 @@ def read_encoder(config: Finetune, checkpoint: str, report: Report) -> Initial:
 
     Raises CheckpointError if the model cannot be used, and ConfigError or DataError if its vocabulary cannot be used.
     """
-    return read_initial(checkpoint, config.vocabulary, config.output, report, setting="checkpoint", used=(POOLER,))
+    return read_initial(checkpoint, config.vocabulary, config.output, report, setting="checkpoint", used=())
+
+
+def report_missing_pooler(config: Finetune, initial: Initial, tasks: Iterable[Task], report: Report) -> None:
+    """Report that the model's files lack a pooler, if the head of a task uses it."""
+    pooled = config.recipe.pooling == "cls"
+    if not any(task.kind == "choices" or (pooled and task.kind in POOLED) for task in tasks):
+        return
+    if not config.random_weights and (missing := missing_heads(initial, (POOLER,))):
+        report(f"checkpoint: {random_heads(missing)}")

@@ -1,6 +1,6 @@
 """Fine-tune on lists of texts and labels, in this process, with the training code of the job `finetune`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -69,7 +69,7 @@ def fit_lists(
         checkpoint=checkpoint,
         train=NAME,
         kind=kind,
-        recipe=Recipe(epochs=epochs, rows_per_step=rows_per_step),
+        recipe=Recipe(epochs=epochs, rows_per_step=rows_per_step).for_dropout(model),
         optimizer=TaskAdamW(learning_rate=learning_rate),
         placement=TrialPlacement(device="cuda" if device.type == "cuda" else "cpu"),
     ).for_model(model)
@@ -114,16 +114,29 @@ def _require_usable(kind: str, encoder: Encoder, checkpoint: str) -> None:
 
 def _problem(config: Finetune, given: Lists, kind: Kind, initial: Initial) -> Problem:
     """Return the lists as a problem: a task, and its rows as token ids. Raises DataError for invalid rows."""
-    train = _table(NAME, given.texts, given.labels, kind)
+    values = [*_label_values(given.labels, kind), *(_label_values(given.dev[1], kind) if given.dev else ())]
+    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+    floats = numbers and any(isinstance(value, float) for value in values)  # then 1 and 1.0 are one label
+    train = _table(NAME, given.texts, given.labels, kind, floats)
     task = own_task(NAME, train, kind)
     train = require_labels(task, NAME, train)
-    task = replace(task, paired=train["second"].null_count < train.num_rows)
-    dev = {"dev": require_labels(task, "dev", _table("dev", *given.dev, kind))} if given.dev else {}
+    typed = kind != "regression" and (numbers or all(isinstance(value, bool) for value in values))
+    task = replace(task, paired=train["second"].null_count < train.num_rows, typed_labels=typed)
+    dev = {"dev": require_labels(task, "dev", _table("dev", *given.dev, kind, floats))} if given.dev else {}
     return cut(task, config.cutting, {"train": train} | dev, initial)
 
 
-def _table(name: str, texts: Sequence[Any], labels: Sequence[Any], kind: str) -> pa.Table:
-    """Return a table with schema TEXTS. Raises DataError for lists of different lengths and invalid texts or labels."""
+def _label_values(labels: Sequence[Any], kind: Kind) -> list[Any]:
+    """Return all labels of all rows, with NumPy's scalars as Python's."""
+    rows = labels if kind == "multilabel" else [labels]
+    return [_plain(label) for row in rows if isinstance(row, Iterable) for label in row]
+
+
+def _table(name: str, texts: Sequence[Any], labels: Sequence[Any], kind: str, floats: bool) -> pa.Table:
+    """Return a table with schema TEXTS; `floats`: whether the labels are numbers that become floats.
+
+    Raises DataError for lists of different lengths and invalid texts or labels.
+    """
     if isinstance(texts, str) or isinstance(labels, str):
         raise DataError(f"{name}: give a list of texts and a list of labels, not a single text")
     if len(texts) != len(labels):
@@ -135,19 +148,22 @@ def _table(name: str, texts: Sequence[Any], labels: Sequence[Any], kind: str) ->
             raise DataError(f"{name}:{row}: {shown(text)} is neither a text nor a pair of texts")
         if not all(part.strip() for part in pair if part is not None):
             raise DataError(f"{name}:{row}: the text is empty: leave the row out")
-        rows.append((str(row), *pair, _label_cell(name, row, label, kind)))
+        rows.append((str(row), *pair, _label_cell(name, row, label, kind, float if floats else _plain)))
     return texts_table(name, rows)
 
 
-def _label_cell(name: str, row: int, label: Any, kind: str) -> str:
-    """Return a label as text; for multilabel, return the labels as a JSON list. Raises DataError for invalid labels."""
+def _label_cell(name: str, row: int, label: Any, kind: str, value_of: Callable[[Any], Any]) -> str:
+    """Return a label as text; for multilabel, return the labels as a JSON list. Raises DataError for invalid labels.
+
+    `value_of` converts a given label to a Python value.
+    """
     if kind == "multilabel":
         if isinstance(label, str) or not isinstance(label, Sequence | np.ndarray | set | frozenset):
             raise DataError(
                 f"{name}:{row}: label {shown(label)} is not a list: kind multilabel needs a list of labels per text"
             )
-        return labels_text(label_text(name, row, "label", _plain(member)) for member in label)
-    return label_text(name, row, "label", _plain(label))
+        return labels_text(label_text(name, row, "label", value_of(member)) for member in label)
+    return label_text(name, row, "label", value_of(label))
 
 
 def _plain(value: Any) -> Any:

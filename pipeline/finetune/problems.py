@@ -12,6 +12,7 @@ import pyarrow as pa
 from pipeline import storage
 from pipeline.config.cutting import Cutting
 from pipeline.config.finetune import Finetune
+from pipeline.config.options import nearest_or_all
 from pipeline.corpus.builtin import distributions, package_docstrings
 from pipeline.errors import ConfigError, DataError
 from pipeline.finetune.contents import contradictions_in_words, shared_in_words, split_summary
@@ -91,9 +92,8 @@ def read_problems(config: Finetune, initial: Initial, report: Report) -> list[Pr
         return [_problem_of(config, task, *with_dev(task, items, report), lost, initial, report)]
     names, problems = tuple(name for name in config.task if name != BUILTIN), []
     if unknown := [name for name in names if name not in (*known.TASKS, "glue")]:
-        raise ConfigError(
-            f"task ({', '.join(unknown)}) is unknown: choose from {', '.join(known.TASKS)}, {BUILTIN}, or glue"
-        )
+        names_or_near = nearest_or_all(unknown[0], (*known.TASKS, BUILTIN, "glue"))
+        raise ConfigError(f"task ({', '.join(unknown)}) is unknown{names_or_near}")
     if names:
         folder = data_of(config)
         if config.data is None:

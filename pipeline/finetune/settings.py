@@ -12,6 +12,7 @@ from pipeline.config.finetune import HIGH_RATE, Finetune, Search, usual_rate
 from pipeline.config.flat import flatten
 from pipeline.config.model import Model
 from pipeline.config.options import flag_of
+from pipeline.config.recipe import DROPOUT
 from pipeline.config.similarity import LOSSES_WITH
 from pipeline.errors import ConfigError, listed
 from pipeline.text.randomness import numbered_generator
@@ -40,6 +41,7 @@ NOT_SEARCHED = ("recipe.metric", "similarity.dimensions")
 similarity.dimensions decides which metrics there are.
 """
 LOSS = "similarity.loss"
+DROPOUT_NAME = "recipe.dropout"
 DRAWS = 7_001
 """Key of the random generator that draws settings."""
 
@@ -204,14 +206,10 @@ def warnings(config: Finetune, settings: list[dict[str, Any]], model: Model) -> 
         f"warning: optimizer.learning_rate {listed(f'{rate:g}' for rate in high)} is far above {usual_rate(width):g}, "
         f"which is usual at width {width}: the encoder may forget what it learnt"
     ] * bool(high)
-    if (
-        config.recipe.dropout is None
-        and model.hidden_dropout == model.attention_dropout == 0
-        and not any("recipe.dropout" in setting for setting in settings)
-    ):
+    if {setting.get(DROPOUT_NAME, config.recipe.dropout) for setting in settings} == {0}:
         lines.append(
-            "warning: dropout is 0, as in the checkpoint: published recipes have 0.1 (--recipe.dropout 0.1), and "
-            "small tasks overfit without dropout"
+            f"warning: {DROPOUT_NAME} is 0: small tasks overfit without dropout; {DROPOUT} is the default and the "
+            "published value"
         )
     dimensions = config.similarity.dimensions
     if dimensions and width not in dimensions:

@@ -206,12 +206,9 @@ def build(
     If config.random_weights is set, the encoder has random weights. Otherwise its weights are copied from `encoder`,
     or read from the folder of `initial` if `encoder` is None.
     """
-    dropout = (
-        {}
-        if config.recipe.dropout is None
-        else {"hidden_dropout": config.recipe.dropout, "attention_dropout": config.recipe.dropout}
-    )
-    model, random = replace(initial.model, **dropout), torch.Generator().manual_seed(seed)
+    hidden, attention = config.recipe.dropouts(initial.model)
+    model = replace(initial.model, hidden_dropout=hidden, attention_dropout=attention)
+    random = torch.Generator().manual_seed(seed)
     outputs = outputs_of(problem.task, problem.cutting)
     weights = class_weights(problem.task, problem.train.rows, outputs) if config.recipe.balance_classes else None
     torch.manual_seed(seed)  # for parts that the checkpoint lacks, such as a pooler

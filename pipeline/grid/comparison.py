@@ -8,9 +8,12 @@ import numpy as np
 
 from pipeline.config.finetune import Finetune
 from pipeline.config.predict import Compare
+from pipeline.config.recipe import DROPOUT
+from pipeline.errors import ConfigError
 from pipeline.finetune.encoder import read_encoder
 from pipeline.finetune.paired import Difference, format_difference, over_rows, over_seeds, verdict
 from pipeline.finetune.problems import Problem, read_problems
+from pipeline.finetune.settings import DROPOUT_NAME
 from pipeline.finetune.table import Reported, format_score, is_share
 from pipeline.finetune.trials import answer_precision
 from pipeline.tasks import choices, metrics, questions, sequences, similarity
@@ -47,14 +50,24 @@ def comparison_lines(
         lines += seed_lines(a, b)
         difference = row_difference(both, [of_side[task] for of_side in models], task)
         if difference is not None:
-            unsure = "" if difference.better else "; on other rows, the other model may be better"
-            lines.append(
-                "  B minus A over development rows, with the best model of each: "
-                f"{format_difference(difference, is_share(a.name))}{unsure}"
-            )
+            lines.append(row_line(a.name, over_seeds(a.values, b.values), difference))
     if len(selecting[0]) > 1:
         lines.append(f"{len(selecting[0])} tasks were compared: about one in twenty shows a difference by chance alone")
     return lines
+
+
+def require_equal_dropout(config: Compare, dropouts: Sequence[tuple[float, float]]) -> None:
+    """Raise ConfigError if only one encoder was fine-tuned with the checkpoint's dropout, by an earlier version.
+
+    `dropouts`: hidden and attention dropout of A and of B.
+    """
+    if len(set(dropouts)) == 1 or any(entry.startswith(f"{DROPOUT_NAME}=") for entry in config.search.over):
+        return
+    a, b = (" and ".join(f"{share:g}" for share in dropout) for dropout in dropouts)
+    raise ConfigError(
+        f"A was fine-tuned with dropout {a} (hidden and attention), but B with {b}, because an earlier version took "
+        f"the checkpoint's: add --{DROPOUT_NAME} {DROPOUT} to train both alike"
+    )
 
 
 def sides(config: Compare) -> list[Finetune]:
@@ -91,6 +104,24 @@ def seed_lines(a: Reported, b: Reported) -> list[str]:
     )
     mean = f"  mean of B minus A over seeds, with 95% interval: {format_difference(seeds, percent)}"
     return [medians, mean, f"  {verdict(a.task, seeds, percent=percent, lower_is_better=not percent)}"]
+
+
+def row_line(metric: str, seeds: Difference, rows: Difference) -> str:
+    """Return the line on the best model of each encoder over development rows, which explains the verdict over seeds.
+
+    The interval over rows is about these two models alone, so it gives no verdict on the encoders.
+    """
+    percent = is_share(metric)
+    name = "B" if (rows.better > 0) == percent else "A"  # of errors, lower is better
+    if not rows.better:
+        about = "on other rows, either may be the better one"
+    elif rows.better == seeds.better:
+        about = f"{name}'s is better on other rows too"
+    else:
+        about = f"{name}'s is better on other rows too, but that is one pair of seeds: the verdict is over all seeds"
+    return (
+        f"  of the two best models alone, B minus A over development rows: {format_difference(rows, percent)}; {about}"
+    )
 
 
 def row_difference(both: Sequence[Finetune], models: Sequence[str], task: str) -> Difference | None:

@@ -13,7 +13,7 @@ from pipeline.config.ranking import Ranking
 from pipeline.config.recipe import Recipe
 from pipeline.config.similarity import KIND_OF_LOSS, ROWS_OF_KIND, Similarity
 from pipeline.errors import ConfigError, listed
-from pipeline.finetune.encoder import read_encoder
+from pipeline.finetune.encoder import read_encoder, report_missing_pooler
 from pipeline.finetune.problems import Problem, in_cuttings, read_problems
 from pipeline.finetune.settings import settings_of, with_setting
 from pipeline.finetune.teacher import load_teacher, teacher_of, with_teacher
@@ -62,6 +62,7 @@ def read_inputs(config: Finetune, report: Report) -> GridInputs:
     problems = {
         problem.task.name: problem for problem in read_problems(replace(config, cutting=tried[0]), initial, report)
     }
+    report_missing_pooler(config, initial, [problem.task for problem in problems.values()], report)
     _require_start(config, problems)
     _require_fitting(config, settings, initial, problems)
     for problem in problems.values():

@@ -12,11 +12,12 @@ from pipeline import storage
 from pipeline.config.cutting import Cutting
 from pipeline.config.finetune import Finetune
 from pipeline.config.flat import flatten
-from pipeline.config.recipe import DISTILLED
+from pipeline.config.recipe import DISTILLED, DROPOUT, Recipe
 from pipeline.durations import estimate
 from pipeline.finetune import plan
 from pipeline.finetune.folds import by_task
 from pipeline.finetune.problems import Problem, data_of
+from pipeline.finetune.settings import DROPOUT_NAME
 from pipeline.finetune.submission import rows_to_answer
 from pipeline.finetune.trials import SHAPING_OF_KIND
 from pipeline.grid import trial_set, tune
@@ -50,7 +51,7 @@ def planned(
     this cutting.
     """
     problems, concurrent = first_of_each(cuttings), tune.at_once(config)
-    location = storage.join(config.output, "finetune", "grids", f"{grid_name(config, problems, initial)}.json")
+    location = plan_location(config, problems, initial)
     to_answer = rows_to_answer(data_of(config), problems)
     if known := plan.read_plan(location):
         shares, per_step = known
@@ -96,6 +97,36 @@ def planned(
     if to_answer:
         report(f"then the {sum(to_answer.values()):,} test rows of GLUE's submission file, about {estimate(answering)}")
     return grid
+
+
+def plan_location(config: Finetune, problems: Mapping[str, Problem], initial: Initial) -> str:
+    """Return the location of a grid's plan, which is written before the grid's first trial."""
+    return storage.join(config.output, "finetune", "grids", f"{grid_name(config, problems, initial)}.json")
+
+
+def grid_recipe(
+    config: Finetune,
+    problems: Mapping[str, Problem],
+    initial: Initial,
+    settings: list[dict[str, Any]],
+    report: Report,
+) -> Recipe:
+    """Return the recipe with the default dropout.
+
+    A grid that an earlier version began keeps the checkpoint's dropout, which was the default then, so that all of its
+    trials are alike. A search over dropouts needs no default.
+    """
+    recipe, model = config.recipe.for_dropout(initial.model), initial.model
+    if recipe == config.recipe or any(DROPOUT_NAME in setting for setting in settings):
+        return config.recipe
+    if not storage.exists(plan_location(config, problems, initial)):
+        return recipe
+    report(
+        f"{config.output} has trials of an earlier version with the checkpoint's dropout (hidden "
+        f"{model.hidden_dropout:g}, attention {model.attention_dropout:g}), so the others have it too; with "
+        f"--{DROPOUT_NAME} {DROPOUT} all are trained again"
+    )
+    return config.recipe
 
 
 def grid_name(config: Finetune, problems: Mapping[str, Problem], initial: Initial) -> str:

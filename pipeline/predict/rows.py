@@ -1,5 +1,6 @@
 """Use a fine-tuned model to answer rows that are given in Python."""
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -37,7 +38,20 @@ def predict_rows(tuned: TunedModel, rows: Sequence[Any], device: torch.device) -
     placement = ModelPlacement(device="cuda" if device.type == "cuda" else "cpu", precision="float32")
     model = task_answerer(tuned, placement, device)
     second = "second" if "second" in columns and task.kind != "spans" else None
-    return answer_table(model, table, None, second)[0].to_pylist()
+    answers = answer_table(model, table, None, second)[0].to_pylist()
+    return [_with_values(answer) for answer in answers] if task.typed_labels else answers
+
+
+def _with_values(answer: dict[str, Any]) -> dict[str, Any]:
+    """Return an answer with the JSON values of its labels: 1 for "1", True for "true"."""
+    found = dict(answer)
+    if answer.get("label") is not None:
+        found["label"] = json.loads(answer["label"])
+    if answer.get("labels") is not None:
+        found["labels"] = [json.loads(label) for label in answer["labels"]]
+    if answer["probabilities"] is not None:
+        found["probabilities"] = {json.loads(label): share for label, share in answer["probabilities"].items()}
+    return found
 
 
 def _columns_of(task: Task, rows: Sequence[Any]) -> dict[str, list[Any]]:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from pipeline import storage
 from pipeline.columns import aligned
 from pipeline.config.finetune import Finetune
+from pipeline.config.options import nearest_or_all
 from pipeline.config.predict import Score
 from pipeline.errors import ConfigError, DataError, listed, shown
 from pipeline.finetune.problems import noun
@@ -89,10 +90,8 @@ def _of_task(config: Score, task: Task) -> Labelled:
     """
     assert config.task is not None and config.data is not None
     if config.task not in known.TASKS:
-        raise ConfigError(
-            f"task ({config.task}) is unknown: choose from {', '.join(known.TASKS)}, or give a labelled file with "
-            "--input"
-        )
+        names_or_near = nearest_or_all(config.task, known.TASKS, ", or give a labelled file with --input")
+        raise ConfigError(f"task ({config.task}) is unknown{names_or_near}")
     asked = known.TASKS[config.task]
     split = config.split or DEFAULT_SPLIT
     where = asked.split(split)

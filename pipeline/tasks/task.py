@@ -111,6 +111,8 @@ class Task:
     """Lengths of truncated vectors that are scored in addition to whole vectors, for the kinds in VECTOR_KINDS."""
     skips_broken_lines: bool = False
     """Whether unreadable lines of labelled splits are skipped and reported; otherwise the first one is an error."""
+    typed_labels: bool = False
+    """Whether `labels` are numbers or truth values from Python, written in JSON; they are predicted as such values."""
 
     @cached_property
     def numbers(self) -> dict[str, float]:

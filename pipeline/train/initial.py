@@ -9,7 +9,7 @@ OUTPUT/initial/FINGERPRINT/
 
 import hashlib
 import json
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -75,6 +75,8 @@ class Initial:
     vocabulary: Vocabulary
     generator: Model | None = None
     """Settings of the model's generator; None if the run uses no generator or the model has none."""
+    missing: tuple[str, ...] = ()
+    """Published names of the tensors that the model's files lack."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,6 +151,7 @@ def read_initial(
                 if storage.damage(initial.folder):
                     errors_with_location(location, _publish_initial, initial, location, sources)
         about = storage.read_json(storage.join(initial.folder, storage.MANIFEST))
+        initial = replace(initial, missing=tuple(about["missing"]))
         require_fitting_vocabulary(location, str(chosen.path), about["vocabulary_size"], entries)
         _require_fitting_padding(location, str(chosen.path), initial.model, entries)
         _require_shared_embeddings(location, about.get("unshared") if shares_embeddings else None)
@@ -302,6 +305,21 @@ def _require_fitting_padding(location: str, path: str, model: Model, vocabulary:
 
 def _description(location: str, about: dict[str, Any], initial: Initial, used: tuple[str, ...]) -> str:
     """Return one line: the model that the weights come from, its missing heads, and the tensors that were left out."""
+    missing = missing_heads(initial, used)
+    if GENERATOR_PART in used and initial.generator is None:
+        missing.append(GENERATOR)
+    generator = " and its generator" if initial.generator else ""
+    parts = [f"weights of {location}{generator}, {about['vocabulary_size']:,} word embeddings"]
+    parts += [random_heads(missing)] * bool(missing)
+    parts += [f"{about['padding']} padding rows of the word embeddings left out"] * bool(about["padding"])
+    return "; ".join(parts + [f"{', '.join(about['left_out'])} left out"] * bool(about["left_out"]))
+
+
+def missing_heads(initial: Initial, used: tuple[str, ...]) -> list[str]:
+    """Return the published names of the heads that a model's files lack and that have a parameter in `used`.
+
+    `used` holds prefixes of the names in our modules.
+    """
     family = family_of(initial.model)
     wanted = {
         published
@@ -309,16 +327,14 @@ def _description(location: str, about: dict[str, Any], initial: Initial, used: t
         if name.startswith(used)
         for published in published_names(name, family)
     }
-    lacking = wanted & set(about["missing"])
-    missing = [head.rstrip(".") for head in family.heads if any(name.startswith(head) for name in lacking)]
-    if GENERATOR_PART in used and initial.generator is None:
-        missing.append(GENERATOR)
-    generator = " and its generator" if initial.generator else ""
-    parts = [f"weights of {location}{generator}, {about['vocabulary_size']:,} word embeddings"]
+    lacking = wanted & set(initial.missing)
+    return [head.rstrip(".") for head in family.heads if any(name.startswith(head) for name in lacking)]
+
+
+def random_heads(missing: Sequence[str]) -> str:
+    """Return the text that names missing heads."""
     heads = " and ".join(filter(None, (", ".join(missing[:-1]), *missing[-1:])))
-    parts += [f"{heads} not in the model, so initialised at random"] * bool(missing)
-    parts += [f"{about['padding']} padding rows of the word embeddings left out"] * bool(about["padding"])
-    return "; ".join(parts + [f"{', '.join(about['left_out'])} left out"] * bool(about["left_out"]))
+    return f"{heads} not in the model, so initialised at random"
 
 
 def agreed_model(chosen: Model, initial: Initial, location: str) -> Model:

@@ -16,7 +16,8 @@ from pipeline.corpus.prepare import Listing, finished_corpus, list_sources, prep
 from pipeline.corpus.prepared import Corpus, is_prepared, load_corpus, read_window
 from pipeline.corpus.stream import StreamSettings, count_rows_if_small, settings_for_phase
 from pipeline.corpus.vocabulary import extended_vocabulary, trained_vocabulary
-from pipeline.errors import ConfigError, DataError, listed
+from pipeline.errors import ConfigError, DataError, PipelineError, listed
+from pipeline.locations import is_url
 from pipeline.reporting import Report
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.examples import own_titles
@@ -28,6 +29,8 @@ TITLE_WINDOWS = 64
 """Maximum windows to search for a title. Documents are in random order, so one window is usually enough."""
 PARENT_WINDOWS = 8
 """Windows in which parents are counted. They hold about 500 documents if these are pieces of books, otherwise more."""
+PLAIN = (".txt", ".text", ".md")
+"""Endings of files whose bytes are about their characters."""
 
 
 def find_corpus(config: Pretrain, report: Report) -> Corpus | Listing:
@@ -145,6 +148,27 @@ def prepared_corpus(config: Pretrain, corpus_or_listing: Corpus | Listing, repor
             "give one file per document, or ::format=sentences with a blank line between documents"
         )
     return corpus
+
+
+def train_characters(corpus: Corpus) -> int:
+    """Return the characters of a corpus's training text."""
+    return sum(window.characters for window in corpus.train)
+
+
+def known_characters(config: Pretrain) -> int | None:
+    """Return the characters of the corpus if it is prepared or consists of local text files; else None."""
+    if any(is_url(source) for source in config.corpus):
+        return None
+    try:
+        found = find_corpus(config, lambda line: None)
+        found = found if isinstance(found, Corpus) else finished_corpus(found) or found
+    except PipelineError:  # a plan may be made before the text is there
+        return None
+    if isinstance(found, Corpus):
+        return train_characters(found)
+    files = [file for of_source in found.sources.values() for file in of_source]
+    unsized = any(file.bytes < 0 or not file.name.lower().endswith(PLAIN) for file in files)
+    return None if unsized or BUILTIN in {source.location for source in found.sources} else sum(f.bytes for f in files)
 
 
 def _is_prepared_corpus(config: Pretrain) -> bool:

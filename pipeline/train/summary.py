@@ -113,7 +113,7 @@ def figures(summary: dict[str, Any]) -> list[tuple[str, str]]:
         ("95% of the steps", f"within {summary['step_milliseconds_95th']:,.0f} ms"),
         ("waiting for data", f"{summary['data_wait_percent']:.1f}% of the time"),
         ("memory", f"{summary['peak_memory_gigabytes']:.2f} GB at most"),
-        ("model FLOPs utilisation", _utilisation_text(summary["model_flops_utilisation_percent"])),
+        *_utilisation_rows(summary["model_flops_utilisation_percent"], summary["device"]),
     ]
 
 
@@ -133,12 +133,12 @@ def _other_length(summary: dict[str, Any]) -> str:
     return f" at length {length:.0f}" if length != summary["maximum_length"] else ""
 
 
-def _utilisation_text(percent: float | None) -> str:
-    return (
-        "unknown: no peak is known for this device and precision"
-        if percent is None
-        else f"{percent:.1f}% of the device's dense peak"
-    )
+def _utilisation_rows(percent: float | None, device: str) -> list[tuple[str, str]]:
+    """Return one row with the model FLOPs utilisation; no row for CPUs, whose peak is never known."""
+    if percent is None and device == "cpu":
+        return []
+    unknown = "unknown: no peak is known for this GPU and precision"
+    return [("model FLOPs utilisation", unknown if percent is None else f"{percent:.1f}% of the device's dense peak")]
 
 
 def _location_lines(summary: dict[str, Any]) -> list[tuple[str, str]]:

@@ -139,6 +139,8 @@ def _config_of(about: About, model: Model, vocabulary: Vocabulary) -> dict[str, 
 def _task_file(about: About, adapter: Adapter) -> dict[str, Any]:
     """Return the contents of task.json."""
     kept = {name: value for name, value in asdict(about.task).items() if name != "splits"}
+    if not about.task.typed_labels:
+        del kept["typed_labels"]  # earlier versions, which do not know this field, can read the other models
     carried = asdict(adapter) if isinstance(adapter, Bottleneck) else None
     return {
         "task": kept,
@@ -225,6 +227,8 @@ def about_of(location: str) -> tuple[About, Bottleneck | None]:
             lineage=content["lineage"],
             crf=content.get("crf", False),
         )
+        if task.typed_labels and not all(isinstance(json.loads(label), int | float) for label in task.labels):
+            raise ValueError("typed_labels is true, but the labels are no numbers or truth values")
         if about.crf and (task.kind != "tags" or scheme_of(task.labels) is None):
             raise ValueError("crf is true, but the labels are no tags of the schemes IOB2 or BIOES")
         return about, Bottleneck(**content["bottleneck"]) if content["bottleneck"] else None

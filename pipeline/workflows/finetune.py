@@ -16,7 +16,7 @@ from pipeline.finetune.table import Reported, glue_line, table
 from pipeline.grid import runs, tune
 from pipeline.grid.closing import closing_lines
 from pipeline.grid.inputs import GridInputs, read_inputs
-from pipeline.grid.planning import grid_name, planned
+from pipeline.grid.planning import grid_name, grid_recipe, planned
 from pipeline.grid.precision import with_precision
 from pipeline.grid.teaching import with_answers
 from pipeline.grid.testing import predict_settings, score_settings
@@ -41,6 +41,8 @@ class FinetuneResult:
     """Task -> folder of its best model on the development split."""
     closing: list[str]
     """Lines that say how to use the models and where to see the trials."""
+    dropout: tuple[float, float]
+    """Hidden and attention dropout of the trials, unless their search tries dropouts."""
 
 
 @cluster.ray_errors_as_cluster_lost()
@@ -55,13 +57,17 @@ def finetune(config: Finetune, report: Report) -> FinetuneResult:
     uri = tracking_uri(config.mlflow_uri, config.output, "mlflow_uri")
     computed = _join_cluster(inputs, report)
     inputs = with_answers(inputs, report)
+    recipe = grid_recipe(config, inputs.problems, inputs.initial, inputs.settings, report)
+    config, computed = replace(config, recipe=recipe), replace(computed, recipe=recipe)
+    inputs = replace(inputs, config=config)
     grid = planned(computed, inputs.initial, inputs.cuttings, inputs.settings, begun, report)
     parent, live = _open_grid_run(uri, inputs, report), Live(report)
     with runs.end_run_with_status(parent, live):
         rows, models = run_waves(grid, parent, live, report)
         _report_table(rows, inputs, parent, report)
         _use_models(config, problems, models, parent, report)
-    return FinetuneResult(rows=rows, models=models, closing=closing_lines(config, problems, models, parent))
+    closing = closing_lines(config, problems, models, parent)
+    return FinetuneResult(rows=rows, models=models, closing=closing, dropout=recipe.dropouts(inputs.initial.model))
 
 
 def _join_cluster(inputs: GridInputs, report: Report) -> Finetune:

@@ -29,6 +29,7 @@ from pipeline.export.huggingface import export
 from pipeline.locks import locked
 from pipeline.objectives.replaced import require_generator
 from pipeline.objectives.table import trained_parts
+from pipeline.plan_here import passes_over, passes_warning
 from pipeline.reporting import Report
 from pipeline.shared_output import unshared_output
 from pipeline.text.cached_tokenizer import CachedTokenizer
@@ -101,8 +102,11 @@ def _train_and_export(
         f"run {config.name}: {'continuing' if start.continuing else 'starting'}, {config.steps:,} steps on "
         f"{config.worker_range} {'GPU' if resources.gpu else 'CPU'} worker{'s' * (config.worker_range.most > 1)}"
     )
-    if resources.gpu and not start.continuing and (line := slot_advice(config)):
-        report(line)
+    if not start.continuing:
+        advice = slot_advice(config) if resources.gpu else None
+        for line in (passes_warning(config, passes_over(config, stream.corpus, stream.vocabulary)), advice):
+            if line is not None:
+                report(line)
     with tracked(job.tracker, mlflow, report, progress_reporter(config.steps, start.done, report)):
         report_lost_points(config, job.tracker, mlflow, start, report)
         summary = fit(job, resources) | {

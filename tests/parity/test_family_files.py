@@ -141,12 +141,17 @@ def test_their_default_configs() -> None:
     ],
 )
 def test_plans_of_published_sizes(
-    preset: str, parameters: str, arithmetic: str, capsys: pytest.CaptureFixture[str]
+    preset: str,
+    parameters: str,
+    arithmetic: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("pipeline.train.few_steps.free_memory", lambda device: 0)  # so that no step is timed
     assert pretrain([preset, "--plan"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert f"  parameters  {parameters}" in lines
-    assert f"  operations  {arithmetic} floating-point operations in matrix products, forward and backward" in lines
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert f"parameters {parameters}" in lines
+    assert f"operations {arithmetic} floating-point operations in matrix products, forward and backward" in lines
 
 
 @pytest.mark.parametrize("name", ["bert-unpaired", "roberta", "electra", "distilbert", "albert-v1"])

@@ -8,15 +8,21 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from pipeline import api
 from pipeline.embed.recipe import Recipe
 from pipeline.errors import CheckpointError, ConfigError, DataError, PipelineError
+from pipeline.model.families.table import family_of
 from pipeline.model.heads import AttentionPooling
+from pipeline.model.weights import published_config, to_published
+from pipeline.objectives.table import build_objective
+from pipeline.presets import PRESETS
 from pipeline.train.checkpoint import folder_of
 
 ROOT = Path(__file__).parents[2]
@@ -53,6 +59,10 @@ def test_shapes(model: api.LoadedModel) -> None:
     weights = model.attentions("kar kap")
     assert weights.shape == (2, 2, lengths[0], lengths[0]) and weights.sum(-1) == pytest.approx(1, abs=1e-5)
     assert [len(guesses) for guesses in model.fill("[MASK] kar [MASK]", top=3)] == [3, 3]
+    assert np.array_equal(model.embed("lost"), model.embed(["lost"])[0])
+    (first, second), masked = model.attentions(["kar kap", "lost"]), ["[MASK] kar", "lost [MASK]"]
+    assert np.array_equal(first, weights) and np.array_equal(second, model.attentions("lost"))
+    assert model.fill(masked, top=2) == [model.fill(text, top=2) for text in masked] and model.fill([]) == []
     assert model.embed([]).shape == (0, 32) and model.hidden([]) == []
 
 
@@ -115,9 +125,37 @@ def test_other_kinds_of_labels(model: api.LoadedModel) -> None:
     assert isinstance(values.predict(["kar"])[0]["score"], float)
     pairs = model.fit([("kar", "lost"), ("kar", "kar")] * 4, [0, 1] * 4, epochs=1)
     assert pairs.predict([("kar", "lost")]) == pairs.predict([{"text": "kar", "second": "lost"}])
-    assert pairs.predict([("kar", "lost")])[0]["label"] in ("0", "1")
+    assert pairs.predict([("kar", "lost")])[0]["label"] in (0, 1)
     with pytest.raises(DataError, match=r"^rows have no second, which lists \(classification\) needs; they have text$"):
         pairs.predict(["kar"])
+
+
+@pytest.mark.parametrize(
+    ("labels", "values"),
+    [
+        (np.array([1, 0]), [0, 1]),
+        ([True, False], [False, True]),
+        ([np.float32(0.5), 2], [0.5, 2.0]),
+        ([1, "0"], ["0", "1"]),
+    ],
+)
+def test_predicted_labels_have_the_type_of_those_that_were_given(
+    model: api.LoadedModel, tmp_path: Path, labels: list[Any], values: list[Any]
+) -> None:
+    model.fit(["kar", "lost"], labels, epochs=1, dev=(["mist"], labels[:1])).save(str(tmp_path / "model"))
+    (answer,) = api.load(str(tmp_path / "model")).predict(["kar"])
+    found = list(answer["probabilities"])
+    assert found == values and [type(value) for value in found] == [type(value) for value in values]
+    assert answer["probability"] == answer["probabilities"][answer["label"]]
+    record = json.loads((tmp_path / "model" / "task.json").read_text())["task"]
+    assert ("typed_labels" in record) == (not isinstance(values[0], str)), "other records are as in earlier versions"
+
+
+def test_several_labels_keep_their_type_and_empty_texts_have_none(model: api.LoadedModel) -> None:
+    several = model.fit(["kar", "lost"], [[1, 2], [2]], kind="multilabel", epochs=1)
+    answer, empty = several.predict(["kar", ""])
+    assert list(answer["probabilities"]) == [1, 2] and set(answer["labels"]) <= {1, 2}
+    assert empty == {"labels": None, "probabilities": None}
 
 
 LOADS: dict[str, tuple[str, str]] = {
@@ -150,7 +188,9 @@ def test_what_is_no_model_is_one_line(case: str, model: api.LoadedModel, tmp_pat
 
 
 REFUSED: dict[str, tuple[Callable[[api.LoadedModel], object], str]] = {
-    "one-text": (lambda model: model.embed("kar"), r"^texts is one text \('kar'\): give a list of texts$"),
+    "no-texts": (lambda model: model.embed(3), r"^texts is '3': give a list of texts$"),
+    "mask-of-a-list": (lambda model: model.fill(["[MASK]", "kar"]), r"^text 'kar' has no \[MASK\] among its 3 tokens"),
+    "one-text": (lambda model: model.hidden("kar"), r"^texts is one text \('kar'\): give a list of texts$"),
     "number": (lambda model: model.cls(["kar", 3]), r"^texts\[1\] is '3': a text is a string"),
     "layer": (
         lambda model: model.hidden(["kar"], layers=3),
@@ -193,7 +233,22 @@ def test_a_gpu_that_is_not_there_is_refused(model: api.LoadedModel, monkeypatch:
         api.load(model.location, device="cuda")
 
 
-def test_the_readme_s_example_runs_without_ray_and_mlflow(model: api.LoadedModel) -> None:
+@pytest.fixture
+def untrained(tmp_path: Path) -> Path:
+    """A published model with the sizes of `quickstart`, random weights, and the words of README's example."""
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "fine", "bad", "poor", "quite", "rather", ".", "the"]
+    preset = PRESETS["quickstart"]
+    torch.manual_seed(0)
+    module = build_objective(preset.objective, preset.sampling, preset.model, len(words))
+    folder = tmp_path / "untrained"
+    folder.mkdir()
+    save_file(to_published(module.state_dict(), family_of(preset.model)), folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps(published_config(preset.model, len(words), 0)))
+    (folder / "vocab.txt").write_text("\n".join(words))
+    return folder
+
+
+def test_the_readme_s_example_works_without_ray_and_mlflow_and_without_pretraining(untrained: Path) -> None:
     example = next(
         block
         for block in re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
@@ -202,8 +257,8 @@ def test_the_readme_s_example_runs_without_ray_and_mlflow(model: api.LoadedModel
     (named,) = re.findall(r'api\.load\("([^"]*)"\)', example)
     heavy = ["ray", "mlflow", "transformers"]
     code = (
-        f"{example.replace(named, model.location)}\nimport json, sys\nprint(json.dumps([name for name in {heavy} if "
-        "name in sys.modules]))"
+        f"{example.replace(named, str(untrained))}\nimport json, sys\nloaded = [name for name in {heavy} if "
+        "name in sys.modules]\nprint(json.dumps([loaded, [answer['label'] for answer in answers]]))"
     )
     found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert json.loads(found.splitlines()[-1]) == []
+    assert json.loads(found.splitlines()[-1]) == [[], [1, 0]]

@@ -641,10 +641,7 @@ def test_the_first_word_is_the_preset() -> None:
     assert split_preset(("bert-base", "--steps", "3")) == ("bert-base", ["--steps", "3"])
     with pytest.raises(ConfigError) as refused:
         split_preset(["bert-huge", "--steps", "3"])
-    assert (
-        str(refused.value)
-        == f"preset (bert-huge) does not exist; did you mean bert-large? Choose one of {PRESET_NAMES}"
-    )
+    assert str(refused.value) == "preset (bert-huge) does not exist; did you mean bert-large?"
 
 
 def pretrain(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -733,7 +730,7 @@ def test_what_cannot_be_parsed_is_refused_without_a_traceback(arguments: list[st
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["gpt"], f"preset (gpt) does not exist; choose one of {PRESET_NAMES}"),
+        (["gpt"], f"preset (gpt) does not exist; jobs/pretrain.py --help lists all {len(PRESETS)}"),
         (["bert-base", "--model.heads", "7"], "model.width (768) must be a multiple of model.heads (7)"),
         (
             ["--workers", "9"],

@@ -29,7 +29,7 @@ TRAIN_SIDE = MODEL_SIDE | {
     *("ray_private", "shared_output", "tensor_files"),
     *("text", "corpus", "tasks", "objectives", "minimal_pairs", "cluster", "train"),
 }
-ABOVE = TRAIN_SIDE | {"finetune", "grid", "predict", "export", "plan", "show"}
+ABOVE = TRAIN_SIDE | {"finetune", "grid", "predict", "export", "plan", "plan_here", "show"}
 MAY_IMPORT = {
     "columns": set(),
     "durations": set(),
@@ -70,6 +70,7 @@ MAY_IMPORT = {
     "predict": ABOVE | {"api", "embed.recipe", "retrieval", "stderr_filter"},
     "grid": ABOVE | {"finetune"},
     "plan": ABOVE,
+    "plan_here": ABOVE,
     "pictures": ABOVE | {"api", "pictures"},
     "show": ABOVE | {"api", "pictures"},
     "finetune": ABOVE | {"finetune"},

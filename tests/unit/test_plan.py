@@ -1,5 +1,6 @@
 """The plan of a run against figures worked out by hand, and a price table with mistakes in it."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -178,6 +179,18 @@ def test_a_slow_stream_determines_the_estimated_time(tmp_path: Path, monkeypatch
     assert f" to {estimate(sum(stream_seconds(load, 8) for load in work))}* " in bound and "*" not in free
 
 
+def test_a_run_that_takes_seconds_has_no_rows_of_zeros(tmp_path: Path) -> None:
+    """38,400 rows of bert-tiny take less than a minute on each GPU, and cents."""
+    config = with_name(PRESETS["bert-tiny"], "bert-tiny")
+    text = plan_text(config, read_prices(prices(tmp_path)))
+    assert "  rented GPUs (A100): less than a minute, at most $0.02 by pipeline/prices.toml" in text.splitlines()
+    assert " 0%" not in text and "$0.00" not in text and " 0.00" not in text and "not sent" not in text
+    assert "on 1 worker;" in text and "a GPU" not in text and "launch" not in text, "no GPU here, and none to rent"
+    assert "a step has 2 slots of 32 rows, which 1, 2 workers share evenly" in text
+    here = plan_text(config, [], [("this machine", "fast")], gpus_here=True)
+    assert "on 1 GPU worker;" in here and "  this machine  fast" in here.splitlines() and "gives a GPU" in here
+
+
 def test_every_number_of_workers_that_is_asked_for_is_shown():
     assert (
         worlds_to_show(16, worker_range("2..7")) == [1, 2, 3, 4, 5, 6, 7, 8, 16]
@@ -228,9 +241,13 @@ def test_the_job_prints_the_plan_and_leaves_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("pipeline.train.few_steps.free_memory", lambda device: 1_000_000_000)
     assert pretrain.main(["bert-base", "--workers", "8", "--plan"]) == 0
     text = capsys.readouterr().out
     assert "110.1 M" in text and "AWS p5.48xlarge" in text and "  7                1 to 2" in text
+    assert re.search(
+        r"  this machine +not measured: its weights, gradients .* need about 1\.\d GB, and 1\.0 GB of", text
+    )
     assert list(tmp_path.iterdir()) == []
     assert pretrain.main(["bert-base", "--workers", "9", "--plan"]) == 2
     assert "workers (9) must be at most the slots of a step (8" in capsys.readouterr().err
@@ -244,7 +261,7 @@ def test_a_plan_for_vectors_of_a_teacher_counts_sentences_and_the_projection() -
     lines = plan_text(with_name(config, "bert-tiny"), [machine()]).splitlines()
     facts = {name: " ".join(words) for name, *words in (line.split() for line in lines[1:] if line.strip())}
     assert facts["tokens"] == (
-        "about 0.00 billion in 38,400 rows; rows of English Wikipedia's sentences have about 59 tokens"
+        "about 2.26 million in 38,400 rows; rows of English Wikipedia's sentences have about 59 tokens"
     )
     assert facts["teacher"] == "its operations and its memory are not counted"
     assert next(loads(config)).tokens == pytest.approx(38_400 * 2 * 29.4)
@@ -258,7 +275,7 @@ def test_a_contrastive_plan_has_two_texts_per_row_and_counts_vectors() -> None:
     config = replace(PRESETS["bert-tiny"], objective=Contrastive(), sampling=Sampling(pairs=TwoCrops()))
     lines = plan_text(with_name(config, "bert-tiny"), [machine()]).splitlines()
     facts = {name: " ".join(words) for name, *words in (line.split() for line in lines[1:] if line.strip())}
-    assert facts["tokens"].startswith("about 0.01 billion in 38,400 rows of two texts; ")
+    assert facts["tokens"].startswith("about 5.80 million in 38,400 rows of two texts; ")
     assert facts["tokens"].endswith("fill 59% of a sequence's length")
     assert facts["operations"].endswith("matrix products, two forward passes and a backward, without similarities")
     assert facts["vectors"] == vectors_text(64, 128)
@@ -266,7 +283,7 @@ def test_a_contrastive_plan_has_two_texts_per_row_and_counts_vectors() -> None:
     lines = plan_text(with_name(given, "bert-tiny"), [machine()]).splitlines()
     facts = {name: " ".join(words) for name, *words in (line.split() for line in lines[1:] if line.strip())}
     assert facts["tokens"] == (  # 38,400 rows of 5 x 128 tokens
-        "about 0.02 billion in 38,400 rows of two texts; at most: rows are counted with two full texts and 3 hard "
+        "about 24.58 million in 38,400 rows of two texts; at most: rows are counted with two full texts and 3 hard "
         "negatives"
     )
     assert facts["vectors"] == vectors_text(64, 128, 3)

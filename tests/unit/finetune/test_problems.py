@@ -155,7 +155,7 @@ def test_questions_of_one_context_stay_together() -> None:
 def test_only_glue_is_downloaded(tmp_path: Path) -> None:
     config = Finetune(checkpoint="c", task=("squad1", "sst2"), output=str(tmp_path))
     initial = Initial(folder="f", fingerprint="e", model=Model(), vocabulary=None)
-    with pytest.raises(ConfigError, match=r"^task \(sst-2\) is unknown: choose from cola, "):
+    with pytest.raises(ConfigError, match=r"^task \(sst-2\) is unknown; did you mean sst2\?$"):
         read_problems(replace(config, task=("sst-2",), data=str(tmp_path / "none")), initial, lambda line: None)
     with pytest.raises(
         ConfigError, match=r"^data is not given: name the folder with the files of squad1; only GLUE can be downloaded$"

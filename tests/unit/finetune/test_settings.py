@@ -146,18 +146,28 @@ def test_rates_far_above_the_usual_and_no_warm_up_are_warned_of() -> None:
     assert line.startswith("warning: schedule.warmup_share is 0")
 
 
-def test_an_encoder_without_dropout_is_warned_of() -> None:
-    without = Model(hidden_dropout=0.0, attention_dropout=0.0)
-    (line,) = warnings(config(), [{}], without)
-    assert line.startswith(
-        "warning: dropout is 0, as in the checkpoint: published recipes have 0.1 (--recipe.dropout 0.1)"
-    )
+def test_training_without_dropout_is_warned_of() -> None:
+    without = replace(config(), recipe=Recipe(dropout=0.0))
+    assert warnings(without, [{}], Model()) == [
+        "warning: recipe.dropout is 0: small tasks overfit without dropout; 0.1 is the default and the published value"
+    ]
     assert (
-        warnings(replace(config(), recipe=Recipe(dropout=0.0)), [{}], without)
-        == warnings(config(), [{"recipe.dropout": 0.2}], without)
-        == warnings(config(), [{}], replace(without, hidden_dropout=0.1))
+        warnings(config(), [{}], Model(hidden_dropout=0.0, attention_dropout=0.0))
+        == warnings(without, [{"recipe.dropout": 0.2}], Model())
+        == warnings(config(), [{"recipe.dropout": 0.0}, {"recipe.dropout": 0.1}], Model())
         == []
     )
+
+
+@pytest.mark.parametrize("family", get_args(FamilyName))
+def test_every_family_is_fine_tuned_with_dropout(family: FamilyName) -> None:
+    model = tiny_preset(family).model
+    undropped = replace(model, hidden_dropout=0.0, attention_dropout=0.0)
+    assert Recipe().for_dropout(undropped).dropouts(undropped) == (0.1, 0.1)
+    assert Recipe().for_dropout(model).dropouts(model) == (0.1, 0.1)
+    assert Recipe(dropout=0.0).for_dropout(undropped).dropouts(undropped) == (0.0, 0.0)
+    # a checkpoint with this dropout keeps the names of its trials, in which dropout is unset
+    assert Recipe().for_dropout(replace(model, hidden_dropout=0.1, attention_dropout=0.1)) == Recipe()
 
 
 def test_rates_fall_from_layer_to_layer_for_electra_where_nothing_else_is_asked() -> None:

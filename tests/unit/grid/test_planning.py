@@ -18,7 +18,7 @@ from pipeline.finetune.settings import settings_of, with_setting
 from pipeline.finetune.trials import Trial
 from pipeline.grid import runs, tune
 from pipeline.grid.closing import use_line
-from pipeline.grid.planning import planned
+from pipeline.grid.planning import grid_recipe, plan_location, planned
 from pipeline.grid.trial_set import (
     Grid,
     finished_result,
@@ -186,6 +186,24 @@ def test_a_result_that_cannot_be_read_is_named(glue: Path, tiny_vocabulary: Voca
         r"again$",
     ):
         finished_result(trial, may_stop=False)
+
+
+def test_a_grid_of_an_earlier_version_keeps_the_dropout_of_its_checkpoint(
+    glue: Path, tiny_vocabulary: Vocabulary
+) -> None:
+    grid, lines = grid_of(glue, tiny_vocabulary, Share(seeds=1, epochs=1, rows=None)), []
+    initial = replace(grid.initial, model=Model(hidden_dropout=0.1, attention_dropout=0.0))
+    problems = {"cola": next(iter(grid.cuttings["cola"].values()))}
+    assert grid_recipe(grid.config, problems, initial, [{}], lines.append) == replace(grid.config.recipe, dropout=0.1)
+    assert grid_recipe(grid.config, problems, initial, [{"recipe.dropout": 0.2}], lines.append) == grid.config.recipe
+    write_json(plan_location(grid.config, problems, initial), {})
+    assert lines == [] and grid_recipe(grid.config, problems, initial, [{}], lines.append) == grid.config.recipe
+    assert lines == [
+        f"{grid.config.output} has trials of an earlier version with the checkpoint's dropout (hidden 0.1, attention "
+        "0), so the others have it too; with --recipe.dropout 0.1 all are trained again"
+    ]
+    asked = replace(grid.config, recipe=replace(grid.config.recipe, dropout=0.3))
+    assert grid_recipe(asked, problems, initial, [{}], lines.append) == asked.recipe
 
 
 def test_the_longest_trials_are_sent_first(

@@ -70,15 +70,14 @@ WITHOUT_HELDOUT = SUMMARY | {
 
 TEXT = """\
 run mine
-  held-out MLM loss        4.568 nats at length 128 (before training 9.011, unigram baseline 6.250)
-  held-out MLM accuracy    23.4% (unigram baseline 5.1%)
-  held-out NSP accuracy    67.9% (majority baseline 50.5%)
-  trained                  1,000 steps, 6,543,210 tokens, epoch 2, in 8m50s
-  speed                    12,346 tokens/s on 2 cpu workers, float32
-  95% of the steps         within 1,234 ms
-  waiting for data         0.2% of the time
-  memory                   1.50 GB at most
-  model FLOPs utilisation  unknown: no peak is known for this device and precision
+  held-out MLM loss      4.568 nats at length 128 (before training 9.011, unigram baseline 6.250)
+  held-out MLM accuracy  23.4% (unigram baseline 5.1%)
+  held-out NSP accuracy  67.9% (majority baseline 50.5%)
+  trained                1,000 steps, 6,543,210 tokens, epoch 2, in 8m50s
+  speed                  12,346 tokens/s on 2 cpu workers, float32
+  95% of the steps       within 1,234 ms
+  waiting for data       0.2% of the time
+  memory                 1.50 GB at most
 
 fill in the blank (held-out sentences; of 64 sentences the model's first guess is right in 9)
   most confident correct guesses:
@@ -88,23 +87,22 @@ fill in the blank (held-out sentences; of 64 sentences the model's first guess i
     The ____ returns a list .
         was: function   model: method 41%, function 30%
 
-  checkpoint               /out/runs/mine/checkpoints/step-00001000
-  model                    /out/runs/mine/export (checked)
-  MLflow                   run 0a1b; to open it: mlflow ui --workers 1 --backend-store-uri sqlite:////out/mlflow.db and http://127.0.0.1:5000/#/experiments/1/runs/0a1b?workflowType=machine_learning"""
+  checkpoint             /out/runs/mine/checkpoints/step-00001000
+  model                  /out/runs/mine/export (checked)
+  MLflow                 run 0a1b; to open it: mlflow ui --workers 1 --backend-store-uri sqlite:////out/mlflow.db and http://127.0.0.1:5000/#/experiments/1/runs/0a1b?workflowType=machine_learning"""
 
 TEXT_WITHOUT_HELDOUT = """\
 run mine
-  held-out loss            none: the corpus is too small for a held-out part (prepare.heldout_share)
-  trained                  1,000 steps, 6,543,210 tokens, epoch 2, in 8m50s
-  speed                    12,346 tokens/s on 1 cpu worker, float32
-  95% of the steps         within 1,234 ms
-  waiting for data         0.2% of the time
-  memory                   1.50 GB at most
-  model FLOPs utilisation  unknown: no peak is known for this device and precision
+  held-out loss     none: the corpus is too small for a held-out part (prepare.heldout_share)
+  trained           1,000 steps, 6,543,210 tokens, epoch 2, in 8m50s
+  speed             12,346 tokens/s on 1 cpu worker, float32
+  95% of the steps  within 1,234 ms
+  waiting for data  0.2% of the time
+  memory            1.50 GB at most
 
-  checkpoint               /out/runs/mine/checkpoints/step-00001000
-  model                    /out/runs/mine/export (checked)
-  MLflow                   run 0a1b; to open it: mlflow ui --workers 1 --backend-store-uri sqlite:////out/mlflow.db and http://127.0.0.1:5000/#/experiments/1/runs/0a1b?workflowType=machine_learning"""
+  checkpoint        /out/runs/mine/checkpoints/step-00001000
+  model             /out/runs/mine/export (checked)
+  MLflow            run 0a1b; to open it: mlflow ui --workers 1 --backend-store-uri sqlite:////out/mlflow.db and http://127.0.0.1:5000/#/experiments/1/runs/0a1b?workflowType=machine_learning"""
 
 MARKDOWN = """\
 | | |
@@ -117,7 +115,6 @@ MARKDOWN = """\
 | 95% of the steps | within 1,234 ms |
 | waiting for data | 0.2% of the time |
 | memory | 1.50 GB at most |
-| model FLOPs utilisation | unknown: no peak is known for this device and precision |
 | checkpoint | /out/runs/mine/checkpoints/step-00001000 |
 | model | /out/runs/mine/export (checked) |
 | MLflow | run 0a1b; to open it: mlflow ui --workers 1 --backend-store-uri sqlite:////out/mlflow.db and http://127.0.0.1:5000/#/experiments/1/runs/0a1b?workflowType=machine_learning |
@@ -200,7 +197,7 @@ def test_the_summary_of_other_pair_tasks_and_of_none() -> None:
         name: {key: value for key, value in SUMMARY[name].items() if "nsp" not in key}
         for name in ("heldout_before", "heldout_after", "baselines")
     }
-    line = "  held-out NSP accuracy    67.9% (majority baseline 50.5%)\n"
+    line = "  held-out NSP accuracy  67.9% (majority baseline 50.5%)\n"
     assert summary_text(alone) == TEXT.replace(line, "")
     ordered = alone | {
         "heldout_after": alone["heldout_after"] | {"heldout/sop_loss": 0.61, "heldout/sop_accuracy": 0.6789},
@@ -213,7 +210,7 @@ def test_unmeasured_pair_tasks_and_missing_blanks_are_reported() -> None:
     after = {key: value for key, value in SUMMARY["heldout_after"].items() if "nsp" not in key}
     text = summary_text(SUMMARY | {"heldout_after": after, "blanks": NO_SENTENCES})
     assert (
-        "  held-out NSP accuracy    not measured: all held-out pairs have the same answer; "
+        "  held-out NSP accuracy  not measured: all held-out pairs have the same answer; "
         "hold out more documents (prepare.heldout_share" in text
     )
     assert (
@@ -222,7 +219,11 @@ def test_unmeasured_pair_tasks_and_missing_blanks_are_reported() -> None:
     )
 
 
-def test_utilisation_where_the_peak_is_known() -> None:
+def test_utilisation_is_unknown_of_gpus_only() -> None:
+    assert "FLOPs" not in summary_text(SUMMARY), "no peak of a CPU is known"
+    assert "  model FLOPs utilisation  unknown: no peak is known for this GPU and precision\n" in summary_text(
+        SUMMARY | {"device": "cuda"}
+    )
     assert "  model FLOPs utilisation  45.2% of the device's dense peak\n" in summary_text(
         SUMMARY | {"model_flops_utilisation_percent": 45.23}
     )
@@ -233,7 +234,7 @@ def test_vocabulary_independent_losses_are_shown_where_measured() -> None:
     after = SUMMARY["heldout_after"] | {"heldout/bits_per_byte": 2.125, "heldout/nats_per_word": 8.0}
     measured = SUMMARY | {"heldout_before": before, "heldout_after": after}
     line = (
-        "  held-out words           2.125 bits per byte, 8.000 nats per word (before training 3.250 and 12.500; "
+        "  held-out words         2.125 bits per byte, 8.000 nats per word (before training 3.250 and 12.500; "
         "comparable across vocabularies)\n"
     )
     accuracy = "  held-out NSP accuracy"
