@@ -13,9 +13,10 @@ import ray
 from pipeline import cluster
 from pipeline.config.embed import Embed
 from pipeline.embed import model
+from pipeline.embed.description import Description
 from pipeline.embed.folder import CUT, EMPTY, PRECISION, TEXTS, Chunks, count, part_table, publish_part
 from pipeline.embed.ids import require_unique_inputs
-from pipeline.embed.model import Description, VectorModel
+from pipeline.embed.model import VectorModel
 from pipeline.embed.texts import ID, TEXT, TITLE, Columns, short_names, text_tables
 from pipeline.errors import PipelineError
 from pipeline.finetune.answering import AnswerProgress

@@ -23,9 +23,9 @@ import pyarrow.parquet as pq
 
 from pipeline import storage
 from pipeline.config.embed import VectorFormat
+from pipeline.embed.description import Description
 from pipeline.embed.formats import VECTOR, to_columns
 from pipeline.embed.ids import require_unique
-from pipeline.embed.model import Description
 from pipeline.errors import ConfigError, DataError
 from pipeline.predict.parts import ABOUT, Parts
 

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from pipeline.config.embed import Embed
 from pipeline.errors import ConfigError, DataError, listed
-from pipeline.predict.inputs import InputFile, column_names, list_inputs, parts_of
+from pipeline.predict.inputs import InputFile, column_names, list_inputs, names_until, parts_of
 
 ROWS_AT_ONCE = 256
 """Rows that are read before their characters are counted."""
@@ -71,15 +71,30 @@ def _found_columns(file: InputFile, columns: Columns) -> dict[str, str]:
     DataError for a named column that no row has.
     """
     names = column_names(file)
+    _require_named(file, names, columns)
+    ids, titles = columns.id or ID, columns.title or TITLE
+    found = {ID: ids, TEXT: columns.text} if ids in names else {TEXT: columns.text}
+    return found | {TITLE: titles} if titles in names and titles != columns.text else found
+
+
+def require_columns(files: Sequence[InputFile], columns: Columns) -> None:
+    """Raise DataError if a file lacks a column that is named, and for a file that cannot be read.
+
+    Of a file that has the columns, only the beginning is read.
+    """
+    named = [name for name in (columns.text, columns.id, columns.title) if name is not None]
+    for file in files:
+        _require_named(file, names_until(file, named), columns)
+
+
+def _require_named(file: InputFile, names: Sequence[str], columns: Columns) -> None:
+    """Raise DataError if a named column is not among `names`, the columns of a file. An empty file has no columns."""
     for flag, column in (("text", columns.text), ("id", columns.id), ("title", columns.title)):
         if names and column is not None and column not in names:
             raise DataError(
                 f"{file.location} has no column {column}: its columns are {listed(names)}; name the right one with "
                 f"--{flag}"
             )
-    ids, titles = columns.id or ID, columns.title or TITLE
-    found = {ID: ids, TEXT: columns.text} if ids in names else {TEXT: columns.text}
-    return found | {TITLE: titles} if titles in names and titles != columns.text else found
 
 
 def _texts_of(table: pa.Table, location: str, name: str, wanted: Mapping[str, str], first: int) -> pa.Table:

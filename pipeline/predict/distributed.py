@@ -21,8 +21,8 @@ from pipeline.corpus.tasks import MOST_BLOCKS, context_without_time_limit, quiet
 from pipeline.errors import ConfigError, PipelineError
 from pipeline.finetune.answering import AnswerProgress as Progress
 from pipeline.locations import is_url
-from pipeline.predict import model, output
-from pipeline.predict.inputs import InputFile, list_inputs, parts_of, rows_of
+from pipeline.predict import model
+from pipeline.predict.inputs import InputFile, parts_of, rows_of
 from pipeline.predict.parts import Parts, PartsSummary
 from pipeline.reporting import Report
 from pipeline.shared_output import report_shared_output
@@ -44,16 +44,6 @@ class ModelResources:
     actors: int
     cpus: float
     gpus: float
-
-
-def inputs_of(given: str, target: str, format: str, *, tags: bool) -> list[InputFile]:
-    """Return the input files. The output, its manifest and its parts may be in the same folder: they are left out."""
-    ours = (target, output.manifest_of(target))
-    files = [file for file in list_inputs(given, format, tags) if file.location not in ours]
-    remaining = [file for file in files if not file.location.startswith(f"{target}.parts/")]
-    if not remaining:
-        raise ConfigError(f"input ({given}) has no file except the output: give another folder")
-    return remaining
 
 
 def result_lines(whole: PartsSummary, files: int, seconds: float, target: str) -> list[str]:

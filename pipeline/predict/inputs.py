@@ -16,6 +16,7 @@ from pipeline.corpus import opening
 from pipeline.corpus.prepared import current_shards, is_prepared
 from pipeline.corpus.sources import Source
 from pipeline.errors import ConfigError, DataError
+from pipeline.predict.output import manifest_of
 from pipeline.tasks.bad_rows import BadRows
 from pipeline.tasks.columns import require_once
 from pipeline.tasks.content import bare_name, is_blank
@@ -77,6 +78,16 @@ def list_inputs(
         for file in stored
         if file.location in current
     ]
+
+
+def inputs_of(given: str, target: str, format: str, *, tags: bool) -> list[InputFile]:
+    """Return the input files. The output, its manifest and its parts may be in the same folder: they are left out."""
+    ours = (target, manifest_of(target))
+    files = [file for file in list_inputs(given, format, tags) if file.location not in ours]
+    remaining = [file for file in files if not file.location.startswith(f"{target}.parts/")]
+    if not remaining:
+        raise ConfigError(f"input ({given}) has no file except the output: give another folder")
+    return remaining
 
 
 def form_of(location: str, format: str, tags: bool, setting: str = "input", remedy: str = GIVE_FORMAT) -> Form:
@@ -154,10 +165,23 @@ def column_names(file: InputFile) -> list[str]:
 
     Raises DataError as `parts_of` does.
     """
-    if file.form == "table" and not bare_name(file.location).endswith((".csv", ".tsv", ".parquet")):
-        return list(dict.fromkeys(name for row in _read_table(file.location) for name in row))
-    first = next(parts_of(file, 1), None)
-    return [] if first is None else first.column_names
+    return names_until(file, None)
+
+
+def names_until(file: InputFile, wanted: Sequence[str] | None) -> list[str]:
+    """Return the columns of a file, or of a JSON file's first rows that together have all columns of `wanted`.
+
+    `wanted` None: read a JSON file to its end. Raises DataError as `parts_of` does.
+    """
+    if file.form != "table" or bare_name(file.location).endswith((".csv", ".tsv", ".parquet")):
+        first = next(parts_of(file, 1), None)
+        return [] if first is None else first.column_names
+    names: dict[str, None] = {}
+    for row in _read_table(file.location):
+        names |= dict.fromkeys(row)
+        if wanted is not None and names.keys() >= set(wanted):
+            break
+    return list(names)
 
 
 def rechunked(tables: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:

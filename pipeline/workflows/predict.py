@@ -11,7 +11,8 @@ from pipeline.config.predict import Predict
 from pipeline.errors import DataError
 from pipeline.locks import locked
 from pipeline.predict import model, output
-from pipeline.predict.distributed import about, answer_missing, inputs_of, result_lines
+from pipeline.predict.distributed import about, answer_missing, result_lines
+from pipeline.predict.inputs import inputs_of
 from pipeline.predict.parts import Parts, PartsSummary, unified
 from pipeline.reporting import Report
 

@@ -79,6 +79,7 @@ MAY_IMPORT = {
     "bench": (ABOVE - {"show"}) | {"ablation", "api", "bench", "embed"},
     "ablation": ABOVE | {"ablation"},
     "serve": ABOVE | {"api", "embed.model", "serve"},
+    "inputs": ABOVE | {"adapt", "embed", "grid"},
     "workflows": ABOVE | {"ablation", "adapt", "bench", "embed", "pictures", "serve", "workflows"},
 }
 """Part of the package -> the parts it may import; a new part needs a place here."""
@@ -118,7 +119,7 @@ MAY_MLFLOW = (
     "export.served",
     "export.served_task",
 )
-TORCH_FREE = (*GROUND, "text", "corpus", "tasks", "retrieval", "cluster")
+TORCH_FREE = (*GROUND, "text", "corpus", "tasks", "retrieval", "cluster", "inputs")
 
 
 def imports(tree: ast.AST) -> Iterator[str]:

@@ -12,7 +12,7 @@ from pipeline.config.embed import Search
 from pipeline.embed import index
 from pipeline.embed.folder import begin, parts_in
 from pipeline.embed.index import index_hits, wants_index
-from pipeline.embed.queries import Query, read_queries
+from pipeline.embed.query_files import Query, read_queries
 from pipeline.embed.results import result_table, write_results
 from pipeline.embed.search import exact_hits, found_of, require_similarity
 from pipeline.embed.vectors import Vectors, open_vectors

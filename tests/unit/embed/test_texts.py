@@ -10,7 +10,7 @@ import pytest
 from pipeline.config.embed import Search
 from pipeline.embed import texts
 from pipeline.embed.ids import require_unique_inputs
-from pipeline.embed.queries import read_queries
+from pipeline.embed.query_files import read_queries
 from pipeline.embed.texts import Columns, text_tables
 from pipeline.errors import ConfigError, DataError
 from pipeline.predict.inputs import InputFile, list_inputs

@@ -18,14 +18,13 @@ from pipeline.predict.distributed import (
     about,
     count,
     fit,
-    inputs_of,
     mixed_precisions_line,
     most_parts,
     output_columns,
     resources_line,
     threads,
 )
-from pipeline.predict.inputs import InputFile, list_inputs, rows_of
+from pipeline.predict.inputs import InputFile, inputs_of, list_inputs, rows_of
 from pipeline.workflows.predict import predict
 
 

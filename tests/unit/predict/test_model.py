@@ -24,8 +24,9 @@ from pipeline.model.gpu import Gpu
 from pipeline.model.weights import published_config, to_published
 from pipeline.objectives.masked import MaskedTokens
 from pipeline.objectives.tasks import OBJECTIVES
-from pipeline.predict.answers import CUT
-from pipeline.predict.model import Answerer, answer_table, fingerprint, kind_of, load, match_columns, with_words
+from pipeline.predict.columns import match_columns
+from pipeline.predict.model import Answerer, answer_table, fingerprint, kind_of, load, with_words
+from pipeline.predict.parts import CUT
 from pipeline.tasks.task import Kind, Task
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_saving import save_vocabulary
