@@ -25,6 +25,7 @@ def main(arguments: Sequence[str]) -> None:
     config = Command(prog="jobs/embed.py", about=str(__doc__), settings=Embed).read(arguments)
     set_ray_defaults()
     check_inputs(config)
+    print_line(f"loading {config.checkpoint}")  # the imports take seconds, too
     from pipeline.workflows.embed import embed
 
     embed(config, print_line)

@@ -26,6 +26,7 @@ def main(arguments: Sequence[str]) -> None:
     config = Command(prog="jobs/predict.py", about=str(__doc__), settings=Predict).read(arguments)
     set_ray_defaults()
     check_inputs(config)
+    print_line(f"loading {config.checkpoint}")  # the imports take seconds, too
     from pipeline.workflows.predict import predict
 
     predict(config, print_line)

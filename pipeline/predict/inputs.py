@@ -146,6 +146,26 @@ def parts_of(file: InputFile, rows: int) -> Iterator[pa.Table]:
         yield _as_table(held)
 
 
+def cut_by_characters(tables: Iterator[pa.Table], most: int) -> Iterator[pa.Table]:
+    """Cut tables between rows, so that each piece has at most `most` characters in all columns, or a single row."""
+    for table in tables:
+        start = characters = 0
+        for row, size in enumerate(map(_characters, table.to_pylist())):
+            if row > start and characters + size > most:
+                yield table.slice(start, row - start)
+                start, characters = row, 0
+            characters += size
+        yield table.slice(start)
+
+
+def _characters(value: Any) -> int:
+    """Return the number of characters in a value: a text, or the texts in a list or an object."""
+    if isinstance(value, str):
+        return len(value)
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return sum(map(_characters, inner))
+
+
 def rows_of(file: InputFile) -> int:
     """Return the number of rows of a file. A file that is not Parquet is read to its end.
 

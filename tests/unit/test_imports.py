@@ -22,7 +22,7 @@ JOBS = sorted((ROOT / "jobs").glob("[!_]*.py"))
 GROUND = {
     *("columns", "durations", "errors", "config", "environment", "local_files", "locations", "locks", "memory"),
     *("bigbird_presets", "longformer_presets", "modernbert_presets", "presets"),
-    *("reporting", "retries", "stopping", "storage", "wire_format"),
+    *("heartbeat", "reporting", "retries", "stopping", "storage", "wire_format"),
 }
 MODEL_SIDE = GROUND | {"batch", "host_copies", "text.schema", "model"}
 TRAIN_SIDE = MODEL_SIDE | {
@@ -75,6 +75,7 @@ MAY_IMPORT = {
     "command_line": {"config"},
     "exit_codes": GROUND,
     "reporting": {"config"},
+    "heartbeat": {"durations", "reporting"},
     "shared_output": GROUND,
     "bench": (ABOVE - {"show"}) | {"ablation", "api", "bench", "embed"},
     "ablation": ABOVE | {"ablation"},

@@ -41,9 +41,8 @@ def test_ids_and_titles_come_from_columns_or_from_the_row(tmp_path: Path) -> Non
 
 def test_parts_have_limited_rows_and_characters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(texts, "ROWS_AT_ONCE", 4)
-    monkeypatch.setattr(texts, "CHARACTERS_PER_PART", 10)
     rows = [{"text": "x" * length} for length in (2, 3, 2, 2, 9, 20, 1, 1, 1, 1)]
-    parts = list(text_tables(written(tmp_path / "a.jsonl", rows), "a", TEXT, 3))
+    parts = list(text_tables(written(tmp_path / "a.jsonl", rows), "a", TEXT, 3, 10))
     lengths = [[len(text) for text in part["text"].to_pylist()] for part in parts]
     assert lengths == [[2, 3, 2], [2], [9], [20], [1, 1, 1], [1]]
     assert [id for part in parts for id in part["id"].to_pylist()] == [f"a:{row}" for row in range(1, 11)]
