@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -93,7 +94,7 @@ def embed_missing(
         report(resources_line(len(files), use))
     limits = (config.rows_per_part, parts.characters(before=CHARACTERS_BEFORE))
     reader = TextReader(list(files), parts.done(), *limits, Columns.of(config))
-    unfinished = ray.remote(num_cpus=0)(UnfinishedParts).remote()
+    unfinished = ray.remote(num_cpus=0, max_restarts=-1)(UnfinishedParts).remote()
     arguments = (config, list(files), described, parts, threads(config, use), unfinished)
     worker = Worker(kind=Embedding, arguments=arguments, use=use)
     progress = AnswerProgress(report, None, before=count(parts)[0].texts if before else 0, done="texts embedded")
@@ -190,7 +191,7 @@ def _embed_table(
 ) -> Embedded:
     """Embed the texts of a table (columns id, text and perhaps title); empty texts get no vector.
 
-    `after` is called after each batch with the share of the chunks that are embedded.
+    `after` is called every BEAT_SECONDS with the share of the chunks that are embedded.
     """
     texts = table[TEXT].to_pylist()
     full = [row for row, text in enumerate(texts) if text is not None and text.strip()]
@@ -209,12 +210,14 @@ def _embed_table(
         texts=[texts[row][start:end] for row, _, (start, end) in places],
     )
     counts = {TEXTS: len(texts), EMPTY: len(texts) - len(full), CUT: cut}
-    done = 0
+    done, said = 0, time.monotonic()
 
     def count_chunks(batch: Batch) -> None:
-        nonlocal done
+        nonlocal done, said
         done += batch.sequences
-        after(done / len(chunks.texts))
+        if time.monotonic() - said >= BEAT_SECONDS:
+            said = time.monotonic()
+            after(done / len(chunks.texts))
 
     with each_batch(vector_model.model.encoder, count_chunks):
         vectors = vector_model.vectors(chunks.texts)

@@ -1,4 +1,4 @@
-"""What a job says while it waits for its first result."""
+"""Lines of a job that waits for its first result."""
 
 import threading
 from types import SimpleNamespace
