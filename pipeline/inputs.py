@@ -17,6 +17,7 @@ from pipeline.config.locations import BUILTIN, with_absolute_locations
 from pipeline.config.mine import Mine
 from pipeline.config.predict import Compare, Predict, Score
 from pipeline.corpus.inputs import list_files
+from pipeline.corpus.parts import file_records
 from pipeline.corpus.prepared import is_prepared
 from pipeline.corpus.sources import parse
 from pipeline.embed.pairs import open_pairs
@@ -107,10 +108,11 @@ def _check_mine(config: Mine) -> None:
 
 
 def _check_adapt(config: Adapt) -> None:
-    """Check that the text exists, and read the queries and judgements."""
+    """Read the first documents of the text, the queries and the judgements."""
     for spec in config.corpus:
         if spec != BUILTIN and not is_url(spec) and not is_prepared(spec):
-            list_files(parse(spec))
+            for file in list_files(parse(spec))[:MOST_FILES]:
+                next(file_records(file), None)
     if _are_small(config.queries, config.judgements):
         given_queries(config)
 

@@ -92,8 +92,7 @@ def fit_lists(
 
     report(f"training {epochs} epochs of {len(problem.train.items):,} rows on {device.type}")
     trained = AnswerProgress(report, epochs * problem.train.rows.num_rows, done="rows trained")
-    # Scores after an epoch are computed in evaluation mode.
-    with each_batch(module.encoder, lambda batch: trained.add(batch.sequences * module.training)):
+    with each_batch(module.encoder, lambda batch: trained.add(batch.sequences * module.training)):  # not those scored
         result = run_trial(
             config, task, problem.cutting, module, problem.train, problem.splits or {"train": problem.train},
             seed=seed, device=device, autocast=autocast, after_epoch=after_epoch,

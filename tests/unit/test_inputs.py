@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pipeline.config.adapt import Adapt
 from pipeline.config.embed import Embed
 from pipeline.config.finetune import Finetune
 from pipeline.config.mine import Mine
@@ -58,7 +59,7 @@ def commands(folder: Path) -> dict[str, list[str]]:
     rows, model, output = str(folder / "rows.jsonl"), str(folder / "model"), str(folder / "output")
     label = ["--label", "mood"]
     return {
-        "adapt": ["--corpus", rows, "--init", model, "--queries", str(folder / "absent.jsonl"), "--output", output],
+        "adapt": ["--corpus", f"{rows}::column=absent", "--init", model, "--output", output],
         "compare": ["--checkpoint", model, "--random-weights", "--train", rows, "--text", "absent", *label],
         "embed": ["--checkpoint", model, "--input", rows, "--text", "absent", "--output", output],
         "finetune": ["--checkpoint", model, "--train", rows, "--text", "absent", *label],
@@ -127,6 +128,13 @@ def test_names_of_tasks_and_their_folder_are_checked(tmp_path: Path) -> None:
         check_inputs(Finetune(**settings, task=("nothing",)))
     with pytest.raises(ConfigError, match=r"data \(.*/absent\) is not a folder with files"):
         check_inputs(Finetune(**settings, task=("sst2",), data=str(tmp_path / "absent")))
+
+
+def test_queries_of_an_adaptation_are_read(folder: Path) -> None:
+    settings = {"corpus": (f"{folder}/rows.jsonl::column=review",), "init": "/none", "output": str(folder / "output")}
+    check_inputs(Adapt(**settings, queries="kar mir"))
+    with pytest.raises(ConfigError, match=r"queries \(.*absent.jsonl\) does not exist"):
+        check_inputs(Adapt(**settings, queries=str(folder / "absent.jsonl")))
 
 
 def test_only_the_first_rows_are_read_of_texts_to_embed(tmp_path: Path) -> None:
