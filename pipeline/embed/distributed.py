@@ -31,6 +31,7 @@ from pipeline.embed.folder import (
 from pipeline.embed.ids import require_unique_inputs
 from pipeline.embed.model import VectorModel
 from pipeline.embed.texts import CHARACTERS_BEFORE, ID, TEXT, TITLE, Columns, short_names, text_tables
+from pipeline.embed.unfinished import UnfinishedParts
 from pipeline.errors import PipelineError
 from pipeline.finetune.answering import AnswerProgress
 from pipeline.heartbeat import BEAT_SECONDS
@@ -100,25 +101,12 @@ def embed_missing(
     progress = AnswerProgress(report, None, before=count(parts)[0].texts if before else 0, done="texts embedded")
 
     def beat() -> None:
-        with suppress(ray.exceptions.RayError):  # the job itself reports that Ray has died
-            progress.beat(int(ray.get(unfinished.texts.remote(), timeout=BEAT_SECONDS)))
+        texts = 0.0
+        with suppress(ray.exceptions.RayError):  # the actor's process starts, or Ray has died, which the job reports
+            texts = ray.get(unfinished.texts.remote(), timeout=BEAT_SECONDS)
+        progress.beat(int(texts))
 
     run_parts(reader, worker, parts, progress, QUEUED_BYTES, beat)
-
-
-class UnfinishedParts:
-    """An actor that counts the embedded texts of parts that are not complete yet."""
-
-    def __init__(self) -> None:
-        self.by_part: dict[tuple[int, int], float] = {}
-
-    def set(self, part: tuple[int, int], texts: float) -> None:
-        """Set the embedded texts of a part; 0 when the part is complete."""
-        self.by_part[part] = texts
-
-    def texts(self) -> float:
-        """Return the embedded texts of all parts."""
-        return sum(self.by_part.values())
 
 
 class TextReader(Reader):
@@ -169,12 +157,12 @@ class Embedding:
                 vector_model,
                 table,
                 self.config,
-                lambda share: self.unfinished.set.remote((file, part), share * table.num_rows),
+                lambda share: self.unfinished.report.remote((file, part), share * table.num_rows),
             )
         except PipelineError as error:
             return part_row(file, error=type(error)(f"{self.files[file].location}: {error}"))
         publish_part(self.parts, file, part, embedded.table, embedded.metadata)
-        self.unfinished.set.remote((file, part), 0.0)
+        self.unfinished.report.remote((file, part), 0.0)
         return part_row(file, part=part, rows=table.num_rows)
 
 

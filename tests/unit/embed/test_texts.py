@@ -12,6 +12,7 @@ from pipeline.embed import texts
 from pipeline.embed.ids import require_unique_inputs
 from pipeline.embed.query_files import read_queries
 from pipeline.embed.texts import Columns, text_tables
+from pipeline.embed.unfinished import UnfinishedParts
 from pipeline.errors import ConfigError, DataError
 from pipeline.predict.inputs import InputFile, list_inputs
 
@@ -140,3 +141,10 @@ def test_queries_are_a_text_or_a_file(tmp_path: Path) -> None:
     written(tmp_path / "q.jsonl", [{"id": "a", "text": " "}])
     with pytest.raises(DataError, match=r"the query with the id a is empty; leave it out$"):
         read(str(tmp_path / "q.jsonl"))
+
+
+def test_texts_of_unfinished_parts_are_counted() -> None:
+    parts = UnfinishedParts()
+    for part, count in (((0, 0), 2.5), ((0, 1), 4.0), ((0, 0), 5.0), ((0, 1), 0.0)):
+        parts.report(part, count)
+    assert parts.texts() == 5.0
