@@ -108,13 +108,13 @@ def _check_mine(config: Mine) -> None:
 
 
 def _check_adapt(config: Adapt) -> None:
-    """Read the first documents of the text, the queries and the judgements."""
+    """Read the queries, the judgements and the first documents of the text."""
+    if _are_small(config.queries, config.judgements):
+        given_queries(config)
     for spec in config.corpus:
         if spec != BUILTIN and not is_url(spec) and not is_prepared(spec):
             for file in list_files(parse(spec))[:MOST_FILES]:
                 next(file_records(file), None)
-    if _are_small(config.queries, config.judgements):
-        given_queries(config)
 
 
 def _are_small(*locations: str | None) -> bool:
