@@ -28,6 +28,7 @@ def main(arguments: Sequence[str]) -> None:
     from pipeline.config.arguments import extras
     from pipeline.config.command import Command
     from pipeline.environment import set_ray_defaults
+    from pipeline.inputs import check_inputs
     from pipeline.reporting import print_line
 
     command = Command(prog="jobs/adapt.py", about=str(__doc__), settings=Adapt, common=COMMON, extra=EXTRA)
@@ -39,6 +40,7 @@ def main(arguments: Sequence[str]) -> None:
 
         print(*plan_lines(config), sep="\n")
         return
+    check_inputs(config)
     from pipeline.workflows.adapt import adapt
 
     adapt(config, print_line)

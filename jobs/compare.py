@@ -20,11 +20,13 @@ def main(arguments: Sequence[str]) -> None:
     from pipeline.config.command import Command
     from pipeline.config.predict import COMMON_OF_COMPARE, Compare
     from pipeline.environment import set_ray_defaults
+    from pipeline.inputs import check_inputs
     from pipeline.reporting import print_line
 
     command = Command(prog="jobs/compare.py", about=str(__doc__), settings=Compare, common=COMMON_OF_COMPARE)
     config = command.read(arguments)
     set_ray_defaults()
+    check_inputs(config)
     from pipeline.workflows.compare import compare
 
     print("", *compare(config, print_line), sep="\n")

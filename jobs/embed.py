@@ -19,10 +19,13 @@ def main(arguments: Sequence[str]) -> None:
     from pipeline.config.command import Command
     from pipeline.config.embed import Embed
     from pipeline.environment import set_ray_defaults
+    from pipeline.inputs import check_inputs
     from pipeline.reporting import print_line
 
     config = Command(prog="jobs/embed.py", about=str(__doc__), settings=Embed).read(arguments)
     set_ray_defaults()
+    check_inputs(config)
+    print_line(f"loading {config.checkpoint}")  # the imports take seconds, too
     from pipeline.workflows.embed import embed
 
     embed(config, print_line)

@@ -19,10 +19,12 @@ def main(arguments: Sequence[str]) -> None:
     from pipeline.config.command import Command
     from pipeline.config.finetune import COMMON, Finetune
     from pipeline.environment import set_ray_defaults
+    from pipeline.inputs import check_inputs
     from pipeline.reporting import print_line
 
     config = Command(prog="jobs/finetune.py", about=str(__doc__), settings=Finetune, common=COMMON).read(arguments)
     set_ray_defaults()
+    check_inputs(config)
     from pipeline.workflows.finetune import finetune
 
     print(*finetune(config, print_line).closing, sep="\n")

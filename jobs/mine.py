@@ -17,9 +17,11 @@ def main(arguments: Sequence[str]) -> None:
     """Parse and mine; exit with 0 when the output is complete, 2 for errors that the user can fix."""
     from pipeline.config.command import Command
     from pipeline.config.mine import Mine
+    from pipeline.inputs import check_inputs
     from pipeline.reporting import print_line
 
     config = Command(prog="jobs/mine.py", about=str(__doc__), settings=Mine).read(arguments)
+    check_inputs(config)
     from pipeline.workflows.mine import mine
 
     mine(config, print_line)

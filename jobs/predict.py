@@ -20,10 +20,13 @@ def main(arguments: Sequence[str]) -> None:
     from pipeline.config.command import Command
     from pipeline.config.predict import Predict
     from pipeline.environment import set_ray_defaults
+    from pipeline.inputs import check_inputs
     from pipeline.reporting import print_line
 
     config = Command(prog="jobs/predict.py", about=str(__doc__), settings=Predict).read(arguments)
     set_ray_defaults()
+    check_inputs(config)
+    print_line(f"loading {config.checkpoint}")  # the imports take seconds, too
     from pipeline.workflows.predict import predict
 
     predict(config, print_line)

@@ -25,9 +25,11 @@ def main(arguments: Sequence[str]) -> None:
     """Parse and score; exit with 0 when the scores are printed, 2 for errors that the user can fix."""
     from pipeline.config.command import Command
     from pipeline.config.predict import Score
+    from pipeline.inputs import check_inputs
     from pipeline.reporting import print_line
 
     config = Command(prog="jobs/score.py", about=str(__doc__), settings=Score).read(arguments)
+    check_inputs(config)
     from pipeline.workflows.score import score
 
     score(config, print_line)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from pipeline.corpus.prepared import Corpus, read_window
-from pipeline.embed.queries import Query
+from pipeline.embed.query_files import Query
 from pipeline.text.examples import own_titles
 from pipeline.text.sentences import split_sentences
 

@@ -7,7 +7,7 @@ import numpy as np
 from pipeline.adapt.documents import documents_of, own_id
 from pipeline.adapt.steps import ADAPTED
 from pipeline.corpus.prepared import Corpus
-from pipeline.embed.queries import Query
+from pipeline.embed.query_files import Query
 from pipeline.embed.search import exact_hits
 from pipeline.embed.vectors import Vectors
 from pipeline.errors import DataError, shown

@@ -2,7 +2,7 @@
 
 from pipeline.config.adapt import Adapt
 from pipeline.config.embed import Search
-from pipeline.embed.queries import Query, is_file, read_queries
+from pipeline.embed.query_files import Query, is_file, read_queries
 from pipeline.errors import DataError
 from pipeline.locations import absolute
 from pipeline.predict.inputs import list_inputs, parts_of

@@ -48,8 +48,8 @@ class Embed:
     keep_text: bool = True
     """Store the texts with the vectors, so that search can show the texts."""
     rows_per_part: int = 4_096
-    """Maximum texts that are embedded and saved together. If the job is killed, each of its processes loses at most
-    this number of texts.
+    """Maximum texts that are embedded and saved together; together they have at most a million characters. If the job
+    is killed, each of its processes loses at most these texts.
     """
     replace: bool = False
     """Replace existing vectors."""

@@ -53,9 +53,13 @@ class Predict:
     one text per line; auto: detected by each file's name, else by its content.
     """
     text: str | None = None
-    """Column of the text; default: text, or context for questions, or words for tags."""
+    """Column of the text; default: the model's column in training if the input has it, else text, or context for
+    questions, or words for tags.
+    """
     pair: str | None = None
-    """Column of the second text of a pair, or of the question; default: question for questions, else no second text."""
+    """Column of the second text of a pair, or of the question; default: the model's column in training, else question
+    for questions.
+    """
     choices: tuple[str, ...] = ()
     """Columns of the texts to choose from, for a model of multiple choice: one column for each, or one of lists;
     default: "choices". pair is then the column of a beginning that all choices share.
@@ -65,8 +69,8 @@ class Predict:
     top: int = 5
     """Number of words to write for each [MASK]: the most likely ones."""
     rows_per_part: int = 2_000
-    """Rows that are predicted and saved together. If the job is killed, each of its processes loses at most this number
-    of rows.
+    """Maximum rows that are predicted and saved together; together they have at most 250,000 characters. If the job is
+    killed, each of its processes loses at most these rows.
     """
     replace: bool = False
     """Replace an existing output."""

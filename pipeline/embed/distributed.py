@@ -1,23 +1,40 @@
 """Embed texts on Ray Data: read files as streams of parts; processes with the model embed and publish the parts."""
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 import ray
+from ray.actor import ActorHandle
 
 from pipeline import cluster
+from pipeline.batch import Batch
 from pipeline.config.embed import Embed
 from pipeline.embed import model
-from pipeline.embed.folder import CUT, EMPTY, PRECISION, TEXTS, Chunks, count, part_table, publish_part
+from pipeline.embed.description import Description
+from pipeline.embed.folder import (
+    CUT,
+    EMPTY,
+    PRECISION,
+    TEXTS,
+    Chunks,
+    count,
+    part_table,
+    publish_part,
+)
 from pipeline.embed.ids import require_unique_inputs
-from pipeline.embed.model import Description, VectorModel
-from pipeline.embed.texts import ID, TEXT, TITLE, Columns, short_names, text_tables
+from pipeline.embed.model import VectorModel
+from pipeline.embed.texts import CHARACTERS_BEFORE, ID, TEXT, TITLE, Columns, short_names, text_tables
+from pipeline.embed.unfinished import UnfinishedParts
 from pipeline.errors import PipelineError
 from pipeline.finetune.answering import AnswerProgress
+from pipeline.heartbeat import BEAT_SECONDS
 from pipeline.model.int8 import INT8_SCHEME
+from pipeline.model.watching import each_batch
 from pipeline.predict.distributed import (
     Reader,
     Worker,
@@ -73,32 +90,50 @@ def embed_missing(
     report_shared_output(config.output, cluster.count_nodes() > 1 or config.placement.autoscaled, report)
     if len(files) > 1 or use.actors > 1:
         report(resources_line(len(files), use))
-    reader = TextReader(list(files), parts.done(), config.rows_per_part, Columns.of(config))
-    arguments = (config, list(files), described, parts, threads(config, use))
+    limits = (config.rows_per_part, parts.characters(before=CHARACTERS_BEFORE))
+    reader = TextReader(list(files), parts.done(), *limits, Columns.of(config))
+    unfinished = ray.remote(num_cpus=0, max_restarts=-1)(UnfinishedParts).remote()
+    arguments = (config, list(files), described, parts, threads(config, use), unfinished)
     worker = Worker(kind=Embedding, arguments=arguments, use=use)
     progress = AnswerProgress(report, None, before=count(parts)[0].texts if before else 0, done="texts embedded")
-    run_parts(reader, worker, parts, progress, QUEUED_BYTES)
+
+    def beat() -> None:
+        texts = 0.0
+        with suppress(ray.exceptions.RayError):  # the actor's process starts, or Ray has died, which the job reports
+            texts = ray.get(unfinished.texts.remote(), timeout=BEAT_SECONDS)
+        progress.beat(int(texts))
+
+    run_parts(reader, worker, parts, progress, QUEUED_BYTES, beat)
 
 
 class TextReader(Reader):
     """Read a file's texts with their ids and titles."""
 
-    def __init__(self, files: list[InputFile], done: set[tuple[int, int]], rows: int, columns: Columns) -> None:
-        super().__init__(files, done, rows)
+    def __init__(
+        self, files: list[InputFile], done: set[tuple[int, int]], rows: int, characters: int, columns: Columns
+    ) -> None:
+        super().__init__(files, done, rows, characters)
         self.columns, self.names = columns, short_names(files)
 
     def tables(self, file: int) -> Iterator[pa.Table]:
-        return text_tables(self.files[file], self.names[file], self.columns, self.rows)
+        return text_tables(self.files[file], self.names[file], self.columns, self.rows, self.characters)
 
 
 class Embedding:
     """Load the model in a process, then embed and publish parts."""
 
     def __init__(
-        self, config: Embed, files: list[InputFile], described: Description, parts: Parts, threads: int
+        self,
+        config: Embed,
+        files: list[InputFile],
+        described: Description,
+        parts: Parts,
+        threads: int,
+        unfinished: ActorHandle,
     ) -> None:
         model.use_threads(threads)
         self.config, self.files, self.described, self.parts = config, files, described, parts
+        self.unfinished = unfinished
 
     @cached_property
     def model(self) -> VectorModel:
@@ -115,10 +150,16 @@ class Embedding:
         except PipelineError as error:
             return part_row(file, error=error)
         try:
-            embedded = _embed_table(vector_model, table, self.config)
+            embedded = _embed_table(
+                vector_model,
+                table,
+                self.config,
+                lambda share: self.unfinished.report.remote((file, part), share * table.num_rows),
+            )
         except PipelineError as error:
             return part_row(file, error=type(error)(f"{self.files[file].location}: {error}"))
         publish_part(self.parts, file, part, embedded.table, embedded.metadata)
+        self.unfinished.report.remote((file, part), 0.0)
         return part_row(file, part=part, rows=table.num_rows)
 
 
@@ -130,8 +171,13 @@ class Embedded:
     metadata: dict[bytes, str]
 
 
-def _embed_table(vector_model: VectorModel, table: pa.Table, config: Embed) -> Embedded:
-    """Embed the texts of a table (columns id, text and title); empty texts get no vector."""
+def _embed_table(
+    vector_model: VectorModel, table: pa.Table, config: Embed, after: Callable[[float], object]
+) -> Embedded:
+    """Embed the texts of a table (columns id, text and title); empty texts get no vector.
+
+    `after` is called every BEAT_SECONDS with the share of the chunks that are embedded.
+    """
     texts = table[TEXT].to_pylist()
     full = [row for row, text in enumerate(texts) if text is not None and text.strip()]
     spans = vector_model.spans([texts[row] for row in full])
@@ -149,7 +195,18 @@ def _embed_table(vector_model: VectorModel, table: pa.Table, config: Embed) -> E
         texts=[texts[row][start:end] for row, _, (start, end) in places],
     )
     counts = {TEXTS: len(texts), EMPTY: len(texts) - len(full), CUT: cut}
+    done, said = 0, time.monotonic()
+
+    def count_chunks(batch: Batch) -> None:
+        nonlocal done, said
+        done += batch.sequences
+        if time.monotonic() - said >= BEAT_SECONDS:
+            said = time.monotonic()
+            after(done / len(chunks.texts))
+
+    with each_batch(vector_model.model.encoder, count_chunks):
+        vectors = vector_model.vectors(chunks.texts)
     return Embedded(
-        table=part_table(chunks, vector_model.vectors(chunks.texts), config.format, config.keep_text),
+        table=part_table(chunks, vectors, config.format, config.keep_text),
         metadata={name: str(value) for name, value in counts.items()} | {PRECISION: vector_model.precision},
     )

@@ -23,9 +23,10 @@ import pyarrow.parquet as pq
 
 from pipeline import storage
 from pipeline.config.embed import VectorFormat
+from pipeline.embed.description import Description
 from pipeline.embed.formats import VECTOR, to_columns
 from pipeline.embed.ids import require_unique
-from pipeline.embed.model import Description
+from pipeline.embed.texts import CHARACTERS_PER_PART
 from pipeline.errors import ConfigError, DataError
 from pipeline.predict.parts import ABOUT, Parts
 
@@ -117,11 +118,12 @@ def begin(folder: str, asked: dict[str, Any], replace: bool) -> bool:
         raise ConfigError(f"output ({folder}) has other files, such as {names[0]}: choose a new folder")
     if half_deleted and not replace:
         raise ConfigError(f"output ({folder}) has vectors that are partly deleted: give --replace to delete the rest")
-    if replace and names and (half_deleted or manifest is not None or begun != asked):
+    fits = begun is not None and all(begun.get(name) == value for name, value in asked.items())
+    if replace and names and (half_deleted or manifest is not None or not fits):
         _delete_vectors(folder)
         manifest = None
     if manifest is None:
-        parts_in(folder).begin(asked)
+        parts_in(folder).begin(asked, CHARACTERS_PER_PART)
         return False
     for name, value in asked.items():
         if manifest["asked"].get(name) != value:

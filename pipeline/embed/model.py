@@ -2,9 +2,8 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,6 +13,7 @@ from pipeline import api
 from pipeline.config.embed import Embed
 from pipeline.config.placement import ModelPlacement
 from pipeline.embed.chunks import Span, chunk_spans, room_of
+from pipeline.embed.description import Description
 from pipeline.embed.recipe import OF_DOCUMENTS, Recipe
 from pipeline.errors import CheckpointError
 from pipeline.finetune.trials import answer_precision
@@ -54,25 +54,6 @@ class VectorModel:
         tokenizer = Tokenizer.from_str(self.model.tokenizer.to_str())
         tokenizer.no_truncation()
         return tokenizer
-
-
-@dataclass(frozen=True, kw_only=True)
-class Description:
-    """Everything that determines a model's vectors, for manifests and messages."""
-
-    checkpoint: str
-    """Location of the model's files."""
-    digest: str
-    """Beginning of the SHA-256 of config, weights and vocabulary."""
-    dimension: int
-    pooling: str
-    normalized: bool
-    similarity: str
-    prompt: str
-    maximum_length: int
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def load(checkpoint: str, placement: ModelPlacement, prompt: str | None, usual: tuple[str, ...]) -> VectorModel:

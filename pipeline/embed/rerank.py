@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pipeline.config.embed import Search
-from pipeline.embed.queries import Query
+from pipeline.embed.query_files import Query
 from pipeline.embed.search import Found
 from pipeline.embed.vectors import Vectors
 from pipeline.errors import DataError

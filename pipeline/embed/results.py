@@ -10,9 +10,9 @@ from rich.text import Text
 
 from pipeline import storage
 from pipeline.config.embed import Search
+from pipeline.embed.description import Description
 from pipeline.embed.folder import Counts
-from pipeline.embed.model import Description
-from pipeline.embed.queries import Query
+from pipeline.embed.query_files import Query
 from pipeline.embed.search import Found
 from pipeline.embed.vectors import Vectors
 from pipeline.predict.output import require_free

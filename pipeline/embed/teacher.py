@@ -11,7 +11,8 @@ from torch import Tensor
 from pipeline import api
 from pipeline.config.jobs import Pretrain
 from pipeline.config.objective import DistilledVectors
-from pipeline.embed.model import Description, VectorModel, describe
+from pipeline.embed.description import Description
+from pipeline.embed.model import VectorModel, describe
 from pipeline.embed.recipe import Recipe, read_recipe
 from pipeline.errors import CheckpointError, ConfigError
 from pipeline.objectives.distilled_vectors import Embed

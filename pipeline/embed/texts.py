@@ -8,12 +8,15 @@ import pyarrow.compute as pc
 
 from pipeline.config.embed import Embed
 from pipeline.errors import ConfigError, DataError, listed
-from pipeline.predict.inputs import InputFile, column_names, list_inputs, parts_of
+from pipeline.predict.inputs import InputFile, column_names, list_inputs, names_until, parts_of
 
 ROWS_AT_ONCE = 256
 """Rows that are read before their characters are counted."""
-CHARACTERS_PER_PART = 4_000_000
-"""Maximum characters of a part: about 4,000 chunks of 256 tokens. A single longer text is a part of its own."""
+CHARACTERS_PER_PART, CHARACTERS_BEFORE = 1_000_000, 4_000_000
+"""Maximum characters of a part, about 1,000 chunks of 256 tokens, and the maximum of earlier versions.
+
+A single longer text is a part of its own.
+"""
 ID, TITLE, TEXT = "id", "title", "text"
 
 
@@ -42,12 +45,14 @@ def text_files(config: Embed) -> list[InputFile]:
     return remaining
 
 
-def text_tables(file: InputFile, name: str, columns: Columns, rows_per_part: int) -> Iterator[pa.Table]:
+def text_tables(
+    file: InputFile, name: str, columns: Columns, rows_per_part: int, characters_per_part: int = CHARACTERS_PER_PART
+) -> Iterator[pa.Table]:
     """Yield the parts of a file: tables with the columns id, text and title, whatever columns the file has.
 
-    The id of a row without an id is its number from 1, after `name` and a colon unless `name` is empty. Parts depend on
-    the file, the columns and `rows_per_part` alone. Raises DataError for a file that cannot be read, a missing column,
-    and a text, id or title that is not one.
+    The id of a row without an id is its number from 1, after `name` and a colon unless `name` is empty. A part
+    has at most `rows_per_part` texts and `characters_per_part` characters, or one longer text. Raises DataError for a
+    file that cannot be read, a missing column, and a text, id or title that is not one.
     """
     wanted = _found_columns(file, columns)
     first, held, rows, characters = 1, [], 0, 0
@@ -55,7 +60,7 @@ def text_tables(file: InputFile, name: str, columns: Columns, rows_per_part: int
         texts, start = _texts_of(table, file.location, name, wanted, first), 0
         first += texts.num_rows
         for row, size in enumerate(pc.fill_null(pc.utf8_length(texts[TEXT]), 0).to_pylist()):
-            if rows and (rows == rows_per_part or characters + size > CHARACTERS_PER_PART):
+            if rows and (rows == rows_per_part or characters + size > characters_per_part):
                 yield pa.concat_tables([*held, texts.slice(start, row - start)]).combine_chunks()
                 held, rows, characters, start = [], 0, 0, row
             rows, characters = rows + 1, characters + size
@@ -71,15 +76,30 @@ def _found_columns(file: InputFile, columns: Columns) -> dict[str, str]:
     DataError for a named column that no row has.
     """
     names = column_names(file)
+    _require_named(file, names, columns)
+    ids, titles = columns.id or ID, columns.title or TITLE
+    found = {ID: ids, TEXT: columns.text} if ids in names else {TEXT: columns.text}
+    return found | {TITLE: titles} if titles in names and titles != columns.text else found
+
+
+def require_columns(files: Sequence[InputFile], columns: Columns) -> None:
+    """Raise DataError if a file lacks a column that is named, and for a file that cannot be read.
+
+    Of a file that has the columns, only the beginning is read.
+    """
+    named = [name for name in (columns.text, columns.id, columns.title) if name is not None]
+    for file in files:
+        _require_named(file, names_until(file, named), columns)
+
+
+def _require_named(file: InputFile, names: Sequence[str], columns: Columns) -> None:
+    """Raise DataError if a named column is not among `names`, the columns of a file. An empty file has no columns."""
     for flag, column in (("text", columns.text), ("id", columns.id), ("title", columns.title)):
         if names and column is not None and column not in names:
             raise DataError(
                 f"{file.location} has no column {column}: its columns are {listed(names)}; name the right one with "
                 f"--{flag}"
             )
-    ids, titles = columns.id or ID, columns.title or TITLE
-    found = {ID: ids, TEXT: columns.text} if ids in names else {TEXT: columns.text}
-    return found | {TITLE: titles} if titles in names and titles != columns.text else found
 
 
 def _texts_of(table: pa.Table, location: str, name: str, wanted: Mapping[str, str], first: int) -> pa.Table:

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 
 from pipeline import storage
 from pipeline.config.embed import VectorFormat
+from pipeline.embed.description import Description
 from pipeline.embed.folder import KIND, PARTS
 from pipeline.embed.formats import SCALE, VECTOR, to_vectors
-from pipeline.embed.model import Description
 from pipeline.errors import DataError
 from pipeline.locations import is_url
 from pipeline.predict.parts import ABOUT

@@ -10,7 +10,8 @@ from pipeline.export.markdown import public_model_location
 from pipeline.export.tuned_card import tuned_files
 from pipeline.local_files import scratch_folder
 from pipeline.reporting import Report
-from pipeline.train.tuned import TASK, about_of, load_tuned
+from pipeline.tasks.saved import TASK
+from pipeline.train.tuned import about_of, load_tuned
 
 ONLY = ("huggingface",)
 """Kinds of export that fine-tuned models support."""

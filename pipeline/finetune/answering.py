@@ -1,8 +1,10 @@
 """Report the progress of answering rows: rows answered, rows per second, and estimated time left."""
 
+import threading
 import time
 
 from pipeline.durations import estimate
+from pipeline.heartbeat import Waiting
 from pipeline.reporting import Report
 
 SECONDS = 5.0
@@ -13,6 +15,7 @@ class AnswerProgress:
     """Count answered rows and report progress, at most once every SECONDS.
 
     The rate is measured from the first call of `add`, because the time before this call includes loading the model.
+    Several threads may use it.
     """
 
     def __init__(
@@ -25,17 +28,34 @@ class AnswerProgress:
         """
         self.report, self.total, self.rows, self.name, self.done = report, total, before, name, done
         self.first, self.begun = before, 0.0
-        self.said = time.monotonic()
+        self.said, self.shown = time.monotonic(), before
+        self.waiting = Waiting(report, f"loading the model, no {done} yet")
+        self.lock = threading.Lock()
 
     def add(self, rows: int) -> None:
         """Count `rows` more answered rows."""
-        now, self.rows = time.monotonic(), self.rows + rows
-        if not self.begun:
-            self.first, self.begun = self.rows, now
-        if now - self.said >= SECONDS:
-            self.said = now
-            timed = self.rows - self.first
-            self.report(line(self.name, self.rows, self.total, timed, now - self.begun, self.done))
+        with self.lock:
+            now, self.rows = time.monotonic(), self.rows + rows
+            if not self.begun:
+                self.first, self.begun = self.rows, now
+            self._show(self.rows, now)
+
+    def beat(self, unfinished: int = 0) -> None:
+        """Report progress if a line is due; `unfinished` rows are answered in parts that are not complete yet."""
+        with self.lock:
+            now, rows = time.monotonic(), self.rows + unfinished
+            if not self.begun and unfinished:
+                self.first, self.begun = rows, now
+            if self.begun:
+                self._show(rows, now)
+            else:
+                self.waiting.beat()
+
+    def _show(self, rows: int, now: float) -> None:
+        """Report `rows` answered rows, unless the last line is newer than SECONDS or has as many rows."""
+        if now - self.said >= SECONDS and rows > self.shown:
+            self.said, self.shown = now, rows
+            self.report(line(self.name, rows, self.total, rows - self.first, now - self.begun, self.done))
 
 
 def line(name: str, rows: int, total: int | None, timed: int, seconds: float, done: str = "rows answered") -> str:

@@ -6,8 +6,10 @@ from pipeline.config.finetune import Finetune
 from pipeline.config.ranking import Ranking
 from pipeline.config.similarity import LOSSES_WITH, Similarity
 from pipeline.finetune.problems import Problem
+from pipeline.tasks import known
 from pipeline.tasks.kinds import KINDS
-from pipeline.tasks.task import VECTOR_KINDS
+from pipeline.tasks.saved import COLUMNS, TextColumns
+from pipeline.tasks.task import VECTOR_KINDS, Task
 from pipeline.train.trial import Result
 
 
@@ -17,6 +19,7 @@ def training_facts(config: Finetune, problem: Problem, seed: int, result: Result
     - the encoder's checkpoint
     - scores, baselines and number of rows per split; for a problem with only training rows, of the split "train"
     - training settings
+    - the columns of texts, if the task was read from a table
     - `teacher_facts`, if there is a teacher
     """
     splits = problem.splits or {"train": problem.train}
@@ -24,21 +27,38 @@ def training_facts(config: Finetune, problem: Problem, seed: int, result: Result
     teacher = {} if problem.teacher is None else {"teacher": teacher_facts(config, problem)}
     of_kind = _similarity_facts(config.similarity) if problem.task.kind in VECTOR_KINDS else {}
     of_kind |= _ranking_facts(config.ranking) if problem.task.kind == "ranking" else {}
-    return teacher | {
-        "checkpoint": config.checkpoint,
-        "scores": result.scores,
-        "baselines": {name: kind.baseline(problem.task, problem.train, split) for name, split in splits.items()},
-        "rows": {name: len(split.items) for name, split in splits.items()},
-        "training": {
-            "seed": seed,
-            "rows": result.rows,
-            "rows per step": config.recipe.rows_per_step,
-            "learning rate": config.optimizer.learning_rate,
-            "steps": result.steps,
-            "tokens": result.tokens,
+    columns = text_columns(config, problem.task)
+    of_table = {} if columns == TextColumns() else {COLUMNS: columns.recorded()}
+    return (
+        teacher
+        | of_table
+        | {
+            "checkpoint": config.checkpoint,
+            "scores": result.scores,
+            "baselines": {name: kind.baseline(problem.task, problem.train, split) for name, split in splits.items()},
+            "rows": {name: len(split.items) for name, split in splits.items()},
+            "training": {
+                "seed": seed,
+                "rows": result.rows,
+                "rows per step": config.recipe.rows_per_step,
+                "learning rate": config.optimizer.learning_rate,
+                "steps": result.steps,
+                "tokens": result.tokens,
+            }
+            | of_kind,
         }
-        | of_kind,
-    }
+    )
+
+
+def text_columns(config: Finetune, task: Task) -> TextColumns:
+    """Return the columns of texts of the training file, without a text column of the default name."""
+    if config.train is not None:
+        text = None if config.text == Finetune.text else config.text
+        return TextColumns(text=text, pair=config.pair, choices=config.choices)
+    if task.name not in known.TASKS or task.kind in ("spans", "tags"):
+        return TextColumns()
+    split = known.TASKS[task.name].split("train")
+    return TextColumns(text=split.first, pair=split.second, choices=split.choices)
 
 
 def _similarity_facts(settings: Similarity) -> dict[str, Any]:

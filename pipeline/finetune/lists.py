@@ -13,10 +13,12 @@ from pipeline.config.model import Model
 from pipeline.config.placement import TrialPlacement
 from pipeline.config.recipe import Recipe
 from pipeline.errors import ConfigError, DataError, shown
+from pipeline.finetune.answering import AnswerProgress
 from pipeline.finetune.facts import training_facts
 from pipeline.finetune.problems import Problem, cut
 from pipeline.finetune.trials import autocast_for, build, precision_of
 from pipeline.model.encoder import Encoder
+from pipeline.model.watching import each_batch
 from pipeline.objectives.sequences import SequenceTask
 from pipeline.reporting import Report
 from pipeline.tasks.files import label_text, labels_text, own_task, require_labels
@@ -74,6 +76,7 @@ def fit_lists(
         placement=TrialPlacement(device="cuda" if device.type == "cuda" else "cpu"),
     ).for_model(model)
     initial = Initial(folder="", fingerprint="", model=model, vocabulary=vocabulary)  # the encoder is in memory
+    report(f"encoding {len(given.texts):,} texts")
     problem = _problem(config, given, kind, initial)
     for name, split in {"train": problem.train, **problem.splits}.items():
         report(", ".join([f"{name}: {len(split.items):,} rows", *split.notes]))
@@ -87,10 +90,13 @@ def fit_lists(
             + ", ".join(f"{split} {metric} {metrics[metric]:.3f}" for split, metrics in scores.items())
         )
 
-    result = run_trial(
-        config, task, problem.cutting, module, problem.train, problem.splits or {"train": problem.train},
-        seed=seed, device=device, autocast=autocast, after_epoch=after_epoch,
-    )  # fmt: skip
+    report(f"training {epochs} epochs of {len(problem.train.items):,} rows on {device.type}")
+    trained = AnswerProgress(report, epochs * problem.train.rows.num_rows, done="rows trained")
+    with each_batch(module.encoder, lambda batch: trained.add(batch.sequences * module.training)):  # not those scored
+        result = run_trial(
+            config, task, problem.cutting, module, problem.train, problem.splits or {"train": problem.train},
+            seed=seed, device=device, autocast=autocast, after_epoch=after_epoch,
+        )  # fmt: skip
     if isinstance(module, SequenceTask):
         module.fold_standardisation()
     precision = precision_of(config.placement, model.width, device)

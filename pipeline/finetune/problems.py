@@ -12,7 +12,6 @@ import pyarrow as pa
 from pipeline import storage
 from pipeline.config.cutting import Cutting
 from pipeline.config.finetune import Finetune
-from pipeline.config.options import nearest_or_all
 from pipeline.corpus.builtin import distributions, package_docstrings
 from pipeline.errors import ConfigError, DataError
 from pipeline.finetune.contents import contradictions_in_words, shared_in_words, split_summary
@@ -33,8 +32,6 @@ from pipeline.tasks.schema import TEXTS
 from pipeline.tasks.selection import selected_by, skewed
 from pipeline.tasks.task import ONE_CLASS, VECTOR_KINDS, Task, require_trainable, several
 from pipeline.train.initial import Initial
-
-BUILTIN = "builtin"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,26 +82,19 @@ def read_problems(config: Finetune, initial: Initial, report: Report) -> list[Pr
     if config.train is not None:
         task, items, lost = read_own(config, config.train, config.dev)
         # A task is named after its file. If a known task has the same name, the prefix distinguishes them in tables.
-        if task.name in {*known.TASKS, BUILTIN}:
+        if task.name in {*known.TASKS, known.BUILTIN}:
             task = replace(task, name=f"own-{task.name}")
         if config.search.folds is not None:
             return _folds_of(config, config.search.folds, task, items["train"], lost, initial, report)
         return [_problem_of(config, task, *with_dev(task, items, report), lost, initial, report)]
-    names, problems = tuple(name for name in config.task if name != BUILTIN), []
-    if unknown := [name for name in names if name not in (*known.TASKS, "glue")]:
-        names_or_near = nearest_or_all(unknown[0], (*known.TASKS, BUILTIN, "glue"))
-        raise ConfigError(f"task ({', '.join(unknown)}) is unknown{names_or_near}")
+    names, problems = known.require_known(config.task), []
     if names:
         folder = data_of(config)
         if config.data is None:
             download(config, names, folder, report)
-        if not _has_files(folder):
-            raise ConfigError(
-                f"data ({folder}) is not a folder with files: name the folder with the files of {', '.join(names)}"
-            )
-        problems = [_read_known(config, task, folder, initial, report) for task in known.wanted_tasks(names, folder)]
-    if BUILTIN in config.task:
-        task, train, dev = _kept_builtin(storage.join(config.output, "finetune", BUILTIN), report)
+        problems = [_read_known(config, task, folder, initial, report) for task in known.tasks_in(folder, names)]
+    if known.BUILTIN in config.task:
+        task, train, dev = _kept_builtin(storage.join(config.output, "finetune", known.BUILTIN), report)
         problems.append(_problem_of(config, task, train, {"dev": dev}, {}, initial, report))
     return problems
 
@@ -121,16 +111,10 @@ def _kept_builtin(folder: str, report: Report) -> tuple[Task, pa.Table, pa.Table
         task, train, dev = builtin_task(package_docstrings())
         storage.write_json(location, {"labels": task.labels, "train": train.to_pylist(), "dev": dev.to_pylist()})
     kept = storage.read_json(location)
-    task = Task(name=BUILTIN, kind="classification", labels=tuple(kept["labels"]), metrics=("accuracy", "macro_f1"))
+    task = Task(
+        name=known.BUILTIN, kind="classification", labels=tuple(kept["labels"]), metrics=("accuracy", "macro_f1")
+    )
     return task, *(pa.Table.from_pylist(kept[split], schema=TEXTS) for split in ("train", "dev"))
-
-
-def _has_files(folder: str) -> bool:
-    """Return whether a folder exists and is not empty."""
-    try:
-        return bool(storage.children(folder))
-    except OSError:  # the folder cannot be read
-        return False
 
 
 def data_of(config: Finetune) -> str:

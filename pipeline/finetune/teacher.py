@@ -19,11 +19,12 @@ from pipeline.predict.model import fingerprint
 from pipeline.tasks import sequences
 from pipeline.tasks.known import TASKS
 from pipeline.tasks.prepared import Prepared
+from pipeline.tasks.saved import with_number_labels
 from pipeline.tasks.schema import ENCODED, TEXTS
 from pipeline.tasks.task import NUMBERS, Task
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.hardware import autocast_of
-from pipeline.train.published_tuned import DIGEST, load_tuned_or_published, with_number_labels
+from pipeline.train.published_tuned import DIGEST, load_tuned_or_published
 from pipeline.train.trial import compute_logits
 from pipeline.train.tuned import TunedModel
 

@@ -7,6 +7,7 @@ from pipeline.config.called import as_called
 from pipeline.config.finetune import Finetune
 from pipeline.finetune.problems import Problem
 from pipeline.grid.runs import GridRun
+from pipeline.grid.testing import choice_columns, columns
 from pipeline.tasks.task import Task
 from pipeline.train.summary import to_open
 
@@ -39,25 +40,3 @@ def use_line(config: Finetune, task: Task, folder: str) -> str:
     words += ["--words", str(config.words)] if config.words is not None else []
     words += [word for name in choice_columns(config, task) for word in ("--choices", name)]
     return as_called(shlex.join([*words, "--output", "answers.csv"]))
-
-
-def choice_columns(config: Finetune, task: Task) -> tuple[str, ...]:
-    """Return the names of the columns of choices that `use_line` gives; empty for other kinds of task."""
-    return config.choices if config.train is not None or not task.splits else task.splits[0].choices
-
-
-def columns(config: Finetune, task: Task) -> tuple[str | None, str | None]:
-    """Return the names of the text and pair columns that `use_line` gives; None for a name that it leaves out.
-
-    A pair column is left out if the task has none. For spans and tags, a text column with the default name is left out
-    too. If a name is not known, "COLUMN" stands for it.
-    """
-    if config.train is not None:
-        default = Finetune.text
-        return None if task.kind in ("spans", "tags") and config.text == default else config.text, config.pair
-    if task.kind in ("spans", "tags"):
-        return None, None
-    split = next((split for split in task.splits if split.name.startswith("test")), None)
-    if split is None:
-        return "COLUMN", "COLUMN" if task.paired else None
-    return split.first, split.second

@@ -6,13 +6,34 @@ from pipeline import storage
 from pipeline.config.finetune import Finetune
 from pipeline.config.predict import Predict, Score
 from pipeline.config.similarity import Similarity
-from pipeline.grid.closing import choice_columns, columns
 from pipeline.predict.score import of_file
 from pipeline.tasks.files import saved_task
 from pipeline.tasks.scored_pairs import pair_columns
 from pipeline.tasks.task import SAVED_AS_SIMILARITY, Task
 
 ANSWERS = "test-answers.csv"
+
+
+def choice_columns(config: Finetune, task: Task) -> tuple[str, ...]:
+    """Return the names of the columns of choices that `use_line` gives; empty for other kinds of task."""
+    return config.choices if config.train is not None or not task.splits else task.splits[0].choices
+
+
+def columns(config: Finetune, task: Task) -> tuple[str | None, str | None]:
+    """Return the names of the text and pair columns that `use_line` gives; None for a name that it leaves out.
+
+    A pair column is left out if the task has none. For spans and tags, a text column with the default name is left out
+    too. If a name is not known, "COLUMN" stands for it.
+    """
+    if config.train is not None:
+        default = Finetune.text
+        return None if task.kind in ("spans", "tags") and config.text == default else config.text, config.pair
+    if task.kind in ("spans", "tags"):
+        return None, None
+    split = next((split for split in task.splits if split.name.startswith("test")), None)
+    if split is None:
+        return "COLUMN", "COLUMN" if task.paired else None
+    return split.first, split.second
 
 
 def _with_test_columns(config: Finetune, task: Task) -> Finetune:

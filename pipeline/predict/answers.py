@@ -7,6 +7,7 @@ import pyarrow as pa
 import torch
 
 from pipeline.errors import DataError, listed
+from pipeline.predict.parts import CUT
 from pipeline.tasks import choices, questions, sequences, similarity
 from pipeline.tasks.answers import Answer
 from pipeline.tasks.choice_tables import with_start
@@ -28,8 +29,6 @@ COLUMNS: dict[str, tuple[str, ...]] = {
 """Kind of task -> required input columns; all other kinds require OF_TEXTS."""
 OF_TEXTS = ("text",)
 """Required input columns of tasks on texts."""
-CUT = b"cut"
-"""Key of a table's metadata; its value is the number of truncated texts."""
 
 
 def required_columns(task: Task) -> tuple[str, ...]:

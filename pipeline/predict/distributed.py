@@ -3,7 +3,8 @@ and publish the answers.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,9 +19,10 @@ from pipeline.config.predict import Predict
 from pipeline.corpus.tasks import MOST_BLOCKS, context_without_time_limit, quiet_ray_data
 from pipeline.errors import ConfigError, PipelineError
 from pipeline.finetune.answering import AnswerProgress as Progress
+from pipeline.heartbeat import beating
 from pipeline.locations import is_url
-from pipeline.predict import model, output
-from pipeline.predict.inputs import InputFile, digest_of, list_inputs, parts_of, rows_of
+from pipeline.predict import model
+from pipeline.predict.inputs import InputFile, cut_by_characters, digest_of, parts_of, rows_of
 from pipeline.predict.parts import Parts, PartsSummary
 from pipeline.reporting import Report
 from pipeline.shared_output import report_shared_output
@@ -30,6 +32,8 @@ from pipeline.train.probe import gpus_of_process, require_usable_gpus
 
 READER_CPUS = 0.5
 """CPUs of the process that reads files, and of the process that distributes parts. Both mostly wait for the models."""
+CHARACTERS_PER_PART = 250_000
+"""Maximum characters of a part, about 60,000 tokens. Progress is reported, and rows are saved, after each part."""
 COUNTED_BYTES = 2 << 30
 """Total bytes of inputs up to which rows are counted in the background, to estimate the time left."""
 SMALL_BYTES = 1 << 20
@@ -43,24 +47,6 @@ class ModelResources:
     actors: int
     cpus: float
     gpus: float
-
-
-def inputs_of(given: str, target: str, format: str, *, tags: bool, words: int | None = None) -> list[InputFile]:
-    """Return the input files. The output, its manifest and its parts may be in the same folder: they are left out.
-
-    `words` is the number of the column of words in CoNLL's files, or None.
-    """
-    ours = (target, output.manifest_of(target))
-    files = [replace(file, words=words) for file in list_inputs(given, format, tags) if file.location not in ours]
-    remaining = [file for file in files if not file.location.startswith(f"{target}.parts/")]
-    if not remaining:
-        raise ConfigError(f"input ({given}) has no file except the output: give another folder")
-    if words is not None and (named := next((file for file in remaining if file.form != "words"), None)):
-        raise ConfigError(
-            f"words ({words}) is the number of a column in CoNLL's files, but {named.location} has the form "
-            f"{named.form}: name the column of the words with --text, or give --format words"
-        )
-    return remaining
 
 
 def result_lines(whole: PartsSummary, files: int, seconds: float, target: str) -> list[str]:
@@ -114,7 +100,7 @@ def _answer_all(config: Predict, files: Sequence[InputFile], parts: Parts, repor
     if len(files) > 1 or use.actors > 1:
         report(resources_line(len(files), use))
     worker = Worker(kind=Answering, arguments=(config, list(files), parts, threads(config, use)), use=use)
-    reader = Reader(list(files), parts.done(), config.rows_per_part)
+    reader = Reader(list(files), parts.done(), config.rows_per_part, parts.characters(before=sys.maxsize))
     run_parts(reader, worker, parts, Progress(report, None, before=parts.counted().rows if parts.done() else 0))
 
 
@@ -128,12 +114,18 @@ class Worker:
 
 
 def run_parts(
-    reader: "Reader", worker: Worker, parts: Parts, progress: Progress, queued_bytes: float | None = None
+    reader: "Reader",
+    worker: Worker,
+    parts: Parts,
+    progress: Progress,
+    queued_bytes: float | None = None,
+    beat: Callable[[], None] | None = None,
 ) -> None:
     """Let workers work on every missing part of the reader's files. Raises the PipelineError of a part.
 
     `queued_bytes` limits the bytes of parts that wait for the workers in the object store. At this limit, back-pressure
-    stops the reader. None: Ray's default, a share of the object store.
+    stops the reader. None: Ray's default, a share of the object store. `beat` is called every second; default: that of
+    `progress`.
     """
     done, counts, files = parts.done(), parts.counts(), reader.files
     items = [
@@ -144,7 +136,7 @@ def run_parts(
     context = context_without_time_limit()
     limits = context.execution_options.resource_limits
     context.execution_options.resource_limits = limits.copy(object_store_memory=queued_bytes)
-    with DataContext.current(context), quiet_ray_data():
+    with DataContext.current(context), quiet_ray_data(), beating(beat or progress.beat):
         rows = (
             ray.data.from_items(
                 [{"file": number} for number in items], override_num_blocks=min(len(items), MOST_BLOCKS)
@@ -223,6 +215,7 @@ PART = pa.schema(
         ("file", pa.int64()),
         ("part", pa.int64()),
         ("rows", pa.int64()),  # number of rows of the table
+        ("first", pa.int64()),  # number of the table's first row in its file, from 1
         # the part's input rows as an Arrow stream; null after they are answered, and in rows without a part
         ("table", pa.large_binary()),
         # in a file's last row: 1 + the file's number of parts, so that the value is not 0; in all other rows: 0
@@ -240,6 +233,7 @@ def part_row(
     *,
     part: int = -1,
     rows: int = 0,
+    first: int = 0,
     table: bytes | None = None,
     parts: int = 0,
     error: PipelineError | None = None,
@@ -247,7 +241,10 @@ def part_row(
     """Return a table of one row, schema PART."""
     kind, message = (type(error).__name__, str(error)) if error else ("", "")
     return pa.Table.from_pylist(
-        [{"file": file, "part": part, "rows": rows, "table": table, "parts": parts, "error": kind, "message": message}],
+        [
+            {"file": file, "part": part, "rows": rows, "first": first, "table": table, "parts": parts}
+            | {"error": kind, "message": message}
+        ],
         schema=PART,
     )
 
@@ -263,20 +260,22 @@ def _as_bytes(table: pa.Table) -> bytes:
 class Reader:
     """Read a file as a stream: yield a row (schema PART) per unanswered part, then a row for the end of the file."""
 
-    def __init__(self, files: list[InputFile], done: set[tuple[int, int]], rows: int) -> None:
-        self.files, self.done, self.rows = files, done, rows
+    def __init__(self, files: list[InputFile], done: set[tuple[int, int]], rows: int, characters: int) -> None:
+        """`rows` and `characters` are the maximum of a part; a single row may have more characters."""
+        self.files, self.done, self.rows, self.characters = files, done, rows, characters
 
     def tables(self, file: int) -> Iterator[pa.Table]:
         """Yield the input of each part of a file."""
-        return parts_of(self.files[file], self.rows)
+        return cut_by_characters(parts_of(self.files[file], self.rows), self.characters)
 
     def __call__(self, batch: pa.Table) -> Iterator[pa.Table]:
-        file, count = batch["file"][0].as_py(), 0
+        file, count, first = batch["file"][0].as_py(), 0, 1
         try:
             for part, table in enumerate(self.tables(file)):
                 count = part + 1
                 if (file, part) not in self.done:
-                    yield part_row(file, part=part, rows=table.num_rows, table=_as_bytes(table))
+                    yield part_row(file, part=part, rows=table.num_rows, first=first, table=_as_bytes(table))
+                first += table.num_rows
             yield part_row(file, parts=count + 1)
         except PipelineError as error:
             yield part_row(file, error=error)
@@ -299,7 +298,7 @@ class Answering:
             asked = (self.config.text, self.config.pair, self.config.choices)
             answers, empty = model.answer_table(self.model, table, *asked)
         except PipelineError as error:
-            first = part * self.config.rows_per_part + 1
+            first = row["first"]
             return part_row(
                 file,
                 error=type(error)(

@@ -20,6 +20,7 @@ from pipeline.errors import CheckpointError, DataError
 from pipeline.export.trained import find_checkpoint, load_trained, recorded_run
 from pipeline.objectives.masked import HELDOUT_ACCURACY, HELDOUT_LOSS, UNIGRAM_ACCURACY, UNIGRAM_LOSS, MaskedTokens
 from pipeline.reporting import Report
+from pipeline.tasks.saved import TASK
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train import run
@@ -29,7 +30,7 @@ from pipeline.train.heldout import heldout_batches, unigram_counts
 from pipeline.train.initial import FREE
 from pipeline.train.published_tuned import load_tuned_or_published
 from pipeline.train.run_stream import vocabulary_of_run
-from pipeline.train.tuned import TASK, TunedModel
+from pipeline.train.tuned import TunedModel
 
 BEFORE, AFTER = "heldout_loss_before", "heldout_loss_after"
 """Names in the result of `score_forgetting`."""

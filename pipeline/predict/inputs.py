@@ -4,7 +4,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Literal
 
@@ -17,6 +17,7 @@ from pipeline.corpus import opening
 from pipeline.corpus.prepared import current_shards, is_prepared
 from pipeline.corpus.sources import Source
 from pipeline.errors import ConfigError, DataError
+from pipeline.predict.output import manifest_of
 from pipeline.tasks.bad_rows import BadRows
 from pipeline.tasks.columns import require_once
 from pipeline.tasks.content import bare_name, is_blank
@@ -88,6 +89,24 @@ def list_inputs(
     ]
 
 
+def inputs_of(given: str, target: str, format: str, *, tags: bool, words: int | None = None) -> list[InputFile]:
+    """Return the input files. The output, its manifest and its parts may be in the same folder: they are left out.
+
+    `words` is the number of the column of words in CoNLL's files, or None.
+    """
+    ours = (target, manifest_of(target))
+    files = [replace(file, words=words) for file in list_inputs(given, format, tags) if file.location not in ours]
+    remaining = [file for file in files if not file.location.startswith(f"{target}.parts/")]
+    if not remaining:
+        raise ConfigError(f"input ({given}) has no file except the output: give another folder")
+    if words is not None and (named := next((file for file in remaining if file.form != "words"), None)):
+        raise ConfigError(
+            f"words ({words}) is the number of a column in CoNLL's files, but {named.location} has the form "
+            f"{named.form}: name the column of the words with --text, or give --format words"
+        )
+    return remaining
+
+
 def form_of(location: str, format: str, tags: bool, setting: str = "input", remedy: str = GIVE_FORMAT) -> Form:
     """Return the form of a file: `format`, or the form that the file's name shows if `format` is "auto".
 
@@ -143,6 +162,26 @@ def parts_of(file: InputFile, rows: int) -> Iterator[pa.Table]:
         yield _as_table(held)
 
 
+def cut_by_characters(tables: Iterator[pa.Table], most: int) -> Iterator[pa.Table]:
+    """Cut tables between rows, so that each piece has at most `most` characters in all columns, or a single row."""
+    for table in tables:
+        start = characters = 0
+        for row, size in enumerate(map(_characters, table.to_pylist())):
+            if row > start and characters + size > most:
+                yield table.slice(start, row - start)
+                start, characters = row, 0
+            characters += size
+        yield table.slice(start)
+
+
+def _characters(value: Any) -> int:
+    """Return the number of characters in a value: a text, or the texts in a list or an object."""
+    if isinstance(value, str):
+        return len(value)
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return sum(map(_characters, inner))
+
+
 def rows_of(file: InputFile) -> int:
     """Return the number of rows of a file. A file that is not Parquet is read to its end.
 
@@ -162,10 +201,23 @@ def column_names(file: InputFile) -> list[str]:
 
     Raises DataError as `parts_of` does.
     """
-    if file.form == "table" and not bare_name(file.location).endswith((".csv", ".tsv", ".parquet")):
-        return list(dict.fromkeys(name for row in _read_table(file) for name in row))
-    first = next(parts_of(file, 1), None)
-    return [] if first is None else first.column_names
+    return names_until(file, None)
+
+
+def names_until(file: InputFile, wanted: Sequence[str] | None) -> list[str]:
+    """Return the columns of a file, or of a JSON file's first rows that together have all columns of `wanted`.
+
+    `wanted` None: read a JSON file to its end. Raises DataError as `parts_of` does.
+    """
+    if file.form != "table" or bare_name(file.location).endswith((".csv", ".tsv", ".parquet")):
+        first = next(parts_of(file, 1), None)
+        return [] if first is None else first.column_names
+    names: dict[str, None] = {}
+    for row in _read_table(file):
+        names |= dict.fromkeys(row)
+        if wanted is not None and names.keys() >= set(wanted):
+            break
+    return list(names)
 
 
 def rechunked(tables: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:

@@ -10,23 +10,22 @@ from tokenizers import Tokenizer
 from pipeline import storage
 from pipeline.config.placement import ModelPlacement
 from pipeline.config.predict import Predict
-from pipeline.errors import CheckpointError, ConfigError, DataError, listed, shown
+from pipeline.errors import CheckpointError, ConfigError, DataError, shown
 from pipeline.export.inference import TEXTS_AT_ONCE, batch_of, fill_masks
 from pipeline.export.trained import Trained, load_trained
 from pipeline.finetune.trials import answer_precision
-from pipeline.predict.answers import CUT, answer_items, answer_schema, items_of
+from pipeline.predict.answers import answer_items, answer_schema, items_of
+from pipeline.predict.columns import FILL, match_columns
+from pipeline.predict.parts import CUT
 from pipeline.tasks.choice_tables import ChoiceColumns, choice_cells
+from pipeline.tasks.saved import TASK, TextColumns
 from pipeline.text.splitting import BYTE_SPACE, META_SPACE
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_loading import load_vocabulary
 from pipeline.train.hardware import autocast_of, chosen_precision, required_device
 from pipeline.train.published_tuned import DIGEST, is_published, load_published, load_tuned_or_published
-from pipeline.train.tuned import TASK, TunedModel, about_of
+from pipeline.train.tuned import TunedModel, about_of
 
-FILL = "fill"
-"""Kind of a pretrained model, which fills [MASK]s."""
-DEFAULT_TEXT = {"tags": "words", "spans": "context"}
-"""Kind of task -> default column of the text; "text" for other kinds."""
 GUESSES = pa.schema(
     [
         pa.field("filled", pa.string()),  # the text, with the most likely word in place of each [MASK]
@@ -48,6 +47,8 @@ class Answerer:
     schema: pa.Schema
     answer: Callable[[dict[str, list[object]]], pa.Table]
     """Function of the input columns, without empty texts, that returns a table with one answer per row."""
+    trained: TextColumns = TextColumns()
+    """Columns of the table that the model was trained on."""
 
 
 def identify(checkpoint: str) -> tuple[str, str]:
@@ -100,6 +101,7 @@ def task_answerer(tuned: TunedModel, placement: ModelPlacement, device: torch.de
         precision=precision,
         schema=answer_schema(tuned.about.task),
         answer=lambda columns: answer_items(tuned, items_of(tuned, columns), device, autocast),
+        trained=TextColumns.of(tuned.about.lineage),
     )
 
 
@@ -168,27 +170,6 @@ def with_words(text: str, blank: str, words: list[str]) -> str:
     return text
 
 
-def match_columns(table: pa.Table, kind: str, text: str | None, pair: str | None) -> dict[str, str]:
-    """Return {input column of the model: column of the table}.
-
-    `text` and `pair` name columns of the table; None means the default for this kind of task. If the table lacks a
-    column, raises DataError that lists the table's columns.
-    """
-    first, second = text or DEFAULT_TEXT.get(kind, "text"), pair or ("question" if kind == "spans" else None)
-    if kind == "tags" and text is None and first not in table.column_names:
-        first = "text"  # words separated by white space
-    for flag, name in (("text", first), ("pair", second)):
-        if name is not None and name not in table.column_names:
-            raise DataError(
-                f"input has no column {name}: its columns are {listed(table.column_names)}; name the right one with "
-                f"--{flag}"
-            )
-    if kind == "spans":
-        return {"context": first, "question": str(second)}
-    lists = kind == "tags" and pa.types.is_nested(table[first].type)
-    return {"words" if lists else "text": first} | ({"second": second} if second else {})
-
-
 def _is_empty(value: object, column: str, words: bool) -> bool:
     """Return whether a cell of a column is empty: null, a blank text, or for `words` an empty list.
 
@@ -217,11 +198,11 @@ def answer_table(
             f"choices ({', '.join(choices)}) are for models of multiple choice, but the model is of kind {model.kind}: "
             "leave choices out"
         )
-    names = match_columns(table, model.kind, text, pair)
+    names = match_columns(table, model.kind, text, pair, model.trained)
     columns = {name: table[column].to_pylist() for name, column in names.items()}
     gaps = [[_is_empty(value, names[name], name == "words") for value in values] for name, values in columns.items()]
     if model.kind == "choices":
-        columns["choices"] = choice_cells(table, choices or ChoiceColumns.choices)
+        columns["choices"] = choice_cells(table, choices or model.trained.choices or ChoiceColumns.choices)
         gaps.append([not texts for texts in columns["choices"]])
     full = [not any(empty) for empty in zip(*gaps, strict=True)]
     inputs = {name: [value for value, is_full in zip(values, full) if is_full] for name, values in columns.items()}

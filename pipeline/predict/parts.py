@@ -20,7 +20,6 @@ import pyarrow.parquet as pq
 
 from pipeline import storage
 from pipeline.errors import ConfigError
-from pipeline.predict.answers import CUT
 
 ABOUT, FOLDER = "about.json", ".parts"
 INPUT, ANSWER = "input/", "answer/"
@@ -29,8 +28,12 @@ EMPTY, WIDE, PRECISION = b"empty", b"wide", b"precision"
 """Metadata keys. In a part, EMPTY holds the number of empty rows and PRECISION the precision. WIDE marks a wide column
 (see `_is_wide`).
 """
+CUT = b"cut"
+"""Key of the metadata of answers and of a part; its value is the number of truncated texts."""
 EXACT = 2**53
 """float64 represents every whole number up to this one."""
+LIMIT = "characters_per_part"
+"""Key of about.json: maximum characters of a part. Records of earlier versions lack it."""
 PREFIX = "predicted_"
 """Prefix that an answer column gets if an input column has the same name."""
 
@@ -59,14 +62,14 @@ class Parts:
         # Damaged records are left out, so that the parts of their files are counted again.
         return {file: record["parts"] for file, record in records.items() if "parts" in record}
 
-    def begin(self, about: dict[str, Any]) -> None:
-        """Record `about`: the input, model, settings and precision of the parts.
+    def begin(self, about: dict[str, Any], characters: int) -> None:
+        """Record `about`: the input, model, settings and precision of the parts; and the maximum characters of a part.
 
         Raises ConfigError if the folder has a record with other values, or a damaged record.
         """
         path = storage.join(self.folder, ABOUT)
         if not storage.exists(path):
-            storage.write_json(path, about)
+            storage.write_json(path, about | {LIMIT: characters})
             return
         before = storage.read_object(path)
         if before is None:
@@ -80,6 +83,14 @@ class Parts:
                     f"{self.folder} holds {self.contents} for {name} {before.get(name)}, not for {name} {about[name]}: "
                     f"give the same {name} again, delete the folder, or choose another --output"
                 )
+
+    def characters(self, before: int) -> int:
+        """Return the maximum characters of a part, so that a job continues with the parts with which it began.
+
+        `before`: the maximum of earlier versions, which did not record it.
+        """
+        about = storage.read_object(storage.join(self.folder, ABOUT)) or {}
+        return int(about.get(LIMIT, before))
 
     def publish(self, file: int, part: int, rows: pa.Table, answers: pa.Table, empty: int, precision: str) -> None:
         """Write a part; its file appears only when it is complete. `empty`: number of rows with an empty text."""

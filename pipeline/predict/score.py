@@ -1,11 +1,8 @@
-"""Score a fine-tuned model on labelled examples, next to a model-free baseline; or score a file of answers."""
+"""Read the labelled examples that a model is scored on, without loading the model; or score a file of answers."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
-
-import pyarrow as pa
 
 from pipeline import storage
 from pipeline.columns import aligned
@@ -13,27 +10,20 @@ from pipeline.config.finetune import Finetune
 from pipeline.config.options import nearest_or_all
 from pipeline.config.predict import Score
 from pipeline.errors import ConfigError, DataError, listed, shown
-from pipeline.finetune.problems import noun
-from pipeline.finetune.table import format_score as shown_figure
-from pipeline.finetune.trials import answer_precision
 from pipeline.reporting import Report
 from pipeline.tasks import known, own, tags
+from pipeline.tasks.bad_rows import BadRows
 from pipeline.tasks.choice_tables import read_choices
 from pipeline.tasks.content import content_of
 from pipeline.tasks.files import read_file, require_labels
-from pipeline.tasks.kinds import KINDS
-from pipeline.tasks.prepared import Prepared
 from pipeline.tasks.questions import misplaced_answers, normaliser
 from pipeline.tasks.recognise import kind_of
+from pipeline.tasks.saved import with_number_labels
+from pipeline.tasks.scored_pairs import ScoredPairs, pair_columns, read_pairs, read_triplets
 from pipeline.tasks.squad import Question, are_answers, read_questions
 from pipeline.tasks.squad_metrics import normalised
 from pipeline.tasks.squad_metrics import score as squad_score
 from pipeline.tasks.task import Task
-from pipeline.train.answers import answers_of
-from pipeline.train.hardware import autocast_of, required_device
-from pipeline.train.published_tuned import DIGEST, load_tuned_or_published, with_number_labels
-from pipeline.train.trial import compute_logits
-from pipeline.train.tuned import TunedModel
 
 DEFAULT_SPLIT = "dev"
 """Default split of a known task."""
@@ -53,37 +43,7 @@ class Labelled:
     """Descriptions of the examples that were left out, with counts."""
 
 
-def score_model(config: Score, report: Report) -> dict[str, float]:
-    """Report a model's scores on labelled examples next to a baseline's; return {metric: score of the model}.
-
-    Scores are shares of 1, except for mean_absolute_error.
-    """
-    assert config.checkpoint is not None
-    tuned = load_tuned_or_published(config.checkpoint)
-    labelled = _of_task(config, tuned.about.task) if config.task else of_file(config, tuned.about.task)
-    task = labelled.task if DIGEST not in tuned.about.lineage else _as_asked(labelled)
-    tuned, handlers = replace(tuned, about=replace(tuned.about, task=task)), KINDS[task.kind]
-    prepared = handlers.prepare(task, labelled.items, tuned.vocabulary, tuned.about.cutting)
-    device = required_device(config.placement)
-    precision = answer_precision(config.placement, tuned.about.lineage.get("precision"), device)
-    logits = compute_logits(tuned.module.to(device), prepared.rows, device, autocast_of(precision, device))
-    answers = answers_of(tuned.module, task, prepared, logits, tuned.about.cutting)
-    scores = handlers.score(task, prepared, answers, tuned.about.tuned)
-    baseline, words = _baseline_of(tuned, labelled, prepared)
-    notes = (*labelled.lost, *prepared.notes, f"computed in {precision}")
-    report(", ".join([f"{labelled.name}: {len(labelled.items):,} {noun(task)}", *notes]))
-    for line in table(scores, baseline, words):
-        report(line)
-    if tuned.about.tuned:
-        report("scores use thresholds that were tuned on the model's development set: scores on that set are too high")
-    for line in detail_lines(task, handlers.details(task, prepared, answers, tuned.about.tuned)):
-        report(line)
-    if handlers.collapsed(task, prepared, answers):
-        report("the model gives the same answer to everything")
-    return scores
-
-
-def _of_task(config: Score, task: Task) -> Labelled:
+def of_task(config: Score, task: Task) -> Labelled:
     """Read a split of a task of known.TASKS.
 
     Raises PipelineError if the model's task has another kind or other labels, or if the split has no labels.
@@ -176,78 +136,18 @@ def _require_intents(config: Score, task: Task) -> None:
     )
 
 
-def _as_asked(labelled: Labelled) -> Task:
-    """Return the task of a model published by others, with `unanswerable` set if a question has no answer.
-
-    The files of such a model do not say whether questions may be unanswerable.
-    """
-    questions = labelled.items if labelled.task.kind == "spans" else []
-    return replace(labelled.task, unanswerable=any(question.impossible for question in questions))
+def pairs_of(config: Score, bad: BadRows) -> ScoredPairs:
+    """Read the pairs of config.similarity. Raises DataError as `read_pairs` does."""
+    assert config.similarity is not None
+    text = None if config.text == "text" else config.text
+    return read_pairs(config.similarity, pair_columns(config.similarity, text, config.pair, config.label), bad)
 
 
-def _baseline_of(tuned: TunedModel, labelled: Labelled, prepared: Prepared) -> tuple[dict[str, float], str]:
-    """Return the baseline's scores and its description; both empty for tags without training items.
-
-    Without training items, the baseline is fitted on the examples themselves: it is their best constant answer. For
-    questions, the baseline is always "no answer". For similarity and ranking, shared words are counted.
-    """
-    task = tuned.about.task
-    answer = {
-        "regression": "the mean value",
-        "similarity": "shared words",
-        "multilabel": "the labels of most rows",
-        "tags": "each word's commonest tag",
-        "spans": "no answer",
-        "ranking": "words of the query",
-        "choices": "the commonest number",
-    }.get(task.kind, "the commonest label")
-    if task.kind in ("spans", "similarity", "ranking"):
-        return KINDS[task.kind].baseline(task, prepared, prepared), answer
-    if labelled.train is None:
-        return (
-            ({}, "")
-            if task.kind == "tags"
-            else (KINDS[task.kind].baseline(task, prepared, prepared), f"{answer} of these rows")
-        )
-    train = labelled.train if task.kind in ("tags", "choices") else _without_texts(labelled.train)
-    if task.kind in ("tags", "choices"):  # not encoded: the baseline only counts labels, and may not know all tags
-        learnt = Prepared(items=train, rows=prepared.rows)
-    else:
-        learnt = KINDS[task.kind].prepare(task, train, tuned.vocabulary, tuned.about.cutting)
-    return KINDS[task.kind].baseline(task, learnt, prepared), f"{answer} in training"
-
-
-def _without_texts(texts: pa.Table) -> pa.Table:
-    """Return a table with schema TEXTS and dummy texts, fast to encode; the baseline needs only the labels."""
-    rows = texts.num_rows
-    columns = {"first": pa.array(["-"] * rows, pa.string()), "second": pa.nulls(rows, pa.string())}
-    return pa.table([columns.get(field.name, texts[field.name]) for field in texts.schema], schema=texts.schema)
-
-
-def table(scores: Mapping[str, float], baseline: Mapping[str, float], words: str) -> list[str]:
-    """Return the lines of a table: metrics, scores, and the baseline's scores if any; `words` describe the baseline."""
-    head = ["metric", "score"] + ([f"baseline: {words}"] if baseline else [])
-    rows = [
-        [name, shown_figure(name, value, 2)] + ([shown_figure(name, baseline.get(name), 2)] if baseline else [])
-        for name, value in scores.items()
-    ]
-    return aligned(head, rows)
-
-
-def detail_lines(task: Task, details: Mapping[str, Any]) -> list[str]:
-    """Return lines with the scores per class, and the confusion matrix if there is one; empty without details."""
-    if not details:
-        return []
-    heads = ["label" if task.kind == "multilabel" else "class", "precision", "recall", "f1", "rows"]
-    by_label = [(label, details["per_class"][label]) for label in task.labels]
-    each = [
-        [label, *(f"{100 * shares[name]:.1f}" for name in ("precision", "recall", "f1")), f"{shares['count']:.0f}"]
-        for label, shares in by_label
-    ]
-    if "confusion" not in details:
-        return ["", *aligned(heads, each)]
-    counts = [[label, *map(str, row)] for label, row in zip(task.labels, details["confusion"])]
-    return ["", *aligned(heads, each), "", *aligned(["true \\ answered", *task.labels], counts)]
+def triplets_of(config: Score, bad: BadRows) -> list[tuple[str, str, str]]:
+    """Read the triplets of config.triplets. Raises DataError as `read_triplets` does."""
+    assert config.triplets is not None
+    names = ("anchor" if config.text == "text" else config.text, config.pair or "positive", config.negative)
+    return read_triplets(config.triplets, names, bad)
 
 
 def score_answers(config: Score, report: Report) -> dict[str, float]:

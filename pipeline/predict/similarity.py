@@ -10,10 +10,10 @@ import numpy as np
 from pipeline.columns import aligned
 from pipeline.config.predict import Score
 from pipeline.predict.encoders import MODEL, load_encoders, named
+from pipeline.predict.score import pairs_of, triplets_of
 from pipeline.reporting import Report
 from pipeline.tasks.bad_rows import OPTION, BadRows
 from pipeline.tasks.metrics import pearson, spearman, triplet_accuracy
-from pipeline.tasks.scored_pairs import pair_columns, read_pairs, read_triplets
 from pipeline.tasks.similarity import word_cosines
 
 WORDS = "words"
@@ -30,8 +30,7 @@ def score_similarity(config: Score, report: Report) -> dict[str, float]:
     """
     assert config.similarity is not None
     bad = BadRows(skip=config.on_bad_rows == "skip", remedy=OPTION)
-    text = None if config.text == "text" else config.text
-    pairs = read_pairs(config.similarity, pair_columns(config.similarity, text, config.pair, config.label), bad)
+    pairs = pairs_of(config, bad)
     report(", ".join([f"{config.similarity}: {len(pairs.scores):,} pairs", *bad.words()]))
     scores = {}
     for system, cosines in _systems(config).items():
@@ -48,8 +47,7 @@ def score_triplets(config: Score, report: Report) -> dict[str, float]:
     """
     assert config.triplets is not None
     bad = BadRows(skip=config.on_bad_rows == "skip", remedy=OPTION)
-    names = ("anchor" if config.text == "text" else config.text, config.pair or "positive", config.negative)
-    triplets = read_triplets(config.triplets, names, bad)
+    triplets = triplets_of(config, bad)
     anchors, positives, negatives = map(list, zip(*triplets))
     report(", ".join([f"{config.triplets}: {len(triplets):,} triplets", *bad.words()]))
     scores = {}

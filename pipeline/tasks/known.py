@@ -3,12 +3,13 @@
 To add a data set of a known kind, add a row to TASKS.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any
 
 from pipeline import storage
+from pipeline.config.options import nearest_or_all
 from pipeline.errors import ConfigError, DataError, listed
 from pipeline.tasks import benchmarks, glue
 from pipeline.tasks.bad_rows import OPTION, BadRows
@@ -80,6 +81,34 @@ TASKS: dict[str, Task] = (
     }
 )
 GLUE = tuple(glue.TASKS)
+BUILTIN = "builtin"
+"""Name of the task of pipeline/tasks/builtin.py."""
+
+
+def require_known(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the names without BUILTIN, whose task has no files. Raises ConfigError for an unknown name."""
+    others = tuple(name for name in names if name != BUILTIN)
+    if unknown := [name for name in others if name not in (*TASKS, "glue")]:
+        names_or_near = nearest_or_all(unknown[0], (*TASKS, BUILTIN, "glue"))
+        raise ConfigError(f"task ({', '.join(unknown)}) is unknown{names_or_near}")
+    return others
+
+
+def tasks_in(folder: str, names: tuple[str, ...]) -> list[Task]:
+    """Return `wanted_tasks`. Raises ConfigError if `folder` does not exist or is empty, and as `wanted_tasks` does."""
+    if not _has_files(folder):
+        raise ConfigError(
+            f"data ({folder}) is not a folder with files: name the folder with the files of {', '.join(names)}"
+        )
+    return wanted_tasks(names, folder)
+
+
+def _has_files(folder: str) -> bool:
+    """Return whether a folder exists and is not empty."""
+    try:
+        return bool(storage.children(folder))
+    except OSError:  # the folder cannot be read
+        return False
 
 
 def takes_pairs(task: Task) -> bool:

@@ -5,7 +5,6 @@ The model's config.json names its head and labels.
 
 import hashlib
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -28,13 +27,14 @@ from pipeline.model.published import (
 from pipeline.model.weights import model_settings, require_sizes, take, to_published, vocabulary_size
 from pipeline.objectives.tasks import OBJECTIVES
 from pipeline.tasks.prepared import resolved_cutting
-from pipeline.tasks.task import Kind, Task, plain_number
+from pipeline.tasks.saved import TASK, default_labels
+from pipeline.tasks.task import Kind, Task
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_files import tokenizer_config
 from pipeline.text.vocabulary_loading import load_vocabulary_as_published
 from pipeline.train.checkpoint import CONFIG
 from pipeline.train.initial import errors_with_location, padding_rows, tensors_named
-from pipeline.train.tuned import PROBLEMS, TASK, About, TunedModel, load_tuned
+from pipeline.train.tuned import PROBLEMS, About, TunedModel, load_tuned
 
 ANSWERS = ("classification", "tags", "spans", "choices")
 """Keys of Family.architectures whose heads answer a task."""
@@ -227,7 +227,7 @@ def _labels_of(config: dict[str, Any], outputs: int) -> tuple[str, ...]:
     """
     named = config.get("id2label")
     if not named:
-        return _default_labels(outputs)
+        return default_labels(outputs)
     try:
         by_number = {int(number): str(label) for number, label in named.items()}
     except (AttributeError, ValueError) as error:
@@ -244,11 +244,6 @@ def _labels_of(config: dict[str, Any], outputs: int) -> tuple[str, ...]:
     if times > 1:
         raise CheckpointError(f"{CONFIG}: id2label names {shown(label)} {times} times: give each label its own name")
     return labels
-
-
-def _default_labels(outputs: int) -> tuple[str, ...]:
-    """Return LABEL_0, LABEL_1, …, the default labels of transformers."""
-    return tuple(f"LABEL_{number}" for number in range(outputs))
 
 
 def _cutting_of(location: str, task: Task, model: Model) -> Cutting:
@@ -300,15 +295,3 @@ def _with_weights(about: About, model: Model, vocabulary: Vocabulary, tensors: d
         raise CheckpointError(f"{tensors_named(broken)} not finite: NaN or infinity among the weights")
     module.load_state_dict(taken.state, strict=False)
     return TunedModel(about=about, model=model, vocabulary=vocabulary, module=module)
-
-
-def with_number_labels(task: Task, labels: set[str]) -> Task:
-    """Return the task, with labels that fit `labels`, the labels of the data.
-
-    If the data has numbers as labels, and the task has the default labels (LABEL_0, …), the task gets the labels "0",
-    "1", … Otherwise, return the task unchanged.
-    """
-    labels = set(map(plain_number, labels))
-    numbers = tuple(str(number) for number in range(len(task.labels)))
-    has_number_labels = labels & set(numbers) and not labels & set(task.labels)
-    return replace(task, labels=numbers) if has_number_labels and task.labels == _default_labels(len(numbers)) else task

@@ -35,6 +35,7 @@ from pipeline.objectives.similarity import SimilarityTask
 from pipeline.objectives.tasks import OBJECTIVES, TaskObjective
 from pipeline.tasks.intents import INTENT_PREFIX
 from pipeline.tasks.prepared import Tuned, outputs_of
+from pipeline.tasks.saved import TASK, task_of
 from pipeline.tasks.tag_schemes import scheme_of
 from pipeline.tasks.tagging import CONTINUED
 from pipeline.tasks.task import NUMBERS, Kind, Task
@@ -46,7 +47,7 @@ from pipeline.train.chain import add_chain, add_intents
 from pipeline.train.checkpoint import CONFIG, WEIGHTS, read_tensors
 from pipeline.train.naming import ADDED
 
-TASK, ADAPTERS = "task.json", "adapters.safetensors"
+ADAPTERS = "adapters.safetensors"
 # kind of task -> problem_type in config.json; other kinds have no problem_type
 PROBLEMS: dict[Kind, str] = {
     "classification": "single_label_classification",
@@ -213,10 +214,7 @@ def about_of(location: str) -> tuple[About, Bottleneck | None]:
     """
     try:
         content = json_object(storage.read_at_most(storage.join(location, TASK), MOST_CONFIG))
-        settings: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in content["task"].items()
-        }
-        task = Task(**settings)
+        task = task_of(content)
         if task.kind not in OBJECTIVES:
             raise ValueError(f"kind is {task.kind!r}")
         about = About(

@@ -22,7 +22,8 @@ from pipeline.config.adapt import Adapt
 from pipeline.config.locations import with_absolute_locations
 from pipeline.config.prepare import Prepare
 from pipeline.corpus.prepared import Corpus, load_corpus
-from pipeline.embed.queries import Query, query_vectors
+from pipeline.embed.queries import query_vectors
+from pipeline.embed.query_files import Query
 from pipeline.embed.results import result_table
 from pipeline.embed.vectors import Vectors, open_vectors
 from pipeline.locks import locked

@@ -11,7 +11,8 @@ from pipeline.config.predict import Predict
 from pipeline.errors import DataError
 from pipeline.locks import locked
 from pipeline.predict import model, output
-from pipeline.predict.distributed import about, answer_missing, inputs_of, result_lines
+from pipeline.predict.distributed import CHARACTERS_PER_PART, about, answer_missing, result_lines
+from pipeline.predict.inputs import inputs_of
 from pipeline.predict.parts import Parts, PartsSummary, unified
 from pipeline.reporting import Report
 
@@ -31,7 +32,7 @@ def predict(config: Predict, report: Report) -> None:
     files = inputs_of(config.input, target, config.format, tags=kind == "tags", words=config.words)
     parts, begun = Parts(folder=target + ".parts"), time.monotonic()
     with locked(parts.folder):
-        parts.begin(asked := about(config, files, fingerprint))
+        parts.begin(asked := about(config, files, fingerprint), CHARACTERS_PER_PART)
         answer_missing(config, files, parts, report)
         whole = parts.counted()
         _write(config, len(files), parts, whole, target, asked)

@@ -26,6 +26,7 @@ from pipeline.embed.teacher import TextTeacher, with_vector_teacher
 from pipeline.errors import ConfigError
 from pipeline.export.card import Lineage
 from pipeline.export.huggingface import export
+from pipeline.heartbeat import Waiting, beating
 from pipeline.locks import locked
 from pipeline.objectives.replaced import require_generator
 from pipeline.objectives.table import trained_parts
@@ -107,7 +108,9 @@ def _train_and_export(
         for line in (passes_warning(config, passes_over(config, stream.corpus, stream.vocabulary)), advice):
             if line is not None:
                 report(line)
-    with tracked(job.tracker, mlflow, report, progress_reporter(config.steps, start.done, report)):
+    waiting = Waiting(report, "starting the workers and reading the first texts")
+    progress = progress_reporter(config.steps, start.done, waiting.end)
+    with tracked(job.tracker, mlflow, report, progress), beating(waiting.beat):
         report_lost_points(config, job.tracker, mlflow, start, report)
         summary = fit(job, resources) | {
             "name": str(config.name),

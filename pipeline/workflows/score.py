@@ -10,8 +10,9 @@ from pipeline.config.locations import with_absolute_locations
 from pipeline.config.predict import Score
 from pipeline.predict.blimp import score_blimp
 from pipeline.predict.forgetting import score_forgetting
+from pipeline.predict.model_score import score_model
 from pipeline.predict.retrieval import score_retrieval
-from pipeline.predict.score import score_answers, score_model
+from pipeline.predict.score import score_answers
 from pipeline.predict.similarity import score_similarity, score_triplets
 from pipeline.reporting import Report
 

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from pipeline.config.embed import Search
 from pipeline.config.locations import with_absolute_locations
 from pipeline.embed.index import index_hits, wants_index
-from pipeline.embed.queries import Query, query_vectors, read_queries
+from pipeline.embed.queries import query_vectors
+from pipeline.embed.query_files import Query, read_queries
 from pipeline.embed.rerank import load_cross_encoder, reranked
 from pipeline.embed.results import report_results, require_output
 from pipeline.embed.search import Found, exact_hits, found_of, require_similarity

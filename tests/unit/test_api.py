@@ -18,6 +18,7 @@ from safetensors.torch import save_file
 from pipeline import api
 from pipeline.embed.recipe import Recipe
 from pipeline.errors import CheckpointError, ConfigError, DataError, PipelineError
+from pipeline.finetune import answering
 from pipeline.model.families.table import family_of
 from pipeline.model.heads import AttentionPooling
 from pipeline.model.weights import published_config, to_published
@@ -41,6 +42,16 @@ def classifier(model: api.LoadedModel) -> api.LoadedModel:
     texts = [f"{word} {other}" for word in ("kar", "lost") for other in WORDS] * 6
     labels = [text.split()[0] for text in texts]
     return model.fit(texts, labels, epochs=12, rows_per_step=8, learning_rate=1e-2)
+
+
+def test_fit_says_what_it_does(model: api.LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(answering, "SECONDS", 0.0)
+    model.fit(["kar", "lost", "mir", "kar kar"], ["a", "b", "b", "a"], epochs=2, rows_per_step=2, report=said.append)
+    assert said[:3] == ["encoding 4 texts", "train: 4 rows", "training 2 epochs of 4 rows on cpu"]
+    counts = [line.split(" rows trained")[0] for line in said[3:] if "rows trained" in line]
+    assert counts == ["2 of 8", "4 of 8", "6 of 8", "8 of 8"]
+    assert [line.split(":")[0] for line in said[3:] if "rows trained" not in line] == ["epoch 1 of 2", "epoch 2 of 2"]
 
 
 def test_a_run_gives_its_newest_checkpoint(model: api.LoadedModel, tiny_run: Path) -> None:

@@ -22,7 +22,7 @@ JOBS = sorted((ROOT / "jobs").glob("[!_]*.py"))
 GROUND = {
     *("columns", "durations", "errors", "config", "environment", "local_files", "locations", "locks", "memory"),
     *("bigbird_presets", "longformer_presets", "modernbert_presets", "presets"),
-    *("encoder_folder", "reporting", "retries", "standard_output", "stopping", "storage", "wire_format"),
+    *("encoder_folder", "heartbeat", "reporting", "retries", "standard_output", "stopping", "storage", "wire_format"),
 }
 MODEL_SIDE = GROUND | {"batch", "host_copies", "text.schema", "model"}
 TRAIN_SIDE = MODEL_SIDE | {
@@ -80,10 +80,12 @@ MAY_IMPORT = {
     "command_line": {"config", "exit_codes"},
     "exit_codes": GROUND,
     "reporting": {"config"},
+    "heartbeat": {"durations", "reporting"},
     "shared_output": GROUND,
     "bench": (ABOVE - {"show"}) | {"ablation", "api", "bench", "embed"},
     "ablation": ABOVE | {"ablation"},
     "serve": ABOVE | {"api", "embed.model", "serve"},
+    "inputs": ABOVE | {"adapt", "embed", "grid"},
     "workflows": ABOVE | {"ablation", "adapt", "bench", "embed", "pictures", "serve", "workflows"},
 }
 """Part of the package -> the parts it may import; a new part needs a place here."""
@@ -123,7 +125,7 @@ MAY_MLFLOW = (
     "export.served",
     "export.served_task",
 )
-TORCH_FREE = (*GROUND, "text", "corpus", "tasks", "retrieval", "cluster")
+TORCH_FREE = (*GROUND, "text", "corpus", "tasks", "retrieval", "cluster", "inputs")
 
 
 def imports(tree: ast.AST) -> Iterator[str]:

@@ -12,7 +12,7 @@ from pipeline.adapt.judged import collection_of, rank_by_vectors
 from pipeline.adapt.queries import given_queries
 from pipeline.config.adapt import Adapt
 from pipeline.corpus.prepared import Corpus, Window
-from pipeline.embed.queries import Query
+from pipeline.embed.query_files import Query
 from pipeline.errors import DataError
 from pipeline.retrieval.ranking import tie_ranks
 from pipeline.text.schema import DOCUMENT

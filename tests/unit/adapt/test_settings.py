@@ -34,7 +34,7 @@ from pipeline.train.checkpoint import folder_of
             "--corpus a --init E --placement.compile on",
             "placement.compile (on) cannot be used, because objective contr",
         ),
-        ("--corpus a --init /no/encoder", "/no/encoder does not exist: give the folder of a model or a run"),
+        ("--corpus README.md --init /no/encoder", "/no/encoder does not exist: give the folder of a model or a run"),
     ],
 )
 def test_bad_settings_are_one_line(arguments: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pipeline.embed.description import Description
 from pipeline.embed.folder import (
     CUT,
     EMPTY,
@@ -18,7 +19,6 @@ from pipeline.embed.folder import (
     publish,
     publish_part,
 )
-from pipeline.embed.model import Description
 from pipeline.embed.vectors import Vectors, open_vectors
 
 Write = Callable[..., Vectors]

@@ -16,7 +16,7 @@ from pipeline.config.embed import Search
 from pipeline.config.model import Model
 from pipeline.config.placement import ModelPlacement
 from pipeline.embed.model import describe, load
-from pipeline.embed.queries import Query
+from pipeline.embed.query_files import Query
 from pipeline.embed.rerank import load_cross_encoder, reranked
 from pipeline.embed.results import result_table
 from pipeline.embed.search import Found

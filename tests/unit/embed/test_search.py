@@ -12,7 +12,7 @@ from pipeline.config.embed import Search
 from pipeline.embed import index
 from pipeline.embed.folder import begin, parts_in
 from pipeline.embed.index import index_hits, wants_index
-from pipeline.embed.queries import Query, read_queries
+from pipeline.embed.query_files import Query, read_queries
 from pipeline.embed.results import result_table, write_results
 from pipeline.embed.search import exact_hits, found_of, require_similarity
 from pipeline.embed.vectors import Vectors, open_vectors
@@ -173,6 +173,14 @@ def test_a_folder_of_other_vectors_or_files_is_refused(write_vectors: Write, tmp
         begin(str(tmp_path / "mine"), {}, replace=True)
 
 
+def test_unfinished_vectors_of_the_same_kind_are_continued_and_others_replaced(tmp_path: Path) -> None:
+    folder, left = str(tmp_path / "begun"), tmp_path / "begun/parts/000000-000000.parquet"
+    begin(folder, {"format": "int8"}, replace=False)
+    left.write_bytes(b"")
+    assert not begin(folder, {"format": "int8"}, replace=True) and left.exists()
+    assert not begin(folder, {"format": "float32"}, replace=True) and not left.exists()
+
+
 def test_a_job_that_was_killed_while_replacing_vectors_is_run_again(
     write_vectors: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,7 +203,7 @@ def test_a_job_that_was_killed_while_replacing_vectors_is_run_again(
 
 def test_records_that_a_killed_job_left_are_deleted(write_vectors: Write) -> None:
     folder = write_vectors(PLANE).folder
-    parts_in(folder).begin({"format": "float32"})
+    parts_in(folder).begin({"format": "float32"}, 9)
     assert begin(folder, {"format": "float32"}, replace=False)
     assert os.listdir(f"{folder}/parts") == ["000000-000000.parquet"]
 

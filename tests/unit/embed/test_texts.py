@@ -10,8 +10,9 @@ import pytest
 from pipeline.config.embed import Search
 from pipeline.embed import texts
 from pipeline.embed.ids import require_unique_inputs
-from pipeline.embed.queries import read_queries
+from pipeline.embed.query_files import read_queries
 from pipeline.embed.texts import Columns, text_tables
+from pipeline.embed.unfinished import UnfinishedParts
 from pipeline.errors import ConfigError, DataError
 from pipeline.predict.inputs import InputFile, list_inputs
 
@@ -44,9 +45,8 @@ def test_ids_and_titles_come_from_columns_or_from_the_row(tmp_path: Path) -> Non
 
 def test_parts_have_limited_rows_and_characters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(texts, "ROWS_AT_ONCE", 4)
-    monkeypatch.setattr(texts, "CHARACTERS_PER_PART", 10)
     rows = [{"text": "x" * length} for length in (2, 3, 2, 2, 9, 20, 1, 1, 1, 1)]
-    parts = list(text_tables(written(tmp_path / "a.jsonl", rows), "a", TEXT, 3))
+    parts = list(text_tables(written(tmp_path / "a.jsonl", rows), "a", TEXT, 3, 10))
     lengths = [[len(text) for text in part["text"].to_pylist()] for part in parts]
     assert lengths == [[2, 3, 2], [2], [9], [20], [1, 1, 1], [1]]
     assert [id for part in parts for id in part["id"].to_pylist()] == [f"a:{row}" for row in range(1, 11)]
@@ -144,3 +144,10 @@ def test_queries_are_a_text_or_a_file(tmp_path: Path) -> None:
     written(tmp_path / "q.jsonl", [{"id": "a", "text": " "}])
     with pytest.raises(DataError, match=r"the query with the id a is empty; leave it out$"):
         read(str(tmp_path / "q.jsonl"))
+
+
+def test_texts_of_unfinished_parts_are_counted() -> None:
+    parts = UnfinishedParts()
+    for part, count in (((0, 0), 2.5), ((0, 1), 4.0), ((0, 0), 5.0), ((0, 1), 0.0)):
+        parts.report(part, count)
+    assert parts.texts() == 5.0

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from pipeline import heartbeat
 from pipeline.finetune import answering
 from pipeline.finetune.answering import AnswerProgress, line
 
@@ -31,3 +32,23 @@ def test_the_start_of_processes_is_not_in_the_rate(monkeypatch: pytest.MonkeyPat
         progress.add(rows)
     # A minute of starting; then 100 rows in 10 s, and 750 are left.
     assert said == ["150 of 1,000 rows answered", "250 of 1,000 rows answered, 10 rows/s, about 75 s left"]
+
+
+def test_lines_count_rows_of_unfinished_parts_and_never_go_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, said = [100.0], []
+    for module in (answering, heartbeat):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    progress = AnswerProgress(said.append, 100, done="texts embedded")
+    for unfinished in (0, 0, 10, 30):  # nothing after 5 s and 10 s, then parts of the first part
+        now[0] += 5.0
+        progress.beat(unfinished)
+    now[0] += 5.0
+    progress.add(20)  # the first part is complete, and 10 texts of the second one were counted before
+    now[0] += 5.0
+    progress.beat(20)
+    assert said == [
+        "loading the model, no texts embedded yet, 5s so far",
+        "10 of 100 texts embedded",
+        "30 of 100 texts embedded, 4.0 texts/s, about 18 s left",
+        "40 of 100 texts embedded, 2.0 texts/s, about 30 s left",
+    ]

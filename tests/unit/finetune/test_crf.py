@@ -22,7 +22,7 @@ from pipeline.finetune.problems import Problem, read_problems
 from pipeline.finetune.trials import build, identity_of, load_or_train, make_trial
 from pipeline.model.chain import Chains
 from pipeline.predict.answers import answer_items, items_of
-from pipeline.predict.score import score_model
+from pipeline.predict.model_score import score_model
 from pipeline.serve.model import load
 from pipeline.tasks import tags
 from pipeline.tasks.tag_schemes import scheme_of

@@ -20,7 +20,7 @@ from pipeline.finetune.problems import read_problems
 from pipeline.finetune.trials import load_or_train, make_trial
 from pipeline.objectives.terms import INTENT, TASK
 from pipeline.objectives.tokens import CUT, IGNORED, TagTask
-from pipeline.predict.score import score_model
+from pipeline.predict.model_score import score_model
 from pipeline.tasks.bad_rows import BadRows
 from pipeline.tasks.intents import read_utterances
 from pipeline.tasks.kinds import KINDS

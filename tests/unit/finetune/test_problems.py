@@ -15,12 +15,14 @@ from pipeline.config.placement import TrialPlacement
 from pipeline.config.recipe import Recipe
 from pipeline.config.training import LinearDecay
 from pipeline.errors import ConfigError, DataError
+from pipeline.finetune.facts import text_columns
 from pipeline.finetune.problems import Problem, digest, download, read_problems, texts, with_dev
 from pipeline.finetune.trials import build, identity_of, make_trial
 from pipeline.tasks import sequences
 from pipeline.tasks.glue import TASKS
 from pipeline.tasks.held_out import is_held_out
 from pipeline.tasks.prepared import Prepared
+from pipeline.tasks.saved import COLUMNS, TextColumns
 from pipeline.tasks.schema import TEXTS
 from pipeline.tasks.squad import Question
 from pipeline.tasks.tables import read_split
@@ -225,3 +227,20 @@ def test_the_digest_is_of_ids_and_true_answers_of_all_splits(glue: Path, tiny_vo
         )
         == 5
     )
+
+
+@pytest.mark.parametrize(
+    ("settings", "kind", "columns"),
+    [
+        ({"train": "/a.csv", "text": "review"}, "classification", TextColumns(text="review")),
+        ({"train": "/a.csv", "pair": "reply"}, "classification", TextColumns(pair="reply")),
+        ({"train": "/a.csv", "choices": ("a", "b")}, "choices", TextColumns(choices=("a", "b"))),
+        ({"train": "/a.conll"}, "tags", TextColumns()),
+        ({"task": ("mrpc",), "data": "/d"}, "mrpc", TextColumns(text="#1 String", pair="#2 String")),
+        ({"task": ("squad1",), "data": "/d"}, "spans", TextColumns()),
+    ],
+)
+def test_columns_of_texts_are_recorded(settings: dict, kind: str, columns: TextColumns) -> None:
+    task = TASKS.get(kind) or Task(name="own", kind=kind, metrics=("accuracy",))  # ty: ignore[invalid-argument-type]
+    assert text_columns(Finetune(checkpoint="/m", **settings), task) == columns
+    assert TextColumns.of({COLUMNS: columns.recorded()}) == columns and TextColumns.of({}) == TextColumns()

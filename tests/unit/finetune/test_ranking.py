@@ -21,7 +21,7 @@ from pipeline.finetune.trials import load_or_train, make_trial
 from pipeline.grid.inputs import GridInputs, read_inputs
 from pipeline.grid.testing import predict_settings, score_settings
 from pipeline.predict import cross_encoder
-from pipeline.predict.score import score_model
+from pipeline.predict.model_score import score_model
 from pipeline.train.checkpoint import folder_of
 from pipeline.train.tuned import load_tuned
 

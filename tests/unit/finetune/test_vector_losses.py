@@ -17,7 +17,7 @@ from pipeline.finetune.settings import warnings
 from pipeline.finetune.trials import load_or_train, make_trial
 from pipeline.grid.inputs import GridInputs, read_inputs
 from pipeline.grid.testing import predict_settings, score_settings
-from pipeline.predict.score import score_model
+from pipeline.predict.model_score import score_model
 from pipeline.predict.similarity import score_triplets
 from pipeline.tasks.held_out import is_held_out
 from pipeline.tasks.kinds import KINDS

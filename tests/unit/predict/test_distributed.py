@@ -18,14 +18,13 @@ from pipeline.predict.distributed import (
     about,
     count,
     fit,
-    inputs_of,
     mixed_precisions_line,
     most_parts,
     output_columns,
     resources_line,
     threads,
 )
-from pipeline.predict.inputs import InputFile, list_inputs, rows_of
+from pipeline.predict.inputs import InputFile, inputs_of, list_inputs, rows_of
 from pipeline.workflows.predict import predict
 
 
@@ -180,14 +179,15 @@ def test_a_reader_gives_what_is_not_done_and_then_the_number_of_parts(tmp_path: 
     (tmp_path / "a.txt").write_text("a\nb\nc\n")
     (tmp_path / "b.txt").write_bytes(b"a\n\xff\n")
     files = [InputFile(location=f"{tmp_path}/{name}.txt", form="text", bytes=1, stamp="") for name in "ab"]
-    found = pa.concat_tables(Reader(files, {(0, 0)}, 1)(pa.table({"file": [0]}))).to_pylist()
+    found = pa.concat_tables(Reader(files, {(0, 0)}, 1, 9)(pa.table({"file": [0]}))).to_pylist()
     assert [(row["file"], row["part"], row["rows"], row["parts"]) for row in found] == [
         (0, 1, 1, 0),
         (0, 2, 1, 0),
         (0, -1, 0, 4),
     ]
     assert pa.ipc.open_stream(found[0]["table"]).read_all().to_pylist() == [{"text": "b"}]
-    broken = pa.concat_tables(Reader(files, set(), 5)(pa.table({"file": [1]}))).to_pylist()
+    assert [row["first"] for row in found] == [2, 3, 0]
+    broken = pa.concat_tables(Reader(files, set(), 5, 9)(pa.table({"file": [1]}))).to_pylist()
     assert [(row["error"], row["message"]) for row in broken] == [
         ("DataError", f"{tmp_path}/b.txt:2: byte 0xff is not UTF-8; save the file as UTF-8")
     ]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pipeline.corpus.prepared import Corpus
 from pipeline.errors import ConfigError, DataError
-from pipeline.predict.inputs import InputFile, as_column, form_of, list_inputs, parts_of, rechunked
+from pipeline.predict.inputs import InputFile, as_column, cut_by_characters, form_of, list_inputs, parts_of, rechunked
 
 SQUAD = {"data": [{"paragraphs": [{"context": "London is big.", "qas": [{"id": "q1", "question": "What is big?"}]}]}]}
 
@@ -196,3 +196,10 @@ def test_shards_of_a_previous_preparation_are_left_out(tmp_path: Path) -> None:
     )
     (tmp_path / "manifest.json").unlink()
     assert len(list_inputs(f"{tmp_path}/[th]*/*.parquet", "table", False)) == 4, "no corpus: all files count"
+
+
+def test_parts_are_cut_where_their_characters_pass_the_limit() -> None:
+    rows = [{"a": "x" * length, "words": ["yy"] * 2, "n": 7} for length in (1, 2, 1, 40, 0)]
+    pieces = list(cut_by_characters(iter([pa.Table.from_pylist(rows), pa.Table.from_pylist(rows[:1])]), 11))
+    assert [piece.num_rows for piece in pieces] == [2, 1, 1, 1, 1]
+    assert [row for piece in pieces for row in piece.to_pylist()] == [*rows, rows[0]]

@@ -24,8 +24,10 @@ from pipeline.model.gpu import Gpu
 from pipeline.model.weights import published_config, to_published
 from pipeline.objectives.masked import MaskedTokens
 from pipeline.objectives.tasks import OBJECTIVES
-from pipeline.predict.answers import CUT
-from pipeline.predict.model import Answerer, answer_table, fingerprint, kind_of, load, match_columns, with_words
+from pipeline.predict.columns import match_columns
+from pipeline.predict.model import Answerer, answer_table, fingerprint, kind_of, load, with_words
+from pipeline.predict.parts import CUT
+from pipeline.tasks.saved import TextColumns
 from pipeline.tasks.task import Kind, Task
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_saving import save_vocabulary
@@ -124,6 +126,22 @@ def test_a_sentence_of_spaces_is_tagged_as_its_list_of_words(make: Make) -> None
         answer_table(model, pa.table({"words": [["kar", "lost"]]}), None, None),
     )
     assert one[0].to_pylist() == other[0].to_pylist() and len(one[0]["tags"][0]) == 2
+
+
+def test_columns_of_training_are_found_unless_others_are_named() -> None:
+    trained = TextColumns(text="review", pair="reply")
+    table = pa.table({"text": ["x"], "review": ["x"], "reply": ["x"], "other": ["x"]})
+    assert match_columns(table, "classification", None, None, trained) == {"text": "review", "second": "reply"}
+    assert match_columns(table, "classification", "other", "text", trained) == {"text": "other", "second": "text"}
+    # another file may have the usual columns, as other tools write them
+    single = TextColumns(text="review")
+    assert match_columns(table.drop_columns("review"), "classification", None, None, single) == {"text": "text"}
+    with pytest.raises(
+        DataError, match=r"no column text or review, which the model was trained on: its columns are a;"
+    ):
+        match_columns(pa.table({"a": ["x"]}), "classification", None, None, single)
+    with pytest.raises(DataError, match=r"no column reply: its columns are review; name the right one with --pair$"):
+        match_columns(pa.table({"review": ["x"]}), "classification", None, None, trained)
 
 
 def test_columns_that_are_not_there_or_hold_no_text_are_named(make: Make) -> None:

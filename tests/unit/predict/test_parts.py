@@ -52,7 +52,7 @@ def test_the_precision_of_each_part_is_counted_and_stands_in_the_manifest(tmp_pa
 
 def test_what_is_damaged_of_the_parts_is_made_again_or_named(tmp_path: Path) -> None:
     parts = Parts(folder=str(tmp_path / "parts"))
-    parts.begin({"input": "a"})
+    parts.begin({"input": "a"}, 9)
     parts.close(0, 2)
     parts.close(1, 1)
     (tmp_path / "parts" / "000001.json").write_text('{"par')
@@ -63,15 +63,15 @@ def test_what_is_damaged_of_the_parts_is_made_again_or_named(tmp_path: Path) -> 
         ConfigError,
         match=rf"^{about} is damaged: delete {tmp_path}/parts to compute all answers again, or choose another --output",
     ):
-        parts.begin({"input": "a"})
+        parts.begin({"input": "a"}, 9)
 
 
 def test_parts_of_something_else_are_refused_with_both_values(tmp_path: Path) -> None:
     made = parts(tmp_path)
-    made.begin({"input": "a.csv", "model": "m1"})
-    made.begin({"input": "a.csv", "model": "m1"})
+    made.begin({"input": "a.csv", "model": "m1"}, 9)
+    made.begin({"input": "a.csv", "model": "m1"}, 9)
     with pytest.raises(ConfigError) as error:
-        made.begin({"input": "a.csv", "model": "m2"})
+        made.begin({"input": "a.csv", "model": "m2"}, 9)
     assert (
         str(error.value)
         == f"{made.folder} holds answers for model m1, not for model m2: give the same model again, delete the "
@@ -193,3 +193,14 @@ def test_the_widest_type() -> None:
     assert widest([pa.int64(), pa.string()]) == pa.string()
     assert widest([pa.null()]) == pa.string()
     assert widest([pa.list_(pa.int64()), pa.list_(pa.int64())]) == pa.list_(pa.int64())
+
+
+def test_a_job_continues_with_the_parts_with_which_it_began(tmp_path: Path) -> None:
+    made = Parts(folder=str(tmp_path / "parts"))
+    made.begin({"input": "a"}, 250)
+    made.begin({"input": "a"}, 100)
+    assert made.characters(before=4_000) == 250
+    # as earlier versions wrote it
+    next((tmp_path / "parts").iterdir()).write_text('{"input": "a"}')
+    made.begin({"input": "a"}, 100)
+    assert made.characters(before=4_000) == 4_000

@@ -14,7 +14,7 @@ from pipeline.config.predict import Compare, Predict, Score
 from pipeline.errors import ConfigError
 from pipeline.finetune import trials
 from pipeline.objectives.tasks import OBJECTIVES
-from pipeline.predict.score import detail_lines, shown_figure, table
+from pipeline.predict.model_score import detail_lines, shown_figure, table
 from pipeline.tasks.task import Kind, Task
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train import hardware

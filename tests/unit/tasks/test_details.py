@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline.config.cutting import Cutting
-from pipeline.predict.score import detail_lines
+from pipeline.predict.model_score import detail_lines
 from pipeline.tasks.kinds import KINDS
 from pipeline.tasks.prepared import Prepared
 from pipeline.tasks.schema import ENCODED, TEXTS

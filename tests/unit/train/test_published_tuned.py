@@ -14,10 +14,11 @@ from pipeline.errors import CheckpointError
 from pipeline.locations import absolute
 from pipeline.objectives.tasks import OBJECTIVES
 from pipeline.predict.model import identify
+from pipeline.tasks.saved import with_number_labels
 from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_loading import has_capitals
-from pipeline.train.published_tuned import is_published, load_tuned_or_published, with_number_labels
+from pipeline.train.published_tuned import is_published, load_tuned_or_published
 from pipeline.train.tuned import About, save_tuned
 
 MODEL = Model(layers=1, width=16, heads=2, feed_forward=32, maximum_positions=32)

@@ -1,0 +1,41 @@
+"""Find the columns of a table that a model reads."""
+
+import pyarrow as pa
+
+from pipeline.errors import DataError, listed
+from pipeline.tasks.saved import TextColumns
+
+FILL = "fill"
+"""Kind of a pretrained model, which fills [MASK]s."""
+DEFAULT_TEXT = {"tags": "words", "spans": "context"}
+"""Kind of task -> default column of the text; "text" for other kinds."""
+
+
+def match_columns(
+    table: pa.Table,
+    kind: str,
+    text: str | None,
+    pair: str | None,
+    trained: TextColumns = TextColumns(),  # noqa: B008
+) -> dict[str, str]:
+    """Return {input column of the model: column of the table}.
+
+    `text` and `pair` name columns of the table. If they are None, the columns are those of the table that the model was
+    trained on, `trained`, if this table has them, else the default for this kind of task. If the table lacks a column,
+    raises DataError that lists the table's columns.
+    """
+    names = table.column_names
+    first = text or (trained.text if trained.text in names else None) or DEFAULT_TEXT.get(kind, "text")
+    second = pair or trained.pair or ("question" if kind == "spans" else None)
+    if kind == "tags" and text is None and first not in names:
+        first = "text"  # words separated by white space
+    learnt = f" or {trained.text}, which the model was trained on" if trained.text and not text else ""
+    for flag, name, others in (("text", first, learnt), ("pair", second, "")):
+        if name is not None and name not in names:
+            raise DataError(
+                f"input has no column {name}{others}: its columns are {listed(names)}; name the right one with --{flag}"
+            )
+    if kind == "spans":
+        return {"context": first, "question": str(second)}
+    lists = kind == "tags" and pa.types.is_nested(table[first].type)
+    return {"words" if lists else "text": first} | ({"second": second} if second else {})

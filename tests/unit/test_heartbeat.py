@@ -1,0 +1,41 @@
+"""Lines of a job that waits for its first result."""
+
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from pipeline import heartbeat
+from pipeline.heartbeat import Waiting, beating
+
+
+def test_pauses_between_lines_grow_until_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, said = [50.0], []
+    monkeypatch.setattr(heartbeat, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    waiting = Waiting(said.append, "starting the workers")
+    for _ in range(160):
+        now[0] += 1.0
+        waiting.beat()
+    waiting.end("step 1")
+    now[0] += 1_000.0
+    waiting.beat()
+    # pauses of 5, 10, 20, 40 and then 60 seconds
+    assert said == [
+        *(f"starting the workers, {after} so far" for after in ("5s", "15s", "35s", "1m15s", "2m15s")),
+        "step 1",
+    ]
+
+
+def test_the_heart_beats_within_the_block_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heartbeat, "BEAT_SECONDS", 0.01)
+    beats, twice = [], threading.Event()
+
+    def beat() -> None:
+        beats.append(1)
+        if len(beats) > 1:
+            twice.set()
+
+    with beating(beat):
+        assert twice.wait(10)
+    count = len(beats)
+    assert not threading.Event().wait(0.05) and len(beats) == count
