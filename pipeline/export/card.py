@@ -261,8 +261,13 @@ def _limits(trained: Trained, lineage: Lineage, settings: Pretrain, step: int) -
         if loss >= frequencies:
             compared = f"Its held-out loss is {loss:.3f}; guessing by word frequencies alone gives {frequencies:.3f}"
             lines.insert(0, f"{compared}. It has not learned to use the words around a blank yet.")
-    if longest < trained.model.maximum_positions:
-        positions = trained.model.maximum_positions
+    positions, read = trained.model.maximum_positions, exported_length(settings)
+    if longest < read:
+        lines.append(
+            f"Its last training had texts of at most {longest} tokens. It reads {read} tokens of a text, as the model "
+            "that it started from."
+        )
+    elif longest < positions:
         lines.append(
             f"Only the first {longest} of {positions} positions were trained: truncate texts to {longest} tokens."
         )
@@ -272,6 +277,11 @@ def _limits(trained: Trained, lineage: Lineage, settings: Pretrain, step: int) -
 def trained_length(settings: Pretrain) -> int:
     """Return the length in tokens of the longest training sequences."""
     return max(phase.sampling.maximum_length for phase in settings.all_phases)
+
+
+def exported_length(settings: Pretrain) -> int:
+    """Return the maximum tokens of a text that a run's model reads for a vector."""
+    return settings.sampling.exported_length or trained_length(settings)
 
 
 def _parameters(trained: Trained) -> int:
