@@ -14,6 +14,7 @@ from pipeline.adapt.evidence import Pair, pairs_of
 from pipeline.adapt.heldout import LEAST_PAIRS, HeldOut, tables
 from pipeline.adapt.start import Start
 from pipeline.adapt.steps import ADAPTED, FOUND
+from pipeline.config.data import TwoCrops
 from pipeline.config.embed import Embed
 from pipeline.embed import model
 from pipeline.embed.queries import Query
@@ -35,6 +36,7 @@ SHOWN = 5
 """Queries that are shown with what they find."""
 LONGEST_QUERY = 200
 """Characters of a query that are shown."""
+HALVES = "both halves of a text"
 NONE = (
     f"no comparison: the text is too small to keep {LEAST_PAIRS} pairs of texts out of the training. Give --queries, a "
     "query or a file of queries, to see what they find; or with --judgements, to measure it"
@@ -128,11 +130,12 @@ def heldout_lines(
 
 def _head(heldout: HeldOut, texts: Texts) -> str:
     """Return the line that says what was held out, and what is searched."""
+    made = HALVES if isinstance(heldout.kind, TwoCrops) else PAIRS_IN_WORDS[type(heldout.kind)]
     documents = len({pair.document for pair in heldout.pairs})
     others = len(texts.texts) - len({pair.text for pair in heldout.pairs})
     return (
         f"held out of the trainings: {heldout.unit}; from there, {len(heldout.pairs):,} pairs "
-        f"({PAIRS_IN_WORDS[type(heldout.kind)]}) of {documents:,} documents. The first text of each pair searches the "
+        f"({made}) of {documents:,} documents. The first text of each pair searches the "
         f"other one among {len(texts.texts):,} texts, {others:,} of them of the training text:"
     )
 

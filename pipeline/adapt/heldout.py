@@ -8,11 +8,14 @@ OUTPUT/training/
     manifest.json       written last, as in a prepared corpus; and the entries TEXT and UNIT
 """
 
+import hashlib
+import json
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from hashlib import blake2b
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,8 +24,6 @@ from pipeline import storage
 from pipeline.adapt.evidence import MOST_PAIRS, Pair, pairs_of, unseen
 from pipeline.adapt.pairs import Pairs
 from pipeline.config.data import AdjacentParagraphs, Preparation, TitleParagraph
-from pipeline.corpus.parts import Tally
-from pipeline.corpus.prepare import Plan, manifest_contents
 from pipeline.corpus.prepared import SPLITS, Corpus, Window, is_prepared, load_corpus, read_window
 from pipeline.corpus.shards import HELDOUT_WINDOWS, write_windows
 from pipeline.text.cached_tokenizer import CachedTokenizer
@@ -41,6 +42,7 @@ SHORTEST_END = 400
 """Minimum characters of a held-out end; a shorter one hardly has two paragraphs."""
 CUT_WINDOWS = 10
 """Windows whose pieces lose their ends, which are two million characters; further windows stay whole."""
+HELDOUT_COUNTS = ("heldout_pieces", "heldout_characters")
 Parts = tuple[pa.Table, pa.Table]
 """Training and held-out documents of a window (schema DOCUMENT)."""
 Split = Callable[[pa.Table], Parts]
@@ -85,7 +87,7 @@ def hold_out(corpus: Corpus, output: str, pairs: Pairs, tokenizer: CachedTokeniz
         unit = storage.read_json(storage.join(copy.folder, storage.MANIFEST))[UNIT]
         return found(copy, unit, partial(split_windows, copy))
     ways: list[tuple[str, Split | None]] = [
-        (DOCUMENTS, None), (DOCUMENTS, split_documents(corpus)), (ENDS, split_ends)
+        (DOCUMENTS, None), (DOCUMENTS, _split_documents(corpus)), (ENDS, split_ends)
     ]  # fmt: skip
     for unit, split in ways:
         parts = partial(split_windows, corpus, split, None if unit == DOCUMENTS else CUT_WINDOWS)
@@ -115,10 +117,10 @@ def tables(corpus: Corpus, split: str) -> Iterator[pa.Table]:
     return (read_window(corpus, window) for window in windows)
 
 
-def split_documents(corpus: Corpus) -> Split:
+def _split_documents(corpus: Corpus) -> Split:
     """Return a function that holds out a tenth of the parents of the training documents, those with the lowest hash."""
     parents = {parent for table in tables(corpus, "train") for parent in table["parent"].to_pylist()}
-    lowest = sorted(parents, key=lambda parent: blake2b(parent.encode(), digest_size=8).digest())
+    lowest = sorted(parents, key=lambda parent: hashlib.blake2b(parent.encode(), digest_size=8).digest())
     held = pa.array(lowest[: int(SHARE * len(parents))], pa.string())
 
     def split(table: pa.Table) -> tuple[pa.Table, pa.Table]:
@@ -159,10 +161,35 @@ def _write(corpus: Corpus, folder: str, parts: Iterable[Parts], unit: str) -> Co
         }
         for number, both in enumerate(parts)
     ]
-    tallies = {
-        location: Tally(files=about["files"], dropped=about["dropped"]) for location, about in corpus.sources.items()
+    windows = {
+        name: [
+            [shard[name]["file"], group, *sizes]
+            for shard in shards
+            for group, sizes in enumerate(shard[name]["windows"])
+        ]
+        for name in SPLITS
     }
-    plan = Plan(**{name: manifest[name] for name in ("sources", "settings", "inputs")})
-    contents = manifest_contents(shards, tallies, plan) | {TEXT: corpus.fingerprint, UNIT: unit}
-    storage.write_json(storage.join(folder, storage.MANIFEST), manifest | contents)
+    sources = {location: about | _source_counts(location, shards) for location, about in corpus.sources.items()}
+    counts = {name: sum(about[name] for about in sources.values()) for name in HELDOUT_COUNTS}
+    counts |= {"windows": sum(map(len, windows.values())), "heldout_windows": len(windows["heldout"])}
+    digests = [corpus.fingerprint, *([shard[name]["digest"] for shard in shards] for name in SPLITS)]
+    about = {
+        "sources": sources,
+        "counts": corpus.counts | counts,
+        "fingerprint": hashlib.sha256(json.dumps(digests).encode()).hexdigest(),
+        TEXT: corpus.fingerprint,
+        UNIT: unit,
+    }
+    storage.write_json(storage.join(folder, storage.MANIFEST), manifest | windows | about)
     return load_corpus(folder)
+
+
+def _source_counts(location: str, shards: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return what is held out of a source, and the length of its training text by language."""
+    heldout = [shard["heldout"]["sources"].get(location, {}) for shard in shards]
+    languages: Counter[str] = Counter()
+    for shard in shards:
+        languages.update(shard["train"]["languages"].get(location, {}))
+    return {
+        name: sum(counts.get(name.removeprefix("heldout_"), 0) for counts in heldout) for name in HELDOUT_COUNTS
+    } | {"languages": dict(sorted(languages.items()))}

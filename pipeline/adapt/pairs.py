@@ -65,7 +65,7 @@ def choose_pairs(corpus: Corpus, vocabulary: Vocabulary, maximum_length: int, ro
         return window_rows(settings, CachedTokenizer(vocabulary), corpus.train[:1], 0, 0)
 
     if with_title >= ENOUGH * count:
-        steps = steps_of_rows(rows_of(TitleParagraph()), rows_per_step)
+        steps = _steps_of_rows(rows_of(TitleParagraph()), rows_per_step)
         different = f"the {steps.rows:.0f} rows of a step have {steps.first_texts:.0f} different titles"
         if steps.rows and steps.first_texts >= ENOUGH * steps.rows:
             return Chosen(pairs=TitleParagraph(), reason=f"{reason}; {different}", compared=steps.compared)
@@ -76,10 +76,10 @@ def choose_pairs(corpus: Corpus, vocabulary: Vocabulary, maximum_length: int, ro
     if rows.num_rows < ENOUGH * count:
         pairs = TwoCrops()
         rows = rows_of(pairs)
-    return Chosen(pairs=pairs, reason=reason, compared=steps_of_rows(rows, rows_per_step).compared)
+    return Chosen(pairs=pairs, reason=reason, compared=_steps_of_rows(rows, rows_per_step).compared)
 
 
-def steps_of_rows(rows: pa.Table, rows_per_step: int) -> StepRows:
+def _steps_of_rows(rows: pa.Table, rows_per_step: int) -> StepRows:
     """Return the means over the steps of a window's rows (schema ROW); fewer rows than a step's count as one step."""
     columns = (rows[name].to_pylist() for name in ("ids", "first_length", "parent"))
     keys = [(tuple(ids[:length]), parent) for ids, length, parent in zip(*columns, strict=True)]

@@ -48,7 +48,7 @@ def measure_speed(config: Pretrain, start: Start) -> Speed:
         precision = chosen_precision(config.placement, device)
         module = build_module(config, start.vocabulary.size, device, precision).train()
         optimizer = build_optimizer(config.optimizer, module)
-        slot = make_slot(made_rows(config, start.vocabulary), 0, module.counts)
+        slot = make_slot(_made_rows(config, start.vocabulary), 0, module.counts)
         counts = divisors(dict(zip(module.terms, slot.record.counts, strict=True)), module.weights)
         compute = Compute(device=device, autocast=autocast_of(precision, device), seed=0)
         batch = slot.batch.to(device)
@@ -74,7 +74,7 @@ def measure_speed(config: Pretrain, start: Start) -> Speed:
         torch.set_num_threads(threads)
 
 
-def made_rows(config: Pretrain, vocabulary: Vocabulary) -> pa.Table:
+def _made_rows(config: Pretrain, vocabulary: Vocabulary) -> pa.Table:
     """Return ROWS rows (schema ROW) of a run, as long as the run's rows may be, of random words."""
     words = [token for token in vocabulary.tokens if token.isalpha()] or ["a"]
     length = config.sampling.maximum_length

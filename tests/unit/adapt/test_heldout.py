@@ -12,10 +12,12 @@ from pipeline.adapt.comparison import NONE, Encode, compare, heldout_lines, sear
 from pipeline.adapt.evidence import Pair, halves, pairs_of, unseen
 from pipeline.adapt.heldout import DOCUMENTS, ENDS, hold_out, split_ends, tables, training_corpus
 from pipeline.adapt.record import agree
+from pipeline.adapt.start import read_start
 from pipeline.config.data import AdjacentParagraphs, TitleParagraph, TwoCrops
 from pipeline.corpus.prepared import Corpus, load_corpus
 from pipeline.corpus.shards import write_windows
 from pipeline.errors import ConfigError
+from pipeline.reporting import no_op
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.schema import DOCUMENT
 from pipeline.text.vocabulary import Vocabulary
@@ -85,7 +87,7 @@ def test_a_tenth_of_the_documents_is_held_out_where_that_is_enough(
     kept = {parent for table in tables(heldout.corpus, "train") for parent in table["parent"].to_pylist()}
     assert len(held) == 4 and len(kept) == 36 and not held & kept
     assert {pair.document for pair in heldout.pairs} == {parent.rpartition(":")[2] for parent in held}
-    assert heldout.corpus.counts["documents"] == 40 and heldout.corpus.counts["heldout_pieces"] == 4
+    assert heldout.corpus.sources["b.jsonl"]["heldout_pieces"] == 4 and heldout.corpus.counts["heldout_pieces"] == 4
     again = hold_out(corpus, str(tmp_path), AdjacentParagraphs(), tokenizer, 128)
     assert again == heldout and training_corpus(corpus, str(tmp_path)) == heldout.corpus
 
@@ -103,11 +105,13 @@ def test_the_ends_of_a_few_books_are_held_out(write: Write, tokenizer: CachedTok
     assert heldout.corpus.fingerprint != corpus.fingerprint
 
 
-def test_too_little_text_has_no_comparison(write: Write, tokenizer: CachedTokenizer, tmp_path: Path) -> None:
+def test_too_little_text_has_no_comparison(
+    write: Write, tokenizer: CachedTokenizer, tmp_path: Path, tiny_run: Path
+) -> None:
     corpus = write(5, 1, 3)
     heldout = hold_out(corpus, str(tmp_path), TitleParagraph(), tokenizer, 128)
     assert heldout.pairs == () and heldout.corpus is corpus and not (tmp_path / "training").exists()
-    assert heldout_lines(str(tmp_path), heldout, {}, None, print) == [NONE] and "--queries" in NONE
+    assert heldout_lines(str(tmp_path), heldout, {}, read_start(str(tiny_run)), no_op) == [NONE] and "--queries" in NONE
 
 
 def test_an_end_begins_after_a_line_or_between_words() -> None:
