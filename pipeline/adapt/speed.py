@@ -11,6 +11,7 @@ import torch
 from pipeline.adapt.start import Start
 from pipeline.config.jobs import Pretrain
 from pipeline.objectives.terms import divisors
+from pipeline.plan import loads
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.examples import make_examples, with_positions
 from pipeline.text.schema import DOCUMENT
@@ -21,8 +22,8 @@ from pipeline.train.optim import build_optimizer
 from pipeline.train.slots import make_slot
 from pipeline.train.step import Compute, backward, update
 
-ROWS = 8
-"""Rows of a measured slot. More take longer and hardly change the time per token."""
+MOST_FLOPS = 2e11
+"""Operations of a measured slot, if they are more than a row's: two seconds of two cores."""
 MOST_SECONDS, MOST_TIMES = 2.0, 3
 """A measurement ends after so many seconds or repetitions; the repetition before the first does not count."""
 
@@ -42,13 +43,15 @@ class Speed:
 def measure_speed(config: Pretrain, start: Start) -> Speed:
     """Measure steps of a run on this machine, in one process; the run's `model` must be the encoder's."""
     device = required_device(config.placement)
+    (load,) = loads(config)
+    rows = max(2, min(config.batch.rows_per_slot, int(MOST_FLOPS * load.rows / load.flops)))
     threads = torch.get_num_threads()
     torch.set_num_threads(config.placement.threads or cores())
     try:
         precision = chosen_precision(config.placement, device)
         module = build_module(config, start.vocabulary.size, device, precision).train()
         optimizer = build_optimizer(config.optimizer, module)
-        slot = make_slot(_made_rows(config, start.vocabulary), 0, module.counts)
+        slot = make_slot(_made_rows(config, start.vocabulary, rows), 0, module.counts)
         counts = divisors(dict(zip(module.terms, slot.record.counts, strict=True)), module.weights)
         compute = Compute(device=device, autocast=autocast_of(precision, device), seed=0)
         batch = slot.batch.to(device)
@@ -74,21 +77,24 @@ def measure_speed(config: Pretrain, start: Start) -> Speed:
         torch.set_num_threads(threads)
 
 
-def _made_rows(config: Pretrain, vocabulary: Vocabulary) -> pa.Table:
-    """Return ROWS rows (schema ROW) of a run, as long as the run's rows may be, of random words."""
+def _made_rows(config: Pretrain, vocabulary: Vocabulary, rows: int) -> pa.Table:
+    """Return rows of random words (schema ROW), as long as a run's rows may be."""
     words = [token for token in vocabulary.tokens if token.isalpha()] or ["a"]
-    length = config.sampling.maximum_length
-    drawn = np.random.default_rng(0).choice(words, (4 * ROWS, 2 * length))
-    about = {"title": " ".join(drawn[0, :8]), "source": "", "lines_are_sentences": False, "language": "en"}
-    text = ["\n".join(" ".join(line) + "." for line in drawn[number::ROWS]) for number in range(ROWS)]
-    documents = [about | {"id": f"{n}#0", "parent": f"{n}", "text": text} for n, text in enumerate(text)]
+    drawn = np.random.default_rng(0).choice(words, (rows, 4, 2 * config.sampling.maximum_length))
+    about = {"source": "", "lines_are_sentences": False, "language": "en"}
+    documents = [
+        about
+        | {"id": f"{number}#0", "parent": f"{number}", "title": " ".join(lines[0, :8])}
+        | {"text": "\n".join(" ".join(line) + "." for line in lines)}
+        for number, lines in enumerate(drawn)
+    ]
     table = pa.Table.from_pylist(documents, schema=DOCUMENT)
-    tokenizer = CachedTokenizer(vocabulary)
-    return with_positions(make_examples(table, tokenizer, config.sampling, seed=0, epoch=0, window=0)[:ROWS], 0, 0)
+    examples = make_examples(table, CachedTokenizer(vocabulary), config.sampling, seed=0, epoch=0, window=0)
+    return with_positions(examples[:rows], 0, 0)
 
 
 def _seconds(work: Callable[[], object], device: torch.device) -> float:
-    """Return the mean seconds of `work`, after a repetition that does not count."""
+    """Return the least seconds of `work`, after a repetition that does not count: other work makes it only slower."""
     work()
     times = []
     while len(times) < MOST_TIMES and sum(times) < MOST_SECONDS:
@@ -97,4 +103,4 @@ def _seconds(work: Callable[[], object], device: torch.device) -> float:
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         times.append(time.perf_counter() - begun)
-    return sum(times) / len(times)
+    return min(times)
