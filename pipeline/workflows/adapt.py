@@ -56,7 +56,7 @@ def adapt(config: Adapt, report: Report) -> None:
         chosen = choose_trainings(config, start, heldout.corpus, pairs)
         agree(config.output, chosen.steps)
         _train(chosen, report)
-        vectors = _embedded(config, start, chosen, report)
+        vectors = _embedded(config, start, chosen, corpus, report)
         if config.judgements is None:
             lines = heldout_lines(config.output, heldout, embeddings(config, start, chosen.export), start, report)
         else:
@@ -85,11 +85,11 @@ def _train(chosen: Trainings, report: Report) -> None:
             pretrain(run, report)
 
 
-def _embedded(config: Adapt, start: Start, chosen: Trainings, report: Report) -> dict[str, Vectors]:
+def _embedded(config: Adapt, start: Start, chosen: Trainings, corpus: Corpus, report: Report) -> dict[str, Vectors]:
     """Embed the text with both encoders, unless their vectors are there; return encoder -> vectors."""
     settings = embeddings(config, start, chosen.export)
     for each in settings.values():
-        embed(each, report)
+        embed(each, report, f"pieces of {corpus.counts['documents']:,} documents")
     return {encoder: open_vectors(each.output) for encoder, each in settings.items()}
 
 
