@@ -18,8 +18,10 @@ from pipeline.text.single_texts import strings_of
 
 MOST_PAIRS = 300
 """Pairs that are measured; their vectors take a laptop a minute."""
-READ_WINDOWS = 100
-"""Windows that are searched for held-out texts, which training texts may repeat."""
+READ_WINDOWS = 20
+"""Training windows that are searched for held-out texts, which they may repeat."""
+PASSAGE = 60
+"""Minimum characters of a text that must not stand within a training text. Shorter ones must be no title or line."""
 HALF_CHARACTERS = 400
 """Maximum characters of a half of a text, for text without paragraphs."""
 
@@ -37,7 +39,7 @@ class Pair:
 def pairs_of(windows: Iterable[pa.Table], pairs: Pairs, tokenizer: CachedTokenizer, length: int) -> list[Pair]:
     """Return pairs of texts of documents (schema DOCUMENT), in random order, with different queries.
 
-    At most 4 MOST_PAIRS are returned. They are made as for training, but two halves of a text stand in for two crops,
+    At most 2 MOST_PAIRS are returned. They are made as for training, but two halves of a text stand in for two crops,
     because crops may overlap.
     """
     made: dict[str, Pair] = {}
@@ -45,9 +47,9 @@ def pairs_of(windows: Iterable[pa.Table], pairs: Pairs, tokenizer: CachedTokeniz
         for pair in _pairs_of_window(documents, pairs, tokenizer, length, number):
             if pair.query != pair.text:
                 made.setdefault(pair.query, pair)
-        if len(made) >= 4 * MOST_PAIRS:
+        if len(made) >= 2 * MOST_PAIRS:
             break
-    order = generator(0, 0, 0, "held-out pairs").permutation(len(made))[: 4 * MOST_PAIRS]
+    order = generator(0, 0, 0, "held-out pairs").permutation(len(made))[: 2 * MOST_PAIRS]
     every = list(made.values())
     return [every[index] for index in order.tolist()]
 
@@ -83,11 +85,11 @@ def halves(text: str) -> Iterator[tuple[str, str]]:
 
 
 def unseen(pairs: Sequence[Pair], training: Iterable[pa.Table]) -> list[Pair]:
-    """Return the pairs of which no text is a title or a line of training documents (schema DOCUMENT)."""
+    """Return the pairs of which no text stands in training documents (schema DOCUMENT), nor is the title of one."""
     wanted = {text for pair in pairs for text in (pair.query, pair.text)}
-    seen: set[str] = set()
     for documents in islice(training, READ_WINDOWS):
-        seen |= wanted & {*own_titles(documents)}
-        for text in documents["text"].to_pylist():
-            seen |= wanted & {*text.split("\n")}
-    return [pair for pair in pairs if pair.query not in seen and pair.text not in seen]
+        texts = documents["text"].to_pylist()
+        known = {*own_titles(documents), *(line for text in texts for line in text.split("\n"))}
+        whole = " ".join(" ".join(text.split()) for text in texts)
+        wanted = {text for text in wanted - known if len(text) < PASSAGE or text not in whole}
+    return [pair for pair in pairs if {pair.query, pair.text} <= wanted]

@@ -34,6 +34,8 @@ TEXT, UNIT = "whole_text", "held_out"
 """Further entries of the manifest: the fingerprint of the whole corpus, and what is held out of it."""
 DOCUMENTS, ENDS = "whole documents", "the ends of documents"
 """Values of UNIT."""
+WANTED_PAIRS = 100
+"""Pairs of texts of which a prepared corpus must hold out so many to be used as it is."""
 LEAST_PAIRS = 20
 """Minimum pairs of texts. The interval of fewer is too wide to show a difference."""
 SHARE = 0.1
@@ -86,18 +88,20 @@ def hold_out(corpus: Corpus, output: str, pairs: Pairs, tokenizer: CachedTokeniz
     if copy is not corpus:
         unit = storage.read_json(storage.join(copy.folder, storage.MANIFEST))[UNIT]
         return found(copy, unit, partial(split_windows, copy))
-    ways: list[tuple[str, Split | None]] = [
-        (DOCUMENTS, None), (DOCUMENTS, _split_documents(corpus)), (ENDS, split_ends)
-    ]  # fmt: skip
-    for unit, split in ways:
+    ways: list[tuple[str, Split | None, int]] = [
+        (DOCUMENTS, None, WANTED_PAIRS),
+        (DOCUMENTS, _split_documents(corpus), LEAST_PAIRS),
+        (ENDS, split_ends, LEAST_PAIRS),
+    ]
+    for unit, split, least in ways:
         parts = partial(split_windows, corpus, split, None if unit == DOCUMENTS else CUT_WINDOWS)
         heldout = found(corpus, unit, parts)
-        if heldout.pairs:
+        if len(heldout.pairs) >= least:
             if split is None:
                 return heldout
             copy = _write(corpus, storage.join(output, TRAINING), parts(), unit)
             return found(copy, unit, partial(split_windows, copy))  # as a later call, which has only the copy
-    return heldout
+    return HeldOut(corpus=corpus, pairs=(), kind=pairs, unit=DOCUMENTS)
 
 
 def split_windows(corpus: Corpus, split: Split | None = None, most: int | None = None) -> Iterator[Parts]:

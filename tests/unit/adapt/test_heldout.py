@@ -70,10 +70,10 @@ def trained_texts(corpus: Corpus) -> str:
 def test_held_out_documents_of_the_preparation_are_enough(
     write: Write, tokenizer: CachedTokenizer, tmp_path: Path
 ) -> None:
-    corpus = write(30, 1, 2, heldout=25)
+    corpus = write(30, 1, 2, heldout=110)
     heldout = hold_out(corpus, str(tmp_path), TitleParagraph(), tokenizer, 128)
     assert heldout.corpus is corpus and heldout.unit == DOCUMENTS and not (tmp_path / "training").exists()
-    assert sorted(pair.query for pair in heldout.pairs) == sorted(f"Title {n}" for n in range(30, 55))
+    assert sorted(pair.query for pair in heldout.pairs) == sorted(f"Title {n}" for n in range(30, 140))
     assert not any(pair.text in trained_texts(corpus) for pair in heldout.pairs)
 
 
@@ -127,6 +127,7 @@ def test_an_end_begins_after_a_line_or_between_words() -> None:
 def test_pairs_that_the_training_repeats_are_left_out(write: Write, tokenizer: CachedTokenizer) -> None:
     corpus = write(2, 1, 2)
     own = [Pair(query="Title 1", text="x", document="d"), Pair(query="y", text=paragraph(10_001), document="d")]
+    own.append(Pair(query="y", text=paragraph(10_001)[9:90], document="d"))  # a part of a line
     new = Pair(query="Title 2", text="kar", document="d")
     assert unseen([*own, new], tables(corpus, "train")) == [new]
 
