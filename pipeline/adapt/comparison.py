@@ -10,7 +10,7 @@ from functools import cache
 import numpy as np
 
 from pipeline import storage
-from pipeline.adapt.evidence import Pair, pairs_of
+from pipeline.adapt.evidence import TextPair, pairs_of
 from pipeline.adapt.heldout import LEAST_PAIRS, HeldOut, tables
 from pipeline.adapt.start import Start
 from pipeline.adapt.steps import ADAPTED, FOUND
@@ -56,7 +56,7 @@ class Texts:
     """Id of the document of each text, in the user's file."""
 
 
-def searched_texts(pairs: Sequence[Pair], others: Sequence[Pair], most: int) -> Texts:
+def searched_texts(pairs: Sequence[TextPair], others: Sequence[TextPair], most: int) -> Texts:
     """Return the texts of the pairs, and so many texts of `others` that there are `most`."""
     documents = {pair.text: pair.document for pair in pairs}
     for other in others:
@@ -66,7 +66,7 @@ def searched_texts(pairs: Sequence[Pair], others: Sequence[Pair], most: int) -> 
     return Texts(texts=tuple(documents), documents=tuple(documents.values()))
 
 
-def compare(pairs: Sequence[Pair], texts: Texts, encoders: Mapping[str, Encode]) -> list[str]:
+def compare(pairs: Sequence[TextPair], texts: Texts, encoders: Mapping[str, Encode]) -> list[str]:
     """Return the lines of the table, and of the first queries with what they find.
 
     Measures are those of OF_PAIRS: one text is relevant for each query. The query itself is never found.
@@ -92,7 +92,7 @@ def compare(pairs: Sequence[Pair], texts: Texts, encoders: Mapping[str, Encode])
     return [bm25.DESCRIPTION, *table, *examples]
 
 
-def _example(pair: Pair, right: int, texts: Texts, system: str, ranked: np.ndarray, scores: np.ndarray) -> str:
+def _example(pair: TextPair, right: int, texts: Texts, system: str, ranked: np.ndarray, scores: np.ndarray) -> str:
     """Return a query, the rank of its text, and the first texts that an encoder finds."""
     place = np.flatnonzero(ranked == right)
     words = pair.query if len(pair.query) <= LONGEST_QUERY else f"{pair.query[:LONGEST_QUERY]}…"

@@ -27,7 +27,7 @@ HALF_CHARACTERS = 400
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pair:
+class TextPair:
     """Two texts of one document."""
 
     query: str
@@ -36,13 +36,13 @@ class Pair:
     """Id of the document in the user's file."""
 
 
-def pairs_of(windows: Iterable[pa.Table], pairs: Pairs, tokenizer: CachedTokenizer, length: int) -> list[Pair]:
+def pairs_of(windows: Iterable[pa.Table], pairs: Pairs, tokenizer: CachedTokenizer, length: int) -> list[TextPair]:
     """Return pairs of texts of documents (schema DOCUMENT), in random order, with different queries.
 
     At most 2 MOST_PAIRS are returned. They are made as for training, but two halves of a text stand in for two crops,
     because crops may overlap.
     """
-    made: dict[str, Pair] = {}
+    made: dict[str, TextPair] = {}
     for number, documents in enumerate(windows):
         for pair in _pairs_of_window(documents, pairs, tokenizer, length, number):
             if pair.query != pair.text:
@@ -56,14 +56,14 @@ def pairs_of(windows: Iterable[pa.Table], pairs: Pairs, tokenizer: CachedTokeniz
 
 def _pairs_of_window(
     documents: pa.Table, pairs: Pairs, tokenizer: CachedTokenizer, length: int, window: int
-) -> Iterator[Pair]:
+) -> Iterator[TextPair]:
     """Yield the pairs of the documents of a window, whose number is `window`."""
     parents = documents["parent"].to_pylist()
     if not parents:
         return
     if isinstance(pairs, TwoCrops):
         for parent, text in zip(parents, documents["text"].to_pylist(), strict=True):
-            yield from (Pair(query=first, text=second, document=own_id(parent)) for first, second in halves(text))
+            yield from (TextPair(query=first, text=second, document=own_id(parent)) for first, second in halves(text))
         return
     lines, document_offsets = window_lines(documents, titles=isinstance(pairs, TitleParagraph))
     _, offsets = tokenizer.encode(lines)
@@ -71,7 +71,7 @@ def _pairs_of_window(
     sequences = PAIRINGS[type(pairs)](pairs, offsets, document_offsets, np.arange(len(parents)), length, rng)
     texts = strings_of(lines, offsets, sequences, keep_spaces=False)
     for query, text, document in zip(texts[::2], texts[1::2], sequences.document_a.tolist(), strict=True):
-        yield Pair(query=query, text=text, document=own_id(parents[document]))
+        yield TextPair(query=query, text=text, document=own_id(parents[document]))
 
 
 def halves(text: str) -> Iterator[tuple[str, str]]:
@@ -84,7 +84,7 @@ def halves(text: str) -> Iterator[tuple[str, str]]:
     yield from ((first, second) for first, second in zip(pieces[::2], pieces[1::2]) if first and second)
 
 
-def unseen(pairs: Sequence[Pair], training: Iterable[pa.Table]) -> list[Pair]:
+def unseen(pairs: Sequence[TextPair], training: Iterable[pa.Table]) -> list[TextPair]:
     """Return the pairs of which no text stands in training documents (schema DOCUMENT), nor is the title of one."""
     wanted = {text for pair in pairs for text in (pair.query, pair.text)}
     for documents in islice(training, READ_WINDOWS):

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline import storage
-from pipeline.adapt.evidence import MOST_PAIRS, Pair, pairs_of, unseen
+from pipeline.adapt.evidence import MOST_PAIRS, TextPair, pairs_of, unseen
 from pipeline.adapt.pairs import Pairs
 from pipeline.config.data import AdjacentParagraphs, Preparation, TitleParagraph
 from pipeline.corpus.prepared import SPLITS, Corpus, Window, is_prepared, load_corpus, read_window
@@ -55,7 +55,7 @@ class HeldOut:
     """A corpus for training, and pairs of texts that no training sees."""
 
     corpus: Corpus
-    pairs: tuple[Pair, ...]
+    pairs: tuple[TextPair, ...]
     """Empty if the text is too small to hold out LEAST_PAIRS pairs."""
     kind: Pairs
     unit: str

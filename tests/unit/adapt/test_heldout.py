@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline.adapt.comparison import NONE, Encode, compare, heldout_lines, searched_texts
-from pipeline.adapt.evidence import Pair, halves, pairs_of, unseen
+from pipeline.adapt.evidence import TextPair, halves, pairs_of, unseen
 from pipeline.adapt.heldout import DOCUMENTS, ENDS, hold_out, split_ends, tables, training_corpus
 from pipeline.adapt.record import agree
 from pipeline.adapt.start import read_start
@@ -126,9 +126,9 @@ def test_an_end_begins_after_a_line_or_between_words() -> None:
 
 def test_pairs_that_the_training_repeats_are_left_out(write: Write, tokenizer: CachedTokenizer) -> None:
     corpus = write(2, 1, 2)
-    own = [Pair(query="Title 1", text="x", document="d"), Pair(query="y", text=paragraph(10_001), document="d")]
-    own.append(Pair(query="y", text=paragraph(10_001)[9:90], document="d"))  # a part of a line
-    new = Pair(query="Title 2", text="kar", document="d")
+    own = [TextPair(query="Title 1", text="x", document="d"), TextPair(query="y", text=paragraph(10_001), document="d")]
+    own.append(TextPair(query="y", text=paragraph(10_001)[9:90], document="d"))  # a part of a line
+    new = TextPair(query="Title 2", text="kar", document="d")
     assert unseen([*own, new], tables(corpus, "train")) == [new]
 
 
@@ -141,8 +141,10 @@ def test_halves_do_not_overlap(write: Write, tokenizer: CachedTokenizer) -> None
 
 def test_measures_are_means_over_pairs(capsys: pytest.CaptureFixture[str]) -> None:
     """Three pairs; the other text is found at ranks 1, 2 and 1 before, and at rank 1 after."""
-    pairs = [Pair(query=f"q{n}", text=f"t{n}", document=f"d{n}") for n in range(3)]
-    texts = searched_texts(pairs, [Pair(query="", text="t1", document="d1"), Pair(query="", text="o", document="e")], 4)
+    pairs = [TextPair(query=f"q{n}", text=f"t{n}", document=f"d{n}") for n in range(3)]
+    texts = searched_texts(
+        pairs, [TextPair(query="", text="t1", document="d1"), TextPair(query="", text="o", document="e")], 4
+    )
     assert texts.texts == ("t0", "t1", "t2", "o") and texts.documents == ("d0", "d1", "d2", "e")
     after = np.eye(4, dtype=np.float32)
     before = after.copy()
