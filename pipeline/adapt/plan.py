@@ -34,6 +34,7 @@ CHARACTERS_PER_TOKEN = 4
 CHUNK_FILL = 0.75
 """Tokens per chunk of a long text as a share of maximum_length: a chunk ends at a sentence in its second half."""
 DONE, TO_DO = "done", "to do"
+NO_TIME = Speed(per_token=0.0, per_step=0.0, embedding=0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,14 +71,20 @@ def plan_lines(config: Adapt) -> list[str]:
     text = _text_of(config, corpus)
     chosen = _trainings(config, start, corpus)
     runs = [_sized(run, start) for run in chosen.runs]
-    speeds = [measure_speed(run, start) for run in runs]
+    vectors = embeddings(config, start, chosen.export)
+    states = [
+        *(_run_state(run_folder(run)) for run in runs),
+        *(_vectors_state(each.output) for each in vectors.values()),
+    ]
+    is_done = all(state == DONE for state in states)
+    speeds = [NO_TIME if is_done else measure_speed(run, start) for run in runs]
     steps = [
         Step(name="corpus", work=text.described, bytes=text.characters, folder=folder, state=DONE if corpus else TO_DO),
         *(
             _run_step(run, speed, corpus is not None or _is_asked(config, run))
             for run, speed in zip(runs, speeds, strict=True)
         ),
-        *_vector_steps(embeddings(config, start, chosen.export), text, start, speeds[-1]),
+        *_vector_steps(vectors, text, start, speeds[-1]),
     ]
     first = f"plan of {config.output}; nothing is written"
     return [first, *_table(steps), "", *_size_notes(runs[0]), _total(steps), *_notes(chosen, corpus)]
@@ -109,6 +116,8 @@ def _size_notes(run: Pretrain) -> Iterator[str]:
 def _total(steps: list[Step]) -> str:
     """Return the line of the whole time."""
     left = sum(step.seconds for step in steps)
+    if not left:
+        return "only the comparison is left"
     return (
         f"in all about {estimate(left)} on this machine, by a few steps of one worker that were measured now; "
         "preparing the text, saving and the start of Ray come on top"

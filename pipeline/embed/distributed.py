@@ -57,9 +57,14 @@ def about(config: Embed, files: Sequence[InputFile], described: Description) -> 
 
 
 def embed_missing(
-    config: Embed, files: Sequence[InputFile], described: Description, parts: Parts, report: Report
+    config: Embed,
+    files: Sequence[InputFile],
+    described: Description,
+    parts: Parts,
+    report: Report,
+    texts: str = "texts",
 ) -> None:
-    """Embed and publish all missing parts with the model that `described` describes."""
+    """Embed and publish all missing parts with the model that `described` describes; `texts` names the texts."""
     before = len(parts.done())
     if before:
         report(f"{before:,} parts are embedded already")
@@ -79,7 +84,7 @@ def embed_missing(
     reader = TextReader(list(files), parts.done(), config.rows_per_part, Columns.of(config))
     arguments = (config, list(files), described, parts, threads(config, use))
     worker = Worker(kind=Embedding, arguments=arguments, use=use)
-    progress = AnswerProgress(report, None, before=count(parts)[0].texts if before else 0, done="texts embedded")
+    progress = AnswerProgress(report, None, before=count(parts)[0].texts if before else 0, done=f"{texts} embedded")
     run_parts(reader, worker, parts, progress, QUEUED_BYTES)
 
 

@@ -32,7 +32,7 @@ def embed(config: Embed, report: Report, texts: str = "texts") -> None:
         if folder.begin(config.output, asked, config.replace):
             report(f"{config.output} has these vectors already")
             return
-        embed_missing(config, files, described, folder.parts_in(config.output), report)
+        embed_missing(config, files, described, folder.parts_in(config.output), report, texts)
         counts = folder.publish(config.output, asked, described, config.format)
     for line in embedded_lines(counts, described, config.output, time.monotonic() - begun, texts):
         report(line)

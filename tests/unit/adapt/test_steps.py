@@ -227,3 +227,8 @@ def test_the_plan_says_what_is_done(tiny_corpus: Corpus, tiny_run: Path, tmp_pat
     )
     states = [line.rpartition("; ")[2] for line in plan_lines(config)[1:10:2]]
     assert states == ["done", "done", "12 steps done", "begun", "to do"]
+    (tmp_path / "runs/contrastive/summary.json").symlink_to(tiny_run / "summary.json")
+    for name in ("before", "after"):
+        (tmp_path / "vectors" / name).mkdir(exist_ok=True)
+        (tmp_path / "vectors" / name / "manifest.json").touch()
+    assert "only the comparison is left" in plan_lines(config)
