@@ -56,8 +56,8 @@ def choose_pairs(corpus: Corpus, vocabulary: Vocabulary, maximum_length: int, ro
     documents = read_window(corpus, corpus.train[0])
     titles = dict(zip(documents["parent"].to_pylist(), own_titles(documents), strict=True))
     count, with_title = len(titles), sum(map(bool, titles.values()))
-    sampled = f"{count:,} documents{' of a sample' if len(corpus.train) > 1 else ''}"
-    reason = f"{with_title:,} of {sampled} have a title"
+    sampled = " of a sample" if len(corpus.train) > 1 else ""
+    reason = f"{with_title:,} of {count:,} training documents{sampled} have a title"
 
     def rows_of(pairs: Pairs) -> pa.Table:
         sampling = Sampling(maximum_length=maximum_length, pairs=pairs)
@@ -72,7 +72,7 @@ def choose_pairs(corpus: Corpus, vocabulary: Vocabulary, maximum_length: int, ro
         reason += f", but {different}, too few to tell texts apart"
     pairs: Pairs = AdjacentParagraphs()
     rows = rows_of(pairs)
-    reason += f"; {sampled} have {rows.num_rows:,} pairs of paragraphs"
+    reason += f"; they have {rows.num_rows:,} pairs of paragraphs"
     if rows.num_rows < ENOUGH * count:
         pairs = TwoCrops()
         rows = rows_of(pairs)

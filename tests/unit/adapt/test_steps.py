@@ -70,10 +70,10 @@ def test_titles_decide_the_pairs_then_paragraphs(write_corpus: Write, start: Sta
     four, paragraphs = [text_of(n) for n in range(4)], [f"{text_of(n)}\n{text_of(n + 9)}" for n in range(4)]
     chosen = choose_pairs(write_corpus(["Kar", "Lost", "", ""], four), start.vocabulary, 32, 64)
     assert chosen.pairs == TitleParagraph()
-    assert chosen.reason == "2 of 4 documents have a title; the 2 rows of a step have 2 different titles"
+    assert chosen.reason == "2 of 4 training documents have a title; the 2 rows of a step have 2 different titles"
     chosen = choose_pairs(write_corpus(["Kar", "", "", ""], paragraphs), start.vocabulary, 32, 64)
     assert chosen.pairs == AdjacentParagraphs()
-    assert chosen.reason == "1 of 4 documents have a title; 4 documents have 4 pairs of paragraphs"
+    assert chosen.reason == "1 of 4 training documents have a title; they have 4 pairs of paragraphs"
     assert choose_pairs(write_corpus([""] * 4, four), start.vocabulary, 32, 64).pairs == TwoCrops()
 
 
@@ -91,8 +91,8 @@ def test_a_few_titles_of_many_pieces_are_no_pairs(write_corpus: Write, start: St
     chosen = choose_pairs(books, start.vocabulary, 32, 8)
     assert chosen.pairs == AdjacentParagraphs()
     assert chosen.reason == (
-        "2 of 2 documents have a title, but the 8 rows of a step have 2 different titles, too few to tell texts apart; "
-        "2 documents have 6 pairs of paragraphs"
+        "2 of 2 training documents have a title, but the 8 rows of a step have 2 different titles, too few to "
+        "tell texts apart; they have 6 pairs of paragraphs"
     )
     assert chosen.compared == 3  # of the six rows, those of the other book
     assert choose_pairs(books, start.vocabulary, 32, 4).pairs == TitleParagraph()  # 2 of 4
@@ -147,9 +147,9 @@ def test_both_runs_follow_each_other(write_corpus: Write, start: Start, tiny_run
     masked, contrastive = chosen.runs
     assert chosen.steps == {"masked_steps": 50, "contrastive_steps": 100}
     assert chosen.notes[1] == (
-        "contrastive: 100 steps (50.0 epochs), with a title and a paragraph of its document (4 of 4 documents have a "
-        "title; the 2 rows of a step have 2 different titles); a text is compared with those of 1 other rows of its "
-        "step, of other documents"
+        "contrastive: 100 steps (50.0 epochs), with a title and a paragraph of its document (4 of 4 "
+        "training documents have a title; the 2 rows of a step have 2 different titles); a text is compared "
+        "with those of 1 other rows of its step, of other documents"
     )
     assert (masked.name, masked.init, masked.steps) == ("masked", folder_of(str(tiny_run), 3), 50)
     sampling = Sampling(maximum_length=32, exported_length=32, pairs=FullSentences())
