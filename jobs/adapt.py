@@ -16,7 +16,8 @@ from pipeline.exit_codes import job_main
 EXTRA = (
     Extra(
         name="plan",
-        text="Print the steps with their work, their size on disk and what is done already, and stop.",
+        text="Print the steps with their work, size on disk and what is done already, and times from a few measured "
+        "steps; then stop.",
     ),
 )
 

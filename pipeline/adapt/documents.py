@@ -1,4 +1,4 @@
-"""Documents of a prepared corpus under the ids of the user's own files, and queries made from them."""
+"""Documents of a prepared corpus under the ids of the user's own files."""
 
 import re
 from collections.abc import Iterator
@@ -6,14 +6,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from pipeline.corpus.prepared import Corpus, read_window
-from pipeline.embed.query_files import Query
-from pipeline.text.examples import own_titles
-from pipeline.text.sentences import split_sentences
 
-SHOWN = 5
-"""Queries that are searched before and after."""
-LONGEST_QUERY = 200
-"""Characters of a query that is made from a document."""
 OWN_ID = re.compile(r".*?:\d+:(.+)", re.DOTALL)
 """Parent of a document that has an id of its own: FILE:NUMBER:ID (see row_record in corpus/records.py)."""
 
@@ -44,22 +37,3 @@ def _number(id: str) -> int:
 
 def _windows(corpus: Corpus) -> Iterator[pa.Table]:
     return (read_window(corpus, window) for window in (*corpus.heldout, *corpus.train))
-
-
-def own_queries(corpus: Corpus) -> list[Query]:
-    """Return the titles or first sentences of SHOWN held-out documents, as queries with the documents' ids.
-
-    A corpus without held-out documents gives those of training documents.
-    """
-    texts: dict[str, str] = {}
-    for table in _windows(corpus):
-        columns = (table[name].to_pylist() for name in ("parent", "text", "language"))
-        for title, parent, text, language in zip(own_titles(table), *columns):
-            texts.setdefault(parent, title or split_sentences(text, lines_are_sentences=False, language=language)[0])
-            if len(texts) == SHOWN:
-                return [_query(parent, text) for parent, text in texts.items()]
-    return [_query(parent, text) for parent, text in texts.items()]
-
-
-def _query(parent: str, text: str) -> Query:
-    return Query(id=own_id(parent), text=text if len(text) <= LONGEST_QUERY else f"{text[:LONGEST_QUERY]}…")

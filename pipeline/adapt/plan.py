@@ -1,9 +1,11 @@
-"""Plan of adapting an encoder: each step with its work, its size on disk and what is done already; nothing is run."""
+"""Plan of adapting an encoder: each step with its work, time, size on disk and what is done; nothing is written."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from pipeline import storage
+from pipeline.adapt.heldout import training_corpus
+from pipeline.adapt.speed import Speed, measure_speed
 from pipeline.adapt.start import Start, read_start
 from pipeline.adapt.steps import (
     MASKED,
@@ -11,8 +13,8 @@ from pipeline.adapt.steps import (
     choose_trainings,
     corpus_folder,
     embeddings,
-    length_of,
     most_trainings,
+    pairs_for,
 )
 from pipeline.config.adapt import Adapt
 from pipeline.config.embed import Embed
@@ -21,6 +23,7 @@ from pipeline.config.locations import with_absolute_locations
 from pipeline.corpus.inputs import list_files
 from pipeline.corpus.prepared import Corpus, is_prepared, load_corpus
 from pipeline.corpus.sources import parse
+from pipeline.durations import estimate
 from pipeline.embed.folder import PARTS
 from pipeline.plan import CHECKPOINT_BYTES, EXPORT_BYTES, loads, parameters
 from pipeline.train.checkpoint import steps_saved
@@ -31,6 +34,7 @@ CHARACTERS_PER_TOKEN = 4
 CHUNK_FILL = 0.75
 """Tokens per chunk of a long text as a share of maximum_length: a chunk ends at a sentence in its second half."""
 DONE, TO_DO = "done", "to do"
+NO_TIME = Speed(per_token=0.0, per_step=0.0, embedding=0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +56,8 @@ class Step:
     """Estimated size on disk."""
     folder: str
     state: str
+    seconds: float = 0.0
+    """Estimated time of what is left to do; 0 if it is done, or not estimated."""
 
 
 def plan_lines(config: Adapt) -> list[str]:
@@ -63,13 +69,59 @@ def plan_lines(config: Adapt) -> list[str]:
     start, folder = read_start(config.init), corpus_folder(config)
     corpus = load_corpus(folder) if is_prepared(folder) else None
     text = _text_of(config, corpus)
-    chosen = choose_trainings(config, start, corpus) if corpus else most_trainings(config, start)
+    chosen = _trainings(config, start, corpus)
+    runs = [_sized(run, start) for run in chosen.runs]
+    vectors = embeddings(config, start, chosen.export)
+    states = [
+        *(_run_state(run_folder(run)) for run in runs),
+        *(_vectors_state(each.output) for each in vectors.values()),
+    ]
+    is_done = all(state == DONE for state in states)
+    speeds = [NO_TIME if is_done else measure_speed(run, start) for run in runs]
     steps = [
         Step(name="corpus", work=text.described, bytes=text.characters, folder=folder, state=DONE if corpus else TO_DO),
-        *(_run_step(run, start, corpus is not None or _is_asked(config, run)) for run in chosen.runs),
-        *_vector_steps(embeddings(config, start, chosen.export), text, start, length_of(config, start)),
+        *(
+            _run_step(run, speed, corpus is not None or _is_asked(config, run))
+            for run, speed in zip(runs, speeds, strict=True)
+        ),
+        *_vector_steps(vectors, text, start, speeds[-1]),
     ]
-    return [f"plan of {config.output}; nothing is run", *_table(steps), "", *_notes(chosen, corpus)]
+    first = f"plan of {config.output}; nothing is written"
+    return [first, *_table(steps), "", *_size_notes(runs[0]), _total(steps), *_notes(chosen, corpus)]
+
+
+def _trainings(config: Adapt, start: Start, corpus: Corpus | None) -> Trainings:
+    """Return the trainings; before the text is prepared, with the most steps."""
+    if corpus is None:
+        return most_trainings(config, start)
+    return choose_trainings(config, start, training_corpus(corpus, config.output), pairs_for(config, start, corpus))
+
+
+def _sized(run: Pretrain, start: Start) -> Pretrain:
+    """Return the settings of a run with the sizes of the encoder."""
+    vocabulary = replace(run.vocabulary, size=max(100, start.vocabulary.size))
+    return replace(run, model=start.model, vocabulary=vocabulary)
+
+
+def _size_notes(run: Pretrain) -> Iterator[str]:
+    """Yield the reason for the sizes of the runs."""
+    count = parameters(run)
+    yield (
+        f"a checkpoint of {count / 1e6:,.1f} M parameters has about {CHECKPOINT_BYTES * count / 1e6:,.1f} MB: each "
+        f"weight with two moments of the optimiser, {CHECKPOINT_BYTES} bytes, however small the text is; a run keeps "
+        "its last checkpoint, and two while it writes one"
+    )
+
+
+def _total(steps: list[Step]) -> str:
+    """Return the line of the whole time."""
+    left = sum(step.seconds for step in steps)
+    if not left:
+        return "only the comparison is left"
+    return (
+        f"in all about {estimate(left)} on this machine, by a few steps of one worker that were measured now; "
+        "preparing the text, saving and the start of Ray come on top"
+    )
 
 
 def _notes(chosen: Trainings, corpus: Corpus | None) -> list[str]:
@@ -78,11 +130,12 @@ def _notes(chosen: Trainings, corpus: Corpus | None) -> list[str]:
 
 
 def _table(steps: list[Step]) -> Iterator[str]:
-    """Yield two lines per step: its state and work, and its folder and size."""
+    """Yield two lines per step: its state and work, and its folder, size and time."""
     width = max(len(step.name) for step in steps) + 2
     for step in steps:
+        took = f", about {estimate(step.seconds)}" if step.seconds else ""
         yield f"  {step.name:<{width}}{step.work}; {step.state}"
-        yield f"  {'':<{width}}{step.folder}, about {step.bytes / 1e6:,.1f} MB"
+        yield f"  {'':<{width}}{step.folder}, about {step.bytes / 1e6:,.1f} MB{took}"
 
 
 def _text_of(config: Adapt, corpus: Corpus | None) -> Text:
@@ -103,12 +156,9 @@ def _is_asked(config: Adapt, run: Pretrain) -> bool:
     return (config.masked_steps if run.name == MASKED else config.contrastive_steps) is not None
 
 
-def _run_step(config: Pretrain, start: Start, known: bool) -> Step:
+def _run_step(config: Pretrain, speed: Speed, known: bool) -> Step:
     """Return the line of a run. If its number of steps is not `known` yet, config has the maximum."""
-    sized = replace(
-        config, model=start.model, vocabulary=replace(config.vocabulary, size=max(100, start.vocabulary.size))
-    )
-    (load,) = loads(sized)
+    (load,) = loads(config)
     texts = "pairs of texts" if config.sampling.two_texts else "rows"
     work = (
         f"{'' if known else 'at most '}{config.steps:,} steps of {config.batch.rows_per_step:,} {texts} at length "
@@ -116,8 +166,15 @@ def _run_step(config: Pretrain, start: Start, known: bool) -> Step:
     )
     kept = (config.checkpoint.keep + 1) * CHECKPOINT_BYTES + EXPORT_BYTES
     folder = run_folder(config)
+    done = config.steps if read_summary(folder) is not None else max(steps_saved(folder), default=0)
+    left = 1 - min(done, config.steps) / config.steps
     return Step(
-        name=str(config.name), work=work, bytes=kept * parameters(sized), folder=folder, state=_run_state(folder)
+        name=str(config.name),
+        work=work,
+        bytes=kept * parameters(config),
+        folder=folder,
+        state=_run_state(folder),
+        seconds=left * (load.tokens * speed.per_token + config.steps * speed.per_step),
     )
 
 
@@ -128,16 +185,19 @@ def _run_state(folder: str) -> str:
     return f"{saved[-1]:,} steps done" if saved else TO_DO
 
 
-def _vector_steps(settings: dict[str, Embed], text: Text, start: Start, length: int) -> Iterator[Step]:
+def _vector_steps(settings: dict[str, Embed], text: Text, start: Start, speed: Speed) -> Iterator[Step]:
     """Yield a line for the vectors of each encoder."""
-    vectors = max(text.documents, round(text.characters / CHARACTERS_PER_TOKEN / (CHUNK_FILL * length)))
+    tokens = text.characters / CHARACTERS_PER_TOKEN
+    vectors = max(text.documents, round(tokens / (CHUNK_FILL * start.reads)))
     for each in settings.values():
+        state = _vectors_state(each.output)
         yield Step(
             name=each.output.rpartition("/")[2],
             work=f"about {vectors:,} vectors of {start.model.width:,} numbers",
             bytes=vectors * start.model.width * 4 + text.characters,
             folder=each.output,
-            state=_vectors_state(each.output),
+            state=state,
+            seconds=0.0 if state == DONE else tokens * speed.embedding,
         )
 
 

@@ -30,6 +30,8 @@ class Start:
     """Pooling of its vectors."""
     prompts: tuple[str | None, str | None]
     """Its prompts for queries and for documents; None for a prompt that it does not have."""
+    reads: int
+    """Maximum tokens of a text that it reads for a vector."""
     fills_blanks: bool
     """Whether it has a head for masked words. False for ELECTRA: only its generator has one, and is not adapted."""
 
@@ -51,5 +53,6 @@ def read_start(init: str) -> Start:
         pooling="cls" if loaded.recipe.pooling == "cls" else "mean",
         own_pooling=loaded.recipe.pooling,
         prompts=usual_prompts(loaded.recipe.prompts),
+        reads=loaded.embedding_length,
         fills_blanks=loaded.pretrained is not None and HEAD not in loaded.lacks and loaded.settings.family != "electra",
     )

@@ -3,6 +3,7 @@
 OUTPUT/
     adapt.json           see record.py
     corpus/              the prepared text, unless the text is a prepared corpus already
+    training/            the prepared text without what is held out, if it is small (see heldout.py)
     runs/masked/         training on masked words
     runs/contrastive/    contrastive training; its folder export has the adapted encoder
     vectors/before/      vectors of the text, computed by the untouched encoder
@@ -12,7 +13,7 @@ OUTPUT/
 from dataclasses import dataclass, replace
 
 from pipeline import storage
-from pipeline.adapt.pairs import Chosen, choose_pairs, rows_per_epoch
+from pipeline.adapt.pairs import Chosen, Pairs, choose_pairs, rows_per_epoch
 from pipeline.adapt.start import Start
 from pipeline.config.adapt import LEAST_STEPS, MOST_STEPS, USUAL_LENGTH, Adapt
 from pipeline.config.checks import require
@@ -37,6 +38,9 @@ BASE_WIDTH = 768
 other the rate of continue.
 """
 CHECKPOINTS_PER_RUN = 10
+LEAST_COMPARED = 1
+"""Minimum rows of its step that a row must be compared with. Rows of one document are not compared."""
+ONE_DOCUMENT = "texts are compared with those of other documents, and all rows of a step are of one document"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,43 +70,62 @@ def corpus_folder(config: Adapt) -> str:
 
 
 def length_of(config: Adapt, start: Start) -> int:
-    """Return the maximum number of tokens per sequence. Raises ConfigError if the encoder reads fewer."""
-    length, positions = config.maximum_length, start.model.maximum_positions
+    """Return the maximum number of tokens per training sequence. Raises ConfigError if the encoder reads fewer."""
+    length = config.maximum_length
     require(
-        length is None or length <= positions,
-        f"maximum_length ({length}) must be at most {positions}, the positions of init ({config.init})",
+        length is None or length <= start.reads,
+        f"maximum_length ({length}) must be at most {start.reads}, the tokens of a text that init ({config.init}) "
+        "reads for a vector, and will read when it is adapted",
     )
-    return length or min(USUAL_LENGTH, positions)
+    return length or min(USUAL_LENGTH, start.reads)
 
 
-def choose_trainings(config: Adapt, start: Start, corpus: Corpus) -> Trainings:
-    """Return the settings of both runs on a prepared corpus, without those of 0 steps."""
+def pairs_for(config: Adapt, start: Start, corpus: Corpus) -> Chosen:
+    """Return the pairs of texts for a prepared corpus, and the reason."""
+    return choose_pairs(corpus, start.vocabulary, length_of(config, start), config.batch.rows_per_step)
+
+
+def choose_trainings(config: Adapt, start: Start, corpus: Corpus, chosen: Chosen) -> Trainings:
+    """Return the settings of both runs on a prepared corpus, without those of 0 steps; `chosen` are the pairs.
+
+    Raises ConfigError if no run is left, or if steps are asked for that cannot train.
+    """
     length, vocabulary = length_of(config, start), start.vocabulary
     masked = contrastive = 0
-    chosen, notes = None, []
+    notes = []
     if _trains_on_masks(config, start):
         epoch = rows_per_epoch(corpus, vocabulary, _sampling(length)) / config.batch.rows_per_step
         masked = steps_of(config.masked_steps, epoch)
         notes.append(f"{MASKED}: {_steps_text(masked, epoch)}")
     elif config.masked_steps is None:
         notes.append(f"{MASKED}: left out, because the encoder has no head for masked words")
-    if config.contrastive_steps != 0:
-        chosen = choose_pairs(corpus, vocabulary, length)
-        epoch = rows_per_epoch(corpus, vocabulary, _sampling(length, chosen)) / config.batch.rows_per_step
+    if config.contrastive_steps is None and chosen.compared < LEAST_COMPARED:
+        notes.append(f"{CONTRASTIVE}: left out, because {ONE_DOCUMENT}: give more documents")
+    elif config.contrastive_steps != 0:
+        require(
+            chosen.compared >= LEAST_COMPARED,
+            f"contrastive_steps ({config.contrastive_steps}) cannot train, because {ONE_DOCUMENT}: give more "
+            "documents, or leave contrastive_steps out",
+        )
+        epoch = rows_per_epoch(corpus, vocabulary, _sampling(length, chosen.pairs)) / config.batch.rows_per_step
         contrastive = steps_of(config.contrastive_steps, epoch)
-        notes.append(f"{CONTRASTIVE}: {_steps_text(contrastive, epoch)}, with {chosen}")
+        notes.append(
+            f"{CONTRASTIVE}: {_steps_text(contrastive, epoch)}, with {chosen}; a text is compared with those of "
+            f"{chosen.compared:.0f} other rows of its step, of other documents"
+        )
         if start.pooling != start.own_pooling:
             notes.append(
                 f"{CONTRASTIVE}: {start.pooling} pooling, instead of the encoder's {start.own_pooling} pooling"
             )
-    return Trainings(runs=_runs(config, start, masked, contrastive, chosen), notes=tuple(notes))
+    runs = _runs(config, start, corpus.folder, (masked, contrastive), chosen.pairs)
+    return Trainings(runs=runs, notes=tuple(notes))
 
 
 def most_trainings(config: Adapt, start: Start) -> Trainings:
     """Return the settings of both runs before the corpus is prepared: with the most steps, and two crops as pairs."""
     most = [MOST_STEPS if asked is None else asked for asked in (config.masked_steps, config.contrastive_steps)]
     masked = most[0] if _trains_on_masks(config, start) else 0
-    return Trainings(runs=_runs(config, start, masked, most[1], Chosen(pairs=TwoCrops(), reason="")), notes=())
+    return Trainings(runs=_runs(config, start, corpus_folder(config), (masked, most[1]), TwoCrops()), notes=())
 
 
 def _trains_on_masks(config: Adapt, start: Start) -> bool:
@@ -118,9 +141,14 @@ def _steps_text(steps: int, epoch: float) -> str:
     return f"{steps:,} steps ({steps / epoch:.1f} epochs)" if epoch else f"{steps:,} steps"
 
 
-def _sampling(length: int, chosen: Chosen | None = None) -> Sampling:
-    """Return the sampling of masked words, or of the pairs that were chosen."""
-    return Sampling(maximum_length=length, pairs=chosen.pairs if chosen else FullSentences())
+def _sampling(length: int, pairs: Pairs | FullSentences = FullSentences()) -> Sampling:  # noqa: B008  (it is frozen)
+    """Return the sampling of masked words, or of pairs of texts."""
+    return Sampling(maximum_length=length, pairs=pairs)
+
+
+def _exported(sampling: Sampling, start: Start) -> Sampling:
+    """Return the sampling; the export then reads as many tokens of a text as the encoder before."""
+    return replace(sampling, exported_length=start.reads)
 
 
 def _with_prompts(sampling: Sampling, start: Start) -> Sampling:
@@ -129,37 +157,45 @@ def _with_prompts(sampling: Sampling, start: Start) -> Sampling:
     return replace(sampling, query_prompt=query, document_prompt=document)
 
 
-def _runs(config: Adapt, start: Start, masked: int, contrastive: int, chosen: Chosen | None) -> tuple[Pretrain, ...]:
+def _runs(config: Adapt, start: Start, folder: str, steps: tuple[int, int], pairs: Pairs) -> tuple[Pretrain, ...]:
     """Return the settings of the runs of these numbers of steps; a run of 0 steps is left out.
 
-    Raises ConfigError if no run is left.
+    `folder` is that of the corpus. Raises ConfigError if no run is left.
     """
     runs: list[Pretrain] = []
+    masked, contrastive = steps
     if masked:
-        runs.append(_masked_run(config, start, masked))
+        runs.append(_masked_run(config, start, folder, masked))
     if contrastive:
         run = replace(
-            _masked_run(config, start, contrastive),
+            _masked_run(config, start, folder, contrastive),
             name=CONTRASTIVE,
             init=_export_of(runs[0]) if runs else start.location,
-            sampling=_with_prompts(_sampling(length_of(config, start), chosen), start),
+            sampling=_with_prompts(_exported(_sampling(length_of(config, start), pairs), start), start),
             objective=Contrastive(pooling=start.pooling),
         )
         runs.append(run)
-    require(
-        bool(runs),
-        f"contrastive_steps (0) leaves nothing to train, because init ({config.init}) has no head for masked words: "
-        "leave contrastive_steps out, or set masked_steps",
-    )
+    require(bool(runs), f"nothing is left to train on {folder}: {_why_nothing(config, start)}")
     return tuple(runs)
 
 
-def _masked_run(config: Adapt, start: Start, steps: int) -> Pretrain:
-    """Return the settings of training on masked words."""
+def _why_nothing(config: Adapt, start: Start) -> str:
+    """Return why both trainings are left out, and what would work."""
+    if config.contrastive_steps == 0:
+        return (
+            f"contrastive_steps is 0, and init ({config.init}) has no head for masked words: leave contrastive_steps "
+            "out, or set masked_steps"
+        )
+    head = "masked_steps is 0" if start.fills_blanks else f"init ({config.init}) has no head for masked words"
+    return f"{ONE_DOCUMENT}, and {head}: give more documents, or set masked_steps"
+
+
+def _masked_run(config: Adapt, start: Start, folder: str, steps: int) -> Pretrain:
+    """Return the settings of training on masked words of the corpus in a folder."""
     small = start.fills_blanks and start.model.width < BASE_WIDTH
     preset = PRESETS["continue-small" if small else "continue"]
     return Pretrain(
-        corpus=(corpus_folder(config),),
+        corpus=(folder,),
         init=start.location,
         name=MASKED,
         output=config.output,
@@ -167,9 +203,9 @@ def _masked_run(config: Adapt, start: Start, steps: int) -> Pretrain:
         steps=steps,
         workers=config.workers,
         vocabulary=VocabularySettings(lowercase=start.vocabulary.lowercase),
-        sampling=_sampling(length_of(config, start)),
+        sampling=_exported(_sampling(length_of(config, start)), start),
         batch=config.batch,
-        checkpoint=Checkpoints(every=max(1, steps // CHECKPOINTS_PER_RUN), keep=2),
+        checkpoint=Checkpoints(every=max(1, steps // CHECKPOINTS_PER_RUN), keep=1),
         placement=config.placement,
         objective=Masked(),
         optimizer=replace(preset.optimizer, learning_rate=config.learning_rate or preset.optimizer.learning_rate),

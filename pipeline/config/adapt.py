@@ -38,7 +38,7 @@ class Adapt:
     """Folder or URL of everything that is made: the corpus, both training runs, and the vectors before and after."""
     queries: str | None = None
     """One query, or a file of queries as for jobs/search.py; the first five are searched before and after. Default:
-    titles or first sentences of five held-out documents.
+    five pairs of texts that were held out of the training are shown.
     """
     judgements: Location | None = None
     """File of relevant documents for queries, in the form of BEIR's qrels: the header query-id, corpus-id, score, and
@@ -53,7 +53,9 @@ class Adapt:
     and at most 500.
     """
     maximum_length: int | None = None
-    """Maximum tokens per sequence. Default: 128, or fewer if the encoder reads fewer."""
+    """Maximum tokens per training sequence. Default: 128, or fewer if the encoder reads fewer. The adapted encoder
+    reads as many tokens of a text as before.
+    """
     learning_rate: float | None = None
     """Peak learning rate of both trainings. Default: 2e-5; for an encoder that is narrower than 768 and has a head for
     masked words, 2e-4.

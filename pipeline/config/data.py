@@ -404,6 +404,10 @@ class Sampling:
     """
     document_prompt: str | None = None
     """As query_prompt, before the second text and the hard negatives, such as "passage: "."""
+    exported_length: int | None = None
+    """Maximum tokens of a text that the exported model reads for a vector; longer texts are truncated. Default: the
+    length of the longest training sequences.
+    """
     mix_languages: bool = True
     """Let a sequence hold text of several languages. False: each sequence, and both segments of a pair, have one
     language.
@@ -414,6 +418,8 @@ class Sampling:
         if self.copies is not None:
             require_at_least("sampling.copies", self.copies, 1)
         require_share("sampling.language_exponent", self.language_exponent)
+        if self.exported_length is not None:
+            require_at_least("sampling.exported_length", self.exported_length, 8)
         for name, prompt in (("query_prompt", self.query_prompt), ("document_prompt", self.document_prompt)):
             require(
                 self.two_texts or not prompt,

@@ -71,9 +71,14 @@ def about(config: Embed, files: Sequence[InputFile], described: Description) -> 
 
 
 def embed_missing(
-    config: Embed, files: Sequence[InputFile], described: Description, parts: Parts, report: Report
+    config: Embed,
+    files: Sequence[InputFile],
+    described: Description,
+    parts: Parts,
+    report: Report,
+    texts: str = "texts",
 ) -> None:
-    """Embed and publish all missing parts with the model that `described` describes."""
+    """Embed and publish all missing parts with the model that `described` describes; `texts` names the texts."""
     before = len(parts.done())
     if before:
         report(f"{before:,} parts are embedded already")
@@ -95,13 +100,13 @@ def embed_missing(
     unfinished = ray.remote(num_cpus=0, max_restarts=-1)(UnfinishedParts).remote()
     arguments = (config, list(files), described, parts, threads(config, use), unfinished)
     worker = Worker(kind=Embedding, arguments=arguments, use=use)
-    progress = AnswerProgress(report, None, before=count(parts)[0].texts if before else 0, done="texts embedded")
+    progress = AnswerProgress(report, None, before=count(parts)[0].texts if before else 0, done=f"{texts} embedded")
 
     def beat() -> None:
-        texts = 0.0
+        embedded = 0.0
         with suppress(ray.exceptions.RayError):  # the actor's process starts, or Ray has died, which the job reports
-            texts = ray.get(unfinished.texts.remote(), timeout=BEAT_SECONDS)
-        progress.beat(int(texts))
+            embedded = ray.get(unfinished.texts.remote(), timeout=BEAT_SECONDS)
+        progress.beat(int(embedded))
 
     run_parts(reader, worker, parts, progress, QUEUED_BYTES, beat)
 

@@ -31,7 +31,7 @@ from pipeline.embed.module_settings import (
 )
 from pipeline.encoder_folder import MODULES
 from pipeline.errors import CheckpointError, ConfigError, PipelineError, listed, shown
-from pipeline.export.card import trained_length
+from pipeline.export.card import exported_length
 from pipeline.export.sentence_files import PROMPTS, pooling_of, prompts_of
 from pipeline.model.heads import AttentionPooling
 from pipeline.model.published import MOST_CONFIG, json_object
@@ -145,7 +145,7 @@ def _of_run(settings: Pretrain, checkpoint: str) -> Recipe:
     return Recipe(
         pooling=pooling,
         attention=_attention(storage.join(checkpoint, ATTENTION)) if pooling == "attention" else None,
-        maximum_length=trained_length(settings),
+        maximum_length=exported_length(settings),
         projection=projection,
         prompts=prompts_of(settings),
     )

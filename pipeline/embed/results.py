@@ -23,13 +23,16 @@ LONGEST_TEXT = 300
 WIDTH = 120
 
 
-def embedded_lines(counts: Counts, model: Description, output: str, seconds: float) -> list[str]:
-    """Return the last lines of an embedding job: counts, kind of vectors, time and location."""
+def embedded_lines(counts: Counts, model: Description, output: str, seconds: float, texts: str = "texts") -> list[str]:
+    """Return the last lines of an embedding job: counts, kind of vectors, time and location.
+
+    `texts` names the texts.
+    """
     empty = f", {counts.empty:,} of them empty and without a vector" if counts.empty else ""
     cut = f", {counts.cut:,} of them truncated at {model.maximum_length} tokens" if counts.cut else ""
     computed = f"computed in {' and '.join(counts.precisions)}, in {seconds:.0f} s"
     kind = f"{counts.vectors:,} vectors of {model.dimension} numbers"
-    return [f"{counts.texts:,} texts{empty}{cut}: {kind}, {computed}: {output}"]
+    return [f"{counts.texts:,} {texts}{empty}{cut}: {kind}, {computed}: {output}"]
 
 
 def result_table(query: Query, found: Sequence[Found], width: int = WIDTH) -> str:

@@ -201,7 +201,7 @@ def _introduction(trained: Trained, lineage: Lineage, settings: Pretrain, step: 
         f"{trained.vocabulary_size:,} vocabulary entries and {_parameters(trained):,} parameters. "
         f"It was pretrained by {described(settings.objective, settings.sampling)} with bertstream {version()}, "
         f"from {started}{_texts(lineage)}: "
-        f"{step:,} steps, {state.tokens:,} tokens, sequences of at most {trained_length(settings)} tokens, "
+        f"{step:,} steps, {state.tokens:,} tokens, sequences of at most {_trained_length(settings)} tokens, "
         f"seed {settings.seed}."
     )
 
@@ -233,7 +233,7 @@ def _texts(lineage: Lineage) -> str:
 
 def _limits(trained: Trained, lineage: Lineage, settings: Pretrain, step: int) -> str:
     """Return the model's limitations as a Markdown list."""
-    tokens, longest = read_state(trained.checkpoint).tokens, trained_length(settings)
+    tokens, longest = read_state(trained.checkpoint).tokens, _trained_length(settings)
     uses = [
         "The model fills blanks and computes vectors. It does not generate text. For a task, fine-tune it first.",
         "Its vectors were not trained to measure how similar two texts are: use them as a baseline only.",
@@ -261,17 +261,24 @@ def _limits(trained: Trained, lineage: Lineage, settings: Pretrain, step: int) -
         if loss >= frequencies:
             compared = f"Its held-out loss is {loss:.3f}; guessing by word frequencies alone gives {frequencies:.3f}"
             lines.insert(0, f"{compared}. It has not learned to use the words around a blank yet.")
-    if longest < trained.model.maximum_positions:
-        positions = trained.model.maximum_positions
+    positions, read = trained.model.maximum_positions, exported_length(settings)
+    if longest < read:
+        lines.append(f"It reads {read} tokens of a text, but the texts of this training had at most {longest} tokens.")
+    elif longest < positions:
         lines.append(
             f"Only the first {longest} of {positions} positions were trained: truncate texts to {longest} tokens."
         )
     return "\n".join(f"- {line}" for line in lines)
 
 
-def trained_length(settings: Pretrain) -> int:
+def _trained_length(settings: Pretrain) -> int:
     """Return the length in tokens of the longest training sequences."""
     return max(phase.sampling.maximum_length for phase in settings.all_phases)
+
+
+def exported_length(settings: Pretrain) -> int:
+    """Return the maximum tokens of a text that a run's model reads for a vector."""
+    return settings.sampling.exported_length or _trained_length(settings)
 
 
 def _parameters(trained: Trained) -> int:

@@ -12,7 +12,7 @@ from pipeline.batch import Batch
 from pipeline.config.model import Model
 from pipeline.config.model_parts import BlockSparseAttention
 from pipeline.errors import CheckpointError
-from pipeline.export.card import Lineage, Made, card, trained_length
+from pipeline.export.card import Lineage, Made, card, exported_length
 from pipeline.export.markdown import CARD
 from pipeline.export.probe import TOLERANCE, difference, padded, probes
 from pipeline.export.sentence_files import pooling_of, prompts_of, sentence_files
@@ -114,7 +114,7 @@ def write_published(trained: Trained, lineage: Lineage, folder: Path) -> Made:
     pooling = pooling_of(settings)
     projected = (folder / DENSE).exists()
     files = sentence_files(
-        trained.model.width, trained_length(settings), pooling, projected=projected, prompts=prompts_of(settings)
+        trained.model.width, exported_length(settings), pooling, projected=projected, prompts=prompts_of(settings)
     )
     for name, content in files.items():
         storage.write_bytes(str(folder / name), content.encode())

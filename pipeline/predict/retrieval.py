@@ -113,21 +113,23 @@ def _compared(measured: Measured) -> list[tuple[str, str]]:
 def table_lines(measured: Measured) -> list[str]:
     """Return the lines of a table: the mean of each measure over queries in percent, for each system."""
     rows = [[system, *(f"{100 * values.mean():.1f}" for values in by.values())] for system, by in measured.items()]
-    return aligned(["%", *MEASURES], rows)
+    return aligned(["%", *next(iter(measured.values()))], rows)
 
 
-def difference_lines(measured: Measured, compared: Sequence[tuple[str, str]]) -> list[str]:
-    """Return a line per pair (system, other): FIRST of the system minus that of the other, with the interval."""
+def difference_lines(
+    measured: Measured, compared: Sequence[tuple[str, str]], measures: Sequence[str] = (FIRST,)
+) -> list[str]:
+    """Return a line per measure and pair (system, other): the system's minus that of the other, with the interval."""
     return [
-        *(_difference_line(measured, system, other) for system, other in compared),
+        *(_difference_line(measured, name, system, other) for name in measures for system, other in compared),
         "in brackets: 95% interval, paired bootstrap over queries",
     ]
 
 
-def _difference_line(measured: Measured, system: str, other: str) -> str:
-    """Return the line of FIRST of a system minus that of another one, with the interval over queries."""
-    values, of_other = measured[system][FIRST], measured[other][FIRST]
+def _difference_line(measured: Measured, name: str, system: str, other: str) -> str:
+    """Return the line of a measure of a system minus that of another one, with the interval over queries."""
+    values, of_other = measured[system][name], measured[other][name]
     difference = over_rows(
         lambda rows: float(of_other[rows].mean()), lambda rows: float(values[rows].mean()), len(values)
     )
-    return f"{FIRST} of {system} minus {other}: {format_difference(difference, percent=True)}"
+    return f"{name} of {system} minus {other}: {format_difference(difference, percent=True)}"

@@ -5,6 +5,8 @@ document without a judgement has grade 0. `judged` are the grades of all judged 
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
 
 import numpy as np
 
@@ -39,21 +41,30 @@ def _average_precision(ranked: np.ndarray, judged: np.ndarray) -> float:
     return float((np.arange(1, len(ranks) + 1) / ranks).sum() / np.count_nonzero(judged > 0))
 
 
-def _recall(ranked: np.ndarray, judged: np.ndarray) -> float:
-    """Return the share of the relevant documents that are among the first 100."""
-    return float(np.count_nonzero(ranked[:RECALL_CUTOFF] > 0) / np.count_nonzero(judged > 0))
+def _recall(ranked: np.ndarray, judged: np.ndarray, cutoff: int = RECALL_CUTOFF) -> float:
+    """Return the share of the relevant documents that are among the first `cutoff`."""
+    return float(np.count_nonzero(ranked[:cutoff] > 0) / np.count_nonzero(judged > 0))
 
 
-MEASURES: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
+Measure = Callable[[np.ndarray, np.ndarray], float]
+MEASURES: dict[str, Measure] = {
     f"ndcg@{CUTOFF}": _ndcg,
     f"mrr@{CUTOFF}": _reciprocal_rank,
     "map": _average_precision,
     f"recall@{RECALL_CUTOFF}": _recall,
 }
+OF_PAIRS: dict[str, Measure] = {
+    f"ndcg@{CUTOFF}": _ndcg,
+    f"recall@{CUTOFF}": partial(_recall, cutoff=CUTOFF),
+}
+"""Measures for queries with one relevant document each."""
 
 
 def measure(
-    rankings: Sequence[np.ndarray], ids: Sequence[str], grades: Sequence[Mapping[str, int]]
+    rankings: Sequence[np.ndarray],
+    ids: Sequence[str],
+    grades: Sequence[Mapping[str, int]],
+    measures: Mapping[str, Measure] = MappingProxyType(MEASURES),
 ) -> dict[str, np.ndarray]:
     """Return {measure: value of each query, float64 (queries,)}.
 
@@ -64,5 +75,5 @@ def measure(
     all_judged = [np.array(list(judged.values())) for judged in grades]
     return {
         name: np.array([value(*query) for query in zip(ranked, all_judged, strict=True)])
-        for name, value in MEASURES.items()
+        for name, value in measures.items()
     }

@@ -21,6 +21,7 @@ ADDED: dict[str, Any] = {
     "sampling.mix_languages": True,
     "sampling.query_prompt": None,
     "sampling.document_prompt": None,
+    "sampling.exported_length": None,
     "batch.reduce_precision": "float32",
     "phases.masking_share": None,
     "phases.theta": None,

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pipeline import cluster, storage
-from pipeline.adapt.documents import SHOWN, own_queries
+from pipeline.adapt.comparison import SHOWN, heldout_lines
+from pipeline.adapt.heldout import hold_out
 from pipeline.adapt.judged import judged_lines
 from pipeline.adapt.queries import given_queries
 from pipeline.adapt.record import agree, facts_of
@@ -16,6 +17,7 @@ from pipeline.adapt.steps import (
     corpus_folder,
     embeddings,
     most_trainings,
+    pairs_for,
     search_of,
 )
 from pipeline.config.adapt import Adapt
@@ -28,6 +30,7 @@ from pipeline.embed.results import result_table
 from pipeline.embed.vectors import Vectors, open_vectors
 from pipeline.locks import locked
 from pipeline.reporting import Report
+from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.train.run import is_finished, read_summary, run_folder
 from pipeline.workflows.embed import embed
 from pipeline.workflows.prepare import prepare
@@ -48,11 +51,18 @@ def adapt(config: Adapt, report: Report) -> None:
     with locked(config.output):
         agree(config.output, facts_of(config, start))
         corpus = _prepared(config, report)
-        chosen = choose_trainings(config, start, corpus)
-        agree(config.output, {"corpus.fingerprint": corpus.fingerprint} | chosen.steps)
+        agree(config.output, {"corpus.fingerprint": corpus.fingerprint})
+        pairs = pairs_for(config, start, corpus)
+        heldout = hold_out(corpus, config.output, pairs.pairs, CachedTokenizer(start.vocabulary), start.reads)
+        chosen = choose_trainings(config, start, heldout.corpus, pairs)
+        agree(config.output, chosen.steps)
         _train(chosen, report)
-        vectors = _embedded(config, start, chosen, report)
-    for line in _results(config, corpus, queries, vectors, report):
+        vectors = _embedded(config, start, chosen, corpus, report)
+        if config.judgements is None:
+            lines = heldout_lines(config.output, heldout, embeddings(config, start, chosen.export), start, report)
+        else:
+            lines = _judged(config, corpus, queries, vectors)
+    for line in (*lines, *_found(config, queries, vectors, report)):
         report(line)
     report(f'\nencoder: {chosen.export}\npython jobs/search.py --vectors {vectors[ADAPTED].folder} --queries "…"')
 
@@ -76,27 +86,31 @@ def _train(chosen: Trainings, report: Report) -> None:
             pretrain(run, report)
 
 
-def _embedded(config: Adapt, start: Start, chosen: Trainings, report: Report) -> dict[str, Vectors]:
+def _embedded(config: Adapt, start: Start, chosen: Trainings, corpus: Corpus, report: Report) -> dict[str, Vectors]:
     """Embed the text with both encoders, unless their vectors are there; return encoder -> vectors."""
     settings = embeddings(config, start, chosen.export)
     for each in settings.values():
-        embed(each, report)
+        embed(each, report, f"pieces of {corpus.counts['documents']:,} documents")
     return {encoder: open_vectors(each.output) for encoder, each in settings.items()}
 
 
-def _results(
-    config: Adapt, corpus: Corpus, queries: Sequence[Query], vectors: Mapping[str, Vectors], report: Report
-) -> list[str]:
-    """Return the lines of the table if there are judgements, else what the first queries find with both encoders."""
-    if config.judgements is not None:
-        return judged_lines(
-            corpus,
-            queries,
-            config.judgements,
-            vectors,
-            lambda of_system, asked: query_vectors(search_of(config, of_system.folder), of_system, asked),
-        )
-    asked = list(queries[:SHOWN]) or own_queries(corpus)
+def _judged(config: Adapt, corpus: Corpus, queries: Sequence[Query], vectors: Mapping[str, Vectors]) -> list[str]:
+    """Return the lines of the table by the judgements of the settings."""
+    assert config.judgements is not None
+    return judged_lines(
+        corpus,
+        queries,
+        config.judgements,
+        vectors,
+        lambda of_system, asked: query_vectors(search_of(config, of_system.folder), of_system, asked),
+    )
+
+
+def _found(config: Adapt, queries: Sequence[Query], vectors: Mapping[str, Vectors], report: Report) -> list[str]:
+    """Return what the first given queries find with both encoders; nothing if there are judgements."""
+    asked = [] if config.judgements else list(queries[:SHOWN])
+    if not asked:
+        return []
     found = {
         encoder: find(search_of(config, of_encoder.folder), of_encoder, asked, report)
         for encoder, of_encoder in vectors.items()

@@ -16,8 +16,8 @@ from pipeline.reporting import Report
 
 
 @cluster.ray_errors_as_cluster_lost()
-def embed(config: Embed, report: Report) -> None:
-    """Embed all texts of the input, and write the manifest.
+def embed(config: Embed, report: Report, texts: str = "texts") -> None:
+    """Embed all texts of the input, and write the manifest; `texts` names the texts in the last line.
 
     Raises PipelineError, with a one-line message, for everything that the user can fix.
     """
@@ -32,7 +32,7 @@ def embed(config: Embed, report: Report) -> None:
         if folder.begin(config.output, asked, config.replace):
             report(f"{config.output} has these vectors already")
             return
-        embed_missing(config, files, described, folder.parts_in(config.output), report)
+        embed_missing(config, files, described, folder.parts_in(config.output), report, texts)
         counts = folder.publish(config.output, asked, described, config.format)
-    for line in embedded_lines(counts, described, config.output, time.monotonic() - begun):
+    for line in embedded_lines(counts, described, config.output, time.monotonic() - begun, texts):
         report(line)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from ir_measures import AP, RR, R, nDCG
 
-from pipeline.retrieval.measures import measure
+from pipeline.retrieval.measures import MEASURES, OF_PAIRS, measure
 from pipeline.retrieval.ranking import rank, tie_ranks
 
 DOCUMENTS, QUERIES = 150, 20
@@ -19,8 +19,8 @@ def test_measures_equal_trec_eval_s() -> None:
         {ids[index]: int(draw.integers(-1, 4)) for index in draw.choice(DOCUMENTS, 30, replace=False)}
         for _ in range(QUERIES)
     ]
-    ours = measure([rank(row, tie_ranks(ids)) for row in scores], ids, grades)
-    theirs = dict(zip(ours, (nDCG @ 10, RR, AP, R @ 100)))  # RR@10 of ir_measures orders ties otherwise
+    ours = measure([rank(row, tie_ranks(ids)) for row in scores], ids, grades, MEASURES | OF_PAIRS)
+    theirs = dict(zip(ours, (nDCG @ 10, RR, AP, R @ 100, R @ 10)))  # RR@10 of ir_measures orders ties otherwise
     qrels = [
         ir_measures.Qrel(str(query), id, grade) for query, judged in enumerate(grades) for id, grade in judged.items()
     ]

@@ -13,7 +13,10 @@ from pipeline.workflows import adapt as workflow
 from tests.conftest import WORDS
 
 pytestmark = pytest.mark.usefixtures("local_ray")
-SMALL = "--masked-steps 4 --contrastive-steps 4 --batch.rows-per-step 16 --batch.rows-per-slot 8 --placement.threads 1"
+SMALL = (
+    "--maximum-length 24 --masked-steps 4 --contrastive-steps 4 --batch.rows-per-step 16 --batch.rows-per-slot 8 "
+    "--placement.threads 1"
+)
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +25,7 @@ def given(tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]
     folder, draw = tmp_path_factory.mktemp("given"), np.random.default_rng(0)
     documents = [
         {"id": f"d{number}", "title": " ".join(draw.choice(WORDS, 3)), "text": " ".join(draw.choice(WORDS, 40)) + "."}
-        for number in range(60)
+        for number in range(240)
     ]
     (folder / "text.jsonl").write_text("".join(json.dumps(document) + "\n" for document in documents))
     queries = [{"id": f"q{number}", "text": documents[number]["text"]} for number in range(8)]
@@ -54,7 +57,7 @@ def test_a_stopped_job_continues_and_compares_the_encoders(
     assert main(asked) == 0
     said = capsys.readouterr().out.splitlines()
     assert "run masked is finished" in said
-    assert "contrastive: 4 steps (1.1 epochs), with a title and a paragraph of its document" in "\n".join(said)
+    assert "contrastive: 4 steps (0.3 epochs), with a title and a paragraph of its document" in "\n".join(said)
     assert steps_saved(str(tmp_path / "runs/contrastive"))[-1] == 4
     table = {
         line.split()[0]: line.split()[1:] for line in said if line.startswith(("BM25  ", "untouched  ", "adapted  "))
@@ -73,7 +76,24 @@ def test_a_stopped_job_continues_and_compares_the_encoders(
     ]
     assert main(without) == 0
     said = capsys.readouterr().out.splitlines()
-    assert sum(line.endswith("(untouched)") for line in said) == sum(line.endswith("(adapted)") for line in said) == 5
+    examples = [line for line in said if "its text" in line]
+    assert sum("(untouched: " in line for line in examples) == sum("(adapted: " in line for line in examples) == 5
+    titles = {
+        document["title"]
+        for document in map(json.loads, Path(without[without.index("--corpus") + 1]).read_text().splitlines())
+    }
+    assert all(line.partition(" (")[0] in titles for line in examples)
+    (head,) = [line for line in said if line.startswith("held out of the trainings: whole documents; from there, ")]
+    pairs = int(head.partition("from there, ")[2].partition(" ")[0])
+    assert pairs >= 20 and f"{pairs} documents" in head and " of them of the training text:" in head
+    assert any(line.startswith("ndcg@10 of adapted minus untouched: ") for line in said)
+    assert any(line.startswith("recall@10 of adapted minus untouched: ") for line in said)
+    assert "comparing the encoders" in "\n".join(said)
+    before, after = (
+        json.loads((tmp_path / f"vectors/{name}/manifest.json").read_text()) for name in ("before", "after")
+    )
+    assert before["model"]["maximum_length"] == after["model"]["maximum_length"] == 32
+    assert before["counts"]["vectors"] == after["counts"]["vectors"]
     assert "run contrastive is finished" in said
     assert main([*without, "--seed", "1"]) == 2
     assert "has an encoder adapted with seed 0, not with seed 1: choose another --output" in capsys.readouterr().err

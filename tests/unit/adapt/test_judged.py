@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.adapt.documents import documents_of, own_id, own_queries
+from pipeline.adapt.documents import documents_of, own_id
 from pipeline.adapt.judged import collection_of, rank_by_vectors
 from pipeline.adapt.queries import given_queries
 from pipeline.config.adapt import Adapt
@@ -65,14 +65,6 @@ def test_pieces_are_joined_in_order(corpus: Corpus) -> None:
         "b.txt": "Mir nest sits here. Another one follows.",
     }
     assert parents["a.jsonl:0:x#1"] == "a.jsonl:0:x" and len(parents) == 4
-
-
-def test_queries_are_titles_or_first_sentences_and_held_out_documents_come_first(corpus: Corpus) -> None:
-    assert own_queries(corpus) == [
-        Query(id="b.txt", text="Mir nest sits here."),
-        Query(id="x", text="Ex"),
-        Query(id="y", text="Why"),
-    ]
 
 
 def test_judgements_of_dropped_documents_are_counted(tmp_path: Path) -> None:

@@ -73,17 +73,25 @@ def test_queries_and_judgements_that_cannot_be_read_are_refused_first(tiny_run: 
 
 def test_sequences_are_at_most_as_long_as_the_encoder_reads(tiny_run: Path) -> None:
     config, start = Adapt(corpus=("a",), init=str(tiny_run)), read_start(str(tiny_run))
+    assert start.reads == 32  # of 32 positions
+    assert length_of(replace(config), replace(start, reads=24)) == 24
     assert length_of(config, start) == 32 and length_of(replace(config, maximum_length=16), start) == 16
-    with pytest.raises(ConfigError, match=r"^maximum_length \(33\) must be at most 32, the positions of init \(/"):
+    with pytest.raises(
+        ConfigError, match=r"^maximum_length \(33\) must be at most 32, the tokens of a text that init "
+    ):
         length_of(replace(config, maximum_length=33), start)
 
 
 def test_nothing_to_train_is_refused(tiny_run: Path) -> None:
-    config, start = Adapt(corpus=("/a",), init="E", contrastive_steps=0), read_start(str(tiny_run))
+    config, start = Adapt(corpus=("/a",), init="E", output="/out", contrastive_steps=0), read_start(str(tiny_run))
     assert [run.name for run in most_trainings(config, start).runs] == ["masked"]
     without = replace(start, fills_blanks=False)
-    with pytest.raises(ConfigError, match=r"^contrastive_steps \(0\) leaves nothing to train, because init \(E\) has "):
+    with pytest.raises(ConfigError) as refused:
         most_trainings(config, without)
+    assert str(refused.value) == (
+        "nothing is left to train on /out/corpus: contrastive_steps is 0, and init (E) has no head for masked words: "
+        "leave contrastive_steps out, or set masked_steps"
+    )
 
 
 def test_an_output_of_other_settings_is_refused(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Steps that adapt an encoder: their settings, the pairs of texts and the numbers of steps that follow from a text."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,27 +12,38 @@ import pytest
 from pipeline.adapt.pairs import choose_pairs, rows_per_epoch
 from pipeline.adapt.plan import plan_lines
 from pipeline.adapt.start import Start, read_start
-from pipeline.adapt.steps import choose_trainings, embeddings, steps_of
+from pipeline.adapt.steps import choose_trainings, embeddings, pairs_for, steps_of
 from pipeline.config.adapt import Adapt
 from pipeline.config.data import AdjacentParagraphs, FullSentences, Sampling, TitleParagraph, TwoCrops
 from pipeline.config.objective import Contrastive, Masked
+from pipeline.config.placement import Placement
 from pipeline.config.training import Batch
 from pipeline.corpus.prepared import Corpus, Window
+from pipeline.errors import ConfigError
+from pipeline.export.card import exported_length
 from pipeline.predict.inputs import list_inputs
 from pipeline.text.schema import DOCUMENT
 from pipeline.train.checkpoint import folder_of
 from tests.conftest import text_of
 
-Write = Callable[[Sequence[str], Sequence[str]], Corpus]
+ALONE = Placement(threads=1)
+Write = Callable[..., Corpus]
 
 
 @pytest.fixture
 def write_corpus(tmp_path: Path) -> Write:
-    """A function that writes a corpus of one window, of titles and texts."""
+    """A function that writes a corpus of one window, of titles, texts and perhaps parents."""
 
-    def write(titles: Sequence[str], texts: Sequence[str]) -> Corpus:
+    def write(titles: Sequence[str], texts: Sequence[str], parents: Sequence[str] = ()) -> Corpus:
         rows = [
-            {"id": f"{n}#0", "parent": f"{n}", "title": title, "text": text, "source": "s", "language": "en"}
+            {
+                "id": f"{n}#0",
+                "parent": parents[n] if parents else f"{n}",
+                "title": title,
+                "text": text,
+                "source": "s",
+                "language": "en",
+            }
             | {"lines_are_sentences": False}
             for n, (title, text) in enumerate(zip(titles, texts, strict=True))
         ]
@@ -56,12 +68,13 @@ def test_an_epoch_decides_the_steps_within_bounds() -> None:
 
 def test_titles_decide_the_pairs_then_paragraphs(write_corpus: Write, start: Start) -> None:
     four, paragraphs = [text_of(n) for n in range(4)], [f"{text_of(n)}\n{text_of(n + 9)}" for n in range(4)]
-    chosen = choose_pairs(write_corpus(["Kar", "Lost", "", ""], four), start.vocabulary, 32)
-    assert chosen.pairs == TitleParagraph() and str(chosen).endswith("(2 of 4 documents have a title)")
-    chosen = choose_pairs(write_corpus(["Kar", "", "", ""], paragraphs), start.vocabulary, 32)
+    chosen = choose_pairs(write_corpus(["Kar", "Lost", "", ""], four), start.vocabulary, 32, 64)
+    assert chosen.pairs == TitleParagraph()
+    assert chosen.reason == "2 of 4 training documents have a title; the 2 rows of a step have 2 different titles"
+    chosen = choose_pairs(write_corpus(["Kar", "", "", ""], paragraphs), start.vocabulary, 32, 64)
     assert chosen.pairs == AdjacentParagraphs()
-    assert chosen.reason == "1 of 4 documents have a title, and 4 documents have 4 pairs of paragraphs"
-    assert choose_pairs(write_corpus([""] * 4, four), start.vocabulary, 32).pairs == TwoCrops()
+    assert chosen.reason == "1 of 4 training documents have a title; they have 4 pairs of paragraphs"
+    assert choose_pairs(write_corpus([""] * 4, four), start.vocabulary, 32, 64).pairs == TwoCrops()
 
 
 def test_rows_of_an_epoch_are_counted_in_two_windows_and_extended(write_corpus: Write, start: Start) -> None:
@@ -71,48 +84,99 @@ def test_rows_of_an_epoch_are_counted_in_two_windows_and_extended(write_corpus: 
     assert rows_per_epoch(more, start.vocabulary, sampling) == 15
 
 
+def test_a_few_titles_of_many_pieces_are_no_pairs(write_corpus: Write, start: Start) -> None:
+    """Two books in six pieces: the titles of a step of 8 rows are 2, although every piece has one."""
+    paragraphs = [f"{text_of(n)}\n{text_of(n + 9)}" for n in range(6)]
+    books = write_corpus(["Kar", "Lost"] * 3, paragraphs, ["a", "b"] * 3)
+    chosen = choose_pairs(books, start.vocabulary, 32, 8)
+    assert chosen.pairs == AdjacentParagraphs()
+    assert chosen.reason == (
+        "2 of 2 training documents have a title, but the 8 rows of a step have 2 different titles, too few to "
+        "tell texts apart; they have 6 pairs of paragraphs"
+    )
+    assert chosen.compared == 3  # of the six rows, those of the other book
+    assert choose_pairs(books, start.vocabulary, 32, 4).pairs == TitleParagraph()  # 2 of 4
+
+
+def test_one_document_leaves_contrastive_training_out(write_corpus: Write, start: Start, tiny_run: Path) -> None:
+    paragraphs = [f"{text_of(n)}\n{text_of(n + 9)}" for n in range(6)]
+    book = write_corpus(["Kar"] * 6, paragraphs, ["a"] * 6)
+    config = Adapt(
+        corpus=(book.folder,), init=str(tiny_run), output="/out", batch=Batch(rows_per_step=8, rows_per_slot=8)
+    )
+    pairs = pairs_for(config, start, book)
+    chosen = choose_trainings(config, start, book, pairs)
+    assert pairs.compared == 0 and [run.name for run in chosen.runs] == ["masked"]
+    assert chosen.notes[-1] == (
+        "contrastive: left out, because texts are compared with those of other documents, and all rows of a step are "
+        "of one document: give more documents"
+    )
+    with pytest.raises(ConfigError, match=r"^contrastive_steps \(9\) cannot train, because texts are compared with "):
+        choose_trainings(replace(config, contrastive_steps=9), start, book, pairs)
+    with pytest.raises(ConfigError, match=r"^nothing is left to train on .*, and masked_steps is 0: give more doc"):
+        choose_trainings(replace(config, masked_steps=0), start, book, pairs)
+
+
+def test_the_adapted_encoder_reads_what_the_encoder_read(write_corpus: Write, start: Start, tiny_run: Path) -> None:
+    corpus = write_corpus([""] * 4, [text_of(n) for n in range(4)])
+    config = Adapt(corpus=(corpus.folder,), init=str(tiny_run), output=corpus.folder, maximum_length=16)
+    runs = choose_trainings(config, replace(start, reads=24), corpus, pairs_for(config, start, corpus)).runs
+    assert [run.sampling.maximum_length for run in runs] == [16, 16]
+    assert [exported_length(run) for run in runs] == [24, 24]
+
+
 def test_another_pooling_than_the_encoders_is_reported(write_corpus: Write, start: Start, tiny_run: Path) -> None:
     corpus = write_corpus([""] * 4, [text_of(n) for n in range(4)])
     config = Adapt(corpus=(corpus.folder,), init=str(tiny_run), output=corpus.folder, masked_steps=0)
-    line = "contrastive: mean pooling, instead of the encoder's attention pooling"
-    assert choose_trainings(config, replace(start, own_pooling="attention"), corpus).notes[-1] == line
-    assert line not in choose_trainings(config, start, corpus).notes
+    line, pairs = (
+        "contrastive: mean pooling, instead of the encoder's attention pooling",
+        pairs_for(config, start, corpus),
+    )
+    assert choose_trainings(config, replace(start, own_pooling="attention"), corpus, pairs).notes[-1] == line
+    assert line not in choose_trainings(config, start, corpus, pairs).notes
 
 
 def test_both_runs_follow_each_other(write_corpus: Write, start: Start, tiny_run: Path) -> None:
-    corpus = write_corpus(["Kar"] * 4, [text_of(n) for n in range(4)])
+    corpus = write_corpus(["Kar", "Lost", "Mir", "Nest"], [text_of(n) for n in range(4)])
     config = Adapt(
         corpus=("/text",), init=str(tiny_run), output="/out", batch=Batch(rows_per_step=2, rows_per_slot=2), seed=3,
         masked_steps=50,
     )  # fmt: skip
-    chosen = choose_trainings(config, start, corpus)
+    pairs = pairs_for(config, start, corpus)
+    chosen = choose_trainings(config, start, corpus, pairs)
     masked, contrastive = chosen.runs
     assert chosen.steps == {"masked_steps": 50, "contrastive_steps": 100}
     assert chosen.notes[1] == (
-        "contrastive: 100 steps (50.0 epochs), with a title and a paragraph of its document (4 of 4 documents have a "
-        "title)"
+        "contrastive: 100 steps (50.0 epochs), with a title and a paragraph of its document (4 of 4 "
+        "training documents have a title; the 2 rows of a step have 2 different titles); a text is compared "
+        "with those of 1 other rows of its step, of other documents"
     )
     assert (masked.name, masked.init, masked.steps) == ("masked", folder_of(str(tiny_run), 3), 50)
-    assert (masked.objective, masked.sampling) == (Masked(), Sampling(maximum_length=32, pairs=FullSentences()))
-    assert masked.corpus == contrastive.corpus == ("/out/corpus",) and masked.seed == contrastive.seed == 3
+    sampling = Sampling(maximum_length=32, exported_length=32, pairs=FullSentences())
+    assert (masked.objective, masked.sampling) == (Masked(), sampling)
+    assert masked.corpus == contrastive.corpus == (corpus.folder,) and masked.seed == contrastive.seed == 3
     assert masked.checkpoint.every == 5  # so that a kill loses a tenth of a run at most
+    assert masked.checkpoint.keep == contrastive.checkpoint.keep == 1
     assert contrastive.init == "/out/runs/masked/export" and contrastive.objective == Contrastive(pooling="mean")
-    assert contrastive.sampling == Sampling(maximum_length=32, pairs=TitleParagraph())
+    assert contrastive.sampling == replace(sampling, pairs=TitleParagraph())
     assert masked.optimizer.learning_rate == contrastive.optimizer.learning_rate == 2e-4
     assert chosen.export == "/out/runs/contrastive/export"
 
-    (only,) = choose_trainings(replace(config, contrastive_steps=0), start, corpus).runs
+    (only,) = choose_trainings(replace(config, contrastive_steps=0), start, corpus, pairs).runs
     assert only == masked
     prompted = replace(start, prompts=("q: ", None))
-    assert [run.sampling.prompts for run in choose_trainings(config, prompted, corpus).runs] == [("", ""), ("q: ", "")]
+    assert [run.sampling.prompts for run in choose_trainings(config, prompted, corpus, pairs).runs] == [
+        ("", ""),
+        ("q: ", ""),
+    ]
     assert start.prompts == (None, None)
     without_head, unset = replace(start, fills_blanks=False), replace(config, masked_steps=None)
-    chosen = choose_trainings(unset, without_head, corpus)
+    chosen = choose_trainings(unset, without_head, corpus, pairs)
     (only,) = chosen.runs
     assert only.init == masked.init and only.optimizer.learning_rate == 2e-5
     assert chosen.steps == {"masked_steps": 0, "contrastive_steps": 100}
     assert chosen.notes[0] == "masked: left out, because the encoder has no head for masked words"
-    assert len(choose_trainings(config, without_head, corpus).runs) == 2  # the user asks for 50 steps
+    assert len(choose_trainings(config, without_head, corpus, pairs).runs) == 2  # the user asks for 50 steps
 
 
 def test_vectors_are_those_of_all_documents(tiny_corpus: Corpus, start: Start, tiny_run: Path) -> None:
@@ -133,16 +197,22 @@ def test_vectors_are_those_of_all_documents(tiny_corpus: Corpus, start: Start, t
 def test_the_plan_has_every_step_and_writes_nothing(tiny_run: Path, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("kar lost kand. " * 1_000)
     output = tmp_path / "out"
-    config = Adapt(corpus=(str(tmp_path / "a.txt"),), init=str(tiny_run), output=str(output), masked_steps=7)
+    config = Adapt(
+        corpus=(str(tmp_path / "a.txt"),), init=str(tiny_run), output=str(output), masked_steps=7, placement=ALONE
+    )
     lines = plan_lines(config)
-    assert lines[0] == f"plan of {output}; nothing is run" and not output.exists()
+    assert lines[0] == f"plan of {output}; nothing is written" and not output.exists()
     assert lines[1:6:2] == [
         "  corpus       1 file of 0.0 MB; to do",
         "  masked       7 steps of 64 rows at length 32, 0.0 M tokens; to do",
         "  contrastive  at most 500 steps of 64 pairs of texts at length 32, 1.2 M tokens; to do",
     ]
+    assert all(re.search(r" MB, about [0-9.,]+ (s|minutes|hours)$", line) for line in lines[4:12:2])
     # 15,000 characters are 3,750 tokens, in chunks of 24
     assert lines[9] == "  after        about 156 vectors of 32 numbers; to do"
+    # bert's 2 layers of width 32: three numbers of 4 bytes per parameter
+    assert lines[12].startswith("a checkpoint of 0.0 M parameters has about ") and "a run keeps its last" in lines[12]
+    assert lines[13].startswith("in all about ") and "measured now" in lines[13]
     assert lines[-1] == "the numbers of steps and the pairs of texts are known when the corpus is prepared"
 
 
@@ -152,6 +222,13 @@ def test_the_plan_says_what_is_done(tiny_corpus: Corpus, tiny_run: Path, tmp_pat
     (tmp_path / "runs/contrastive/checkpoints/step-00000012").mkdir(parents=True)
     (tmp_path / "vectors/before/parts").mkdir(parents=True)
     corpus = Path(tiny_corpus.folder)
-    config = Adapt(corpus=(str(corpus),), init=str(tiny_run), output=str(tmp_path), batch=Batch(rows_per_step=32))
+    config = Adapt(
+        corpus=(str(corpus),), init=str(tiny_run), output=str(tmp_path), batch=Batch(rows_per_step=32), placement=ALONE
+    )
     states = [line.rpartition("; ")[2] for line in plan_lines(config)[1:10:2]]
     assert states == ["done", "done", "12 steps done", "begun", "to do"]
+    (tmp_path / "runs/contrastive/summary.json").symlink_to(tiny_run / "summary.json")
+    for name in ("before", "after"):
+        (tmp_path / "vectors" / name).mkdir(exist_ok=True)
+        (tmp_path / "vectors" / name / "manifest.json").touch()
+    assert "only the comparison is left" in plan_lines(config)

@@ -67,6 +67,14 @@ def test_parameters_are_counted_once(trained: Trained, lineage: Lineage) -> None
     assert f" {expected:,} parameters" in card(trained, lineage, "onnx", MADE)
 
 
+def test_a_model_that_reads_more_than_its_training_had_says_so(trained: Trained, lineage: Lineage) -> None:
+    lengths = {"sampling.maximum_length": 16, "sampling.exported_length": 32}
+    recorded = lineage.recorded | {"identity": lineage.recorded["identity"] | lengths}
+    written = card(trained, replace(lineage, recorded=recorded), "huggingface", MADE)
+    assert "- It reads 32 tokens of a text, but the texts of this training had at most 16 tokens." in written
+    assert "positions were trained" not in written
+
+
 def test_data_with_what_was_left_out(lineage: Lineage) -> None:
     assert data(lineage) == (
         "| source | weight | documents | pieces | characters | left out |\n| --- | --- | --- | --- | --- | --- |\n"
