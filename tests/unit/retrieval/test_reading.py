@@ -109,7 +109,7 @@ def test_half_of_a_surrogate_pair_in_a_text_is_replaced(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"qrels": QRELS[1:]}, "qrels/test.tsv: the first line is 1, a, 2, but must be query-id, corpus-id, score"),
+        ({"qrels": QRELS[1:]}, "qrels/test.tsv: the first line is 1, a, 2.0, but must be query-id, corpus-id, score"),
         ({"qrels": [QRELS[0], "2\ta\t0"]}, "no query has a text and a relevant document: 1 documents have no text"),
         ({"split": "dev"}, "qrels/test.tsv does not exist; its folder has dev.tsv: name one of them with --split"),
     ],
