@@ -23,8 +23,8 @@ from pipeline.config.workers import WorkerRange
 from pipeline.environment import submission_id
 from pipeline.errors import ClusterLost, ConfigError
 from pipeline.local_files import SCRATCH
-from pipeline.local_ray import make_token, ray_folders, start_remedy
 from pipeline.locations import is_url
+from pipeline.on_ray.local_ray import make_token, ray_folders, start_remedy
 from pipeline.reporting import Report, print_line
 from pipeline.stopping import interrupt_on_sigterm
 

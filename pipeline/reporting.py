@@ -1,12 +1,19 @@
 """Report the progress of a job, line by line."""
 
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Any
 
 from pipeline.config.called import as_called
+from pipeline.durations import duration
 
 Report = Callable[[str], None]
 """Function that takes one progress line."""
+FIRST_SECONDS, LONGEST_SECONDS = 5.0, 60.0
+"""Seconds before the first line; each following pause is twice as long, up to LONGEST_SECONDS."""
+BEAT_SECONDS = 1.0
 
 
 def print_line(line: str) -> None:
@@ -19,3 +26,43 @@ def print_line(line: str) -> None:
 
 def no_op(*_: Any) -> None:
     """Do nothing. Used in place of a report, or of a function that only rank 0 may call."""
+
+
+class Waiting:
+    """Report at growing intervals what the job waits for, until the wait is over."""
+
+    def __init__(self, report: Report, words: str) -> None:
+        """Begin to wait. `words` say what the job does meanwhile."""
+        self.report, self.words = report, words
+        self.begun = self.said = time.monotonic()
+        self.pause, self.over = FIRST_SECONDS, False
+
+    def beat(self) -> None:
+        """Report a line if one is due."""
+        now = time.monotonic()
+        if not self.over and now - self.said >= self.pause:
+            self.said, self.pause = now, min(2 * self.pause, LONGEST_SECONDS)
+            self.report(f"{self.words}, {duration(now - self.begun)} so far")
+
+    def end(self, line: str) -> None:
+        """End the wait, and report the first line of the result."""
+        self.over = True
+        self.report(line)
+
+
+@contextmanager
+def beating(beat: Callable[[], None]) -> Generator[None]:
+    """Call `beat` every BEAT_SECONDS in a thread until the block ends."""
+    ended = threading.Event()
+
+    def run() -> None:
+        while not ended.wait(BEAT_SECONDS):
+            beat()
+
+    thread = threading.Thread(target=run, name="heartbeat", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(BEAT_SECONDS)

@@ -32,7 +32,6 @@ from pipeline.embed.texts import CHARACTERS_BEFORE, ID, TEXT, TITLE, Columns, sh
 from pipeline.embed.unfinished import UnfinishedParts
 from pipeline.errors import PipelineError
 from pipeline.finetune.answering import AnswerProgress
-from pipeline.heartbeat import BEAT_SECONDS
 from pipeline.model.int8 import INT8_SCHEME
 from pipeline.model.watching import each_batch
 from pipeline.predict.distributed import (
@@ -47,7 +46,7 @@ from pipeline.predict.distributed import (
 )
 from pipeline.predict.inputs import InputFile, digest_of
 from pipeline.predict.parts import Parts
-from pipeline.reporting import Report
+from pipeline.reporting import BEAT_SECONDS, Report
 from pipeline.shared_output import report_shared_output
 from pipeline.train.probe import require_usable_gpus
 

@@ -4,8 +4,7 @@ import threading
 import time
 
 from pipeline.durations import estimate
-from pipeline.heartbeat import Waiting
-from pipeline.reporting import Report
+from pipeline.reporting import Report, Waiting
 
 SECONDS = 5.0
 """Minimum time between two progress lines."""

@@ -26,12 +26,11 @@ from pipeline.embed.teacher import TextTeacher, with_vector_teacher
 from pipeline.errors import ConfigError
 from pipeline.export.card import Lineage
 from pipeline.export.huggingface import export
-from pipeline.heartbeat import Waiting, beating
 from pipeline.locks import locked
 from pipeline.objectives.replaced import require_generator
 from pipeline.objectives.table import trained_parts
 from pipeline.plan_here import passes_over, passes_warning
-from pipeline.reporting import Report
+from pipeline.reporting import Report, Waiting, beating
 from pipeline.shared_output import unshared_output
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.train import longer, run

@@ -31,7 +31,7 @@ from pipeline.cluster import (
 from pipeline.config.placement import Placement
 from pipeline.config.workers import worker_range
 from pipeline.errors import ClusterLost, ConfigError, DataError
-from pipeline.local_ray import make_token, ray_folders, start_remedy
+from pipeline.on_ray.local_ray import make_token, ray_folders, start_remedy
 from pipeline.stopping import interrupt, interrupts_deferred
 
 

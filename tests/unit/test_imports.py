@@ -22,7 +22,7 @@ JOBS = sorted((ROOT / "jobs").glob("[!_]*.py"))
 GROUND = {
     *("columns", "durations", "errors", "config", "environment", "local_files", "locations", "locks", "memory"),
     *("bigbird_presets", "longformer_presets", "modernbert_presets", "presets"),
-    *("encoder_folder", "heartbeat", "reporting", "retries", "standard_output", "stopping", "storage", "wire_format"),
+    *("encoder_folder", "reporting", "retries", "standard_output", "stopping", "storage", "wire_format"),
 }
 MODEL_SIDE = GROUND | {"batch", "host_copies", "text.schema", "model"}
 TRAIN_SIDE = MODEL_SIDE | {
@@ -48,13 +48,12 @@ MAY_IMPORT = {
     "locations": {"errors", "local_files"},
     "stopping": set(),
     "standard_output": {"errors"},
-    "stderr_filter": set(),
-    "local_ray": GROUND,
+    "on_ray": GROUND,
     "retries": {"errors"},
     "storage": {"errors", "local_files", "locations", "retries"},
     "encoder_folder": {"errors", "storage"},
     "locks": {"errors", "local_files", "locations", "storage"},
-    "cluster": GROUND | {"local_ray", "ray_private"},
+    "cluster": GROUND | {"on_ray", "ray_private"},
     "text": GROUND - {"config", "presets"} | {"config.data", "text"},
     "corpus": GROUND - {"presets"} | {"ray_private", "shared_output", "tensor_files", "text", "corpus"},
     "tasks": GROUND | {"text", "tasks"},
@@ -67,7 +66,7 @@ MAY_IMPORT = {
     "minimal_pairs": MODEL_SIDE | {"text", "objectives", "minimal_pairs"},
     "train": TRAIN_SIDE,
     "export": ABOVE,
-    "predict": ABOVE | {"api", "embed.recipe", "retrieval", "stderr_filter"},
+    "predict": ABOVE | {"api", "embed.recipe", "on_ray", "retrieval"},
     "grid": ABOVE | {"finetune"},
     "plan": ABOVE,
     "plan_here": ABOVE,
@@ -79,8 +78,7 @@ MAY_IMPORT = {
     "adapt": ABOVE | {"adapt", "api", "embed", "retrieval"},
     "command_line": {"config", "exit_codes"},
     "exit_codes": GROUND,
-    "reporting": {"config"},
-    "heartbeat": {"durations", "reporting"},
+    "reporting": {"config", "durations"},
     "shared_output": GROUND,
     "bench": (ABOVE - {"show"}) | {"ablation", "api", "bench", "embed"},
     "ablation": ABOVE | {"ablation"},

@@ -16,7 +16,7 @@ from ray._private.workers import setup_worker
 from cluster.submit import RAYS_LINES
 from pipeline import ray_private, ray_worker
 from pipeline.environment import JOB
-from pipeline.stderr_filter import RESTART_WARNING
+from pipeline.on_ray.stderr_filter import RESTART_WARNING
 
 
 def test_a_connection_has_the_attributes_that_are_read() -> None:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from pipeline import heartbeat
-from pipeline.heartbeat import Waiting, beating
+from pipeline.reporting import Waiting, beating
 
 
 def test_pauses_between_lines_grow_until_the_result(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from pipeline.stderr_filter import lines_left_out
+from pipeline.on_ray.stderr_filter import lines_left_out
 
 
 def test_so_many_lines_with_the_part_are_left_out_and_no_other(capfd: pytest.CaptureFixture[str]) -> None:
