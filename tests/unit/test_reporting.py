@@ -5,13 +5,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from pipeline import heartbeat
+from pipeline import reporting
 from pipeline.reporting import Waiting, beating
 
 
 def test_pauses_between_lines_grow_until_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
     now, said = [50.0], []
-    monkeypatch.setattr(heartbeat, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(reporting, "time", SimpleNamespace(monotonic=lambda: now[0]))
     waiting = Waiting(said.append, "starting the workers")
     for _ in range(160):
         now[0] += 1.0
@@ -27,7 +27,7 @@ def test_pauses_between_lines_grow_until_the_result(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_heart_beats_within_the_block_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heartbeat, "BEAT_SECONDS", 0.01)
+    monkeypatch.setattr(reporting, "BEAT_SECONDS", 0.01)
     beats, twice = [], threading.Event()
 
     def beat() -> None:

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pipeline import heartbeat
+from pipeline import reporting
 from pipeline.finetune import answering
 from pipeline.finetune.answering import AnswerProgress, line
 
