@@ -66,8 +66,12 @@ def finetune(config: Finetune, report: Report) -> FinetuneResult:
         rows, models = run_waves(grid, parent, live, report)
         _report_table(rows, inputs, parent, report)
         _use_models(config, problems, models, parent, report)
-    closing = closing_lines(config, problems, models, parent)
-    return FinetuneResult(rows=rows, models=models, closing=closing, dropout=recipe.dropouts(inputs.initial.model))
+    return FinetuneResult(
+        rows=rows,
+        models=models,
+        closing=closing_lines(config, problems, models, parent),
+        dropout=recipe.dropouts(inputs.initial.model),
+    )
 
 
 def _join_cluster(inputs: GridInputs, report: Report) -> Finetune:

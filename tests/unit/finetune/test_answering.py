@@ -36,7 +36,7 @@ def test_the_start_of_processes_is_not_in_the_rate(monkeypatch: pytest.MonkeyPat
 
 def test_lines_count_rows_of_unfinished_parts_and_never_go_back(monkeypatch: pytest.MonkeyPatch) -> None:
     now, said = [100.0], []
-    for module in (answering, heartbeat):
+    for module in (answering, reporting):
         monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
     progress = AnswerProgress(said.append, 100, done="texts embedded")
     for unfinished in (0, 0, 10, 30):  # nothing after 5 s and 10 s, then parts of the first part
