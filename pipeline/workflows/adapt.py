@@ -32,7 +32,7 @@ from pipeline.locks import locked
 from pipeline.reporting import Report
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.train.run import is_finished, read_summary, run_folder
-from pipeline.workflows.embed import embed
+from pipeline.workflows.embed import embed_texts
 from pipeline.workflows.prepare import prepare
 from pipeline.workflows.pretrain import pretrain
 from pipeline.workflows.search import find
@@ -51,17 +51,16 @@ def adapt(config: Adapt, report: Report) -> None:
     with locked(config.output):
         agree(config.output, facts_of(config, start))
         corpus = _prepared(config, report)
-        agree(config.output, {"corpus.fingerprint": corpus.fingerprint})
         pairs = pairs_for(config, start, corpus)
         heldout = hold_out(corpus, config.output, pairs.pairs, CachedTokenizer(start.vocabulary), start.reads)
         chosen = choose_trainings(config, start, heldout.corpus, pairs)
-        agree(config.output, chosen.steps)
-        _train(chosen, report)
+        _train(config, chosen, report)
         vectors = _embedded(config, start, chosen, corpus, report)
-        if config.judgements is None:
-            lines = heldout_lines(config.output, heldout, embeddings(config, start, chosen.export), start, report)
-        else:
-            lines = _judged(config, corpus, queries, vectors)
+        lines = (
+            _judged(config, corpus, queries, vectors)
+            if config.judgements
+            else heldout_lines(config.output, heldout, embeddings(config, start, chosen.export), start, report)
+        )
     for line in (*lines, *_found(config, queries, vectors, report)):
         report(line)
     report(f'\nencoder: {chosen.export}\npython jobs/search.py --vectors {vectors[ADAPTED].folder} --queries "…"')
@@ -70,13 +69,15 @@ def adapt(config: Adapt, report: Report) -> None:
 def _prepared(config: Adapt, report: Report) -> Corpus:
     """Return the given corpus if it is prepared already, else prepare it or continue its preparation."""
     folder = corpus_folder(config)
-    if config.corpus == (folder,):
-        return load_corpus(folder)
-    return prepare(Prepare(corpus=config.corpus, folder=folder), report)
+    given = config.corpus == (folder,)
+    corpus = load_corpus(folder) if given else prepare(Prepare(corpus=config.corpus, folder=folder), report)
+    agree(config.output, {"corpus.fingerprint": corpus.fingerprint})
+    return corpus
 
 
-def _train(chosen: Trainings, report: Report) -> None:
+def _train(config: Adapt, chosen: Trainings, report: Report) -> None:
     """Train the runs that are not finished, one after the other; a run that was stopped continues."""
+    agree(config.output, chosen.steps)
     for note in chosen.notes:
         report(note)
     for run in chosen.runs:
@@ -90,7 +91,7 @@ def _embedded(config: Adapt, start: Start, chosen: Trainings, corpus: Corpus, re
     """Embed the text with both encoders, unless their vectors are there; return encoder -> vectors."""
     settings = embeddings(config, start, chosen.export)
     for each in settings.values():
-        embed(each, report, f"pieces of {corpus.counts['documents']:,} documents")
+        embed_texts(each, report, f"pieces of {corpus.counts['documents']:,} documents")
     return {encoder: open_vectors(each.output) for encoder, each in settings.items()}
 
 

@@ -15,12 +15,17 @@ from pipeline.locks import locked_name
 from pipeline.reporting import Report
 
 
-@cluster.ray_errors_as_cluster_lost()
-def embed(config: Embed, report: Report, texts: str = "texts") -> None:
-    """Embed all texts of the input, and write the manifest; `texts` names the texts in the last line.
+def embed(config: Embed, report: Report) -> None:
+    """Embed all texts of the input, and write the manifest.
 
     Raises PipelineError, with a one-line message, for everything that the user can fix.
     """
+    embed_texts(config, report, "texts")
+
+
+@cluster.ray_errors_as_cluster_lost()
+def embed_texts(config: Embed, report: Report, texts: str) -> None:
+    """Do the same; `texts` is what the lines call the texts, such as "pieces of 6 documents"."""
     config, begun = with_absolute_locations(config), time.monotonic()
     storage.require_writable("output", config.output.rpartition("/")[0] or "/")
     storage.children(config.output)  # raises ConfigError for a file

@@ -42,19 +42,12 @@ def serve(config: Serve, report: Report) -> None:
     Raises ConfigError if the address is taken, if it needs a token and none is set, if the cluster is too small, or if
     the replicas are not ready in time.
     """
-    if config.checkpoint.startswith(REGISTERED):
-        report(f"asking MLflow for {config.checkpoint}")
-    config = with_absolute_locations(_registered(config))
+    config = with_absolute_locations(_registered(config, report))
     token = token_digest(config)
     _require_free(config)
     report(f"loading the model {config.checkpoint}, to check it")
     described = model.describe_on_cpu(config)
-    report("starting Ray, or joining a cluster")
-    cluster.connect(config.placement.address)
-    _require_cluster(config)
-    report("starting Ray Serve")
-    logging.getLogger("ray.serve").setLevel(logging.ERROR)  # our own lines say where the model is served
-    ray_serve.start(http_options={"host": config.host, "port": config.port}, proxy_location="HeadOnly")
+    _start_ray_serve(config, report)
     try:
         _run(config, described, token, report)
         for line in started_lines(config, described):
@@ -66,10 +59,21 @@ def serve(config: Serve, report: Report) -> None:
             ray_serve.shutdown()
 
 
-def _registered(config: Serve) -> Serve:
+def _start_ray_serve(config: Serve, report: Report) -> None:
+    """Join or start Ray, and start Ray Serve in it. Raises ConfigError as `_require_cluster` does."""
+    report("starting Ray, or joining a cluster")
+    cluster.connect(config.placement.address)
+    _require_cluster(config)
+    report("starting Ray Serve")
+    logging.getLogger("ray.serve").setLevel(logging.ERROR)  # our own lines say where the model is served
+    ray_serve.start(http_options={"host": config.host, "port": config.port}, proxy_location="HeadOnly")
+
+
+def _registered(config: Serve, report: Report) -> Serve:
     """Return the settings with the location of the model's files, if the model is named as in MLflow."""
     if not config.checkpoint.startswith(REGISTERED):
         return config
+    report(f"asking MLflow for {config.checkpoint}")
     from pipeline.export.registry import folder_of  # imported here because MLflow takes seconds
     from pipeline.train.tracking import tracking_uri
 

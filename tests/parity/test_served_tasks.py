@@ -172,7 +172,7 @@ def test_a_registered_model_is_served_by_its_name(
     named = replace(CONFIG, register="named")
     log_best(parent, named, problem("classification"), "classification", model, False, lambda line: None)
     MlflowClient(tracking_uri=parent.uri, registry_uri=parent.uri).set_registered_model_alias("named", "best", "1")
-    config = with_absolute_locations(_registered(Serve(checkpoint=of_mlflow, mlflow_uri=parent.uri)))
+    config = with_absolute_locations(_registered(Serve(checkpoint=of_mlflow, mlflow_uri=parent.uri), print))
     with served(config) as (url, _):
         found = post(f"{url}/predict", {"inputs": "kar lost"}).json()
         info = requests.get(f"{url}/info", timeout=30).json()
@@ -180,8 +180,8 @@ def test_a_registered_model_is_served_by_its_name(
     assert {one["label"]: pytest.approx(one["score"], abs=1e-6) for one in found} == wanted["probabilities"]
     assert info["model_id"] == of_mlflow.removeprefix("models:/")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", parent.uri)
-    assert _registered(Serve(checkpoint=of_mlflow)).checkpoint == config.checkpoint
-    assert _registered(Serve(checkpoint=of_mlflow, name="mine")).name == "mine"
+    assert _registered(Serve(checkpoint=of_mlflow), print).checkpoint == config.checkpoint
+    assert _registered(Serve(checkpoint=of_mlflow, name="mine"), print).name == "mine"
 
 
 def test_a_model_that_mlflow_does_not_have_is_refused(parent: GridRun, tmp_path: Path) -> None:
