@@ -21,7 +21,7 @@ from pipeline.config.flat import flatten, unflatten
 from pipeline.config.jobs import Pretrain
 from pipeline.errors import CheckpointError, ConfigError, DataError
 from pipeline.local_files import scratch_folder
-from pipeline.locations import is_url, sqlite_file, sqlite_uri
+from pipeline.locations import sqlite_file, sqlite_uri
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_saving import save_vocabulary
 from pipeline.train.naming import ADDED, FINGERPRINTED, identifying_settings, implied_objective
@@ -182,7 +182,7 @@ def moved(location: str, folder: str) -> str:
     file = sqlite_file(location)
     if file is not None:
         return sqlite_uri(moved(file, folder))
-    if is_url(location) or storage.exists(location):
+    if not location.startswith("/") or storage.exists(location):
         return location
     output, names = folder.rstrip("/").rsplit("/", 2)[0], location.strip("/").split("/")
     places = (storage.join(output, *names[start:]) for start in range(len(names)))

@@ -56,7 +56,7 @@ CALLERS = {
         *("pipeline/config/locations.py", "pipeline/api.py", "pipeline/train/tracking.py"),
         *("pipeline/bench/ablation.py", "pipeline/bench/gpu.py", "pipeline/bench/train.py"),
         *(
-            "pipeline/embed/queries.py",
+            "pipeline/embed/query_files.py",
             "pipeline/adapt/queries.py",
         ),  # `queries` is a location only if a file has this name, else it is a text
     },
@@ -68,6 +68,8 @@ CALLERS = {
             "pipeline/bench/train.py",
             "pipeline/bench/vectors.py",
             "pipeline/adapt/plan.py",
+            "pipeline/inputs.py",
+            "pipeline/plan_here.py",
         ),
         "pipeline/serve/application.py",  # the door of Ray Serve's configuration files
         "pipeline/ablation/budget.py",  # reads the streams of variants, whose locations pretraining makes absolute

@@ -169,7 +169,7 @@ def test_predictions_have_no_vectors(capsys: pytest.CaptureFixture[str]) -> None
 
 def test_vectors_have_length_1_although_the_model_s_files_do_not_scale_them(tiny_run: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(folder_of(str(tiny_run), 3), tmp_path / "model")
-    steps = [{"type": f"models.{kind}", "path": ""} for kind in ("Transformer", "Pooling")]
+    steps = [{"type": f"sentence_transformers.models.{kind}", "path": ""} for kind in ("Transformer", "Pooling")]
     (folder / "modules.json").write_text(json.dumps(steps))
     encoders = load_encoders(Score(checkpoint=str(folder), similarity="a.tsv", against=str(folder)))
     assert list(encoders) == [UNTRAINED, MODEL, AGAINST]

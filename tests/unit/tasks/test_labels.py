@@ -12,8 +12,8 @@ from pipeline.errors import DataError
 from pipeline.predict.inputs import InputFile, parts_of
 from pipeline.predict.score import of_file
 from pipeline.tasks.own import read_own
+from pipeline.tasks.saved import with_number_labels
 from pipeline.tasks.task import Task
-from pipeline.train.published_tuned import with_number_labels
 
 
 def written(path: Path, text: str) -> str:

@@ -138,7 +138,7 @@ def test_columns_that_are_not_there_are_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"has no column body"):
         read_question_table(str(file), AskedColumns(context="body"))
     file.write_text("")
-    with pytest.raises(DataError, match="has no rows"):
+    with pytest.raises(DataError, match="a.jsonl is empty: give a file with rows$"):
         read_question_table(str(file))
 
 

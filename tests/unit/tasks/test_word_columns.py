@@ -7,8 +7,7 @@ import pytest
 from pipeline.config.finetune import Finetune
 from pipeline.config.predict import Score
 from pipeline.errors import ConfigError, DataError
-from pipeline.predict.distributed import inputs_of
-from pipeline.predict.inputs import InputFile, digest_of, form_of, parts_of
+from pipeline.predict.inputs import InputFile, digest_of, form_of, inputs_of, parts_of
 from pipeline.predict.score import of_file
 from pipeline.tasks.bad_rows import BadRows
 from pipeline.tasks.own import read_own
