@@ -83,5 +83,5 @@ def sqlite_uri(path: str) -> str:
 
 
 def sqlite_file(uri: str) -> str | None:
-    """Return the path of the SQLite file of a URI; None for the URI of a server."""
-    return unquote(uri[len(SQLITE) :]) if uri.startswith(SQLITE) else None
+    """Return the path of the SQLite file of a URI, which may have options after a "?"; None for the URI of a server."""
+    return unquote(uri[len(SQLITE) :].partition("?")[0]) if uri.startswith(SQLITE) else None

@@ -405,6 +405,8 @@ def test_the_uri_is_the_setting_the_environment_or_a_file_beside_the_output(
     assert tracking_uri(None, "/out/") == "sqlite:////out/mlflow.db"
     assert tracking_uri("sqlite:///mine.db", "out") == f"sqlite:///{tmp_path}/mine.db"
     assert tracking_uri("sqlite:////a/mine.db", "out") == "sqlite:////a/mine.db"
+    with_options = "sqlite:////a/mine.db?timeout=30"
+    assert tracking_uri(with_options, "out") == with_options and sqlite_file(with_options) == "/a/mine.db"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://server:5000")
     assert tracking_uri(None, "out") == "http://server:5000" == tracking_uri(None, "s3://bucket/x")
     assert tracking_uri("http://other:1", "out") == "http://other:1"
