@@ -135,10 +135,11 @@ def open_run(
 def open_client(uri: str) -> MlflowClient:
     """Return a client of the tracking server or store; a missing SQLite file is created.
 
-    If the SQLite file was moved together with its artifacts, its records are changed to the artifacts' new place.
+    If the SQLite file was moved together with its artifacts, its records are changed to the artifacts' new place. In a
+    folder that cannot be written to, such as another user's, the file is only read.
     """
     path = sqlite_file(uri)
-    if path is None:
+    if path is None or (storage.exists(path) and not os.access(os.path.dirname(path), os.W_OK, effective_ids=True)):
         return MlflowClient(tracking_uri=uri)
     # Two processes that create the tables of one file at the same time both fail.
     with locked_name(path, wait=True):

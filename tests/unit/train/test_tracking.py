@@ -4,10 +4,12 @@ away.
 
 import getpass
 import json
+import os
 import shutil
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -432,6 +434,21 @@ def test_signs_in_the_name_of_an_output_lead_nowhere_else_and_a_moved_output_has
     )
     assert [path.name for path in tmp_path.iterdir()] == [moved.name]
     assert sorted(path.name for path in moved.rglob("*.txt")) == ["kept.txt", "new.txt"]
+
+
+def test_a_store_in_a_folder_that_cannot_be_written_to_is_read(new_run: NewRun, uri: str) -> None:
+    new_run("read")
+    nobody = 65534 if os.geteuid() == 0 else os.geteuid()  # root may write anywhere
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copy(str(sqlite_file(uri)), folder)
+        os.chmod(folder, 0o555)
+        os.seteuid(nobody)
+        try:
+            found = experiments(f"sqlite:///{folder}/mlflow.db")
+        finally:
+            os.seteuid(os.getuid())
+            os.chmod(folder, 0o755)
+    assert "experiment" in found.values()
 
 
 def test_a_deleted_experiment_is_restored(uri: str) -> None:
