@@ -82,7 +82,7 @@ cluster-check: $(VENV)/.installed-test ## check the files of clusters (AWS, Goog
 mlflow: $(VENV)/.installed ## start MLflow on 127.0.0.1 and print its pages
 	@mkdir -p '$(OUTPUT)'
 	@case "$${MLFLOW_TRACKING_URI:-}" in http*) echo "error: MLFLOW_TRACKING_URI is a server already: open $$MLFLOW_TRACKING_URI" >&2; exit 2;; esac
-	@store=$$($(BIN)/python -c 'import sys; from pipeline.train.tracking import tracking_uri; print(tracking_uri(None, sys.argv[1]))' '$(OUTPUT)') || exit 2; export MLFLOW_DISABLE_TELEMETRY=true MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false; \
+	@store=$$($(BIN)/python -c 'import sys; from pipeline.exit_codes import job_main; from pipeline.train.tracking import tracking_uri; sys.exit(job_main("stopped")(lambda words: print(tracking_uri(None, *words)))(sys.argv[1:]))' '$(OUTPUT)') || exit 2; export MLFLOW_DISABLE_TELEMETRY=true MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false; \
 	    $(BIN)/python -m pipeline.train.views "$$store" $(MLFLOW_PORT) && \
 	    exec $(BIN)/mlflow ui --host 127.0.0.1 --port $(MLFLOW_PORT) --workers 1 --backend-store-uri "$$store"
 

@@ -12,6 +12,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 
+import aiohttp
 from ray.job_submission import JobStatus, JobSubmissionClient
 
 RAYS_LINES = re.compile(
@@ -54,7 +55,7 @@ def main(address: str, job: str, metadata: str, environment: str, *words: str) -
     sys.stdout.reconfigure(errors="backslashreplace")
     try:
         return follow(address, job, metadata, environment, words)
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError, aiohttp.ClientError) as error:
         print(f"error: the Ray head at {address} does not answer: {error}", file=sys.stderr)
         return 1
 

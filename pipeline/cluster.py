@@ -154,6 +154,7 @@ def watch_head() -> None:
                 file=sys.stderr,
                 flush=True,
             )
+            time.sleep(0.1)  # lines_left_out may relay standard error in a thread, which os._exit ends
             os._exit(ClusterLost.exit_code)  # not sys.exit, because the main thread is blocked in Ray
 
     threading.Thread(target=end, name="watch-head", daemon=True).start()

@@ -30,7 +30,7 @@ def job_main(stopped: str) -> Callable[[Main], Callable[[Sequence[str]], int]]:
             try:
                 with standard_output.flushed():
                     if (job := submission_id()) and not stops_with_client():
-                        print_line(f"Ray job {job}: Ctrl-C leaves it running; to stop it: ray job stop {job}")
+                        _say_how_to_stop(job)
                     return main(arguments) or 0
             except PipelineError as error:
                 print(as_called(f"error: {error}"), file=sys.stderr)
@@ -54,3 +54,9 @@ def job_main(stopped: str) -> Callable[[Main], Callable[[Sequence[str]], int]]:
         return with_exit_code
 
     return decorate
+
+
+@functools.cache
+def _say_how_to_stop(job: str) -> None:
+    """Print once how to stop a Ray job. In `bertstream JOB`, both the command and the job are decorated."""
+    print_line(f"Ray job {job}: Ctrl-C leaves it running; to stop it: ray job stop {job}")

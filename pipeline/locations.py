@@ -37,12 +37,16 @@ def is_absolute(location: str) -> bool:
 def absolute(location: str) -> str:
     """Return a location that means the same in every process: an absolute path, or a URL without a slash at its end.
 
-    file:// URLs become paths. Raises ConfigError for a URL that contains a login, and for an invalid path.
+    file:// URLs become paths. Raises ConfigError for a URL that contains a login, for an invalid path, and for a file://
+    URL without an absolute path.
     """
     _refuse_login(location)
     if location.startswith(LOCAL_URL):
         # Not by urlsplit, which ends the path at a # or ?: people write file:// before a path as it is.
-        return "/" + unquote(location.removeprefix(LOCAL_URL).partition("/")[2])
+        host, _, path = location.removeprefix(LOCAL_URL).partition("/")
+        if host not in ("", "localhost"):
+            raise ConfigError(f"{location} has no absolute path: write {LOCAL_URL}/FOLDER/FILE, or the path alone")
+        return "/" + unquote(path)
     if is_url(location):
         return location.rstrip("/")
     require_valid_path(location)
@@ -83,5 +87,5 @@ def sqlite_uri(path: str) -> str:
 
 
 def sqlite_file(uri: str) -> str | None:
-    """Return the path of the SQLite file of a URI; None for the URI of a server."""
-    return unquote(uri[len(SQLITE) :]) if uri.startswith(SQLITE) else None
+    """Return the path of the SQLite file of a URI, which may have options after a "?"; None for the URI of a server."""
+    return unquote(uri[len(SQLITE) :].partition("?")[0]) if uri.startswith(SQLITE) else None

@@ -181,7 +181,8 @@ def moved(location: str, folder: str) -> str:
     """
     file = sqlite_file(location)
     if file is not None:
-        return sqlite_uri(moved(file, folder))
+        now = moved(file, folder)
+        return location if now == file else sqlite_uri(now)
     if not location.startswith("/") or storage.exists(location):
         return location
     output, names = folder.rstrip("/").rsplit("/", 2)[0], location.strip("/").split("/")

@@ -82,8 +82,8 @@ def tracking_uri(given: str | None, output: str, setting: str = "tracking.uri") 
             "which would appear in summaries and model cards: "
             "use a server (mlflow server) and MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
         )
-    path = sqlite_file(uri)
-    return uri if path is None else sqlite_uri(absolute(path))
+    path, (_, mark, options) = sqlite_file(uri), uri.partition("?")
+    return uri if path is None else f"{sqlite_uri(absolute(path))}{mark}{options}"
 
 
 def is_missing(uri: str) -> bool:
@@ -135,16 +135,17 @@ def open_run(
 def open_client(uri: str) -> MlflowClient:
     """Return a client of the tracking server or store; a missing SQLite file is created.
 
-    If the SQLite file was moved together with its artifacts, its records are changed to the artifacts' new place.
+    If the SQLite file was moved together with its artifacts, its records are changed to the artifacts' new place. In a
+    folder that cannot be written to, such as another user's, the file is only read.
     """
     path = sqlite_file(uri)
-    if path is None:
+    if path is None or (storage.exists(path) and not os.access(os.path.dirname(path), os.W_OK, effective_ids=True)):
         return MlflowClient(tracking_uri=uri)
     # Two processes that create the tables of one file at the same time both fail.
     with locked_name(path, wait=True):
         client = MlflowClient(tracking_uri=uri)
-        if (encoded := uri.removeprefix(SQLITE)) != path:  # MLflow has made a folder of the name that is not decoded
-            with suppress(OSError):
+        if (encoded := uri.removeprefix(SQLITE).partition("?")[0]) != path:
+            with suppress(OSError):  # MLflow has made a folder of the name that is not decoded
                 os.removedirs(os.path.dirname(encoded))
         _follow_moved_artifacts(path)
         return client

@@ -86,5 +86,6 @@ def test_a_submitted_job_first_says_how_to_stop_it(
         ('{"job_submission_id": "pretrain-1", "stopped_by": "Ctrl-C"}', ""),
     ):
         monkeypatch.setenv(name, f'{{"runtime_env": {{}}, "metadata": {metadata}}}')
-        assert main_that(lambda: print("step 1"))([]) == 0
+        main = main_that(lambda: print("step 1"))
+        assert job_main(stopped="stopped")(main)([]) == 0  # as in `bertstream JOB`
         assert capsys.readouterr().out == f"{said}step 1\n"

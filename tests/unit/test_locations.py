@@ -175,6 +175,9 @@ def test_absolute_locations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert absolute("~/x") == "/home/somebody/x"
     assert absolute("s3://bucket/key/") == "s3://bucket/key" and absolute("file:///a/b") == "/a/b"
     assert absolute("file:///a%20b#1?") == "/a b#1?" and absolute("file://localhost/a") == "/a"
+    for relative in ("file://books", "file://books/a.txt"):
+        with pytest.raises(ConfigError, match=f"^{relative} has no absolute path: write file:///FOLDER/FILE, or the "):
+            absolute(relative)
 
 
 def test_no_location_of_a_run_may_have_a_login_in_it() -> None:

@@ -8,11 +8,13 @@ from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from types import SimpleNamespace
 
+import aiohttp
 import pytest
 import ray
 from ray._private.runtime_env.context import RuntimeEnvContext
 from ray._private.workers import setup_worker
 
+from cluster import submit
 from cluster.submit import RAYS_LINES
 from pipeline import ray_private, ray_worker
 from pipeline.environment import JOB
@@ -144,3 +146,15 @@ def test_the_first_lines_of_a_job_s_log_are_those_that_are_left_out() -> None:
         "Running entrypoint for job pretrain-1: python jobs/pretrain.py bert-tiny\nstep 1\n"
     )
     assert RAYS_LINES.sub("", log) == "step 1\n"
+
+
+@pytest.mark.parametrize("error", [ConnectionError("closed"), aiohttp.ServerDisconnectedError("closed")])
+def test_a_head_that_ends_while_a_job_is_followed_is_one_line(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def follow(*_: object) -> int:
+        raise error
+
+    monkeypatch.setattr(submit, "follow", follow)
+    assert submit.main("http://127.0.0.1:1", "pretrain-1", "{}", "{}", "true") == 1
+    assert capsys.readouterr().err == "error: the Ray head at http://127.0.0.1:1 does not answer: closed\n"

@@ -330,6 +330,8 @@ def test_a_moved_output_is_found_where_it_is_now(tmp_path: Path) -> None:
         "export": f"{run}/export",
         "mlflow_uri": f"sqlite:///{tmp_path}/new/mlflow.db",
     }  # the checkpoint is nowhere
+    write_json(f"{run}/summary.json", summary | {"mlflow_uri": f"sqlite:///{tmp_path}/new/mlflow.db?timeout=30"})
+    assert (read_summary(str(run)) or {})["mlflow_uri"] == f"sqlite:///{tmp_path}/new/mlflow.db?timeout=30"
     for recorded, now in (
         ("/old/corpora/0a1b", f"{tmp_path}/new/corpora/0a1b"),
         (f"{tmp_path}/books", f"{tmp_path}/books"),

@@ -4,10 +4,12 @@ away.
 
 import getpass
 import json
+import os
 import shutil
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -405,6 +407,8 @@ def test_the_uri_is_the_setting_the_environment_or_a_file_beside_the_output(
     assert tracking_uri(None, "/out/") == "sqlite:////out/mlflow.db"
     assert tracking_uri("sqlite:///mine.db", "out") == f"sqlite:///{tmp_path}/mine.db"
     assert tracking_uri("sqlite:////a/mine.db", "out") == "sqlite:////a/mine.db"
+    with_options = "sqlite:////a/mine.db?timeout=30"
+    assert tracking_uri(with_options, "out") == with_options and sqlite_file(with_options) == "/a/mine.db"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://server:5000")
     assert tracking_uri(None, "out") == "http://server:5000" == tracking_uri(None, "s3://bucket/x")
     assert tracking_uri("http://other:1", "out") == "http://other:1"
@@ -430,6 +434,21 @@ def test_signs_in_the_name_of_an_output_lead_nowhere_else_and_a_moved_output_has
     )
     assert [path.name for path in tmp_path.iterdir()] == [moved.name]
     assert sorted(path.name for path in moved.rglob("*.txt")) == ["kept.txt", "new.txt"]
+
+
+def test_a_store_in_a_folder_that_cannot_be_written_to_is_read(new_run: NewRun, uri: str) -> None:
+    new_run("read")
+    nobody = 65534 if os.geteuid() == 0 else os.geteuid()  # root may write anywhere
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copy(str(sqlite_file(uri)), folder)
+        os.chmod(folder, 0o555)
+        os.seteuid(nobody)
+        try:
+            found = experiments(f"sqlite:///{folder}/mlflow.db")
+        finally:
+            os.seteuid(os.getuid())
+            os.chmod(folder, 0o755)
+    assert "experiment" in found.values()
 
 
 def test_a_deleted_experiment_is_restored(uri: str) -> None:
