@@ -22,7 +22,7 @@ Signs within spaces are text: "degrees ( ° )", "(. . .)". Two quote marks after
 """
 ONE_SIGN = frozenset(",;:/")
 """A single one of these in brackets is text: "a comma (,)"."""
-SEPARATORS = re.compile(r"[(（]\s*(?:\]?\s*[,;、，；]\s*)+(?![)）])|(?<=[^\s(（])\s*[,;、，；]\s*[)）]")
+SEPARATORS = re.compile(r"[(（]\s*+\]?\s*+[,;、，；][\s\],;、，；]*+(?![)）])|(?<=[^\s(（])\s*[,;、，；]\s*[)）]")
 CAPITALS = re.compile("[A-Z]{2}")
 """Two capitals are an abbreviation that says something: "(POW, )" -> "(POW)"."""
 CLOSING = re.compile(r"[,;]?\s?\](?=\s?[,;)])")
