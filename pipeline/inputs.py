@@ -26,13 +26,13 @@ from pipeline.embed.vectors import open_vectors
 from pipeline.errors import DataError
 from pipeline.grid.testing import require_readable
 from pipeline.locations import is_url
-from pipeline.predict.columns import match_columns
+from pipeline.predict.columns import choice_names, match_columns
 from pipeline.predict.inputs import inputs_of, parts_of
 from pipeline.predict.output import require_form, require_free
 from pipeline.predict.score import of_file, pairs_of, triplets_of
 from pipeline.tasks import known
 from pipeline.tasks.bad_rows import OPTION, BadRows
-from pipeline.tasks.choice_tables import ChoiceColumns, choice_cells
+from pipeline.tasks.choice_tables import choice_cells
 from pipeline.tasks.own import read_own, with_pair_columns
 from pipeline.tasks.saved import saved_task_at
 
@@ -76,7 +76,7 @@ def _check_predict(config: Predict) -> None:
         try:
             match_columns(table, task.kind, config.text, config.pair, trained)
             if task.kind == "choices":
-                choice_cells(table, config.choices or trained.choices or ChoiceColumns.choices)
+                choice_cells(table, choice_names(table, config.choices, trained))
         except DataError as error:
             raise DataError(f"{file.location}: {error}") from error
 
