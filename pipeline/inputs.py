@@ -26,13 +26,13 @@ from pipeline.embed.vectors import open_vectors
 from pipeline.errors import DataError
 from pipeline.grid.testing import require_readable
 from pipeline.locations import is_url
-from pipeline.predict.columns import match_columns
+from pipeline.predict.columns import choice_names, match_columns
 from pipeline.predict.inputs import inputs_of, parts_of
 from pipeline.predict.output import require_form, require_free
-from pipeline.predict.score import of_file, pairs_of, triplets_of
+from pipeline.predict.score import of_file, pairs_of, task_of, triplets_of
 from pipeline.tasks import known
 from pipeline.tasks.bad_rows import OPTION, BadRows
-from pipeline.tasks.choice_tables import ChoiceColumns, choice_cells
+from pipeline.tasks.choice_tables import choice_cells
 from pipeline.tasks.own import read_own, with_pair_columns
 from pipeline.tasks.saved import saved_task_at
 
@@ -76,13 +76,13 @@ def _check_predict(config: Predict) -> None:
         try:
             match_columns(table, task.kind, config.text, config.pair, trained)
             if task.kind == "choices":
-                choice_cells(table, config.choices or trained.choices or ChoiceColumns.choices)
+                choice_cells(table, choice_names(table, config.choices, trained))
         except DataError as error:
             raise DataError(f"{file.location}: {error}") from error
 
 
 def _check_score(config: Score) -> None:
-    """Check the labelled file of a fine-tuned model, or the file of pairs or triplets."""
+    """Check the labelled file of a fine-tuned model, the name of the task, or the file of pairs or triplets."""
     bad = BadRows(skip=config.on_bad_rows == "skip", remedy=OPTION)
     saved = None if config.checkpoint is None else saved_task_at(config.checkpoint)
     if config.similarity is not None and _are_small(config.similarity):
@@ -91,6 +91,8 @@ def _check_score(config: Score) -> None:
         triplets_of(config, bad)
     elif config.input is not None and saved is not None and _are_small(config.input):
         of_file(config, saved[0])
+    elif config.task is not None and saved is not None:
+        task_of(config, saved[0])
 
 
 def _check_embed(config: Embed) -> None:

@@ -3,6 +3,7 @@
 import pyarrow as pa
 
 from pipeline.errors import DataError, listed
+from pipeline.tasks.choice_tables import ChoiceColumns
 from pipeline.tasks.saved import TextColumns
 
 FILL = "fill"
@@ -21,12 +22,14 @@ def match_columns(
     """Return {input column of the model: column of the table}.
 
     `text` and `pair` name columns of the table. If they are None, the columns are those of the table that the model was
-    trained on, `trained`, if this table has them, else the default for this kind of task. If the table lacks a column,
-    raises DataError that lists the table's columns.
+    trained on, `trained`, if this table has them, else the default for this kind of task. Second texts have no default,
+    except for questions. If the table lacks a column, raises DataError that lists the table's columns.
     """
     names = table.column_names
     first = text or (trained.text if trained.text in names else None) or DEFAULT_TEXT.get(kind, "text")
-    second = pair or trained.pair or ("question" if kind == "spans" else None)
+    second = pair or trained.pair
+    if kind == "spans" and pair is None and second not in names:
+        second = "question"
     if kind == "tags" and text is None and first not in names:
         first = "text"  # words separated by white space
     learnt = f" or {trained.text}, which the model was trained on" if trained.text and not text else ""
@@ -39,3 +42,13 @@ def match_columns(
         return {"context": first, "question": str(second)}
     lists = kind == "tags" and pa.types.is_nested(table[first].type)
     return {"words" if lists else "text": first} | ({"second": second} if second else {})
+
+
+def choice_names(table: pa.Table, choices: tuple[str, ...], trained: TextColumns) -> tuple[str, ...]:
+    """Return the columns of choices: `choices` if given, else those of the training, else the default.
+
+    The default comes before those of the training if the table has only the former.
+    """
+    names, default = set(table.column_names), ChoiceColumns.choices
+    usual = set(default) <= names and not set(trained.choices) <= names
+    return choices or (default if usual else trained.choices) or default

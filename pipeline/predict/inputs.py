@@ -165,13 +165,21 @@ def parts_of(file: InputFile, rows: int) -> Iterator[pa.Table]:
 def cut_by_characters(tables: Iterator[pa.Table], most: int) -> Iterator[pa.Table]:
     """Cut tables between rows, so that each piece has at most `most` characters in all columns, or a single row."""
     for table in tables:
+        # Python lacks some of Arrow's values, such as times after the year 9999, so only columns of texts are converted
+        texts = table.select([index for index, field in enumerate(table.schema) if _may_hold_text(field.type)])
         start = characters = 0
-        for row, size in enumerate(map(_characters, table.to_pylist())):
+        for row, size in enumerate(map(_characters, texts.to_pylist())):
             if row > start and characters + size > most:
                 yield table.slice(start, row - start)
                 start, characters = row, 0
             characters += size
         yield table.slice(start)
+
+
+def _may_hold_text(kind: pa.DataType) -> bool:
+    """Return whether values of a type may be texts or hold texts."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_nested(kind)
 
 
 def _characters(value: Any) -> int:

@@ -15,9 +15,9 @@ from pipeline.export.inference import TEXTS_AT_ONCE, batch_of, fill_masks
 from pipeline.export.trained import Trained, load_trained
 from pipeline.finetune.trials import answer_precision
 from pipeline.predict.answers import answer_items, answer_schema, items_of
-from pipeline.predict.columns import FILL, match_columns
+from pipeline.predict.columns import FILL, choice_names, match_columns
 from pipeline.predict.parts import CUT
-from pipeline.tasks.choice_tables import ChoiceColumns, choice_cells
+from pipeline.tasks.choice_tables import choice_cells
 from pipeline.tasks.saved import TASK, TextColumns
 from pipeline.text.splitting import BYTE_SPACE, META_SPACE
 from pipeline.text.vocabulary import Vocabulary
@@ -202,7 +202,7 @@ def answer_table(
     columns = {name: table[column].to_pylist() for name, column in names.items()}
     gaps = [[_is_empty(value, names[name], name == "words") for value in values] for name, values in columns.items()]
     if model.kind == "choices":
-        columns["choices"] = choice_cells(table, choices or model.trained.choices or ChoiceColumns.choices)
+        columns["choices"] = choice_cells(table, choice_names(table, choices, model.trained))
         gaps.append([not texts for texts in columns["choices"]])
     full = [not any(empty) for empty in zip(*gaps, strict=True)]
     inputs = {name: [value for value, is_full in zip(values, full) if is_full] for name, values in columns.items()}

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ from pipeline.config.placement import ModelPlacement
 from pipeline.errors import DataError, listed, shown
 from pipeline.predict.answers import required_columns
 from pipeline.predict.model import answer_table, task_answerer
+from pipeline.tasks.saved import TextColumns
 from pipeline.tasks.task import Task
 from pipeline.train.tuned import TunedModel
 
@@ -36,7 +38,8 @@ def predict_rows(tuned: TunedModel, rows: Sequence[Any], device: torch.device) -
     except (pa.ArrowException, UnicodeEncodeError) as error:
         raise DataError(f"rows cannot be used: {storage.first_line(error)}") from error
     placement = ModelPlacement(device="cuda" if device.type == "cuda" else "cpu", precision="float32")
-    model = task_answerer(tuned, placement, device)
+    # rows have columns of fixed names, whatever those of the training table were
+    model = replace(task_answerer(tuned, placement, device), trained=TextColumns())
     second = "second" if "second" in columns and task.kind != "spans" else None
     answers = answer_table(model, table, None, second)[0].to_pylist()
     return [_with_values(answer) for answer in answers] if task.typed_labels else answers

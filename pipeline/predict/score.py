@@ -43,12 +43,13 @@ class Labelled:
     """Descriptions of the examples that were left out, with counts."""
 
 
-def of_task(config: Score, task: Task) -> Labelled:
-    """Read a split of a task of known.TASKS.
+def task_of(config: Score, task: Task) -> Task:
+    """Return the model's task as a task of known.TASKS is scored, without reading files.
 
-    Raises PipelineError if the model's task has another kind or other labels, or if the split has no labels.
+    Raises PipelineError if the task is unknown, if the model's task has another kind or other labels, or if the split
+    has no labels.
     """
-    assert config.task is not None and config.data is not None
+    assert config.task is not None
     if config.task not in known.TASKS:
         names_or_near = nearest_or_all(config.task, known.TASKS, ", or give a labelled file with --input")
         raise ConfigError(f"task ({config.task}) is unknown{names_or_near}")
@@ -71,6 +72,13 @@ def of_task(config: Score, task: Task) -> Labelled:
             f"task ({config.task}) has the labels {listed(asked.labels)}, but the model's ({task.name}) are "
             f"{listed(task.labels)}: choose a model of that task"
         )
+    return task
+
+
+def of_task(config: Score, task: Task) -> Labelled:
+    """Read a split of a task of known.TASKS. Raises PipelineError as `task_of` does, or if a file cannot be read."""
+    assert config.task is not None and config.data is not None
+    task, asked, split = task_of(config, task), known.TASKS[config.task], config.split or DEFAULT_SPLIT
     items, lost = known.read_items(asked, config.data, split, skip=config.on_bad_rows == "skip")
     has_train = known.has_train(asked) and known.split_location(config.data, asked.split("train")) is not None
     train = (

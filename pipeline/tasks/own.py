@@ -11,6 +11,7 @@ from pipeline.tasks import tags
 from pipeline.tasks.bad_rows import OPTION, BadRows
 from pipeline.tasks.choice_tables import ChoiceColumns, choice_task, read_choices
 from pipeline.tasks.content import bare_name
+from pipeline.tasks.entities import respelled
 from pipeline.tasks.files import Columns, own_task, read_file, require_labels
 from pipeline.tasks.matches import (
     MatchColumns,
@@ -253,12 +254,17 @@ def _tagging_task(config: Finetune, train: str, dev: str | None) -> tuple[Task, 
 def with_known_tags(task: Task, location: str, items: Sequence[Sentence], bad: BadRows) -> list[Sentence]:
     """Return the sentences that have only tags known to the task, and a known intent if they have one.
 
+    A tag gets the task's spelling, B_PER or B-PER: the spelling of a file depends on all tags in it (`read_sentences`).
+
     Raises DataError at the first sentence with an unknown tag or intent, unless `bad` skips such sentences. Also raises
     DataError if no sentence is left.
     """
-    known, kept = set(task.labels), []
+    known, kept, spelling = set(task.labels), [], {respelled(label): label for label in task.labels}
     for number, item in enumerate(items, 1):
         where = f"{location}, sentence {number}"
+        if not known.issuperset(item.tags):
+            tags_of_task = (tag if tag in known else spelling.get(respelled(tag), tag) for tag in item.tags)
+            item = replace(item, tags=tuple(tags_of_task))
         if unknown := [tag for tag in item.tags if tag not in known]:
             bad.take(
                 BadRow(

@@ -122,6 +122,18 @@ def test_labels_that_a_model_lacks_are_refused_when_it_is_scored(folder: Path) -
         check_inputs(Score(checkpoint=str(folder / "model"), input=str(folder / "odd.jsonl")))
 
 
+@pytest.mark.parametrize(
+    ("task", "words"),
+    [
+        ("sst", r"task \(sst\) is unknown; did you mean sst2\?"),
+        ("stsb", "is of kind regression, but the model's task is"),
+    ],
+)
+def test_a_task_that_does_not_fit_the_model_is_refused_when_it_is_scored(task: str, words: str, folder: Path) -> None:
+    with pytest.raises(ConfigError, match=words):
+        check_inputs(Score(checkpoint=str(folder / "model"), task=task, data=str(folder)))
+
+
 def test_names_of_tasks_and_their_folder_are_checked(tmp_path: Path) -> None:
     settings = {"checkpoint": "/none", "output": str(tmp_path / "output")}
     with pytest.raises(ConfigError, match=r"task \(nothing\) is unknown"):

@@ -203,3 +203,10 @@ def test_parts_are_cut_where_their_characters_pass_the_limit() -> None:
     pieces = list(cut_by_characters(iter([pa.Table.from_pylist(rows), pa.Table.from_pylist(rows[:1])]), 11))
     assert [piece.num_rows for piece in pieces] == [2, 1, 1, 1, 1]
     assert [row for piece in pieces for row in piece.to_pylist()] == [*rows, rows[0]]
+
+
+def test_values_that_python_lacks_do_not_hinder_the_cut() -> None:
+    late = pa.array([10**12] * 2, pa.timestamp("s"))  # the year 33658
+    table = pa.table({"text": pa.array(["abc", "abc"]).dictionary_encode(), "when": late})
+    assert [piece.num_rows for piece in cut_by_characters(iter([table]), 5)] == [1, 1]
+    assert list(cut_by_characters(iter([table.select(["when"])]), 5)) == [table.select(["when"])]

@@ -24,17 +24,19 @@ from pipeline.model.gpu import Gpu
 from pipeline.model.weights import published_config, to_published
 from pipeline.objectives.masked import MaskedTokens
 from pipeline.objectives.tasks import OBJECTIVES
-from pipeline.predict.columns import match_columns
+from pipeline.predict.columns import choice_names, match_columns
 from pipeline.predict.model import Answerer, answer_table, fingerprint, kind_of, load, with_words
 from pipeline.predict.parts import CUT
+from pipeline.predict.rows import predict_rows
 from pipeline.tasks.saved import TextColumns
 from pipeline.tasks.task import Kind, Task
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_saving import save_vocabulary
 from pipeline.train import hardware
-from pipeline.train.tuned import About, save_tuned
+from pipeline.train.tuned import About, load_tuned, save_tuned
 
 MODEL = Model(layers=1, width=32, heads=2, feed_forward=64, maximum_positions=32, initializer_deviation=0.5)
+CPU = torch.device("cpu")
 AMPERE = Gpu(name="NVIDIA A100", capability=(8, 0), hip=False)
 TURING = Gpu(name="Tesla T4", capability=(7, 5), hip=False)
 LABELS: dict[str, tuple[str, ...]] = {
@@ -142,6 +144,27 @@ def test_columns_of_training_are_found_unless_others_are_named() -> None:
         match_columns(pa.table({"a": ["x"]}), "classification", None, None, single)
     with pytest.raises(DataError, match=r"no column reply: its columns are review; name the right one with --pair$"):
         match_columns(pa.table({"review": ["x"]}), "classification", None, None, trained)
+
+
+def test_questions_and_choices_may_have_the_usual_columns_instead_of_those_of_the_training() -> None:
+    trained = TextColumns(text="story", pair="ask", choices=("end0", "end1"))
+    usual = pa.table({"context": ["x"], "question": ["x"], "choices": [["x"]]})
+    assert match_columns(usual, "spans", None, None, trained) == {"context": "context", "question": "question"}
+    with pytest.raises(DataError, match=r"no column ask"):
+        match_columns(usual, "spans", None, "ask", trained)
+    both = usual.append_column("end0", [["x"]]).append_column("end1", [["x"]])
+    assert choice_names(both, (), trained) == ("end0", "end1") and choice_names(both, ("a",), trained) == ("a",)
+    assert choice_names(usual, (), trained) == ("choices",) and choice_names(usual, (), TextColumns()) == ("choices",)
+    assert choice_names(pa.table({"end0": ["x"]}), (), trained) == ("end0", "end1"), "the message names end1"
+
+
+def test_rows_in_python_do_not_need_the_columns_of_the_training(make: Make, tmp_path: Path) -> None:
+    trained = {"columns": {"text": "story", "pair": "ask", "choices": ["end0", "end1"]}}
+    for kind, rows in (("spans", [("kar?", "kar lost kand")]), ("choices", [("kar", ["mir", "lost"])])):
+        make(kind)
+        tuned = load_tuned(str(tmp_path / kind))
+        later = replace(tuned, about=replace(tuned.about, lineage=trained))
+        assert predict_rows(later, rows, CPU) == predict_rows(tuned, rows, CPU)
 
 
 def test_columns_that_are_not_there_or_hold_no_text_are_named(make: Make) -> None:

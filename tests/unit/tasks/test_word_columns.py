@@ -152,6 +152,16 @@ def test_tags_in_another_spelling_are_read_or_told(
     assert task.metrics[0] == ("f1" if read else "accuracy")
 
 
+def test_files_with_and_without_tags_of_no_entity_fit_together(tmp_path: Path) -> None:
+    mixed = written(tmp_path / "a.conll", "a O\nb B_PER\n\nc PER\n")
+    entities = written(tmp_path / "b.conll", "a O\nb B_PER\n")
+    task, items, _ = read_own(Finetune(checkpoint="c", train=mixed), mixed, entities)
+    assert task.labels == ("B_PER", "O", "PER") and items["dev"][0].tags == ("O", "B_PER")
+    task, items, lost = read_own(Finetune(checkpoint="c", train=entities, on_bad_rows="skip"), entities, mixed)
+    assert task.labels == ("O", "B-PER", "I-PER") and [item.tags for item in items["dev"]] == [("O", "B-PER")]
+    assert lost["dev"][-1].startswith("1 rows left out (unknown-tag")
+
+
 def test_a_published_model_with_other_spelling_is_scored_by_entities(tmp_path: Path) -> None:
     location = written(tmp_path / "a.conll", "Ulm B_LOC\nist O\n")
     task = Task(name="m", kind="tags", labels=("B_LOC", "I_LOC", "O"), metrics=("accuracy",))
