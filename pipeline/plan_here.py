@@ -29,8 +29,9 @@ def here(config: Pretrain) -> tuple[str, FewSteps | None]:
 
     They are None if the run cannot be measured here.
     """
+    length = max(2, round(tokens_per_sequence(config.all_phases[0].sampling)))
     try:
-        measured = steps_here(config)
+        measured = few_steps(config, length)
     except ConfigError as error:
         return f"not measured: {error}", None
     seconds = seconds_here(config, measured)
@@ -40,17 +41,12 @@ def here(config: Pretrain) -> tuple[str, FewSteps | None]:
         if measured.on_gpu
         else f"CPU with {measured.processors} thread{'s' * (measured.processors > 1)}"
     )
-    rows = f"{measured.rows} row{'s' * (measured.rows > 1)} of {measured.length} tokens"
+    rows = f"{measured.rows} row{'s' * (measured.rows > 1)} of {length} tokens"
     most = "at most " * (measured.rows < config.all_phases[0].batch.rows_per_slot)  # a row of a larger slot takes less
     return (
         f"{kind}: {most}{estimate(seconds)}, {tokens / seconds:,.0f} tokens/s (steps of {rows} were timed, without "
         "torch.compile)"
     ), measured
-
-
-def steps_here(config: Pretrain) -> FewSteps:
-    """Time a few steps with rows as long as those of the run's first phase. Raises ConfigError as `few_steps` does."""
-    return few_steps(config, max(2, round(tokens_per_sequence(config.all_phases[0].sampling))))
 
 
 def facts_here(config: Pretrain, report: Report) -> tuple[list[tuple[str, str]], str | None, bool]:

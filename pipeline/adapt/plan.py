@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from pipeline import storage
 from pipeline.adapt.heldout import training_corpus
+from pipeline.adapt.speed import Speed, measure_speed
 from pipeline.adapt.start import Start, read_start
 from pipeline.adapt.steps import (
     MASKED,
@@ -24,11 +25,8 @@ from pipeline.corpus.prepared import Corpus, is_prepared, load_corpus
 from pipeline.corpus.sources import parse
 from pipeline.durations import estimate
 from pipeline.embed.folder import PARTS
-from pipeline.errors import ConfigError
 from pipeline.plan import CHECKPOINT_BYTES, EXPORT_BYTES, loads, parameters
-from pipeline.plan_here import seconds_here, steps_here
 from pipeline.train.checkpoint import steps_saved
-from pipeline.train.few_steps import FewSteps
 from pipeline.train.run import read_summary, run_folder
 
 CHARACTERS_PER_TOKEN = 4
@@ -36,8 +34,7 @@ CHARACTERS_PER_TOKEN = 4
 CHUNK_FILL = 0.75
 """Tokens per chunk of a long text as a share of maximum_length: a chunk ends at a sentence in its second half."""
 DONE, TO_DO = "done", "to do"
-PASSES = 3
-"""Operations of forward and backward by those of forward alone, which makes vectors."""
+NO_TIME = Speed(per_token=0.0, per_step=0.0, embedding=0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,17 +77,17 @@ def plan_lines(config: Adapt) -> list[str]:
         *(_vectors_state(each.output) for each in vectors.values()),
     ]
     is_done = all(state == DONE for state in states)
-    measured, reason = ([None] * len(runs), None) if is_done else _measured(runs)
+    speeds = [NO_TIME if is_done else measure_speed(run, start) for run in runs]
     steps = [
         Step(name="corpus", work=text.described, bytes=text.characters, folder=folder, state=DONE if corpus else TO_DO),
         *(
-            _run_step(run, steps, corpus is not None or _is_asked(config, run))
-            for run, steps in zip(runs, measured, strict=True)
+            _run_step(run, speed, corpus is not None or _is_asked(config, run))
+            for run, speed in zip(runs, speeds, strict=True)
         ),
-        *_vector_steps(vectors, text, start, measured[-1]),
+        *_vector_steps(vectors, text, start, speeds[-1]),
     ]
     first = f"plan of {config.output}; nothing is written"
-    return [first, *_table(steps), "", *_size_notes(runs[0]), _total(steps, reason), *_notes(chosen, corpus)]
+    return [first, *_table(steps), "", *_size_notes(runs[0]), _total(steps), *_notes(chosen, corpus)]
 
 
 def _trainings(config: Adapt, start: Start, corpus: Corpus | None) -> Trainings:
@@ -116,23 +113,13 @@ def _size_notes(run: Pretrain) -> Iterator[str]:
     )
 
 
-def _measured(runs: list[Pretrain]) -> tuple[list[FewSteps | None], str | None]:
-    """Return the times of a few steps of each run; if one cannot be measured here, no times and the reason."""
-    try:
-        return [steps_here(run) for run in runs], None
-    except ConfigError as error:
-        return [None] * len(runs), str(error)
-
-
-def _total(steps: list[Step], reason: str | None) -> str:
-    """Return the line of the whole time; `reason`: why it is not known."""
-    if reason:
-        return f"no times, because steps cannot be measured here: {reason}"
+def _total(steps: list[Step]) -> str:
+    """Return the line of the whole time."""
     left = sum(step.seconds for step in steps)
     if not left:
         return "only the comparison is left"
     return (
-        f"in all about {estimate(left)} on this machine, by a few steps that were measured now; "
+        f"in all about {estimate(left)} on this machine, by a few steps of one worker that were measured now; "
         "preparing the text, saving and the start of Ray come on top"
     )
 
@@ -169,7 +156,7 @@ def _is_asked(config: Adapt, run: Pretrain) -> bool:
     return (config.masked_steps if run.name == MASKED else config.contrastive_steps) is not None
 
 
-def _run_step(config: Pretrain, measured: FewSteps | None, known: bool) -> Step:
+def _run_step(config: Pretrain, speed: Speed, known: bool) -> Step:
     """Return the line of a run. If its number of steps is not `known` yet, config has the maximum."""
     (load,) = loads(config)
     texts = "pairs of texts" if config.sampling.two_texts else "rows"
@@ -187,7 +174,7 @@ def _run_step(config: Pretrain, measured: FewSteps | None, known: bool) -> Step:
         bytes=kept * parameters(config),
         folder=folder,
         state=_run_state(folder),
-        seconds=left * seconds_here(config, measured) if measured else 0.0,
+        seconds=left * (load.tokens * speed.per_token + config.steps * speed.per_step),
     )
 
 
@@ -198,10 +185,9 @@ def _run_state(folder: str) -> str:
     return f"{saved[-1]:,} steps done" if saved else TO_DO
 
 
-def _vector_steps(settings: dict[str, Embed], text: Text, start: Start, measured: FewSteps | None) -> Iterator[Step]:
+def _vector_steps(settings: dict[str, Embed], text: Text, start: Start, speed: Speed) -> Iterator[Step]:
     """Yield a line for the vectors of each encoder."""
     tokens = text.characters / CHARACTERS_PER_TOKEN
-    seconds = tokens / measured.tokens * measured.slot_seconds / PASSES if measured else 0.0
     vectors = max(text.documents, round(tokens / (CHUNK_FILL * start.reads)))
     for each in settings.values():
         state = _vectors_state(each.output)
@@ -211,7 +197,7 @@ def _vector_steps(settings: dict[str, Embed], text: Text, start: Start, measured
             bytes=vectors * start.model.width * 4 + text.characters,
             folder=each.output,
             state=state,
-            seconds=0.0 if state == DONE else seconds,
+            seconds=0.0 if state == DONE else tokens * speed.embedding,
         )
 
 

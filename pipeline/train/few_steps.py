@@ -43,10 +43,6 @@ class FewSteps:
     """GPUs of this machine, or the CPU threads that computed."""
     rows: int
     """Rows of the slot that was timed: those of the run's slots, or fewer if these would take too long."""
-    length: int
-    """Tokens of each sequence of that slot."""
-    tokens: int
-    """Tokens of that slot."""
     slot_seconds: float
     """Forward and backward of a slot of `rows` rows, the median."""
     update_seconds: float
@@ -81,8 +77,6 @@ def few_steps(config: Pretrain, length: int) -> FewSteps:
         device=torch.cuda.get_device_name(device) if on_gpu else "CPU",
         processors=torch.cuda.device_count() if on_gpu else used,
         rows=rows,
-        length=length,
-        tokens=rows * phase.sampling.sequences * length,
         slot_seconds=statistics.median(slots),
         update_seconds=statistics.median(updates),
     )

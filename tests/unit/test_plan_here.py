@@ -59,7 +59,7 @@ def test_a_run_that_cannot_be_measured_here_says_why(tiny_config: Pretrain, monk
 def test_the_time_here_is_slots_and_updates(tiny_config: Pretrain) -> None:
     """10 steps of 4 slots of 2 rows; a slot of one row takes 1 s, and an update 0.5 s."""
     config = replace(tiny_config, steps=10, batch=Batch(rows_per_step=8, rows_per_slot=2), workers=3)
-    measured = FewSteps(device="CPU", processors=2, rows=1, length=64, tokens=64, slot_seconds=1.0, update_seconds=0.5)
+    measured = FewSteps(device="CPU", processors=2, rows=1, slot_seconds=1.0, update_seconds=0.5)
     assert seconds_here(config, measured) == pytest.approx(10 * (8 * 1.0 + 0.5))
     # two GPUs have two slots each; three would have 2, 1 and 1
     assert seconds_here(config, replace(measured, device="H100")) == pytest.approx(10 * (4 * 1.0 + 0.5))
