@@ -2,19 +2,21 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from pipeline.adapt import heldout as holding
 from pipeline.adapt.comparison import NONE, Encode, compare, heldout_lines, searched_texts
-from pipeline.adapt.evidence import TextPair, halves, pairs_of, unseen
+from pipeline.adapt.evidence import READ_WINDOWS, TextPair, halves, pairs_of, unseen
 from pipeline.adapt.heldout import DOCUMENTS, ENDS, hold_out, split_ends, tables, training_corpus
 from pipeline.adapt.record import agree
 from pipeline.adapt.start import read_start
 from pipeline.config.data import AdjacentParagraphs, TitleParagraph, TwoCrops
-from pipeline.corpus.prepared import Corpus, load_corpus
+from pipeline.corpus.prepared import Corpus, Window, load_corpus, read_window
 from pipeline.corpus.shards import write_windows
 from pipeline.errors import ConfigError
 from pipeline.reporting import no_op
@@ -75,6 +77,21 @@ def test_held_out_documents_of_the_preparation_are_enough(
     assert heldout.corpus is corpus and heldout.unit == DOCUMENTS and not (tmp_path / "training").exists()
     assert sorted(pair.query for pair in heldout.pairs) == sorted(f"Title {n}" for n in range(30, 140))
     assert not any(pair.text in trained_texts(corpus) for pair in heldout.pairs)
+
+
+def test_of_a_large_corpus_only_some_training_windows_are_read(
+    write: Write, tokenizer: CachedTokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small, read = write(1, 1, 2, heldout=110), list[Window]()
+    large = replace(small, train=small.train * 90)
+
+    def counted(corpus: Corpus, window: Window) -> pa.Table:
+        read.append(window)
+        return read_window(corpus, window)
+
+    monkeypatch.setattr(holding, "read_window", counted)
+    assert len(hold_out(large, str(tmp_path), TitleParagraph(), tokenizer, 128).pairs) == 110
+    assert read.count(small.train[0]) == READ_WINDOWS
 
 
 def test_a_tenth_of_the_documents_is_held_out_where_that_is_enough(
