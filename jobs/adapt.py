@@ -39,7 +39,7 @@ def main(arguments: Sequence[str]) -> None:
     if "plan" in extras(words):
         from pipeline.adapt.plan import plan_lines
 
-        print(*plan_lines(config), sep="\n")
+        print(*plan_lines(config, print_line), sep="\n")
         return
     check_inputs(config)
     from pipeline.workflows.adapt import adapt

@@ -4,7 +4,7 @@ OUTPUT/heldout.json    the printed lines, so that a later command need not measu
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -145,13 +145,14 @@ def _functions(encoders: Mapping[str, Embed]) -> dict[str, Encode]:
 
     def function(config: Embed) -> Encode:
         @cache
-        def loaded(prompts: tuple[str, ...]) -> model.VectorModel:
+        def loaded() -> model.VectorModel:
             model.use_threads(config.placement.threads)
-            return model.load(config.checkpoint, config.placement, None, prompts)
+            return model.load(config.checkpoint, config.placement, None, OF_DOCUMENTS)
 
         def encode(texts: Sequence[str], prompts: tuple[str, ...]) -> np.ndarray:
-            encoder = loaded(prompts)
-            return comparable(encoder.vectors(texts), encoder.model.recipe.similarity)
+            recipe = loaded().model.recipe
+            encoder = replace(loaded(), prompt=recipe.prompt(None, prompts))
+            return comparable(encoder.vectors(texts), recipe.similarity)
 
         return encode
 

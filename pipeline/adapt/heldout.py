@@ -77,41 +77,37 @@ def hold_out(corpus: Corpus, output: str, pairs: Pairs, tokenizer: CachedTokeniz
     `pairs` are those of the contrastive training. `length`: maximum tokens of a text of a pair.
     """
 
-    def found(trained: Corpus, unit: str, parts: Callable[[], Iterator[Parts]]) -> HeldOut:
+    def found(trained: Corpus, unit: str, train: Iterable[pa.Table], held: Iterable[pa.Table]) -> HeldOut:
         # The title of a document whose end is held out is in training pairs, but its last paragraphs are not.
         kind = AdjacentParagraphs() if unit == ENDS and isinstance(pairs, TitleParagraph) else pairs
-        made = pairs_of((heldout for _, heldout in parts()), kind, tokenizer, length)
-        kept = tuple(unseen(made, (train for train, _ in parts()))[:MOST_PAIRS])
+        kept = tuple(unseen(pairs_of(held, kind, tokenizer, length), train)[:MOST_PAIRS])
         return HeldOut(corpus=trained, pairs=kept if len(kept) >= LEAST_PAIRS else (), kind=kind, unit=unit)
+
+    def found_in(trained: Corpus, unit: str) -> HeldOut:
+        return found(trained, unit, tables(trained, "train"), tables(trained, "heldout"))
 
     copy = training_corpus(corpus, output)
     if copy is not corpus:
-        unit = storage.read_json(storage.join(copy.folder, storage.MANIFEST))[UNIT]
-        return found(copy, unit, partial(split_windows, copy))
-    ways: list[tuple[str, Split | None, int]] = [
-        (DOCUMENTS, None, WANTED_PAIRS),
-        (DOCUMENTS, _split_documents(corpus), LEAST_PAIRS),
-        (ENDS, split_ends, LEAST_PAIRS),
-    ]
-    for unit, split, least in ways:
-        parts = partial(split_windows, corpus, split, None if unit == DOCUMENTS else CUT_WINDOWS)
-        heldout = found(corpus, unit, parts)
-        if len(heldout.pairs) >= least:
-            if split is None:
-                return heldout
-            copy = _write(corpus, storage.join(output, TRAINING), parts(), unit)
-            return found(copy, unit, partial(split_windows, copy))  # as a later call, which has only the copy
+        return found_in(copy, storage.read_json(storage.join(copy.folder, storage.MANIFEST))[UNIT])
+    heldout = found_in(corpus, DOCUMENTS)
+    if len(heldout.pairs) >= WANTED_PAIRS:  # a large corpus, of which only some windows are read
+        return heldout
+    for unit, split, most in ((DOCUMENTS, _split_documents(corpus), None), (ENDS, split_ends, CUT_WINDOWS)):
+        parts = partial(split_windows, corpus, split, most)
+        heldout = found(corpus, unit, (train for train, _ in parts()), (held for _, held in parts()))
+        if heldout.pairs:
+            # As a later call, which has only the copy.
+            return found_in(_write(corpus, storage.join(output, TRAINING), parts(), unit), unit)
     return HeldOut(corpus=corpus, pairs=(), kind=pairs, unit=DOCUMENTS)
 
 
-def split_windows(corpus: Corpus, split: Split | None = None, most: int | None = None) -> Iterator[Parts]:
+def split_windows(corpus: Corpus, split: Split, most: int | None) -> Iterator[Parts]:
     """Yield the training and held-out documents of a corpus, window by window.
 
-    `split` holds out documents of the first `most` training windows, of all for None; None holds out no more.
+    `split` holds out documents of the first `most` training windows, of all for None.
     """
     for number, table in enumerate(tables(corpus, "train")):
-        is_split = split is not None and (most is None or number < most)
-        yield split(table) if is_split else (table, DOCUMENT.empty_table())
+        yield split(table) if most is None or number < most else (table, DOCUMENT.empty_table())
     yield from ((DOCUMENT.empty_table(), table) for table in tables(corpus, "heldout"))
 
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 
 from pipeline import storage
 from pipeline.adapt.heldout import training_corpus
-from pipeline.adapt.speed import Speed, measure_speed
 from pipeline.adapt.start import Start, read_start
 from pipeline.adapt.steps import (
     MASKED,
@@ -25,16 +24,33 @@ from pipeline.corpus.prepared import Corpus, is_prepared, load_corpus
 from pipeline.corpus.sources import parse
 from pipeline.durations import estimate
 from pipeline.embed.folder import PARTS
-from pipeline.plan import CHECKPOINT_BYTES, EXPORT_BYTES, loads, parameters
+from pipeline.errors import ConfigError
+from pipeline.plan import CHECKPOINT_BYTES, EXPORT_BYTES, loads, parameters, tokens_per_sequence
+from pipeline.reporting import Report
 from pipeline.train.checkpoint import steps_saved
+from pipeline.train.few_steps import few_steps
 from pipeline.train.run import read_summary, run_folder
 
 CHARACTERS_PER_TOKEN = 4
 """Estimate, for English in WordPiece."""
 CHUNK_FILL = 0.75
 """Tokens per chunk of a long text as a share of maximum_length: a chunk ends at a sentence in its second half."""
+FORWARD = 1 / 3
+"""Operations of the forward pass, as a share of those of the forward and backward pass."""
 DONE, TO_DO = "done", "to do"
-NO_TIME = Speed(per_token=0.0, per_step=0.0, embedding=0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Speed:
+    """Times of a run's work on this machine, in seconds."""
+
+    per_token: float
+    """Forward and backward, per token."""
+    per_step: float
+    """Update of the weights, per step."""
+
+
+NO_TIME = Speed(per_token=0.0, per_step=0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,8 +76,8 @@ class Step:
     """Estimated time of what is left to do; 0 if it is done, or not estimated."""
 
 
-def plan_lines(config: Adapt) -> list[str]:
-    """Return the lines of the plan.
+def plan_lines(config: Adapt, report: Report) -> list[str]:
+    """Return the lines of the plan. Report that steps are timed, because this takes up to half a minute per run.
 
     Raises PipelineError, with a one-line message, for an encoder or a text that cannot be used.
     """
@@ -76,18 +92,23 @@ def plan_lines(config: Adapt) -> list[str]:
         *(_run_state(run_folder(run)) for run in runs),
         *(_vectors_state(each.output) for each in vectors.values()),
     ]
-    is_done = all(state == DONE for state in states)
-    speeds = [NO_TIME if is_done else measure_speed(run, start) for run in runs]
+    speeds, without = [NO_TIME] * len(runs), "only the comparison is left"
+    if any(state != DONE for state in states):
+        report("timing a few steps on this machine, for at most a minute")
+        try:
+            speeds = [_speed(run) for run in runs]
+        except ConfigError as error:
+            without = f"times are not measured: {error}"
     steps = [
         Step(name="corpus", work=text.described, bytes=text.characters, folder=folder, state=DONE if corpus else TO_DO),
         *(
             _run_step(run, speed, corpus is not None or _is_asked(config, run))
             for run, speed in zip(runs, speeds, strict=True)
         ),
-        *_vector_steps(vectors, text, start, speeds[-1]),
+        *_vector_steps(vectors, text, start, FORWARD * speeds[-1].per_token),
     ]
     first = f"plan of {config.output}; nothing is written"
-    return [first, *_table(steps), "", *_size_notes(runs[0]), _total(steps), *_notes(chosen, corpus)]
+    return [first, *_table(steps), "", *_size_notes(runs[0]), _total(steps) or without, *_notes(chosen, corpus)]
 
 
 def _trainings(config: Adapt, start: Start, corpus: Corpus | None) -> Trainings:
@@ -113,11 +134,19 @@ def _size_notes(run: Pretrain) -> Iterator[str]:
     )
 
 
+def _speed(run: Pretrain) -> Speed:
+    """Time a few steps of a run, in one process. Raises ConfigError if the run does not fit into the free memory."""
+    length = max(2, round(tokens_per_sequence(run.sampling)))
+    measured = few_steps(run, length)
+    tokens = measured.rows * run.sampling.sequences * length
+    return Speed(per_token=measured.slot_seconds / tokens, per_step=measured.update_seconds)
+
+
 def _total(steps: list[Step]) -> str:
-    """Return the line of the whole time."""
+    """Return the line of the whole time; "" if no step has a time."""
     left = sum(step.seconds for step in steps)
     if not left:
-        return "only the comparison is left"
+        return ""
     return (
         f"in all about {estimate(left)} on this machine, by a few steps of one worker that were measured now; "
         "preparing the text, saving and the start of Ray come on top"
@@ -185,8 +214,8 @@ def _run_state(folder: str) -> str:
     return f"{saved[-1]:,} steps done" if saved else TO_DO
 
 
-def _vector_steps(settings: dict[str, Embed], text: Text, start: Start, speed: Speed) -> Iterator[Step]:
-    """Yield a line for the vectors of each encoder."""
+def _vector_steps(settings: dict[str, Embed], text: Text, start: Start, per_token: float) -> Iterator[Step]:
+    """Yield a line for the vectors of each encoder, which takes `per_token` seconds to compute."""
     tokens = text.characters / CHARACTERS_PER_TOKEN
     vectors = max(text.documents, round(tokens / (CHUNK_FILL * start.reads)))
     for each in settings.values():
@@ -197,7 +226,7 @@ def _vector_steps(settings: dict[str, Embed], text: Text, start: Start, speed: S
             bytes=vectors * start.model.width * 4 + text.characters,
             folder=each.output,
             state=state,
-            seconds=0.0 if state == DONE else tokens * speed.embedding,
+            seconds=0.0 if state == DONE else tokens * per_token,
         )
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pipeline import api
+from pipeline.config.checks import require
 from pipeline.config.model import Model
 from pipeline.embed.model import digest_of
 from pipeline.embed.recipe import usual_prompts
@@ -39,12 +40,18 @@ class Start:
 def read_start(init: str) -> Start:
     """Load the encoder at a location and describe it.
 
-    Raises ConfigError or CheckpointError if there is none, or if its vocabulary does not fit.
+    Raises ConfigError or CheckpointError if there is none, if its vocabulary does not fit, or if it lower-cases texts
+    for a cased vocabulary, which training does not.
     """
     try:
         loaded = api.load(init, "cpu")
     except CheckpointError as error:
         raise CheckpointError(f"init {error}") from error
+    require(
+        not loaded.recipe.lowercase or loaded.vocabulary.lowercase,
+        f"init ({init}) has do_lower_case true before a cased vocabulary, which training does not support: set "
+        "do_lower_case to false in its sentence_bert_config.json, or choose another encoder",
+    )
     return Start(
         location=loaded.location,
         digest=digest_of(loaded),

@@ -8,6 +8,7 @@ OUTPUT/
     runs/contrastive/    contrastive training; its folder export has the adapted encoder
     vectors/before/      vectors of the text, computed by the untouched encoder
     vectors/after/       vectors of the text, computed by the adapted encoder
+    heldout.json         what the comparison printed (see comparison.py)
 """
 
 from dataclasses import dataclass, replace

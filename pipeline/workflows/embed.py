@@ -25,7 +25,7 @@ def embed(config: Embed, report: Report) -> None:
 
 @cluster.ray_errors_as_cluster_lost()
 def embed_texts(config: Embed, report: Report, texts: str) -> None:
-    """Do the same; `texts` is what the lines call the texts, such as "pieces of 6 documents"."""
+    """Embed as `embed` does; `texts` is what the lines call the texts, such as "pieces of 6 documents"."""
     config, begun = with_absolute_locations(config), time.monotonic()
     storage.require_writable("output", config.output.rpartition("/")[0] or "/")
     storage.children(config.output)  # raises ConfigError for a file

@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from pipeline import api
+from pipeline.adapt.start import read_start
+from pipeline.errors import ConfigError
 
 transformers = pytest.importorskip("transformers")
 sentence_transformers = pytest.importorskip("sentence_transformers")
@@ -73,6 +75,9 @@ def test_do_lower_case_lower_cases_before_the_tokenizer(cased: Path, tmp_path: P
     write(folder / "sentence_bert_config.json", {"max_seq_length": 32, "do_lower_case": True})
     assert_equal_vectors(folder)
     assert api.load(str(folder), "cpu").tokenize("THE Bank").pieces == ("[CLS]", "the", "bank", "[SEP]")
+    with pytest.raises(ConfigError, match=r"^init \(.*\) has do_lower_case true before a cased vocabulary, "):
+        read_start(str(folder))  # the adapted encoder would read capitals
+    assert read_start(str(cased)).reads == 32
 
 
 def test_the_encoder_is_in_a_subfolder_in_old_folders(cased: Path, tmp_path: Path) -> None:

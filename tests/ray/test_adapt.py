@@ -51,7 +51,9 @@ def test_a_stopped_job_continues_and_compares_the_encoders(
     assert capsys.readouterr().err.endswith("stopped; the same command continues\n")
     monkeypatch.setattr(workflow, "pretrain", train)
     assert main([*asked, "--plan"]) == 0
-    states = [line.rpartition("; ")[2] for line in capsys.readouterr().out.splitlines()[1:10:2]]
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "timing a few steps on this machine, for at most a minute"
+    states = [line.rpartition("; ")[2] for line in said[2:11:2]]
     assert states == ["done", "done", "to do", "to do", "to do"]
 
     assert main(asked) == 0

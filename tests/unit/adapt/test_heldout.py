@@ -2,20 +2,26 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline.adapt.comparison import NONE, Encode, compare, heldout_lines, searched_texts
-from pipeline.adapt.evidence import TextPair, halves, pairs_of, unseen
+from pipeline import api
+from pipeline.adapt import heldout as holding
+from pipeline.adapt.comparison import NONE, Encode, _functions, compare, heldout_lines, searched_texts
+from pipeline.adapt.evidence import READ_WINDOWS, TextPair, halves, pairs_of, unseen
 from pipeline.adapt.heldout import DOCUMENTS, ENDS, hold_out, split_ends, tables, training_corpus
 from pipeline.adapt.record import agree
 from pipeline.adapt.start import read_start
 from pipeline.config.data import AdjacentParagraphs, TitleParagraph, TwoCrops
-from pipeline.corpus.prepared import Corpus, load_corpus
+from pipeline.config.embed import Embed
+from pipeline.corpus.prepared import Corpus, Window, load_corpus, read_window
 from pipeline.corpus.shards import write_windows
+from pipeline.embed import model
 from pipeline.errors import ConfigError
 from pipeline.reporting import no_op
 from pipeline.text.cached_tokenizer import CachedTokenizer
@@ -75,6 +81,21 @@ def test_held_out_documents_of_the_preparation_are_enough(
     assert heldout.corpus is corpus and heldout.unit == DOCUMENTS and not (tmp_path / "training").exists()
     assert sorted(pair.query for pair in heldout.pairs) == sorted(f"Title {n}" for n in range(30, 140))
     assert not any(pair.text in trained_texts(corpus) for pair in heldout.pairs)
+
+
+def test_of_a_large_corpus_only_some_training_windows_are_read(
+    write: Write, tokenizer: CachedTokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small, read = write(1, 1, 2, heldout=110), list[Window]()
+    large = replace(small, train=small.train * 90)
+
+    def counted(corpus: Corpus, window: Window) -> pa.Table:
+        read.append(window)
+        return read_window(corpus, window)
+
+    monkeypatch.setattr(holding, "read_window", counted)
+    assert len(hold_out(large, str(tmp_path), TitleParagraph(), tokenizer, 128).pairs) == 110
+    assert read.count(small.train[0]) == READ_WINDOWS
 
 
 def test_a_tenth_of_the_documents_is_held_out_where_that_is_enough(
@@ -161,6 +182,23 @@ def test_measures_are_means_over_pairs(capsys: pytest.CaptureFixture[str]) -> No
     assert "recall@10 of adapted minus untouched: +0.0 (0.0 to 0.0)" in lines
     assert any(line.startswith("\nq1 (untouched: its text has rank 2)") for line in lines)
     assert any(line.startswith("\nq1 (adapted: its text has rank 1)") for line in lines)
+
+
+def test_an_encoder_is_loaded_once_for_both_prompts(tiny_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded, load = list[model.VectorModel](), model.load
+
+    def load_with_prompts(*given: Any) -> model.VectorModel:
+        plain = load(*given)
+        recipe = replace(plain.model.recipe, prompts={"query": "kar ", "passage": "lost "})
+        loaded.append(replace(plain, model=replace(plain.model, recipe=recipe)))
+        return loaded[-1]
+
+    monkeypatch.setattr(model, "load", load_with_prompts)
+    encode = _functions({"untouched": Embed(checkpoint=str(tiny_run), input="", output="")})["untouched"]
+    vectors = [encode(["mir"], names) for names in (("query",), ("document", "passage"))]
+    right = api.load(str(tiny_run)).embed(["kar mir", "lost mir"], "")
+    np.testing.assert_allclose(np.concatenate(vectors), right, atol=1e-6)
+    assert len(loaded) == 1
 
 
 def test_outputs_of_an_earlier_version_are_refused(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from pipeline.corpus.prepared import Corpus, Window
 from pipeline.errors import ConfigError
 from pipeline.export.card import exported_length
 from pipeline.predict.inputs import list_inputs
+from pipeline.reporting import no_op
 from pipeline.text.schema import DOCUMENT
 from pipeline.train.checkpoint import folder_of
 from tests.conftest import text_of
@@ -200,7 +201,7 @@ def test_the_plan_has_every_step_and_writes_nothing(tiny_run: Path, tmp_path: Pa
     config = Adapt(
         corpus=(str(tmp_path / "a.txt"),), init=str(tiny_run), output=str(output), masked_steps=7, placement=ALONE
     )
-    lines = plan_lines(config)
+    lines = plan_lines(config, no_op)
     assert lines[0] == f"plan of {output}; nothing is written" and not output.exists()
     assert lines[1:6:2] == [
         "  corpus       1 file of 0.0 MB; to do",
@@ -216,6 +217,17 @@ def test_the_plan_has_every_step_and_writes_nothing(tiny_run: Path, tmp_path: Pa
     assert lines[-1] == "the numbers of steps and the pairs of texts are known when the corpus is prepared"
 
 
+def test_a_plan_without_memory_for_a_step_has_no_times(
+    tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.txt").write_text("kar lost kand. " * 1_000)
+    config = Adapt(corpus=(str(tmp_path / "a.txt"),), init=str(tiny_run), output=str(tmp_path / "out"), placement=ALONE)
+    monkeypatch.setattr("pipeline.train.few_steps.free_memory", lambda device: 0)
+    lines = plan_lines(config, no_op)
+    assert all(line.endswith(" MB") for line in lines[2:12:2])
+    assert lines[13].startswith("times are not measured: its weights, gradients and optimizer with one row need ")
+
+
 def test_the_plan_says_what_is_done(tiny_corpus: Corpus, tiny_run: Path, tmp_path: Path) -> None:
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs/masked").symlink_to(tiny_run)
@@ -225,10 +237,10 @@ def test_the_plan_says_what_is_done(tiny_corpus: Corpus, tiny_run: Path, tmp_pat
     config = Adapt(
         corpus=(str(corpus),), init=str(tiny_run), output=str(tmp_path), batch=Batch(rows_per_step=32), placement=ALONE
     )
-    states = [line.rpartition("; ")[2] for line in plan_lines(config)[1:10:2]]
+    states = [line.rpartition("; ")[2] for line in plan_lines(config, no_op)[1:10:2]]
     assert states == ["done", "done", "12 steps done", "begun", "to do"]
     (tmp_path / "runs/contrastive/summary.json").symlink_to(tiny_run / "summary.json")
     for name in ("before", "after"):
         (tmp_path / "vectors" / name).mkdir(exist_ok=True)
         (tmp_path / "vectors" / name / "manifest.json").touch()
-    assert "only the comparison is left" in plan_lines(config)
+    assert "only the comparison is left" in plan_lines(config, no_op)
