@@ -186,7 +186,8 @@ def moved(location: str, folder: str) -> str:
     if not location.startswith("/") or storage.exists(location):
         return location
     output, names = folder.rstrip("/").rsplit("/", 2)[0], location.strip("/").split("/")
-    places = (storage.join(output, *names[start:]) for start in range(len(names)))
+    least = 1 if names[-1] == "mlflow.db" else 2  # a folder of a corpus may have the last name of another one
+    places = (storage.join(output, *names[start:]) for start in range(len(names) - least + 1))
     return next((place for place in places if storage.exists(place)), location)
 
 

@@ -316,7 +316,7 @@ def test_a_file_in_the_place_of_a_run_is_none(tmp_path: Path) -> None:
 
 def test_a_moved_output_is_found_where_it_is_now(tmp_path: Path) -> None:
     run = tmp_path / "new" / "runs" / "tiny"
-    for folder in (run / "export", tmp_path / "new" / "corpora" / "0a1b", tmp_path / "books"):
+    for folder in (run / "export", tmp_path / "new/corpora/0a1b", tmp_path / "new/books", tmp_path / "books"):
         folder.mkdir(parents=True)
     (tmp_path / "new" / "mlflow.db").touch()
     summary = {
@@ -335,6 +335,7 @@ def test_a_moved_output_is_found_where_it_is_now(tmp_path: Path) -> None:
     for recorded, now in (
         ("/old/corpora/0a1b", f"{tmp_path}/new/corpora/0a1b"),
         (f"{tmp_path}/books", f"{tmp_path}/books"),
+        ("/other/books", "/other/books"),  # not OUTPUT/books
         ("s3://bucket/corpora/0a1b", "s3://bucket/corpora/0a1b"),
     ):
         write_run(str(run), {}, 1, "id", recorded)
