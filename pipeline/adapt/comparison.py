@@ -38,8 +38,8 @@ LONGEST_QUERY = 200
 """Characters of a query that are shown."""
 HALVES = "both halves of a text"
 NONE = (
-    f"no numbers: the text is too small to keep {LEAST_PAIRS} pairs of texts out of the training. --queries, a query or "
-    "a file of queries, shows what both encoders find; with --judgements, it is measured"
+    f"no numbers: the text is too small to keep {LEAST_PAIRS} pairs of texts out of the training. --queries, a query "
+    "or a file of queries, shows what both encoders find; with --judgements, it is measured"
 )
 Encode = Callable[[Sequence[str], tuple[str, ...]], np.ndarray]
 """Function of texts and of the usual names of their prompt; returns vectors whose products are similarities, float32
