@@ -20,3 +20,11 @@ def encoder_folder(location: str) -> str:
         return location
     inside = kind.endswith(".Transformer") and path not in ("", ".") and not storage.escapes_folder(path)
     return storage.join(location, path) if inside else location
+
+
+def lowercases_first(location: str) -> bool:
+    """Return whether a folder of sentence-transformers lower-cases texts before they reach the tokenizer."""
+    if MODULES not in storage.children(location):
+        return False
+    settings = storage.read_object(storage.join(encoder_folder(location), "sentence_bert_config.json"))
+    return settings is not None and settings.get("do_lower_case") is True

@@ -23,6 +23,7 @@ from pipeline.config.data import VocabularySettings
 from pipeline.config.model import Model
 from pipeline.config.model_parts import LearnedPositions
 from pipeline.corpus.given_vocabulary import given_vocabulary
+from pipeline.encoder_folder import lowercases_first
 from pipeline.errors import CheckpointError, ConfigError, PipelineError, listed
 from pipeline.local_files import scratch_folder
 from pipeline.locks import locked_name
@@ -158,6 +159,11 @@ def read_initial(
     except CheckpointError as error:
         raise CheckpointError(f"{setting} {error}") from error
     report(f"{setting}: {_description(location, about, initial, used)}")
+    if not entries.lowercase and lowercases_first(location):
+        report(
+            f"warning: {setting} ({location}) has do_lower_case true before a cased vocabulary, which training does not "
+            "follow: give texts in lower case"
+        )
     return initial
 
 

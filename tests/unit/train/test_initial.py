@@ -495,3 +495,23 @@ def test_a_header_that_does_not_fit_is_refused_before_the_weights_are_read(confi
     with open(published / "model.safetensors", "r+b") as sparse:
         sparse.truncate(1 << 42)
     assert refusal(config).startswith("init MODEL: model.safetensors cannot be read: ")
+
+
+def test_a_folder_that_lower_cases_first_is_warned_of(config: Pretrain, published: Path, tmp_path: Path) -> None:
+    warning = f"warning: init ({published}) has do_lower_case true before a cased vocabulary, which training does not"
+    (published / "modules.json").write_text('[{"type": "sentence_transformers.models.Transformer", "path": ""}]')
+    (published / "sentence_bert_config.json").write_text('{"do_lower_case": true}')
+    said: list[str] = []
+    read(config, said.append)
+    assert len(said) == 1  # the vocabulary is uncased
+    for name, old, new in (
+        ("tokenizer.json", '"lowercase": true', '"lowercase": false'),
+        ("tokenizer.json", '"a":', '"A":'),
+        ("vocab.txt", "\na\n", "\nA\n"),
+        ("tokenizer_config.json", '"do_lower_case": true', '"do_lower_case": false'),
+    ):
+        text = (published / name).read_text()
+        assert old in text
+        (published / name).write_text(text.replace(old, new))
+    read(replace(config, output=str(tmp_path / "cased")), said.append)
+    assert [line.startswith(warning) for line in said] == [False, False, True]
