@@ -161,8 +161,8 @@ def read_initial(
     report(f"{setting}: {_description(location, about, initial, used)}")
     if not entries.lowercase and lowercases_first(location):
         report(
-            f"warning: {setting} ({location}) has do_lower_case true before a cased vocabulary, which training does not "
-            "follow: give texts in lower case"
+            f"warning: {setting} ({location}) has do_lower_case true before a cased vocabulary, which training does "
+            "not follow: give texts in lower case"
         )
     return initial
 
