@@ -37,7 +37,7 @@ OF_ROWS = (
         guarantee="bounded memory: the table of chunks is cleared when it is full",
         file="text/cached_tokenizer.py",
         before="if len(self.entries) > self.most or len(self.offsets) > 2 * self.most:",
-        after="if len(self.entries) > 2 * self.most:",
+        after="if len(self.entries) > self.most:",
         tests=(IDS,),
     ),
     Mutant(
@@ -121,7 +121,7 @@ OF_ROWS = (
         file="corpus/shards.py",
         before='heldout = is_heldout(table["parent_hash"].to_numpy(), settings.heldout_share)',
         after='heldout = is_heldout(numbers(table["key"]), settings.heldout_share)',
-        tests=("tests/unit/corpus/test_shards.py",),
+        tests=("tests/unit/corpus/test_prepare.py::test_pieces_of_a_held_out_book_are_all_held_out",),
     ),
     Mutant(
         name="heldout-text-trained-on",
@@ -133,11 +133,11 @@ OF_ROWS = (
     ),
     # Labelled files
     Mutant(
-        name="nan-always-missing",
+        name="nan-always-a-class",
         guarantee="labels: nan is a missing number among numbers, and a class among names",
         file="tasks/labels.py",
         before="return bool(others) and _are_numbers(others)",
-        after="return bool(others)",
+        after="return False",
         tests=("tests/unit/tasks/test_labels.py",),
     ),
     Mutant(
@@ -149,19 +149,19 @@ OF_ROWS = (
         tests=("tests/unit/tasks/test_labels.py",),
     ),
     Mutant(
-        name="bad-rows-without-reasons",
+        name="bad-rows-counted-once",
         guarantee="bad rows: refused, or left out and counted by reason",
         file="tasks/bad_rows.py",
         before="self.reasons[error.reason] += 1",
-        after='self.reasons["bad-row"] += 1',
+        after="self.reasons[error.reason] = 1",
         tests=("tests/unit/tasks/test_bad_rows.py",),
     ),
     Mutant(
-        name="bad-rows-swallowed",
+        name="first-bad-row-swallowed",
         guarantee="bad rows: refused, or left out and counted by reason",
         file="tasks/bad_rows.py",
         before="if not self.skip:",
-        after="if self.remedy and not self.skip:",
+        after="if self.reasons and not self.skip:",
         tests=("tests/unit/tasks/test_bad_rows.py",),
     ),
     # Prompts and vectors

@@ -1,10 +1,10 @@
 """Prove that tests hold their guarantees: `make mutants`.
 
-    python -m tests.mutants.run [NAME ...]
+    python -m tests.mutants.run [NAME ...] [--copies N]
 
 The tests first run on an unchanged copy of the project and must pass. Then each mutant is applied to a copy, and its
-tests must fail: by an assertion, or because an expected error was not raised. Two copies are tested at a time; the
-working tree is never changed. Exit code 0 if all mutants are killed, 1 if one survives, 2 if the table is wrong.
+tests must fail: by an assertion, or because an expected error was not raised. Two copies are tested at a time (or N);
+the working tree is never changed. Exit code 0 if all mutants are killed, 1 if one survives, 2 if the table is wrong.
 """
 
 import argparse
@@ -24,12 +24,10 @@ from queue import SimpleQueue
 from tests.mutants.mutant import ROOT, Mutant, problems
 from tests.mutants.table import MUTANTS
 
-COPIES = 2
-"""Copies that are tested at a time, each by one process with one thread."""
 COPIED = ("pipeline", "jobs", "tests", "cluster", "pyproject.toml", "README.md", "Makefile", "LICENSE")
 MOST_SECONDS = 300.0
 """A mutant's tests are stopped after this time: an endless loop is not a failed assertion."""
-FAILED = re.compile(r"^FAILED (\S+) - (.*)$", re.M)
+FAILED = re.compile(r"^FAILED (\S+?(?:\[.*\])?) - (.*)$", re.M)
 KILLS = re.compile(r"assert\b|AssertionError\b|Failed: DID NOT (RAISE|WARN)\b")
 """Beginnings of the reasons that count: an assertion, or an expected error that was not raised."""
 
@@ -110,9 +108,10 @@ def copy_project(copy: Path) -> None:
         raise SystemExit(f"error: Python imports {found or 'no pipeline'} in the copy {copy}")
 
 
-def run(mutants: Sequence[Mutant], folder: Path) -> list[Outcome]:
-    """Test the unchanged copy, then all mutants; print a line per mutant. Raises SystemExit if the tests do not pass
-    without a mutant.
+def run(mutants: Sequence[Mutant], folder: Path, copies: int) -> list[Outcome]:
+    """Test the unchanged copy, then all mutants, `copies` at a time; print a line per mutant.
+
+    Raises SystemExit if the tests do not pass without a mutant.
     """
     first = folder / "0"
     copy_project(first)
@@ -123,29 +122,31 @@ def run(mutants: Sequence[Mutant], folder: Path) -> list[Outcome]:
         print(output, file=sys.stderr)
         raise SystemExit(f"error: the tests do not pass without a mutant (pytest ended with {code})")
     print(f"{len(tests)} selections of tests pass without a mutant, {time.monotonic() - started:.1f} s", flush=True)
-    copies: SimpleQueue[Path] = SimpleQueue()
-    for number in range(COPIES):
+    free: SimpleQueue[Path] = SimpleQueue()
+    for number in range(copies):
         if number:
             shutil.copytree(first, folder / str(number))
-        copies.put(folder / str(number))
+        free.put(folder / str(number))
 
     def tested(mutant: Mutant) -> Outcome:
-        copy = copies.get()
+        copy = free.get()
         try:
             done = outcome(mutant, copy)
         finally:
-            copies.put(copy)
+            free.put(copy)
         print(done, flush=True)
         return done
 
-    with ThreadPoolExecutor(COPIES) as pool:
+    with ThreadPoolExecutor(copies) as pool:
         return list(pool.map(tested, mutants))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help="mutants to test; default: all")
-    names = parser.parse_args(arguments).names
+    parser.add_argument("--copies", type=int, default=2, help="tested at a time, each in one process of one thread")
+    options = parser.parse_args(arguments)
+    names = options.names
     if unknown := sorted(set(names) - {mutant.name for mutant in MUTANTS}):
         parser.error(f"unknown mutants: {', '.join(unknown)}; choose from {', '.join(m.name for m in MUTANTS)}")
     if wrong := problems(MUTANTS):
@@ -155,7 +156,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     started = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="bertstream-mutants-"))
     try:
-        outcomes = run(chosen, folder)
+        outcomes = run(chosen, folder, options.copies)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     killed = sum(done.killed for done in outcomes)
