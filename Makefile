@@ -19,7 +19,7 @@ TORCH := $(shell sed -n 's/^torch==//p' cluster/requirements.txt)
 # Where pip finds the CPU build of torch, when its own settings do not say: the index that pytorch.org names for "CPU".
 TORCH_INDEX ?=
 
-.PHONY: help pretrain finetune finetune-glue lint check test test-long fuzz bench chaos audit cluster-check mlflow stop clean
+.PHONY: help pretrain finetune finetune-glue lint check test test-long mutants fuzz bench chaos audit cluster-check mlflow stop clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -62,6 +62,9 @@ test: $(VENV)/.installed-test ## run the tests in two processes, those that star
 
 test-long: $(VENV)/.installed-test ## run the few tests that `make test` leaves out for time
 	$(BIN)/python -m pytest -m long --override-ini faulthandler_timeout=1200
+
+mutants: $(VENV)/.installed-test ## break one guarantee of the pipeline at a time, in a copy, and see that its tests fail (ARGS='NAME …' for some)
+	$(BIN)/python -m tests.mutants.run $(ARGS)
 
 fuzz: $(VENV)/.installed-test ## throw mutated files of every format at the readers for SECONDS=60 from SEED=0
 	$(BIN)/python tests/fuzz/readers.py --seconds $(SECONDS) --seed $(SEED)

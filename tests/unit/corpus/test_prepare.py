@@ -1,5 +1,6 @@
 """Preparation before and after its stages, without Ray."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -134,6 +135,20 @@ def test_a_shard_whose_file_is_gone_is_written_again(books: Path, tmp_path: Path
         and shard.read_bytes() == whole
     )
     assert not (tmp_path / "out" / report["heldout"]["file"]).exists() and report["heldout"]["windows"] == []
+
+
+def test_pieces_of_a_held_out_book_are_all_held_out(tmp_path: Path):
+    (tmp_path / "books").mkdir()
+    for book in range(12):
+        paragraphs = [f"Paragraph {number} of book {book} has words of its own. " * 3 for number in range(6)]
+        (tmp_path / "books" / f"{book}.txt").write_text("\n\n".join(paragraphs))
+    record = write_parts(list_files(parse(str(tmp_path / "books"))), str(tmp_path / "out" / "parts"), SETTINGS, {})
+    report = write_shard(str(tmp_path / "out"), record["parts"], "plan", 0, 1, replace(SETTINGS, heldout_share=0.4))
+    train, heldout = (
+        pq.read_table(tmp_path / "out" / report[split]["file"])["parent"].to_pylist() for split in ("train", "heldout")
+    )
+    assert len(train) > 2 * len(set(train)) and len(heldout) > 2 * len(set(heldout)) > 2
+    assert len(set(train)) + len(set(heldout)) == 12
 
 
 def fingerprint(places: dict[str, float], folder: Path) -> str:

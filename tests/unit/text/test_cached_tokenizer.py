@@ -85,6 +85,9 @@ def test_the_table_starts_anew_when_it_is_full_and_long_chunks_are_not_kept() ->
     assert wordpiece.encode(["ab ab"])[0].tolist() == [8, 9, 8, 9] and set(wordpiece.table.entries) == {"ab ", "ab"}
     wordpiece.encode(["b" * (LONGEST_KEPT + 1)])
     assert set(wordpiece.table.entries) == {"ab ", "ab"}
+    for _ in range(9):
+        wordpiece.encode(["b" * (LONGEST_KEPT + 1)])
+    assert len(wordpiece.table.offsets) - 1 <= 4  # chunks that are not kept count too, up to twice the size
 
 
 def test_a_process_keeps_one_table_for_a_vocabulary() -> None:
