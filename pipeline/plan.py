@@ -366,7 +366,7 @@ def plan_text(
     width = max(len(name) for name, _ in facts) + 2
     return "\n".join(
         [
-            f"plan of {config.name} on {world} {'GPU ' * on_gpus}worker{'s' * (world > 1)}; nothing is trained",
+            f"plan of {config.name} on {world} {'GPU ' * gpus_here}worker{'s' * (world > 1)}; nothing is trained",
             *(f"  {name:<{width}}{value}" for name, value in facts),
             "",
             *_rent_lines(work, tokens, world, slow, gradients),

@@ -188,6 +188,8 @@ def test_a_run_that_takes_seconds_has_no_rows_of_zeros(tmp_path: Path) -> None:
     assert "on 1 worker;" in text and "a GPU" not in text and "launch" not in text, "no GPU here, and none to rent"
     assert "a step has 2 slots of 32 rows, which 1, 2 workers share evenly" in text
     here = plan_text(config, [], [("this machine", "fast")], gpus_here=True)
+    rented = replace(read_prices(prices(tmp_path))[0], utilisation=1e-4)
+    assert "on 1 worker;" in plan_text(config, [rented]), "GPUs to rent, but none here"
     assert "on 1 GPU worker;" in here and "  this machine  fast" in here.splitlines() and "gives a GPU" in here
 
 
