@@ -10,6 +10,7 @@ import copy
 import json
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, overload
@@ -36,7 +37,7 @@ from pipeline.model.states import Layers, attention_weights, layer_numbers, laye
 from pipeline.model.weights import model_settings, without_memory
 from pipeline.objectives.masked import MaskedTokens
 from pipeline.objectives.replaced import GENERATOR
-from pipeline.reporting import Report
+from pipeline.reporting import Report, Waiting, beating, no_op, print_line
 from pipeline.tasks.saved import TASK
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_loading import load_vocabulary_as_published
@@ -281,7 +282,7 @@ class LoadedModel:
         rows_per_step: int = 32,
         learning_rate: float | None = None,
         seed: int = 0,
-        report: Report = lambda line: None,
+        report: Report | None = None,
     ) -> "LoadedModel":
         """Fine-tune a copy of the model on texts and labels, and return the copy; this model does not change.
 
@@ -290,7 +291,8 @@ class LoadedModel:
 
         A label is a text, number or truth value; if `kind` is multilabel, each text has a list of labels. Predicted
         labels are of the same type, also after `save` and `load`; labels of mixed types become texts. If
-        `learning_rate` is None, the learning rate depends on the encoder's width. `report=print` shows progress.
+        `learning_rate` is None, the learning rate depends on the encoder's width. `report=print` shows progress;
+        without it, work of more than five seconds is announced.
 
         `dev` is (texts, labels). The `scores` of the returned model are measured on `dev`. If `dev` is None, the scores
         are measured on the training rows, so they say little about other texts.
@@ -299,11 +301,13 @@ class LoadedModel:
         """
         from pipeline.finetune.lists import Lists, fit_lists  # imported here for the same reason as in `predict`
 
-        lists = Lists(texts=texts, labels=labels, dev=dev)
-        tuned = fit_lists(
-            self.encoder, self.settings, self.vocabulary, lists, kind=kind, epochs=epochs, rows_per_step=rows_per_step,
-            learning_rate=learning_rate, seed=seed, device=self.device, report=report, checkpoint=self.location,
-        )  # fmt: skip
+        lists, work = Lists(texts=texts, labels=labels, dev=dev), "fine-tuning (report=print shows more)"
+        with nullcontext() if report else beating(Waiting(print_line, work).beat):
+            tuned = fit_lists(
+                self.encoder, self.settings, self.vocabulary, lists, kind=kind, epochs=epochs,
+                rows_per_step=rows_per_step, learning_rate=learning_rate, seed=seed, device=self.device,
+                report=report or no_op, checkpoint=self.location,
+            )  # fmt: skip
         return _of_tuned(self.location, tuned, self.device, _saved_recipe(tuned))
 
     def save(self, folder: str) -> None:

@@ -15,7 +15,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from pipeline import api
+from pipeline import api, reporting
 from pipeline.embed.recipe import Recipe
 from pipeline.errors import CheckpointError, ConfigError, DataError, PipelineError
 from pipeline.finetune import answering
@@ -94,6 +94,20 @@ def test_a_recipe_says_how_a_text_becomes_a_vector(model: api.LoadedModel) -> No
     np.testing.assert_allclose(highest, model.hidden(["kar lost"])[0].max(0), rtol=0, atol=1e-5)
     with pytest.raises(ConfigError, match=r"^prompt \(qury\) is not the name of a prompt of the model \(query\)"):
         other.embed(["lost"], prompt="qury")
+
+
+def test_fit_is_silent_for_five_seconds_and_then_says_what_it_does(
+    model: api.LoadedModel, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fit() -> str:
+        model.fit(["kar", "lost", "mir", "kar kar"], ["a", "b", "b", "a"], epochs=1)
+        return capsys.readouterr().out
+
+    monkeypatch.setattr(reporting, "BEAT_SECONDS", 0.001)
+    monkeypatch.setattr(reporting, "FIRST_SECONDS", 1_000.0)
+    assert fit() == ""
+    monkeypatch.setattr(reporting, "FIRST_SECONDS", 0.0)
+    assert fit().startswith("fine-tuning (report=print shows more), 0s so far\n")
 
 
 def test_a_fitted_model_embeds_as_after_it_is_saved(model: api.LoadedModel, tmp_path: Path) -> None:
