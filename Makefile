@@ -19,7 +19,7 @@ TORCH := $(shell sed -n 's/^torch==//p' cluster/requirements.txt)
 # Where pip finds the CPU build of torch, when its own settings do not say: the index that pytorch.org names for "CPU".
 TORCH_INDEX ?=
 
-.PHONY: help pretrain finetune finetune-glue lint check test test-long mutants fuzz bench chaos audit cluster-check mlflow stop clean
+.PHONY: help pretrain finetune finetune-glue lint check test test-all mutants fuzz bench chaos audit cluster-check mlflow stop clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -55,13 +55,16 @@ lint: $(VENV)/.installed-test ## lint, formatting and types
 	$(BIN)/ty check pipeline jobs
 
 check: lint ## the same, and the tests that need neither Ray nor minutes
-	$(BIN)/python -m pytest --numprocesses 2 $(QUICK)
+	$(PYTEST) $(QUICK)
 
-test: $(VENV)/.installed-test ## run the tests in two processes, those that start Ray first
-	$(BIN)/python -m pytest --numprocesses 2 --no-loadscope-reorder --max-worker-restart 0
+# Two processes; what starts Ray is first.
+PYTEST := $(BIN)/python -m pytest --numprocesses 2 --no-loadscope-reorder --max-worker-restart 0
 
-test-long: $(VENV)/.installed-test ## run the few tests that `make test` leaves out for time
-	$(BIN)/python -m pytest -m long --override-ini faulthandler_timeout=1200
+test: $(VENV)/.installed-test ## run the tests of the first tier, in minutes
+	$(PYTEST) $(ARGS)
+
+test-all: $(VENV)/.installed-test ## run both tiers of tests: before a release, or after a change of many parts
+	HYPOTHESIS_PROFILE=many $(PYTEST) -m 'not long' $(ARGS)
 
 mutants: $(VENV)/.installed-test ## break one guarantee of the pipeline at a time, in a copy, and see that its tests fail (ARGS='NAME …' for some)
 	$(BIN)/python -m tests.mutants.run $(ARGS)
