@@ -153,4 +153,16 @@ OF_SAFETY = (
         after="for key, value in metrics.items()}",
         tests=("tests/unit/train/test_tracking.py::test_a_second_tracker_drops_the_steps_that_are_there",),
     ),
+    Mutant(
+        name="metrics-after-the-checkpoint",
+        guarantee="MLflow: a run that goes on from a checkpoint has every step before it",
+        file="train/saver.py",
+        before="""        self.flush()
+        self._write_with_retries(state, lambda: self._publish(state, taken), "be written")
+""",
+        after="""        self._write_with_retries(state, lambda: self._publish(state, taken), "be written")
+        self.flush()
+""",
+        tests=("tests/unit/train/test_saver.py",),
+    ),
 )

@@ -62,6 +62,20 @@ def test_what_is_written_is_the_model_of_that_moment(module, tiny_config: Pretra
     assert all(torch.equal(tensor, before[name]) for name, tensor in module.state_dict().items())
 
 
+def test_logged_metrics_are_sent_before_a_checkpoint_is_published(
+    module, tiny_config: Pretrain, tiny_vocabulary, tmp_path: Path
+):
+    optimizer, published = build_optimizer(AdamW(), module), []
+
+    def flush() -> None:
+        published.append(checkpoint.steps_saved(str(tmp_path)))
+
+    with Saver(str(tmp_path), tiny_config, tiny_vocabulary, flush, print) as writer:
+        writer.save(state(3), module, optimizer, wait=True)
+        writer.save(state(4), module, optimizer, wait=True)
+    assert published == [[], [3]] and checkpoint.steps_saved(str(tmp_path)) == [3, 4]
+
+
 def test_storage_that_refuses_for_a_while_gets_its_checkpoint(
     module, tiny_config: Pretrain, tiny_vocabulary, tmp_path: Path
 ):
