@@ -124,6 +124,7 @@ def test_killed_and_resumed_it_writes_the_bytes_of_an_undisturbed_run(
     assert "exists already: give --replace, or choose another --output" in capsys.readouterr().err
 
 
+@pytest.mark.second
 def test_a_broken_line_is_one_line_of_error(
     checkpoint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
