@@ -84,18 +84,17 @@ def statuses(output: Path) -> list[str]:
     return [run.info.status for run in runs]
 
 
-def train_here(asked: list[str], output: Path, done: dict[str, Any]) -> dict[str, Any]:
-    """Train the trials of a job that is done in this process, one after another; return trial -> result."""
+def train_here(asked: list[str], output: Path, done: dict[str, Any]) -> None:
+    """Train the trials of a job that is done in this process, one after another."""
     config = replace(Command(prog="", about="", settings=Finetune).read(asked), output=str(output))
     initial = read_encoder(config, config.checkpoint, print)
-    config, results = config.for_model(initial.model), {}
+    config = config.for_model(initial.model)
     (problem,) = read_problems(config, initial, print)
     for name, result in done.items():
         seed = int(name.split("-seed")[1].split("-")[0])
         setting = with_setting(config, result["chosen"])
         trial = make_trial(setting, problem, initial, seed, result["chosen"], result["stage"])
-        results[trial.name] = load_or_train(trial, problem, initial)
-    return results
+        load_or_train(trial, problem, initial)
 
 
 def results(output: Path) -> dict[str, Any]:
@@ -105,9 +104,9 @@ def results(output: Path) -> dict[str, Any]:
     }
 
 
-def scores(output: Path) -> dict[str, Any]:
-    """Return trial -> scores."""
-    return {name: result["scores"] for name, result in results(output).items()}
+def learnt(results: dict[str, Any]) -> dict[str, Any]:
+    """Return trial -> scores and losses."""
+    return {name: (result["scores"], result["curve"]) for name, result in results.items()}
 
 
 def test_a_killed_grid_trains_only_what_is_missing_and_selects_a_setting(
@@ -123,7 +122,7 @@ def test_a_killed_grid_trains_only_what_is_missing_and_selects_a_setting(
         env=environment,
     ) as job:
         until = time.monotonic() + 150
-        while job.poll() is None and not scores(tmp_path / "killed") and time.monotonic() < until:
+        while job.poll() is None and not results(tmp_path / "killed") and time.monotonic() < until:
             time.sleep(0.01)
         job.kill()
     assert job.returncode == -signal.SIGKILL, job.stderr
@@ -139,10 +138,8 @@ def test_a_killed_grid_trains_only_what_is_missing_and_selects_a_setting(
 
     found = results(tmp_path / "killed")
     assert [name.rsplit("-", 1)[0] for name in found] == ["cola-seed0", "cola-seed0", "cola-seed1"]
-    alone = train_here(asked, tmp_path / "alone", found)
-    assert {name: (one["scores"], one["curve"]) for name, one in found.items()} == {
-        name: (one["scores"], one["curve"]) for name, one in alone.items()
-    }
+    train_here(asked, tmp_path / "alone", found)
+    assert learnt(found) == learnt(results(tmp_path / "alone"))
     (model,) = (tmp_path / "killed" / "finetune").glob("cola-seed1-*/model")
     assert load_tuned(str(model)).about.task.name == "cola"
     assert statuses(tmp_path / "killed") == ["FINISHED"] * 4
@@ -160,7 +157,7 @@ def test_a_grid_of_two_tasks_has_a_model_of_each(
         "no GLUE submission file, because these are missing: a model of sst2, a model of mrpc, "
         "a model of qqp, a model of mnli, a model of qnli and " in out
     )
-    names = [name.rsplit("-", 1)[0] for name in scores(tmp_path)]
+    names = [name.rsplit("-", 1)[0] for name in results(tmp_path)]
     assert names == [f"{task}-seed{seed}" for task in ("cola", "stsb") for seed in (0, 0, 1)]
     models = [path.parent for path in (tmp_path / "finetune").glob("*/model/task.json")]
     assert sorted(load_tuned(str(model)).about.task.name for model in models) == ["cola", "stsb"]
@@ -173,7 +170,8 @@ def test_a_trial_on_two_workers_has_the_losses_of_one(tiny_run: Path, glue: Path
     asked = command(tiny_run, glue, tmp_path / "2", *small)
     assert main(asked) == 0
     found = results(tmp_path / "2")
-    alone = train_here([*asked, "--trials.workers", "1"], tmp_path / "1", found)
+    train_here([*asked, "--trials.workers", "1"], tmp_path / "1", found)
+    alone = results(tmp_path / "1")
     assert alone.keys() == found.keys()
     for name, one in alone.items():
         losses = [[loss for _, loss in result["curve"]] for result in (one, found[name])]
@@ -210,13 +208,11 @@ def test_a_student_learns_from_a_teacher(
     )
 
 
-@pytest.mark.second
 def test_a_node_reports_the_precision_of_its_trials() -> None:
     config = Finetune(checkpoint="c", task=("cola",), placement=TrialPlacement(device="cpu"))
     assert node_precisions(config, 768, {"CPU": 1.0}) == [precision_of(config.placement, 768, torch.device("cpu"))]
 
 
-@pytest.mark.second
 def test_errors_before_training_are_one_line(
     tiny_run: Path, glue: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -255,7 +251,7 @@ def test_errors_before_training_are_one_line(
         assert main(command(tiny_run, glue, tmp_path / "output", "--task", "glue", *more)) == 2, more
         found = capsys.readouterr().err
         assert found.startswith(f"error: {message}") and found.count("\n") == 1, found
-    assert not scores(tmp_path / "output")
+    assert not results(tmp_path / "output")
 
 
 @pytest.mark.second
@@ -377,7 +373,7 @@ def test_folds_are_separate_trials_and_one_row_of_the_table(
         and " 2 x 1 " in row
         and "run the same command with the best settings and without --search.folds" in out
     )
-    assert [name.rsplit("-", 1)[0] for name in scores(tmp_path / "o")] == ["my-fold1of2-seed0", "my-fold2of2-seed0"]
+    assert [name.rsplit("-", 1)[0] for name in results(tmp_path / "o")] == ["my-fold1of2-seed0", "my-fold2of2-seed0"]
     assert not list((tmp_path / "o" / "finetune").glob("*/model")), "what folds train is no model to keep"
     client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path}/o/mlflow.db")
     (parent,) = [
@@ -385,7 +381,7 @@ def test_folds_are_separate_trials_and_one_row_of_the_table(
         for run in client.search_runs([client.get_experiment_by_name("finetune").experiment_id])
         if "mlflow.parentRunId" not in run.data.tags
     ]
-    found = [one["dev"]["accuracy"] for one in scores(tmp_path / "o").values()]
+    found = [one["scores"]["dev"]["accuracy"] for one in results(tmp_path / "o").values()]
     assert parent.data.metrics["my/dev accuracy/mean"] == pytest.approx(sum(found) / 2)
 
 
