@@ -54,10 +54,6 @@ settings.register_profile("untimed", deadline=None, suppress_health_check=[Healt
 settings.load_profile("untimed")
 
 RAY_TESTS = "tests/ray/"
-OWN_RAY = ("embed_kills", "head", "wheel")
-"""Modules of tests/ray/ that start a Ray of their own."""
-SECOND_RAY = ("adapt", "documents", "embed", "families", "finetune", "killed_prepare", "predict")
-"""Modules of tests/ray/ that share a Ray, about as long as all the others, which share another one."""
 
 WORDS = [a + b for a in ("ka", "lo", "mi", "ne", "su", "ta") for b in ("r", "nd", "p", "st", "l", "m")]
 DOCUMENTS_PER_WINDOW = 6
@@ -71,40 +67,26 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     )  # a process of tests beside others: threads that wait for their turn cost more than they do
 
 
-class TwoRays(LoadScopeScheduling):
-    """With several processes of tests (pytest --numprocesses), the modules that share a Ray run in one of them."""
+class OneProcessForRay(LoadScopeScheduling):
+    """With several processes of tests (pytest --numprocesses), one of them runs all tests that start or share a Ray."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return scope_of(nodeid)
+        file = nodeid.split("::")[0]
+        return RAY_TESTS if file.startswith(RAY_TESTS) else file
 
 
-def scope_of(nodeid: str) -> str:
-    """Return what a process takes at once: the modules that share a Ray, else one module."""
-    file = nodeid.split("::")[0]
-    name = Path(file).stem.removeprefix("test_")
-    if not file.startswith(RAY_TESTS) or name in OWN_RAY:
-        return file
-    return f"{RAY_TESTS}{'second' if name in SECOND_RAY else 'first'}"
-
-
-def shares_ray(nodeid: str) -> bool:
-    """Whether a test is of the modules that share a Ray."""
-    scope = scope_of(nodeid)
-    return scope.startswith(RAY_TESTS) and not scope.endswith(".py")
+def shares_ray(test: pytest.Item) -> bool:
+    """Whether a test runs in the Ray that many tests share."""
+    return "local_ray" in getattr(test, "fixturenames", ())
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
-    return TwoRays(config, log)
+    return OneProcessForRay(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the slowest tests first: modules that share a Ray, those that start their own, all others."""
-
-    def turn(item: pytest.Item) -> tuple[bool, bool]:
-        scope = scope_of(item.nodeid)
-        return not scope.startswith(RAY_TESTS), scope.endswith(".py")
-
-    items.sort(key=turn)
+    """Run the slowest tests first: those that share a Ray, those that start their own, all others."""
+    items.sort(key=lambda test: (not test.nodeid.startswith(RAY_TESTS), not shares_ray(test)))
 
 
 def text_of(number: int) -> str:

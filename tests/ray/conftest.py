@@ -19,13 +19,13 @@ from tests.conftest import shares_ray  # noqa: E402
 def local_ray() -> None:
     """Start one small Ray for the tests that share it, unless it runs; it may have more CPUs than the machine."""
     if not ray.is_initialized():
-        cluster.start(num_cpus=6, log_to_driver=False, logging_level="ERROR")
+        cluster.start(num_cpus=3, log_to_driver=False, logging_level="ERROR")
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """End Ray after the tests that share it, because its processes take CPU time also when they are idle."""
-    if nextitem is None or not shares_ray(nextitem.nodeid):
+    if nextitem is None or not shares_ray(nextitem):
         ray.shutdown()
 
 

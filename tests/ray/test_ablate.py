@@ -25,7 +25,7 @@ from pipeline.reporting import Report
 from pipeline.train.run import SUMMARY, run_folder
 from pipeline.workflows.ablate import ablate
 
-pytestmark = pytest.mark.usefixtures("local_ray")
+pytestmark = [pytest.mark.second, pytest.mark.usefixtures("local_ray")]
 TINY = """--over sampling.masking.share=0.15,0.3 --seeds 1 --vocabulary.size 150 --sampling.maximum-length 32
     --model.layers 1 --model.width 32 --model.heads 2 --model.feed-forward 64 --model.maximum-positions 32
     --batch.rows-per-step 16 --batch.rows-per-slot 4 --evaluation.rows 64 --prepare.window-characters 6000
@@ -40,43 +40,37 @@ def statuses(output: Path) -> dict[str, int]:
     return {status: found.count(status) for status in found}
 
 
-@pytest.mark.long
-def test_two_variants_are_trained_at_the_same_time_and_compared(small_corpus: Path, tmp_path: Path) -> None:
-    config = read_ablate(
-        [*TINY.split(), "--corpus", str(small_corpus), "--output", str(tmp_path), "--tokens", "10k"], ""
-    )
-    lines: list[str] = []
-    table = ablate(config, lines.append)
-    labels = [f"sampling.masking.share={share}, seed 0: " for share in (0.15, 0.3)]
-    assert "2 runs to train, 2 at a time" in lines
-    assert all(any(line.startswith(label) and "tokens/s" in line for line in lines) for label in labels)
-    assert all(any(line.startswith(label) for line in table) for label in ("sampling.masking.share=0.15", "sampling"))
-    assert statuses(tmp_path) == {"FINISHED": 2}
-    (folder,) = (tmp_path / "ablations").glob("over-*")
-    rows = json.loads((folder / "ablation.json").read_text())
-    assert rows and (folder / "table.md").exists() and (folder / "differences.png").exists()
-
-
-@pytest.mark.long
-def test_a_stopped_ablation_leaves_nothing_running_and_continues(small_corpus: Path, tmp_path: Path) -> None:
-    asked = [*TINY.split(), "--corpus", str(small_corpus), "--output", str(tmp_path), "--tokens", "400k"]
+def test_a_stopped_ablation_leaves_nothing_running_and_continues_to_a_comparison(
+    small_corpus: Path, tmp_path: Path
+) -> None:
+    """Two variants are trained at the same time."""
+    asked = [*TINY.split(), "--corpus", str(small_corpus), "--output", str(tmp_path), "--tokens", "60k"]
     config = read_ablate([*asked, "--checkpoint.every", "20"], "")
+    lines: list[str] = []
 
-    def stop_at_first_step(line: str) -> None:
-        if "tokens/s" in line and list((tmp_path / "runs").glob("*/checkpoints/*")):
+    def stop_at_first_checkpoint(line: str) -> None:
+        lines.append(line)
+        if list((tmp_path / "runs").glob("*/checkpoints/*/manifest.json")):
             os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):
-        ablate(config, stop_at_first_step)
+        ablate(config, stop_at_first_checkpoint)
+    assert "2 runs to train, 2 at a time" in lines
     runs = list((tmp_path / "runs").iterdir())
     for run in runs:
         with pytest.raises(ValueError, match="Failed to look up actor"):
             ray.get_actor(f"run:{run}", namespace=NAMESPACE)
     assert not list((tmp_path / "runs").glob(f"*/{SUMMARY}")) and set(statuses(tmp_path)) == {"KILLED"}
-    lines: list[str] = []
-    ablate(config, lines.append)
+    lines.clear()
+    table = ablate(config, lines.append)
     assert any("continuing after step" in line for line in lines)
+    labels = [f"sampling.masking.share={share}, seed 0: " for share in (0.15, 0.3)]
+    assert all(any(line.startswith(label) and "tokens/s" in line for line in lines) for label in labels)
     assert statuses(tmp_path) == {"FINISHED": 2} and set(runs) == set((tmp_path / "runs").iterdir())
+    assert all(any(line.startswith(label) for line in table) for label in ("sampling.masking.share=0.15", "sampling"))
+    (folder,) = (tmp_path / "ablations").glob("over-*")
+    assert json.loads((folder / "ablation.json").read_text())
+    assert (folder / "table.md").exists() and (folder / "differences.png").exists()
 
 
 def runs_of(output: Path, count: int) -> dict[str, Pretrain]:
@@ -122,7 +116,6 @@ def tune_settings() -> None:
     connect(None)
 
 
-@pytest.mark.long
 def test_a_run_whose_process_is_lost_is_tried_again(tmp_path: Path, tune_settings: None) -> None:
     lines: list[str] = []
     found = train_runs(runs_of(tmp_path, 2), 2, lose_process_once, lines.append)

@@ -12,7 +12,7 @@ from pipeline.train.checkpoint import steps_saved
 from pipeline.workflows import adapt as workflow
 from tests.conftest import WORDS
 
-pytestmark = pytest.mark.usefixtures("local_ray")
+pytestmark = [pytest.mark.second, pytest.mark.usefixtures("local_ray")]
 SMALL = (
     "--maximum-length 24 --masked-steps 4 --contrastive-steps 4 --batch.rows-per-step 16 --batch.rows-per-slot 8 "
     "--placement.threads 1"

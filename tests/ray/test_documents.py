@@ -13,7 +13,7 @@ import pytest
 from pipeline.train.checkpoint import folder_of
 from tests.documents import Written, commands
 
-pytestmark = pytest.mark.usefixtures("local_ray")
+pytestmark = [pytest.mark.second, pytest.mark.usefixtures("local_ray")]
 
 SMALLER = {
     "prepare": "--prepare.window-characters 6000 --prepare.piece-characters 1000 --prepare.near-duplicates None",

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -17,14 +16,15 @@ import ray
 from jobs.embed import main
 from jobs.search import main as search
 from pipeline import api
+from tests.ray import undisturbed
 
-pytestmark = pytest.mark.usefixtures("local_ray")
+pytestmark = pytest.mark.usefixtures("local_ray", "one_thread")
 
 
-@pytest.fixture(scope="module")
-def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
     """Two files of texts, of which some are empty and some are longer than the model reads."""
-    folder = tmp_path_factory.mktemp("texts")
+    (folder := tmp_path / "texts").mkdir()
     for file in range(2):
         rows = [
             {"id": f"{file}-{row}", "text": f"kar lost kand. {'mir nest ' * (row % 40)}" if row % 20 else " "}
@@ -35,54 +35,40 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def asked(tiny_run: Path, texts: Path) -> list[str]:
-    """The options of a job that embeds the texts in 20 parts."""
-    options = ["--checkpoint", str(tiny_run), "--input", str(texts), "--rows-per-part", "20", "--actors", "1"]
-    return [*options, "--placement.threads", "1"]
-
-
-@pytest.fixture(scope="module")
-def undisturbed(asked: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The vectors of a job that was not killed."""
-    output = tmp_path_factory.mktemp("undisturbed") / "vectors"
-    assert main([*asked, "--output", str(output)]) == 0
-    return output
-
-
-def run_and_kill(arguments: list[str], kill: Callable[[subprocess.Popen[bytes]], None]) -> int:
-    """Start the job, let `kill` end it or one of its processes, and return its exit code."""
-    environment = os.environ | {"RAY_ADDRESS": ray.get_runtime_context().gcs_address}
-    command = [sys.executable, "jobs/embed.py", *arguments]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment) as job:
-        kill(job)
-    return job.returncode
-
-
 def contents(folder: Path) -> dict[str, bytes]:
     """Bytes of each part."""
     return {path.name: path.read_bytes() for path in (folder / "parts").iterdir() if path.suffix == ".parquet"}
 
 
-def test_killed_and_resumed_it_has_the_bytes_of_an_undisturbed_run_and_is_searched(
-    asked: list[str], undisturbed: Path, texts: Path, tmp_path: Path, tiny_run: Path, capsys: pytest.CaptureFixture[str]
+def test_killed_and_resumed_it_has_the_bytes_of_an_undisturbed_job_and_is_searched(
+    tiny_run: Path,
+    texts: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    asked = ["--checkpoint", str(tiny_run), "--input", str(texts), "--rows-per-part", "20", "--actors", "1"]
+    asked += ["--placement.threads", "1"]
     killed = tmp_path / "killed"
-
-    def kill_after_two_parts(job: subprocess.Popen[bytes]) -> None:
+    environment = os.environ | {"RAY_ADDRESS": ray.get_runtime_context().gcs_address}
+    command = [sys.executable, "jobs/embed.py", *asked, "--output", str(killed)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment) as job:
         until = time.monotonic() + 120
         while job.poll() is None and len(list(killed.glob("parts/*.parquet"))) < 2 and time.monotonic() < until:
             time.sleep(0.005)
         job.kill()
-
-    assert run_and_kill([*asked, "--output", str(killed)], kill_after_two_parts) == -signal.SIGKILL
+    assert job.returncode == -signal.SIGKILL, job.stderr
     assert 2 <= len(contents(killed)) < 20 and not (killed / "manifest.json").exists()
     assert search(["--vectors", str(killed), "--queries", "kar"]) == 2
     assert main([*asked, "--output", str(killed), "--format", "int8"]) == 2
     assert "killed/parts holds vectors for format float32, not for format int8: " in capsys.readouterr().err
     assert main([*asked, "--output", str(killed)]) == 0
     assert "400 texts, 20 of them empty and without a vector: " in capsys.readouterr().out
-    assert contents(killed) == contents(undisturbed) and not list(killed.glob("parts/*.json"))
+    with monkeypatch.context() as patch:
+        patch.setattr("pipeline.embed.distributed.run_parts", undisturbed.run_parts)
+        assert main([*asked, "--output", str(tmp_path / "undisturbed")]) == 0
+    assert contents(killed) == contents(tmp_path / "undisturbed") and not list(killed.glob("parts/*.json"))
+    capsys.readouterr()
     assert main([*asked, "--output", str(killed)]) == 0 and "has these vectors already" in capsys.readouterr().out
 
     rows = pq.read_table(killed / "parts").to_pylist()

@@ -16,7 +16,7 @@ from pipeline.config.training import Batch, Checkpoints, Evaluation, Tracking
 from pipeline.presets import PRESETS
 from pipeline.workflows.pretrain import pretrain
 
-pytestmark = pytest.mark.usefixtures("local_ray")
+pytestmark = [pytest.mark.second, pytest.mark.usefixtures("local_ray")]
 
 STEPS = 12
 COMPARED = {
@@ -31,6 +31,20 @@ ATTENTION = {
     "bigbird-tiny": BlockSparseAttention(block_size=2, random_blocks=1),
 }
 """Preset -> attention for rows of 32 tokens. BigBird's is full up to 14 tokens only."""
+
+
+FAMILIES = {
+    "roberta-tiny": ("RobertaForSequenceClassification", {"held-out MLM loss"}),
+    "electra-tiny": ("ElectraForSequenceClassification", {"held-out MLM loss", "held-out replaced tokens"}),
+    "albert-tiny": ("AlbertForSequenceClassification", {"held-out MLM loss", "held-out SOP accuracy"}),
+    "deberta-tiny": ("DebertaForSequenceClassification", {"held-out MLM loss"}),
+    "deberta-v3-tiny": ("DebertaV2ForSequenceClassification", {"held-out MLM loss", "held-out replaced tokens"}),
+    "modernbert-tiny": ("ModernBertForSequenceClassification", {"held-out MLM loss"}),
+    "longformer-tiny": ("LongformerForSequenceClassification", {"held-out MLM loss"}),
+    "bigbird-tiny": ("BigBirdForSequenceClassification", {"held-out MLM loss"}),
+    "xlm-roberta-tiny": ("XLMRobertaForSequenceClassification", {"held-out MLM loss"}),
+}
+"""Preset -> class of its classifiers in transformers, and figures in the card of an export."""
 
 
 def tiny(preset: str, corpus: Path, output: Path) -> Pretrain:
@@ -56,63 +70,12 @@ def tiny(preset: str, corpus: Path, output: Path) -> Pretrain:
 
 
 @pytest.mark.parametrize(
-    ("preset", "classifier", "figures"),
-    [
-        ("roberta-tiny", "RobertaForSequenceClassification", {"held-out MLM loss"}),
-        pytest.param(
-            "electra-tiny",
-            "ElectraForSequenceClassification",
-            {"held-out MLM loss", "held-out replaced tokens"},
-            marks=pytest.mark.long,
-        ),
-        pytest.param(
-            "albert-tiny",
-            "AlbertForSequenceClassification",
-            {"held-out MLM loss", "held-out SOP accuracy"},
-            marks=pytest.mark.long,
-        ),
-        pytest.param(
-            "deberta-tiny",
-            "DebertaForSequenceClassification",
-            {"held-out MLM loss"},
-            marks=pytest.mark.long,
-        ),
-        pytest.param(
-            "deberta-v3-tiny",
-            "DebertaV2ForSequenceClassification",
-            {"held-out MLM loss", "held-out replaced tokens"},
-            marks=pytest.mark.long,
-        ),
-        pytest.param(
-            "modernbert-tiny",
-            "ModernBertForSequenceClassification",
-            {"held-out MLM loss"},
-            marks=pytest.mark.long,
-        ),
-        pytest.param(
-            "longformer-tiny",
-            "LongformerForSequenceClassification",
-            {"held-out MLM loss"},
-            marks=pytest.mark.long,
-        ),
-        pytest.param(
-            "bigbird-tiny",
-            "BigBirdForSequenceClassification",
-            {"held-out MLM loss"},
-            marks=pytest.mark.long,
-        ),
-        pytest.param(
-            "xlm-roberta-tiny",
-            "XLMRobertaForSequenceClassification",
-            {"held-out MLM loss"},
-            marks=pytest.mark.long,
-        ),
-    ],
+    "preset", ["roberta-tiny", *(pytest.param(preset, marks=pytest.mark.long) for preset in list(FAMILIES)[1:])]
 )
 def test_a_family_is_pretrained_exported_fine_tuned_and_asked(
-    preset: str, classifier: str, figures: set[str], small_corpus: Path, tmp_path: Path, capsys
+    preset: str, small_corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lines: list[str] = []
+    (classifier, figures), lines = FAMILIES[preset], list[str]()
     summary = pretrain(tiny(preset, small_corpus, tmp_path), lines.append)
     assert summary["steps"] == STEPS
     compared = COMPARED.get(preset, "logits")

@@ -12,6 +12,7 @@ import time
 import zipfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import ray
@@ -26,6 +27,7 @@ from pipeline.config.finetune import Finetune
 from pipeline.config.placement import TrialPlacement
 from pipeline.finetune.encoder import read_encoder
 from pipeline.finetune.problems import read_problems
+from pipeline.finetune.settings import with_setting
 from pipeline.finetune.trials import load_or_train, make_trial, precision_of
 from pipeline.grid.precision import node_precisions
 from pipeline.tasks import submission
@@ -40,31 +42,13 @@ from tests.unit.finetune.test_teacher import saved
 pytestmark = pytest.mark.usefixtures("local_ray")
 
 
-def command(tiny_run: Path, glue: Path, output: Path, *more: str) -> list[str]:
-    return [
-        "--checkpoint",
-        folder_of(str(tiny_run), 3),
-        "--data",
-        str(glue),
-        "--task",
-        "glue",
-        "--output",
-        str(output),
-        "--recipe.epochs",
-        "2",
-        "--seeds",
-        "1",
-        # Fmt: skip
-        "--recipe.rows-per-step",
-        "16",
-        "--cutting.maximum-length",
-        "32",
-        "--placement.threads",
-        "1",
-        "--trials.cpus",
-        "3",
-        *more,
-    ]
+SMALL = """--recipe.epochs 2 --seeds 1 --recipe.rows-per-step 16 --cutting.maximum-length 32 --placement.threads 1
+    --trials.cpus 3"""
+
+
+def command(tiny_run: Path, data: Path, output: Path, *more: str) -> list[str]:
+    checkpoint = folder_of(str(tiny_run), 3)
+    return ["--checkpoint", checkpoint, "--data", str(data), "--output", str(output), *SMALL.split(), *more]
 
 
 def write_glue(folder: Path, vocabulary: Vocabulary, rows: int) -> None:
@@ -92,50 +76,45 @@ def write_glue(folder: Path, vocabulary: Vocabulary, rows: int) -> None:
             place.write_text("\n".join(lines) + "\n")
 
 
-def scores(output: Path) -> dict[str, dict[str, object]]:
-    """Return trial -> scores."""
+def statuses(output: Path) -> list[str]:
+    """Return the status of each MLflow run of a grid: its trials, and the one that groups them."""
+    client = MlflowClient(tracking_uri=f"sqlite:///{output}/mlflow.db")
+    runs = client.search_runs([client.get_experiment_by_name("finetune").experiment_id])
+    assert sum("mlflow.parentRunId" not in run.data.tags for run in runs) == 1
+    return [run.info.status for run in runs]
+
+
+def train_here(asked: list[str], output: Path, done: dict[str, Any]) -> None:
+    """Train the trials of a job that is done in this process, one after another."""
+    config = replace(Command(prog="", about="", settings=Finetune).read(asked), output=str(output))
+    initial = read_encoder(config, config.checkpoint, print)
+    config = config.for_model(initial.model)
+    (problem,) = read_problems(config, initial, print)
+    for name, result in done.items():
+        seed = int(name.split("-seed")[1].split("-")[0])
+        setting = with_setting(config, result["chosen"])
+        trial = make_trial(setting, problem, initial, seed, result["chosen"], result["stage"])
+        load_or_train(trial, problem, initial)
+
+
+def results(output: Path) -> dict[str, Any]:
+    """Return trial -> result."""
     return {
-        path.parent.name: json.loads(path.read_text())["scores"]
-        for path in sorted((output / "finetune").glob("*/result.json"))
+        path.parent.name: json.loads(path.read_text()) for path in sorted((output / "finetune").glob("*/result.json"))
     }
 
 
-def test_a_grid_selects_reports_and_continues_after_a_kill(
+def learnt(results: dict[str, Any]) -> dict[str, Any]:
+    """Return trial -> scores and losses."""
+    return {name: (result["scores"], result["curve"]) for name, result in results.items()}
+
+
+def test_a_killed_grid_trains_only_what_is_missing_and_selects_a_setting(
     tiny_run: Path, glue: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    searched = ("--search.over", "optimizer.learning_rate=1e-4,1e-3")
-    assert main(command(tiny_run, glue, tmp_path / "a", *searched)) == 0
-    out = capsys.readouterr().out
-    assert "6 trials: 4 that select one of 2 settings, 2 that report it on fresh seeds" in out
-    assert "cola: selected learning rate 0.00" in out and "(best of 2: " in out and "selected on dev" in out
-    assert (
-        "no GLUE submission file, because these are missing: a model of sst2, a model of mrpc, "
-        "a model of qqp, a model of mnli, a model of qnli and " in out
-    )
-    names = list(scores(tmp_path / "a"))
-    assert [name.rsplit("-", 1)[0] for name in names] == [
-        "cola-seed0",
-        "cola-seed0",
-        "cola-seed1",
-        "stsb-seed0",
-        "stsb-seed0",
-        "stsb-seed1",
-    ]
-    models = [path.parent for path in (tmp_path / "a" / "finetune").glob("*/model/task.json")]
-    assert sorted(load_tuned(str(model)).about.task.name for model in models) == ["cola", "stsb"]
-    client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path}/a/mlflow.db")
-    found = client.search_runs([client.get_experiment_by_name("finetune").experiment_id])
-    assert (
-        len(found) == 7
-        and sum("mlflow.parentRunId" in run.data.tags for run in found) == 6
-        and {run.info.status for run in found} == {"FINISHED"}
-    )
-
-    # Killed when the first of a task's trials has its result, and continued, it comes to the same scores; what was
-    # there is not trained again.
+    searched = ("--task", "cola", "--search.over", "optimizer.learning_rate=1e-4,1e-3", "--trials.at-once", "1")
+    asked = command(tiny_run, glue, tmp_path / "killed", *searched)
     environment = os.environ | {"RAY_ADDRESS": ray.get_runtime_context().gcs_address}
-    one_by_one = (*searched, "--trials.at-once", "1")
-    asked = ["cola" if word == "glue" else word for word in command(tiny_run, glue, tmp_path / "b", *one_by_one)]
     with subprocess.Popen(
         [sys.executable, "jobs/finetune.py", *asked],
         stdout=subprocess.DEVNULL,
@@ -143,56 +122,71 @@ def test_a_grid_selects_reports_and_continues_after_a_kill(
         env=environment,
     ) as job:
         until = time.monotonic() + 150
-        while job.poll() is None and not scores(tmp_path / "b") and time.monotonic() < until:
+        while job.poll() is None and not results(tmp_path / "killed") and time.monotonic() < until:
             time.sleep(0.01)
         job.kill()
     assert job.returncode == -signal.SIGKILL, job.stderr
     time.sleep(1)  # the trial that was under way ends with its job
-    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "b" / "finetune").glob("*/result.json")}
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "killed" / "finetune").glob("*/result.json")}
     assert 1 <= len(before) < 3
     assert main(asked) == 0
-    again = capsys.readouterr().out
-    assert f"{len(before)} of 2 trials have their results already" in again
+    out = capsys.readouterr().out
+    assert f"{len(before)} of 2 trials have their results already" in out
+    assert "cola: selected learning rate 0.00" in out and "(best of 2: " in out and "selected on dev" in out
+    assert any(line.startswith("| cola ") for line in out.splitlines())
     assert all(path.stat().st_mtime_ns == then for path, then in before.items())
-    undisturbed = {name: found for name, found in scores(tmp_path / "a").items() if name.startswith("cola-")}
-    assert scores(tmp_path / "b") == undisturbed and len(undisturbed) == 3
-    rows = [next(line for line in said.splitlines() if line.startswith("| cola ")) for said in (out, again)]
-    assert rows[1].split() == rows[0].split()
-    client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path}/b/mlflow.db")
-    found = client.search_runs([client.get_experiment_by_name("finetune").experiment_id])
-    assert len(found) == 4 and {run.info.status for run in found} == {"FINISHED"}
+
+    found = results(tmp_path / "killed")
+    assert [name.rsplit("-", 1)[0] for name in found] == ["cola-seed0", "cola-seed0", "cola-seed1"]
+    train_here(asked, tmp_path / "alone", found)
+    assert learnt(found) == learnt(results(tmp_path / "alone"))
+    (model,) = (tmp_path / "killed" / "finetune").glob("cola-seed1-*/model")
+    assert load_tuned(str(model)).about.task.name == "cola"
+    assert statuses(tmp_path / "killed") == ["FINISHED"] * 4
 
 
-@pytest.mark.long  # beside it: tests/unit/train/test_trial_workers.py
+@pytest.mark.second
+def test_a_grid_of_two_tasks_has_a_model_of_each(
+    tiny_run: Path, glue: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    searched = ("--task", "glue", "--search.over", "optimizer.learning_rate=1e-4,1e-3")
+    assert main(command(tiny_run, glue, tmp_path, *searched)) == 0
+    out = capsys.readouterr().out
+    assert "6 trials: 4 that select one of 2 settings, 2 that report it on fresh seeds" in out
+    assert (
+        "no GLUE submission file, because these are missing: a model of sst2, a model of mrpc, "
+        "a model of qqp, a model of mnli, a model of qnli and " in out
+    )
+    names = [name.rsplit("-", 1)[0] for name in results(tmp_path)]
+    assert names == [f"{task}-seed{seed}" for task in ("cola", "stsb") for seed in (0, 0, 1)]
+    models = [path.parent for path in (tmp_path / "finetune").glob("*/model/task.json")]
+    assert sorted(load_tuned(str(model)).about.task.name for model in models) == ["cola", "stsb"]
+    assert statuses(tmp_path) == ["FINISHED"] * 7
+
+
+@pytest.mark.second
 def test_a_trial_on_two_workers_has_the_losses_of_one(tiny_run: Path, glue: Path, tmp_path: Path) -> None:
-    small = ("--recipe.rows-per-slot", "8", "--task", "cola", "--trials.cpus", "1", "--trials.workers", "2")
-    asked = [word for word in command(tiny_run, glue, tmp_path / "2", *small) if word != "glue"]
-    asked.remove("--task")
+    small = ("--task", "cola", "--recipe.rows-per-slot", "8", "--trials.cpus", "1", "--trials.workers", "2")
+    asked = command(tiny_run, glue, tmp_path / "2", *small)
     assert main(asked) == 0
-    (name,) = scores(tmp_path / "2")
-
-    # the same trial in this process
-    shared = Command(prog="", about="", settings=Finetune).read(asked)
-    config = replace(shared, output=str(tmp_path / "1"), trials=replace(shared.trials, workers=1))
-    initial = read_encoder(config, config.checkpoint, print)
-    config = config.for_model(initial.model)
-    (problem,) = read_problems(config, initial, print)
-    alone = make_trial(config, problem, initial, int(name.split("-seed")[1].split("-")[0]), {}, "report")
-    assert alone.name == name
-    curves = [load_or_train(alone, problem, initial)["curve"]]
-    curves += [json.loads((tmp_path / "2" / "finetune" / name / "result.json").read_text())["curve"]]
-    losses = [[loss for _, loss in curve] for curve in curves]
-    assert len(losses[0]) == 8 and losses[1] == pytest.approx(losses[0], rel=1e-5)
+    found = results(tmp_path / "2")
+    train_here([*asked, "--trials.workers", "1"], tmp_path / "1", found)
+    alone = results(tmp_path / "1")
+    assert alone.keys() == found.keys()
+    for name, one in alone.items():
+        losses = [[loss for _, loss in result["curve"]] for result in (one, found[name])]
+        assert len(losses[0]) == 8 and losses[1] == pytest.approx(losses[0], rel=1e-5)
 
 
+@pytest.mark.second
 def test_a_student_learns_from_a_teacher(
     tiny_run: Path, glue: Path, tiny_vocabulary: Vocabulary, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     teacher = saved(tmp_path / "large", TASKS["cola"], tiny_vocabulary)
     dev = (glue / TASKS["cola"].split("dev").file).read_text().splitlines()[0].split("\t")[3]
     (tmp_path / "more.txt").write_text(f"one more text\n{dev}\nand another\n")
-    asked = ["cola" if word == "glue" else word for word in command(tiny_run, glue, tmp_path / "o")]
-    asked += ["--teacher", teacher, "--unlabelled", str(tmp_path / "more.txt")]
+    taught = ("--teacher", teacher, "--unlabelled", str(tmp_path / "more.txt"))
+    asked = command(tiny_run, glue, tmp_path / "o", "--task", "cola", *taught)
     assert main(asked) == 0
     out = capsys.readouterr().out
     assert "cola unlabelled: 1 of 3 rows left out, because dev or test has the same text" in out
@@ -254,12 +248,13 @@ def test_errors_before_training_are_one_line(
             "task (glue) or train (my.csv): give exactly one, such as --task sst2 or --train my.csv",
         ),
     ):
-        assert main(command(tiny_run, glue, tmp_path / "output", *more)) == 2, more
+        assert main(command(tiny_run, glue, tmp_path / "output", "--task", "glue", *more)) == 2, more
         found = capsys.readouterr().err
         assert found.startswith(f"error: {message}") and found.count("\n") == 1, found
-    assert not scores(tmp_path / "output")
+    assert not results(tmp_path / "output")
 
 
+@pytest.mark.second
 def test_an_own_file_with_a_tenth_set_aside(tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = ["review,stars"] + [
         f'"{"kar mist" if row % 2 else "lond sur"} {"nest " * (row % 7)}{row}",{"good" if row % 2 else "bad"}'
@@ -336,6 +331,7 @@ def test_an_own_file_with_a_tenth_set_aside(tiny_run: Path, tmp_path: Path, caps
     )
 
 
+@pytest.mark.second
 def test_folds_are_separate_trials_and_one_row_of_the_table(
     tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -377,7 +373,7 @@ def test_folds_are_separate_trials_and_one_row_of_the_table(
         and " 2 x 1 " in row
         and "run the same command with the best settings and without --search.folds" in out
     )
-    assert [name.rsplit("-", 1)[0] for name in scores(tmp_path / "o")] == ["my-fold1of2-seed0", "my-fold2of2-seed0"]
+    assert [name.rsplit("-", 1)[0] for name in results(tmp_path / "o")] == ["my-fold1of2-seed0", "my-fold2of2-seed0"]
     assert not list((tmp_path / "o" / "finetune").glob("*/model")), "what folds train is no model to keep"
     client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path}/o/mlflow.db")
     (parent,) = [
@@ -385,11 +381,11 @@ def test_folds_are_separate_trials_and_one_row_of_the_table(
         for run in client.search_runs([client.get_experiment_by_name("finetune").experiment_id])
         if "mlflow.parentRunId" not in run.data.tags
     ]
-    found = [one["dev"]["accuracy"] for one in scores(tmp_path / "o").values()]
+    found = [one["scores"]["dev"]["accuracy"] for one in results(tmp_path / "o").values()]
     assert parent.data.metrics["my/dev accuracy/mean"] == pytest.approx(sum(found) / 2)
 
 
-@pytest.mark.long
+@pytest.mark.second
 def test_all_of_glue_makes_a_submission_file_and_starts_tasks_from_mnli(
     tiny_run: Path,
     tiny_vocabulary: Vocabulary,

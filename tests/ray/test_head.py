@@ -68,16 +68,7 @@ def test_it_takes_jobs_beside_another_ray_and_stops(agents_port_taken: None, ray
         token = Path.home() / ".ray" / "auth_token"
         assert {mode(file) for file in (folder / "log", folder / "pid", token)} == {0o600}
         assert set().union(*listening(int((folder / "pid").read_text())).values()) == {"127.0.0.1"}
-        said, script, greeting = (
-            tmp_path / name for name in ("said", "greet.py", "greeting")
-        )  # Ray may lose lines of a job that ends at once
-        head(
-            "submit",
-            "bash",
-            "-c",
-            f"(echo 'two  words'; echo $(umask) $(nice) $RAY_TRAIN_ENABLE_STATE_TRACKING) > {said}",
-        )
-        assert said.read_text() == "two  words\n0022 0 1\n"
+        script, greeting = tmp_path / "greet.py", tmp_path / "greeting"  # Ray may lose lines of a job that ends at once
         script.write_text(f"import pathlib, sys; pathlib.Path({str(greeting)!r}).write_text(f'hello {{sys.argv[1:]}}')")
         printed = head("submit", "python", str(script), "bert-tiny", "--seed", "1")
         assert greeting.read_text() == "hello ['bert-tiny', '--seed', '1']"
@@ -87,9 +78,12 @@ def test_it_takes_jobs_beside_another_ray_and_stops(agents_port_taken: None, ray
         assert re.fullmatch(r"greet-bert-tiny-\d{8}-\d{6}-\d+", job["submission_id"])
         assert printed.splitlines()[0] == f"Ray job {job['submission_id']}; Ctrl-C stops it"
         assert "Running entrypoint" not in printed and "Runtime env" not in printed
-        long = [HEAD, "submit", "bash", "-c", "echo begun; sleep 100"]
+        said = tmp_path / "said"
+        words = f"(echo 'two  words'; echo $(umask) $(nice) $RAY_TRAIN_ENABLE_STATE_TRACKING) > {said}"
+        long = [HEAD, "submit", "bash", "-c", f"{words}; echo begun; sleep 100"]
         waiting = subprocess.Popen(long, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert any(line == "begun\n" for line in waiting.stdout)
+        assert said.read_text() == "two  words\n0022 0 1\n"
     finally:
         stopped = head("stop")
     last = waiting.communicate(timeout=60)[1].splitlines()[-1]

@@ -22,8 +22,9 @@ from pipeline.objectives.tasks import OBJECTIVES
 from pipeline.tasks.task import Task
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.tuned import About, save_tuned
+from tests.ray.undisturbed import run_parts
 
-pytestmark = pytest.mark.usefixtures("local_ray")
+pytestmark = pytest.mark.usefixtures("local_ray", "one_thread")
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +62,47 @@ def reviews(tmp_path: Path) -> Path:
     return folder
 
 
+def options(checkpoint: str, reviews: Path) -> list[str]:
+    asked = ["--checkpoint", checkpoint, "--input", str(reviews), "--rows-per-part", "25"]
+    return [*asked, "--actors", "1", "--placement.threads", "1"]
+
+
+def undisturbed(asked: list[str], output: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
+    """The output of a job in this process."""
+    with monkeypatch.context() as patch:
+        patch.setattr("pipeline.predict.distributed.run_parts", run_parts)
+        assert main([*asked, "--output", str(output)]) == 0
+    return output.read_bytes()
+
+
+def test_every_row_is_answered_once_and_in_order(
+    checkpoint: str,
+    reviews: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    asked, answers = options(checkpoint, reviews), tmp_path / "answers.parquet"
+    assert main([*asked, "--output", str(answers)]) == 0
+    last = "400 rows of 2 files, 20 of them empty and without an answer, computed in float32, in "
+    assert last in capsys.readouterr().out
+    assert not list(tmp_path.glob("*.parts"))
+    said = json.loads((tmp_path / "answers.parquet.manifest.json").read_text())
+    assert (said["precision"], said["rows"], said["empty"]) == ({"float32": 400}, 400, 20)
+    assert checkpoint in said["model"]
+
+    found = pq.read_table(answers).to_pylist()
+    assert [row["number"] for row in found] == [*range(200), *range(1_000, 1_200)]
+    assert all(
+        (row["predicted_label"] in ("sad", "glad")) == (row["number"] % 20 > 0) and row["label"] == "mine"
+        for row in found
+    )
+    assert answers.read_bytes() == undisturbed(asked, tmp_path / "undisturbed.parquet", monkeypatch)
+    capsys.readouterr()
+    assert main([*asked, "--output", str(answers)]) == 2
+    assert "exists already: give --replace, or choose another --output" in capsys.readouterr().err
+
+
 def kill_when(arguments: list[str], folder: Path) -> int:
     """Run the job, send it SIGKILL as soon as two parts are answered, and return the number of answered parts."""
     environment = os.environ | {"RAY_ADDRESS": ray.get_runtime_context().gcs_address}
@@ -78,29 +120,18 @@ def kill_when(arguments: list[str], folder: Path) -> int:
     return len(list(folder.glob("*-*.parquet")))
 
 
-def test_killed_and_resumed_it_writes_the_bytes_of_an_undisturbed_run(
-    checkpoint: str, reviews: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.second
+def test_killed_and_resumed_it_writes_the_bytes_of_an_undisturbed_job(
+    checkpoint: str,
+    reviews: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    asked = [
-        "--checkpoint",
-        checkpoint,
-        "--input",
-        str(reviews),
-        "--rows-per-part",
-        "25",
-        "--actors",
-        "1",
-        "--placement.threads",
-        "1",
-    ]
-    undisturbed, killed = tmp_path / "undisturbed.parquet", tmp_path / "killed.parquet"
-    assert main([*asked, "--output", str(undisturbed)]) == 0
-    last = "400 rows of 2 files, 20 of them empty and without an answer, computed in float32, in "
-    assert last in capsys.readouterr().out
-
+    asked, killed = options(checkpoint, reviews), tmp_path / "killed.parquet"
     assert 2 <= kill_when([*asked, "--output", str(killed)], tmp_path / "killed.parquet.parts") < 16
     assert not killed.exists()
-    assert main([*asked[:-4], "--output", str(killed), "--pair", "label"]) == 2
+    assert main([*asked, "--output", str(killed), "--pair", "label"]) == 2
     assert (
         "killed.parquet.parts holds answers for settings text None, pair None, top 5, rows_per_part 25, not for "
         "settings text None, pair label" in capsys.readouterr().err
@@ -108,22 +139,11 @@ def test_killed_and_resumed_it_writes_the_bytes_of_an_undisturbed_run(
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "killed.parquet.parts").glob("*-*.parquet")}
     assert main([*asked, "--output", str(killed)]) == 0
     assert f"{len(before)} parts are answered already" in capsys.readouterr().out
-    assert killed.read_bytes() == undisturbed.read_bytes()
+    assert killed.read_bytes() == undisturbed(asked, tmp_path / "undisturbed.parquet", monkeypatch)
     assert not list(tmp_path.glob("*.parts"))
-    said = json.loads((tmp_path / "killed.parquet.manifest.json").read_text())
-    assert (said["precision"], said["rows"], said["empty"]) == ({"float32": 400}, 400, 20)
-    assert checkpoint in said["model"]
-
-    found = pq.read_table(killed).to_pylist()
-    assert [row["number"] for row in found] == [*range(200), *range(1_000, 1_200)]
-    assert all(
-        (row["predicted_label"] in ("sad", "glad")) == (row["number"] % 20 > 0) and row["label"] == "mine"
-        for row in found
-    )
-    assert main([*asked, "--output", str(killed)]) == 2
-    assert "exists already: give --replace, or choose another --output" in capsys.readouterr().err
 
 
+@pytest.mark.second
 def test_a_broken_line_is_one_line_of_error(
     checkpoint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

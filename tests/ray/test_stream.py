@@ -29,7 +29,7 @@ from pipeline.corpus.stream import (
 from pipeline.text.cached_tokenizer import CachedTokenizer
 from pipeline.text.vocabulary import Vocabulary
 
-pytestmark = pytest.mark.usefixtures("local_ray")
+pytestmark = [pytest.mark.second, pytest.mark.usefixtures("local_ray")]
 
 
 @pytest.mark.parametrize(("world", "of_block"), [(1, 5), (3, 5), (3, 1)])

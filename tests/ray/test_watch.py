@@ -20,7 +20,7 @@ from pipeline.train.launch import take_reservation, watch
 from pipeline.train.tracker import Tracker
 from pipeline.workflows.pretrain import pretrain
 
-pytestmark = pytest.mark.usefixtures("local_ray")
+pytestmark = [pytest.mark.second, pytest.mark.usefixtures("local_ray")]
 
 
 def test_silence_is_reported_once_until_the_next_message(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,7 +53,6 @@ def test_silence_is_reported_once_until_the_next_message(monkeypatch: pytest.Mon
     )
 
 
-@pytest.mark.long
 def test_a_driver_releases_the_reservation_of_the_one_before(tmp_path) -> None:
     from ray.data._internal.cluster_autoscaler.default_autoscaling_coordinator import (
         get_or_create_autoscaling_coordinator,

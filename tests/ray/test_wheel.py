@@ -12,6 +12,7 @@ import pytest
 
 from tests.documents import commands
 
+pytestmark = pytest.mark.second
 ROOT = Path(__file__).parents[2]
 
 

@@ -54,7 +54,7 @@ def worker(rank: int, folder: str, world: int, pooling: str) -> None:
             Path(folder, "losses.json").write_text(json.dumps(found))
 
 
-@pytest.mark.long
+@pytest.mark.second
 @pytest.mark.parametrize(("world", "pooling"), [(2, "mean"), (4, "mean"), (2, "attention")])
 def test_every_world_has_the_losses_of_one_worker(tmp_path: Path, world: int, pooling: str) -> None:
     mp.spawn(worker, (str(tmp_path), world, pooling), nprocs=world)

@@ -50,7 +50,7 @@ def worker(rank: int, folder: str) -> None:
             Path(folder, "losses.json").write_text(json.dumps(found))
 
 
-@pytest.mark.long
+@pytest.mark.second
 def test_two_workers_have_the_losses_of_one(tmp_path: Path) -> None:
     mp.spawn(worker, (str(tmp_path),), nprocs=2)
     found, alone = json.loads((tmp_path / "losses.json").read_text()), losses_of(0, 1)

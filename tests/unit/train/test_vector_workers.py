@@ -53,7 +53,7 @@ def worker(rank: int, folder: str, world: int) -> None:
             Path(folder, "losses.json").write_text(json.dumps(found))
 
 
-@pytest.mark.long
+@pytest.mark.second
 @pytest.mark.parametrize("world", [2, 3])
 def test_every_world_has_the_losses_of_one_worker(tmp_path: Path, world: int) -> None:
     mp.spawn(worker, (str(tmp_path), world), nprocs=world)
