@@ -1,4 +1,4 @@
-"""What tests cost: `python -m tests.times [ARGUMENTS OF PYTEST]` on a machine that does nothing else.
+"""Measure what tests cost: `python -m tests.times [ARGUMENTS OF PYTEST]` on a machine that does nothing else.
 
 Prints wall time, the CPU time of the whole machine meanwhile (Ray's processes end as nobody's children, so theirs is
 not in any other count), and the seconds of each file: setting up, running and tearing down its tests.
