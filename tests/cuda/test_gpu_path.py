@@ -29,9 +29,9 @@ IGNORED = ("PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER")
 def guard(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Compile guard.cpp to a library for the installed torch: three seconds of g++."""
     if torch.version.cuda or torch.version.hip:
-        pytest.skip("this build of torch has a device guard of its own")
+        pytest.skip("needs a build of torch without a device guard of its own")
     if shutil.which("g++") is None:
-        pytest.skip("no C++ compiler (g++) to build the device's guard with")
+        pytest.skip("needs g++, to build the device's guard")
     library = tmp_path_factory.mktemp("cuda") / "guard.so"
     command = ["g++", "-O1", "-std=c++20", "-shared", "-fPIC", f"-I{TORCH}/include", str(HERE / "guard.cpp")]
     libraries = [f"-L{TORCH}/lib", f"-Wl,-rpath,{TORCH}/lib", "-ltorch_cpu", "-lc10"]

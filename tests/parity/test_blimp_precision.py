@@ -10,7 +10,6 @@ import time
 from dataclasses import replace
 
 import numpy as np
-import pytest
 import torch
 
 from pipeline.export.trained import load_trained
@@ -19,22 +18,22 @@ from pipeline.minimal_pairs.paradigms import read_blimp, select
 from pipeline.minimal_pairs.results import score_paradigms
 from pipeline.text.vocabulary_loading import load_vocabulary
 from pipeline.train.hardware import autocast_of
+from tests.data import needs_data
 
-CHECKPOINT, BLIMP = os.environ.get("CHECKPOINT"), os.environ.get("BLIMP")
 LEAST = 0.998
 """Least share of the pairs to decide alike."""
 
 
-@pytest.mark.skipif(not CHECKPOINT or not BLIMP, reason="CHECKPOINT and BLIMP do not name a model and the files")
+@needs_data("CHECKPOINT", "BLIMP")
 def test_pairs_are_decided_in_bfloat16_as_in_float32() -> None:
-    assert CHECKPOINT and BLIMP
+    checkpoint, blimp = os.environ["CHECKPOINT"], os.environ["BLIMP"]
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    trained, vocabulary = load_trained(CHECKPOINT), load_vocabulary(CHECKPOINT, None)
+    trained, vocabulary = load_trained(checkpoint), load_vocabulary(checkpoint, None)
     every = int(os.environ.get("EVERY", "1"))
     chosen = slice(every // 2, None, every)
     paradigms = [
         replace(paradigm, good=paradigm.good[chosen], bad=paradigm.bad[chosen])
-        for paradigm in select(read_blimp(BLIMP, print), os.environ.get("PAIRS", "fifth"))
+        for paradigm in select(read_blimp(blimp, print), os.environ.get("PAIRS", "fifth"))
     ]
     pairs = encode_pairs(paradigms, vocabulary, trained.model.maximum_positions, "score another checkpoint")
     module = trained.module.to(device)

@@ -21,6 +21,7 @@ from pipeline.text.sentences import split_sentences
 from pipeline.text.training import train_vocabulary
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.text.vocabulary_loading import load_vocabulary
+from tests.data import NEEDS_DATA, needs_data
 
 CORPORA = [spec for spec in os.environ.get("CORPORA", "").split(os.pathsep) if spec]
 TEXTS = 5_000
@@ -54,11 +55,9 @@ def trained(kind: str = "wordpiece", lowercase: bool = False) -> Vocabulary:
 
 def vocabulary_of(kind: str) -> Vocabulary:
     if kind == "published":
-        return (
-            load_vocabulary(os.environ["VOCABULARY"], lowercase=True)
-            if "VOCABULARY" in os.environ
-            else pytest.skip("VOCABULARY names none")
-        )
+        if "VOCABULARY" not in os.environ:
+            pytest.skip(f"{NEEDS_DATA}VOCABULARY in the environment")
+        return load_vocabulary(os.environ["VOCABULARY"], lowercase=True)
     if kind in ("byte-bpe", "unigram"):
         return trained(kind)
     if kind.endswith(", uncased"):
@@ -70,7 +69,7 @@ def vocabulary_of(kind: str) -> Vocabulary:
     return replace(trained(), chinese_characters=False)
 
 
-@pytest.mark.skipif(not CORPORA, reason="CORPORA names none")
+@needs_data("CORPORA")
 @pytest.mark.parametrize("kind", ["byte-bpe", "unigram"])
 def test_ids_of_sentences_joined_are_those_of_paragraphs(kind: str) -> None:
     """A paragraph with no space between two sentences, as in Chinese, is left out: a piece may lie in both."""
@@ -95,7 +94,7 @@ def test_ids_of_sentences_joined_are_those_of_paragraphs(kind: str) -> None:
     assert paragraphs
 
 
-@pytest.mark.skipif(not CORPORA, reason="CORPORA names none")
+@needs_data("CORPORA")
 @pytest.mark.parametrize("kind", KINDS)
 def test_ids_of_whole_corpora(kind: str) -> None:
     vocabulary = vocabulary_of(kind)

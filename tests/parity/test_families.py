@@ -216,7 +216,7 @@ def test_their_tensors_have_our_names_and_shapes(row: Row, ours: Pretraining, th
 @pytest.mark.parametrize("name", [*FAMILIES, "xlm-roberta"])
 def test_heads_of_tasks_equal_theirs(name: str, kind: str) -> None:
     if kind == "choices" and name in WITHOUT_CHOICES:
-        pytest.skip("transformers has no class for this")
+        pytest.skip("needs a class of transformers, which lacks it")
     row, module = ROWS[name], ROWS[name].task(kind)
     size, family = row.vocabulary().size, family_of(row.settings)
     # transformers' softmax over the tokens of a question runs over padding too, ours over a window's own tokens:

@@ -37,7 +37,7 @@ OTHERS = [name for name in FAMILIES if name != "bert"]
 @pytest.mark.parametrize("name", OTHERS)
 def test_what_we_saved_answers_the_same_there(name: str, kind: str, tmp_path: Path) -> None:
     if kind == "choices" and name in WITHOUT_CHOICES:
-        pytest.skip("transformers has no class for this")
+        pytest.skip("needs a class of transformers, which lacks it")
     row, module = ROWS[name], ROWS[name].task(kind).eval()
     labels = LABELS if kind in ("classification", "multilabel", "tags") else ()
     about = About(

@@ -15,7 +15,7 @@ from pipeline.embed.recipe import Recipe
 from pipeline.predict.retrieval import score_retrieval
 from pipeline.predict.similarity import score_similarity
 
-mteb = pytest.importorskip("mteb")
+mteb = pytest.importorskip("mteb", reason="needs the package mteb")
 
 WORDS = ("kar", "lost", "kand", "mir", "nel", "sup", "mist", "kap")
 CPU = ModelPlacement(device="cpu")

@@ -92,7 +92,7 @@ def test_poolings_are_means_over_a_sequence_s_own_tokens() -> None:
 @pytest.mark.parametrize("weighted", [False, True])
 def test_slots_of_a_step_add_up_to_the_step(kind: str, weighted: bool) -> None:
     if weighted and kind not in ("classification", "tags"):
-        pytest.skip("class weights are of classes and tags")
+        pytest.skip("needs classes or tags, for their weights")
     weights = torch.tensor([1.0, 0.25, 4.0]) if weighted else None
     settings = replace(SETTINGS, hidden_dropout=0.0, attention_dropout=0.0)
     whole, lengths = batch_of(kind, (9, 5, 12, 7)), (9, 5, 12, 7)

@@ -53,31 +53,31 @@ def parsed(settings: type, given: str, default: Any = None, several: bool = Fals
     return command.parse(command.words(given.split(), default), default)
 
 
-@pytest.mark.parametrize(
-    ("given", "changed"),
-    [
-        ("--corpus a --steps 5 --corpus=b", {"corpus": ("a", "b"), "steps": 5}),
-        ("--steps 5 --seed 2 --steps=6", {"steps": 6, "seed": 2}),  # the last one counts
-        (
-            "--optimizer.learning-rate 1e-4 --steps 1_000",
-            {"optimizer": replace(MINI.optimizer, learning_rate=1e-4), "steps": 1000},
-        ),
-        ("--optimizer.beta2=0.9 --steps 5 optimizer:lamb", {"optimizer": Lamb(beta2=0.9), "steps": 5}),
-        (
-            "--schedule.warmup_steps 3 optimizer:lamb schedule:constant_rate",
-            {"optimizer": Lamb(), "schedule": ConstantRate(warmup_steps=3)},
-        ),
-        ("--corpus optimizer:lamb --steps 1", {"corpus": ("optimizer:lamb",), "steps": 1}),  # a value is no kind
-        (
-            "--vocabulary.lowercase --vocabulary.no-strip-accents --vocabulary.special-tokens None",
-            {"vocabulary": replace(MINI.vocabulary, lowercase=True, strip_accents=False, special_tokens=None)},
-        ),
-        ("--workers 1..2", {"workers": "1..2"}),
-        ("--workers 2", {"workers": 2}),
-    ],
-)
-def test_options_and_kinds_may_come_in_any_order_and_change_nothing_else(given: str, changed: dict[str, Any]) -> None:
-    assert parsed(Pretrain, given, MINI) == replace(MINI, **changed)
+CHANGED: dict[str, dict[str, Any]] = {
+    "--corpus a --steps 5 --corpus=b": {"corpus": ("a", "b"), "steps": 5},
+    "--steps 5 --seed 2 --steps=6": {"steps": 6, "seed": 2},  # the last one counts
+    "--optimizer.learning-rate 1e-4 --steps 1_000": {
+        "optimizer": replace(MINI.optimizer, learning_rate=1e-4),
+        "steps": 1000,
+    },
+    "--optimizer.beta2=0.9 --steps 5 optimizer:lamb": {"optimizer": Lamb(beta2=0.9), "steps": 5},
+    "--schedule.warmup_steps 3 optimizer:lamb schedule:constant_rate": {
+        "optimizer": Lamb(),
+        "schedule": ConstantRate(warmup_steps=3),
+    },
+    "--corpus optimizer:lamb --steps 1": {"corpus": ("optimizer:lamb",), "steps": 1},  # a value is no kind
+    "--vocabulary.lowercase --vocabulary.no-strip-accents --vocabulary.special-tokens None": {
+        "vocabulary": replace(MINI.vocabulary, lowercase=True, strip_accents=False, special_tokens=None)
+    },
+    "--workers 1..2": {"workers": "1..2"},
+    "--workers 2": {"workers": 2},
+}
+
+
+def test_options_and_kinds_may_come_in_any_order_and_change_nothing_else() -> None:
+    assert {given: parsed(Pretrain, given, MINI) for given in CHANGED} == {
+        given: replace(MINI, **changed) for given, changed in CHANGED.items()
+    }
 
 
 def test_without_defaults_the_kind_is_the_classes_own() -> None:
@@ -147,79 +147,65 @@ def test_options_of_the_defaults_kinds_work_in_any_order(capsys: pytest.CaptureF
         assert part in shown, part
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ("bert-tny", "preset (bert-tny) does not exist; did you mean bert-tiny?"),
-        ("--optimizer.lr 1", "option --optimizer.lr does not exist; did you mean --optimizer.learning-rate?"),
-        ("--lr=1", "option --lr does not exist; did you mean --optimizer.learning-rate?"),
-        ("--shw", "option --shw does not exist; did you mean --show?"),
-        (
-            "--maximum-length 9",
-            "option --maximum-length does not exist; did you mean "
-            "--phases.maximum-length or --sampling.maximum-length?",
-        ),
-        ("--qqqq", "option --qqqq does not exist; --help all lists every option"),
-        (
-            "optimizer:lam",
-            "optimizer:lam does not exist: optimizer is adam-w or lamb or stable-adam-w or muon; did you mean "
-            "optimizer:lamb?",
-        ),
-        (
-            "--seed 1 optimiser:lamb",
-            "word optimiser:lamb is not an option or kind such as schedule:warmup-stable-decay; "
-            "did you mean optimizer:lamb?",
-        ),
-        (
-            "--seed 1 steps 3",
-            "word steps is not an option or kind such as schedule:warmup-stable-decay; did you mean --steps?",
-        ),
-        ("bert-tiny bert-mini", "word bert-mini is not an option or kind such as schedule:warmup-stable-decay"),
-        ("optimizer:lamb optimizer:adam-w", "optimizer is chosen twice: leave out optimizer:lamb or optimizer:adam-w"),
-        (
-            "--schedule.warmup-steps 4",
-            "--schedule.warmup-steps belongs to schedule:constant-rate, schedule:warmup-stable-decay, "
-            "but schedule is linear-decay: choose one of these kinds, or leave the option out",
-        ),
-        ("--steps", "--steps needs a value: --steps INT"),
-        ("--steps --seed 3", "--steps needs a value: --steps INT"),
-        ("--name --sed 3", "--name needs a value: --name TEXT, or --name=--sed if that is the value"),
-        ("--show=1", "--show takes no value: write --show instead of --show=1"),
-        ("--config", "--config needs a value: --config FILE"),
-        (
-            "--checkpoint.keep-best True",
-            "--checkpoint.keep-best takes no value: write --checkpoint.keep-best "
-            "instead of --checkpoint.keep-best True",
-        ),
-        (
-            "--checkpoint.keep_best=False",
-            "--checkpoint.keep-best takes no value: write --checkpoint.no-keep-best "
-            "instead of --checkpoint.keep_best=False",
-        ),
-        (
-            "--placement.no-autoscaled false",
-            "--placement.autoscaled takes no value: write --placement.autoscaled "
-            "instead of --placement.no-autoscaled false",
-        ),
-        (
-            "--vocabulary.lowercase None",
-            "--vocabulary.lowercase takes no value: leave the option out "
-            "instead of writing --vocabulary.lowercase None",
-        ),
-        ("--steps many", "steps ('many') must be a whole number"),
-        ("--steps=1.5", "steps ('1.5') must be a whole number"),
-        ("--optimizer.clip-norm x", "optimizer.clip_norm ('x') must be a number"),
-        ("--placement.device cdua", "placement.device ('cdua') must be one of auto, cpu, cuda; did you mean cuda?"),
-    ],
-)
-def test_misspelt_words_get_one_line_with_the_nearest_name(
-    given: str, message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = given.split()
-    words.insert(int(words[0].startswith("bert")), "--plan")  # what is not refused must not start a run
-    assert pretrain.main(words) == 2
-    said = capsys.readouterr()
-    assert (said.err, said.out) == (f"error: {message}\n", "")
+MISSPELT = {
+    "bert-tny": "preset (bert-tny) does not exist; did you mean bert-tiny?",
+    "--optimizer.lr 1": "option --optimizer.lr does not exist; did you mean --optimizer.learning-rate?",
+    "--lr=1": "option --lr does not exist; did you mean --optimizer.learning-rate?",
+    "--shw": "option --shw does not exist; did you mean --show?",
+    "--maximum-length 9": (
+        "option --maximum-length does not exist; did you mean --phases.maximum-length or --sampling.maximum-length?"
+    ),
+    "--qqqq": "option --qqqq does not exist; --help all lists every option",
+    "optimizer:lam": (
+        "optimizer:lam does not exist: optimizer is adam-w or lamb or stable-adam-w or muon; did you mean "
+        "optimizer:lamb?"
+    ),
+    "--seed 1 optimiser:lamb": (
+        "word optimiser:lamb is not an option or kind such as schedule:warmup-stable-decay; "
+        "did you mean optimizer:lamb?"
+    ),
+    "--seed 1 steps 3": (
+        "word steps is not an option or kind such as schedule:warmup-stable-decay; did you mean --steps?"
+    ),
+    "bert-tiny bert-mini": "word bert-mini is not an option or kind such as schedule:warmup-stable-decay",
+    "optimizer:lamb optimizer:adam-w": "optimizer is chosen twice: leave out optimizer:lamb or optimizer:adam-w",
+    "--schedule.warmup-steps 4": (
+        "--schedule.warmup-steps belongs to schedule:constant-rate, schedule:warmup-stable-decay, "
+        "but schedule is linear-decay: choose one of these kinds, or leave the option out"
+    ),
+    "--steps": "--steps needs a value: --steps INT",
+    "--steps --seed 3": "--steps needs a value: --steps INT",
+    "--name --sed 3": "--name needs a value: --name TEXT, or --name=--sed if that is the value",
+    "--show=1": "--show takes no value: write --show instead of --show=1",
+    "--config": "--config needs a value: --config FILE",
+    "--checkpoint.keep-best True": (
+        "--checkpoint.keep-best takes no value: write --checkpoint.keep-best instead of --checkpoint.keep-best True"
+    ),
+    "--checkpoint.keep_best=False": (
+        "--checkpoint.keep-best takes no value: write --checkpoint.no-keep-best instead of --checkpoint.keep_best=False"
+    ),
+    "--placement.no-autoscaled false": (
+        "--placement.autoscaled takes no value: write --placement.autoscaled instead of --placement.no-autoscaled false"
+    ),
+    "--vocabulary.lowercase None": (
+        "--vocabulary.lowercase takes no value: leave the option out instead of writing --vocabulary.lowercase None"
+    ),
+    "--steps many": "steps ('many') must be a whole number",
+    "--steps=1.5": "steps ('1.5') must be a whole number",
+    "--optimizer.clip-norm x": "optimizer.clip_norm ('x') must be a number",
+    "--placement.device cdua": "placement.device ('cdua') must be one of auto, cpu, cuda; did you mean cuda?",
+}
+
+
+def test_misspelt_words_get_one_line_with_the_nearest_name(capsys: pytest.CaptureFixture[str]) -> None:
+    said = {}
+    for given in MISSPELT:
+        words = given.split()
+        words.insert(int(words[0].startswith("bert")), "--plan")  # what is not refused must not start a run
+        assert pretrain.main(words) == 2, given
+        found = capsys.readouterr()
+        said[given] = found.out + found.err
+    assert said == {given: f"error: {message}\n" for given, message in MISSPELT.items()}
 
 
 def test_initials_and_last_parts_are_near_however_unlike_the_rest_is() -> None:

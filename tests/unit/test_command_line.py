@@ -6,11 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.command_line import main
 from pipeline.config.called import JOBS
 
 
-@pytest.mark.parametrize(("words", "said"), [(["--help"], JOBS), (["adapt", "--help"], ["usage: bertstream adapt"])])
-def test_the_installed_command_finds_the_jobs(words: list[str], said: list[str], tmp_path: Path) -> None:
+def test_the_usage_names_every_job(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    usage = capsys.readouterr().out
+    assert [name for name in JOBS if f"\n  {name} " not in usage] == []
+
+
+def test_the_installed_command_runs_a_job(tmp_path: Path) -> None:
     command = Path(sys.executable).with_name("bertstream")
-    done = subprocess.run([command, *words], cwd=tmp_path, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0 and all(name in done.stdout for name in said), done.stderr
+    done = subprocess.run([command, "adapt", "--help"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and "usage: bertstream adapt" in done.stdout, done.stderr

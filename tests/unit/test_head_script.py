@@ -70,7 +70,7 @@ def test_a_folder_that_is_a_link_is_refused(command: str, tmp_path: Path) -> Non
     assert not any((tmp_path / "theirs").iterdir())
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can make a folder of another user")
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to make a folder of another user")
 def test_a_folder_of_another_user_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "head"
     folder.mkdir(mode=0o700)
@@ -86,7 +86,7 @@ def test_a_job_is_not_sent_to_whoever_listens_on_the_port(listener: socket.socke
         listener.accept()
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can listen as another user")
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to listen as another user")
 def test_a_job_is_not_sent_to_another_user_who_took_the_port_of_a_head(tmp_path: Path) -> None:
     folder = tmp_path / "head"
     process = pretend_running(folder)

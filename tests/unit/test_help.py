@@ -31,11 +31,11 @@ def flags(text: str) -> list[str]:
     return re.findall(r"^  (--[a-z0-9.-]+)", text, re.MULTILINE)
 
 
-@pytest.mark.parametrize("main", [prepare.main, pretrain.main], ids=["prepare", "pretrain"])
-def test_every_format_and_option_of_a_corpus_is_in_the_help(main, capsys: pytest.CaptureFixture[str]):
-    text = " ".join(said(main, capsys, "--help").split())
-    assert [name for name in FORMATS if name != "builtin" and name not in text] == []
-    assert [key for key in KEYS if f"::{key}=" not in text] == []
+def test_every_format_and_option_of_a_corpus_is_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    for job in (prepare, pretrain):
+        text = " ".join(said(job.main, capsys, "--help").split())
+        assert [name for name in FORMATS if name != "builtin" and name not in text] == []
+        assert [key for key in KEYS if f"::{key}=" not in text] == []
 
 
 def test_the_help_of_pretraining_has_twelve_common_options_and_the_kinds(capsys: pytest.CaptureFixture[str]) -> None:
@@ -76,19 +76,13 @@ SETTINGS = (Pretrain, Finetune, Predict, Score, Export, Embed, Search, Adapt)
 OPTIONS = [(settings, option) for settings in SETTINGS for option in options_of(settings)]
 
 
-@pytest.mark.parametrize(
-    "main",
-    [
-        *(adapt.main, embed.main, export.main, finetune.main, predict.main, prepare.main, pretrain.main, score.main),
-        search.main,
-    ],
-)
-def test_no_default_is_said_twice(main, capsys: pytest.CaptureFixture[str]) -> None:
-    texts = re.split(r"^  (?=[-A-Z])", said(main, capsys, "--help", "all"), flags=re.MULTILINE)[1:]
-    twice = [text for text in texts if text.lower().count("default: ") > 1]
-    assert [text for text in twice if text.rstrip().endswith("default: none)")] == []
-    assert [text for text in texts if text.count("repeated") > 1] == []
-    assert [text for text in texts if re.search(r"[.;] [Nn]one: ", text) and "or None)" not in text] == []
+def test_no_default_is_said_twice(capsys: pytest.CaptureFixture[str]) -> None:
+    for job in (adapt, embed, export, finetune, predict, prepare, pretrain, score, search):
+        texts = re.split(r"^  (?=[-A-Z])", said(job.main, capsys, "--help", "all"), flags=re.MULTILINE)[1:]
+        twice = [text for text in texts if text.lower().count("default: ") > 1]
+        assert [text for text in twice if text.rstrip().endswith("default: none)")] == [], job
+        assert [text for text in texts if text.count("repeated") > 1] == [], job
+        assert [text for text in texts if re.search(r"[.;] [Nn]one: ", text) and "or None)" not in text] == [], job
 
 
 def test_descriptions_name_things_and_ask_nothing() -> None:
@@ -102,32 +96,16 @@ def test_a_kind_with_help_has_its_options(capsys: pytest.CaptureFixture[str]) ->
     assert flags(text) == ["--schedule.warmup-steps", "--schedule.decay-share"] and "Hu et al. 2024" in text
 
 
-@pytest.mark.parametrize(
-    "main",
-    [
-        ablate.main,
-        adapt.main,
-        compare.main,
-        embed.main,
-        search.main,
-        export.main,
-        finetune.main,
-        predict.main,
-        prepare.main,
-        score.main,
-    ],
-)
-def test_every_job_says_what_it_takes(main, capsys: pytest.CaptureFixture[str]) -> None:
-    short, whole = said(main, capsys, "--help"), said(main, capsys, "--help", "all")
-    assert set(flags(short)) <= set(flags(whole)) and "usage: jobs/" in short
+def test_every_job_says_what_it_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    for job in (ablate, adapt, compare, embed, search, export, finetune, predict, prepare, score):
+        short, whole = said(job.main, capsys, "--help"), said(job.main, capsys, "--help", "all")
+        assert set(flags(short)) <= set(flags(whole)) and "usage: jobs/" in short, job
 
 
-@pytest.mark.parametrize(
-    ("main", "word"), [(show.main, "examples"), (show.main, "seen"), (bench.main, "text"), (bench.main, "job")]
-)
-def test_jobs_of_several_commands_say_what_each_takes(main, word: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert f"\n  {word} " in said(main, capsys, "--help")
-    assert flags(said(main, capsys, word, "--help"))
+def test_jobs_of_several_commands_say_what_each_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    for job, word in ((show, "examples"), (show, "seen"), (bench, "text"), (bench, "job")):
+        assert f"\n  {word} " in said(job.main, capsys, "--help"), word
+        assert flags(said(job.main, capsys, word, "--help")), word
 
 
 def test_a_command_that_does_not_exist_gets_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:

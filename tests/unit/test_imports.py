@@ -8,10 +8,9 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parents[2]
 FILES = {
@@ -180,11 +179,15 @@ def test_every_part_has_its_place() -> None:
     assert parts <= set(MAY_IMPORT), "a new part of the package: say here whom it may import"
 
 
-@pytest.mark.parametrize("module", [module for module in FILES if not module.endswith("__init__")])
-def test_a_module_imports_only_what_lies_below_it(module: str) -> None:
-    allowed = MAY_IMPORT[short(module).split(".")[0]]
-    ours = [short(name) for name in imports(parse(FILES[module])) if within(name, {"pipeline"})]
-    assert [name for name in ours if not within(name, allowed)] == []
+def test_a_module_imports_only_what_lies_below_it() -> None:
+    wrong = [
+        f"{short(module)} imports {short(name)}"
+        for module, path in FILES.items()
+        if not module.endswith("__init__")
+        for name in imports(parse(path))
+        if within(name, {"pipeline"}) and not within(short(name), MAY_IMPORT[short(module).split(".")[0]])
+    ]
+    assert wrong == []
 
 
 def test_no_module_imports_itself_in_a_circle() -> None:
@@ -256,12 +259,13 @@ NAMED_BY_TABLES = {
 def test_functions_without_an_underscore_are_used_by_other_modules() -> None:
     """A module's interface is what others use; all else in it begins with an underscore."""
     sources = [path for folder in ("pipeline", "jobs", "tests", "cluster") for path in (ROOT / folder).rglob("*.py")]
-    words = {path: set(re.findall(r"\w+", path.read_text())) for path in sources}
+    words = Counter(word for path in sources for word in set(re.findall(r"\w+", path.read_text())))
     unused = {}
     for module, path in FILES.items():
         public = {node.name for node in parse(path).body if isinstance(node, ast.FunctionDef) and node.name[0] != "_"}
-        others = set().union(*(found for other, found in words.items() if other != path))
-        unused[short(module)] = public - others - NAMED_BY_TABLES.get(short(module), set())
+        unused[short(module)] = {name for name in public if words[name] == 1} - NAMED_BY_TABLES.get(
+            short(module), set()
+        )
     assert {module: names for module, names in unused.items() if names} == {}
 
 
@@ -299,54 +303,50 @@ def test_every_init_is_empty() -> None:
     assert {path.parent for path in FILES.values()} == {path.parent for path in inits}
 
 
-def loaded_after(modules: list[str], asked: list[str]) -> list[str]:
-    """Which of `asked` a fresh interpreter has loaded after importing these modules."""
-    code = (
-        f"import importlib, json, sys\nfor m in {modules!r}: importlib.import_module(m)\nprint(json.dumps([m for m in "
-        f"{asked!r} if m in sys.modules]))"
-    )
-    return json.loads(
-        subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    )
+def modules_of(*parts: str) -> list[str]:
+    """Our modules in these parts of the package."""
+    found = [module for module in FILES if within(short(module), set(parts))]
+    assert len(found) >= len(parts)
+    return found
 
 
-def test_text_functions_load_neither_ray_nor_torch() -> None:
-    modules = [
-        module for module in FILES if within(short(module), {*GROUND, "text"}) or module == "pipeline.corpus.order"
-    ]
-    assert loaded_after(modules, ["ray", "torch", "mlflow", "transformers", "pyarrow"]) == ["pyarrow"]
-
-
-def test_the_model_and_its_objectives_load_no_ray() -> None:
-    modules = [module for module in FILES if within(short(module), {"batch", "model", "objectives"})] + [
-        "pipeline.train.step",
-        "pipeline.train.optim",
-    ]
-    assert loaded_after(modules, ["ray", "mlflow", "transformers", "torch"]) == ["torch"]
-
-
-def test_fine_tuning_and_answering_on_one_device_load_no_ray() -> None:
-    modules = [module for module in FILES if within(short(module), {"finetune", "predict.model", "export.inference"})]
-    assert len(modules) > 10
-    assert loaded_after(modules, ["ray", "mlflow", "transformers", "torch"]) == ["torch"]
-
-
-def test_python_s_door_loads_neither_ray_nor_what_vectors_do_not_need() -> None:
-    heavy = ["ray", "mlflow", "transformers", "torch._dynamo", "sklearn", "scipy", "matplotlib", "torch"]
-    assert loaded_after(["pipeline.api"], heavy) == ["torch"]
-
-
-def test_a_run_starts_without_what_most_runs_do_not_use() -> None:
-    """Torch's compiler and the clouds' libraries take seconds, in every process of a run."""
-    assert loaded_after(
+HEAVY = ["ray", "mlflow", "transformers"]
+STEPS: list[tuple[list[str], list[str]]] = [
+    # Python's door, and what vectors do not need
+    (["pipeline.api"], [*HEAVY, "torch._dynamo", "sklearn", "scipy", "matplotlib"]),
+    # the model and its objectives; fine-tuning and answering on one device
+    ([*modules_of("batch", "model", "objectives"), "pipeline.train.step", "pipeline.train.optim"], HEAVY),
+    (modules_of("finetune", "predict.model", "export.inference"), HEAVY),
+    # a run starts without what most runs do not use: torch's compiler and the clouds' libraries take seconds
+    (
         ["pipeline.train.worker", "pipeline.workflows.pretrain"],
-        ["torch._dynamo", "smart_open", "boto3", "transformers", "matplotlib", "torch"],
-    ) == ["torch"]
+        ["torch._dynamo", "smart_open", "boto3", "transformers", "matplotlib"],
+    ),
+    # fine-tuning and ablations draw only at their end
+    (["pipeline.grid.tune", "pipeline.workflows.finetune", "pipeline.workflows.ablate"], ["matplotlib"]),
+]
+"""Modules, imported one step after the other, and packages that are not loaded after the step."""
 
 
-def test_fine_tuning_and_ablations_draw_only_at_their_end() -> None:
-    modules = ["pipeline.grid.tune", "pipeline.workflows.finetune", "pipeline.workflows.ablate"]
-    assert loaded_after(modules, ["matplotlib", "torch"]) == ["torch"]
+def loaded_after(steps: list[tuple[list[str], list[str]]]) -> list[list[str]]:
+    """Which packages of each step a fresh interpreter has loaded after importing the step's modules."""
+    code = (
+        f"import importlib, json, sys\nfor modules, asked in {steps!r}:\n"
+        "    for module in modules:\n        importlib.import_module(module)\n"
+        "    print(json.dumps([name for name in asked if name in sys.modules]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_modules_load_no_package_that_they_do_not_need() -> None:
+    asked = [*STEPS, ([], ["pyarrow", "torch", "ray"])]  # seen when they are there
+    assert loaded_after(asked) == [*([] for _ in STEPS), ["pyarrow", "torch", "ray"]]
+
+
+def test_functions_of_text_load_neither_ray_nor_torch() -> None:
+    modules = [*modules_of(*GROUND, "text"), "pipeline.corpus.order"]
+    assert loaded_after([(modules, [*HEAVY, "torch", "pyarrow"])]) == [["pyarrow"]]
 
 
 def test_ray_s_processes_of_a_run_load_torch_or_mlflow_only_where_they_use_it() -> None:
@@ -366,15 +366,20 @@ def test_local_files_tables_and_minimal_pairs_load_only_the_standard_library() -
 def test_benches_of_gpus_need_torch_and_numpy_alone() -> None:
     modules = ["pipeline.bench.step", "pipeline.bench.train", "pipeline.bench.gpu"]
     heavy = ["pyarrow", "ray", "tokenizers", "safetensors", "sentencex", "mlflow", "rich", "requests", "transformers"]
-    assert loaded_after(modules, [*heavy, "torch"]) == ["torch"]
+    assert loaded_after([(modules, [*heavy, "torch"])]) == [["torch"]]
 
 
-@pytest.mark.parametrize("path", JOBS, ids=lambda path: path.name)
-def test_a_job_imports_heavy_modules_inside_functions_only(path: Path) -> None:
-    body = parse(path).body
-    top = [name for node in body if not isinstance(node, ast.FunctionDef | ast.ClassDef) for name in imports(node)]
+def test_a_job_imports_heavy_modules_inside_functions_only() -> None:
     light = set(sys.stdlib_module_names) | {"pipeline.config", "pipeline.errors", "pipeline.exit_codes"}
-    assert [name for name in top if not within(name, light) and name.split(".")[0] not in light] == []
+    wrong = [
+        f"{path.name} imports {name}"
+        for path in JOBS
+        for node in parse(path).body
+        if not isinstance(node, ast.FunctionDef | ast.ClassDef)
+        for name in imports(node)
+        if not within(name, light)
+    ]
+    assert wrong == []
 
 
 def test_no_job_bears_the_name_of_a_module() -> None:

@@ -70,7 +70,7 @@ def test_the_command_ends_quietly_when_nobody_reads_its_output(printed_to: Calla
     assert command_line.main(["--help"]) == 141
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="has no /dev/full")
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.parametrize("text", ["short", "long" * 100_000])
 def test_a_full_disk_is_named(text: str, printed_to: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:
     printed_to(os.open("/dev/full", os.O_WRONLY))

@@ -24,6 +24,7 @@ def of_type(name: str, *shape: int) -> torch.Tensor:
 
 def both(folder: Path, tensors: dict[str, torch.Tensor], metadata: dict[str, str] | None = None) -> tuple[bytes, bytes]:
     """The files that we and the library write."""
+    (folder / "ours").unlink(missing_ok=True)  # ours is never written over another
     write_tensors(folder / "ours", tensors, metadata)
     safetensors.torch.save_file(tensors, folder / "library", metadata)
     return (folder / "ours").read_bytes(), (folder / "library").read_bytes()
@@ -37,12 +38,12 @@ def test_a_file_by_hand(tmp_path: Path) -> None:
     assert (tmp_path / "file").read_bytes() == b"\x70" + bytes(7) + header + b" " * 7 + b"\x00\x00\x80\x3f\x01\xfe"
 
 
-@pytest.mark.parametrize("name", DTYPES)
 @pytest.mark.parametrize("metadata", [None, {}, {"format": "pt"}], ids=["none", "empty", "pt"])
-def test_the_bytes_are_those_of_the_library(name: str, metadata: dict[str, str] | None, tmp_path: Path) -> None:
+def test_the_bytes_are_those_of_the_library(metadata: dict[str, str] | None, tmp_path: Path) -> None:
     shapes = {"scalar": (), "empty": (0,), "no.rows": (0, 3), "vector": (5,), "matrix": (2, 3), "one": (1, 1, 1)}
-    ours, library = both(tmp_path, {key: of_type(name, *shape) for key, shape in shapes.items()}, metadata)
-    assert ours == library
+    for name in DTYPES:
+        ours, library = both(tmp_path, {key: of_type(name, *shape) for key, shape in shapes.items()}, metadata)
+        assert ours == library, name
 
 
 def test_types_are_in_the_order_of_the_library(tmp_path: Path) -> None:
@@ -50,10 +51,10 @@ def test_types_are_in_the_order_of_the_library(tmp_path: Path) -> None:
     assert ours == library and set(DTYPES) > {"float32", "bfloat16", "int64", "bool"}
 
 
-@pytest.mark.parametrize("count", range(len(ODD_NAMES) + 1))
-def test_names_are_escaped_and_sorted_as_in_the_library(count: int, tmp_path: Path) -> None:
-    ours, library = both(tmp_path, {name: torch.tensor(i) for i, name in enumerate(ODD_NAMES[:count])}, {"é": '"'})
-    assert ours == library
+def test_names_are_escaped_and_sorted_as_in_the_library(tmp_path: Path) -> None:
+    for count in range(len(ODD_NAMES) + 1):
+        ours, library = both(tmp_path, {name: torch.tensor(i) for i, name in enumerate(ODD_NAMES[:count])}, {"é": '"'})
+        assert ours == library, ODD_NAMES[:count]
 
 
 def test_parameters_and_parts_of_one_tensor_are_written(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from pipeline.config.phases import FallingMasks
 from pipeline.config.toml import ConfigFile, read_config, settings_of, to_toml
 from pipeline.errors import ConfigError
 from pipeline.presets import PRESETS, as_toml, starting_point
+from tests.refusals import refusal
 
 COMMAND = Command(prog="pretrain", about="", settings=Pretrain, extra=pretrain.EXTRA)
 
@@ -34,37 +35,39 @@ def read(folder: Path, text: str, *options: str) -> Pretrain:
     return COMMAND.parse(COMMAND.words(options, default), default)
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-def test_every_preset_comes_back_as_it_went(preset: str, tmp_path: Path) -> None:
-    config = PRESETS[preset]
-    again = read(tmp_path, as_toml(config, preset))
-    assert again == config and flatten(again) == flatten(config)
-    assert starting_point(None, f"{tmp_path}/run.toml")[0] == preset
+def test_every_preset_comes_back_as_it_went(tmp_path: Path) -> None:
+    for preset, config in PRESETS.items():
+        again = read(tmp_path, as_toml(config, preset))
+        assert again == config and flatten(again) == flatten(config), preset
+        assert starting_point(None, f"{tmp_path}/run.toml")[0] == preset
 
 
-@pytest.mark.parametrize(
-    ("path", "kind"), [(path, kind) for path, kinds in choices(Pretrain).items() for kind in kinds]
-)
-def test_every_kind_comes_back_as_it_went(path: str, kind: str, tmp_path: Path) -> None:
-    presets = {"disentangled-attention": "deberta-tiny", "bucketed-attention": "deberta-v3-tiny"}
-    presets["global-local-attention"] = "longformer-tiny"
-    presets["block-sparse-attention"] = "bigbird-tiny"
-    preset = "electra-tiny" if path == "objective" else presets.get(kind, "bert-tiny")
-    words = [f"{path}:{kind}"]
-    if kind == "contrastive":
-        words += ["sampling.pairs:two-crops"]
-    elif kind in ("two-crops", "adjacent-paragraphs", "title-paragraph", "given-pairs"):
-        words += ["objective:contrastive"]
-    elif kind == "distilled-vectors":
-        words += ["sampling.pairs:sentences"]
-    elif kind == "sentences":
-        words += ["objective:distilled-vectors"]
-    config = COMMAND.parse(COMMAND.words(words, PRESETS[preset]), PRESETS[preset])
-    text = as_toml(config, preset)
-    assert f'[{path}]\nkind = "{kind}"\n' in text
-    again = read(tmp_path, text)
-    assert again == config
-    assert flatten(again)[path] == choices(Pretrain)[path][kind].__name__
+OTHER_PRESETS = {
+    "disentangled-attention": "deberta-tiny",
+    "bucketed-attention": "deberta-v3-tiny",
+    "global-local-attention": "longformer-tiny",
+    "block-sparse-attention": "bigbird-tiny",
+}
+"""Kinds that bert-tiny cannot have, and presets that can."""
+TOGETHER = {
+    "contrastive": "sampling.pairs:two-crops",
+    "distilled-vectors": "sampling.pairs:sentences",
+    "sentences": "objective:distilled-vectors",
+    **dict.fromkeys(("two-crops", "adjacent-paragraphs", "title-paragraph", "given-pairs"), "objective:contrastive"),
+}
+"""Kinds that need another kind."""
+
+
+def test_every_kind_comes_back_as_it_went(tmp_path: Path) -> None:
+    for path, kind in [(path, kind) for path, kinds in choices(Pretrain).items() for kind in kinds]:
+        preset = "electra-tiny" if path == "objective" else OTHER_PRESETS.get(kind, "bert-tiny")
+        words = [f"{path}:{kind}", *([TOGETHER[kind]] if kind in TOGETHER else [])]
+        config = COMMAND.parse(COMMAND.words(words, PRESETS[preset]), PRESETS[preset])
+        text = as_toml(config, preset)
+        assert f'[{path}]\nkind = "{kind}"\n' in text, kind
+        again = read(tmp_path, text)
+        assert again == config, kind
+        assert flatten(again)[path] == choices(Pretrain)[path][kind].__name__
 
 
 def test_no_kind_has_a_setting_of_the_name_that_says_which_kind_it_is() -> None:
@@ -142,57 +145,41 @@ def test_options_may_mend_what_does_not_fit_in_a_file(tmp_path: Path) -> None:
         read(tmp_path, "[optimizer]\nlearning_rate = 3\n")
 
 
-REFUSED = [
-    ("stps = 3\n", "line 1: stps does not exist; did you mean steps?"),
-    (
-        "seed = 1\n\n[optimizer]\n# the rate\nlr = 1\n",
-        "line 5: optimizer.lr does not exist; did you mean optimizer.learning_rate?",
+REFUSED = {
+    "stps = 3\n": "line 1: stps does not exist; did you mean steps?",
+    "seed = 1\n\n[optimizer]\n# the rate\nlr = 1\n": (
+        "line 5: optimizer.lr does not exist; did you mean optimizer.learning_rate?"
     ),
-    ("learning_rate = 1\n", "line 1: learning_rate does not exist; did you mean optimizer.learning_rate?"),
-    ("[optimzer]\nbeta1 = 1\n", "line 1: optimzer does not exist; did you mean optimizer?"),
-    (
-        "[schedule]\nwarmup_steps = 1\n",
+    "learning_rate = 1\n": "line 1: learning_rate does not exist; did you mean optimizer.learning_rate?",
+    "[optimzer]\nbeta1 = 1\n": "line 1: optimzer does not exist; did you mean optimizer?",
+    "[schedule]\nwarmup_steps = 1\n": (
         "line 2: schedule.warmup_steps belongs to kind constant-rate or warmup-stable-decay, "
-        "but schedule.kind is linear-decay",
+        "but schedule.kind is linear-decay"
     ),
-    ("seed = 1\nsteps = 'many'\n", "line 2: steps ('many') must be a whole number"),
-    ("steps = 1.5\n", "line 1: steps (1.5) must be a whole number"),
-    ("steps = true\n", "line 1: steps (True) must be a whole number"),
-    ("workers = 1.5\n", "line 1: workers (1.5) must be a whole number or a text"),
-    ("[optimizer]\nclip_norm = '1'\n", "line 2: optimizer.clip_norm ('1') must be a number"),
-    ("[checkpoint]\nkeep_best = 1\n", "line 2: checkpoint.keep_best (1) must be true or false"),
-    (
-        "[phases]\nkind = 'falling-masks'\nparts = [1, 'a']\n",
-        "line 3: phases.parts ([1, 'a']) must be a list of numbers",
+    "seed = 1\nsteps = 'many'\n": "line 2: steps ('many') must be a whole number",
+    "steps = 1.5\n": "line 1: steps (1.5) must be a whole number",
+    "steps = true\n": "line 1: steps (True) must be a whole number",
+    "workers = 1.5\n": "line 1: workers (1.5) must be a whole number or a text",
+    "[optimizer]\nclip_norm = '1'\n": "line 2: optimizer.clip_norm ('1') must be a number",
+    "[checkpoint]\nkeep_best = 1\n": "line 2: checkpoint.keep_best (1) must be true or false",
+    "[phases]\nkind = 'falling-masks'\nparts = [1, 'a']\n": "line 3: phases.parts ([1, 'a']) must be a list of numbers",
+    "corpus = 'a'\n": "line 1: corpus ('a') must be a list of texts",
+    "corpus = [\n  'a',\n  1,\n]\n": "line 4: corpus (['a', 1]) must be a list of texts",
+    "on_nonfinite = 'skp'\n": "line 1: on_nonfinite ('skp') must be one of stop, skip; did you mean skip?",
+    "seed = 1\n[optimizer]\nkind = 'lam'\n": (
+        "line 3: optimizer.kind ('lam') must be one of adam-w, lamb, stable-adam-w, muon; did you mean lamb?"
     ),
-    ("corpus = 'a'\n", "line 1: corpus ('a') must be a list of texts"),
-    ("corpus = [\n  'a',\n  1,\n]\n", "line 4: corpus (['a', 1]) must be a list of texts"),
-    ("on_nonfinite = 'skp'\n", "line 1: on_nonfinite ('skp') must be one of stop, skip; did you mean skip?"),
-    (
-        "seed = 1\n[optimizer]\nkind = 'lam'\n",
-        "line 3: optimizer.kind ('lam') must be one of adam-w, lamb, stable-adam-w, muon; did you mean lamb?",
-    ),
-    (
-        "optimizer = 'lamb'\n",
-        "line 1: optimizer ('lamb') must be a table: [optimizer] with kind = \"adam-w\" or another",
-    ),
-    ("model = 3\n", "line 1: model (3) must be a table: [model]"),
-    ("[model.width]\na = 1\n", "line 1: model.width ({'a': 1}) must be a whole number"),
-    ("steps = 'None'\n", "line 1: steps ('None') must be a whole number"),
-    (
-        "seed = 1\npreset = 'bert-tny'\n",
-        "line 2: preset (bert-tny) does not exist; did you mean bert-tiny?",
-    ),
-]
+    "optimizer = 'lamb'\n": "line 1: optimizer ('lamb') must be a table: [optimizer] with kind = \"adam-w\" or another",
+    "model = 3\n": "line 1: model (3) must be a table: [model]",
+    "[model.width]\na = 1\n": "line 1: model.width ({'a': 1}) must be a whole number",
+    "steps = 'None'\n": "line 1: steps ('None') must be a whole number",
+    "seed = 1\npreset = 'bert-tny'\n": "line 2: preset (bert-tny) does not exist; did you mean bert-tiny?",
+}
 
 
-@pytest.mark.parametrize(("text", "message"), REFUSED, ids=[message[:40] for _, message in REFUSED])
-def test_unknown_names_and_values_of_another_type_are_one_line_with_the_line_of_the_file(
-    text: str, message: str, tmp_path: Path
-) -> None:
-    with pytest.raises(ConfigError) as refused:
-        read(tmp_path, text)
-    assert str(refused.value) == f"config ({tmp_path}/run.toml), {message}"
+def test_unknown_names_and_values_of_another_type_are_one_line_with_the_line_of_the_file(tmp_path: Path) -> None:
+    said = {text: refusal(read, tmp_path, text) for text in REFUSED}
+    assert said == {text: f"config ({tmp_path}/run.toml), {message}" for text, message in REFUSED.items()}
 
 
 @pytest.mark.parametrize(

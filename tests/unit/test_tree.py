@@ -1,4 +1,4 @@
-"""The tree of files in pipeline/README.md, with the first sentence of each docstring; and the beginnings of docstrings.
+"""The tree of files in pipeline/README.md, with first sentences of docstrings; beginnings of docstrings and of skips.
 
 python -m tests.unit.test_tree     # writes it anew
 """
@@ -62,6 +62,32 @@ def test_docstrings_begin_with_a_verb_or_the_noun() -> None:
         if (lines := list(BEGINS_BADLY.finditer(path.read_text())))
     }
     assert {file: lines for file, lines in wrong.items() if file not in NOT_YET} == {}
+
+
+def reasons_of_skips(file: Path) -> list[str]:
+    """The reasons for which a file skips tests; a missing package names itself."""
+    text = file.read_text()
+    nodes = ast.walk(ast.parse(text)) if "skip" in text else ()
+    reasons = []
+    for call in (node for node in nodes if isinstance(node, ast.Call)):
+        name = ast.unparse(call.func)
+        if name == "pytest.skip":
+            reasons.append(call.args[0])
+        elif name in ("pytest.mark.skipif", "pytest.importorskip"):
+            reasons += [keyword.value for keyword in call.keywords if keyword.arg == "reason"]
+    return [ast.unparse(reason).lstrip("f'\"") for reason in reasons]
+
+
+def test_a_skipped_test_says_what_it_needs() -> None:
+    reasons = {file: reasons_of_skips(file) for file in (ROOT / "tests").rglob("*.py")}
+    assert sum(map(len, reasons.values())) > 20
+    wrong = [
+        f"{file.relative_to(ROOT)}: {reason}"
+        for file, found in reasons.items()
+        for reason in found
+        if not reason.startswith(("needs ", "{NEEDS_DATA}", "reason"))
+    ]
+    assert wrong == []
 
 
 if __name__ == "__main__":

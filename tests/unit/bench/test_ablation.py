@@ -34,7 +34,10 @@ def words(tiny_corpus: Corpus, tiny_vocabulary: Vocabulary, tmp_path: Path) -> l
     return ["dropout", "--file", location, "--output", str(tmp_path), "--seeds", "2", "--at-once", "2", *SMALL]
 
 
-def test_runs_are_trained_once_on_equal_tokens_and_compared(words: list[str], tmp_path: Path) -> None:
+@pytest.mark.second
+def test_runs_are_trained_once_on_equal_tokens_and_compared(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     script = tmp_path / "script.py"
     script.write_text(WITHOUT_RAY)
     command = [sys.executable, script, "jobs/bench.py", "ablation", *words, "--tokens", "2k"]
@@ -49,9 +52,9 @@ def test_runs_are_trained_once_on_equal_tokens_and_compared(words: list[str], tm
     assert any(line.startswith("0.1 ") for line in lines) and any(
         "2 seeds per variant prove nothing" in x for x in lines
     )
-    again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    table = first.stdout[first.stdout.index("variant ") :]
-    assert "trained in" not in again.stdout and again.stdout.endswith(table)
+    assert main([*words, "--tokens", "2k"]) == 0
+    again, table = capsys.readouterr().out, first.stdout[first.stdout.index("variant ") :]
+    assert "trained in" not in again and again.endswith(table)
     (left, *_) = tmp_path.glob("runs/*/result.json")
     kept = left.read_text()
     left.unlink()

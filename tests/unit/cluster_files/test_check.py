@@ -16,7 +16,7 @@ def test_the_shipped_files_are_fine_and_say_what_is_to_be_filled_in(
     if alone:
         monkeypatch.setenv("PATH", "/nowhere")
     elif not kustomize.command():
-        pytest.skip("kubectl is not installed")
+        pytest.skip("needs kubectl")
     monkeypatch.chdir(ROOT)
     assert check.main([]) == 0
     assert capsys.readouterr().out.splitlines() == [

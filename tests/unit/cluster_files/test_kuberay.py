@@ -137,22 +137,21 @@ KUBERAY: list[tuple[Change, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("change", "line"), KUBERAY)
-def test_one_wrong_thing_in_a_ray_cluster_is_one_line(
-    change: Change, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert lines(changed(CLUSTER, change, tmp_path), capsys) == [re.sub("^SPEC", "spec", line)]
+def test_one_wrong_thing_in_a_ray_cluster_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = [lines(changed(CLUSTER, change, tmp_path), capsys) for change, _ in KUBERAY]
+    assert found == [[re.sub("^SPEC", "spec", line)] for _, line in KUBERAY]
 
 
-@pytest.mark.parametrize(("change", "line"), [*KUBERAY[:4], KUBERAY[7], KUBERAY[-1]])
 def test_one_wrong_thing_in_the_cluster_of_a_job_is_one_line(
-    change: Change, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def job(document: dict[str, Any]) -> None:
-        with_cluster(document)
-        change(document)
+    for change, line in (*KUBERAY[:4], KUBERAY[7], KUBERAY[-1]):
 
-    assert lines(changed(JOB, job, tmp_path), capsys) == [re.sub("^SPEC", "spec.rayClusterSpec", line)]
+        def job(document: dict[str, Any], change: Change = change) -> None:
+            with_cluster(document)
+            change(document)
+
+        assert lines(changed(JOB, job, tmp_path), capsys) == [re.sub("^SPEC", "spec.rayClusterSpec", line)]
 
 
 def both(one: dict[str, Any], **values: Any) -> None:
@@ -244,11 +243,9 @@ WRONG_KUBERAY: list[tuple[Change, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("change", "line"), WRONG_KUBERAY, ids=[line.split(": ")[0] for _, line in WRONG_KUBERAY])
-def test_what_a_cluster_would_refuse_or_open_is_named(
-    change: Change, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert f"spec.{line}" in lines(changed(CLUSTER, change, tmp_path), capsys)
+def test_what_a_cluster_would_refuse_or_open_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = [(f"spec.{line}", lines(changed(CLUSTER, change, tmp_path), capsys)) for change, line in WRONG_KUBERAY]
+    assert [(line, said) for line, said in found if line not in said] == []
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from tests.unit.cluster_files.changing import ROOT, lines
 
 KUBERAY = ROOT / "cluster/kuberay"
 SERVE_PORT = {"port": 8000, "protocol": "TCP"}
-needs_kubectl = pytest.mark.skipif(not kustomize.command(), reason="kubectl is not installed")
+needs_kubectl = pytest.mark.skipif(not kustomize.command(), reason="needs kubectl")
 
 
 def applied(folder: Path) -> dict[str, dict[str, Any]]:

@@ -15,61 +15,59 @@ def resources(**values: object) -> Change:
     return lambda task: task["resources"].update(values)
 
 
-@pytest.mark.parametrize(
-    ("change", "line"),
-    [
-        (lambda task: task.update(nodes=2), "nodes: no such field of SkyPilot"),
-        (lambda task: task.update(num_nodes="2"), "num_nodes: '2' must be a whole number"),
-        (lambda task: task.update(num_nodes=0), "num_nodes: 0; 1 or more"),
-        (lambda task: task.update(resources=[]), "resources: [] must be a mapping"),
-        (resources(gpus="L4:4"), "resources.gpus: no such field of SkyPilot"),
-        (resources(use_spot=1), "resources.use_spot: 1 must be true or false"),
-        (resources(disk_size=True), "resources.disk_size: True must be text or a whole number or a number"),
-        (
-            resources(autostop=10),
-            "resources.autostop: 10; nodes would stay and be paid for: {idle_minutes: 10, down: true}",
-        ),
-        (resources(ports=8265), "resources.ports: 8265; SkyPilot opens them to the world: leave it out, and ssh -L"),
-        (
-            lambda task: task["resources"].pop("accelerators"),
-            "resources.accelerators: missing; the type and number of GPUs of a node, as L4:4",
-        ),
-        (
-            resources(image_id="docker:rayproject/ray:latest"),
-            f"resources.image_id: docker:rayproject/ray:latest; docker:{RAY_IMAGE}, or your own {OWN_IMAGE}",
-        ),
-        (
-            lambda task: task["envs"].pop("RAY_AUTH_MODE"),
-            "envs.RAY_AUTH_MODE: missing; an open Ray port is an open shell: token",
-        ),
-        (lambda task: task["envs"].pop("RAY_USAGE_STATS_ENABLED"), 'envs.RAY_USAGE_STATS_ENABLED: missing; "0"'),
-        (
-            lambda task: task["envs"].update(HF_TOKEN="a"),
-            "envs.HF_TOKEN: HF_TOKEN is written out; a secret by reference (on Kubernetes valueFrom.secretKeyRef), "
-            "or a role",
-        ),
-        (
-            lambda task: task["secrets"].update(RAY_AUTH_TOKEN="a"),
-            "secrets.RAY_AUTH_TOKEN: is written out; null, and sky launch --secret RAY_AUTH_TOKEN",
-        ),
-        (
-            lambda task: task["secrets"].pop("RAY_AUTH_TOKEN"),
-            "secrets.RAY_AUTH_TOKEN: missing; nodes must share a token: null, and sky launch --secret RAY_AUTH_TOKEN",
-        ),
-        (
-            lambda task: task.update(setup="pip install ray==2.1.0 --no-deps"),
-            f"setup: ray==2.1.0; cluster/requirements.txt has {LOCK['ray']}",
-        ),
-        (
-            lambda task: task.update(run="ray start --head --dashboard-host=0.0.0.0"),
-            "run: --dashboard-host=0.0.0.0; leave it out, and ssh -L 8265:127.0.0.1:8265",
-        ),
-    ],
-)
-def test_one_wrong_thing_is_one_line(
-    change: Change, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert lines(changed("sky.yaml", change, tmp_path), capsys) == [line]
+WRONG: list[tuple[Change, str]] = [
+    (lambda task: task.update(nodes=2), "nodes: no such field of SkyPilot"),
+    (lambda task: task.update(num_nodes="2"), "num_nodes: '2' must be a whole number"),
+    (lambda task: task.update(num_nodes=0), "num_nodes: 0; 1 or more"),
+    (lambda task: task.update(resources=[]), "resources: [] must be a mapping"),
+    (resources(gpus="L4:4"), "resources.gpus: no such field of SkyPilot"),
+    (resources(use_spot=1), "resources.use_spot: 1 must be true or false"),
+    (resources(disk_size=True), "resources.disk_size: True must be text or a whole number or a number"),
+    (
+        resources(autostop=10),
+        "resources.autostop: 10; nodes would stay and be paid for: {idle_minutes: 10, down: true}",
+    ),
+    (resources(ports=8265), "resources.ports: 8265; SkyPilot opens them to the world: leave it out, and ssh -L"),
+    (
+        lambda task: task["resources"].pop("accelerators"),
+        "resources.accelerators: missing; the type and number of GPUs of a node, as L4:4",
+    ),
+    (
+        resources(image_id="docker:rayproject/ray:latest"),
+        f"resources.image_id: docker:rayproject/ray:latest; docker:{RAY_IMAGE}, or your own {OWN_IMAGE}",
+    ),
+    (
+        lambda task: task["envs"].pop("RAY_AUTH_MODE"),
+        "envs.RAY_AUTH_MODE: missing; an open Ray port is an open shell: token",
+    ),
+    (lambda task: task["envs"].pop("RAY_USAGE_STATS_ENABLED"), 'envs.RAY_USAGE_STATS_ENABLED: missing; "0"'),
+    (
+        lambda task: task["envs"].update(HF_TOKEN="a"),
+        "envs.HF_TOKEN: HF_TOKEN is written out; a secret by reference (on Kubernetes valueFrom.secretKeyRef), "
+        "or a role",
+    ),
+    (
+        lambda task: task["secrets"].update(RAY_AUTH_TOKEN="a"),
+        "secrets.RAY_AUTH_TOKEN: is written out; null, and sky launch --secret RAY_AUTH_TOKEN",
+    ),
+    (
+        lambda task: task["secrets"].pop("RAY_AUTH_TOKEN"),
+        "secrets.RAY_AUTH_TOKEN: missing; nodes must share a token: null, and sky launch --secret RAY_AUTH_TOKEN",
+    ),
+    (
+        lambda task: task.update(setup="pip install ray==2.1.0 --no-deps"),
+        f"setup: ray==2.1.0; cluster/requirements.txt has {LOCK['ray']}",
+    ),
+    (
+        lambda task: task.update(run="ray start --head --dashboard-host=0.0.0.0"),
+        "run: --dashboard-host=0.0.0.0; leave it out, and ssh -L 8265:127.0.0.1:8265",
+    ),
+]
+
+
+def test_one_wrong_thing_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = [lines(changed("sky.yaml", change, tmp_path), capsys) for change, _ in WRONG]
+    assert found == [[line] for _, line in WRONG]
 
 
 def test_its_job_is_a_job_of_this_project(capsys: pytest.CaptureFixture[str]) -> None:

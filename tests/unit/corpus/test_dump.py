@@ -39,28 +39,27 @@ def read(content: str | bytes, size: int = 7) -> list[tuple]:
     ]
 
 
-@pytest.mark.parametrize("size", [1, 6, 1000])
-@pytest.mark.parametrize(
-    "prefix",
-    [
+def test_articles_of_a_dump():
+    articles = (
+        HEAD
+        + page(1, "A &amp; B", "Der [[Hund|Hunde]]satz &amp;amp; mehr davon.\n[[Eigenbild:x.jpg|mini|weg]]")
+        + page(2)
+        + TAIL
+    )
+    for prefix in (
         "",
         "\ufeff",
         '<?xml version="1.0"?>\n',
         "<!-- made by -- a <page> of <mediawiki xml:lang='en'> -->\n",
         "<!DOCTYPE mediawiki>\n",
         '\ufeff<?xml version="1.0"?>\n<!-- a -->\n<!DOCTYPE mediawiki [<!ENTITY a "b>c">]>\n<?b c?>\n<!-- d -->',
-    ],
-)
-def test_articles_of_a_dump(size: int, prefix: str):
-    content = (
-        prefix
-        + HEAD
-        + page(1, "A &amp; B", "Der [[Hund|Hunde]]satz &amp;amp; mehr davon.\n[[Eigenbild:x.jpg|mini|weg]]")
-        + page(2)
-        + TAIL
-    )
-    assert is_dump(content.encode())
-    assert read(content, size) == [("f:1", "A & B", ["Der Hundesatz & mehr davon."], "de"), ("f:2", "T", [BODY], "de")]
+    ):
+        assert is_dump((prefix + articles).encode()), prefix
+        for size in (1, 6, 1000):
+            assert read(prefix + articles, size) == [
+                ("f:1", "A & B", ["Der Hundesatz & mehr davon."], "de"),
+                ("f:2", "T", [BODY], "de"),
+            ], prefix
 
 
 def test_a_record_is_its_own_parent():
@@ -94,42 +93,38 @@ def test_the_head_tells_the_language(head: str, language: str | None):
     assert read(head + page(1) + TAIL)[0][3] == language
 
 
-@pytest.mark.parametrize(
-    "content, reason",
-    [
-        (page(1, more='    <redirect title="X" />\n'), "redirect"),
-        (page(1, text="#REDIRECT [[X]]"), "redirect"),
-        (page(1, text="#weiterleitung [[X]]"), "redirect"),
-        (page(1, text="#ПЕРЕНАПРАВЛЕННЯ [[X]]"), "redirect"),
-        (page(1, text="# НЕВІДОМЕ: [[X]]"), "redirect"),
-        (page(1, ns="1"), "other namespace"),
-        (page(1, "Vorlage:X", ns=None), "other namespace"),
-        (page(1, text="A __DISAMBIG__"), "disambiguation"),
-        (page(1, text="A {{Disambiguation|geo}}"), "disambiguation"),
-        (page(1, text="A {{hndis|Smith, John}}"), "disambiguation"),
-        (page(1, text="A {{Begriffsklärung}}"), "disambiguation"),
-        (page(1, text="A {{Неоднозначність}}"), "disambiguation"),
-        (page(1, text="A {{Homonymie}}"), "disambiguation"),
-        (page(1, text="A {{Desambiguación}}"), "disambiguation"),
-        (page(1, text="A {{some_disambiguation\n|x}}"), "disambiguation"),
-        (page(1, "Austin (disambiguation)"), "disambiguation"),
-        (page(1, "Ядро (значення)"), "disambiguation"),
-        (page(1, text="&nbsp;"), "broken record"),
-        (page(1, text="<b>no end"), "broken record"),
-        (page(1, text="a\0b"), "broken record"),
-        (page(1).replace("<page>", '<page>\n<!DOCTYPE x [<!ENTITY y "z">]>'), "broken record"),
-        (page(1, text="<a>" * 5000 + "</a>" * 5000), "broken record"),
-        (page(1).encode().replace(b"Satz", b"Sa\xfftz"), "broken record"),
-    ],
-)
-def test_what_is_no_article_is_dropped_by_its_reason(content: str | bytes, reason: str):
-    data = content.encode() if isinstance(content, str) else content
+NO_ARTICLES = [
+    (page(1, more='    <redirect title="X" />\n'), "redirect"),
+    (page(1, text="#REDIRECT [[X]]"), "redirect"),
+    (page(1, text="#weiterleitung [[X]]"), "redirect"),
+    (page(1, text="#ПЕРЕНАПРАВЛЕННЯ [[X]]"), "redirect"),
+    (page(1, text="# НЕВІДОМЕ: [[X]]"), "redirect"),
+    (page(1, ns="1"), "other namespace"),
+    (page(1, "Vorlage:X", ns=None), "other namespace"),
+    (page(1, text="A __DISAMBIG__"), "disambiguation"),
+    (page(1, text="A {{Disambiguation|geo}}"), "disambiguation"),
+    (page(1, text="A {{hndis|Smith, John}}"), "disambiguation"),
+    (page(1, text="A {{Begriffsklärung}}"), "disambiguation"),
+    (page(1, text="A {{Неоднозначність}}"), "disambiguation"),
+    (page(1, text="A {{Homonymie}}"), "disambiguation"),
+    (page(1, text="A {{Desambiguación}}"), "disambiguation"),
+    (page(1, text="A {{some_disambiguation\n|x}}"), "disambiguation"),
+    (page(1, "Austin (disambiguation)"), "disambiguation"),
+    (page(1, "Ядро (значення)"), "disambiguation"),
+    (page(1, text="&nbsp;"), "broken record"),
+    (page(1, text="<b>no end"), "broken record"),
+    (page(1, text="a\0b"), "broken record"),
+    (page(1).replace("<page>", '<page>\n<!DOCTYPE x [<!ENTITY y "z">]>'), "broken record"),
+    (page(1, text="<a>" * 5000 + "</a>" * 5000), "broken record"),
+    (page(1).encode().replace(b"Satz", b"Sa\xfftz"), "broken record"),
+]
+
+
+def test_what_is_no_article_is_dropped_by_its_reason():
     around = HEAD.encode() + page(7).encode(), page(8).encode() + TAIL.encode()
-    assert [item[:2] for item in read(around[0] + data + around[1], 1000)] == [
-        ("f:7", "T"),
-        ("f:1", reason),
-        ("f:8", "T"),
-    ]
+    contents = [content.encode() if isinstance(content, str) else content for content, _ in NO_ARTICLES]
+    found = [[item[:2] for item in read(around[0] + content + around[1], 1000)] for content in contents]
+    assert found == [[("f:7", "T"), ("f:1", reason), ("f:8", "T")] for _, reason in NO_ARTICLES]
 
 
 @pytest.mark.parametrize(
@@ -158,28 +153,28 @@ def test_of_several_revisions_the_last_counts():
     )[0][2] == ["Dies ist der letzte Stand."]
 
 
-@pytest.mark.parametrize(
-    "content, found",
-    [
-        (HEAD + page(1) + page(2)[:-20], ["f:1", ("f:2", "truncated file")]),
-        (HEAD + page(1) + page(2)[:-100], ["f:1", ("f:2", "truncated file")]),
-        (HEAD + page(1) + "<page>", ["f:1", ("f:page 2", "truncated file")]),
-        (HEAD + page(1)[:-20] + page(2) + TAIL, [("f:1", "broken record"), "f:2"]),
-        (
-            HEAD + page(1) + page(2).replace("<page>", "<pgae>") + page(3) + TAIL,
-            ["f:1", ("f:2", "broken record"), "f:3"],
-        ),
-        (HEAD + page(1) + "junk" + page(2) + TAIL, ["f:1", ("f:page 2", "broken record"), "f:2"]),
-        (HEAD + page(1) + "</page>" + page(2) + TAIL, ["f:1", ("f:page 2", "broken record"), "f:2"]),
-        (HEAD[:200], [("f:page 1", "truncated file")]),
-        ("no dump at all", [("f:page 0", "broken record")]),
-        (HEAD + TAIL, []),
-        ("", []),
-        (HEAD + page(1) + TAIL + HEAD.replace('"de"', '"en"') + page(2) + TAIL, ["f:1", "f:2"]),
-    ],
-)
-def test_a_broken_page_costs_no_other(content: str, found: list):
-    assert [item[0] if len(item) == 4 else item for item in read(content)] == found
+BROKEN: list[tuple[str, list]] = [
+    (HEAD + page(1) + page(2)[:-20], ["f:1", ("f:2", "truncated file")]),
+    (HEAD + page(1) + page(2)[:-100], ["f:1", ("f:2", "truncated file")]),
+    (HEAD + page(1) + "<page>", ["f:1", ("f:page 2", "truncated file")]),
+    (HEAD + page(1)[:-20] + page(2) + TAIL, [("f:1", "broken record"), "f:2"]),
+    (
+        HEAD + page(1) + page(2).replace("<page>", "<pgae>") + page(3) + TAIL,
+        ["f:1", ("f:2", "broken record"), "f:3"],
+    ),
+    (HEAD + page(1) + "junk" + page(2) + TAIL, ["f:1", ("f:page 2", "broken record"), "f:2"]),
+    (HEAD + page(1) + "</page>" + page(2) + TAIL, ["f:1", ("f:page 2", "broken record"), "f:2"]),
+    (HEAD[:200], [("f:page 1", "truncated file")]),
+    ("no dump at all", [("f:page 0", "broken record")]),
+    (HEAD + TAIL, []),
+    ("", []),
+    (HEAD + page(1) + TAIL + HEAD.replace('"de"', '"en"') + page(2) + TAIL, ["f:1", "f:2"]),
+]
+
+
+def test_a_broken_page_costs_no_other():
+    found = [[item[0] if len(item) == 4 else item for item in read(content)] for content, _ in BROKEN]
+    assert found == [expected for _, expected in BROKEN]
 
 
 def test_a_page_too_long_is_dropped_without_being_held(monkeypatch: pytest.MonkeyPatch):

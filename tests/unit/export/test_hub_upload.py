@@ -3,11 +3,8 @@
 import base64
 import hashlib
 import json
-import os
-import subprocess
-import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -15,12 +12,14 @@ from typing import Any
 import pytest
 import yaml
 
+from jobs.export import main
 from pipeline import storage
+from pipeline.export.hub import push, require_hub
 from pipeline.export.markdown import CARD
+from tests.refusals import refusal
 
-pytest.importorskip("huggingface_hub")
+constants = pytest.importorskip("huggingface_hub.constants")
 
-ROOT = Path(__file__).parents[3]
 TOKEN, READ_ONLY, UNKNOWN = "hf_may_write", "hf_may_read", "hf_nobody_knows"
 LARGE = ".safetensors"
 
@@ -96,24 +95,26 @@ def hub() -> Iterator[Any]:
     server.server_close()
 
 
-def called(address: str, home: Path, token: str | None, *command: str) -> subprocess.CompletedProcess[str]:
-    """Run a command with another hub address, in a new process because huggingface_hub reads the address on import."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "HUGGING"))}
-    environment |= {"HF_ENDPOINT": address, "HF_HOME": str(home), "HF_HUB_DISABLE_XET": "1", "OMP_NUM_THREADS": "1"}
-    environment |= {"PYTHONPATH": str(ROOT)} | ({"HF_TOKEN": token} if token else {})
-    return subprocess.run([sys.executable, *command], capture_output=True, text=True, env=environment, timeout=200)
+@pytest.fixture
+def use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str | None], None]:
+    """Give the hub's library another address, which it reads when it is imported, and another token."""
+    for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+
+    def use(address: str, token: str | None) -> None:
+        monkeypatch.setattr(constants, "ENDPOINT", address)
+        if token:
+            monkeypatch.setenv("HF_TOKEN", token)
+
+    return use
 
 
-PUSH = """
-import sys
-from pipeline.errors import PipelineError
-from pipeline.export.hub import push, require_hub
-try:
+def upload(folder: Path) -> str:
+    """Upload a folder as an export does."""
     require_hub("me/tiny")
-    print(push(sys.argv[1], "me/tiny", private=False))
-except PipelineError as error:
-    print(f"error: {error}")
-"""
+    return push(str(folder), "me/tiny", private=False)
 
 
 @pytest.fixture
@@ -126,19 +127,15 @@ def published(tmp_path: Path) -> Path:
     return tmp_path / "published"
 
 
-def test_an_export_comes_over_byte_for_byte(tiny_run: Path, tmp_path: Path, hub: Any) -> None:
-    command = [
-        str(ROOT / "jobs" / "export.py"),
-        str(tiny_run),
-        "--folder",
-        str(tmp_path / "out"),
-        "--license",
-        "Apache-2.0",
-    ]
-    done = called(hub.address, tmp_path, TOKEN, *command, "--push-to-hub", "me/tiny", "--private")
-    assert done.returncode == 0, done.stderr
+def test_an_export_comes_over_byte_for_byte(
+    tiny_run: Path, tmp_path: Path, hub: Any, use: Callable, capsys: pytest.CaptureFixture[str]
+) -> None:
+    use(hub.address, TOKEN)
+    words = [str(tiny_run), "--folder", str(tmp_path / "out"), "--license", "Apache-2.0"]
+    assert main([*words, "--push-to-hub", "me/tiny", "--private"]) == 0
+    said = capsys.readouterr()
     target = tmp_path / "out" / "huggingface"
-    assert done.stdout.splitlines()[1:] == [f"huggingface: pushed to {hub.address}/me/tiny"]
+    assert said.out.splitlines()[1:] == [f"huggingface: pushed to {hub.address}/me/tiny"]
     here = {path.relative_to(target).as_posix(): path.read_bytes() for path in target.rglob("*") if path.is_file()}
     manifest, other = json.loads(here.pop("manifest.json")), json.loads(hub.files.pop("manifest.json"))
     assert hub.files == here and {"1_Pooling/config.json", "model.safetensors", CARD} <= here.keys()
@@ -149,39 +146,33 @@ def test_an_export_comes_over_byte_for_byte(tiny_run: Path, tmp_path: Path, hub:
     card = hub.files[CARD].decode()
     assert "license: apache-2.0" in card and 'model="me/tiny"' in card
     assert not [name for name, content in hub.files.items() if str(tiny_run.parents[1]).encode() in content]
-    assert TOKEN not in done.stdout + done.stderr
+    assert TOKEN not in said.out + said.err
 
 
-@pytest.mark.parametrize(
-    ("token", "words"),
-    [
-        (
-            READ_ONLY,
-            "the token has no write access to this repository: use another token, or a repository of your own; set "
-            "HF_TOKEN ",
-        ),
-        (
-            UNKNOWN,
-            "the hub does not know the token: set HF_TOKEN to a token with write access (huggingface.co/",
-        ),
-    ],
-)
-def test_a_token_that_the_hub_refuses_is_one_line_without_it(
-    published: Path, tmp_path: Path, hub: Any, token: str, words: str
-) -> None:
-    done = called(hub.address, tmp_path, token, "-c", PUSH, str(published))
-    assert done.stdout.startswith(f"error: push_to_hub (me/tiny): {words}") and done.stdout.count("\n") == 1, (
-        done.stdout + done.stderr
-    )
-    assert done.stdout.endswith(f"; the export is in {published}\n") and token not in done.stdout + done.stderr
+REFUSED = {
+    READ_ONLY: (
+        "the token has no write access to this repository: use another token, or a repository of your own; set "
+        "HF_TOKEN "
+    ),
+    UNKNOWN: "the hub does not know the token: set HF_TOKEN to a token with write access (huggingface.co/",
+}
+
+
+def test_a_token_that_the_hub_refuses_is_one_line_without_it(published: Path, hub: Any, use: Callable) -> None:
+    for token, words in REFUSED.items():
+        use(hub.address, token)
+        said = refusal(upload, published)
+        assert said.startswith(f"push_to_hub (me/tiny): {words}") and said.endswith(f"; the export is in {published}")
+        assert "\n" not in said and token not in said
     assert not hub.files
 
 
-def test_without_a_token_and_without_the_hub_it_says_so(published: Path, tmp_path: Path) -> None:
+def test_without_a_token_and_without_the_hub_it_says_so(published: Path, use: Callable) -> None:
     nowhere = "http://127.0.0.1:9"
-    done = called(nowhere, tmp_path, None, "-c", PUSH, str(published))
-    words = "error: push_to_hub (me/tiny) needs a token: set HF_TOKEN to a token with write access "
-    assert done.stdout.startswith(words) and done.stdout.count("\n") == 1
-    done = called(nowhere, tmp_path, TOKEN, "-c", PUSH, str(published))
-    assert done.stdout.startswith(f"error: push_to_hub (me/tiny): {nowhere} cannot be reached (")
-    assert done.stdout.count("\n") == 1 and TOKEN not in done.stdout + done.stderr
+    use(nowhere, None)
+    words = "push_to_hub (me/tiny) needs a token: set HF_TOKEN to a token with write access "
+    assert refusal(upload, published).startswith(words)
+    use(nowhere, TOKEN)
+    said = refusal(upload, published)
+    assert said.startswith(f"push_to_hub (me/tiny): {nowhere} cannot be reached (")
+    assert "\n" not in said and TOKEN not in said

@@ -32,7 +32,7 @@ def losses(module: MaskedTokens, steps: int) -> list[float]:
 def test_layers_are_rounded_to_8_bits_and_learn() -> None:
     pytest.importorskip(
         "torchao",
-        reason="pip install 'bertstream[float8]'; it is no part of [test], since transformers imports it "
+        reason="needs pip install 'bertstream[float8]', which is no part of [test], since transformers imports it "
         "wherever it is",
     )
     whole, rounded = (MaskedTokens(SETTINGS, 30_522, torch.Generator().manual_seed(0)) for _ in range(2))

@@ -277,7 +277,7 @@ def test_a_folder_that_is_no_model_is_named_and_another_model_has_another_finger
     assert fingerprint(str(tmp_path / "tags")) != fingerprint(str(pretrained))
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
 def test_a_gpu_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(
         ConfigError, match=r"placement.device cuda needs a GPU, and this process sees none: use placement.device cpu$"

@@ -127,11 +127,12 @@ NAMED: dict[str, tuple[str, Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("case", NAMED)
-def test_a_refusal_names_the_field_that_was_sent(case: str, urls: dict[str, str]) -> None:
-    route, fields, message = NAMED[case]
-    found = post(urls[route] + route, BODIES[route] | fields)
-    assert (found.status_code // 100, error(found)) == (4, message)
+def test_a_refusal_names_the_field_that_was_sent(urls: dict[str, str]) -> None:
+    said = {}
+    for case, (route, fields, _) in NAMED.items():
+        found = post(urls[route] + route, BODIES[route] | fields)
+        said[case] = found.status_code // 100, error(found)
+    assert said == {case: (4, message) for case, (*_, message) in NAMED.items()}
 
 
 def test_a_bare_questions_refusal_names_its_own_fields(urls: dict[str, str]) -> None:

@@ -298,12 +298,14 @@ REFUSED: dict[str, tuple[str, Any, int, str]] = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_a_refusal_has_the_apis_own_body(case: str, encoder: tuple[str, ServedModel]) -> None:
-    path, body, status, message = REFUSED[case]
-    found = post(encoder[0] + path, body)
-    assert found.status_code == status and found.json()["error"].startswith(message)
-    assert found.json()["error_type"] in ("Validation", "Backend")
+def test_a_refusal_has_the_apis_own_body(encoder: tuple[str, ServedModel]) -> None:
+    wrong = []
+    for case, (path, body, status, message) in REFUSED.items():
+        found = post(encoder[0] + path, body)
+        said, kind = found.json()["error"], found.json()["error_type"]
+        if found.status_code != status or not said.startswith(message) or kind not in ("Validation", "Backend"):
+            wrong.append((case, found.status_code, said, kind))
+    assert wrong == []
 
 
 REFUSED_PAIRS: dict[str, tuple[str, Any, int, str]] = {

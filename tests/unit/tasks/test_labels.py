@@ -148,13 +148,13 @@ def test_a_separator_that_the_header_lacks_is_obeyed(tmp_path: Path) -> None:
         read(written(tmp_path / "a.csv", "sep=;\ntext;label\na;b;c\n"))
 
 
-@pytest.mark.parametrize("text", ["", "\n\n", "\ufeff\n"])
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl", "a.json", "a.conll", "a.txt", "a.parquet"])
-def test_an_empty_file_is_empty(name: str, text: str, tmp_path: Path) -> None:
-    location = written(tmp_path / name, "" if name == "a.parquet" else text)
-    for settings in ({}, {"kind": "similarity"}, {"kind": "spans"}) if name == "a.csv" else ({},):
-        with pytest.raises(DataError, match=rf"{name} is empty: give a file with rows$"):
-            read(location, **settings)
+def test_an_empty_file_is_empty(name: str, tmp_path: Path) -> None:
+    for text in ("",) if name == "a.parquet" else ("", "\n\n", "\ufeff\n"):
+        location = written(tmp_path / name, text)
+        for settings in ({}, {"kind": "similarity"}, {"kind": "spans"}) if name == "a.csv" else ({},):
+            with pytest.raises(DataError, match=rf"{name} is empty: give a file with rows$"):
+                read(location, **settings)
 
 
 def test_an_empty_development_file_is_empty(tmp_path: Path) -> None:

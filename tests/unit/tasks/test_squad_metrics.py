@@ -12,9 +12,7 @@ from pipeline.errors import DataError
 from pipeline.tasks.content import content_of
 from pipeline.tasks.squad import Question, read_questions
 from pipeline.tasks.squad_metrics import exact, f1, normalised, score
-
-SQUAD = os.environ.get("SQUAD")
-"""A folder with dev-v1.1.json.gz and predictions-v1.1-bert-ensemble.json.gz."""
+from tests.data import needs_data
 
 
 def asked(id: str, *texts: str, impossible: bool = False) -> Question:
@@ -141,9 +139,10 @@ def test_what_cannot_be_scored_is_refused() -> None:
     )
 
 
-@pytest.mark.skipif(SQUAD is None, reason="SQUAD names no folder with the development set and a submission")
+@needs_data("SQUAD")
 def test_a_published_submission_has_its_published_scores() -> None:
-    folder = Path(str(SQUAD))
+    """SQUAD is a folder with dev-v1.1.json.gz and predictions-v1.1-bert-ensemble.json.gz."""
+    folder = Path(os.environ["SQUAD"])
     predictions = json.loads(content_of(str(folder / "predictions-v1.1-bert-ensemble.json.gz")))
     scores = score(predictions, read_questions(str(folder / "dev-v1.1.json.gz")))
     assert (round(scores["exact"], 3), round(scores["f1"], 3), scores["total"], scores["missing"]) == (

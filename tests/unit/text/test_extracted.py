@@ -4,46 +4,46 @@ import pytest
 
 from pipeline.text.extracted import without_leftovers
 
-
-@pytest.mark.parametrize(
-    "line, words",
-    [
-        ("R&amp;B, 1 &lt; 2 &amp; x&nbsp;y, AT&T, &copy=1", "R&B, 1 < 2 & x\xa0y, AT&T, &copy=1"),
-        ("更新至 5.0 版本。&lt;br&gt;", "更新至 5.0 版本。 "),
-        ("he was young&lt;ref name=&quot;a&quot;&gt;a note&lt;/ref&gt;.", "he was young."),
-        ('the <dfn id="">word</dfn><br>is here', "the word is here"),
-        ("bei <nowiki>[</nowiki>sic<nowiki>]</nowiki> steht", "bei [sic] steht"),
-        ("in [[English language|English]] and [[Europe]]", "in English and Europe"),
-        ("祖[[歐斌；父[[歐廉]]，監察御史", "祖歐斌；父歐廉，監察御史"),
-        ("a text. [[Category:Calendars]]", "a text. "),
-        ("} and {a} and my_formula_1 and formula_x", "} and {a} and my_formula_1 and formula_x"),
-    ],
-)
-def test_what_is_escaped_or_marked_up_becomes_its_words(line: str, words: str):
-    assert without_leftovers([line], "en") == [words]
+MARKED_UP = {
+    "R&amp;B, 1 &lt; 2 &amp; x&nbsp;y, AT&T, &copy=1": "R&B, 1 < 2 & x\xa0y, AT&T, &copy=1",
+    "更新至 5.0 版本。&lt;br&gt;": "更新至 5.0 版本。 ",
+    "he was young&lt;ref name=&quot;a&quot;&gt;a note&lt;/ref&gt;.": "he was young.",
+    'the <dfn id="">word</dfn><br>is here': "the word is here",
+    "bei <nowiki>[</nowiki>sic<nowiki>]</nowiki> steht": "bei [sic] steht",
+    "in [[English language|English]] and [[Europe]]": "in English and Europe",
+    "祖[[歐斌；父[[歐廉]]，監察御史": "祖歐斌；父歐廉，監察御史",
+    "a text. [[Category:Calendars]]": "a text. ",
+    "} and {a} and my_formula_1 and formula_x": "} and {a} and my_formula_1 and formula_x",
+}
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "[[Category:Apple Newton]]",
-        "[[分类:王姓]]",
-        "[[分類:歐姓]] [[Category:眉州人]]",
-        "[[Kategorie:Mann]]",
-        "[[Категорія:Коти|К]]",
-        "[[Κατηγορία:Πόλεις]]",
-        "[[تصنيف:مدن]]",
-        "[[श्रेणी:शहर]]",
-        "[[Category:王姓]",
-        "[[File:a.jpg|250px|thumb|A caption.]]",
-        "[[Datei:a.jpg|mini|Ein Bild",
-        "&lt;onlyinclude&gt;&lt;/onlyinclude&gt;",
-        "</dl>",
-        " }}{{",
-    ],
-)
-def test_lines_of_markup_alone_are_empty(line: str):
-    assert without_leftovers(["One line.", line, "Another line."], "en") == ["One line.", "", "Another line."]
+def test_what_is_escaped_or_marked_up_becomes_its_words():
+    assert {line: without_leftovers([line], "en") for line in MARKED_UP} == {
+        line: [words] for line, words in MARKED_UP.items()
+    }
+
+
+MARKUP_ALONE = [
+    "[[Category:Apple Newton]]",
+    "[[分类:王姓]]",
+    "[[分類:歐姓]] [[Category:眉州人]]",
+    "[[Kategorie:Mann]]",
+    "[[Категорія:Коти|К]]",
+    "[[Κατηγορία:Πόλεις]]",
+    "[[تصنيف:مدن]]",
+    "[[श्रेणी:शहर]]",
+    "[[Category:王姓]",
+    "[[File:a.jpg|250px|thumb|A caption.]]",
+    "[[Datei:a.jpg|mini|Ein Bild",
+    "&lt;onlyinclude&gt;&lt;/onlyinclude&gt;",
+    "</dl>",
+    " }}{{",
+]
+
+
+def test_lines_of_markup_alone_are_empty():
+    found = {line: without_leftovers(["One line.", line, "Another line."], "en") for line in MARKUP_ALONE}
+    assert found == dict.fromkeys(MARKUP_ALONE, ["One line.", "", "Another line."])
 
 
 @pytest.mark.parametrize(

@@ -7,66 +7,61 @@ from pipeline.text.wikitext import prose
 HOLE = "<math>\\begin{matrix} a \\end{matrix}</math>"
 
 
-@pytest.mark.parametrize(
-    "text, kept",
-    [
-        (
-            "The word can refer either\n# to the bird (the noun), or\n# to a motion.",
-            ["The word can refer either to the bird (the noun), or to a motion."],
-        ),
-        (
-            "These are:\n* one thing that is here;\n* another thing; and\n* a third one.\nMore follows here.",
-            ["These are: one thing that is here; another thing; and a third one.", "More follows here."],
-        ),
-        (
-            "These are all.\n* one thing that is here;\n* another thing that is here too.",
-            ["These are all.", "another thing that is here too."],
-        ),
-        (
-            "It really is as follows:\n* If it rains, the street is wet.\n* It rains.\n* Therefore the street is now "
-            "wet.",
-            [
-                "It really is as follows:",
-                "If it rains, the street is wet.",
-                "It rains.",
-                "Therefore the street is now wet.",
-            ],
-        ),
-        (
-            "* If it rains, the street is wet.\n* It rains.\n* Therefore the street is now wet.",
-            ["If it rains, the street is wet.", "Therefore the street is now wet."],
-        ),
-        (
-            "It has a name.\n; Divide and conquer\n: It makes a problem smaller again and again.",
-            ["It has a name.", "Divide and conquer: It makes a problem smaller again and again."],
-        ),
-        (
-            "It has a name.\n; Greed : It takes the best at hand each time.",
-            ["It has a name.", "Greed: It takes the best at hand each time."],
-        ),
+LISTS = {
+    "The word can refer either\n# to the bird (the noun), or\n# to a motion.": [
+        "The word can refer either to the bird (the noun), or to a motion."
     ],
-)
-def test_lists_that_are_sentences(text: str, kept: list[str]) -> None:
-    assert prose(text) == kept
+    "These are:\n* one thing that is here;\n* another thing; and\n* a third one.\nMore follows here.": [
+        "These are: one thing that is here; another thing; and a third one.",
+        "More follows here.",
+    ],
+    "These are all.\n* one thing that is here;\n* another thing that is here too.": [
+        "These are all.",
+        "another thing that is here too.",
+    ],
+    "It really is as follows:\n* If it rains, the street is wet.\n* It rains.\n* Therefore the street is now wet.": [
+        "It really is as follows:",
+        "If it rains, the street is wet.",
+        "It rains.",
+        "Therefore the street is now wet.",
+    ],
+    "* If it rains, the street is wet.\n* It rains.\n* Therefore the street is now wet.": [
+        "If it rains, the street is wet.",
+        "Therefore the street is now wet.",
+    ],
+    "It has a name.\n; Divide and conquer\n: It makes a problem smaller again and again.": [
+        "It has a name.",
+        "Divide and conquer: It makes a problem smaller again and again.",
+    ],
+    "It has a name.\n; Greed : It takes the best at hand each time.": [
+        "It has a name.",
+        "Greed: It takes the best at hand each time.",
+    ],
+}
 
 
-@pytest.mark.parametrize(
-    "block",
-    [
-        "\n* [[Link]]\n* [[Other link]]",
-        "\n\n* Link",
-        "\n{| class=x\n| cell\n|}",
-        "\n  x = 1\n  y = 2",
-        "\n; A term",
-        "\n|a cell",
-        "",
-    ],
-)
-@pytest.mark.parametrize("after", ["", "\n== Heading ==\nMore stands under it."])
-def test_a_sentence_that_leads_to_nothing_is_left_out(block: str, after: str) -> None:
-    more = ["More stands under it."] if after else []
-    assert prose(f"There are three of them. They are listed here:{block}{after}") == ["There are three of them.", *more]
-    assert prose(f"They are listed as follows here:{block}{after}") == more
+def test_lists_that_are_sentences() -> None:
+    assert {text: prose(text) for text in LISTS} == LISTS
+
+
+LEFT_OUT = [
+    "\n* [[Link]]\n* [[Other link]]",
+    "\n\n* Link",
+    "\n{| class=x\n| cell\n|}",
+    "\n  x = 1\n  y = 2",
+    "\n; A term",
+    "\n|a cell",
+    "",
+]
+
+
+def test_a_sentence_that_leads_to_nothing_is_left_out() -> None:
+    heading = "\n== Heading ==\nMore stands under it."
+    for block in LEFT_OUT:
+        for after, more in (("", []), (heading, ["More stands under it."])):
+            found = prose(f"There are three of them. They are listed here:{block}{after}")
+            assert found == ["There are three of them.", *more], block
+            assert prose(f"They are listed as follows here:{block}{after}") == more, block
 
 
 @pytest.mark.parametrize("block", ["{| class=x\n| cell\n|}", "* Link", "  x = 1\n  y = 2"])
@@ -89,42 +84,35 @@ def test_a_sentence_that_leads_to_a_quotation_stays() -> None:
     assert prose("He wrote in a letter:\n{{quote|I came and I saw.}}") == ["He wrote in a letter:", "I came and I saw."]
 
 
-@pytest.mark.parametrize(
-    "text, kept",
-    [
-        (
-            "The mean is\n:<math>\\frac{a+b}{2},</math>\nwhere a is the first number.",
-            ["The mean is (a+b)/2, where a is the first number."],
-        ),
-        (
-            "The mean is\n\n<math>\\frac{a+b}{2}</math>\n\nwhere a is the first number.",
-            ["The mean is (a+b)/2 where a is the first number."],
-        ),
-        (
-            "The mean of all is now\n:<math>x</math>\nThe median is another thing.",
-            ["The mean of all is now x", "The median is another thing."],
-        ),
-        (
-            "This is a whole sentence.\n:<math>x = y + z + w</math>\nThis is another one.",
-            ["This is a whole sentence.", "This is another one."],
-        ),
-        (
-            "The numbers\n<math>a</math>,\n<math>b</math> and c are all that there are.",
-            ["The numbers a, b and c are all that there are."],
-        ),
-        (
-            "They make water:\n:2H<sub>2</sub> + O<sub>2</sub> → 2H<sub>2</sub>O\nThis is a fire.",
-            ["They make water: 2H2 + O2 → 2H2O", "This is a fire."],
-        ),
-        (
-            "He reported that they\n\nhave something like it there.",
-            ["He reported that they have something like it there."],
-        ),
-        ("This is a whole sentence.\n\nthis is another one.", ["This is a whole sentence.", "this is another one."]),
+DISPLAYED = {
+    "The mean is\n:<math>\\frac{a+b}{2},</math>\nwhere a is the first number.": [
+        "The mean is (a+b)/2, where a is the first number."
     ],
-)
-def test_a_formula_belongs_to_the_sentence_around_it(text: str, kept: list[str]) -> None:
-    assert prose(text) == kept
+    "The mean is\n\n<math>\\frac{a+b}{2}</math>\n\nwhere a is the first number.": [
+        "The mean is (a+b)/2 where a is the first number."
+    ],
+    "The mean of all is now\n:<math>x</math>\nThe median is another thing.": [
+        "The mean of all is now x",
+        "The median is another thing.",
+    ],
+    "This is a whole sentence.\n:<math>x = y + z + w</math>\nThis is another one.": [
+        "This is a whole sentence.",
+        "This is another one.",
+    ],
+    "The numbers\n<math>a</math>,\n<math>b</math> and c are all that there are.": [
+        "The numbers a, b and c are all that there are."
+    ],
+    "They make water:\n:2H<sub>2</sub> + O<sub>2</sub> → 2H<sub>2</sub>O\nThis is a fire.": [
+        "They make water: 2H2 + O2 → 2H2O",
+        "This is a fire.",
+    ],
+    "He reported that they\n\nhave something like it there.": ["He reported that they have something like it there."],
+    "This is a whole sentence.\n\nthis is another one.": ["This is a whole sentence.", "this is another one."],
+}
+
+
+def test_a_formula_belongs_to_the_sentence_around_it() -> None:
+    assert {text: prose(text) for text in DISPLAYED} == DISPLAYED
 
 
 @pytest.mark.parametrize(
@@ -149,27 +137,25 @@ def test_a_sentence_with_an_unwritable_displayed_formula_is_dropped() -> None:
     assert prose(f"It is\n:{HOLE}\nwhere it is not. It is there.") == ["It is there."]
 
 
-@pytest.mark.parametrize(
-    "text, words",
-    [
-        ("'''Foo''' ({{IPAc-en|ˈ|f|uː}}; {{lang-de|Fu}}) is it.", "Foo (Fu) is it."),
-        ("'''Foo''' ({{IPAc-en|ˈ|f|uː}} {{respell|FOO|a(w)l}}, plural fools) is it.", "Foo (plural fools) is it."),
-        (
-            "'''Foo''' (República de Foo {{IPA-pt|fu}}; Kikongo: Fu) is it.",
-            "Foo (República de Foo; Kikongo: Fu) is it.",
-        ),
-        ("'''Foo''' (pronounced {{IPA|/fuː/}}) is it.", "Foo (pronounced /fuː/) is it."),
-        ("'''Foo''' (pronounced {{IPAc-en|f|uː|,_|f|oʊ}}, or so) is it.", "Foo (pronounced /fuː, foʊ/, or so) is it."),
-        ("'''Foo''' {{IPAc-en|f|uː}} {{respell|FOO}} is it.", "Foo is it."),
-        ("Foo (富) {{IPA-ja|fu|pron}} is it all.", "Foo (富) is it all."),
-        ("The word foo {{IPA-nah|fuː}} comes from it.", "The word foo [fuː] comes from it."),
-        ("It spells the phoneme {{IPA-de|tʃ}} and for {{IPAslink|ʃ}}.", "It spells the phoneme [tʃ] and for /ʃ/."),
-        ("It landed at {{coord|13|19|N|169|9|W|type:event}}, in the sea.", "It landed at 13°19′N 169°9′W, in the sea."),
-        ("It is in a town ({{coord|13.5|N|169|9|5|W}}) by the sea.", "It is in a town by the sea."),
-    ],
-)
-def test_pronunciations_and_coordinates_are_words_outside_parentheses_only(text: str, words: str) -> None:
-    assert prose(text) == [words]
+SOUNDS_AND_PLACES = {
+    "'''Foo''' ({{IPAc-en|ˈ|f|uː}}; {{lang-de|Fu}}) is it.": "Foo (Fu) is it.",
+    "'''Foo''' ({{IPAc-en|ˈ|f|uː}} {{respell|FOO|a(w)l}}, plural fools) is it.": "Foo (plural fools) is it.",
+    "'''Foo''' (República de Foo {{IPA-pt|fu}}; Kikongo: Fu) is it.": "Foo (República de Foo; Kikongo: Fu) is it.",
+    "'''Foo''' (pronounced {{IPA|/fuː/}}) is it.": "Foo (pronounced /fuː/) is it.",
+    "'''Foo''' (pronounced {{IPAc-en|f|uː|,_|f|oʊ}}, or so) is it.": "Foo (pronounced /fuː, foʊ/, or so) is it.",
+    "'''Foo''' {{IPAc-en|f|uː}} {{respell|FOO}} is it.": "Foo is it.",
+    "Foo (富) {{IPA-ja|fu|pron}} is it all.": "Foo (富) is it all.",
+    "The word foo {{IPA-nah|fuː}} comes from it.": "The word foo [fuː] comes from it.",
+    "It spells the phoneme {{IPA-de|tʃ}} and for {{IPAslink|ʃ}}.": "It spells the phoneme [tʃ] and for /ʃ/.",
+    "It landed at {{coord|13|19|N|169|9|W|type:event}}, in the sea.": "It landed at 13°19′N 169°9′W, in the sea.",
+    "It is in a town ({{coord|13.5|N|169|9|5|W}}) by the sea.": "It is in a town by the sea.",
+}
+
+
+def test_pronunciations_and_coordinates_are_words_outside_parentheses_only() -> None:
+    assert {text: prose(text) for text in SOUNDS_AND_PLACES} == {
+        text: [words] for text, words in SOUNDS_AND_PLACES.items()
+    }
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def test_flash_attention_3_is_activated_where_it_is_registered(registered: None)
     assert current_flash_attention_impl() == "FA3"
 
 
-@pytest.mark.skipif(importlib.util.find_spec("flash_attn_interface") is not None, reason="the package is installed")
+@pytest.mark.skipif(importlib.util.find_spec("flash_attn_interface") is not None, reason="needs it absent")
 def test_without_its_package_flash_attention_3_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"\(No module named 'flash_attn_interface'\): install flash_attn_interface"):
         _activate_flash_attention_3()

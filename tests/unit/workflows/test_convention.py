@@ -3,8 +3,6 @@
 import ast
 from pathlib import Path
 
-import pytest
-
 from pipeline.config.called import JOBS
 
 ROOT = Path(__file__).parents[3]
@@ -29,17 +27,17 @@ def test_every_job_has_a_workflow_and_every_workflow_a_job() -> None:
     assert sorted(path.stem for path in (ROOT / "jobs").glob("[!_]*.py")) == sorted(JOBS)
 
 
-@pytest.mark.parametrize("job", JOBS)
-def test_a_workflow_is_a_function_of_the_job_s_name_from_its_settings(job: str) -> None:
-    workflow = function(ROOT / f"pipeline/workflows/{job}.py", job)
-    names = [argument.arg for argument in workflow.args.args]
-    assert names == (["config"] if job == "show" else ["config", "report"])
-    assert 1 <= statements(workflow) <= LONGEST
+def test_a_workflow_is_a_function_of_the_job_s_name_from_its_settings() -> None:
+    for job in JOBS:
+        workflow = function(ROOT / f"pipeline/workflows/{job}.py", job)
+        names = [argument.arg for argument in workflow.args.args]
+        assert names == (["config"] if job == "show" else ["config", "report"]), job
+        assert 1 <= statements(workflow) <= LONGEST, job
 
 
-@pytest.mark.parametrize("job", JOBS)
-def test_a_job_leaves_its_errors_to_the_one_place_that_handles_them(job: str) -> None:
-    main = function(ROOT / f"jobs/{job}.py", "main")
-    (decorator,) = main.decorator_list
-    assert ast.unparse(decorator).startswith("job_main(stopped='stopped")
-    assert not [node for node in ast.walk(main) if isinstance(node, ast.Try)]
+def test_a_job_leaves_its_errors_to_the_one_place_that_handles_them() -> None:
+    for job in JOBS:
+        main = function(ROOT / f"jobs/{job}.py", "main")
+        (decorator,) = main.decorator_list
+        assert ast.unparse(decorator).startswith("job_main(stopped='stopped"), job
+        assert not [node for node in ast.walk(main) if isinstance(node, ast.Try)], job
