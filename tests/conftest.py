@@ -50,8 +50,11 @@ from pipeline.train.run import SUMMARY, identity, record, save_run_vocabulary, w
 from pipeline.train.tracking import open_run  # noqa: E402
 
 # A test does not fail because the machine is slow: no time limit for an example, nor for making it.
-settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("untimed")
+for profile, examples in {"few": 20, "many": 100}.items():
+    settings.register_profile(
+        profile, max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "few"))  # `make test-all` asks for many
 
 RAY_TESTS = "tests/ray/"
 OWN_RAY = ("embed_kills", "head", "wheel")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.corpus import bz2_blocks, dump, dump_ranges, inputs, opening
@@ -104,7 +104,6 @@ def test_the_dumps_have_many_blocks_and_long_pages(files: list[tuple[InputFile, 
     ) > 200_000
 
 
-@settings(max_examples=40)
 @given(st.integers(0, 2), st.lists(st.floats(0, 1), max_size=6))
 def test_any_ranges_give_the_records_of_the_whole_file(
     files: list[tuple[InputFile, list[tuple]]], number: int, cuts: list[float]
