@@ -381,7 +381,7 @@ class Server(BaseHTTPRequestHandler):
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setattr(Server, "asked", [])
     found = ThreadingHTTPServer(("127.0.0.1", 0), Server)
-    threading.Thread(target=found.serve_forever, daemon=True).start()
+    threading.Thread(target=found.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     yield f"http://127.0.0.1:{found.server_port}/0.xml.bz2"
     found.shutdown()
     found.server_close()
