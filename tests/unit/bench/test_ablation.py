@@ -34,6 +34,7 @@ def words(tiny_corpus: Corpus, tiny_vocabulary: Vocabulary, tmp_path: Path) -> l
     return ["dropout", "--file", location, "--output", str(tmp_path), "--seeds", "2", "--at-once", "2", *SMALL]
 
 
+@pytest.mark.second
 def test_runs_are_trained_once_on_equal_tokens_and_compared(words: list[str], tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(WITHOUT_RAY)

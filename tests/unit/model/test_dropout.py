@@ -68,6 +68,7 @@ def compiled():
     )
 
 
+@pytest.mark.second
 def test_compiled_code_drops_what_eager_code_drops(compiled):
     x = torch.ones(200, requires_grad=True)
     torch.manual_seed(4)

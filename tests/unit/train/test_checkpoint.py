@@ -36,6 +36,7 @@ from pipeline.train.checkpoint import (
 )
 from pipeline.train.optim import build_optimizer, optimizer_tensors
 from pipeline.train.step import seed_dropout, update
+from tests.conftest import FAMILIES, tiers
 
 STATE = State(
     step=2,
@@ -91,6 +92,7 @@ def assert_equal(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor])
         assert torch.equal(tensor, theirs[name]), name
 
 
+@tiers("family_config", first=("bert", "electra"), second=FAMILIES)
 def test_what_is_saved_is_loaded(
     training, family_config: Pretrain, tiny_vocabulary: Vocabulary, tmp_path: Path
 ) -> None:
@@ -174,7 +176,7 @@ save(*pickle.load(sys.stdin.buffer))
 """
 
 
-@pytest.mark.parametrize("family_config", ["bert", "electra"], indirect=True)
+@tiers("family_config", first=("electra",), second=("bert",))
 def test_torch_and_numpy_alone_publish_the_same_files(
     training, family_config: Pretrain, tiny_vocabulary: Vocabulary, tmp_path: Path
 ) -> None:
