@@ -1,9 +1,11 @@
 """A prepared corpus of made-up documents, a vocabulary trained on it, and the training loop over both, without Ray."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, get_args
 
 import fsspec
@@ -47,11 +49,15 @@ from pipeline.train.heldout import heldout_batches  # noqa: E402
 from pipeline.train.loop import Work, train  # noqa: E402
 from pipeline.train.optim import build_optimizer  # noqa: E402
 from pipeline.train.run import SUMMARY, identity, record, save_run_vocabulary, write_run  # noqa: E402
-from pipeline.train.tracking import open_run  # noqa: E402
+from pipeline.train.tracking import open_client, open_run  # noqa: E402
+from tests.ranks import Ranks  # noqa: E402
 
 # A test does not fail because the machine is slow: no time limit for an example, nor for making it.
-settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("untimed")
+for profile, examples in {"few": 20, "many": 100}.items():
+    settings.register_profile(
+        profile, max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "few"))  # `make test-all` asks for many
 
 RAY_TESTS = "tests/ray/"
 
@@ -187,6 +193,16 @@ def family_config(request: pytest.FixtureRequest, tiny_config: Pretrain, tiny_vo
     return of_family(request.param, tiny_config, tiny_vocabulary)
 
 
+FAMILIES = get_args(FamilyName)
+
+
+def tiers(name: str, *, first: Collection[Any], second: Collection[Any]) -> pytest.MarkDecorator:
+    """Give a test a parameter, or `family_config`: some values in the first tier, and the others in the second."""
+    others = [value if isinstance(value, tuple) else (value,) for value in second if value not in first]
+    later = [pytest.param(*value, marks=pytest.mark.second) for value in others]
+    return pytest.mark.parametrize(name, [*first, *later], indirect=name == "family_config")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Training:
     """The loop as one worker runs it, on blocks that are cut here instead of by Ray Data."""
@@ -278,6 +294,14 @@ class Training:
         return train(self.work(config, folder, logged, stop_at, state.step), stream, module, optimizer, state), module
 
 
+@pytest.fixture(autouse=True)
+def threads_as_before() -> Iterator[None]:
+    """A job that a test runs in this process sets PyTorch's threads; the next test has those from before."""
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+
+
 @pytest.fixture(scope="module")
 def one_thread() -> Iterator[None]:
     """One thread for PyTorch: small models spend their time waiting for a second one."""
@@ -285,6 +309,21 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="session")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[int], Ranks]]:
+    """Return the ranks of a group of this many processes, which all tests share."""
+    groups: dict[int, Ranks] = {}
+
+    def of_world(world: int) -> Ranks:
+        if world not in groups:
+            groups[world] = Ranks(tmp_path_factory.mktemp(f"ranks-{world}"), world)
+        return groups[world]
+
+    yield of_world
+    for group in groups.values():
+        group.stop()
 
 
 @pytest.fixture(scope="module")
@@ -308,9 +347,24 @@ def tiny_run(
     return finished_run(tmp_path_factory.mktemp("tiny-run"), tiny_config, tiny_corpus, tiny_vocabulary)
 
 
+@cache
+def empty_store() -> bytes:
+    """The SQLite file of an MLflow store without runs, whose tables take MLflow seconds to make."""
+    with TemporaryDirectory() as folder:
+        open_client(f"sqlite:///{folder}/mlflow.db")
+        return Path(folder, "mlflow.db").read_bytes()
+
+
+def new_store(folder: Path) -> str:
+    """Make an MLflow store in a folder and return its URI."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "mlflow.db").write_bytes(empty_store())
+    return f"sqlite:///{folder}/mlflow.db"
+
+
 def finished_run(output: Path, config: Pretrain, tiny_corpus: Corpus, tiny_vocabulary: Vocabulary) -> Path:
     """The folder of such a run in an output folder."""
-    folder, database = output / "runs" / "tiny", f"sqlite:///{output}/mlflow.db"
+    folder, database = output / "runs" / "tiny", new_store(output)
     config = replace(config, steps=3, checkpoint=Checkpoints(every=1, keep=3))
     training = Training(corpus=tiny_corpus, vocabulary=tiny_vocabulary)
     threads = torch.get_num_threads()

@@ -15,12 +15,20 @@ TORCH = Path(torch.__file__).parent
 CHECKS = {
     "steps": ["steps.py"],
     "choices": ["choices.py"],
-    "budget": ["budget.py", "-k", "two"],
+    "budget": ["budget.py", "-k", "two and not rows and not bfloat16"],
+    "more budgets": ["budget.py", "-k", "two and (rows or bfloat16)"],
     "budget of whole models": ["budget.py", "-k", "rows and not two"],
     "operators": ["budget.py", "-k", "plan"],
 }
 """Name -> file of checks and which of them."""
-LONG = ("budget of whole models", "operators")
+MARKS = {
+    "steps": pytest.mark.second,
+    "choices": pytest.mark.second,
+    "more budgets": pytest.mark.second,
+    "budget of whole models": pytest.mark.long,
+    "operators": pytest.mark.long,
+}
+"""Name -> mark of checks that are not in the first tier."""
 PLUGINS = ("tests.cuda.device", "no:cacheprovider", "no:logging")
 IGNORED = ("PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER")
 
@@ -39,7 +47,7 @@ def guard(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return library
 
 
-@pytest.mark.parametrize("checks", [pytest.param(name, marks=[pytest.mark.long] * (name in LONG)) for name in CHECKS])
+@pytest.mark.parametrize("checks", [pytest.param(name, marks=MARKS.get(name, ())) for name in CHECKS])
 def test_gpu_path(guard: Path, checks: str) -> None:
     plugins = [word for plugin in PLUGINS for word in ("-p", plugin)]
     command = [sys.executable, "-m", "pytest", "-qs", "--noconftest", "-o", "addopts=--import-mode=importlib", *plugins]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tokenizers
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
@@ -79,7 +79,6 @@ def our_ids(vocabulary: Vocabulary, lines: list[str], *, special: bool) -> list[
 
 
 @pytest.mark.parametrize("base", BASES)
-@settings(max_examples=25)
 @given(added=ADDED, lines=LINES)
 def test_ids_equal_those_of_tokenizers(
     base: str, added: list[AddedToken], lines: list[str], tmp_path_factory: pytest.TempPathFactory

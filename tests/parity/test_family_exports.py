@@ -28,6 +28,8 @@ onnxruntime = pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
 transformers = pytest.importorskip("transformers")
 
+pytestmark = pytest.mark.second  # test_onnx exports a BERT in the first tier
+
 export: Callable[[list[str]], int] = runpy.run_path(str(Path(__file__).parents[2] / "jobs" / "export.py"))["main"]
 MODEL_FILES = {"README.md", "config.json", "manifest.json", "tokenizer.json", "tokenizer_config.json"}
 VOCABULARY_FILES = {"roberta": {"vocab.json", "merges.txt"}, "electra": {"vocab.txt"}}

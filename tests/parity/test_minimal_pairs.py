@@ -11,6 +11,7 @@ from pipeline.minimal_pairs.rows import encode
 from pipeline.minimal_pairs.scoring import PLL, WORD_L2R, pseudo_log_likelihoods
 from pipeline.text.vocabulary_loading import load_vocabulary
 from pipeline.train.hardware import autocast_of
+from tests.conftest import tiers
 from tests.parity.families import ROWS
 
 transformers = pytest.importorskip("transformers")
@@ -38,9 +39,7 @@ def score(folder: Path, model: torch.nn.Module, sentence: str, *, rest_of_word: 
     return total
 
 
-@pytest.mark.parametrize(
-    "name", ["bert", "bert-cased", "bert-unpaired", "roberta", "roberta-wordpiece", "electra", "albert"]
-)
+@tiers("name", first=("bert", "roberta", "albert"), second=("electra",))
 def test_scores_equal_those_of_transformers(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scoring, "TOKENS", 60)  # several batches
     row = ROWS[name]

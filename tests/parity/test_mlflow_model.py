@@ -50,6 +50,7 @@ def test_every_export_is_a_version_of_the_run(uri: str, tiny_run: Path) -> None:
     assert (tiny_run.parents[1] / "mlartifacts" / "models").is_dir() and not (ROOT / "mlruns").exists()
 
 
+@pytest.mark.second
 def test_it_answers_in_a_fresh_process(uri: str, tiny_run: Path, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", ASK, uri, "models:/tiny/2", json.dumps(TEXTS)],

@@ -41,6 +41,7 @@ from pipeline.train.chain import add_chain
 from pipeline.train.initial import Initial
 from pipeline.train.tuned import About, load_tuned, save_tuned
 from pipeline.workflows.serve import _registered
+from tests.conftest import new_store
 from tests.unit.serve.test_routes import post, served
 
 ROOT = Path(__file__).parents[2]
@@ -70,7 +71,7 @@ NAMES = {
 
 @pytest.fixture(scope="module")
 def uri(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return f"sqlite:///{tmp_path_factory.mktemp('served')}/mlflow.db"
+    return new_store(tmp_path_factory.mktemp("served"))
 
 
 @pytest.fixture(scope="module")
@@ -281,6 +282,7 @@ def test_what_was_not_set_is_not_set_afterwards(before: str | None, monkeypatch:
     mlflow.set_registry_uri(None)
 
 
+@pytest.mark.second
 def test_the_command_line_answers_a_csv_file(parent: GridRun, folder: Callable[[Kind], str], tmp_path: Path) -> None:
     lines: list[str] = []
     log_best(

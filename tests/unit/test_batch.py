@@ -4,7 +4,7 @@ import math
 import pyarrow as pa
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.batch import Batch, collate, pack, unpack
@@ -107,7 +107,6 @@ def example_rows(draw) -> dict:
     }
 
 
-@settings(max_examples=60)
 @given(st.lists(example_rows(), min_size=1, max_size=7), st.integers(1, 3))
 def test_every_row_can_be_read_back(rows, chunks):
     batch = collate(table(rows, chunks))

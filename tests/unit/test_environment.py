@@ -31,6 +31,7 @@ def grown(capacity: str | None) -> int:
     return int(done.stdout)
 
 
+@pytest.mark.second
 @pytest.mark.skipif(sys.platform != "linux", reason="needs Linux, for /proc")
 def test_products_of_many_shapes_are_not_all_kept() -> None:
     chosen = grown("1024")

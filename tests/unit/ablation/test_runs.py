@@ -14,14 +14,15 @@ from pipeline.ablation.results import Result, result_of
 from pipeline.ablation.runs import RUNS, log_result, tracked_ablation
 from pipeline.ablation.variants import variants_of
 from pipeline.config.ablate import Ablate
+from tests.conftest import new_store
 
 PLL = "BLiMP PLL"
 
 
 @pytest.fixture(scope="module")
 def uri(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """One database for all tests of this module, because making one takes seconds."""
-    return f"sqlite:///{tmp_path_factory.mktemp('mlflow')}/mlflow.db"
+    """One store for all tests of this module."""
+    return new_store(tmp_path_factory.mktemp("mlflow"))
 
 
 def config(tmp_path: Path) -> Ablate:

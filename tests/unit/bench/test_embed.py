@@ -37,6 +37,7 @@ def test_the_model_with_random_weights_embeds_the_texts(tmp_path: Path) -> None:
     assert "[UNK]" not in model.tokenize(texts[0]).pieces
 
 
+@pytest.mark.second
 @pytest.mark.skipif(not hasattr(psutil.Process().memory_full_info(), "pss"), reason="needs Linux")
 def test_the_peak_counts_the_memory_of_children(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embed, "SECONDS_BETWEEN", 0.05)
@@ -76,6 +77,7 @@ def test_the_job_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
     assert [line.split()[0] for line in lines[-2:]] == ["200", "400"]
 
 
+@pytest.mark.second
 def test_a_job_that_fails_ends_the_bench_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(
         embed.PipelineError, match=r"^jobs/embed.py of 5 texts ended with exit code 2: .*none does not exist"

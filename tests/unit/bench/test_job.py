@@ -7,7 +7,6 @@ from pathlib import Path
 import psutil
 import pyarrow as pa
 import pytest
-import torch
 
 from pipeline.bench import job, plain
 from pipeline.bench.job import Rates, Side, Turns, by_turn, running, take_turns
@@ -46,15 +45,15 @@ def test_slots_go_over_the_ends_of_tables() -> None:
 
 
 def test_the_loop_alone_trains_a_run_again(tiny_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    threads, begun = torch.get_num_threads(), time.monotonic()
+    begun = time.monotonic()
     assert plain.main([str(tiny_run), "4", "off", "2", "1"]) == 0
-    torch.set_num_threads(threads)
     elapsed = time.monotonic() - begun
     found = [Interval(**json.loads(line)) for line in capsys.readouterr().out.splitlines()]
     assert [one.step for one in found] == [2, 4] and all(one.tokens_per_second > 0 for one in found)
     assert found[0].end < found[1].end and 0 < found[0].seconds + found[1].seconds < elapsed
 
 
+@pytest.mark.second
 def test_the_sides_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job, "TURN", 1.0)
     files = [tmp_path / "alone", tmp_path / "ray"]

@@ -34,7 +34,7 @@ def server(seconds: float, status: int = 200, together: int = 100) -> Iterator[t
             """Say nothing."""
 
     running = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
-    threading.Thread(target=running.serve_forever, daemon=True).start()
+    threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     try:
         yield f"http://127.0.0.1:{running.server_port}", asked
     finally:

@@ -79,6 +79,7 @@ def test_onnx_has_one_number_format() -> None:
     assert str(refused.value) == "onnx (True) computes in float32, but precision is int8: leave one out"
 
 
+@pytest.mark.second
 @pytest.mark.parametrize("unbatched", [False, True])
 def test_every_server_gets_every_length_and_load(
     unbatched: bool, tiny_run: Path, monkeypatch: pytest.MonkeyPatch

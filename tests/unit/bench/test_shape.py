@@ -43,6 +43,7 @@ def test_both_models_have_the_chosen_layers_also_in_the_process_that_measures_me
     assert added == 198_272 + 3 * 128 * 129
 
 
+@pytest.mark.second
 def test_memory_is_measured_in_a_process_of_its_own() -> None:
     # The optimiser keeps two copies of the parameters, and there is at least one gradient. The system may reclaim pages
     # of libraries meanwhile, which makes a figure too low.

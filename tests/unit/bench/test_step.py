@@ -16,6 +16,7 @@ from pipeline.model.encoder import encoders_in
 from pipeline.model.flops import TokenCounts
 from pipeline.objectives.table import Pretraining, build_objective
 from pipeline.train import compiling
+from tests.conftest import tiers
 
 CPU = torch.device("cpu")
 PLAIN = torch.autocast("cpu", enabled=False)
@@ -83,7 +84,7 @@ def test_both_columns_of_theirs_have_one_loss(family: FamilyName) -> None:
     )
 
 
-@pytest.mark.parametrize("family", get_args(FamilyName))
+@tiers("family", first=("bert",), second=get_args(FamilyName))
 def test_every_column_and_mode_is_measured_and_lines_up(family: FamilyName) -> None:
     seconds = measure(replace(CASE, family=family, vocabulary_size=1_000), PLAIN, CPU, ["eager"], repetitions=1)
     assert (
@@ -116,6 +117,7 @@ def test_every_column_and_mode_is_measured_and_lines_up(family: FamilyName) -> N
     assert line(articles, {("ours", "eager"): 2.0}, CPU, "float32").split()[4] == f"{tokens / 2:,.0f}"
 
 
+@pytest.mark.second
 def test_layers_are_compiled_and_the_rest_and_transformers_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     counter, encoders = CompileCounter(), []
 

@@ -96,6 +96,7 @@ def test_slots_go_over_the_ends_of_windows(tokens: str) -> None:
     assert_equal(collate(concatenate(cut)), collate(concatenate(windows).slice(0, 4 * len(cut))))
 
 
+@pytest.mark.second
 def test_with_torch_and_numpy_alone(tokens: str, alone: dict[str, str], tmp_path: Path) -> None:
     """The checkpoint has the files and the weights of a run with all packages."""
     words = ["jobs/bench.py", "train", "bert-tiny", "--tokens", tokens, "--output", str(tmp_path), *WORDS]
@@ -113,6 +114,7 @@ def test_with_torch_and_numpy_alone(tokens: str, alone: dict[str, str], tmp_path
         assert (of_one / name).read_bytes() == (of_other / name).read_bytes(), name
 
 
+@pytest.mark.second
 def test_a_missing_package_is_named_in_one_line(tokens: str, alone: dict[str, str], tmp_path: Path) -> None:
     words = ["jobs/bench.py", "train", "--tokens", tokens, "--output", str(tmp_path), "--objective.teacher", "model"]
     run = [sys.executable, "-S", *words, *WORDS, "objective:distilled", "sampling.pairs:single-segment"]
@@ -171,6 +173,7 @@ def test_settings_that_a_file_of_tokens_cannot_have(
         _require_trainable(replace(tiny_config, **changed), token_file.read(tokens), tokens)
 
 
+@pytest.mark.second
 @pytest.mark.parametrize("family", ["electra", "roberta", "distilbert"])
 def test_other_families(
     family: str, tokens: str, training: Training, tiny_config: Pretrain, tiny_run: Path, tmp_path: Path
@@ -207,6 +210,7 @@ def test_a_file_without_examples_ends_the_run(
         train_on_tokens(replace(tiny_config, output=str(tmp_path)), location, print)
 
 
+@pytest.mark.second
 def test_sigterm_leaves_no_process(tokens: str, tmp_path: Path) -> None:
     words = ["jobs/bench.py", "train", "bert-tiny", "--tokens", tokens, "--output", str(tmp_path), "--name", "a"]
     words += [*WORDS, "--steps", "100000", "--tracking.every", "1"]

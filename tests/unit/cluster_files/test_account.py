@@ -9,6 +9,8 @@ import yaml
 from cluster.rules.account import nodes_of_others
 from tests.unit.cluster_files.changing import ROOT, Change, changed, lines
 
+pytestmark = pytest.mark.second  # test_check checks the files as they are in the first tier
+
 
 def resource(name: str, **values: Any) -> Change:
     return lambda document: document["Resources"][name]["Properties"].update(values)

@@ -11,6 +11,8 @@ from cluster.rules.software import LOCK, OWN_IMAGE, RAY_IMAGE
 from jobs import pretrain
 from tests.unit.cluster_files.changing import ROOT, Change, changed, lines
 
+pytestmark = pytest.mark.second  # test_check checks the files as they are in the first tier
+
 CLUSTER = "kuberay/base/cluster.yaml"
 JOB = "kuberay/job/job.yaml"
 SERVICE = "kuberay/service/service.yaml"

@@ -4,7 +4,7 @@ import bz2
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.corpus import bz2_blocks
@@ -58,7 +58,6 @@ def test_a_mark_may_lie_in_several_pieces(piece: int):
     assert list(blocks(data, piece=piece).texts(8 * len(data))) == [b"One.", b"Two.", b"Three."]
 
 
-@settings(max_examples=30)
 @given(st.lists(st.integers(0, len(DATA)), max_size=4))
 def test_the_blocks_of_ranges_are_those_of_the_whole(cuts: list[int]):
     edges = [0, *sorted(cuts), len(DATA)]
@@ -75,7 +74,6 @@ def test_streams_of_any_size_of_block_and_empty_ones_follow_one_another():
     assert b"".join(text or b"?" for text in blocks(data).texts()) == TEXT
 
 
-@settings(max_examples=30)
 @given(st.lists(st.tuples(st.integers(100, ALL // 5 - 1000), st.booleans()), min_size=5, max_size=5))
 def test_a_magic_in_a_block_by_chance_loses_nothing(places: list[tuple[int, bool]]):
     wrong = [

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.corpus import bz2_blocks, dump, dump_ranges, inputs, opening
@@ -104,7 +104,6 @@ def test_the_dumps_have_many_blocks_and_long_pages(files: list[tuple[InputFile, 
     ) > 200_000
 
 
-@settings(max_examples=40)
 @given(st.integers(0, 2), st.lists(st.floats(0, 1), max_size=6))
 def test_any_ranges_give_the_records_of_the_whole_file(
     files: list[tuple[InputFile, list[tuple]]], number: int, cuts: list[float]
@@ -382,7 +381,7 @@ class Server(BaseHTTPRequestHandler):
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setattr(Server, "asked", [])
     found = ThreadingHTTPServer(("127.0.0.1", 0), Server)
-    threading.Thread(target=found.serve_forever, daemon=True).start()
+    threading.Thread(target=found.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     yield f"http://127.0.0.1:{found.server_port}/0.xml.bz2"
     found.shutdown()
     found.server_close()

@@ -272,7 +272,7 @@ def test_builtin_files_are_sorted_python_files_that_exist():
 def test_a_web_server_describes_its_file(folder: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(web, "WAITS", (0.01, 0.01))
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=folder))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     url = f"http://127.0.0.1:{server.server_port}"
     try:
         (file,) = list_files(parse(f"{url}/sub/a.txt?x=1"))

@@ -90,7 +90,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     for name, empty in (("files", {}), ("plan", {}), ("tags", {}), ("asked", []), ("heads", []), ("ranges", True)):
         monkeypatch.setattr(Server, name, empty)
     running = ThreadingHTTPServer(("127.0.0.1", 0), Server)
-    threading.Thread(target=running.serve_forever, daemon=True).start()
+    threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     monkeypatch.setattr(Server, "over", threading.Event())
     yield f"http://127.0.0.1:{running.server_port}"
     Server.over.set()

@@ -89,7 +89,7 @@ def hub() -> Iterator[Any]:
     server: Any = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
     server.address = f"http://127.0.0.1:{server.server_port}"
     server.files, server.large, server.asked = {}, {}, []
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     yield server
     server.shutdown()
     server.server_close()

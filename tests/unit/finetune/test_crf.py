@@ -1,13 +1,13 @@
 """Tags with a CRF: from a file of sentences to a saved model, its answers, its card and its trial's name."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-import torch.multiprocessing as mp
 from safetensors.torch import load_file
 
 from pipeline import api
@@ -33,7 +33,7 @@ from pipeline.train.optim import CHAIN_RATE, build_optimizer
 from pipeline.train.step import Compute
 from pipeline.train.trial import assist_trial, compute_logits, run_trial
 from pipeline.train.tuned import About, load_tuned, save_tuned
-from tests.ranks import rank_of_group
+from tests.ranks import Ranks
 
 MODEL = Model(
     layers=1, width=16, heads=2, feed_forward=32, maximum_positions=32, hidden_dropout=0.0, initializer_deviation=0.3
@@ -227,21 +227,22 @@ def curve_of(config: Finetune, vocabulary: Vocabulary, world: int = 1) -> list[t
     ).curve  # fmt: skip
 
 
-def worker(rank: int, folder: str, config: Finetune, vocabulary: Vocabulary) -> None:
-    """Train as one of two workers; rank 0 writes the curve."""
-    with rank_of_group(rank, folder):
-        if rank == 0:
-            Path(folder, "curve.json").write_text(json.dumps(curve_of(config, vocabulary, world=2)))
-        else:
-            problem = problem_of(config, vocabulary)
-            module = build(config, problem, initial_of(vocabulary), 1)
-            assist_trial(config, module, problem.train, Compute(device=CPU, autocast=PLAIN, seed=5, rank=1, world=2))
+def worker(rank: int, config: Finetune, vocabulary: Vocabulary) -> list[tuple[int, float]]:
+    """Train as one of two workers; rank 0 returns the curve."""
+    if rank == 0:
+        return curve_of(config, vocabulary, world=2)
+    problem = problem_of(config, vocabulary)
+    module = build(config, problem, initial_of(vocabulary), 1)
+    assist_trial(config, module, problem.train, Compute(device=CPU, autocast=PLAIN, seed=5, rank=1, world=2))
+    return []
 
 
-def test_two_workers_have_the_losses_of_one(tmp_path: Path, tiny_vocabulary: Vocabulary) -> None:
+def test_two_workers_have_the_losses_of_one(
+    tmp_path: Path, tiny_vocabulary: Vocabulary, ranks: Callable[[int], Ranks]
+) -> None:
     alone = config_of(tmp_path, rows=30, epochs=2, rows_per_step=13, rows_per_slot=7)
-    mp.spawn(worker, (str(tmp_path), replace(alone, trials=Trials(workers=2)).for_workers(), tiny_vocabulary), nprocs=2)
-    found, wanted = json.loads((tmp_path / "curve.json").read_text()), curve_of(alone, tiny_vocabulary)
+    shared = replace(alone, trials=Trials(workers=2)).for_workers()
+    (found, _), wanted = ranks(2).run(worker, shared, tiny_vocabulary), curve_of(alone, tiny_vocabulary)
     assert [loss for _, loss in found] == pytest.approx([loss for _, loss in wanted], rel=1e-5) and len(wanted) > 4
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.config.finetune import Finetune, Search
@@ -34,7 +34,6 @@ def rows(*pairs: tuple[str, str]) -> pa.Table:
     )
 
 
-@settings(max_examples=40)
 @given(st.lists(st.integers(0, 4), min_size=12, max_size=90), st.integers(2, 6))
 def test_every_class_has_as_many_rows_in_each_fold(labels: list[int], folds: int) -> None:
     items = rows(*((f"text {place}", str(label)) for place, label in enumerate(labels)))

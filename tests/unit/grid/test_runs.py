@@ -36,6 +36,7 @@ from pipeline.grid.runs import (
 )
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.initial import Initial
+from tests.conftest import new_store
 
 CONFIG = Finetune(checkpoint="/models/bert", task=("mrpc",), data="/glue")
 RESULT: dict[str, Any] = {
@@ -64,8 +65,8 @@ STOPPED = {"stopped_after_epoch": 1, "score": 0.25, "chosen": {}, "stage": "sele
 
 @pytest.fixture(scope="module")
 def uri(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """One database for all tests here: MLflow takes seconds to make its tables."""
-    return f"sqlite:///{tmp_path_factory.mktemp('mlflow')}/mlflow.db"
+    """One store for all tests here."""
+    return new_store(tmp_path_factory.mktemp("mlflow"))
 
 
 @pytest.fixture

@@ -90,7 +90,7 @@ class Quiet(SimpleHTTPRequestHandler):
 def served(blimp: Path) -> Iterator[str]:
     """The URL at which the files are served."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(blimp)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
     server.server_close()

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.batch import Batch
@@ -79,7 +79,6 @@ def test_groups_by_hand(monkeypatch):
     )
 
 
-@settings(max_examples=50)
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=12), st.integers(0, 500))
 def test_no_grouping_by_length_costs_less(lengths, cost):
     def of(ends: tuple[int, ...]) -> int:
@@ -101,7 +100,6 @@ def test_no_grouping_by_length_costs_less(lengths, cost):
     assert found <= min(of(ends) for ends in others)
 
 
-@settings(max_examples=20)
 @given(st.lists(st.integers(1, 9), min_size=2, max_size=6), st.integers(0, 99))
 def test_groups_change_nothing(lengths, seed):
     qkv = torch.randn(sum(lengths), 3, 2, 4, generator=torch.Generator().manual_seed(seed), requires_grad=True)
@@ -121,7 +119,6 @@ def test_one_head_of_width_one_by_hand():
     assert attention(qkv, layout(flat_batch([2, 1])), 0.0).flatten().tolist() == pytest.approx([7.0, 7.0, 100.0])
 
 
-@settings(max_examples=30)
 @given(
     st.lists(st.integers(1, 6), min_size=1, max_size=4),
     st.integers(1, 3),

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -63,7 +63,6 @@ def chains_of(names: tuple[str, ...], ends: list[tuple[int, bool, bool]], seed: 
 
 
 @given(cases)
-@settings(max_examples=60, deadline=None)
 def test_partition_losses_and_best_paths_are_those_of_all_paths(case) -> None:
     names, ends, seed = case
     chain, chains = chain_of(names, seed), chains_of(names, ends, seed)
@@ -85,7 +84,6 @@ def test_partition_losses_and_best_paths_are_those_of_all_paths(case) -> None:
 
 
 @given(cases)
-@settings(max_examples=40, deadline=None)
 def test_gradients_are_those_of_all_paths_and_finite(case) -> None:
     names, ends, seed = case
     chain, chains = chain_of(names, seed), chains_of(names, ends, seed)
@@ -110,7 +108,6 @@ def test_gradients_are_those_of_all_paths_and_finite(case) -> None:
     st.lists(st.lists(st.booleans(), min_size=0, max_size=MOST), min_size=1, max_size=3),
     st.integers(0, 2**31),
 )
-@settings(max_examples=60, deadline=None)
 def test_probabilities_of_tags_are_those_of_all_paths(names: tuple[str, ...], seen: list, seed: int) -> None:
     """A word that is not seen has a finite score for O alone."""
     chain, random, sentences = chain_of(names, seed), np.random.default_rng(seed), []
@@ -140,7 +137,6 @@ def test_probabilities_of_a_long_sentence_are_as_exact_as_those_of_a_short_one()
 
 
 @given(st.sampled_from(SETS), st.lists(st.integers(0, 9), min_size=1, max_size=8), st.integers(0, 2**31))
-@settings(max_examples=60, deadline=None)
 def test_forbidden_steps_never_come_out(names: tuple[str, ...], lengths: list[int], seed: int) -> None:
     """Even where the emissions, and the scores of forbidden steps, are for nothing else."""
     chain, random = chain_of(names, seed), np.random.default_rng(seed)

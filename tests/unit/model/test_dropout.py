@@ -1,6 +1,6 @@
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.model.dropout import dropout
@@ -33,7 +33,6 @@ def test_every_one_of_the_four_draws_of_a_number_is_used():
     assert torch.corrcoef(kept.T).fill_diagonal_(0).abs().max() < 0.02
 
 
-@settings(max_examples=40)
 @given(
     st.lists(st.integers(0, 5), min_size=1, max_size=3),
     st.floats(0.01, 0.99),
@@ -69,6 +68,7 @@ def compiled():
     )
 
 
+@pytest.mark.second
 def test_compiled_code_drops_what_eager_code_drops(compiled):
     x = torch.ones(200, requires_grad=True)
     torch.manual_seed(4)

@@ -2,7 +2,7 @@ import dataclasses
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.batch import Batch
@@ -67,7 +67,6 @@ def outputs(encoder: Encoder, parts: list[tuple[torch.Tensor, torch.Tensor]]) ->
     ]
 
 
-@settings(max_examples=25)
 @given(st.lists(st.integers(1, 12), min_size=1, max_size=5), st.integers(0, 99))
 def test_a_sequence_does_not_see_its_neighbours(encoder, lengths, seed):
     parts = sequences(lengths, seed)
@@ -75,7 +74,6 @@ def test_a_sequence_does_not_see_its_neighbours(encoder, lengths, seed):
         torch.testing.assert_close(together, outputs(encoder, [part])[0], atol=1e-5, rtol=1e-5)
 
 
-@settings(max_examples=25)
 @given(st.permutations(range(5)), st.integers(0, 99))
 def test_permuted_sequences_give_permuted_outputs(encoder, order, seed):
     parts = sequences([3, 12, 1, 7, 12], seed)

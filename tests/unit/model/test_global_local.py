@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -82,7 +82,6 @@ def test_a_key_in_the_window_that_is_global_counts_once() -> None:
     assert ours(qkv, qkv, where).flatten().tolist() == pytest.approx(expected)
 
 
-@settings(max_examples=40)
 @given(
     st.lists(st.tuples(st.integers(1, 150), st.integers(0, 40)), min_size=1, max_size=5),
     st.integers(1, 70),

@@ -12,6 +12,7 @@ from pipeline.errors import ConfigError
 from pipeline.model.encoder import encoders_in
 from pipeline.model.norm import LayerNorm
 from pipeline.train.building import build_module
+from tests.conftest import tiers
 
 HALF = torch.autocast("cpu", dtype=torch.bfloat16)
 
@@ -53,7 +54,7 @@ def test_all_layers_keep_the_narrow_format(training, family_config: Pretrain) ->
     assert set(found) == {torch.float32}, "without autocast there is nothing to narrow"
 
 
-@pytest.mark.parametrize("family_config", ["bert", "modernbert", "deberta"], indirect=True)
+@tiers("family_config", first=("bert",), second=("modernbert", "deberta"))
 def test_a_run_with_narrow_sums_learns_as_one_with_float32(training, family_config: Pretrain, tmp_path: Path) -> None:
     wide: dict[int, dict[str, float]] = {}
     narrow: dict[int, dict[str, float]] = {}

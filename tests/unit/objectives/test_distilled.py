@@ -150,6 +150,7 @@ def test_a_student_trains_under_distributed_data_parallel(tmp_path) -> None:
         torch.distributed.destroy_process_group()
 
 
+@pytest.mark.second
 def test_a_compiled_student_has_the_same_losses_and_gradients() -> None:
     student, batch = make_student().eval(), make_batch([6, 9, 12])
     compiled = torch.compile(student, dynamic=True, fullgraph=True, backend="aot_eager_decomp_partition")

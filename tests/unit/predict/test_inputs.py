@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.corpus.prepared import Corpus
@@ -66,7 +66,6 @@ def test_parquet_is_cut_across_its_row_groups(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.integers(0, 9), max_size=12), st.integers(1, 7))
-@settings(max_examples=50)
 def test_recut_keeps_rows_and_their_order(sizes: list[int], rows: int) -> None:
     numbers, tables = iter(range(1000)), []
     for size in sizes:

@@ -83,9 +83,7 @@ def test_a_replica_loads_and_computes_in_one_thread(tiny_run: Path, monkeypatch:
     monkeypatch.setattr(deployments, "load_described", noted)
     monkeypatch.setattr(ServedModel, "answer_all", answer_all)
     config = Serve(checkpoint=str(tiny_run), placement=EmbedPlacement(device="cpu", precision="bfloat16", threads=1))
-    before = torch.get_num_threads()
     replica = deployments.Replica(config, describe_on_cpu(config))
-    torch.set_num_threads(before)
     (vector,) = asyncio.run(replica.ask(asked("embed", "kar")))
     assert len(threads) == 2 and threads[0] is threads[1] is not threading.current_thread()
     with torch.autocast("cpu", dtype=torch.bfloat16):

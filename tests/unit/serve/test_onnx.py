@@ -20,7 +20,7 @@ from pipeline.tasks.task import Kind, Task
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.chain import add_chain
 from pipeline.train.tuned import About, save_tuned
-from tests.conftest import tiny_preset
+from tests.conftest import tiers, tiny_preset
 
 for package in ("transformers", "onnx", "onnxscript", "onnxruntime"):
     pytest.importorskip(package)
@@ -43,12 +43,11 @@ def test_vectors_and_words_are_those_of_torch(tiny_run: Path) -> None:
     assert describe_on_cpu(asked).precision == "float32"
 
 
-@pytest.mark.parametrize(("kind", "labels", "use"), [
-    ("classification", ("no", "yes"), "predict"),
-    ("ranking", (), "rerank"),
-    ("tags", ("O", "B-PER", "I-PER"), "tags"),
-    ("spans", (), "answers"),
-])  # fmt: skip
+@tiers(
+    "kind, labels, use",
+    first=[("classification", ("no", "yes"), "predict")],
+    second=[("ranking", (), "rerank"), ("tags", ("O", "B-PER", "I-PER"), "tags"), ("spans", (), "answers")],
+)
 def test_fine_tuned_models_answer_as_in_torch(
     kind: Kind, labels: tuple[str, ...], use, tiny_vocabulary: Vocabulary, tmp_path: Path
 ) -> None:
@@ -67,6 +66,7 @@ def test_fine_tuned_models_answer_as_in_torch(
         assert [[one[name] for one in row] for row in theirs] == [[one[name] for one in row] for row in ours]
 
 
+@pytest.mark.second
 def test_a_crf_answers_with_the_best_sequence_as_in_torch(tiny_vocabulary: Vocabulary, tmp_path: Path) -> None:
     """The best tag of each word alone would be another answer."""
     task = Task(name="made-up", kind="tags", labels=("O", "B-PER", "I-PER"), metrics=("f1",))

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.errors import DataError
@@ -154,7 +154,6 @@ def test_white_space_goes_and_accents_stay() -> None:
 
 
 @given(st.integers(1, 14), st.integers(1, 5), st.integers(1, 40), st.integers(0, 2**32))
-@settings(max_examples=60)
 def test_the_best_are_those_of_all_spans_one_by_one(tokens: int, longest: int, n_best: int, seed: int) -> None:
     """Letters that are all different, in windows of five that share two."""
     rng, letters = np.random.default_rng(seed), "abcdefghijklmn"[:tokens]

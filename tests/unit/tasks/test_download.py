@@ -35,7 +35,7 @@ def served(tmp_path: Path) -> Iterator[tuple[Path, str]]:
     (folder / "glue/data").mkdir(parents=True)
     (folder / "senteval/senteval_data").mkdir(parents=True)
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     yield folder, f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
     server.server_close()

@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.errors import ConfigError
@@ -135,7 +135,6 @@ def test_of_a_long_pair_the_second_becomes_rows_and_the_first_is_cut_beyond_half
     assert (found.cut, found.passages) == (2, 3)
 
 
-@settings(max_examples=60)
 @given(
     st.lists(st.tuples(st.integers(0, 9), st.none() | st.integers(0, 25)), min_size=1, max_size=6), st.integers(3, 4)
 )

@@ -1,7 +1,7 @@
 """Entities and their scores as conlleval counts them: by hand, and as seqeval has them."""
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from seqeval.metrics import accuracy_score, classification_report
 
@@ -49,13 +49,11 @@ def test_other_tags_are_no_chunks() -> None:
 
 
 @given(TAGS)
-@settings(max_examples=60)
 def test_iob2_keeps_the_entities_and_is_its_own(tags: list[str]) -> None:
     assert iob2(iob2(tags)) == iob2(tags) and entities(iob2(tags)) == entities(tags)
 
 
 @given(st.lists(TAGS.flatmap(lambda tags: st.tuples(st.just(tags), st.permutations(tags))), min_size=1, max_size=4))
-@settings(max_examples=60)
 def test_scores_are_those_of_seqeval(sentences: list[tuple[list[str], list[str]]]) -> None:
     true, predicted = map(list, zip(*sentences))
     assume(any(true))

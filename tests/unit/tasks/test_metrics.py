@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.tasks.glue import TASKS
@@ -126,7 +126,6 @@ def test_thresholds_by_hand():
     assert tuned_thresholds(np.array([[0.3], [0.7]]), np.array([[0], [1]])).tolist() == [0.5]
 
 
-@settings(max_examples=25)
 @given(st.lists(st.tuples(st.sampled_from([0.0, 0.1, 0.3, 0.5, 0.7, 1.0]), st.booleans()), min_size=1, max_size=12))
 def test_no_threshold_is_better_and_none_as_good_nearer_to_half(rows: list[tuple[float, bool]]):
     probabilities, truth = np.array([p for p, _ in rows]), np.array([t for _, t in rows])

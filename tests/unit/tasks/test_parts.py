@@ -1,7 +1,7 @@
 """Parts of long texts, by hand and by their laws."""
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.tasks.parts import most_context, parts
@@ -38,7 +38,6 @@ def test_an_empty_part_has_no_tokens() -> None:
 
 
 @given(CUTS)
-@settings(max_examples=60)
 def test_parts_cover_all_and_share_the_stride(cut: tuple[int, int, int]) -> None:
     tokens, room, stride = cut
     bounds = parts(tokens, room, stride)
@@ -48,7 +47,6 @@ def test_parts_cover_all_and_share_the_stride(cut: tuple[int, int, int]) -> None
 
 
 @given(CUTS)
-@settings(max_examples=60)
 def test_each_token_has_the_most_context_in_one_part_as_the_published_loop_finds_it(cut: tuple[int, int, int]) -> None:
     bounds = parts(*cut)
     ours = [[bool(flag) for flag in flags] for flags in most_context(bounds)]

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.errors import ConfigError, DataError
@@ -232,7 +232,6 @@ def test_predictions_come_back_to_words_by_hand() -> None:
     st.integers(3, 9),
     st.booleans(),
 )
-@settings(max_examples=60)
 def test_labels_come_back_as_the_tags_whatever_the_windows(
     words: list[tuple[str, str]], maximum_length: int, label_all_pieces: bool
 ) -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chi2_contingency
 
@@ -183,7 +183,6 @@ def google_truncate(a: list[int], b: list[int], maximum: int, rng: random.Random
         del longer[0 if rng.random() < 0.5 else -1]
 
 
-@settings(max_examples=300)
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(5, 40), st.integers(0, 100))
 def test_truncation_leaves_the_lengths_that_google_leaves(a: int, b: int, maximum: int, seed: int) -> None:
     theirs = list(range(a)), list(range(b))

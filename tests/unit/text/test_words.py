@@ -118,7 +118,7 @@ def plain_spans(
 def test_spans_have_the_distribution_of_the_law(
     segments: list[list[int]], count: int, shares: list[float], over_masked: bool
 ) -> None:
-    n, rng = 20_000, random.Random(1)
+    n, rng = 8_000, random.Random(1)
     taken, tied = draw_spans(
         words_of([segments] * n), np.full(n, count), np.array(shares), np.random.default_rng(2), over_masked=over_masked
     )

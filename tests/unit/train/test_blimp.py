@@ -1,6 +1,5 @@
 """BLiMP during a run: the same accuracy in every world, logged at each evaluation, outside of the training time."""
 
-import json
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -11,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-import torch.multiprocessing as mp
 
 from jobs.pretrain import main
 from pipeline.config.jobs import Pretrain
@@ -33,7 +31,7 @@ from pipeline.train.loop import train
 from pipeline.train.naming import default_name
 from pipeline.train.optim import build_optimizer
 from tests.conftest import of_family, text_of
-from tests.ranks import rank_of_group
+from tests.ranks import Ranks
 
 CPU, PLAIN = torch.device("cpu"), torch.autocast("cpu", enabled=False)
 SENTENCES = [sentence for number in range(6) for sentence in text_of(number).split(". ")]
@@ -66,19 +64,18 @@ def module_of(config: Pretrain, vocabulary: Vocabulary) -> Pretraining:
 
 def measured(config: Pretrain, vocabulary: Vocabulary, blimp: Blimp, rank: int = 0, world: int = 1) -> dict:
     """Return the accuracies and the scores of all sentences."""
-    scoring.TOKENS = 100  # many batches
     module = module_of(config, vocabulary)
     where = {"rank": rank, "world": world, "device": CPU, "autocast": PLAIN}
-    accuracies = evaluate_pairs(module, blimp, vocabulary, **where, again=True)
-    assert module.training, "an evaluation leaves dropout on"
-    nats = score_pairs(module.eval(), vocabulary, blimp.pairs, **where)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scoring, "TOKENS", 100)  # many batches
+        accuracies = evaluate_pairs(module, blimp, vocabulary, **where, again=True)
+        assert module.training, "an evaluation leaves dropout on"
+        nats = score_pairs(module.eval(), vocabulary, blimp.pairs, **where)
     return accuracies | {scorer: values.tolist() for scorer, values in nats.items()}
 
 
-def rank_of_two(rank: int, folder: str, config: Pretrain, vocabulary: Vocabulary, pairs: Blimp) -> None:
-    with rank_of_group(rank, folder):
-        found = measured(config, vocabulary, pairs, rank, 2)
-        Path(folder, f"{rank}.json").write_text(json.dumps(found))
+def rank_of_two(rank: int, config: Pretrain, vocabulary: Vocabulary, pairs: Blimp) -> dict:
+    return measured(config, vocabulary, pairs, rank, 2)
 
 
 def test_two_ranks_have_the_accuracies_of_one(
@@ -86,14 +83,11 @@ def test_two_ranks_have_the_accuracies_of_one(
     tiny_config: Pretrain,
     tiny_vocabulary: Vocabulary,
     blimp: Blimp,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    ranks: Callable[[int], Ranks],
 ) -> None:
-    monkeypatch.setattr(scoring, "TOKENS", scoring.TOKENS)  # restores what `measured` sets
     alone = measured(tiny_config, tiny_vocabulary, blimp)
     assert set(alone) == {*METRICS, *METRICS.values()} and 0 < alone[METRICS[scoring.PLL]] < 1
-    mp.spawn(rank_of_two, (str(tmp_path), tiny_config, tiny_vocabulary, blimp), nprocs=2)
-    assert [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2)] == [alone, alone]
+    assert ranks(2).run(rank_of_two, tiny_config, tiny_vocabulary, blimp) == [alone, alone]
 
 
 @pytest.mark.parametrize("family", ["bert", "electra"])

@@ -36,7 +36,7 @@ from pipeline.train.checkpoint import (
 )
 from pipeline.train.optim import build_optimizer, optimizer_tensors
 from pipeline.train.step import seed_dropout, update
-from tests.conftest import of_family
+from tests.conftest import FAMILIES, of_family, tiers
 
 STATE = State(
     step=2,
@@ -92,6 +92,7 @@ def assert_equal(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor])
         assert torch.equal(tensor, theirs[name]), name
 
 
+@tiers("family_config", first=("bert", "electra"), second=FAMILIES)
 def test_what_is_saved_is_loaded(
     training, family_config: Pretrain, tiny_vocabulary: Vocabulary, tmp_path: Path
 ) -> None:

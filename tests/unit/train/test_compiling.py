@@ -1,6 +1,5 @@
 """Compilation: which presets, how many graphs, and compiled code on several workers."""
 
-import json
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
@@ -10,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-import torch.multiprocessing as mp
 from torch._dynamo.exc import BackendCompilerFailed
 from torch._dynamo.testing import CompileCounter
 from torch.nn.parallel import DistributedDataParallel
@@ -32,7 +30,7 @@ from pipeline.train.compiling import compiled, compiles
 from pipeline.train.failures import failure_of
 from pipeline.train.optim import build_optimizer
 from pipeline.train.step import Compute, distributed, train_step
-from tests.ranks import rank_of_group
+from tests.ranks import Ranks
 
 CPU = torch.device("cpu")
 VOCABULARY = 4_000
@@ -97,6 +95,7 @@ LOCAL = {"positions": RotaryPositions(), "attention": LocalAttention(window=8, g
 LOCAL_LAYERS = {"layers": 3, "block": "pre-norm", "bias": False, **LOCAL}
 
 
+@pytest.mark.second
 @pytest.mark.parametrize(
     ("preset", "parts", "world", "graphs"),
     [
@@ -125,6 +124,7 @@ def test_batches_of_all_lengths_are_one_graph_or_one_for_each_kind_of_layer(
     torch._dynamo.reset()
 
 
+@pytest.mark.second
 @pytest.mark.parametrize(("world", "overlaps"), [(1, False), (2, True)])
 def test_with_several_workers_gradients_are_complete_layer_by_layer(world: int, overlaps: bool) -> None:
     sizes: dict[str, Any] = {"layers": 3, "width": 16, "heads": 2, "feed_forward": 32, "attention_dropout": 0.0}
@@ -216,23 +216,21 @@ PAIRS: dict[str, Callable[[int], list[float]]] = {
 """Name -> losses and gradient norms of a rank in two worlds."""
 
 
-def rank_of_two(rank: int, folder: str) -> None:
-    """Write down this process's losses in eager and compiled code, and in both without dropout, recomputed where
-    compiled.
-    """
-    training_step.DistributedDataParallel = partial(DistributedDataParallel, bucket_cap_mb=BUCKET_MEGABYTES)
-    with rank_of_group(rank, folder):
-        Path(folder, f"{rank}.json").write_text(json.dumps({name: found(rank) for name, found in PAIRS.items()}))
+def rank_of_two(rank: int) -> dict[str, list[float]]:
+    """Return a worker's losses by name."""
+    with pytest.MonkeyPatch.context() as patch:
+        in_buckets = partial(DistributedDataParallel, bucket_cap_mb=BUCKET_MEGABYTES)
+        patch.setattr(training_step, "DistributedDataParallel", in_buckets)
+        return {name: found(rank) for name, found in PAIRS.items()}
 
 
 @pytest.fixture(scope="module")
-def of_ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, list[float]]]:
-    """Tensors of each of two workers, by name."""
-    folder = tmp_path_factory.mktemp("two")
-    mp.spawn(rank_of_two, (str(folder),), nprocs=2)
-    return [json.loads((folder / f"{rank}.json").read_text()) for rank in (0, 1)]
+def of_ranks(ranks: Callable[[int], Ranks]) -> list[dict[str, list[float]]]:
+    """Losses of each of two workers, by name."""
+    return ranks(2).run(rank_of_two)
 
 
+@pytest.mark.second
 @pytest.mark.timeout(400)  # two processes that import torch and its compiler
 @pytest.mark.parametrize(
     ("eager", "compiled"),
@@ -243,13 +241,12 @@ def test_two_workers_train_compiled_code_as_they_train_eager_code(of_ranks: list
         assert found[eager][:3] != found[eager][3:] and found[compiled] == pytest.approx(found[eager], rel=1e-6)
 
 
+@pytest.mark.second
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("preset", ["bert-tiny", "electra-tiny"])
 def test_two_workers_have_the_losses_and_gradients_of_one(of_ranks: list, preset: str) -> None:
-    threads = torch.get_num_threads()
     torch.set_num_threads(1)
     one = losses(0, None, preset, world=1)
-    torch.set_num_threads(threads)
     both = zip(*(found[preset.removesuffix("-tiny")] for found in of_ranks), strict=True)
     # Two terms and the norm in turn, which both ranks have after the reduction.
     two = [first if place % 3 == 2 else first + second for place, (first, second) in enumerate(both)]

@@ -1,12 +1,10 @@
 """One contrastive training on two and on four workers against the same on one."""
 
-import json
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 
 from pipeline.batch import Batch
 from pipeline.config.objective import Contrastive
@@ -15,7 +13,7 @@ from pipeline.train.evaluate import baselines, evaluate
 from pipeline.train.gather import gather_slots
 from pipeline.train.optim import build_optimizer
 from pipeline.train.step import Compute, distributed, train_step
-from tests.ranks import rank_of_group
+from tests.ranks import Ranks
 from tests.unit.objectives.test_contrastive import CPU, PLAIN, make_model, make_rows
 
 STEPS, SLOTS = 3, 5
@@ -46,19 +44,11 @@ def losses_of(rank: int, world: int, pooling: str = "mean") -> list[dict[str, fl
     return [*found, scores | baselines(module, heldout, torch.zeros(0).numpy(), world)]
 
 
-def worker(rank: int, folder: str, world: int, pooling: str) -> None:
-    """Train as one of several workers; rank 0 writes the losses."""
-    with rank_of_group(rank, folder, world):
-        found = losses_of(rank, world, pooling)
-        if rank == 0:
-            Path(folder, "losses.json").write_text(json.dumps(found))
-
-
-@pytest.mark.second
-@pytest.mark.parametrize(("world", "pooling"), [(2, "mean"), (4, "mean"), (2, "attention")])
-def test_every_world_has_the_losses_of_one_worker(tmp_path: Path, world: int, pooling: str) -> None:
-    mp.spawn(worker, (str(tmp_path), world, pooling), nprocs=world)
-    found, alone = json.loads((tmp_path / "losses.json").read_text()), losses_of(0, 1, pooling)
+@pytest.mark.parametrize(
+    ("world", "pooling"), [(2, "mean"), (2, "attention"), pytest.param(4, "mean", marks=pytest.mark.second)]
+)
+def test_every_world_has_the_losses_of_one_worker(ranks: Callable[[int], Ranks], world: int, pooling: str) -> None:
+    (found, *_), alone = ranks(world).run(losses_of, world, pooling), losses_of(0, 1, pooling)
     assert len(found) == STEPS + 1 and found[0].keys() == {"contrastive", "norm"} and len(found[-1]) == 4
     for several, one in zip(found, alone, strict=True):
         assert several == pytest.approx(one, rel=1e-5)

@@ -11,6 +11,7 @@ from pipeline.config.jobs import Pretrain
 from pipeline.config.phases import FallingMasks
 from pipeline.config.training import Batch, Checkpoints
 from pipeline.train.checkpoint import State
+from tests.conftest import tiers
 from tests.unit.train.test_phases import Logged, kept, losses
 
 
@@ -75,7 +76,7 @@ def test_held_out_text_is_masked_as_in_the_phase(whole) -> None:
     assert sorted(losses(logged)) == list(range(1, 13))
 
 
-@pytest.mark.parametrize("stop_at", [3, 6, 7, 8, 9, 10, 11])
+@tiers("stop_at", first=(7, 9), second=(3, 6, 8, 10, 11))
 def test_a_run_stopped_in_any_phase_goes_on_with_the_same_rows(
     training, config: Pretrain, whole, tmp_path: Path, stop_at: int
 ) -> None:

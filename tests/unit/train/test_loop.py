@@ -21,7 +21,7 @@ from pipeline.train.loop import check_order, train
 from pipeline.train.optim import build_optimizer
 from pipeline.train.slots import make_slot
 from pipeline.train.step import Compute, backward
-from tests.conftest import of_family
+from tests.conftest import FAMILIES, of_family, tiers
 
 LOSSES = (
     "train/loss",
@@ -96,6 +96,7 @@ def test_learning_rates_by_hand(training, tiny_config: Pretrain, tmp_path: Path)
     assert rates == pytest.approx([1e-3, 2e-3, 2e-3, 1.8e-3, 2e-4])
 
 
+@tiers("family_config", first=("bert", "electra"), second=FAMILIES)
 def test_a_stopped_run_goes_on_exactly_as_if_never_stopped(training, family_config: Pretrain, tmp_path: Path) -> None:
     # Checkpoints after 5 and 10 steps and points every 3: the mean of steps 4 to 6 is begun before the stop and ended
     # after it.
@@ -148,6 +149,7 @@ def test_another_seed_gives_other_rows_and_losses(training, tiny_config: Pretrai
     )
 
 
+@tiers("family_config", first=("bert", "electra"), second=FAMILIES)
 def test_evaluations_and_checkpoints_change_nothing(training, family_config: Pretrain, tmp_path: Path) -> None:
     config = replace(family_config, steps=4)
     plain, busy = {}, {}

@@ -16,6 +16,7 @@ from pipeline.train import loss_scale
 from pipeline.train.loss_scale import BACKOFF, FIRST, GROWTH, LossScale, loss_scale_of
 from pipeline.train.optim import build_optimizer, load_optimizer, optimizer_tensors
 from pipeline.train.step import update
+from tests.conftest import tiers
 
 CPU = torch.device("cpu")
 FLOAT16 = torch.autocast("cpu", dtype=torch.float16)
@@ -82,7 +83,7 @@ def test_checkpoints_have_the_scale() -> None:
     assert loss_scale_of(other, torch.autocast("cpu"), CPU) is None, "a run that goes on in bfloat16"
 
 
-@pytest.mark.parametrize("family_config", ["bert", "electra", "modernbert", "deberta-v2"], indirect=True)
+@tiers("family_config", first=("bert",), second=("electra", "modernbert", "deberta-v2"))
 def test_a_run_in_float16_learns_as_in_float32(training, family_config: Pretrain, tmp_path: Path) -> None:
     config = replace(family_config, steps=8)
     full: dict[int, dict[str, float]] = {}

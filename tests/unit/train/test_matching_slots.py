@@ -1,14 +1,12 @@
 """Contrastive fine-tuning compares the texts of a whole step, however the step is split into slots and workers."""
 
-import json
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-import torch.multiprocessing as mp
 
 from pipeline.config.finetune import Finetune, Trials
 from pipeline.config.model import Model
@@ -21,7 +19,7 @@ from pipeline.tasks.schema import MATCHES
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.step import Compute
 from pipeline.train.trial import Result, assist_trial, run_trial
-from tests.ranks import rank_of_group
+from tests.ranks import Ranks
 from tests.unit.train.test_trial import CPU, CUTTING, PLAIN, SETTINGS, config_of
 
 WORDS = ("kar", "lost", "kand", "mir", "nel", "sup")
@@ -75,21 +73,19 @@ def test_slots_have_the_losses_of_the_whole_step(dimensions: tuple[int, ...], ti
         torch.testing.assert_close(modules[1].state_dict()[name], tensor, rtol=1e-3, atol=1e-5, msg=name)
 
 
-def worker(rank: int, folder: str, config: Finetune, vocabulary: Vocabulary, rows: Prepared) -> None:
-    """Train as one of two and write down what rank 0 came to."""
-    with rank_of_group(rank, folder):
-        module = module_of(config, vocabulary, DROPS)
-        if rank == 0:
-            Path(folder, "curve.json").write_text(json.dumps(trained(config, module, rows, world=2).curve))
-        else:
-            assist_trial(config, module, rows, Compute(device=CPU, autocast=PLAIN, seed=5, rank=1, world=2))
+def worker(rank: int, config: Finetune, vocabulary: Vocabulary, rows: Prepared) -> list[tuple[int, float]]:
+    """Train as one of two; rank 0 returns the curve."""
+    module = module_of(config, vocabulary, DROPS)
+    if rank == 0:
+        return trained(config, module, rows, world=2).curve
+    assist_trial(config, module, rows, Compute(device=CPU, autocast=PLAIN, seed=5, rank=1, world=2))
+    return []
 
 
-def test_two_workers_have_the_losses_of_one(tiny_vocabulary: Vocabulary, tmp_path: Path) -> None:
+def test_two_workers_have_the_losses_of_one(tiny_vocabulary: Vocabulary, ranks: Callable[[int], Ranks]) -> None:
     rows, alone = matching.prepare(TASK, matches(), tiny_vocabulary, CUTTING), settings(rows_per_slot=10)
     config = replace(alone, trials=Trials(workers=2)).for_workers()
-    mp.spawn(worker, (str(tmp_path), config, tiny_vocabulary, rows), nprocs=2)
-    found = json.loads((tmp_path / "curve.json").read_text())
+    found, _ = ranks(2).run(worker, config, tiny_vocabulary, rows)
     wanted = trained(alone, module_of(alone, tiny_vocabulary, DROPS), rows).curve
     assert [step for step, _ in found] == [step for step, _ in wanted]
     assert [loss for _, loss in found] == pytest.approx([loss for _, loss in wanted], rel=1e-5)

@@ -1,14 +1,12 @@
 """Trainings on whole texts have the same losses however their rows are split into slots, workers and batches."""
 
-import json
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-import torch.multiprocessing as mp
 
 from pipeline.batch import PASSAGE_LENGTHS, TEACHER, collate_labelled
 from pipeline.config.cutting import Cutting, PassagePooling
@@ -24,7 +22,7 @@ from pipeline.train import trial
 from pipeline.train.step import Compute
 from pipeline.train.trial import Result, assist_trial, compute_logits, run_trial
 from pipeline.train.trial_rows import batches
-from tests.ranks import rank_of_group
+from tests.ranks import Ranks
 from tests.unit.train.test_trial import CPU, PLAIN, SETTINGS, config_of
 
 WORDS = ("kar", "lost", "kand", "mir", "nel", "sup")
@@ -123,22 +121,19 @@ def test_evaluation_in_small_batches_gives_the_logits_of_one(
     assert len(sizes) == 3, "64 passages at a time, not 64 rows"
 
 
-def worker(rank: int, folder: str, config: Finetune, vocabulary: Vocabulary, rows: Prepared) -> None:
-    """Train as one of two and write down what rank 0 came to."""
-    with rank_of_group(rank, folder):
-        module = module_of("attention", vocabulary, DROPS)
-        if rank == 0:
-            curve = trained(config, "attention", module, rows, world=2).curve
-            Path(folder, "curve.json").write_text(json.dumps(curve))
-        else:
-            assist_trial(config, module, rows, Compute(device=CPU, autocast=PLAIN, seed=5, rank=1, world=2))
+def worker(rank: int, config: Finetune, vocabulary: Vocabulary, rows: Prepared) -> list[tuple[int, float]]:
+    """Train as one of two; rank 0 returns the curve."""
+    module = module_of("attention", vocabulary, DROPS)
+    if rank == 0:
+        return trained(config, "attention", module, rows, world=2).curve
+    assist_trial(config, module, rows, Compute(device=CPU, autocast=PLAIN, seed=5, rank=1, world=2))
+    return []
 
 
-def test_two_workers_have_the_losses_of_one(tiny_vocabulary: Vocabulary, tmp_path: Path) -> None:
+def test_two_workers_have_the_losses_of_one(tiny_vocabulary: Vocabulary, ranks: Callable[[int], Ranks]) -> None:
     rows, alone = rows_of("attention", tiny_vocabulary), config_of("cola", **STEP, rows_per_slot=7)
     config = replace(alone, trials=Trials(workers=2)).for_workers()
-    mp.spawn(worker, (str(tmp_path), config, tiny_vocabulary, rows), nprocs=2)
-    found = json.loads((tmp_path / "curve.json").read_text())
+    found, _ = ranks(2).run(worker, config, tiny_vocabulary, rows)
     wanted = trained(alone, "attention", module_of("attention", tiny_vocabulary, DROPS), rows).curve
     assert [step for step, _ in found] == [step for step, _ in wanted]
     assert [loss for _, loss in found] == pytest.approx([loss for _, loss in wanted], rel=1e-5)

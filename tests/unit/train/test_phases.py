@@ -22,7 +22,7 @@ from pipeline.model.rotary import Rotation, rotation
 from pipeline.model.weights import model_settings
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.checkpoint import State, folder_of, roll_back_to, steps_saved
-from tests.conftest import of_family
+from tests.conftest import of_family, tiers
 
 Logged = dict[int, dict[str, float]]
 LOSSES = (
@@ -96,7 +96,7 @@ def test_the_rows_of_each_step(training, config: Pretrain, tmp_path: Path) -> No
     assert (first["epoch"], first["window"], first["row"]) == (last["epoch"], last["window"] + 1, 0)
 
 
-@pytest.mark.parametrize("stop_at", [2, 4, 5, 8, 9, 10, 11])
+@tiers("stop_at", first=(4, 8, 10), second=(2, 5, 9, 11))
 def test_a_run_stopped_in_either_phase_goes_on_as_if_never_stopped(
     training, config: Pretrain, whole, tmp_path: Path, stop_at: int
 ) -> None:

@@ -1,15 +1,15 @@
 """Gradients that two workers add up in bfloat16 and in float32."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
 import torch
-import torch.multiprocessing as mp
 from torch import Tensor
 
 from pipeline.objectives.terms import divisors
 from pipeline.train.step import Compute, backward, distributed
-from tests.ranks import rank_of_group
+from tests.ranks import Ranks
 from tests.unit.objectives.batches import make_batch
 from tests.unit.objectives.test_distilled import CPU, PLAIN, make_student
 
@@ -30,12 +30,11 @@ def gradients(rank: int, world: int, precision: Precision) -> dict[str, Tensor]:
 
 def worker(rank: int, folder: str) -> None:
     """Write the gradients of one of two workers, in both number formats."""
-    with rank_of_group(rank, folder):
-        torch.save([gradients(rank, 2, "float32"), gradients(rank, 2, "bfloat16")], Path(folder, f"{rank}.pt"))
+    torch.save([gradients(rank, 2, "float32"), gradients(rank, 2, "bfloat16")], Path(folder, f"{rank}.pt"))
 
 
-def test_gradients_are_added_up_in_bfloat16(tmp_path: Path) -> None:
-    mp.spawn(worker, (str(tmp_path),), nprocs=2)
+def test_gradients_are_added_up_in_bfloat16(tmp_path: Path, ranks: Callable[[int], Ranks]) -> None:
+    ranks(2).run(worker, str(tmp_path))
     (full, half), (_, other) = (torch.load(tmp_path / f"{rank}.pt") for rank in range(2))
     alone = gradients(0, 1, "bfloat16")
     assert full.keys() == half.keys() == alone.keys()

@@ -1,18 +1,16 @@
 """One distillation on two workers against the same on one."""
 
-import json
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 import torch.distributed as dist
-import torch.multiprocessing as mp
 
 from pipeline.batch import Batch
 from pipeline.config.training import AdamW
 from pipeline.objectives.terms import divisors
 from pipeline.train.optim import build_optimizer
 from pipeline.train.step import Compute, distributed, train_step
-from tests.ranks import rank_of_group
+from tests.ranks import Ranks
 from tests.unit.objectives.batches import make_batch
 from tests.unit.objectives.test_distilled import CPU, PLAIN, make_student
 
@@ -42,18 +40,8 @@ def losses_of(rank: int, world: int) -> list[dict[str, float]]:
     return found
 
 
-def worker(rank: int, folder: str) -> None:
-    """Train as one of two workers; rank 0 writes the losses."""
-    with rank_of_group(rank, folder):
-        found = losses_of(rank, 2)
-        if rank == 0:
-            Path(folder, "losses.json").write_text(json.dumps(found))
-
-
-@pytest.mark.second
-def test_two_workers_have_the_losses_of_one(tmp_path: Path) -> None:
-    mp.spawn(worker, (str(tmp_path),), nprocs=2)
-    found, alone = json.loads((tmp_path / "losses.json").read_text()), losses_of(0, 1)
+def test_two_workers_have_the_losses_of_one(ranks: Callable[[int], Ranks]) -> None:
+    (found, _), alone = ranks(2).run(losses_of, 2), losses_of(0, 1)
     assert len(found) == STEPS and found[0].keys() == {"soft", "mlm", "cosine", "norm"}
     for two, one in zip(found, alone, strict=True):
         assert two == pytest.approx(one, rel=1e-5)

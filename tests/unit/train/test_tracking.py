@@ -526,6 +526,7 @@ def test_the_pages_of_experiments_open_the_view_of_training(tmp_path: Path, new_
     assert "Default" not in experiments(uri).values()
 
 
+@pytest.mark.second
 def test_two_processes_create_one_sqlite_file_at_the_same_time(tmp_path: Path) -> None:
     code = (
         "import sys; from pipeline.train.tracking import open_run; "

@@ -15,6 +15,7 @@ from pipeline.tasks.glue import TASKS
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.trial import Result, run_trial
 from pipeline.train.trial_state import TrialCheckpoints, delete_checkpoints, resume_step
+from tests.conftest import tiers
 from tests.unit.train.test_trial import CPU, CUTTING, PLAIN, SETTINGS, config_of, prepared
 
 DROPPING = replace(SETTINGS, hidden_dropout=0.1)
@@ -54,7 +55,7 @@ def trained(
     return found, module.state_dict(), told
 
 
-@pytest.mark.parametrize("kept", [1, 4, 6, 10])  # in the first epoch, at its end, in the second, in the third
+@tiers("kept", first=(4, 6), second=(1, 10))  # at the end of the first epoch, in the second; in the first, in the third
 @pytest.mark.parametrize(
     ("name", "recipe"),
     [

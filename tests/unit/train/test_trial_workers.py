@@ -1,13 +1,13 @@
 """One trial on two workers against the same on one, without a teacher and with one."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 import torch
-import torch.multiprocessing as mp
 
 from pipeline.config.finetune import Finetune, Trials
 from pipeline.errors import ConfigError
@@ -17,7 +17,7 @@ from pipeline.tasks.prepared import Prepared
 from pipeline.text.vocabulary import Vocabulary
 from pipeline.train.step import Compute
 from pipeline.train.trial import assist_trial, run_trial
-from tests.ranks import rank_of_group
+from tests.ranks import Ranks
 from tests.unit.train.test_trial import (
     CPU,
     CUTTING,
@@ -47,11 +47,6 @@ def of_case(case: str, vocabulary: Vocabulary, train: Prepared) -> tuple[Sequenc
 
 def worker(rank: int, folder: str, config: Finetune, vocabulary: Vocabulary, rows: dict[str, Prepared]) -> None:
     """Train each case as one of two and write down what rank 0 came to."""
-    with rank_of_group(rank, folder):
-        train_cases(rank, folder, config, vocabulary, rows)
-
-
-def train_cases(rank: int, folder: str, config: Finetune, vocabulary: Vocabulary, rows: dict[str, Prepared]) -> None:
     for case in CASES:
         module, train, unlabelled = of_case(case, vocabulary, rows["train"])
         if rank == 0:
@@ -67,9 +62,11 @@ def train_cases(rank: int, folder: str, config: Finetune, vocabulary: Vocabulary
             assist_trial(config, module, train, compute, unlabelled=unlabelled)
 
 
-def test_two_workers_have_the_losses_of_one(glue: Path, tiny_vocabulary: Vocabulary, tmp_path: Path) -> None:
+def test_two_workers_have_the_losses_of_one(
+    glue: Path, tiny_vocabulary: Vocabulary, tmp_path: Path, ranks: Callable[[int], Ranks]
+) -> None:
     rows, config = prepared(TASK, glue, tiny_vocabulary), config_of(TASK, **RECIPE)
-    mp.spawn(worker, (str(tmp_path), config, tiny_vocabulary, rows), nprocs=2)
+    ranks(2).run(worker, str(tmp_path), config, tiny_vocabulary, rows)
     for case in CASES:
         module, train, unlabelled = of_case(case, tiny_vocabulary, rows["train"])
         alone = run_trial(

@@ -1,19 +1,17 @@
 """One distillation of text vectors on two and on three workers against the same on one."""
 
-import json
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 
 from pipeline.batch import Batch
 from pipeline.config.training import AdamW
 from pipeline.train.evaluate import baselines, evaluate
 from pipeline.train.optim import build_optimizer
 from pipeline.train.step import Compute, distributed, train_step
-from tests.ranks import rank_of_group
+from tests.ranks import Ranks
 from tests.unit.objectives.test_distilled_vectors import CPU, PLAIN, make_student, texts_of
 
 STEPS, SLOTS = 3, 4
@@ -45,19 +43,9 @@ def losses_of(rank: int, world: int) -> list[dict[str, float]]:
     return [*found, scores | baselines(student, heldout, torch.zeros(0).numpy(), world)]
 
 
-def worker(rank: int, folder: str, world: int) -> None:
-    """Train as one of several workers; rank 0 writes the losses."""
-    with rank_of_group(rank, folder, world):
-        found = losses_of(rank, world)
-        if rank == 0:
-            Path(folder, "losses.json").write_text(json.dumps(found))
-
-
-@pytest.mark.second
-@pytest.mark.parametrize("world", [2, 3])
-def test_every_world_has_the_losses_of_one_worker(tmp_path: Path, world: int) -> None:
-    mp.spawn(worker, (str(tmp_path), world), nprocs=world)
-    found, alone = json.loads((tmp_path / "losses.json").read_text()), losses_of(0, 1)
+@pytest.mark.parametrize("world", [2, pytest.param(3, marks=pytest.mark.second)])
+def test_every_world_has_the_losses_of_one_worker(ranks: Callable[[int], Ranks], world: int) -> None:
+    (found, *_), alone = ranks(world).run(losses_of, world), losses_of(0, 1)
     assert len(found) == STEPS + 1 and found[0].keys() == {"vectors", "norm"} and len(found[-1]) == 2
     for several, one in zip(found, alone, strict=True):
         assert several == pytest.approx(one, rel=1e-5)
