@@ -32,8 +32,10 @@ from tests.mutants.run import FAILED, copy_project, in_copies, pytest, undone
 
 LEAST_LIMIT, TIMES_UNCHANGED = 60.0, 5
 """A mutant's tests may take 60 s, or 5 times what they take without a mutant if that is more."""
-LEFT_OUT = ("roberta", "modernbert", "deberta", "longformer", "bigbird", "compiled")
-"""Words in the names of tests that are not run: families that add nothing to the areas, and compilation, for time."""
+MODELS = ("roberta", "modernbert", "deberta", "longformer", "bigbird", "compiled")
+"""Words in the names of tests that are not run, for time: compilation, and families that only add a model."""
+OBJECTIVES = ("electra", "distilbert", "albert")
+"""The same words for tests that need no other objective than BERT's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +49,13 @@ class Area:
     """Functions and classes of whole files that have no mutants: they need Ray or a GPU, or describe something."""
     tests: tuple[str, ...]
     """Files of tests without Ray, the quickest and closest first."""
+    left_out: tuple[str, ...] = MODELS
+    """Words in the names of tests that are not run."""
+
+    @property
+    def chosen(self) -> str:
+        """The area's tests that are run, as an expression for pytest -k."""
+        return " and ".join(f"not {word}" for word in self.left_out)
 
 
 DEALING = ("slots_of_rank", "slots_of_block", "rows_of_round", "slots_by_rank")
@@ -61,7 +70,12 @@ AREAS = (
         name="dealing",
         code=(*(f"corpus/order.py::{name}" for name in DEALING), "corpus/stream.py"),
         without=("build_stream", "stream_from_items", "blocks_for_ranks"),
-        tests=("tests/unit/corpus/test_order.py", "tests/unit/corpus/test_stream.py"),
+        tests=(
+            "tests/unit/corpus/test_order.py",
+            "tests/unit/corpus/test_stream.py",
+            "tests/unit/train/test_loop.py",
+        ),
+        left_out=MODELS + OBJECTIVES,
     ),
     Area(
         name="slots",
@@ -70,6 +84,7 @@ AREAS = (
             *(f"batch.py::{name}" for name in ("collate", "_collate_masked", "_sequences", "_flat_sequences")),
         ),
         tests=("tests/unit/test_batch.py", "tests/unit/train/test_loop.py"),
+        left_out=MODELS + OBJECTIVES,
     ),
     Area(
         name="step",
@@ -78,8 +93,10 @@ AREAS = (
         tests=(
             "tests/unit/train/test_optim.py",
             "tests/unit/train/test_loop.py",
+            "tests/unit/train/test_loss_scale.py",
             "tests/unit/train/test_contrastive_loop.py",
         ),
+        left_out=MODELS + OBJECTIVES,
     ),
     Area(
         name="terms",
@@ -256,7 +273,7 @@ def run(mutants: Sequence[RandomMutant], folder: Path, copies: int, options: Seq
 
     def unchanged(area: Area, copy: Path) -> str:
         started = time.monotonic()
-        code, output = pytest(copy, area.tests, *options, writes_bytecode=True)
+        code, output = pytest(copy, area.tests, "-k", area.chosen, *options, writes_bytecode=True)
         seconds = time.monotonic() - started
         if code != 0:
             print(output, file=sys.stderr)
@@ -269,7 +286,8 @@ def run(mutants: Sequence[RandomMutant], folder: Path, copies: int, options: Seq
         path = copy / "pipeline" / mutant.file
         with undone(path):
             path.write_bytes(mutant.change.apply(path.read_bytes()))
-            code, output = pytest(copy, mutant.area.tests, *options, most_seconds=limits[mutant.area.name])
+            tests, limit = mutant.area.tests, limits[mutant.area.name]
+            code, output = pytest(copy, tests, "-k", mutant.area.chosen, *options, most_seconds=limit)
         return Tested(mutant=mutant, reason=reason_of(code, output), seconds=time.monotonic() - started)
 
     in_copies(unchanged, {mutant.area.name: mutant.area for mutant in mutants}.values(), places)
@@ -292,8 +310,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--copies", type=int, default=2, help="tested at a time, each in one process of one thread")
     parser.add_argument("--markers", metavar="EXPRESSION", help="pytest -m; default: the tests of `make test`")
     settings = parser.parse_args(arguments)
-    options = ["-k", " and ".join(f"not {word}" for word in LEFT_OUT)]
-    options += ["-m", settings.markers] if settings.markers is not None else []
+    options = [] if settings.markers is None else ["-m", settings.markers]
     started = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="bertstream-mutants-"))
     try:
