@@ -83,7 +83,13 @@ AREAS = (
             "train/slots.py",
             *(f"batch.py::{name}" for name in ("collate", "_collate_masked", "_sequences", "_flat_sequences")),
         ),
-        tests=("tests/unit/test_batch.py", "tests/unit/train/test_loop.py"),
+        tests=(
+            "tests/unit/test_batch.py",
+            "tests/unit/train/test_slots.py",
+            "tests/unit/tasks/test_choices.py",
+            "tests/unit/train/test_loop.py",
+            "tests/unit/train/test_contrastive_loop.py",
+        ),
         left_out=MODELS + OBJECTIVES,
     ),
     Area(
@@ -92,9 +98,11 @@ AREAS = (
         without=("_backward_of_graphs", "_graphs", "_average_in_bfloat16"),
         tests=(
             "tests/unit/train/test_optim.py",
+            "tests/unit/objectives/test_contrastive.py",
             "tests/unit/train/test_loop.py",
             "tests/unit/train/test_loss_scale.py",
             "tests/unit/train/test_contrastive_loop.py",
+            "tests/unit/train/test_reduce_precision.py",
         ),
         left_out=MODELS + OBJECTIVES,
     ),
@@ -108,12 +116,24 @@ AREAS = (
             *("described", "flops_per_token", "trained_parts", "require_generator", "start_text", "vectors_text"),
             *("masked_rows", "pair_rows", "replaced_rows", "distilled_rows", "contrastive_rows"),
         ),
-        tests=("tests/unit/objectives", "tests/golden/test_losses.py"),
+        tests=(
+            "tests/unit/objectives",
+            "tests/parity/test_task_losses.py",
+            "tests/parity/test_families.py",
+            "tests/unit/train/test_evaluate.py",
+            "tests/unit/train/test_tuned.py",
+            "tests/golden/test_losses.py",
+        ),
     ),
     Area(
         name="masking",
         code=("text/masking.py", "text/words.py"),
-        tests=("tests/unit/text/test_masking.py", "tests/unit/text/test_words.py"),
+        tests=(
+            "tests/unit/text/test_masking.py",
+            "tests/unit/text/test_words.py",
+            "tests/parity/test_added_tokens.py",
+            "tests/golden/test_losses.py",
+        ),
     ),
     Area(
         name="pairs",
@@ -124,6 +144,7 @@ AREAS = (
             "tests/unit/text/test_pairs.py",
             "tests/unit/text/test_sentence_order.py",
             "tests/unit/text/test_contiguous.py",
+            "tests/golden/test_losses.py",
         ),
     ),
     Area(
@@ -132,13 +153,16 @@ AREAS = (
         tests=(
             "tests/unit/train/test_extra_checkpoints.py",
             "tests/unit/train/test_saver.py",
+            "tests/unit/test_google_storage.py",
+            "tests/unit/show/test_seen.py",
             "tests/unit/train/test_checkpoint.py",
+            "tests/golden/test_losses.py",
         ),
     ),
     Area(
         name="storage",
         code=("storage.py", "local_files.py"),
-        tests=("tests/unit/test_storage.py", "tests/unit/test_local_files.py", "tests/unit/test_google_storage.py"),
+        tests=tuple(f"tests/unit/test_{name}.py" for name in ("storage", "local_files", "google_storage", "locks")),
     ),
     Area(
         name="WordPiece",
@@ -152,6 +176,7 @@ AREAS = (
         tests=(
             "tests/unit/text/test_cached_tokenizer.py",
             "tests/unit/text/test_cuts.py",
+            "tests/parity/test_added_tokens.py",
             "tests/unit/text/test_kinds.py",
         ),
     ),
@@ -162,10 +187,8 @@ AREAS = (
             *("retrieval/measures.py", "retrieval/ranking.py"),
         ),
         tests=(
-            *(
-                f"tests/unit/tasks/test_{name}.py"
-                for name in ("metrics", "entities", "squad_metrics", "ranking_metrics")
-            ),
+            *(f"tests/unit/tasks/test_{name}.py" for name in ("squad_metrics", "ranking_metrics", "selection")),
+            *(f"tests/unit/tasks/test_{name}.py" for name in ("word_columns", "metrics", "entities")),
             "tests/unit/retrieval/test_measures.py",
         ),
     ),
@@ -243,7 +266,7 @@ class Tested:
 
     mutant: RandomMutant
     reason: str | None
-    """What killed it; None if it survived."""
+    """Test that killed it, or another reason; None if it survived."""
     seconds: float
 
     def __str__(self) -> str:
