@@ -19,7 +19,7 @@ TORCH := $(shell sed -n 's/^torch==//p' cluster/requirements.txt)
 # Where pip finds the CPU build of torch, when its own settings do not say: the index that pytorch.org names for "CPU".
 TORCH_INDEX ?=
 
-.PHONY: help pretrain finetune finetune-glue lint check test test-all mutants fuzz bench chaos audit cluster-check mlflow stop clean
+.PHONY: help pretrain finetune finetune-glue lint check test test-all mutants random-mutants fuzz bench chaos audit cluster-check mlflow stop clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -68,6 +68,9 @@ test-all: $(VENV)/.installed-test ## run both tiers of tests: before a release, 
 
 mutants: $(VENV)/.installed-test ## break one guarantee of the pipeline at a time, in a copy, and see that its tests fail (ARGS='NAME …' for some)
 	$(BIN)/python -m tests.mutants.run $(ARGS)
+
+random-mutants: $(VENV)/.installed-test ## change the code at random places, one at a time, and measure the share that the tests notice (ARGS='--count 30 …')
+	$(BIN)/python -m tests.mutants.random_mutants --seed $(SEED) $(ARGS)
 
 fuzz: $(VENV)/.installed-test ## throw mutated files of every format at the readers for SECONDS=60 from SEED=0
 	$(BIN)/python tests/fuzz/readers.py --seconds $(SECONDS) --seed $(SEED)

@@ -15,11 +15,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
+from subprocess import PIPE, STDOUT
+from typing import TypeVar
+
+import psutil
 
 from tests.mutants.mutant import ROOT, Mutant, problems
 from tests.mutants.table import MUTANTS
@@ -27,6 +32,15 @@ from tests.mutants.table import MUTANTS
 COPIED = ("pipeline", "jobs", "tests", "cluster", "pyproject.toml", "README.md", "Makefile", "LICENSE")
 MOST_SECONDS = 300.0
 """A mutant's tests are stopped after this time: an endless loop is not a failed assertion."""
+MOST_BYTES = 8 * 2**30
+PYTEST = (
+    "import resource, sys, pytest; "
+    f"resource.setrlimit(resource.RLIMIT_DATA, ({MOST_BYTES}, {MOST_BYTES})); "
+    "sys.exit(pytest.main())"
+)
+"""`python -m pytest` with a limit of memory: an endless loop may also fill it."""
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 FAILED = re.compile(r"^FAILED (\S+?(?:\[.*\])?) - (.*)$", re.M)
 KILLS = re.compile(r"assert\b|AssertionError\b|Failed: DID NOT (RAISE|WARN)\b")
 """Beginnings of the reasons that count: an assertion, or an expected error that was not raised."""
@@ -47,34 +61,57 @@ class Outcome:
         return f"{word:<10} {self.seconds:5.1f} s  {self.mutant.name}: {self.reason}"
 
 
-def pytest(copy: Path, tests: Sequence[str], *, writes_bytecode: bool = False) -> tuple[int | None, str]:
+def pytest(
+    copy: Path,
+    tests: Sequence[str],
+    *options: str,
+    most_seconds: float = MOST_SECONDS,
+    writes_bytecode: bool = False,
+) -> tuple[int | None, str]:
     """Run tests in a copy until the first failure; return the exit code and the output. The code is None after
-    MOST_SECONDS.
+    `most_seconds`. `options` are those of pytest.
     """
+    shutil.rmtree(copy / ".hypothesis" / "examples", ignore_errors=True)  # those that failed for another mutant
     environment = os.environ | {
         "PYTHONPATH": str(copy),  # for processes that tests start; pytest itself finds the copy in its working folder
         "OMP_NUM_THREADS": "1",
         "COLUMNS": "400",
     }
     environment |= {} if writes_bytecode else {"PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--hypothesis-seed=0", *tests]
+    command = [sys.executable, "-c", PYTEST, "-x", "-q", "-p", "no:cacheprovider", "--hypothesis-seed=0"]
+    process = subprocess.Popen(
+        [*command, *options, *tests], cwd=copy, env=environment, stdout=PIPE, stderr=STDOUT, text=True
+    )
     try:
-        done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, timeout=MOST_SECONDS)
-    except subprocess.TimeoutExpired as error:
-        return None, str(error)
-    return done.returncode, done.stdout + done.stderr
+        output, _ = process.communicate(timeout=most_seconds)
+    except subprocess.TimeoutExpired:
+        started = psutil.Process(process.pid).children(recursive=True)
+        process.kill()
+        for child in started:  # a process of a test may be in an endless loop, too
+            with suppress(psutil.NoSuchProcess):
+                child.kill()
+        return None, process.communicate()[0]
+    return process.returncode, output
+
+
+@contextmanager
+def undone(path: Path) -> Generator[None]:
+    """Let a file be changed within the context; at its end, the file has its content again."""
+    content = path.read_bytes()
+    for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
+        compiled.unlink()  # its time and size may be those of the mutant
+    try:
+        yield
+    finally:
+        path.write_bytes(content)
 
 
 def outcome(mutant: Mutant, copy: Path) -> Outcome:
     """Apply a mutant to a copy, run its tests, and undo it."""
-    path = copy / "pipeline" / mutant.file
-    content = path.read_bytes()
     started = time.monotonic()
-    for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
-        compiled.unlink()  # its time and size may be those of the mutant
-    mutant.apply(copy)
-    code, output = pytest(copy, mutant.tests)
-    path.write_bytes(content)
+    with undone(copy / "pipeline" / mutant.file):
+        mutant.apply(copy)
+        code, output = pytest(copy, mutant.tests)
     killed, reason = verdict(code, output)
     return Outcome(mutant=mutant, killed=killed, seconds=time.monotonic() - started, reason=reason)
 
@@ -122,23 +159,28 @@ def run(mutants: Sequence[Mutant], folder: Path, copies: int) -> list[Outcome]:
         print(output, file=sys.stderr)
         raise SystemExit(f"error: the tests do not pass without a mutant (pytest ended with {code})")
     print(f"{len(tests)} selections of tests pass without a mutant, {time.monotonic() - started:.1f} s", flush=True)
-    free: SimpleQueue[Path] = SimpleQueue()
-    for number in range(copies):
-        if number:
-            shutil.copytree(first, folder / str(number))
-        free.put(folder / str(number))
+    for number in range(1, copies):
+        shutil.copytree(first, folder / str(number))
+    return in_copies(outcome, mutants, [folder / str(number) for number in range(copies)])
 
-    def tested(mutant: Mutant) -> Outcome:
+
+def in_copies(tested: Callable[[Item, Path], Result], items: Iterable[Item], copies: Sequence[Path]) -> list[Result]:
+    """Call `tested` for each item with a copy that no other call uses meanwhile; print and return the results."""
+    free: SimpleQueue[Path] = SimpleQueue()
+    for copy in copies:
+        free.put(copy)
+
+    def tested_in_free_copy(item: Item) -> Result:
         copy = free.get()
         try:
-            done = outcome(mutant, copy)
+            done = tested(item, copy)
         finally:
             free.put(copy)
         print(done, flush=True)
         return done
 
-    with ThreadPoolExecutor(copies) as pool:
-        return list(pool.map(tested, mutants))
+    with ThreadPoolExecutor(len(copies)) as pool:
+        return list(pool.map(tested_in_free_copy, items))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

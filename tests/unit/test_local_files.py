@@ -64,12 +64,15 @@ def test_what_looks_like_a_scratch_folder_and_is_none_stays(temporary: Path, tmp
     (temporary / "bertstream-link").symlink_to(tmp_path / "mine")
     (temporary / "bertstream-without-a-lock").mkdir()
     (temporary / "bertstream-file").touch()
+    (temporary / "other").mkdir()
+    (temporary / "other" / "lock").touch()
     with scratch_folder("load"):
         pass
     assert sorted(path.name for path in temporary.iterdir()) == [
         "bertstream-file",
         "bertstream-link",
         "bertstream-without-a-lock",
+        "other",
     ]
     assert (tmp_path / "mine" / "lock").exists()
 

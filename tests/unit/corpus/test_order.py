@@ -15,6 +15,7 @@ from pipeline.corpus.order import (
     offset,
     permutation,
     row_after,
+    rows_of_round,
     slots_at,
     slots_by_rank,
     slots_of_block,
@@ -70,6 +71,7 @@ def test_a_block_holds_some_steps_but_not_too_many_tokens() -> None:
     assert of_block(32, 128, 1) == of_block(32, 128, 2) == of_block(8, 512, 2) == 16 and of_block(32, 128, 3) == 24
     assert [of_block(rows, 128, 8) for rows in (32, 256, 1024)] == [64, 32, 8]
     assert [of_block(32, 128, world) for world in (8, 64, 128, 512, 16384)] == [64, 256, 128, 32, 1]
+    assert rows_of_round(Batch(rows_per_step=1024, rows_per_slot=32), 128, 3) == 3 * 24 * 32  # a block of each rank
 
 
 def test_a_block_of_small_slots_is_too_large_for_an_inline_result() -> None:

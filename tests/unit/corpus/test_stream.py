@@ -12,13 +12,17 @@ from pipeline.corpus.prepared import Corpus, read_window
 from pipeline.corpus.stream import (
     REST_SECONDS,
     RESTS,
+    STREAM_BYTES,
     StreamLoop,
     StreamSettings,
+    bytes_ahead,
+    count_rows_if_small,
     documents_of_window,
     rows_by_rank,
     rows_of_range,
     slots_of_blocks,
     window_rows,
+    windows_for,
 )
 from pipeline.corpus.weights import repeat_by_weight, uniform
 from pipeline.text.cached_tokenizer import CachedTokenizer
@@ -75,21 +79,45 @@ def test_rows_of_a_window_come_from_its_documents_as_often_as_they_weigh(
     assert all(a % documents != b % documents for a, b, not_next in pairs if not_next)
 
 
-def test_table_size_does_not_change_rows(tiny_corpus: Corpus, tiny_vocabulary: Vocabulary) -> None:
-    settings = StreamSettings(
-        corpus=tiny_corpus, vocabulary=tiny_vocabulary, sampling=Sampling(maximum_length=32), batch=Batch(), seed=0
-    )
+@pytest.fixture
+def settings(tiny_corpus: Corpus, tiny_vocabulary: Vocabulary) -> StreamSettings:
+    sampling = Sampling(maximum_length=32)
+    return StreamSettings(corpus=tiny_corpus, vocabulary=tiny_vocabulary, sampling=sampling, batch=Batch(), seed=0)
+
+
+def test_table_size_does_not_change_rows(settings: StreamSettings, tiny_vocabulary: Vocabulary) -> None:
     assert tables(replace(settings, table_chunks=9)) == tables(replace(settings, table_chunks=999))
     forgetful, keeper = CachedTokenizer(tiny_vocabulary, 9).table, CachedTokenizer(tiny_vocabulary, 999).table
     assert 9 < len(forgetful.entries) < len(keeper.entries)  # the words of the last window, those of all
 
 
-def tables(settings: StreamSettings) -> list[pa.Table]:
-    return list(
-        rows_of_range(
-            settings, CachedTokenizer(settings.vocabulary, settings.table_chunks), WindowRange(first=0, count=5)
-        )
-    )
+def tables(settings: StreamSettings, first: int = 0, count: int = 5, skip: int = 0) -> list[pa.Table]:
+    tokenizer = CachedTokenizer(settings.vocabulary, settings.table_chunks)
+    return list(rows_of_range(settings, tokenizer, WindowRange(first=first, count=count, skip=skip)))
+
+
+def test_a_range_begins_at_the_first_row_that_was_not_consumed(settings: StreamSettings) -> None:
+    epoch = tables(settings)
+    assert tables(settings, 1, 2, skip=3) == [epoch[1].slice(3), epoch[2]]
+    assert tables(settings, 3, 2, skip=epoch[3].num_rows) == [epoch[4]]
+    assert tables(settings, 4, 2)[0] == epoch[4] and tables(settings, 4, 2)[1]["epoch"].to_pylist()[0] == 1
+
+
+@pytest.mark.parametrize("rows", [1, 100, 1000])
+def test_a_stream_has_windows_for_all_rows_and_for_about_twice_as_many(settings: StreamSettings, rows: int) -> None:
+    found = sum(table.num_rows for table in tables(settings, count=windows_for(settings, rows)))
+    most_of_window = max(table.num_rows for table in tables(settings))
+    assert rows <= found <= 3 * rows + 3 * most_of_window
+
+
+def test_rows_are_counted_in_a_small_corpus_only(settings: StreamSettings) -> None:
+    assert count_rows_if_small(settings, 100) == sum(table.num_rows for table in tables(settings))
+    assert count_rows_if_small(settings, 1) is None  # each window surely has one
+
+
+def test_bytes_ahead_grow_with_the_tokens_of_a_round() -> None:
+    assert bytes_ahead(1024, 128) == STREAM_BYTES  # ten rounds of 6.25 bytes per token are less
+    assert bytes_ahead(2**18, 128) == 10 * 6.25 * 2**18 * 128
 
 
 def test_blocks_are_cut_into_the_slots_that_were_put_in_them() -> None:

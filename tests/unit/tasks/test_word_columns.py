@@ -139,6 +139,7 @@ def test_columns_that_are_missing_are_named(tmp_path: Path) -> None:
         ("O B-School_name-x I-School_name-x", "O B-School_name-x I-School_name-x", None),
         ("O B_PER PER", None, "words are scored, not entities, because tags such as 'PER' are not O, B-TYPE or I-TYPE"),
         ("O B I", None, "words are scored, not entities, because tags such as 'B' are not O, B-TYPE or I-TYPE"),
+        ("O BUG INK", None, "words are scored, not entities, because tags such as 'BUG' are not O, B-TYPE or I-TYPE"),
         ("NN S_1 VB", None, "words are scored, not entities, because tags such as 'NN' are not O, B-TYPE or I-TYPE"),
         ("NN IN VB", None, None),
     ],

@@ -15,12 +15,14 @@ from pipeline.config.jobs import Pretrain
 from pipeline.config.model_parts import RotaryPositions
 from pipeline.config.phases import TwoPhases
 from pipeline.config.training import Batch, Checkpoints, Tracking, WarmupStableDecay
+from pipeline.corpus.order import slots_of_rank
 from pipeline.errors import CheckpointError, DataError
 from pipeline.export.huggingface import copy_model
 from pipeline.model import encoder
 from pipeline.model.rotary import Rotation, rotation
 from pipeline.model.weights import model_settings
 from pipeline.text.vocabulary import Vocabulary
+from pipeline.train import loop
 from pipeline.train.checkpoint import State, folder_of, roll_back_to, steps_saved
 from tests.conftest import of_family, tiers
 
@@ -112,6 +114,23 @@ def test_a_run_stopped_in_either_phase_goes_on_as_if_never_stopped(
     assert (state.cursor, state.crc32, state.tokens) == (whole[1][1].cursor, whole[1][1].crc32, whole[1][1].tokens)
     for (name, one), (_, other) in zip(module.state_dict().items(), whole[2].state_dict().items(), strict=True):
         assert torch.equal(one, other), name
+
+
+def test_slots_are_dealt_from_the_step_of_the_phase_at_which_it_was_resumed(
+    training, config: Pretrain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dealt: list[tuple[int, int]] = []
+
+    def watched(step: int, start: int, batch: Batch, rank: int, world: int) -> list[int]:
+        dealt.append((step, start))
+        return slots_of_rank(step, start, batch, rank, world)
+
+    monkeypatch.setattr(loop, "slots_of_rank", watched)
+    training.run(config, tmp_path, {})
+    with pytest.raises(KeyboardInterrupt):
+        training.run(config, tmp_path, {}, stop_at=10)
+    training.run(config, tmp_path, {})
+    assert dealt[8:] == [(0, 0), (1, 0), (1, 1), (2, 1), (3, 1)]
 
 
 def test_a_phase_ends_with_a_point_and_a_checkpoint(training, config: Pretrain, tmp_path: Path) -> None:
